@@ -1,4 +1,4 @@
-# `make` lists the targets. Nothing but Rust is needed: `deps` finds what a build needs beside it.
+# `make` lists the targets. Only Rust must be installed: `deps` installs the other build tools.
 
 CARGO   ?= cargo
 PROFILE ?= dev
@@ -8,7 +8,7 @@ UNITS   ?= $(SYSCONF)/systemd/system
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 BINARY  := $(TARGET)/release/model-gateway
 
-# The Python that has the providers' SDKs: the one of `make sdks`, or the system's.
+# Python interpreter with the providers' SDKs: that of `make sdks`, or else the system's.
 SDKS           := $(TARGET)/sdks
 GATEWAY_PYTHON ?= $(or $(wildcard $(abspath $(SDKS)/bin/python)),python3)
 export GATEWAY_PYTHON
@@ -19,35 +19,35 @@ export GATEWAY_PYTHON
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: ## Install what a build needs beside Rust (a C compiler, cmake), if it is missing
+deps: ## Install the build tools besides Rust (a C compiler, cmake), if they are missing
 	@scripts/deps
 
-demo: deps ## Try the gateway with simulated providers; ARGS="--port 8090" for its options
+demo: deps ## Run the gateway with simulated providers; options in ARGS="--port 8090"
 	@$(CARGO) run --locked --profile $(PROFILE) --bin model-gateway -- demo $(ARGS)
 
-test: deps ## Run all tests; those that need what is not here say SKIPPED (GATEWAY_REQUIRE_ALL=1: fail)
+test: deps ## Run all tests; those whose tools are missing print SKIPPED (GATEWAY_REQUIRE_ALL=1: fail)
 	$(CARGO) test --locked
 
-check: deps ## Format and lint
+check: deps ## Check the formatting and run the lints
 	$(CARGO) fmt --check
 	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --no-default-features -- -D warnings
 
-golden: deps ## Write the golden files anew; read the diff before committing it
+golden: deps ## Rewrite the golden files; review the diff before you commit it
 	UPDATE_GOLDEN=1 $(CARGO) test --locked
 
-fuzz: deps ## Replay the fuzz corpora and try mutations of them for a bounded time
+fuzz: deps ## Replay the fuzz corpora and mutations of them, for a bounded time
 	@scripts/fuzz
 
 bench: deps ## Run the micro-benchmarks
 	$(CARGO) bench --locked --no-default-features --bench frames --bench translate -- $(ARGS)
 
-sdks: ## Install the providers' Python SDKs for the tests, in target/
+sdks: ## Install the providers' Python SDKs for the tests in target/
 	python3 -m venv $(SDKS)
 	$(SDKS)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 
-release: deps ## Build what is installed
+release: deps ## Build the release binary
 	$(CARGO) build --locked --release --bin model-gateway
 
 $(BINARY):
@@ -59,7 +59,7 @@ install: $(BINARY) ## Install the release build as a systemd service (after `mak
 	install -D -m 0644 systemd/logrotate $(DESTDIR)$(SYSCONF)/logrotate.d/model-gateway
 	install -D -m 0644 docs/operations.md $(DESTDIR)$(PREFIX)/share/doc/model-gateway/operations.md
 	install -d -m 0700 $(DESTDIR)$(SYSCONF)/model-gateway/secrets
-	@# The service's user must read these; keys.toml holds hashes only. What is there is never replaced.
+	@# The service's user must be able to read these files; keys.toml has hashes only. Existing files are never replaced.
 	@for file in gateway.toml routes.toml keys.toml; do \
 	  [ -e $(DESTDIR)$(SYSCONF)/model-gateway/$$file ] || \
 	    install -m 0644 conf/production/$$file $(DESTDIR)$(SYSCONF)/model-gateway/$$file; \

@@ -1,6 +1,6 @@
-//! A pass-through on Pingora as it comes: what the end-to-end benchmark compares the gateway with.
+//! Plain Pingora proxy: the baseline of the end-to-end benchmark.
 //!
-//! `bare-pingora LISTEN UPSTREAM`: every request goes to the one upstream, nothing is read or changed. One worker
+//! `bare-pingora LISTEN UPSTREAM`: every request goes to the one upstream, and nothing is parsed or changed. One worker
 //! thread, Pingora's defaults.
 
 #![allow(clippy::print_stderr, clippy::expect_used, reason = "a tool for measuring, run by hand")]
@@ -36,7 +36,7 @@ fn main() {
         std::process::exit(2);
     };
     let upstream = upstream.parse().expect("UPSTREAM is an address and a port");
-    // The pool is as large as the gateway's, so that neither opens connections while it is measured.
+    // The pool has the size of the gateway's, so that neither opens connections during the measurement.
     let conf = ServerConf {
         threads: 1,
         upstream_keepalive_pool_size: 2048,

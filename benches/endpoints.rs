@@ -1,5 +1,5 @@
-//! How fast vectors are turned from numbers to base64 and back, in bytes of 32-bit floats, tokens are counted, and
-//! large images pass.
+//! Throughput of three conversions: vectors between numbers and base64 (in bytes of 32-bit floats), token counting, and
+//! large images.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
 
 use std::fmt::Write as _;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use criterion::{Criterion, Throughput};
 use model_gateway::json::RawJson;
-use model_gateway::tokens::{self, Family};
+use model_gateway::tokens::{self, TokenizerFamily};
 use model_gateway::wire::embeddings::number;
-use model_gateway::wire::images::answer::{Place, decode};
-use model_gateway::wire::images::reply::{Made, Shape, Shown, encode};
+use model_gateway::wire::images::answer::{ImageLocation, decode};
+use model_gateway::wire::images::reply::{ImageReplyShape, ImageSet, OutputImage, encode};
 
-/// The length of a vector of text-embedding-3-large.
+/// Length of a vector of text-embedding-3-large.
 const LENGTH: usize = 3_072;
-/// The numbers of a large answer.
+/// Numbers in a large response.
 const FLOATS: usize = 64 * LENGTH;
 
 fn vectors(criterion: &mut Criterion) {
@@ -32,7 +32,7 @@ fn vectors(criterion: &mut Criterion) {
         String::from_utf8(out.to_vec()).unwrap()
     };
     let numbers = text(&|out| number::push_numbers(&floats, out));
-    // One by one, as they stand in an answer.
+    // One text for each vector, as in a response.
     let packed: Vec<String> =
         floats.chunks(LENGTH).map(|vector| text(&|out| number::push_floats(vector, out))).collect();
     let mut group = criterion.benchmark_group("vectors");
@@ -63,7 +63,7 @@ fn vectors(criterion: &mut Criterion) {
 }
 
 fn counting(criterion: &mut Criterion) {
-    tokens::prepare(Family::OpenAi);
+    tokens::prepare(TokenizerFamily::OpenAi);
     let mut text = String::new();
     let mut line = 0u32;
     while text.len() < 2_000_000 {
@@ -74,26 +74,26 @@ fn counting(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("tokens");
     for (name, bytes) in [("2 kB", 2_000), ("100 kB", 100_000), ("2 MB", 2_000_000)] {
         let part = text.get(..(0..=bytes).rev().find(|at| text.is_char_boundary(*at)).unwrap()).unwrap();
-        let count = tokens::count_text(Family::OpenAi, part);
+        let count = tokens::count_text(TokenizerFamily::OpenAi, part);
         group.throughput(Throughput::Elements(count));
         group.bench_function(format!("{name}, {count} tokens"), |bencher| {
-            bencher.iter(|| tokens::count_text(Family::OpenAi, black_box(part)));
+            bencher.iter(|| tokens::count_text(TokenizerFamily::OpenAi, black_box(part)));
         });
     }
     group.finish();
 }
 
-/// An image of 20 MB, from the provider's answer to the client's: as base64 that passes, and as bytes that lay behind a
-/// link.
+/// Image of 20 MB from the provider's response to the client's: once as base64 that passes unchanged, once as
+/// downloaded bytes that are encoded.
 fn images(criterion: &mut Criterion) {
     const SIZE: usize = 20 << 20;
     let bytes: Vec<u8> = (0..SIZE).map(|at| (at * 31 % 251) as u8).collect();
     let base64 = base64_simd::STANDARD.encode_to_string(&bytes);
     let bytes = Bytes::from(bytes);
     let answer = Bytes::from(format!(r#"{{"created":1,"data":[{{"b64_json":"{base64}"}}]}}"#));
-    let send = |shown: Shown| -> usize {
-        let made = Made { images: vec![(shown, None)], ..Made::default() };
-        encode(made, Shape::Plain).into_steps().map(|step| black_box(step).len()).sum()
+    let send = |shown: OutputImage| -> usize {
+        let made = ImageSet { images: vec![(shown, None)], ..ImageSet::default() };
+        encode(made, ImageReplyShape::Plain).into_steps().map(|step| black_box(step).len()).sum()
     };
     let mut group = criterion.benchmark_group("an image of 20 MB");
     group.throughput(Throughput::Bytes(SIZE as u64));
@@ -101,14 +101,14 @@ fn images(criterion: &mut Criterion) {
         bencher.iter(|| {
             let read = decode(black_box(&answer)).unwrap();
             read.images.into_iter().for_each(|image| {
-                if let Place::Base64(text) = image.place {
-                    send(Shown::Base64(text));
+                if let ImageLocation::Base64(text) = image.location {
+                    send(OutputImage::Base64(text));
                 }
             });
         });
     });
     group.bench_function("bytes that become base64", |bencher| {
-        bencher.iter(|| send(Shown::Bytes(black_box(&bytes).clone())));
+        bencher.iter(|| send(OutputImage::Bytes(black_box(&bytes).clone())));
     });
     group.finish();
 }

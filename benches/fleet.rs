@@ -1,6 +1,6 @@
-//! What the ledger of a fleet costs: `cargo bench --bench fleet -- redis://127.0.0.1:6379`, on a server of its own,
-//! which is written to. CPU time is read from the kernel's accounts, so that what else runs on the machine counts
-//! little.
+//! Cost of the ledger of a fleet: `cargo bench --bench fleet -- redis://127.0.0.1:6379`. Use a dedicated server: the
+//! benchmark writes to it. CPU time comes from the kernel's per-thread accounting, so that other load on the machine
+//! matters little.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::indexing_slicing, reason = "a tool, run by hand")]
 
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
 use model_gateway::store::admin::LedgerAdmin as _;
-use model_gateway::store::journal::SEGMENT;
+use model_gateway::store::journal::DEFAULT_SEGMENT_LIMIT;
 use model_gateway::store::valkey::{
     ClusterLedger, ClusterLedgerConfig, OnOutage, ServerAddress, ValkeyAdmin,
 };
 use model_gateway::store::{AccountId, Ledger, ReserveOutcome, UsageRecord};
 
-/// Requests that are measured.
+/// Number of measured requests of an account whose balance is leased.
 const HOT: u32 = 300_000;
-/// Visits that are measured.
+/// Number of measured reservations that need a lease transaction.
 const VISITS: u32 = 5_000;
 
 fn main() {
@@ -30,9 +30,9 @@ fn main() {
     let terms = ClusterLedgerConfig {
         flush: Duration::from_millis(100),
         records: Duration::from_secs(86_400),
-        away: OnOutage::Refuse,
+        on_outage: OnOutage::Refuse,
         journal: folder.path().join("ledger"),
-        segment: SEGMENT,
+        segment: DEFAULT_SEGMENT_LIMIT,
     };
     let desk = ValkeyAdmin::open(&address()).unwrap();
     let run = std::process::id();
@@ -47,7 +47,7 @@ fn main() {
         ReserveOutcome::Known(held) => (held.unwrap(), true),
         pending => (runtime.block_on(pending.within(Duration::from_secs(5))).unwrap(), false),
     };
-    // The first is a visit.
+    // The first reservation needs a lease transaction.
     drop(hold(&name(0)));
     let (began, own_began, thread_began) = (Instant::now(), own(), ran("ledger"));
     let (mut visits, mut worst) = (0, Duration::ZERO);
@@ -109,7 +109,7 @@ fn record(account: &str, n: u32) -> UsageRecord<'_> {
     }
 }
 
-/// Nanoseconds that threads of this process have run, by their names.
+/// Returns the CPU time of this process's threads with this name, in nanoseconds.
 fn ran(name: &str) -> u64 {
     let mut sum = 0;
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
@@ -122,7 +122,7 @@ fn ran(name: &str) -> u64 {
     sum
 }
 
-/// Nanoseconds that this thread has run.
+/// Returns the CPU time of the current thread, in nanoseconds.
 fn own() -> u64 {
     let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     schedule.split(' ').next().unwrap().parse().unwrap()

@@ -1,4 +1,5 @@
-//! How fast streams pass and requests are read, against copying the same bytes and against doing it with trees.
+//! Throughput of verbatim streams and of request bodies, compared with copying the same bytes and with parsing them
+//! into JSON trees.
 #![allow(
     missing_docs,
     clippy::print_stdout,
@@ -14,7 +15,7 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use measure::{Subject, copy, criterion, print_summary};
-use model_gateway::framing::sse::Event;
+use model_gateway::framing::sse::SseEvent;
 use model_gateway::framing::{FrameBuffer, Splitter, sse::SseSplitter};
 use model_gateway::translate::Verbatim;
 use model_gateway::translate::verbatim::{Arrival, Changes};
@@ -25,7 +26,7 @@ use workload::Stream;
 
 const FRAMES: usize = 500;
 const MAX_FRAME: usize = 1 << 20;
-/// What a read of a busy connection brings.
+/// Size of a read from a busy connection, in bytes.
 const READ: usize = 16_384;
 
 fn pass(stream: &Stream, pieces: &[Bytes]) -> u64 {
@@ -37,7 +38,7 @@ fn pass(stream: &Stream, pieces: &[Bytes]) -> u64 {
     exchange.meter().frames()
 }
 
-/// The twin with trees: every frame is parsed, looked at and written anew.
+/// Baseline with JSON trees: every frame is parsed, examined and serialized.
 fn pass_as_trees(stream: &Stream, out: &mut Vec<u8>) {
     let mut scratch = Vec::new();
     let mut hold = FrameBuffer::new(Splitter::Sse(SseSplitter::default()), MAX_FRAME);
@@ -64,7 +65,7 @@ fn pass_as_trees(stream: &Stream, out: &mut Vec<u8>) {
         }
         hold.feed(piece, |source, range| {
             let frame = source.get(range).unwrap_or_default();
-            if let Some(data) = Event::parse(frame, &mut scratch).data {
+            if let Some(data) = SseEvent::parse(frame, &mut scratch).data {
                 write(data, frame);
             }
             Ok::<_, model_gateway::framing::frame_buffer::FrameTooLarge>(())
@@ -79,7 +80,7 @@ fn read(pieces: &[Bytes]) -> usize {
         reader.push(piece.clone()).unwrap();
     }
     let body = reader.finish().unwrap();
-    let edits: Vec<_> = body.set_model("another-model").into_iter().chain(body.ask_usage()).collect();
+    let edits: Vec<_> = body.set_model("another-model").into_iter().chain(body.request_usage()).collect();
     body.text.edited(&edits).into_pieces().len()
 }
 

@@ -1,4 +1,4 @@
-//! One case, a given number of times: what benches/instructions.sh runs to count instructions.
+//! Runs one case a fixed number of times, for benches/instructions.sh to count instructions.
 #![allow(
     missing_docs,
     clippy::print_stdout,
@@ -42,11 +42,11 @@ const CASES: [&str; 16] = [
     "conversation-100k",
     "conversation-50k-system",
 ];
-/// Frames that pass before counting begins.
+/// Frames that pass before the count starts.
 const WARM: usize = 100;
 const FRAMES: usize = 1_000;
 
-/// What is counted: valgrind looks for this name.
+/// Function that valgrind is configured to measure (`--toggle-collect`).
 #[inline(never)]
 fn measured(mut work: impl FnMut()) {
     work();
@@ -116,7 +116,7 @@ fn request(size: usize, edit: bool) -> usize {
     turns
 }
 
-/// Knows a conversation again by the beginning of its prompt.
+/// Computes the fingerprint of a conversation from the beginning of its prompt.
 fn conversation(body: Bytes) -> usize {
     let mut reader = BodyReader::new(Api::Chat, false);
     for at in (0..body.len()).step_by(16_384) {
@@ -131,7 +131,7 @@ fn conversation(body: Bytes) -> usize {
     FRAMES
 }
 
-/// A request whose system prompt is as long as those of coding agents.
+/// Returns a request whose system prompt is as long as that of a coding agent.
 fn with_a_long_system_prompt() -> Bytes {
     let system = "Whatever is said here is said in every turn. ".repeat(1_100);
     let body = format!(
@@ -141,11 +141,11 @@ fn with_a_long_system_prompt() -> Bytes {
     Bytes::from(body)
 }
 
-/// What comes behind the name of a pair, and what is said in its frames.
+/// Suffix of a case of a pair, and the content of its frames.
 const TRANSLATED: [(&str, Said); 3] =
     [("", Said::Text), ("-reasoning", Said::Reasoning), ("-arguments", Said::Arguments)];
 
-/// The case of a pair: which pair, and what it is about.
+/// Splits the name of a case into the pair of formats and the suffix.
 fn pair(case: &str) -> Option<(Format, Format, String)> {
     translation::pairs().find_map(|(provider, client)| {
         let about = case.strip_prefix(&format!("{provider}-to-{client}"))?;
@@ -153,7 +153,7 @@ fn pair(case: &str) -> Option<(Format, Format, String)> {
     })
 }
 
-/// Frames of one kind in the middle of a translated stream, one in a piece.
+/// Translates frames of one kind in the middle of a stream, one frame in each piece.
 fn translated(provider: Format, client: Format, said: Said) -> usize {
     let mut script = Script::new(provider);
     script.begin();
@@ -176,7 +176,7 @@ fn translated(provider: Format, client: Format, said: Said) -> usize {
     rest.len()
 }
 
-/// A request with ten turns.
+/// Translates a request with ten turns.
 fn translated_request(provider: Format, client: Format) -> usize {
     let body = requests::conversation(client);
     let turns = FRAMES / 50;
@@ -203,7 +203,7 @@ fn main() -> ExitCode {
         eprintln!("{count}");
         return ExitCode::SUCCESS;
     }
-    // How often the case came: what the instructions are divided by.
+    // Number of repetitions, by which the instructions are divided.
     let count = match case.as_str() {
         "answer" => answer(),
         "request-1k" => request(1_000, true),

@@ -1,6 +1,6 @@
-//! What the ledger costs: `cargo bench --bench ledger -- hot`, `-- awaited 200000`, `-- paced 1000` (requests a
-//! second), `-- accounts 100000`, `-- records 20000000`. CPU time is read from the kernel's accounts, so that what else
-//! runs on the machine counts little.
+//! Cost of the ledger in SQLite: `cargo bench --bench ledger -- hot`, `-- awaited 200000`, `-- paced 1000` (requests
+//! per second), `-- accounts 100000`, `-- records 20000000`. CPU time comes from the kernel's per-thread accounting, so
+//! that other load on the machine matters little.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::indexing_slicing, reason = "a tool, run by hand")]
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
-use model_gateway::store::journal::SEGMENT;
+use model_gateway::store::journal::DEFAULT_SEGMENT_LIMIT;
 use model_gateway::store::sqlite_ledger::{
     SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter, UsageGrouping,
 };
@@ -17,10 +17,10 @@ use model_gateway::store::{AccountId, Ledger, ReserveOutcome, Settled, UsageReco
 const TERMS: SqliteLedgerConfig = SqliteLedgerConfig {
     flush: Duration::from_millis(100),
     records: Duration::from_secs(4000 * 86_400),
-    segment: SEGMENT,
+    segment: DEFAULT_SEGMENT_LIMIT,
 };
 const DAY: i64 = 86_400_000;
-/// 2026-01-01.
+/// 2026-01-01, in Unix milliseconds.
 const FIRST: i64 = 20_454 * DAY;
 
 fn main() {
@@ -37,7 +37,7 @@ fn main() {
     }
 }
 
-/// Nanoseconds that threads of this process have run, by their names.
+/// Returns the CPU time of this process's threads whose names begin with `name`, in nanoseconds.
 fn ran(name: &str) -> u64 {
     let mut sum = 0;
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
@@ -91,7 +91,7 @@ fn reserve(book: &SqliteLedger, account: &AccountId, amount: i64) -> model_gatew
     }
 }
 
-/// Settlements that are under way: as many as requests that end at a time.
+/// Settlements in progress: as many as requests that end concurrently.
 #[derive(Default)]
 struct Settling(Vec<Settled>);
 
@@ -110,8 +110,8 @@ impl Settling {
     }
 }
 
-/// Settled as the gateway does it, by tasks that wait for the outcome: CPU of all threads but the ledger's, and how
-/// long an outcome takes.
+/// Measures settlements as the gateway makes them, in tasks that wait for the outcome: the CPU time of the workers and
+/// of the journal's thread, and the latency of the outcome.
 fn awaited(file: &Path, count: u64) {
     let desk = SqliteAdmin::open(file).unwrap();
     let account = AccountId::new("acme").unwrap();
@@ -169,7 +169,7 @@ fn awaited(file: &Path, count: u64) {
     }
 }
 
-/// Reserve and settle, on one thread and on two.
+/// Measures reservations and settlements, on one thread and on two.
 fn hot(file: &Path, count: u64) {
     let account = AccountId::new("acme").unwrap();
     let desk = SqliteAdmin::open(file).unwrap();
@@ -217,7 +217,8 @@ fn hot(file: &Path, count: u64) {
     println!("audit: {:?}", desk.audit().unwrap());
 }
 
-/// So many requests a second, for ten seconds: what the thread takes for each when few come together.
+/// Measures the CPU time of the ledger's thread at `rate` requests per second, for ten seconds: few requests share a
+/// batch.
 fn paced(file: &Path, rate: u64) {
     drop(SqliteAdmin::open(file).unwrap());
     let names = ["", "alice", "gpt-4o"].map(str::to_owned);
@@ -239,7 +240,7 @@ fn paced(file: &Path, rate: u64) {
     );
 }
 
-/// Many accounts: to open, to hold in memory.
+/// Measures many accounts: creation, loading and memory.
 fn accounts(file: &Path, count: u64) {
     drop(SqliteAdmin::open(file).unwrap());
     let before = resident();
@@ -264,7 +265,7 @@ fn accounts(file: &Path, count: u64) {
     println!("reserve and release on accounts at random: {} ns CPU", (own() - before) / count);
 }
 
-/// Many records: 200 accounts with 2 keys and 4 models each, over 400 days.
+/// Measures many records: 200 accounts with 2 keys and 4 models each, over 400 days.
 fn records(file: &Path, count: u64) {
     let names: Vec<[String; 3]> = (0..1600)
         .map(|n| {
@@ -275,14 +276,14 @@ fn records(file: &Path, count: u64) {
     let (start, mut settling) = (Instant::now(), Settling::default());
     for n in 0..count {
         let time = FIRST + i64::try_from(u128::from(n) * 400 * 86_400_000 / u128::from(count)).unwrap();
-        // Scattered, so that neighbours differ as they do in life.
+        // Scattered, so that neighboring records differ as in production.
         let at = usize::try_from(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).unwrap() % names.len();
         let request = format!("req_{:020x}", n.wrapping_mul(0xd6e8_feb8_6659_fd93));
         let record = record(&names[at], &request, time, 730_000 + i64::try_from(n % 9_973).unwrap());
         settling.push(book.settle(None, &record));
         if n % 200_000 == 0 {
             settling.wait();
-            // The journal may not grow without end while the database is behind.
+            // The journal must not grow without limit while the database is behind.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(book.flush().within(Duration::from_secs(300))).unwrap();
         }

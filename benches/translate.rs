@@ -1,7 +1,7 @@
-//! How fast streams and requests are translated, against copying the same bytes and against doing it with trees.
+//! Throughput of translated streams and requests, compared with copying the same bytes and with JSON trees.
 //!
-//! The twin with trees translates the frames of text, reasoning and arguments only; of the others, and of requests, it
-//! does no more than to read a tree and write it, which any translator with trees must do at least.
+//! The baseline with trees translates only the frames of text, reasoning and arguments. Other frames, and requests, are
+//! parsed into a tree and serialized, which is the least that any translator with trees does.
 #![allow(
     missing_docs,
     clippy::print_stdout,
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use translation::{Said, requests};
 
 const FRAMES: usize = 200;
-/// What a read of a busy connection brings.
+/// Size of a read from a busy connection, in bytes.
 const READ: usize = 16_384;
 
 fn pass(provider: Format, client: Format, pieces: &[Bytes]) -> u64 {
@@ -34,7 +34,7 @@ fn pass(provider: Format, client: Format, pieces: &[Bytes]) -> u64 {
     exchange.meter().frames()
 }
 
-/// The twin: each frame is parsed, the other format's frame is built, and written.
+/// Baseline with JSON trees: each frame is parsed, the frame of the other format is built, and serialized.
 fn pass_as_trees(provider: Format, client: Format, pieces: &[Bytes], out: &mut Vec<u8>) {
     for (number, piece) in pieces.iter().enumerate() {
         out.clear();

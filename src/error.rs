@@ -1,264 +1,267 @@
-//! Everything that can go wrong with a request, in one table: what the client is told, whose fault it is, and under
-//! which name it is counted.
+//! Error table: for every error that a request can end with, its status and codes in each client format, the side at
+//! fault, and its metric label.
+//!
+//! Also [`ApiError`], the format-independent error value. The formats write it as JSON (`wire`), and `route::blame`
+//! derives retry decisions from it.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Whose fault an error is.
+/// Side at fault for an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The client: its request, its key, its connection.
+pub enum ErrorSource {
+    /// The client: its request, its key or its connection.
     Downstream,
-    /// A provider: its answer, its silence, its refusal.
+    /// A provider: an invalid response, a time-out or an error response.
     Upstream,
     /// The gateway itself, or its configuration.
     Internal,
 }
 
-/// What went wrong. Each kind has one row in the table of [`Kind::row`].
+/// Error kind. Each kind has one row in the table of [`ErrorKind::row`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// The request's head is not HTTP.
+pub enum ErrorKind {
+    /// The request head is not valid HTTP.
     InvalidHead,
-    /// The request's head is larger than `limits.head`.
+    /// The request head is larger than `limits.head`.
     HeadTooLarge,
-    /// The request's head did not arrive in time.
+    /// The request head did not arrive within `limits.header_timeout`.
     HeaderTimeout,
-    /// The body is not JSON, not an object, or has a member twice.
+    /// The body is not JSON, is not an object, or has a duplicate member.
     InvalidJson,
-    /// A field is missing, has the wrong type or an impossible value.
+    /// A field is missing, has the wrong type or has an invalid value.
     InvalidField,
-    /// The request asks for something that the target cannot do.
+    /// The target does not support a feature that the request uses.
     Unsupported,
-    /// The body is compressed or of a type that is not JSON.
+    /// The body is compressed, or its type is not JSON.
     UnsupportedMediaType,
     /// No key was sent.
     MissingKey,
     /// The key is unknown.
     InvalidKey,
-    /// The key is known and switched off.
+    /// The key is disabled.
     DisabledKey,
-    /// The key is known and its time is over.
+    /// The key has expired.
     ExpiredKey,
-    /// The key may not use this model.
+    /// The key does not permit this model.
     ModelNotPermitted,
-    /// The key may not use this API.
+    /// The key does not permit this API.
     EndpointNotPermitted,
-    /// The key may not be used from the client's network.
+    /// The key does not permit the client's network.
     NetworkNotPermitted,
-    /// The key's account is switched off.
+    /// The key's account is disabled.
     DisabledAccount,
     /// The key's account does not exist.
     UnknownAccount,
-    /// A rate or number is reached; later it is not.
+    /// A rate or concurrency limit is reached; a later attempt can succeed.
     RateLimited,
-    /// The request is larger than a rate ever permits.
+    /// The request alone exceeds a rate limit; a later attempt cannot succeed.
     OverLimit,
-    /// What may be spent in a day or month is spent.
+    /// The spend limit of a day or month is reached.
     SpendLimit,
-    /// The account's balance does not suffice.
+    /// The account's balance is insufficient.
     EmptyBalance,
-    /// Balances cannot be asked for.
+    /// The ledger is unavailable.
     LedgerUnavailable,
-    /// No such model.
+    /// The model does not exist.
     UnknownModel,
-    /// No such response is kept, or another account's.
+    /// The stored response does not exist or belongs to another account.
     UnknownResponse,
-    /// No such task is kept, or another account's.
+    /// The task does not exist or belongs to another account.
     UnknownTask,
-    /// What is asked of a task does not fit how far it is.
+    /// The operation is not possible in the task's present state.
     TaskState,
-    /// No such path.
+    /// The path does not exist.
     UnknownPath,
-    /// The path exists, the method does not.
+    /// The path does not support the method.
     WrongMethod,
     /// The body is larger than `limits.body`.
     BodyTooLarge,
     /// The body did not arrive in time.
     BodyTimeout,
-    /// The client went away before the answer was complete.
+    /// The client disconnected before the response was complete.
     ClientGone,
-    /// The gateway has more work than it may take on.
+    /// The gateway is overloaded.
     Overloaded,
-    /// The gateway is stopping and ended the answer at its drain limit.
+    /// The gateway is shutting down and ended the response at its drain limit.
     ShuttingDown,
     /// No connection to the provider: refused, unreachable, no address, TLS failure.
     UpstreamUnreachable,
-    /// The provider did not answer in time, or stopped in the middle.
+    /// The provider did not respond in time, or stalled in the middle of a response.
     UpstreamTimeout,
-    /// The provider's answer is not what its API promises: no JSON, cut short, too large, wrong encoding.
+    /// The provider's response is invalid: no JSON, truncated, too large, or with a wrong encoding.
     UpstreamBroken,
-    /// The provider refused the gateway's own credential.
+    /// The provider rejected the gateway's credential.
     UpstreamAuth,
-    /// The provider limits the rate.
+    /// The provider's rate limit is reached.
     UpstreamRateLimit,
-    /// The provider refused the request as invalid.
+    /// The provider rejected the request as invalid.
     UpstreamRejected,
-    /// The provider failed.
+    /// The provider failed with a server error.
     UpstreamFailed,
-    /// A fault of the gateway.
+    /// An internal error of the gateway.
     Internal,
 }
 
 /// One row of the error table.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
-    /// The kind's name in metrics and logs.
+pub struct ErrorRow {
+    /// Metric label, also used in logs.
     pub label: &'static str,
-    /// Whose fault it is.
-    pub source: Source,
-    /// HTTP status towards the client, where the error does not carry one of its own.
+    /// Side at fault.
+    pub source: ErrorSource,
+    /// HTTP status sent to the client, unless the error carries its own.
     pub status: u16,
     /// `error.type` in the chat and responses formats.
     pub openai_type: &'static str,
     /// `error.code` in the chat and responses formats.
     pub openai_code: Option<&'static str>,
-    /// `error.type` in the messages format (specification, section 7).
+    /// `error.type` in the messages format.
     pub messages_type: &'static str,
     /// `error.status` in the generate format.
     pub generate_status: &'static str,
-    /// Whether the official SDKs should be told not to try again (`x-should-retry: false`).
+    /// Whether a retry is pointless. The response then has `x-should-retry: false`, which the official SDKs obey.
     pub final_: bool,
 }
 
-impl Kind {
+impl ErrorKind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [Kind; 40] = [
-        Kind::InvalidHead,
-        Kind::HeadTooLarge,
-        Kind::HeaderTimeout,
-        Kind::InvalidJson,
-        Kind::InvalidField,
-        Kind::Unsupported,
-        Kind::UnsupportedMediaType,
-        Kind::MissingKey,
-        Kind::InvalidKey,
-        Kind::DisabledKey,
-        Kind::ExpiredKey,
-        Kind::ModelNotPermitted,
-        Kind::EndpointNotPermitted,
-        Kind::NetworkNotPermitted,
-        Kind::DisabledAccount,
-        Kind::UnknownAccount,
-        Kind::RateLimited,
-        Kind::OverLimit,
-        Kind::SpendLimit,
-        Kind::EmptyBalance,
-        Kind::LedgerUnavailable,
-        Kind::UnknownModel,
-        Kind::UnknownResponse,
-        Kind::UnknownTask,
-        Kind::TaskState,
-        Kind::UnknownPath,
-        Kind::WrongMethod,
-        Kind::BodyTooLarge,
-        Kind::BodyTimeout,
-        Kind::ClientGone,
-        Kind::Overloaded,
-        Kind::ShuttingDown,
-        Kind::UpstreamUnreachable,
-        Kind::UpstreamTimeout,
-        Kind::UpstreamBroken,
-        Kind::UpstreamAuth,
-        Kind::UpstreamRateLimit,
-        Kind::UpstreamRejected,
-        Kind::UpstreamFailed,
-        Kind::Internal,
+    pub const ALL: [ErrorKind; 40] = [
+        ErrorKind::InvalidHead,
+        ErrorKind::HeadTooLarge,
+        ErrorKind::HeaderTimeout,
+        ErrorKind::InvalidJson,
+        ErrorKind::InvalidField,
+        ErrorKind::Unsupported,
+        ErrorKind::UnsupportedMediaType,
+        ErrorKind::MissingKey,
+        ErrorKind::InvalidKey,
+        ErrorKind::DisabledKey,
+        ErrorKind::ExpiredKey,
+        ErrorKind::ModelNotPermitted,
+        ErrorKind::EndpointNotPermitted,
+        ErrorKind::NetworkNotPermitted,
+        ErrorKind::DisabledAccount,
+        ErrorKind::UnknownAccount,
+        ErrorKind::RateLimited,
+        ErrorKind::OverLimit,
+        ErrorKind::SpendLimit,
+        ErrorKind::EmptyBalance,
+        ErrorKind::LedgerUnavailable,
+        ErrorKind::UnknownModel,
+        ErrorKind::UnknownResponse,
+        ErrorKind::UnknownTask,
+        ErrorKind::TaskState,
+        ErrorKind::UnknownPath,
+        ErrorKind::WrongMethod,
+        ErrorKind::BodyTooLarge,
+        ErrorKind::BodyTimeout,
+        ErrorKind::ClientGone,
+        ErrorKind::Overloaded,
+        ErrorKind::ShuttingDown,
+        ErrorKind::UpstreamUnreachable,
+        ErrorKind::UpstreamTimeout,
+        ErrorKind::UpstreamBroken,
+        ErrorKind::UpstreamAuth,
+        ErrorKind::UpstreamRateLimit,
+        ErrorKind::UpstreamRejected,
+        ErrorKind::UpstreamFailed,
+        ErrorKind::Internal,
     ];
 
-    /// The kind's row.
+    /// Returns the row of this kind.
     #[rustfmt::skip] // a table reads as a table
-    pub const fn row(self) -> Row {
-        use Source::{Downstream as D, Internal as I, Upstream as U};
+    pub const fn row(self) -> ErrorRow {
+        use ErrorSource::{Downstream as D, Internal as I, Upstream as U};
         const fn row(
-            label: &'static str, source: Source, status: u16, openai: (&'static str, Option<&'static str>),
+            label: &'static str, source: ErrorSource, status: u16, openai: (&'static str, Option<&'static str>),
             messages_type: &'static str, generate_status: &'static str, final_: bool,
-        ) -> Row {
-            Row { label, source, status, openai_type: openai.0, openai_code: openai.1, messages_type, generate_status, final_ }
+        ) -> ErrorRow {
+            ErrorRow { label, source, status, openai_type: openai.0, openai_code: openai.1, messages_type, generate_status, final_ }
         }
         const INVALID: &str = "invalid_request_error";
         match self {
-            Kind::InvalidHead          => row("invalid_head",          D, 400, (INVALID, Some("invalid_request")),         "invalid_request",      "INVALID_ARGUMENT",   true),
-            Kind::HeadTooLarge         => row("head_too_large",        D, 431, (INVALID, Some("request_too_large")),       "request_too_large",    "INVALID_ARGUMENT",   true),
-            Kind::HeaderTimeout        => row("header_timeout",        D, 408, (INVALID, Some("request_timeout")),         "timeout_error",        "DEADLINE_EXCEEDED",  true),
-            Kind::InvalidJson          => row("invalid_json",          D, 400, (INVALID, Some("invalid_json")),            "invalid_request",      "INVALID_ARGUMENT",   false),
-            Kind::InvalidField         => row("invalid_field",         D, 400, (INVALID, None),                            "invalid_request",      "INVALID_ARGUMENT",   false),
-            Kind::Unsupported          => row("unsupported",           D, 400, (INVALID, Some("unsupported_parameter")),   "invalid_request",      "INVALID_ARGUMENT",   false),
-            Kind::UnsupportedMediaType => row("unsupported_media",     D, 415, (INVALID, Some("unsupported_media_type")),  "invalid_request",      "INVALID_ARGUMENT",   false),
-            Kind::MissingKey           => row("missing_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
-            Kind::InvalidKey           => row("invalid_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
-            Kind::DisabledKey          => row("disabled_key",          D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
-            Kind::ExpiredKey           => row("expired_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
-            Kind::ModelNotPermitted    => row("model_not_permitted",   D, 403, ("permission_denied", Some("model_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
-            Kind::EndpointNotPermitted => row("endpoint_not_permitted", D, 403, ("permission_denied", Some("endpoint_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
-            Kind::NetworkNotPermitted  => row("network_not_permitted", D, 403, ("permission_denied", Some("network_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
-            Kind::DisabledAccount      => row("disabled_account",      D, 401, (INVALID, Some("account_disabled")),        "authentication_error", "UNAUTHENTICATED",    true),
-            Kind::UnknownAccount       => row("unknown_account",       D, 401, (INVALID, Some("account_unknown")),         "authentication_error", "UNAUTHENTICATED",    true),
-            Kind::RateLimited          => row("rate_limited",          D, 429, ("rate_limit_exceeded", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", false),
-            Kind::OverLimit            => row("over_limit",            D, 429, ("rate_limit_exceeded", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", true),
-            // The messages format has a status of its own for both: 402, which only it gets.
-            Kind::SpendLimit           => row("spend_limit",           D, 429, ("insufficient_quota", Some("insufficient_quota")), "billing_error",  "RESOURCE_EXHAUSTED", true),
-            Kind::EmptyBalance         => row("empty_balance",         D, 429, ("insufficient_quota", Some("insufficient_quota")), "billing_error",  "RESOURCE_EXHAUSTED", true),
-            Kind::LedgerUnavailable    => row("ledger_unavailable",    I, 503, ("service_unavailable", Some("service_unavailable")), "svc_api_error",  "UNAVAILABLE",        false),
-            Kind::UnknownModel         => row("unknown_model",         D, 404, (INVALID, Some("model_not_found")),         "not_found_error",      "NOT_FOUND",          false),
-            Kind::UnknownResponse      => row("unknown_response",      D, 404, (INVALID, None),                            "not_found_error",      "NOT_FOUND",          false),
-            Kind::UnknownTask          => row("unknown_task",          D, 404, (INVALID, Some("task_not_found")),          "not_found_error",      "NOT_FOUND",          false),
-            Kind::TaskState            => row("task_state",            D, 409, (INVALID, Some("task_state")),              "invalid_request",      "FAILED_PRECONDITION", false),
-            Kind::UnknownPath          => row("unknown_path",          D, 404, (INVALID, Some("unknown_url")),             "not_found_error",      "NOT_FOUND",          false),
-            Kind::WrongMethod          => row("wrong_method",          D, 405, (INVALID, Some("method_not_allowed")),      "invalid_request",      "UNIMPLEMENTED",      false),
-            Kind::BodyTooLarge         => row("body_too_large",        D, 413, (INVALID, Some("request_too_large")),       "request_too_large",    "INVALID_ARGUMENT",   false),
-            // Not 408: every SDK would send the same slow body again at once.
-            Kind::BodyTimeout          => row("body_timeout",          D, 408, (INVALID, Some("request_timeout")),         "timeout_error",        "DEADLINE_EXCEEDED",  true),
-            Kind::ClientGone           => row("client_gone",           D, 499, (INVALID, Some("client_closed_request")),   "invalid_request",      "CANCELLED",          true),
-            Kind::Overloaded           => row("overloaded",            I, 503, ("service_unavailable", Some("server_is_overloaded")), "overloaded_error", "UNAVAILABLE",  false),
-            Kind::ShuttingDown         => row("shutting_down",         I, 503, ("service_unavailable", Some("service_unavailable")),  "svc_api_error",    "UNAVAILABLE",  false),
-            Kind::UpstreamUnreachable  => row("upstream_unreachable",  U, 503, ("service_unavailable", Some("upstream_unreachable")), "upstream_error",   "UNAVAILABLE",  false),
-            Kind::UpstreamTimeout      => row("upstream_timeout",      U, 504, ("timeout", Some("upstream_timeout")),      "upstream_error",       "DEADLINE_EXCEEDED",  false),
-            Kind::UpstreamBroken       => row("upstream_broken",       U, 500, ("upstream_error", Some("upstream_error")), "upstream_error",       "INTERNAL",           false),
-            Kind::UpstreamAuth         => row("upstream_auth",         U, 500, ("upstream_error", Some("upstream_auth")),  "upstream_error",       "INTERNAL",           true),
-            Kind::UpstreamRateLimit    => row("upstream_rate_limit",   U, 429, ("rate_limit_error", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", false),
-            Kind::UpstreamRejected     => row("upstream_rejected",     U, 400, (INVALID, None),                            "invalid_request",      "INVALID_ARGUMENT",   false),
-            Kind::UpstreamFailed       => row("upstream_failed",       U, 500, ("upstream_error", Some("upstream_error")), "upstream_error",       "INTERNAL",           false),
-            Kind::Internal             => row("internal",              I, 500, ("server_error", Some("internal_error")),   "svc_api_error",        "INTERNAL",           false),
+            ErrorKind::InvalidHead          => row("invalid_head",          D, 400, (INVALID, Some("invalid_request")),         "invalid_request",      "INVALID_ARGUMENT",   true),
+            ErrorKind::HeadTooLarge         => row("head_too_large",        D, 431, (INVALID, Some("request_too_large")),       "request_too_large",    "INVALID_ARGUMENT",   true),
+            ErrorKind::HeaderTimeout        => row("header_timeout",        D, 408, (INVALID, Some("request_timeout")),         "timeout_error",        "DEADLINE_EXCEEDED",  true),
+            ErrorKind::InvalidJson          => row("invalid_json",          D, 400, (INVALID, Some("invalid_json")),            "invalid_request",      "INVALID_ARGUMENT",   false),
+            ErrorKind::InvalidField         => row("invalid_field",         D, 400, (INVALID, None),                            "invalid_request",      "INVALID_ARGUMENT",   false),
+            ErrorKind::Unsupported          => row("unsupported",           D, 400, (INVALID, Some("unsupported_parameter")),   "invalid_request",      "INVALID_ARGUMENT",   false),
+            ErrorKind::UnsupportedMediaType => row("unsupported_media",     D, 415, (INVALID, Some("unsupported_media_type")),  "invalid_request",      "INVALID_ARGUMENT",   false),
+            ErrorKind::MissingKey           => row("missing_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
+            ErrorKind::InvalidKey           => row("invalid_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
+            ErrorKind::DisabledKey          => row("disabled_key",          D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
+            ErrorKind::ExpiredKey           => row("expired_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
+            ErrorKind::ModelNotPermitted    => row("model_not_permitted",   D, 403, ("permission_denied", Some("model_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
+            ErrorKind::EndpointNotPermitted => row("endpoint_not_permitted", D, 403, ("permission_denied", Some("endpoint_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
+            ErrorKind::NetworkNotPermitted  => row("network_not_permitted", D, 403, ("permission_denied", Some("network_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
+            ErrorKind::DisabledAccount      => row("disabled_account",      D, 401, (INVALID, Some("account_disabled")),        "authentication_error", "UNAUTHENTICATED",    true),
+            ErrorKind::UnknownAccount       => row("unknown_account",       D, 401, (INVALID, Some("account_unknown")),         "authentication_error", "UNAUTHENTICATED",    true),
+            ErrorKind::RateLimited          => row("rate_limited",          D, 429, ("rate_limit_exceeded", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", false),
+            ErrorKind::OverLimit            => row("over_limit",            D, 429, ("rate_limit_exceeded", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", true),
+            // For both kinds, clients of the messages format get 402 instead (see `proxy::admit`).
+            ErrorKind::SpendLimit           => row("spend_limit",           D, 429, ("insufficient_quota", Some("insufficient_quota")), "billing_error",  "RESOURCE_EXHAUSTED", true),
+            ErrorKind::EmptyBalance         => row("empty_balance",         D, 429, ("insufficient_quota", Some("insufficient_quota")), "billing_error",  "RESOURCE_EXHAUSTED", true),
+            ErrorKind::LedgerUnavailable    => row("ledger_unavailable",    I, 503, ("service_unavailable", Some("service_unavailable")), "svc_api_error",  "UNAVAILABLE",        false),
+            ErrorKind::UnknownModel         => row("unknown_model",         D, 404, (INVALID, Some("model_not_found")),         "not_found_error",      "NOT_FOUND",          false),
+            ErrorKind::UnknownResponse      => row("unknown_response",      D, 404, (INVALID, None),                            "not_found_error",      "NOT_FOUND",          false),
+            ErrorKind::UnknownTask          => row("unknown_task",          D, 404, (INVALID, Some("task_not_found")),          "not_found_error",      "NOT_FOUND",          false),
+            ErrorKind::TaskState            => row("task_state",            D, 409, (INVALID, Some("task_state")),              "invalid_request",      "FAILED_PRECONDITION", false),
+            ErrorKind::UnknownPath          => row("unknown_path",          D, 404, (INVALID, Some("unknown_url")),             "not_found_error",      "NOT_FOUND",          false),
+            ErrorKind::WrongMethod          => row("wrong_method",          D, 405, (INVALID, Some("method_not_allowed")),      "invalid_request",      "UNIMPLEMENTED",      false),
+            ErrorKind::BodyTooLarge         => row("body_too_large",        D, 413, (INVALID, Some("request_too_large")),       "request_too_large",    "INVALID_ARGUMENT",   false),
+            // `final_` because the official SDKs retry a 408: they would send the same slow body again at once.
+            ErrorKind::BodyTimeout          => row("body_timeout",          D, 408, (INVALID, Some("request_timeout")),         "timeout_error",        "DEADLINE_EXCEEDED",  true),
+            ErrorKind::ClientGone           => row("client_gone",           D, 499, (INVALID, Some("client_closed_request")),   "invalid_request",      "CANCELLED",          true),
+            ErrorKind::Overloaded           => row("overloaded",            I, 503, ("service_unavailable", Some("server_is_overloaded")), "overloaded_error", "UNAVAILABLE",  false),
+            ErrorKind::ShuttingDown         => row("shutting_down",         I, 503, ("service_unavailable", Some("service_unavailable")),  "svc_api_error",    "UNAVAILABLE",  false),
+            ErrorKind::UpstreamUnreachable  => row("upstream_unreachable",  U, 503, ("service_unavailable", Some("upstream_unreachable")), "upstream_error",   "UNAVAILABLE",  false),
+            ErrorKind::UpstreamTimeout      => row("upstream_timeout",      U, 504, ("timeout", Some("upstream_timeout")),      "upstream_error",       "DEADLINE_EXCEEDED",  false),
+            ErrorKind::UpstreamBroken       => row("upstream_broken",       U, 500, ("upstream_error", Some("upstream_error")), "upstream_error",       "INTERNAL",           false),
+            ErrorKind::UpstreamAuth         => row("upstream_auth",         U, 500, ("upstream_error", Some("upstream_auth")),  "upstream_error",       "INTERNAL",           true),
+            ErrorKind::UpstreamRateLimit    => row("upstream_rate_limit",   U, 429, ("rate_limit_error", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", false),
+            ErrorKind::UpstreamRejected     => row("upstream_rejected",     U, 400, (INVALID, None),                            "invalid_request",      "INVALID_ARGUMENT",   false),
+            ErrorKind::UpstreamFailed       => row("upstream_failed",       U, 500, ("upstream_error", Some("upstream_error")), "upstream_error",       "INTERNAL",           false),
+            ErrorKind::Internal             => row("internal",              I, 500, ("server_error", Some("internal_error")),   "svc_api_error",        "INTERNAL",           false),
         }
     }
 
-    /// The name in metrics and logs.
+    /// Returns the metric label.
     pub const fn label(self) -> &'static str {
         self.row().label
     }
 }
 
-/// How long the client is asked to wait, as it was said upstream: passed on letter by letter where it was a header.
+/// Retry delay from the provider. A header value is forwarded unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryAfter {
-    /// The value of a `retry-after` header: seconds or an HTTP date.
+    /// Value of a `retry-after` header: seconds or an HTTP date (RFC 9110, section 10.2.3).
     Header(String),
-    /// A time that a provider gave in another place.
+    /// Delay that the provider gave outside of a `retry-after` header.
     Wait(Duration),
 }
 
-/// An error on its way to a client, in no format yet.
+/// API error, independent of the client's format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
-    /// What went wrong.
-    pub kind: Kind,
-    /// HTTP status, where it is not the kind's own: an upstream error keeps the status that it came with.
+    /// Error kind.
+    pub kind: ErrorKind,
+    /// HTTP status for the client. By default that of the kind; an upstream error keeps the provider's.
     pub status: u16,
-    /// What the client reads. No secret, no internal path, no address of a provider.
+    /// Message for the client. Must not contain secrets, internal paths or provider addresses.
     pub message: Cow<'static, str>,
-    /// The field that is at fault, as its path in the request.
+    /// Invalid field, as its path in the request.
     pub param: Option<Cow<'static, str>>,
-    /// A code that a provider gave (`context_length_exceeded`), kept for clients that look at it.
+    /// Error code of the provider (for example `context_length_exceeded`), for clients that evaluate it.
     pub code: Option<Box<str>>,
-    /// How long to wait.
+    /// Retry delay.
     pub retry_after: Option<RetryAfter>,
 }
 
 impl ApiError {
-    /// An error with its kind's status.
-    pub fn new(kind: Kind, message: impl Into<Cow<'static, str>>) -> Self {
+    /// Creates an error with the status of its kind.
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         ApiError {
             kind,
             status: kind.row().status,
@@ -269,30 +272,30 @@ impl ApiError {
         }
     }
 
-    /// Names the field at fault.
+    /// Sets the invalid field.
     #[must_use]
     pub fn param(mut self, field: impl Into<Cow<'static, str>>) -> Self {
         self.param = Some(field.into());
         self
     }
 
-    /// Replaces the kind's status.
+    /// Sets the HTTP status.
     #[must_use]
     pub fn status(mut self, status: u16) -> Self {
         self.status = status;
         self
     }
 
-    /// Says how long to wait.
+    /// Sets the retry delay.
     #[must_use]
     pub fn retry_after(mut self, wait: Option<RetryAfter>) -> Self {
         self.retry_after = wait;
         self
     }
 
-    /// The error that a missing field gives, named as every provider's SDK users expect it.
+    /// Creates the error for a missing field, with the message that OpenAI's API uses.
     pub fn missing(field: &'static str) -> Self {
-        ApiError::new(Kind::InvalidField, format!("Missing required parameter: '{field}'.")).param(field)
+        ApiError::new(ErrorKind::InvalidField, format!("Missing required parameter: '{field}'.")).param(field)
     }
 }
 
@@ -302,15 +305,15 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_kind_has_a_name_and_a_status_of_its_own_side() {
+    fn error_kind_label_is_unique_and_status_fits_its_source() {
         let mut labels = HashSet::new();
-        for kind in Kind::ALL {
+        for kind in ErrorKind::ALL {
             let row = kind.row();
             assert!(labels.insert(row.label), "{} twice", row.label);
             match row.source {
-                Source::Downstream => assert!((400..500).contains(&row.status), "{}", row.label),
-                Source::Internal => assert!(row.status >= 500, "{}", row.label),
-                Source::Upstream => assert!(row.status >= 400, "{}", row.label),
+                ErrorSource::Downstream => assert!((400..500).contains(&row.status), "{}", row.label),
+                ErrorSource::Internal => assert!(row.status >= 500, "{}", row.label),
+                ErrorSource::Upstream => assert!(row.status >= 400, "{}", row.label),
             }
         }
     }

@@ -1,52 +1,52 @@
-//! The gateway between applications and large language models, as a library: the tour of its rooms.
+//! LLM gateway library: one module for each concern, and the path of a request through them.
 //!
-//! # The way of a request
+//! # Path of a request
 //! ```text
 //! client   -> proxy::request  -> account -> wire -> route -> proxy::upstream  -> provider
 //! client   <- proxy::response <- translate (meter) <- wire <- framing         <- provider
 //!             `- proxy::finish -> metrics, access log
 //! ```
-//! A request comes in on a listener of [`proxy`]. Its path says which endpoint and which format it is ([`wire::path`]);
-//! its key is looked up by hash ([`account`]); its body is read whole and scanned while it arrives ([`wire::request`]
-//! over [`json`]). The model that it names leads to a target ([`route`]) at a provider ([`provider`]), and the body is
-//! edited where it must be, in place and without a tree. The answer comes back in pieces, is cut into frames
-//! ([`framing`]), read for its usage ([`translate::Meter`]) and passed on as it is ([`translate::Verbatim`]). Whatever
-//! happened is counted and logged once, at the end ([`metrics`]).
+//! A listener of [`proxy`] accepts a request. The path determines the endpoint and the format ([`wire::path`]). The key
+//! is looked up by its hash ([`account`]). The body is read completely, and scanned while it arrives ([`wire::request`]
+//! over [`json`]). The requested model selects a target ([`route`]) at a provider ([`provider`]). Necessary edits are
+//! applied to the body in place, without parsing it into a tree. The response arrives in pieces, is split into frames
+//! ([`framing`]), metered ([`translate::Meter`]) and forwarded unchanged where client and provider speak the same
+//! format ([`translate::Verbatim`]). Each request is counted and logged exactly once, when it ends ([`metrics`]).
 //!
-//! # The rooms
-//! Rooms without sockets. They need no more than the JSON crates, and build without the feature `proxy`:
+//! # Modules
+//! These modules open no sockets. They depend on the JSON crates only and build without the feature `proxy`:
 //!
-//! * [`json`] reads and writes JSON text without ever building a tree: a push scanner for bodies that arrive in
-//!   pieces, a pull reader for whole documents, and a rope that is edited without being copied.
-//! * [`framing`] finds where one event of a stream ends and the next begins: server-sent events, and the elements of
-//!   one JSON array.
-//! * [`canonical`] is what requests, answers and events mean in nobody's format. It names no format and no provider.
-//! * [`wire`] is the formats: chat, messages, responses and generate, one folder each, with their paths, errors and
-//!   listings. Formats never import each other.
-//! * [`translate`] is where two formats meet, or the same format meets itself: it decides once per exchange, and
-//!   passes the answer.
-//! * [`job`] makes answers out of what one or several calls of a provider gave: vectors, orders of documents,
-//!   images.
-//! * [`tokens`] estimates how many tokens a request or a text is, without asking anybody.
-//! * [`error`] is one table of everything that can go wrong with a request: status, words, metric label.
-//! * [`provider`] is who answers, not in which words: addresses, credentials, habits.
+//! * [`json`] reads and writes JSON text without building a tree: a push scanner for bodies that arrive in pieces, a
+//!   pull reader for complete documents, and a rope that is edited without a copy.
+//! * [`framing`] finds the boundaries of stream events: server-sent events, and the elements of one JSON array.
+//! * [`canonical`] is the format-independent model of requests, responses and events. It names no format and no
+//!   provider.
+//! * [`wire`] implements the formats: chat, messages, responses and generate, one folder each, with their paths, errors
+//!   and model listings. Formats never import each other.
+//! * [`translate`] connects two formats, or a format with itself: it decides once per exchange how the response is
+//!   handled, and then forwards it.
+//! * [`job`] builds responses from one or several provider calls: embeddings, rerank results, images.
+//! * [`tokens`] estimates the token count of a request or a text locally, without a call to a provider.
+//! * [`error`] is one table of every error that a request can end with: status, codes, metric label.
+//! * [`provider`] describes providers apart from the formats: addresses, credentials, quirks.
+//! * [`route`] is the load balancer that selects a target for a request; with the feature `proxy` also the table of
+//!   models and their targets.
 //!
-//! Rooms of the running gateway, behind the feature `proxy` (on by default):
+//! These modules make up the running gateway, behind the feature `proxy` (on by default):
 //!
-//! * [`route`] is the table of models and their targets, and the choice among them.
-//! * [`account`] is who asks: keys, as hashes only, what they permit, how much of it, and what it costs.
-//! * [`snapshot`] is routes and keys frozen together; each request holds the one with which it began.
-//! * [`supervise`] keeps threads running that have to run: what panics in one is caught, counted, and started again.
-//! * [`config`] reads three files, reports every fault at once, and reads two of them again on SIGHUP.
-//! * [`store`] is what outlives a request: balances and usage, and what is kept of conversations. Only it names a
-//!   database.
+//! * [`account`] is keys (stored as hashes only), their permissions and limits, and the price of a request.
+//! * [`snapshot`] combines the routing table and the keys of one reload, immutably; each request uses the one it
+//!   started with.
+//! * [`supervise`] restarts essential threads: a panic is caught and counted, and the thread continues.
+//! * [`config`] reads three files, reports all errors at once, and reads two of the files again on SIGHUP.
+//! * [`store`] persists balances, usage, stored conversations and tasks. No other module uses a database.
 //! * [`metrics`] is every series in one table, the access log and the admin port.
-//! * [`proxy`] is the gateway on Pingora, the only room that names its types: listeners, the phases of a request, the
-//!   exchange with a provider, signals and upgrade.
-//! * [`simulator`] is providers on loopback for the demo and the tests. The gateway uses nothing of it.
+//! * [`proxy`] is the gateway on Pingora, and the only module that uses Pingora's types: listeners, the phases of a
+//!   request, the exchange with a provider, signals and upgrade.
+//! * [`simulator`] simulates providers on loopback for the demo and the tests. The gateway itself does not use it.
 //! * [`cli`] is the commands, one file each.
 //!
-//! Who may import whom is said in docs/architecture.md and kept by a test.
+//! docs/architecture.md lists which module may import which; `tests/house.rs` checks it.
 
 pub mod canonical;
 pub mod error;

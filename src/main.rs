@@ -1,4 +1,4 @@
-//! The program: arguments in, exit status out.
+//! Binary entry point: runs the command line and returns its exit status.
 
 use std::process::ExitCode;
 

@@ -1,20 +1,20 @@
-//! Everything that a request is decided by, frozen: loaded once per request, so that a reload never changes a request
-//! that is under way.
+//! Configuration snapshot: everything that decides how a request is handled. A request loads it once, so that a reload
+//! never changes a request in flight.
 
 use std::sync::Arc;
 
 use crate::account::{Keys, Tokens};
 use crate::route::RoutingTable;
 
-/// Routes and keys as one reload made them. Immutable.
+/// Routes and keys of one configuration reload. Immutable.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    /// Counts the reloads that took effect; 1 is the start.
+    /// Number of reloads that took effect, including the first load: 1 at the start.
     pub generation: u64,
     /// Models, targets and providers.
     pub routes: RoutingTable,
     /// Keys.
     pub keys: Keys,
-    /// How access tokens are issued and verified; nothing where there are none.
+    /// Issuing and verification of access tokens. `None` if they are not configured.
     pub tokens: Option<Arc<Tokens>>,
 }

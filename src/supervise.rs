@@ -1,7 +1,7 @@
-//! Threads that have to run for as long as the process does: a panic in one is caught, logged and counted, and the thread
-//! goes on with the state that it had.
+//! Supervision of threads that must run as long as the process: a panic is caught, logged and counted, and the thread
+//! restarts with the state that it had.
 //!
-//! Here live the loop around such a thread and what is known of it. Here must not live: what the thread does.
+//! The restart loop and its counters live here. Here must not live: the work of the threads.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,68 +17,71 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Pauses between a panic and the restart: the first and the longest. They double, so that a thread that panics again and
-/// again does not take a processor.
+/// First and longest pause between a panic and the restart. Pauses double, so that a thread that panics repeatedly does
+/// not occupy a processor.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
-/// After running this long, the next pause is the first one again.
+/// Running time after which a panic starts again with the first pause.
 const SOUND: Duration = Duration::from_secs(60);
 
-/// A supervised thread or task.
+/// Supervised thread or task.
 #[derive(Debug)]
 pub struct Supervised {
     name: &'static str,
-    /// It panicked and has not been restarted yet.
+    /// True from a panic until the restart.
     down: AtomicBool,
     restarts: AtomicU64,
 }
 
 impl Supervised {
-    /// One that runs.
+    /// Creates the state of a thread that runs.
     pub fn new(name: &'static str) -> Arc<Self> {
         Arc::new(Supervised { name, down: AtomicBool::new(false), restarts: AtomicU64::new(0) })
     }
 
-    /// Its name.
+    /// Returns the name of the thread.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether it panicked and has not been restarted yet.
+    /// Returns true between a panic and the restart.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Acquire)
     }
 
-    /// How often it was restarted.
+    /// Returns the number of restarts.
     pub fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
     }
 
-    /// Calls `run` until it returns, again after each panic.
-    pub fn keep(&self, mut run: impl FnMut()) {
-        let mut pause = PAUSES[0];
+    /// Calls `run` until it returns, and again after each panic.
+    pub fn run_supervised(&self, mut run: impl FnMut()) {
+        let mut last = None;
         loop {
             let begun = Instant::now();
+            // After a panic the state may be half-changed: `run` must restore its invariants when it starts.
             match catch_unwind(AssertUnwindSafe(&mut run)) {
                 Ok(()) => return,
                 Err(panic) => self.panicked(&*panic),
             }
-            pause = next_pause(pause, begun);
-            // A thread of its own, which has nothing else to do.
+            let pause = next_pause(last, begun);
+            last = Some(pause);
+            // Blocking is correct here: this is a thread of its own, not a runtime worker.
             std::thread::park_timeout(pause);
             self.restarted();
         }
     }
 
-    /// Awaits what `make` makes until it ends, made anew after each panic.
-    pub async fn keep_task<F: Future>(&self, mut make: impl FnMut() -> F) -> F::Output {
-        let mut pause = PAUSES[0];
+    /// Awaits the future that `make` returns until it completes. After each panic, makes and awaits a new one.
+    pub async fn run_task_supervised<F: Future>(&self, mut make: impl FnMut() -> F) -> F::Output {
+        let mut last = None;
         loop {
             let begun = Instant::now();
             match Caught(Box::pin(make())).await {
                 Ok(output) => return output,
                 Err(panic) => self.panicked(&*panic),
             }
-            pause = next_pause(pause, begun);
+            let pause = next_pause(last, begun);
+            last = Some(pause);
             tokio::time::sleep(pause).await;
             self.restarted();
         }
@@ -88,7 +91,7 @@ impl Supervised {
         self.down.store(true, Ordering::Release);
         let words = panic.downcast_ref::<&str>().copied();
         let words =
-            words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words");
+            words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
         tracing::error!(
             thread = self.name,
             panic = words,
@@ -102,25 +105,30 @@ impl Supervised {
     }
 }
 
-fn next_pause(pause: Duration, begun: Instant) -> Duration {
-    if begun.elapsed() > SOUND { PAUSES[0] } else { (pause * 2).min(PAUSES[1]) }
+/// Returns the pause after a panic. `last` is the pause before this run, `None` for the first run; `begun` is the start
+/// of this run.
+fn next_pause(last: Option<Duration>, begun: Instant) -> Duration {
+    match last {
+        Some(last) if begun.elapsed() <= SOUND => last.saturating_mul(2).min(PAUSES[1]),
+        _ => PAUSES[0],
+    }
 }
 
-/// Starts a supervised thread, which ends when `run` returns.
+/// Starts a supervised thread. It ends when `run` returns.
 ///
 /// # Errors
-/// There can be no more threads.
+/// Returns the error of the operating system if it cannot start a thread.
 pub fn spawn(
     name: &'static str,
     run: impl FnMut() + Send + 'static,
 ) -> io::Result<(Arc<Supervised>, JoinHandle<()>)> {
     let supervised = Supervised::new(name);
     let own = supervised.clone();
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || own.keep(run))?;
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || own.run_supervised(run))?;
     Ok((supervised, thread))
 }
 
-/// A future whose panic is an outcome.
+/// Future that yields a panic of the inner future as `Err`.
 struct Caught<F>(Pin<Box<F>>);
 
 impl<F: Future> Future for Caught<F> {
@@ -145,19 +153,19 @@ impl Supervisor {
         self.0.lock().extend(threads);
     }
 
-    /// Adds one more and returns it.
+    /// Adds one more thread and returns its state.
     pub fn add_new(&self, name: &'static str) -> Arc<Supervised> {
         let supervised = Supervised::new(name);
         self.0.lock().push(supervised.clone());
         supervised
     }
 
-    /// The name of a thread that is down, if any is.
+    /// Returns the name of a thread that is down. `None` if all of them run.
     pub fn down(&self) -> Option<&'static str> {
         self.0.lock().iter().find(|thread| thread.is_down()).map(|thread| thread.name())
     }
 
-    /// How often the threads of each name were restarted.
+    /// Returns the number of restarts by thread name.
     pub fn restarts(&self) -> BTreeMap<&'static str, u64> {
         let mut restarts = BTreeMap::new();
         for thread in self.0.lock().iter() {
@@ -173,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_panics_goes_on_with_its_state() {
+    fn thread_that_panics_restarts_with_its_state() {
         let (seen, heard) = std::sync::mpsc::channel();
         let mut count = 0;
         let run = move || {
@@ -195,11 +203,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_panics_is_made_anew() {
+    async fn pauses_start_with_the_first_one_and_double() {
+        let (start, mut begun) = (tokio::time::Instant::now(), Vec::new());
+        Supervised::new("tested")
+            .run_task_supervised(|| {
+                begun.push(start.elapsed().as_millis());
+                let ends = begun.len() > 5;
+                async move { assert!(ends, "on purpose") }
+            })
+            .await;
+        assert_eq!(begun, [0, 100, 300, 700, 1_500, 2_500]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn task_that_panics_is_created_anew() {
         let supervised = Supervised::new("tested");
         let mut count = 0;
         let output = supervised
-            .keep_task(|| {
+            .run_task_supervised(|| {
                 count += 1;
                 let count = count;
                 async move {

@@ -1,4 +1,4 @@
-//! What is allocated on the hot path, counted: nothing per frame, and a request body once.
+//! Allocations on the hot path, counted: none per frame of a stream, and one copy of a request body.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -23,11 +23,11 @@ use model_gateway::wire::Api;
 use model_gateway::wire::request::BodyReader;
 
 const NOTHING: Count = Count { calls: 0, bytes: 0 };
-/// Frames until every buffer has the size that it keeps.
+/// Frames that are fed before the count starts, until every buffer has reached its final size.
 const WARM: usize = 200;
 const FRAMES: usize = 1_000;
 
-/// A frame in the middle of a stream.
+/// Returns a frame in the middle of a stream.
 fn frame(api: Api, n: usize) -> String {
     match api {
         Api::Chat => format!(
@@ -57,7 +57,7 @@ fn element(n: usize) -> String {
 
 const FORMATS: [Api; 4] = [Api::Chat, Api::Messages, Api::Responses, Api::Generate];
 
-/// Pieces that share one allocation, which is what a read leaves.
+/// Returns pieces that share one allocation, as they do after a read.
 fn shared(texts: impl Iterator<Item = String>) -> Vec<Bytes> {
     let texts: Vec<String> = texts.collect();
     let whole = Bytes::from(texts.concat());
@@ -70,7 +70,8 @@ fn shared(texts: impl Iterator<Item = String>) -> Vec<Bytes> {
     texts.iter().map(cut).collect()
 }
 
-/// Feeds the first pieces, then counts while the others pass. What leaves is dropped, as after a write.
+/// Feeds the first `warm` pieces, then counts allocations while the others pass. The output is dropped, as after a
+/// write.
 fn pass(mut exchange: Verbatim, warm: usize, pieces: &[Bytes]) -> Count {
     let mut feed = |pieces: &[Bytes]| {
         pieces.iter().map(|piece| exchange.feed(piece.clone()).unwrap().len()).sum::<usize>()
@@ -86,7 +87,7 @@ fn exchange(api: Api, arrival: Arrival, changes: Changes) -> Verbatim {
 }
 
 #[test]
-fn a_stream_passes_without_an_allocation() {
+fn verbatim_stream_allocates_nothing_per_frame() {
     for api in FORMATS {
         let pieces = shared((0..WARM + FRAMES).map(|n| frame(api, n)));
         let count = pass(exchange(api, Arrival::Events, Changes::default()), WARM, &pieces);
@@ -99,7 +100,7 @@ fn a_stream_passes_without_an_allocation() {
 }
 
 #[test]
-fn an_array_passes_without_an_allocation() {
+fn verbatim_array_allocates_nothing_per_element() {
     let pieces = shared(
         (0..WARM + FRAMES).map(|n| if n == 0 { "[".to_owned() } else { ",\r\n".to_owned() } + &element(n)),
     );
@@ -107,9 +108,9 @@ fn an_array_passes_without_an_allocation() {
     assert_eq!(count, NOTHING);
 }
 
-/// The beginning of a frame whose end is still to come is kept in the same place again and again.
+/// The incomplete frame at the end of a piece is copied into a buffer that is reused.
 #[test]
-fn frames_that_straddle_pieces_are_copied_without_an_allocation() {
+fn verbatim_straddling_frames_allocate_nothing() {
     for api in FORMATS {
         let text: String = (0..WARM + FRAMES).map(|n| frame(api, n)).collect();
         let pieces =
@@ -119,9 +120,9 @@ fn frames_that_straddle_pieces_are_copied_without_an_allocation() {
     }
 }
 
-/// A renamed model is written into a copy of the frame.
+/// A frame with a renamed model is copied into a reused buffer.
 #[test]
-fn a_model_is_renamed_without_an_allocation() {
+fn verbatim_model_rename_allocates_nothing() {
     for api in FORMATS {
         let pieces = shared((0..WARM + FRAMES).map(|n| frame(api, n)));
         let changes =
@@ -132,7 +133,7 @@ fn a_model_is_renamed_without_an_allocation() {
 }
 
 #[test]
-fn frames_are_cut_without_an_allocation() {
+fn frame_buffer_allocates_nothing_per_frame() {
     let sse = || Splitter::Sse(SseSplitter::default());
     let array = || Splitter::JsonArray(ArraySplitter::default());
     let events = shared((0..FRAMES).map(|n| frame(Api::Chat, n)));
@@ -153,9 +154,9 @@ fn frames_are_cut_without_an_allocation() {
     }
 }
 
-/// What an exchange costs before its first frame.
+/// The setup of an exchange allocates a little before the first frame, and nothing depends on the number of frames.
 #[test]
-fn a_whole_stream_costs_a_few_allocations_however_long_it_is() {
+fn verbatim_stream_allocations_are_independent_of_its_length() {
     for api in FORMATS {
         let of = |frames: usize| {
             let pieces = shared((0..frames).map(|n| frame(api, n)));
@@ -171,7 +172,7 @@ fn a_whole_stream_costs_a_few_allocations_however_long_it_is() {
     }
 }
 
-/// A chat request of this size, its model in front.
+/// Returns a chat request of at least `size` bytes whose model comes first.
 fn request(size: usize) -> Vec<u8> {
     let mut body = br#"{"model":"the-model","stream":true,"messages":[{"role":"user","content":""#.to_vec();
     while body.len() < size {
@@ -181,7 +182,7 @@ fn request(size: usize) -> Vec<u8> {
     body
 }
 
-/// Reads a body as a connection does it, a new piece for every read, and edits it.
+/// Reads a body in pieces as a connection does, with one allocation for each read, and edits it.
 fn read(body: &[u8], piece: usize) -> Count {
     let (count, edited) = count(|| {
         let mut reader = BodyReader::new(Api::Chat, false);
@@ -189,7 +190,7 @@ fn read(body: &[u8], piece: usize) -> Count {
             reader.push(Bytes::copy_from_slice(piece)).unwrap();
         }
         let body = reader.finish().unwrap();
-        let edits: Vec<_> = body.set_model("another").into_iter().chain(body.ask_usage()).collect();
+        let edits: Vec<_> = body.set_model("another").into_iter().chain(body.request_usage()).collect();
         assert_eq!(edits.len(), 2);
         body.text.edited(&edits).into_pieces()
     });
@@ -198,19 +199,19 @@ fn read(body: &[u8], piece: usize) -> Count {
 }
 
 #[test]
-fn a_request_body_is_held_once() {
+fn request_body_is_held_once() {
     for (size, piece) in [(1_000, 16_384), (100_000, 16_384), (1_000_000, 16_384), (1_000_000, 65_536)] {
         let body = request(size);
         let count = read(&body, piece);
-        // A small last piece opens a place of 16 KiB to gather in.
+        // A small last piece opens a gather buffer of 16 KiB.
         let bound = body.len() as u64 * 11 / 10 + if size > piece { 16_384 } else { 1_024 };
         assert!(count.bytes <= bound, "{size} in {piece}: {count:?}");
     }
 }
 
-/// Small pieces are gathered, so that each is copied once more, and nothing grows with their number.
+/// Small pieces are gathered: each byte is copied once more, and the overhead does not grow with the number of pieces.
 #[test]
-fn a_request_body_in_small_pieces_is_held_twice_at_most() {
+fn request_body_in_small_pieces_is_held_twice_at_most() {
     let body = request(1_000_000);
     for piece in [1, 100, 1_400] {
         let count = read(&body, piece);
@@ -218,9 +219,9 @@ fn a_request_body_in_small_pieces_is_held_twice_at_most() {
     }
 }
 
-/// Reading alone: the pieces are shared, and what is found in them is a handful of notes.
+/// Reads a body without copying it: the pieces are shared, and only a few notes are allocated.
 #[test]
-fn a_body_that_is_there_is_read_with_a_handful_of_allocations() {
+fn request_body_in_one_piece_is_read_without_a_copy() {
     for size in [1_000, 100_000, 10_000_000] {
         let body = Bytes::from(request(size));
         let _shared = body.clone();

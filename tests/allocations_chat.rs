@@ -1,4 +1,4 @@
-//! What the codec of the chat format allocates on the hot path, counted: nothing per frame.
+//! Allocations of the chat codec on the hot path, counted: none per frame.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -13,7 +13,7 @@ use model_gateway::json::EscapedString;
 use model_gateway::wire::chat::stream::{Decoder, Encoder};
 use model_gateway::wire::codec::ReplyOptions;
 
-/// Frames until every buffer has the size that it keeps.
+/// Frames that are processed before the count starts, until every buffer has reached its final size.
 const WARM: usize = 20;
 const FRAMES: usize = 1_000;
 
@@ -23,7 +23,7 @@ fn frame(delta: &str) -> String {
     )
 }
 
-/// What frames of this delta allocate, read and written again, behind a first frame.
+/// Counts the allocations of decoding and encoding frames with this delta, after a first frame.
 fn allocated(first: &str, delta: impl Fn(usize) -> String) -> Count {
     let reply = ReplyOptions {
         model: EscapedString::from("m"),
@@ -45,7 +45,7 @@ fn allocated(first: &str, delta: impl Fn(usize) -> String) -> Count {
 }
 
 #[test]
-fn frames_of_text_reasoning_and_arguments_allocate_nothing() {
+fn chat_codec_frames_allocate_nothing() {
     const NOTHING: Count = Count { calls: 0, bytes: 0 };
     assert_eq!(allocated("", |n| format!(r#""content":" w\u00f6rd\n {n}""#)), NOTHING);
     assert_eq!(

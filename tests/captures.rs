@@ -1,8 +1,8 @@
-//! Recorded traffic of providers through the verbatim exchange and the reader of request bodies: nothing changes on the
-//! way, and what is noted is what a plain reading of the same recording finds.
+//! Recorded provider traffic, passed through the verbatim exchange and the reader of request bodies: no byte changes,
+//! and the facts that the meter notes equal those that a plain JSON parser finds.
 //!
-//! The recordings are no part of this repository. They are looked for in the folder that GATEWAY_CAPTURES names, or in
-//! ../shared/captures; where there are none, the tests say SKIPPED.
+//! The recordings are not part of this repository. Their folder is GATEWAY_CAPTURES, or else ../shared/captures.
+//! Without recordings the tests print SKIPPED.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -21,12 +21,12 @@ use recording::{Answer, Recording};
 use serde_json::Value;
 
 const MAX_FRAME: usize = 64 << 20;
-/// Sizes of pieces; byte by byte only what is small.
+/// Piece sizes, in bytes. Size 1 only for texts up to `SMALL`.
 const SPLITS: [usize; 6] = [usize::MAX, 1, 7, 61, 1_021, 16_384];
 const SMALL: usize = 48 << 10;
 const RENAMED: &str = "the \"client's\" model";
 
-/// Every recording, or nothing where there are none.
+/// Returns all recordings; none if the folder is missing.
 fn recordings() -> Vec<Recording> {
     recording::all().unwrap_or_default()
 }
@@ -41,7 +41,7 @@ fn splits(text: &Bytes) -> impl Iterator<Item = usize> + use<> {
     SPLITS.into_iter().filter(move |size| small || *size != 1)
 }
 
-/// What left, how it ended, and the exchange for its notes.
+/// Passes a stream in pieces. Returns the output, the outcome, and the exchange with its meter.
 fn pass(
     api: Api,
     arrival: Arrival,
@@ -70,7 +70,7 @@ fn streams(recordings: &[Recording]) -> impl Iterator<Item = (&Recording, Arriva
 }
 
 #[test]
-fn a_recorded_stream_passes_byte_for_byte() {
+fn recorded_stream_passes_unchanged() {
     let all = recordings();
     let mut faults = Vec::new();
     for (recording, arrival, text) in streams(&all) {
@@ -85,7 +85,7 @@ fn a_recorded_stream_passes_byte_for_byte() {
             }
             assert_eq!(end.is_ok(), expected.complete, "{name}, {size}: {end:?}");
             let same = out == text[..expected.passing] || {
-                // A last event without its blank line gets one.
+                // The gateway terminates a last event that lacks its blank line.
                 expected.unterminated && out.strip_suffix(b"\n\n") == Some(&text[..])
             };
             assert!(same, "{name}, {size}: {} bytes in, {} out", text.len(), out.len());
@@ -98,7 +98,7 @@ fn a_recorded_stream_passes_byte_for_byte() {
 }
 
 #[test]
-fn a_recorded_stream_changes_only_in_the_model() {
+fn recorded_stream_changes_only_its_model() {
     let all = recordings();
     for (recording, arrival, text) in streams(&all) {
         let expected = naive::stream(recording.api, arrival, text);
@@ -123,7 +123,7 @@ fn a_recorded_stream_changes_only_in_the_model() {
 }
 
 #[test]
-fn a_recorded_answer_passes_byte_for_byte() {
+fn recorded_response_passes_unchanged() {
     let mut faults = Vec::new();
     for recording in recordings() {
         let Answer::Whole(value) = &recording.answer else { continue };
@@ -157,7 +157,7 @@ fn a_recorded_answer_passes_byte_for_byte() {
 }
 
 #[test]
-fn a_recorded_request_changes_only_in_the_model() {
+fn recorded_request_changes_only_its_model() {
     let mut read = 0;
     let all = recordings();
     for recording in &all {
@@ -188,8 +188,8 @@ fn a_recorded_request_changes_only_in_the_model() {
                 assert_eq!(body.stream, stream, "{name}, {size}");
                 let mut edits = body.set_model(RENAMED);
                 edits.sort_by_key(|edit| edit.range.start);
-                let asked = body.asks_usage();
-                let usage = body.ask_usage();
+                let asked = body.requests_usage();
+                let usage = body.request_usage();
                 let edited = body.text.clone().edited(&edits).into_contiguous();
                 assert!(edited == write(&renamed, pretty), "{name}, {size}: the body is another one");
                 assert!(

@@ -1,5 +1,5 @@
-//! The examples in conf/ and the page docs/configuration.md, held against the reader: both load, and both name every
-//! key that there is.
+//! Examples in conf/ and the page docs/configuration.md, checked against the configuration reader: the examples load,
+//! and both name every key.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -8,12 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use model_gateway::account::price::TokenKind;
-use model_gateway::config::{self, Kept, Ledger, Limits, Loaded, Log, Sealed};
-use model_gateway::provider::{Kind, Timeouts};
+use model_gateway::config::{
+    self, LedgerSettings, Limits, Loaded, LogSettings, NoSecrets, RetentionSettings,
+};
+use model_gateway::provider::{ProviderKind, Timeouts};
 use toml::Value;
 
 const FILES: [&str; 3] = ["gateway.toml", "routes.toml", "keys.toml"];
-/// A key that nobody has, and that is like none that somebody has.
+/// Key that is unknown and not similar to a known key, so that the reader suggests none.
 const UNKNOWN: &str = "zzzzzzzzzzzzzzzzzzzzzzzz";
 
 fn root() -> PathBuf {
@@ -22,21 +24,21 @@ fn root() -> PathBuf {
 
 fn example(name: &str) -> Loaded {
     let file = root().join("conf").join(name).join("gateway.toml");
-    config::load(&file, &Sealed).unwrap_or_else(|report| panic!("conf/{name}: {report}"))
+    config::load(&file, &NoSecrets).unwrap_or_else(|report| panic!("conf/{name}: {report}"))
 }
 
 fn text(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// Keys by the path of their table, without indexes: `model.targets` has `provider`.
+/// Keys by the path of their table, without indexes: `model.targets` has the key `provider`.
 type Keys = BTreeMap<String, BTreeSet<String>>;
 
 fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// Notes the keys of every table in `value`, and puts one more into each.
+/// Records the keys of every table in `value` and adds an unknown key to each.
 fn spoil(value: &mut Value, path: &str, keys: &mut Keys) {
     match value {
         Value::Table(table) => {
@@ -52,7 +54,8 @@ fn spoil(value: &mut Value, path: &str, keys: &mut Keys) {
     }
 }
 
-/// The keys of the full example, and those that the reader knows: it lists them wherever it meets an unknown one.
+/// Returns the keys of the full example and the keys that the reader knows: its report lists them for every unknown
+/// key.
 fn given_and_known() -> (Keys, Keys) {
     let folder = tempfile::tempdir().unwrap();
     let mut given = Keys::new();
@@ -61,7 +64,7 @@ fn given_and_known() -> (Keys, Keys) {
         spoil(&mut value, "", &mut given);
         std::fs::write(folder.path().join(file), toml::to_string(&value).unwrap()).unwrap();
     }
-    let report = config::load(&folder.path().join("gateway.toml"), &Sealed).unwrap_err();
+    let report = config::load(&folder.path().join("gateway.toml"), &NoSecrets).unwrap_err();
     let mut known = Keys::new();
     for problem in report.problems.iter().filter(|problem| problem.message == "unknown key") {
         let mut path = problem.key.replace(UNKNOWN, "");
@@ -69,7 +72,7 @@ fn given_and_known() -> (Keys, Keys) {
             let end = path.find(']').unwrap();
             path.replace_range(at..=end, "");
         }
-        let names = problem.hint.as_deref().unwrap().strip_prefix("known here: ").unwrap();
+        let names = problem.hint.as_deref().unwrap().strip_prefix("known keys: ").unwrap();
         let names = names.split(", ").map(str::to_owned);
         known.entry(path.trim_end_matches('.').to_owned()).or_default().extend(names);
     }
@@ -77,7 +80,7 @@ fn given_and_known() -> (Keys, Keys) {
 }
 
 #[test]
-fn every_example_loads() {
+fn examples_all_load() {
     let entries = std::fs::read_dir(root().join("conf")).unwrap().map(|entry| entry.unwrap());
     for folder in entries.filter(|entry| entry.file_type().unwrap().is_dir()) {
         let name = folder.file_name().into_string().unwrap();
@@ -87,7 +90,7 @@ fn every_example_loads() {
 }
 
 #[test]
-fn the_full_example_has_every_key_and_every_default() {
+fn example_full_has_every_key_and_every_default() {
     let (given, known) = given_and_known();
     for table in
         ["", "server", "server.tls", "limits", "log", "store", "provider", "provider.timeouts", "model"]
@@ -96,7 +99,7 @@ fn the_full_example_has_every_key_and_every_default() {
     }
     for (table, keys) in &known {
         for key in keys {
-            // What cannot stand beside its sibling is in a comment.
+            // Keys that exclude another key of the example are in a comment.
             let commented = table == "store" && ["valkey", "sentinel"].contains(&key.as_str());
             let there = given[table].contains(key) || commented;
             assert!(there, "conf/full does not have {}", join(table, key));
@@ -108,9 +111,9 @@ fn the_full_example_has_every_key_and_every_default() {
 
     let full = example("full");
     assert_eq!(full.settings.limits, Limits::default());
-    assert_eq!(full.settings.log, Log::default());
-    assert_eq!(full.settings.kept, Kept::default());
-    assert_eq!(full.settings.ledger, Ledger::default());
+    assert_eq!(full.settings.log, LogSettings::default());
+    assert_eq!(full.settings.retention, RetentionSettings::default());
+    assert_eq!(full.settings.ledger, LedgerSettings::default());
     let minimal = example("minimal").settings;
     assert_eq!(full.settings.admin, minimal.admin);
     assert_eq!((full.settings.threads, full.settings.drain), (minimal.threads, minimal.drain));
@@ -118,13 +121,13 @@ fn the_full_example_has_every_key_and_every_default() {
     assert_eq!(name(&full.settings.upgrade_socket), name(&minimal.upgrade_socket));
     let providers = full.snapshot.routes.providers();
     assert_eq!(providers[0].timeouts, Timeouts::default());
-    assert_eq!(providers[0].apis, Kind::OpenAi.default_apis());
-    assert_eq!(providers[0].base.to_string(), Kind::OpenAi.default_base_url().unwrap());
+    assert_eq!(providers[0].apis, ProviderKind::OpenAi.default_apis());
+    assert_eq!(providers[0].base.to_string(), ProviderKind::OpenAi.default_base_url().unwrap());
 }
 
-/// The list is read whole, each name leads to its own entry, and no price is a slip of the point.
+/// The price list is read completely, each name matches its own entry, and no price has a misplaced decimal point.
 #[test]
-fn the_list_of_prices_is_sound() {
+fn price_list_is_consistent() {
     let list: toml::Table = text("conf/prices.toml").parse().unwrap();
     let prices = list["price"].as_array().unwrap();
     assert!(prices.len() > 40);
@@ -147,14 +150,14 @@ fn the_list_of_prices_is_sound() {
     put("routes.toml", &routes);
     put("keys.toml", "");
     put("prices.toml", &text("conf/prices.toml"));
-    let loaded = config::load(&folder.path().join("gateway.toml"), &Sealed).unwrap();
+    let loaded = config::load(&folder.path().join("gateway.toml"), &NoSecrets).unwrap();
     for (name, listed) in names {
-        let given = loaded.snapshot.routes.model(&name).unwrap().price.given();
+        let given = loaded.snapshot.routes.model(&name).unwrap().price.config();
         let number = |key: &str| {
             listed.get(key).map(|value| value.as_float().or(value.as_integer().map(|n| n as f64)).unwrap())
         };
         for kind in TokenKind::ALL {
-            let read = given.rates.given(kind).map(|nanos| nanos as f64 / 1e9);
+            let read = given.rates.configured(kind).map(|nanos| nanos as f64 / 1e9);
             assert_eq!(read, number(kind.name()), "{name}: another entry comes first");
         }
         let (input, output) = (given.rates.rate(TokenKind::Input), given.rates.rate(TokenKind::Output));
@@ -166,12 +169,12 @@ fn the_list_of_prices_is_sound() {
 }
 
 #[test]
-fn the_page_has_every_key_and_no_other() {
+fn page_lists_every_key_and_no_other() {
     let (_, known) = given_and_known();
     let known: BTreeSet<String> =
         known.iter().flat_map(|(table, keys)| keys.iter().map(|key| join(table, key))).collect();
     let page = text("docs/configuration.md");
-    // The first cell of a row is a key in backticks; a row may stand for a table as a whole.
+    // The first cell of a row is a key in backticks. A row may describe a whole table.
     let named: BTreeSet<String> = page
         .lines()
         .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
@@ -184,19 +187,19 @@ fn the_page_has_every_key_and_no_other() {
 }
 
 #[test]
-fn the_page_gives_the_defaults_that_are_in_effect() {
+fn page_lists_the_effective_defaults() {
     let effective = config::effective(&example("minimal"));
-    // What stands behind the headings of the other files is TOML too, but not about gateway.toml.
+    // The settings of the other files, after their headings, do not concern this test.
     let gateway = effective.split("# routes.toml").next().unwrap().parse::<toml::Table>().unwrap();
     let page = text("docs/configuration.md");
     for table in ["limits", "reload", "log", "store"] {
         for (key, value) in gateway[table].as_table().unwrap() {
             if key == "sqlite" {
-                // The path is that of the example's folder.
+                // The path depends on the folder of the example.
                 continue;
             }
             let row = format!("| `{table}.{key}` | `{value}` |");
-            // The page writes minutes where they are minutes.
+            // Durations on the page have the unit that the effective configuration has.
             assert!(page.contains(&row), "docs/configuration.md lacks the row: {row}");
         }
     }
@@ -207,9 +210,9 @@ fn the_page_gives_the_defaults_that_are_in_effect() {
 }
 
 #[test]
-fn the_page_lists_every_kind_with_its_apis() {
+fn page_lists_every_kind_with_its_apis() {
     let page = text("docs/configuration.md");
-    for kind in Kind::ALL {
+    for kind in ProviderKind::ALL {
         let apis: Vec<&str> = kind.default_apis().iter().map(|api| api.name()).collect();
         let base = kind.default_base_url().map_or("none".to_owned(), |base| format!("`{base}`"));
         let row = format!("| {} | {base} | {} |", kind.name(), apis.join(", "));
@@ -218,7 +221,7 @@ fn the_page_lists_every_kind_with_its_apis() {
 }
 
 #[test]
-fn the_readme_shows_the_minimal_example() {
+fn readme_shows_the_minimal_example() {
     let readme = text("README.md");
     for file in FILES {
         for line in text(&format!("conf/minimal/{file}")).lines().filter(|line| !line.starts_with('#')) {

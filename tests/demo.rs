@@ -1,4 +1,4 @@
-//! `model-gateway demo`, as a person meets it: what it prints is pasted, line by line.
+//! `model-gateway demo` from a user's point of view: every printed command is pasted into a shell.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -14,10 +14,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What stands before the lines of requests.
+/// Text that is printed before the lines of requests.
 const READY: &str = "Ctrl-C ends the demo";
 
-/// A demo with a temporary folder of its own for everything that it writes.
+/// Running demo, with a temporary folder for all files that it writes.
 struct Demo {
     process: Child,
     shown: Arc<Mutex<String>>,
@@ -52,7 +52,7 @@ impl Demo {
         self.shown.lock().unwrap().clone()
     }
 
-    /// Waits until what was printed fits; gives up after a minute.
+    /// Waits until the output satisfies `fits`. Panics after a minute.
     fn wait_for(&mut self, what: &str, fits: impl Fn(&str) -> bool) -> String {
         for _ in 0..3_000 {
             let shown = self.shown();
@@ -71,7 +71,7 @@ impl Demo {
         self.wait_for("the page", |shown| shown.contains(READY))
     }
 
-    /// What Ctrl-C does to the process; returns its exit status.
+    /// Sends SIGINT, as Ctrl-C does, and returns the exit status.
     fn interrupt(&mut self) -> Option<i32> {
         self.ended = true;
         let kill = format!("kill -INT {}", self.process.id());
@@ -88,20 +88,20 @@ impl Drop for Demo {
     }
 }
 
-/// Runs a line as a shell would, but not for ever.
+/// Runs a command line in a shell, with a time limit for curl.
 fn paste(line: &str, home: &Path) -> Output {
     std::fs::write(home.join(".curlrc"), "max-time = 60\n").unwrap();
     Command::new("sh").args(["-c", line]).env("CURL_HOME", home).env("no_proxy", "*").output().unwrap()
 }
 
-/// Whether a tool that a machine may lack is there. Where everything is required, its absence is a failure.
+/// Whether an optional tool is installed. If it is not, prints SKIPPED, or panics if `GATEWAY_REQUIRE_ALL=1`.
 fn have(what: &str, check: &mut Command) -> bool {
     let there =
         check.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
     let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
     assert!(there || !required, "{what} is missing, and GATEWAY_REQUIRE_ALL=1");
     if !there {
-        // Not through eprintln, which is shown for failed tests alone.
+        // The test harness captures the output of eprintln and shows it for failed tests only.
         let _ = writeln!(std::io::stderr(), "SKIPPED: {what} is not on this machine");
     }
     there
@@ -111,7 +111,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// What a person expects to see of a line that was pasted.
+/// Checks the output of a pasted command line.
 fn check(line: &str, seen: &str) {
     const SAID: &str = "You said: \"Hello\".";
     let stream = line.starts_with("curl -N");
@@ -164,9 +164,9 @@ fn check(line: &str, seen: &str) {
     }
 }
 
-/// The lines of the pages stand for themselves: the address and the key are set before them.
+/// The command lines of the documentation pages work with only the variables GW and KEY set.
 #[test]
-fn the_lines_of_the_pages_work() {
+fn demo_commands_of_the_documentation_work() {
     if !have("curl", Command::new("curl").arg("--version")) {
         return;
     }
@@ -179,7 +179,7 @@ fn the_lines_of_the_pages_work() {
     let (gateway, key) = (word("gateway "), word("key "));
     let home = TempDir::new().unwrap();
     let mut count = 0;
-    // The image that lines speak of.
+    // Image that the command lines send.
     let picture = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQMAAACQp+OdAAAAA1BMVEX/AAAZ4gk3AAAAD0lEQVR4nGNgGAWjYCABAAIAAAFAkz3hAAAAAElFTkSuQmCC";
     std::fs::write(home.path().join("picture.png"), STANDARD.decode(picture).unwrap()).unwrap();
     for page in ["demo", "embeddings", "images", "rerank", "tasks", "token-counting", "video"] {
@@ -199,7 +199,7 @@ fn the_lines_of_the_pages_work() {
 }
 
 #[test]
-fn every_line_that_is_printed_works_and_every_request_is_shown() {
+fn demo_printed_commands_work_and_requests_are_shown() {
     if !have("curl", Command::new("curl").arg("--version")) {
         return;
     }
@@ -219,7 +219,7 @@ fn every_line_that_is_printed_works_and_every_request_is_shown() {
         let (_, after) = shown.split_once(READY).unwrap_or_default();
         after.lines().filter(|line| line.contains(" ms")).map(str::to_owned).collect()
     };
-    // Those to the admin port are none of the gateway's requests.
+    // Requests to the admin port are not printed.
     let shown = demo.wait_for("a line for each request", |shown| requests(shown).len() >= lines.len() - 2);
     let shown = requests(&shown);
     assert_eq!(shown.len(), lines.len() - 2, "{shown:?}");
@@ -235,7 +235,7 @@ fn every_line_that_is_printed_works_and_every_request_is_shown() {
 }
 
 #[test]
-fn the_providers_sdks_work_as_printed() {
+fn demo_printed_sdk_snippets_work() {
     let python = std::env::var("GATEWAY_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let imports = "import openai, anthropic\nfrom google import genai";
     let what = format!("{python} with the packages openai, anthropic and google-genai");
@@ -258,7 +258,7 @@ fn the_providers_sdks_work_as_printed() {
 }
 
 #[test]
-fn a_taken_port_is_named() {
+fn demo_port_in_use_is_reported() {
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port();
     let output = Command::new(env!("CARGO_BIN_EXE_model-gateway"))
@@ -268,4 +268,17 @@ fn a_taken_port_is_named() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(said.contains(&format!("port {port} cannot be used")) && said.contains("--port PORT"), "{said}");
+}
+
+#[test]
+fn version_begins_with_that_of_the_package() {
+    let output = Command::new(env!("CARGO_BIN_EXE_model-gateway")).arg("--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let version = text.trim_end().strip_prefix("model-gateway ").unwrap_or_else(|| panic!("{text}"));
+    // A release build has its commit behind it.
+    let (number, commit) = version.split_once(' ').unwrap_or((version, "()"));
+    assert_eq!(number, env!("CARGO_PKG_VERSION"));
+    let inside =
+        commit.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or_else(|| panic!("{text}"));
+    assert!(inside.chars().all(|c| c.is_ascii_alphanumeric()), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The rules of the house (docs/architecture.md), held against the source text: which room may use which, what a file
+//! The rules of the house (docs/architecture.md), held against the source text: which module may use which, what a file
 //! looks like, and what must not be written anywhere.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use source::{File, code_of, committed, rust, words};
 
-/// Rooms that build without the feature `proxy`.
+/// Modules that build without the feature `proxy`.
 const CODECS: [&str; 8] = ["canonical", "error", "framing", "job", "json", "tokens", "translate", "wire"];
 /// A file with more lines has more than one reason to change.
 const MAX_LINES: usize = 500;
@@ -26,8 +26,8 @@ fn page() -> String {
     std::fs::read_to_string(source::root().join("docs/architecture.md")).unwrap()
 }
 
-/// The rooms in a cell of a table of the page: what stands in backticks, without `.rs`.
-fn rooms_in(cell: &str) -> BTreeSet<String> {
+/// The modules in a cell of a table of the page: what stands in backticks, without `.rs`.
+fn modules_in(cell: &str) -> BTreeSet<String> {
     cell.split('`').skip(1).step_by(2).map(|name| name.trim_end_matches(".rs").to_owned()).collect()
 }
 
@@ -37,62 +37,62 @@ fn rows(page: &str, section: &str) -> Vec<(String, String)> {
     let rows = rest.lines().skip_while(|line| !line.starts_with('|')).skip(2);
     rows.take_while(|line| line.starts_with('|'))
         .map(|row| {
-            let (room, rest) = row.trim_matches('|').split_once(" | ").unwrap();
-            (room.to_owned(), rest.to_owned())
+            let (module, rest) = row.trim_matches('|').split_once(" | ").unwrap();
+            (module.to_owned(), rest.to_owned())
         })
         .collect()
 }
 
-/// Which rooms a room may use, as the page says.
+/// Which modules a module may use, as the page says.
 fn permitted() -> BTreeMap<String, BTreeSet<String>> {
     let mut table = BTreeMap::new();
-    for (left, right) in rows(&page(), "Who may use whom") {
+    for (left, right) in rows(&page(), "Dependencies") {
         let used = if right.trim() == "all of the above" {
             table.keys().cloned().collect()
         } else {
-            rooms_in(&right)
+            modules_in(&right)
         };
-        for room in rooms_in(&left) {
-            assert!(table.insert(room.clone(), used.clone()).is_none(), "{room} has two rows");
+        for module in modules_in(&left) {
+            assert!(table.insert(module.clone(), used.clone()).is_none(), "{module} has two rows");
         }
     }
     table
 }
 
-/// The rooms that there are: folders and files of src/ beside the two roots.
-fn rooms() -> BTreeSet<String> {
-    rust("src").iter().filter_map(File::room).map(str::to_owned).collect()
+/// The modules that there are: folders and files of src/ beside the two roots.
+fn modules() -> BTreeSet<String> {
+    rust("src").iter().filter_map(File::module).map(str::to_owned).collect()
 }
 
 #[test]
-fn every_room_is_on_the_page_and_in_the_tour() {
-    let there = rooms();
+fn modules_are_on_the_page_and_in_the_tour() {
+    let there = modules();
     let listed: BTreeSet<String> =
-        rows(&page(), "Rooms").iter().flat_map(|(room, _)| rooms_in(room)).collect();
-    assert_eq!(listed, there, "docs/architecture.md, Rooms");
-    assert_eq!(permitted().into_keys().collect::<BTreeSet<_>>(), there, "Who may use whom");
+        rows(&page(), "Modules").iter().flat_map(|(module, _)| modules_in(module)).collect();
+    assert_eq!(listed, there, "docs/architecture.md, Modules");
+    assert_eq!(permitted().into_keys().collect::<BTreeSet<_>>(), there, "Dependencies");
     let tour = rust("src").into_iter().find(|file| file.path == "src/lib.rs").unwrap().text;
-    for room in there {
-        assert!(tour.contains(&format!("//! * [`{room}`]")), "src/lib.rs has no paragraph on {room}");
+    for module in there {
+        assert!(tour.contains(&format!("//! * [`{module}`]")), "src/lib.rs has no paragraph on {module}");
     }
 }
 
 #[test]
-fn a_room_uses_only_the_rooms_in_its_row() {
+fn dependencies_are_those_of_the_page() {
     let permitted = permitted();
     let mut faults = Vec::new();
     let mut seen = 0;
-    // Tests may bring rooms together.
+    // Tests may bring modules together.
     for file in rust("src").into_iter().filter(|file| !file.is_test()) {
-        let Some(room) = file.room() else { continue };
+        let Some(module) = file.module() else { continue };
         for used in file.paths() {
             let Some(name) = used.first() else { continue };
-            if name == room || !permitted.contains_key(name) {
+            if name == module || !permitted.contains_key(name) {
                 continue;
             }
             seen += 1;
-            if !permitted[room].contains(name) {
-                faults.push(format!("{}: {room} uses {name}", file.path));
+            if !permitted[module].contains(name) {
+                faults.push(format!("{}: {module} uses {name}", file.path));
             }
         }
     }
@@ -101,10 +101,10 @@ fn a_room_uses_only_the_rooms_in_its_row() {
 }
 
 #[test]
-fn the_page_permits_only_what_is_used() {
+fn dependencies_on_the_page_are_used() {
     let mut unused = permitted();
     for file in rust("src").into_iter().filter(|file| !file.is_test()) {
-        if let Some(row) = file.room().and_then(|room| unused.get_mut(room)) {
+        if let Some(row) = file.module().and_then(|module| unused.get_mut(module)) {
             for used in file.paths() {
                 row.retain(|name| used.first() != Some(name));
             }
@@ -115,7 +115,7 @@ fn the_page_permits_only_what_is_used() {
     let faults: Vec<String> = unused
         .iter()
         .filter(|(_, row)| !row.is_empty())
-        .map(|(room, row)| format!("{room}: {row:?}"))
+        .map(|(module, row)| format!("{module}: {row:?}"))
         .collect();
     assert_none("docs/architecture.md permits what nobody needs", &faults);
 }
@@ -141,11 +141,11 @@ fn formats_do_not_use_each_other() {
 
 /// Bodies are not the business of who answers, nor of the route to it: they see which formats and APIs there are.
 #[test]
-fn outside_the_exchange_only_names_of_formats_are_used() {
+fn formats_are_used_by_name_outside_the_exchange() {
     const NAMES: [&str; 3] = ["Api", "Format", "path"];
     let mut faults = Vec::new();
     for file in rust("src") {
-        if !matches!(file.room(), Some("provider" | "route" | "config" | "snapshot")) {
+        if !matches!(file.module(), Some("provider" | "route" | "config" | "snapshot")) {
             continue;
         }
         for used in file.paths() {
@@ -159,7 +159,7 @@ fn outside_the_exchange_only_names_of_formats_are_used() {
 }
 
 #[test]
-fn the_hub_names_no_format_and_no_provider() {
+fn canonical_names_no_format_and_no_provider() {
     const NAMES: [&str; 8] =
         ["anthropic", "chat", "claude", "gemini", "generate", "google", "openai", "generatecontent"];
     let mut faults = Vec::new();
@@ -185,12 +185,12 @@ fn behind_the_feature() -> Vec<String> {
 }
 
 #[test]
-fn rooms_without_sockets_name_no_sockets() {
+fn codecs_use_no_sockets_files_or_clocks() {
     let crates = behind_the_feature();
     assert!(crates.iter().any(|name| name == "pingora") && crates.iter().any(|name| name == "tokio"));
     let mut faults = Vec::new();
     for file in rust("src") {
-        if !file.room().is_some_and(|room| CODECS.contains(&room)) {
+        if !file.module().is_some_and(|module| CODECS.contains(&module)) {
             continue;
         }
         let code = code_of(&file.text);
@@ -213,36 +213,36 @@ fn rooms_without_sockets_name_no_sockets() {
 }
 
 #[test]
-fn only_the_proxy_names_pingora() {
+fn pingora_is_named_by_the_proxy_only() {
     let named: BTreeSet<String> = rust("src")
         .iter()
         .filter(|file| code_of(&file.text).contains("pingora"))
-        .filter_map(|file| file.room().map(str::to_owned))
+        .filter_map(|file| file.module().map(str::to_owned))
         .collect();
     assert_eq!(named, BTreeSet::from(["proxy".to_owned()]));
 }
 
 #[test]
-fn only_the_store_names_a_database() {
+fn databases_are_named_by_the_store_only() {
     let named: BTreeSet<String> = rust("src")
         .iter()
         .filter(|file| ["rusqlite", "redis"].iter().any(|name| code_of(&file.text).contains(name)))
-        .filter_map(|file| file.room().map(str::to_owned))
+        .filter_map(|file| file.module().map(str::to_owned))
         .collect();
     assert_eq!(named, BTreeSet::from(["store".to_owned()]));
 }
 
 /// The demo writes its own configuration; the proxy's and the log's files are their own.
 #[test]
-fn only_config_reads_files() {
+fn files_are_read_by_config_only() {
     const READERS: [&str; 5] = ["fs::read", " File::open", "(File::open", "read_to_string(", "read_dir"];
     let mut faults = Vec::new();
     for file in rust("src") {
         // A command reads the file that its user names.
         let named = ["src/cli/explain.rs", "src/cli/replay.rs"].contains(&file.path.as_str());
-        // A journal is read back by whoever wrote it.
+        // A journal is read back by the code that wrote it.
         let own = file.path.starts_with("src/store/journal/");
-        if file.room() == Some("config") || file.is_test() || named || own {
+        if file.module() == Some("config") || file.is_test() || named || own {
             continue;
         }
         let code = code_of(&file.text);
@@ -272,8 +272,8 @@ fn files_are_short_and_say_what_they_are() {
             }
             // What lives there, and what must not.
             let opening: String = file.text.lines().take_while(|line| line.starts_with("//!")).collect();
-            let opens_a_room = file.path.starts_with("src/") && file.path.matches('/').count() == 2;
-            if opens_a_room
+            let opens_a_module = file.path.starts_with("src/") && file.path.matches('/').count() == 2;
+            if opens_a_module
                 && file.path.ends_with("/mod.rs")
                 && !opening.to_ascii_lowercase().contains("must not")
             {
@@ -285,7 +285,7 @@ fn files_are_short_and_say_what_they_are() {
 }
 
 #[test]
-fn unsafe_code_says_why_it_is_sound() {
+fn unsafe_code_has_a_safety_comment() {
     let mut faults = Vec::new();
     for file in ["src", "tests", "benches", "fuzz"].into_iter().flat_map(rust) {
         let code = code_of(&file.text);
@@ -304,7 +304,7 @@ fn unsafe_code_says_why_it_is_sound() {
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn marks_of_unfinished_work_are_absent() {
     let marks =
         ["TO DO", "FIX ME", "XX X", "to do!", "un implemented!", "HA CK"].map(|mark| mark.replace(' ', ""));
     let mut faults = Vec::new();
@@ -328,7 +328,7 @@ fn nothing_is_left_for_later() {
 
 /// A path that is right on one machine only.
 #[test]
-fn no_file_names_a_place_on_somebodys_machine() {
+fn absolute_paths_are_absent() {
     let homes = ["home", "Users", "root", "work"].map(|home| format!("/{home}/"));
     let mut faults = Vec::new();
     for file in committed() {
@@ -351,7 +351,7 @@ fn no_file_names_a_place_on_somebodys_machine() {
 
 /// A row of the page of the specification is proven by a test that is there.
 #[test]
-fn every_test_that_the_specification_s_page_names_is_there() {
+fn specification_page_names_existing_tests() {
     let text = std::fs::read_to_string(source::root().join("docs/specification.md")).unwrap();
     let mut faults = Vec::new();
     let mut named = 0;

@@ -1,4 +1,4 @@
-//! `model-gateway accounts` and `model-gateway usage`, as people and scripts meet them.
+//! Command line interface of the ledger: `model-gateway accounts` and `model-gateway usage`.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use model_gateway::canonical::Usage;
-use model_gateway::store::journal::SEGMENT;
+use model_gateway::store::journal::DEFAULT_SEGMENT_LIMIT;
 use model_gateway::store::sqlite_ledger::{SqliteLedger, SqliteLedgerConfig};
 use model_gateway::store::{Ledger, UsageRecord};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const TIME: i64 = 1_767_225_600_000;
 const DAY: i64 = 86_400_000;
 
-/// A configuration in a folder of its own.
+/// Folder with a configuration.
 struct Gateway(TempDir);
 
 impl Gateway {
@@ -33,7 +33,7 @@ impl Gateway {
         self.0.path().join(name)
     }
 
-    /// Runs a command; returns whether it succeeded, and both outputs.
+    /// Runs a command. Returns whether it succeeded, its output and its error output.
     fn run(&self, words: &[&str]) -> (bool, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_model-gateway"));
         let output = command.args(words).arg("--conf").arg(self.path("gateway.toml")).output().unwrap();
@@ -60,7 +60,7 @@ fn settle(file: &Path, records: &[UsageRecord<'_>]) {
     let terms = SqliteLedgerConfig {
         flush: Duration::from_millis(20),
         records: Duration::from_secs(40_000 * 86_400),
-        segment: SEGMENT,
+        segment: DEFAULT_SEGMENT_LIMIT,
     };
     let book = SqliteLedger::open(file, terms).unwrap();
     for record in records {
@@ -92,22 +92,26 @@ fn record(request: &'static str, time: i64, cost: i64) -> UsageRecord<'static> {
 }
 
 #[test]
-fn an_account_is_made_credited_switched_and_shown() {
+fn accounts_command_creates_credits_disables_and_shows() {
     let gateway = Gateway::new();
-    assert!(gateway.bad(&["accounts", "list"]).contains("is not there"));
+    assert!(gateway.bad(&["accounts", "list"]).contains("does not exist"));
     assert_eq!(
         gateway.good(&["accounts", "create", "acme", "--credit", "10.5"]),
-        "acme is there, with a balance of 10.50.\n"
+        "acme is created, with a balance of 10.50.\n"
     );
     assert!(gateway.bad(&["accounts", "create", "acme"]).contains("already"));
-    assert!(gateway.bad(&["accounts", "credit", "acme", "1.0000000001"]).contains("nine digits"));
-    assert!(gateway.bad(&["accounts", "credit", "nobody", "1"]).contains("no account \"nobody\""));
+    assert!(
+        gateway.bad(&["accounts", "credit", "acme", "1.0000000001"]).contains("at most 9 decimal places")
+    );
+    let large = gateway.bad(&["accounts", "credit", "acme", "5000000000"]);
+    assert!(large.contains("the maximum is 4611686018.427387903"), "{large}");
+    assert!(gateway.bad(&["accounts", "credit", "nobody", "1"]).contains("no account is named \"nobody\""));
     let credit = ["accounts", "credit", "acme", "25", "--note", "January", "--reference", "inv-1"];
-    assert_eq!(gateway.good(&credit), "acme has a balance of 35.50 now.\n");
-    assert_eq!(gateway.good(&credit), "acme has this credit already; its balance is 35.50.\n");
-    assert_eq!(gateway.good(&["accounts", "credit", "acme", "-0.5"]), "acme has a balance of 35.00 now.\n");
-    assert_eq!(gateway.good(&["accounts", "disable", "acme"]), "acme is disabled now.\n");
-    assert_eq!(gateway.good(&["accounts", "disable", "acme"]), "acme is disabled already.\n");
+    assert_eq!(gateway.good(&credit), "acme now has a balance of 35.50.\n");
+    assert_eq!(gateway.good(&credit), "acme already has this credit; its balance is 35.50.\n");
+    assert_eq!(gateway.good(&["accounts", "credit", "acme", "-0.5"]), "acme now has a balance of 35.00.\n");
+    assert_eq!(gateway.good(&["accounts", "disable", "acme"]), "acme is now disabled.\n");
+    assert_eq!(gateway.good(&["accounts", "disable", "acme"]), "acme is already disabled.\n");
 
     let shown: Value = serde_json::from_str(&gateway.good(&["accounts", "show", "acme", "--json"])).unwrap();
     assert_eq!((&shown["name"], &shown["enabled"]), (&json!("acme"), &json!(false)));
@@ -128,11 +132,11 @@ fn an_account_is_made_credited_switched_and_shown() {
     let names: Vec<&Value> = listed.as_array().unwrap().iter().map(|account| &account["name"]).collect();
     assert_eq!(names, ["acme", "other"]);
     assert!(gateway.good(&["accounts", "list"]).lines().nth(1).unwrap().starts_with("acme   disabled"));
-    assert!(gateway.good(&["accounts", "audit"]).contains("2 accounts add up"));
+    assert!(gateway.good(&["accounts", "audit"]).contains("the balances of 2 accounts are consistent"));
 }
 
 #[test]
-fn usage_is_a_table_for_people_and_lines_for_programs() {
+fn usage_command_prints_tables_csv_and_json() {
     let gateway = Gateway::new();
     gateway.good(&["accounts", "create", "acme", "--credit", "10"]);
     let failed = UsageRecord {
@@ -181,14 +185,14 @@ fn usage_is_a_table_for_people_and_lines_for_programs() {
     assert!(columns.len() == 4 && columns.iter().all(|count| *count == columns[0]), "{csv}");
 
     let nothing = gateway.good(&["usage", "--account", "nobody", "--from", "2026-01"]);
-    assert!(nothing.starts_with("Nothing was used from 2026-01-01 to "), "{nothing}");
+    assert!(nothing.starts_with("No usage from 2026-01-01 to "), "{nothing}");
     assert!(gateway.bad(&["usage", "--from", "2026-13"]).contains("2027-01-31"));
     assert!(gateway.bad(&["usage", "--by", "colour"]).contains("day, account, key, model"));
-    assert!(gateway.good(&["accounts", "audit"]).contains("1 accounts add up"));
+    assert!(gateway.good(&["accounts", "audit"]).contains("the balances of 1 accounts are consistent"));
 }
 
 #[test]
-fn a_backup_is_a_file_that_can_be_used() {
+fn backup_command_writes_a_usable_database() {
     let gateway = Gateway::new();
     gateway.good(&["accounts", "create", "acme", "--credit", "10"]);
     settle(&gateway.path("state.db"), &[record("r1", TIME, 1_000_000_000)]);

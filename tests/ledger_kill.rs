@@ -1,5 +1,6 @@
-//! The ledger under `kill -9`: processes that settle all the time are killed at random moments, two hundred times,
-//! while others run and somebody credits. Then everything has to add up: what was confirmed is charged, nothing twice.
+//! Crash safety of the ledger under `kill -9`: processes that settle continuously are killed at random moments, two
+//! hundred times, while others run and accounts are credited. Afterwards every confirmed settlement is charged exactly
+//! once and the sums agree.
 
 #![cfg(feature = "proxy")]
 #![allow(
@@ -18,20 +19,20 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
-use model_gateway::store::journal::SEGMENT;
+use model_gateway::store::journal::DEFAULT_SEGMENT_LIMIT;
 use model_gateway::store::sqlite_ledger::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter};
 use model_gateway::store::{AccountId, Ledger, ReserveOutcome, UsageRecord};
 use rand::{Rng as _, RngExt as _};
 
-/// How often somebody is killed.
+/// Number of kills.
 const KILLS: usize = 200;
-/// Longest that all of it may take; a machine that is slower kills fewer, and the test says so and fails.
+/// Maximum duration of the test. A machine that is too slow to reach `KILLS` in this time fails the test.
 const BOUND: Duration = Duration::from_secs(240);
-/// Processes that run at a time, as in an upgrade.
+/// Number of concurrent processes, as during an upgrade.
 const TOGETHER: usize = 2;
 const ACCOUNTS: usize = 5;
 const THREADS: usize = 2;
-/// Where a child finds the file.
+/// Environment variable with the folder of the database.
 const FOLDER: &str = "LEDGER_KILL_FOLDER";
 /// 2026-01-01, in Unix milliseconds.
 const TIME: i64 = 1_767_225_600_000;
@@ -44,7 +45,7 @@ fn account(n: usize) -> AccountId {
     AccountId::new(&format!("account-{n}")).unwrap()
 }
 
-/// What a child does until it is killed. It says what was confirmed, a line each, in one write each.
+/// Child process: settles until it is killed and prints each confirmed settlement as a line, with one write for a line.
 #[test]
 #[ignore = "the child of the test below"]
 fn child() {
@@ -52,7 +53,7 @@ fn child() {
     let terms = SqliteLedgerConfig {
         flush: Duration::from_millis(15),
         records: Duration::from_secs(40_000 * 86_400),
-        segment: SEGMENT,
+        segment: DEFAULT_SEGMENT_LIMIT,
     };
     let book = SqliteLedger::open(&file(Path::new(&folder)), terms).unwrap();
     let until = Instant::now() + Duration::from_secs(20);
@@ -71,7 +72,7 @@ fn child() {
                         panic!()
                     };
                     let Ok(held) = outcome else { continue };
-                    // Some clients leave, and nothing is charged.
+                    // Some requests end without a charge.
                     if random.random_range(0..5) == 0 {
                         drop(held);
                         continue;
@@ -83,7 +84,7 @@ fn child() {
                     let line = format!("confirmed {request} {cost} {account}\n");
                     std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
                     if n % 16 == 0 {
-                        // Not all at once: the pipe is read by a single thread.
+                        // The pipe is read by a single thread.
                         std::thread::yield_now();
                     }
                 }
@@ -117,7 +118,7 @@ fn start(folder: &Path) -> Child {
         .unwrap()
 }
 
-/// Kills a child and reads what it had confirmed until then.
+/// Kills a child and records the settlements that it had confirmed.
 fn kill(mut child: Child, early: String, confirmed: &mut HashMap<String, (i64, String)>) {
     child.kill().unwrap();
     let mut rest = Vec::new();
@@ -127,7 +128,7 @@ fn kill(mut child: Child, early: String, confirmed: &mut HashMap<String, (i64, S
     for line in said.lines().filter_map(|line| line.split_once("confirmed ")) {
         let mut words = line.1.split(' ');
         let (request, cost) = (words.next().unwrap(), words.next().unwrap());
-        // The last line of a child may be cut.
+        // The last line of a child may be incomplete.
         let Some(account) = words.next().filter(|account| account.len() == "account-0".len()) else {
             continue;
         };
@@ -136,7 +137,7 @@ fn kill(mut child: Child, early: String, confirmed: &mut HashMap<String, (i64, S
     }
 }
 
-/// Waits until a child runs, unless it is to be killed before.
+/// Waits until a child has started, unless `wait` is false.
 fn first_word(child: &mut Child, wait: bool) -> String {
     let mut word = [0; 1];
     if wait && child.stdout.as_mut().unwrap().read(&mut word).unwrap() == 1 {
@@ -146,7 +147,7 @@ fn first_word(child: &mut Child, wait: bool) -> String {
 }
 
 #[test]
-fn nothing_is_lost_and_nothing_is_charged_twice() {
+fn ledger_with_killed_processes_charges_everything_once() {
     let folder = tempfile::tempdir().unwrap();
     let desk = SqliteAdmin::open(&file(folder.path())).unwrap();
     desk.create_many((0..ACCOUNTS).map(account)).unwrap();
@@ -159,7 +160,7 @@ fn nothing_is_lost_and_nothing_is_charged_twice() {
     while kills < KILLS && begun.elapsed() < BOUND {
         while running.len() < TOGETHER {
             let mut child = start(folder.path());
-            // One in eight is killed while it starts: in the middle of bringing in what others left.
+            // One in eight is killed during its start, while it replays the journals of other processes.
             let word = first_word(&mut child, random.random_range(0..8) > 0);
             running.push((child, word));
         }
@@ -182,7 +183,7 @@ fn nothing_is_lost_and_nothing_is_charged_twice() {
     }
     drop(desk);
 
-    // Whoever comes next brings in what they left.
+    // Opening the database replays the journals that the killed processes left.
     let desk = SqliteAdmin::open(&file(folder.path())).unwrap();
     assert_eq!(desk.audit().unwrap(), Vec::<String>::new());
     let mut charged: HashMap<String, i64> = HashMap::new();
@@ -212,7 +213,7 @@ fn nothing_is_lost_and_nothing_is_charged_twice() {
     );
     assert_eq!(lost, 0);
     assert_eq!(credited.load(Ordering::Relaxed), balances + costs);
-    // At most one for each thread that was killed: it had settled, and not said so yet.
+    // At most one for each killed thread: settled, but not printed yet.
     assert!(unconfirmed <= kills * THREADS, "{unconfirmed}");
     assert!(kills >= KILLS, "only {kills} kills within the bound");
     assert!(confirmed.len() > KILLS * 10, "only {} settlements: there was no load", confirmed.len());

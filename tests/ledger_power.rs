@@ -1,6 +1,7 @@
-//! The ledger under a loss of power, simulated: what a process does to its files is written down; for many moments the
-//! disk is built that a loss of power would have left, with none, some or all of what was not synced, and the ledger is
-//! opened on it. What was said to be on the disk must be there; nothing may be there twice; everything must add up.
+//! Crash safety of the ledger at a power loss, simulated: a shim records all file operations of a process. For many
+//! moments the test rebuilds the disk that a power loss would leave, with none, some or all of the unsynced writes, and
+//! opens the ledger on it. Everything that was reported as durable must be there, nothing may be there twice, and the
+//! sums agree.
 
 #![cfg(all(feature = "proxy", target_os = "linux"))]
 #![allow(
@@ -22,14 +23,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use disk::{Entry, Luck};
-use model_gateway::store::journal::SEGMENT;
+use model_gateway::store::journal::DEFAULT_SEGMENT_LIMIT;
 use model_gateway::store::sqlite_ledger::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter};
 use model_gateway::store::{AccountId, Ledger, UsageRecord};
 use rand::RngExt as _;
 
-/// Moments at which the power is cut, each with three kinds of luck.
+/// Number of moments at which the power is cut, each with three kinds of luck.
 const CUTS: usize = 100;
-/// Processes, one after the other; all but the last are killed.
+/// Number of processes, one after the other. All but the last are killed.
 const PROCESSES: usize = 6;
 const FOLDER: &str = "POWER_FOLDER";
 const LOG: &str = "POWER_LOG";
@@ -40,7 +41,7 @@ fn database(folder: &Path) -> PathBuf {
     folder.join("state.db")
 }
 
-/// What is done under the eyes of the shim. Marks say what has been promised.
+/// Child process that runs under the shim. The file `marks` records what the ledger has confirmed.
 #[test]
 #[ignore = "the child of the test below"]
 fn child() {
@@ -50,7 +51,7 @@ fn child() {
     let terms = SqliteLedgerConfig {
         flush: Duration::from_millis(10),
         records: Duration::from_secs(40_000 * 86_400),
-        segment: SEGMENT,
+        segment: DEFAULT_SEGMENT_LIMIT,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let desk = SqliteAdmin::open(&database(&folder)).unwrap();
@@ -94,7 +95,7 @@ fn child() {
     }
 }
 
-/// Runs the child under the shim; returns what it did. Nothing, where there is no C compiler.
+/// Runs the child processes under the shim and returns their file operations. `None` if there is no C compiler.
 fn watched(folder: &Path, beside: &Path) -> Option<Vec<Entry>> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ledger_power/shim.c");
     let (shim, log) = (beside.join("shim.so"), beside.join("log"));
@@ -104,7 +105,8 @@ fn watched(folder: &Path, beside: &Path) -> Option<Vec<Entry>> {
         .arg(&source)
         .status();
     if !built.is_ok_and(|status| status.success()) {
-        assert!(std::env::var_os("GATEWAY_REQUIRE_ALL").is_none(), "no C compiler");
+        let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
+        assert!(!required, "no C compiler, and GATEWAY_REQUIRE_ALL=1");
         let _ = writeln!(std::io::stderr(), "SKIPPED: there is no C compiler on this machine");
         return None;
     }
@@ -129,12 +131,12 @@ fn watched(folder: &Path, beside: &Path) -> Option<Vec<Entry>> {
     Some(disk::entries(&std::fs::read(log).unwrap()))
 }
 
-/// What was promised up to a moment.
+/// Guarantees that the ledger had given up to a moment.
 #[derive(Default)]
 struct Promised<'a> {
-    /// Cost and time of what was settled.
+    /// Cost and time of each confirmed settlement.
     confirmed: HashMap<&'a str, (i64, u64)>,
-    /// Of those, what must be on the disk.
+    /// Confirmed settlements that a flush has made durable.
     durable: HashSet<&'a str>,
     credits: HashSet<&'a str>,
 }
@@ -158,7 +160,7 @@ impl<'a> Promised<'a> {
 }
 
 #[test]
-fn a_loss_of_power_costs_only_the_last_moments() {
+fn ledger_power_loss_loses_only_unsynced_settlements() {
     let (folder, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let Some(entries) = watched(folder.path(), beside.path()) else { return };
     let mut costs: HashMap<&str, i64> = HashMap::new();
@@ -177,7 +179,7 @@ fn a_loss_of_power_costs_only_the_last_moments() {
             let told = format!("cut {cut} after {moment} of {} entries, {luck:?}", entries.len());
             let seen = examine(image.path(), &promised, &told);
             for (request, cost) in &seen {
-                // What was under way when a process was killed was settled and not said.
+                // A settlement that was in progress when its process was killed has no mark.
                 assert!(costs.get(request.as_str()).is_none_or(|known| known == cost), "{told}: {request}");
             }
             let lost = promised.confirmed.iter().filter(|(request, _)| !seen.contains_key(**request));
@@ -201,7 +203,7 @@ fn a_loss_of_power_costs_only_the_last_moments() {
     );
 }
 
-/// Opens the ledger on a disk that was left, and holds it against what was promised. Returns what is recorded.
+/// Opens the ledger on a rebuilt disk, checks it against the guarantees, and returns the cost of each recorded request.
 fn examine(image: &Path, promised: &Promised<'_>, told: &str) -> HashMap<String, i64> {
     let desk = SqliteAdmin::open(&database(image)).unwrap_or_else(|error| panic!("{told}: {error}"));
     assert_eq!(desk.audit().unwrap(), Vec::<String>::new(), "{told}");

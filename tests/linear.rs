@@ -1,10 +1,10 @@
-//! What translation costs grows with the body, and not with its square: instructions are counted (by valgrind, which
-//! gives the same figures on every run) for requests and answers that have many of one thing, and again for four times
-//! as many, in all pairs of formats.
+//! Linear cost of translation: valgrind counts instructions, which are the same on every run, for requests and
+//! responses with many of one element, and again for four times as many, in all pairs of formats.
 //!
-//! The test runs itself under valgrind, once for each format, and reads one count for each case. Without valgrind it says
-//! SKIPPED, and fails with `GATEWAY_REQUIRE_ALL=1`. `LINEAR_ONLY="a stream"` runs the shapes with these words in their
-//! names, and `LINEAR_FEW=500` counts for 500 and 2,000: it takes five times as long, and sees scans that cost little.
+//! The test runs itself under valgrind, once for each format, and reads one count for each case. Without valgrind it
+//! prints SKIPPED, or fails if `GATEWAY_REQUIRE_ALL=1`. `LINEAR_ONLY="a stream"` runs only the shapes whose names
+//! contain these words. `LINEAR_FEW=500` measures 500 and 2,000 elements: it takes five times as long and detects cheap
+//! quadratic scans.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,10 +39,10 @@ use std::process::Command;
 use measured::{CASE, FORMAT, name_of};
 use model_gateway::wire::Format;
 
-/// What four times as many may cost.
+/// Maximum cost of four times as many elements, relative to the cost of the smaller number.
 const MOST: f64 = 4.5;
 
-/// Counts of all cases of a format: each case twice, few of the thing and then four times as many.
+/// Runs the cases of a format under valgrind. Returns each case twice: for the smaller and the larger number.
 fn counts(format: Format, folder: &Path) -> Vec<(String, u64)> {
     let out = folder.join("out");
     let run = Command::new("valgrind")
@@ -62,8 +62,9 @@ fn counts(format: Format, folder: &Path) -> Vec<(String, u64)> {
     cases.map(|(function, name)| (name.to_owned(), counts[function])).collect()
 }
 
-/// What the call of each function cost, by the names of the functions, in the format of callgrind: `cfn=(7) name`, or
-/// `cfn=(7)` where that name has been told before, then a line `calls=`, then one that ends with the cost.
+/// Parses a callgrind dump. Returns the inclusive cost of the slot functions by name. The call of a function is a line
+/// `cfn=(7) name`, or `cfn=(7)` if the name was given before, then a line `calls=`, then a line that ends with the
+/// cost.
 fn counts_of_functions(dump: &str) -> HashMap<String, u64> {
     let mut names = HashMap::new();
     let mut counts = HashMap::new();
@@ -95,7 +96,7 @@ fn is_linear(format: Format) {
     if Command::new("valgrind").arg("--version").output().is_err() {
         let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
         assert!(!required, "valgrind is missing, and GATEWAY_REQUIRE_ALL=1");
-        // Not through eprintln, which is shown for failed tests alone.
+        // The test harness captures the output of eprintln and shows it for failed tests only.
         let _ = writeln!(std::io::stderr(), "SKIPPED: valgrind is not on this machine");
         return;
     }

@@ -1,4 +1,4 @@
-//! The page docs/metrics.md, held against the registry: the same series, with the same types and labels, both ways.
+//! Check of docs/metrics.md against the metric registry: both have the same series, with the same types and labels.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -6,22 +6,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model_gateway::canonical::Usage;
-use model_gateway::metrics::{Finished, Metrics, Series, Shape, TABLE};
-use model_gateway::provider::Kind;
+use model_gateway::metrics::{Finished, MetricType, Metrics, Series, TABLE};
+use model_gateway::provider::ProviderKind;
 
 fn page() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).unwrap()
 }
 
-/// What stands in backticks.
+/// Returns the texts in backticks.
 fn quoted(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Type and labels of a series.
+/// Type and labels of each series, by name.
 type Declared = BTreeMap<String, (String, BTreeSet<String>)>;
 
-/// The rows of the page that have the five columns of a series.
+/// Parses the rows of the page that have the five columns of a series.
 fn described() -> Declared {
     let page = page();
     let mut series = Declared::new();
@@ -38,7 +38,7 @@ fn described() -> Declared {
     series
 }
 
-/// What the gateway counts when everything has happened once.
+/// Returns a registry in which every metric has been counted once.
 fn counted() -> Metrics {
     let metrics = Metrics::new().unwrap();
     let some = Some(5);
@@ -74,7 +74,7 @@ fn counted() -> Metrics {
     metrics.target_in_flight.with_label_values(&["p", "m"]).set(1);
     metrics.provider_checks.with_label_values(&["p", "well"]).inc();
     metrics.provider_well.with_label_values(&["p"]).set(1);
-    metrics.links.with_label_values(&["provider", "ok"]).inc();
+    metrics.remote_fetches.with_label_values(&["provider", "ok"]).inc();
     metrics.upstream_errors.with_label_values(&["p", "rate_limited"]).inc();
     metrics.losses.with_label_values(&["chat", "messages", "temperature", "warn"]).inc();
     metrics.handshakes_failed.with_label_values(&["failed"]).inc();
@@ -86,7 +86,7 @@ fn counted() -> Metrics {
     metrics
 }
 
-/// What `/metrics` says then.
+/// Parses the text of `/metrics`.
 fn exposed(text: &str) -> Declared {
     let mut series = Declared::new();
     for line in text.lines() {
@@ -106,19 +106,19 @@ fn exposed(text: &str) -> Declared {
 }
 
 #[test]
-fn the_page_has_the_series_that_the_admin_port_shows() {
+fn metrics_page_lists_the_exposed_series() {
     let shown = exposed(&counted().render());
     assert_eq!(described(), shown);
 }
 
 #[test]
-fn the_table_has_no_series_that_is_never_shown() {
+fn metrics_table_matches_the_page() {
     let page = described();
     for family in TABLE {
         let kind = match family.shape {
-            Shape::Counter => "counter",
-            Shape::Gauge => "gauge",
-            Shape::Histogram(_) => "histogram",
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Histogram(_) => "histogram",
         };
         let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
         assert_eq!(page.get(family.name), Some(&(kind.to_owned(), labels)), "{}", family.name);
@@ -127,9 +127,9 @@ fn the_table_has_no_series_that_is_never_shown() {
     assert_eq!(ours, TABLE.len());
 }
 
-/// A name says its unit, as Prometheus wants it, and so does the page.
+/// As Prometheus recommends, the name of a series ends with its unit, and the page names the same unit.
 #[test]
-fn names_and_units_agree() {
+fn metrics_names_end_with_their_units() {
     for row in page().lines().filter(|line| line.starts_with("| `g") && line.matches(" | ").count() > 3) {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
         let (name, kind, unit) = (quoted(cells[0]).remove(0), cells[1], cells[3]);
@@ -141,7 +141,7 @@ fn names_and_units_agree() {
 }
 
 #[test]
-fn every_label_has_its_values_on_the_page() {
+fn metrics_page_lists_the_values_of_every_label() {
     let page = page();
     let (_, section) = page.split_once("\n## Labels\n").unwrap();
     let mut explained = BTreeMap::new();
@@ -153,9 +153,10 @@ fn every_label_has_its_values_on_the_page() {
     }
     let used: BTreeSet<String> = described().into_values().flat_map(|(_, labels)| labels).collect();
     assert_eq!(explained.keys().cloned().collect::<BTreeSet<_>>(), used);
-    let providers: BTreeSet<String> = Kind::ALL.iter().map(|kind| kind.otel_name().to_owned()).collect();
+    let providers: BTreeSet<String> =
+        ProviderKind::ALL.iter().map(|kind| kind.otel_name().to_owned()).collect();
     assert_eq!(explained["gen_ai_provider_name"], providers);
-    // What was counted above carries values that the page names.
+    // The values that were counted above must be documented.
     for line in counted().render().lines().filter(|line| line.starts_with("gateway_tokens_total{")) {
         let kind = line.split("kind=\"").nth(1).unwrap().split('"').next().unwrap();
         assert!(explained["kind"].contains(kind), "kind {kind}");

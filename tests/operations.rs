@@ -1,4 +1,4 @@
-//! The page docs/operations.md, held against the code: every kind of error and every field of the access log.
+//! Check of docs/operations.md against the code: every kind of error and every field of the access log.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use model_gateway::canonical::Usage;
-use model_gateway::error::Kind;
+use model_gateway::error::ErrorKind;
 use model_gateway::metrics::Metrics;
 use model_gateway::metrics::access_log::{AccessLog, Destination, Line};
 use model_gateway::metrics::table::TABLE;
@@ -15,7 +15,7 @@ fn page() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap()
 }
 
-/// The names in backticks in the first cell of a section's tables.
+/// Returns the names in backticks in the first cell of each row of a section's tables.
 fn named(page: &str, section: &str) -> BTreeSet<String> {
     let (_, rest) = page.split_once(&format!("\n## {section}\n")).unwrap();
     let section = rest.split("\n## ").next().unwrap();
@@ -26,11 +26,11 @@ fn named(page: &str, section: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_kind_of_error_is_explained() {
+fn operations_page_lists_every_kind_of_error() {
     let page = page();
-    let kinds: BTreeSet<String> = Kind::ALL.iter().map(|kind| kind.label().to_owned()).collect();
+    let kinds: BTreeSet<String> = ErrorKind::ALL.iter().map(|kind| kind.label().to_owned()).collect();
     assert_eq!(named(&page, "Troubleshooting"), kinds);
-    for kind in Kind::ALL {
+    for kind in ErrorKind::ALL {
         let row = page
             .lines()
             .find(|line| line.starts_with("| `") && line.contains(&format!("`{}`", kind.label())));
@@ -40,7 +40,7 @@ fn every_kind_of_error_is_explained() {
 }
 
 #[test]
-fn every_field_of_the_access_log_is_explained() {
+fn operations_page_lists_every_access_log_field() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
     let dropped = Metrics::new().unwrap().log_dropped;
@@ -96,7 +96,7 @@ fn every_field_of_the_access_log_is_explained() {
 }
 
 #[test]
-fn alerts_use_series_that_exist() {
+fn operations_page_alerts_use_existing_series() {
     let page = page();
     let (_, alerts) = page.split_once("\n## Alerts\n").unwrap();
     let alerts = alerts.split("\n## ").next().unwrap();

@@ -1,10 +1,11 @@
-//! The same conversation in all formats: what one format says, every other says too, up to losses that are declared.
+//! The same conversation in all formats: every pair of formats must translate it without losses other than the declared
+//! ones.
 //!
-//! `tests/golden/<case>/{chat,messages,responses,generate}.json` are the same request four times, as each format's
-//! provider gets it; `answer.<format>.{json,sse}` the same answer, as each provider gives it; `error.<format>.json` the
-//! same error. `losses` declares, pair by pair, how what is written differs from the file of its format, and
-//! `streams/<from>-<to>.sse` are the streams that clients see. Both are written anew with UPDATE_GOLDEN=1, and read
-//! before they are committed. Beside the goldens: prompts that grow, streams that are cut, seals that come back.
+//! `tests/golden/<case>/{chat,messages,responses,generate}.json` are the same request in the four formats;
+//! `answer.<format>.{json,sse}` is the same response and `error.<format>.json` the same error as the providers send
+//! them. `losses` declares, for each pair, how translated requests, documents and errors differ from the files of their
+//! format, and `streams/<from>-<to>.sse` are the translated streams. UPDATE_GOLDEN=1 rewrites both; review the diff
+//! before you commit it. Further modules test growing prompts, truncated streams and provider signatures.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! The systemd unit: sound, confined, and in agreement with the production example.
+//! Check of the systemd unit: valid, sandboxed, and consistent with the production example.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use model_gateway::config::{self, AccessLog, Sealed, Store};
+use model_gateway::config::{self, AccessLogSettings, NoSecrets, StoreSettings};
 
-/// Exposure up to which `systemd-analyze security` says OK, in tenths.
+/// Maximum exposure level of `systemd-analyze security`, in tenths; up to 2.0 it is rated OK.
 const EXPOSURE: &str = "20";
 
 fn root() -> PathBuf {
@@ -29,7 +29,8 @@ fn setting(name: &str) -> String {
     line.unwrap_or_else(|| panic!("the unit has no {name}=")).to_owned()
 }
 
-/// Runs systemd-analyze over the unit, as it would be with this build installed. Nothing where there is none.
+/// Runs systemd-analyze on the unit, with this build as its program. Returns `None` if systemd-analyze is not
+/// installed.
 fn analyze(arguments: &[&str]) -> Option<Output> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("model-gateway.service");
@@ -40,7 +41,7 @@ fn analyze(arguments: &[&str]) -> Option<Output> {
         Err(error) => {
             let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
             assert!(!required, "systemd-analyze: {error}, and GATEWAY_REQUIRE_ALL=1");
-            // Not through eprintln, which is shown for failed tests alone.
+            // The test harness captures the output of eprintln and shows it for failed tests only.
             let _ = writeln!(std::io::stderr(), "SKIPPED: systemd-analyze is not on this machine");
             None
         }
@@ -48,14 +49,14 @@ fn analyze(arguments: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn systemd_finds_no_fault() {
+fn unit_passes_systemd_verification() {
     let Some(output) = analyze(&["verify", "--man=no"]) else { return };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !said.contains("model-gateway"), "{said}");
 }
 
 #[test]
-fn the_service_is_confined() {
+fn unit_is_sandboxed() {
     let threshold = format!("--threshold={EXPOSURE}");
     let Some(output) = analyze(&["security", "--offline=true", "--no-pager", &threshold]) else { return };
     let said = String::from_utf8_lossy(&output.stdout);
@@ -160,18 +161,18 @@ fn watchdog_is_served_before_and_after_an_upgrade() {
 }
 
 #[test]
-fn the_unit_leaves_room_for_the_production_example() {
+fn unit_fits_the_production_example() {
     let file = root().join("conf/production/gateway.toml");
-    let settings = config::load(&file, &Sealed).unwrap().settings;
+    let settings = config::load(&file, &NoSecrets).unwrap().settings;
     let stop: u64 = setting("TimeoutStopSec").trim_end_matches('s').parse().unwrap();
     assert!(stop > settings.drain.as_secs() + 10, "systemd would kill a gateway that still drains");
     let descriptors: usize = setting("LimitNOFILE").parse().unwrap();
     assert!(descriptors > 2 * settings.limits.connections + settings.limits.pool);
     assert!(settings.upgrade_socket.starts_with(format!("/run/{}", setting("RuntimeDirectory"))));
-    let AccessLog::File(access) = &settings.log.access else { panic!("no access log") };
+    let AccessLogSettings::File(access) = &settings.log.access else { panic!("no access log") };
     assert!(access.starts_with(format!("/var/log/{}", setting("LogsDirectory"))));
     let rotation = std::fs::read_to_string(root().join("systemd/logrotate")).unwrap();
     assert!(rotation.contains(&format!("\n{} {{", access.display())), "{rotation}");
-    let Store::Sqlite(state) = &settings.store else { panic!("no state") };
+    let StoreSettings::Sqlite(state) = &settings.store else { panic!("no state") };
     assert!(state.starts_with(format!("/var/lib/{}", setting("StateDirectory"))));
 }

@@ -1,8 +1,8 @@
-//! Counts of tokens against what providers counted: recorded requests, and the usage that came back.
+//! Token estimates against the providers' counts: recorded requests, and the usage in their responses.
 //!
-//! The recordings are no part of this repository. They are looked for in the folder that GATEWAY_CAPTURES names, or in
-//! ../shared/captures; where there are none, the test says SKIPPED. `TOKENS_FEATURES=1` prints what the figures of the
-//! families are fitted to, one line for each recording.
+//! The recordings are not part of this repository. Their folder is GATEWAY_CAPTURES, or else ../shared/captures.
+//! Without recordings the test prints SKIPPED. `TOKENS_FEATURES=1` prints the features that the coefficients of the
+//! families are fitted to, one line for each recording; `TOKENS_WORST=1` prints the worst estimates.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -12,12 +12,12 @@ mod folder;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model_gateway::tokens::{Family, Tally};
+use model_gateway::tokens::{Tally, TokenizerFamily};
 use model_gateway::translate::decode_request;
 use model_gateway::wire::Format;
 use serde_json::Value;
 
-/// What makes a provider count more than what stands in the request: what it fetches, keeps or runs itself.
+/// Features whose tokens are not in the request: content that the provider fetches, stores or generates itself.
 const UNSEEN: [&str; 27] = [
     "web_search",
     "web_fetch",
@@ -48,24 +48,25 @@ const UNSEEN: [&str; 27] = [
     "fallback",
 ];
 
-/// Where each family's own counts come from; nothing for families that many serve, each with a template of its own.
-const OWN: [(Family, &[&str]); 8] = [
-    (Family::OpenAi, &["openai", "azure-openai", "azure-ai"]),
-    (Family::OpenAiOld, &["openai", "azure-openai", "azure-ai"]),
-    (Family::Claude, &["anthropic", "google-vertex"]),
-    (Family::ClaudeNew, &["anthropic", "google-vertex"]),
-    (Family::Gemini, &["google", "google-vertex"]),
-    (Family::Mistral, &["mistral"]),
-    (Family::DeepSeek, &["deepseek"]),
-    (Family::Grok, &["xai"]),
+/// Providers whose counts are authoritative for a family. Families that many providers serve, each with its own prompt
+/// template, have no entry.
+const OWN: [(TokenizerFamily, &[&str]); 8] = [
+    (TokenizerFamily::OpenAi, &["openai", "azure-openai", "azure-ai"]),
+    (TokenizerFamily::OpenAiOld, &["openai", "azure-openai", "azure-ai"]),
+    (TokenizerFamily::Claude, &["anthropic", "google-vertex"]),
+    (TokenizerFamily::ClaudeNew, &["anthropic", "google-vertex"]),
+    (TokenizerFamily::Gemini, &["google", "google-vertex"]),
+    (TokenizerFamily::Mistral, &["mistral"]),
+    (TokenizerFamily::DeepSeek, &["deepseek"]),
+    (TokenizerFamily::Grok, &["xai"]),
 ];
-/// Who adds prompts, searches or other models' answers of its own.
+/// Providers that add prompts, searches or responses of other models.
 const MIDDLEMEN: [&str; 5] = ["openrouter", "venice", "perplexity", "vercel-gateway", "snowflake"];
 
-/// A request with the provider's own count of it.
+/// Recorded request with the provider's count of its input tokens.
 struct Sample {
     name: String,
-    family: Family,
+    family: TokenizerFamily,
     format: Format,
     body: String,
     counted: u64,
@@ -97,7 +98,7 @@ fn sample(file: &Path, value: &Value) -> Option<Sample> {
     let in_path = || Some(path.split_once("models/")?.1.split(':').next()?.to_owned());
     let model = body["model"].as_str().map(str::to_owned).or_else(in_path)?;
     let counted = counted(&value["response"])?;
-    let family = Family::of(&model);
+    let family = TokenizerFamily::of(&model);
     let provider = value["provider"].as_str()?;
     let own = OWN.iter().find(|(known, _)| *known == family).map(|(_, own)| *own);
     if own.is_some_and(|own| !own.contains(&provider)) || MIDDLEMEN.contains(&provider) {
@@ -107,7 +108,7 @@ fn sample(file: &Path, value: &Value) -> Option<Sample> {
     body.is_object().then(|| Sample { name, family, format, body: body.to_string(), counted, native })
 }
 
-/// The input tokens that an answer reports: of several reports the largest.
+/// Returns the input tokens that a response reports: the largest of several reports.
 fn counted(response: &Value) -> Option<u64> {
     let mut most = None;
     let mut look = |document: &Value| most = most.max(usage(document));
@@ -144,7 +145,7 @@ fn usage(document: &Value) -> Option<u64> {
 }
 
 #[test]
-fn recorded_counts_are_met() {
+fn token_estimates_match_recorded_counts() {
     let Some(samples) = samples() else { return };
     let print = std::env::var("TOKENS_FEATURES").is_ok();
     let mut errors: BTreeMap<&str, Vec<(f64, String)>> = BTreeMap::new();
@@ -157,7 +158,8 @@ fn recorded_counts_are_met() {
         let tokens = tally.tokens(sample.family);
         if print {
             let Tally { turns, instructions, tools, calls, results, images, media, .. } = tally;
-            let texts = [Family::OpenAi, Family::OpenAiOld].map(|family| tally.texts(family));
+            let texts =
+                [TokenizerFamily::OpenAi, TokenizerFamily::OpenAiOld].map(|family| tally.texts(family));
             let texts = texts.concat().iter().map(u64::to_string).collect::<Vec<_>>().join(",");
             println!(
                 "F,{:?},{},{},{turns},{instructions},{tools},{calls},{results},{images},{media},{},{texts},{}",
@@ -174,8 +176,7 @@ fn recorded_counts_are_met() {
             errors.entry(sample.family.name()).or_default().push((error, told));
         }
     }
-    // Prompts of a few words are most of the recordings: a template that differs by ten tokens is a large part of
-    // those.
+    // Most recordings are prompts of a few words, where a template that differs by ten tokens is a large error.
     let mut faults = Vec::new();
     for (family, mut all) in errors {
         all.sort_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));

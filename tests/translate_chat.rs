@@ -1,7 +1,7 @@
-//! Recorded traffic of providers of the chat format through its codec: what is read is what a plain reading of the same
-//! recording finds, and what is written again means the same.
+//! Recorded traffic of chat providers, through the chat codec: the decoded content equals that of a plain JSON parser,
+//! and encoding it again preserves it.
 //!
-//! The recordings are no part of this repository; see tests/captures.rs.
+//! The recordings are not part of this repository; see tests/captures.rs.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -13,7 +13,7 @@ mod recording;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
+use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use model_gateway::canonical::{
     Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Role, Thinking,
 };
@@ -25,13 +25,13 @@ use plain::Plain;
 use recording::{Answer as Recorded, Recording};
 use serde_json::Value;
 
-/// Every recording of this format, or nothing where there are none.
+/// Returns all recordings of this format; none if the folder is missing.
 fn recordings() -> Vec<Recording> {
     let all = recording::all().unwrap_or_default();
     all.into_iter().filter(|recording| recording.api == Api::Chat).collect()
 }
 
-/// Takes events in, and asserts their order.
+/// Collects events and checks their order.
 #[derive(Default)]
 struct Checked {
     grammar: Grammar,
@@ -48,7 +48,7 @@ impl Checked {
     }
 }
 
-/// The data of each frame.
+/// Returns the data of each frame.
 fn frames(text: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(text).replace("\r\n", "\n");
     let data = text.lines().filter_map(|line| line.strip_prefix("data:"));
@@ -97,7 +97,7 @@ fn reply(usage_wanted: bool) -> Arc<ReplyOptions> {
     })
 }
 
-/// The events of frames, written as a stream again.
+/// Decodes frames and encodes the events as a stream.
 fn written_stream(frames: &[String], usage_wanted: bool) -> String {
     let mut out = BytesMut::new();
     let mut encoder = stream::Encoder::new(reply(usage_wanted));
@@ -114,7 +114,7 @@ fn assert_none(faults: &[String]) {
 }
 
 #[test]
-fn a_recorded_stream_is_read_as_it_is_plainly_read() {
+fn chat_recorded_stream_decodes_like_the_plain_parser() {
     let all = recordings();
     let mut faults = Vec::new();
     for (name, frames) in streams(&all) {
@@ -138,7 +138,7 @@ fn a_recorded_stream_is_read_as_it_is_plainly_read() {
 }
 
 #[test]
-fn a_recorded_answer_is_read_as_it_is_plainly_read() {
+fn chat_recorded_response_decodes_like_the_plain_parser() {
     let all = recordings();
     let mut faults = Vec::new();
     for (name, body) in wholes(&all) {
@@ -149,7 +149,7 @@ fn a_recorded_answer_is_read_as_it_is_plainly_read() {
                 faults.extend(expected.differ(&checked.answer).map(|fault| format!("{name}: {fault}")));
             }
             (Ok(checked), None) if checked.answer.error.is_some() => {}
-            // Two providers' errors have no shape at all.
+            // The error documents of two providers have no known structure.
             (Err(_), None) => {}
             (Ok(_), None) => faults.push(format!("{name}: an answer was read")),
             (Err(error), Some(_)) => faults.push(format!("{name}: {error}")),
@@ -159,7 +159,7 @@ fn a_recorded_answer_is_read_as_it_is_plainly_read() {
 }
 
 #[test]
-fn a_recorded_stream_means_the_same_when_it_is_written_again() {
+fn chat_recorded_stream_survives_encoding() {
     let all = recordings();
     let mut faults = Vec::new();
     for (name, frames) in streams(&all) {
@@ -184,7 +184,7 @@ fn a_recorded_stream_means_the_same_when_it_is_written_again() {
 }
 
 #[test]
-fn a_recorded_answer_means_the_same_when_it_is_written_again() {
+fn chat_recorded_response_survives_encoding() {
     let all = recordings();
     let mut faults = Vec::new();
     for (name, body) in wholes(&all) {
@@ -199,7 +199,7 @@ fn a_recorded_answer_means_the_same_when_it_is_written_again() {
     assert_none(&faults);
 }
 
-/// A provider that understands everything, and reasons in the way that the request asks for.
+/// Returns the profile of a model that supports everything, with the kind of reasoning setting that the request uses.
 fn permissive(request: &Request<'_>) -> Dialect<'static> {
     const ALL: &[&str] = &[
         "*",
@@ -217,11 +217,11 @@ fn permissive(request: &Request<'_>) -> Dialect<'static> {
         model: "m",
         issuer: "provider",
         reasoning: match request.thinking {
-            Thinking::Budget(_) => Reasoning::Budget { min: 0, max: u64::MAX, off: true },
-            _ => Reasoning::Effort { min: *full.start(), max: *full.end(), off: true },
+            Thinking::Budget(_) => ReasoningSupport::Budget { min: 0, max: u64::MAX, off: true },
+            _ => ReasoningSupport::Effort { min: *full.start(), max: *full.end(), off: true },
         },
         max_output: 1,
-        sampling: Sampling::All,
+        sampling: SamplingSupport::All,
         structured: Structured::Native,
         json_schema: true,
         call_ids: true,
@@ -233,13 +233,14 @@ fn permissive(request: &Request<'_>) -> Dialect<'static> {
         media_urls: true,
         extensions: ALL,
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     }
 }
 
-/// One text for the parts that reasoning came in: one format has parts there, this one has not.
+/// Returns the lines of a request, normalized: reasoning in several parts becomes one text, because this format has no
+/// parts there.
 fn joined(mut request: Request<'_>) -> Vec<String> {
-    // Where there is nothing to choose from, providers refuse a choice.
+    // The encoder omits these settings without tools, because providers refuse them.
     if request.tools.is_empty() {
         request.tool_choice = None;
         request.parallel_tools = None;
@@ -257,7 +258,7 @@ fn joined(mut request: Request<'_>) -> Vec<String> {
 }
 
 #[test]
-fn a_recorded_request_means_the_same_when_it_is_written_again() {
+fn chat_recorded_request_survives_encoding() {
     let all = recordings();
     let mut faults = Vec::new();
     for recording in all.iter().filter(|recording| recording.request.is_some()) {

@@ -1,8 +1,8 @@
-//! Recorded traffic of generateContent through its codec: every stream and answer means what a plain reading of it
-//! finds, and every request comes out of the codec as it went in.
+//! Recorded traffic of generateContent, through its codec: the decoded content equals that of a plain JSON parser, and
+//! encoding a request restores it.
 //!
-//! The recordings are no part of this repository. They are looked for in the folder that GATEWAY_CAPTURES names, or in
-//! ../shared/captures; where there are none, the tests say SKIPPED.
+//! The recordings are not part of this repository. Their folder is GATEWAY_CAPTURES, or else ../shared/captures.
+//! Without recordings the tests print SKIPPED.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -11,9 +11,9 @@ mod recording;
 
 use bytes::BytesMut;
 use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
-use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
+use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use model_gateway::canonical::{
-    Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Source, Thinking, Turn,
+    Answer, Block, Dialect, Effort, Event, Grammar, MediaSource, Quirks, Request, Thinking, Turn,
 };
 use model_gateway::json::JsonStr;
 use model_gateway::wire::codec::LossNotes;
@@ -22,7 +22,7 @@ use model_gateway::wire::{Api, Format};
 use recording::Recording;
 use serde_json::{Map, Value, json};
 
-/// What a client sees of an answer.
+/// Content of a response as a client receives it.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     text: String,
@@ -31,14 +31,14 @@ struct Seen {
     media: Vec<String>,
     opaque: usize,
     signatures: Vec<String>,
-    /// Input, output, reasoning.
+    /// Input, output and reasoning tokens.
     usage: [Option<u64>; 3],
-    /// In the format's word; nothing for an answer that is not complete.
+    /// Finish reason in the format's terms; `None` if the response is not complete.
     finish: Option<String>,
     cited: Vec<String>,
 }
 
-/// A plain reading of the frames.
+/// Parses frames with a plain JSON parser.
 fn naive(frames: &[Value]) -> Seen {
     let mut seen = Seen::default();
     let mut grounding = Value::Null;
@@ -101,7 +101,8 @@ fn naive(frames: &[Value]) -> Seen {
     }
     for support in grounding["groundingSupports"].as_array().unwrap_or(&Vec::new()) {
         let segment = &support["segment"];
-        // Some recorders wrote quotes anew, in fewer bytes: positions point behind the text then, or into a character.
+        // Some recordings have quotes that were shortened afterwards: positions then lie behind the text or inside a
+        // character.
         let at = |name: &str| {
             let byte = usize::try_from(segment[name].as_u64().unwrap_or(0)).unwrap();
             (0..=byte.min(seen.text.len())).rev().find(|&byte| seen.text.is_char_boundary(byte)).unwrap()
@@ -117,7 +118,7 @@ fn naive(frames: &[Value]) -> Seen {
     seen
 }
 
-/// Puts one of `partialArgs` where its path says.
+/// Applies an element of `partialArgs` at its path.
 fn set(args: &mut Value, argument: &Value) {
     let path =
         argument["jsonPath"].as_str().unwrap().trim_start_matches("$.").replace('[', ".").replace(']', "");
@@ -153,12 +154,12 @@ fn plain(escaped: &str) -> String {
     serde_json::from_str(&format!("\"{escaped}\"")).unwrap()
 }
 
-/// The same of what the codec read.
+/// Returns the content of a decoded response.
 fn seen(answer: &Answer) -> Seen {
     let mut seen = Seen::default();
     for block in answer.blocks_of(0) {
-        if !block.seal.is_empty() {
-            seen.signatures.push(plain(&block.seal));
+        if !block.signature.is_empty() {
+            seen.signatures.push(plain(&block.signature));
         }
         match &block.kind {
             AnswerBlockKind::Text => seen.text += &plain(&block.text),
@@ -206,7 +207,7 @@ fn recordings() -> Vec<Recording> {
     all.into_iter().filter(|recording| recording.api == Api::Generate).collect()
 }
 
-/// The frames of a stream, as text.
+/// Returns the frames of a stream, as text.
 fn frames(recording: &Recording) -> Option<Vec<String>> {
     match &recording.answer {
         recording::Answer::Events(text) => {
@@ -226,7 +227,7 @@ fn is_error(frames: &[Value]) -> bool {
     frames.iter().any(|frame| !frame["error"].is_null())
 }
 
-/// Reasons that mean a filter are one to the codec.
+/// Maps finish reasons that the codec treats as a content filter to one.
 fn filtered(seen: &mut Seen) {
     let filters = ["RECITATION", "MODEL_ARMOR", "PROHIBITED_CONTENT"];
     if seen.finish.as_deref().is_some_and(|finish| filters.contains(&finish)) {
@@ -234,7 +235,7 @@ fn filtered(seen: &mut Seen) {
     }
 }
 
-/// Citations behind the last text hang on a block of their own; what they say is the same.
+/// Compares the content of a response with the expected content. Citations without any text are ignored.
 fn compare(name: &str, mut expected: Seen, got: &Seen, faults: &mut Vec<String>) {
     filtered(&mut expected);
     if expected.text.is_empty() {
@@ -246,7 +247,7 @@ fn compare(name: &str, mut expected: Seen, got: &Seen, faults: &mut Vec<String>)
 }
 
 #[test]
-fn a_recorded_stream_means_what_it_says() {
+fn generate_recorded_stream_decodes_like_the_plain_parser() {
     let (mut faults, mut read, all) = (Vec::new(), 0, recordings());
     for recording in &all {
         let Some(frames) = frames(recording) else { continue };
@@ -276,7 +277,7 @@ fn a_recorded_stream_means_what_it_says() {
 }
 
 #[test]
-fn a_recorded_answer_means_what_it_says() {
+fn generate_recorded_response_decodes_like_the_plain_parser() {
     let (mut faults, mut read, all) = (Vec::new(), 0, recordings());
     for recording in &all {
         let recording::Answer::Whole(value) = &recording.answer else { continue };
@@ -306,17 +307,19 @@ fn a_recorded_answer_means_what_it_says() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A model that can be told everything that this request wants.
+/// Returns the profile of a model that supports everything that this request uses.
 fn dialect(request: &Request<'_>) -> Dialect<'static> {
     Dialect {
         model: "gemini-3-pro",
         issuer: "google",
         reasoning: match request.thinking {
-            Thinking::Effort(_) => Reasoning::Effort { min: Effort::Minimal, max: Effort::Max, off: true },
-            _ => Reasoning::Budget { min: 0, max: u64::MAX, off: true },
+            Thinking::Effort(_) => {
+                ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true }
+            }
+            _ => ReasoningSupport::Budget { min: 0, max: u64::MAX, off: true },
         },
         max_output: 8_192,
-        sampling: Sampling::All,
+        sampling: SamplingSupport::All,
         structured: Structured::Native,
         json_schema: true,
         call_ids: true,
@@ -328,20 +331,21 @@ fn dialect(request: &Request<'_>) -> Dialect<'static> {
         media_urls: true,
         extensions: &["*"],
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     }
 }
 
-/// The provider knows the type of a file that was uploaded to it.
+/// Normalizes an uploaded file: its type is not in the request, only the provider knows it.
 fn uploaded(block: &mut Block<'_>) {
     if let Block::Image { source, .. } | Block::Audio { source } | Block::Video { source } = block
-        && let Source::Id { .. } = source
+        && let MediaSource::Id { .. } = source
     {
         *block = Block::File { source: *source, name: JsonStr::default(), cache: None };
     }
 }
 
-/// Neighbours of one role are one, results of functions apart; the value for calls without a signature is none.
+/// Normalizes a request: neighboring turns of one role are joined, except tool results, and the placeholder for calls
+/// without a signature is removed.
 fn settled<'a>(mut request: Request<'a>) -> Request<'a> {
     const SKIP: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
     let mut turns: Vec<Turn<'a>> = Vec::new();
@@ -349,7 +353,9 @@ fn settled<'a>(mut request: Request<'a>) -> Request<'a> {
     for mut turn in request.turns {
         for block in &mut turn.blocks {
             match block {
-                Block::ToolUse { seal, .. } => *seal = seal.take().filter(|seal| seal.text != SKIP),
+                Block::ToolUse { signature: seal, .. } => {
+                    *seal = seal.take().filter(|seal| seal.text != SKIP)
+                }
                 Block::ToolResult { content, .. } => content.iter_mut().for_each(uploaded),
                 block => uploaded(block),
             }
@@ -362,13 +368,13 @@ fn settled<'a>(mut request: Request<'a>) -> Request<'a> {
         }
     }
     request.turns = turns;
-    // Members that stand for themselves are written in one order.
+    // Members that pass unchanged are written in one order.
     request.extra.sort_by_key(|extra| extra.name);
     request
 }
 
 #[test]
-fn a_recorded_request_comes_out_as_it_went_in() {
+fn generate_recorded_request_survives_encoding() {
     let (mut read, all) = (0, recordings());
     for recording in &all {
         let Some(body) = &recording.request else { continue };
@@ -377,7 +383,7 @@ fn a_recorded_request_comes_out_as_it_went_in() {
         let decoded = match request::decode(&text) {
             Ok(decoded) => decoded,
             Err(error) => {
-                // What the codec refuses, the provider refused.
+                // The provider refused what the codec refuses.
                 let recording::Answer::Whole(answer) = &recording.answer else { panic!("{name}: {error}") };
                 assert!(!answer["error"].is_null(), "{name}: {error}");
                 continue;

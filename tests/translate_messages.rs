@@ -1,19 +1,22 @@
-//! Real traffic of the messages format, through its codec: what is read must be what a plain reading of the recording
-//! gives, and what is written again must say the same.
+//! Recorded traffic of the messages format, through its codec: the decoded content equals that of a plain JSON parser,
+//! and encoding it again preserves it.
 //!
-//! The recordings are not part of the project; without them the test says so and passes.
+//! The recordings are not part of this repository. Their folder is GATEWAY_CAPTURES, or else ../shared/captures.
+//! Without recordings the tests print SKIPPED.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+#[path = "captures/folder.rs"]
+mod folder;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 
 use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
-use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
+use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use model_gateway::canonical::{
     Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Role, Thinking, Turn,
 };
@@ -24,36 +27,27 @@ use model_gateway::wire::codec::{LossNotes, ReplyOptions};
 use model_gateway::wire::messages::stream::{Decoder, Encoder};
 use model_gateway::wire::messages::{answer, request};
 
-/// One recorded exchange.
+/// Recorded exchange.
 struct Recording {
     name: String,
     request: Option<Value>,
     response: Value,
 }
 
-/// The recordings beside the project, or nothing.
+/// Returns the recordings, or `None` if the folder is missing.
 fn recordings() -> Option<Vec<Recording>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = root.ancestors().map(|folder| folder.join("shared/captures")).find(|folder| folder.is_dir());
-    let Some(folder) = folder else {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: no recordings beside the project");
-        return None;
+    let own = |(path, _): &(PathBuf, Value)| {
+        path.parent().is_some_and(|folder| folder.ends_with("anthropic-messages"))
     };
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder.join("anthropic-messages"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    files.sort();
-    let read = |path: &PathBuf| {
-        let whole: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let read = |(path, whole): (PathBuf, Value)| {
         let request = Some(&whole["request"]["body"]).filter(|body| body.is_object()).cloned();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         Recording { name, request, response: whole["response"].clone() }
     };
-    Some(files.iter().map(read).collect())
+    Some(folder::recordings()?.into_iter().filter(own).map(read).collect())
 }
 
-/// The data of each event of a recorded stream.
+/// Returns the data of each event of a recorded stream.
 fn frames(response: &Value) -> Option<Vec<String>> {
     if let Some(chunks) = response["chunks"].as_array() {
         let text = |chunk: &Value| chunk.as_str().map_or_else(|| chunk.to_string(), str::to_owned);
@@ -69,7 +63,7 @@ fn frames(response: &Value) -> Option<Vec<String>> {
     )
 }
 
-/// What an answer says, in plain values.
+/// Content of a response, in plain values.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     text: String,
@@ -85,7 +79,7 @@ struct Said {
     error: bool,
 }
 
-/// A plain reading of a stream into the message that it adds up to.
+/// Folds a stream into the message that it adds up to, with a plain JSON parser.
 fn fold(frames: &[String]) -> Value {
     let mut message = Value::Null;
     let mut arguments: Vec<String> = Vec::new();
@@ -132,7 +126,7 @@ fn fold(frames: &[String]) -> Value {
     message
 }
 
-/// A plain reading of a message.
+/// Returns the content of a message, with a plain JSON parser.
 fn plain(message: &Value) -> Said {
     let mut said = Said { error: message["type"] == "error", ..Said::default() };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -170,7 +164,7 @@ fn decoded(text: &str) -> String {
     JsonStr::from_escaped(text).decode().into_owned()
 }
 
-/// What the hub understood.
+/// Returns the content of a decoded response.
 fn understood(answer: &Answer) -> Said {
     let mut said = Said { error: answer.error.is_some(), ..Said::default() };
     for block in &answer.blocks {
@@ -189,8 +183,8 @@ fn understood(answer: &Answer) -> Said {
             AnswerBlockKind::HiddenReasoning | AnswerBlockKind::Refusal | AnswerBlockKind::Media { .. } => {}
         }
         said.cited.extend(block.citations.iter().map(|citation| decoded(&citation.quote)));
-        if !block.seal.is_empty() {
-            said.seals.push(decoded(&block.seal));
+        if !block.signature.is_empty() {
+            said.seals.push(decoded(&block.signature));
         }
     }
     said.finish = match answer.finish_of(0) {
@@ -222,18 +216,17 @@ fn reply() -> Arc<ReplyOptions> {
     })
 }
 
-/// What is the same after a message was written again: all but the seals, which are in envelopes, and what the format
-/// can only say of its own documents.
+/// Normalizes what encoding changes: signatures, which are in envelopes, and citations of the provider's own documents.
 fn comparable(mut said: Said) -> Said {
     said.seals = vec![said.seals.len().to_string()];
     said.cited.clear();
-    // Told by the provider, not by a client.
+    // Only a provider can send this block.
     said.foreign.retain(|name| name != "compaction");
     said
 }
 
 #[test]
-fn recorded_streams_say_what_they_said() {
+fn messages_recorded_stream_survives_decoding_and_encoding() {
     let Some(recordings) = recordings() else { return };
     let mut count = 0;
     for recording in &recordings {
@@ -257,7 +250,7 @@ fn recorded_streams_say_what_they_said() {
         let expected = plain(&fold(&frames));
         let got = understood(&answer);
         assert_eq!(got, expected, "{}", recording.name);
-        // Written again, it adds up to the same message.
+        // The encoded stream folds into the same message.
         let again: Vec<String> = std::str::from_utf8(&out)
             .unwrap()
             .lines()
@@ -270,7 +263,7 @@ fn recorded_streams_say_what_they_said() {
 }
 
 #[test]
-fn recorded_answers_say_what_they_said() {
+fn messages_recorded_response_survives_decoding_and_encoding() {
     let Some(recordings) = recordings() else { return };
     let mut count = 0;
     for recording in &recordings {
@@ -298,18 +291,18 @@ fn recorded_answers_say_what_they_said() {
     assert!(count > 20, "{count} answers");
 }
 
-/// A provider that takes whatever can be said, and reasons in the way that the request asks for.
+/// Returns the profile of a model that supports everything, with the kind of reasoning setting that the request uses.
 fn dialect(thinking: Thinking) -> Dialect<'static> {
     let reasoning = match thinking {
-        Thinking::Budget(_) => Reasoning::Budget { min: 0, max: u64::MAX, off: true },
-        _ => Reasoning::Adaptive { max: Effort::Max, off: true },
+        Thinking::Budget(_) => ReasoningSupport::Budget { min: 0, max: u64::MAX, off: true },
+        _ => ReasoningSupport::Adaptive { max: Effort::Max, off: true },
     };
     Dialect {
         model: "claude",
         issuer: "provider",
         reasoning,
         max_output: 8192,
-        sampling: Sampling::All,
+        sampling: SamplingSupport::All,
         structured: Structured::Native,
         json_schema: true,
         call_ids: true,
@@ -321,11 +314,11 @@ fn dialect(thinking: Thinking) -> Dialect<'static> {
         media_urls: true,
         extensions: &["*"],
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     }
 }
 
-/// The request, as it is after the codec has joined neighbours, left out what is empty and named what is implied.
+/// Normalizes a request as the codec does: neighboring turns are joined, empty blocks removed and defaults explicit.
 fn joined(request: Request<'_>) -> Request<'_> {
     let mut turns: Vec<Turn<'_>> = Vec::new();
     for turn in request.turns {
@@ -334,7 +327,7 @@ fn joined(request: Request<'_>) -> Request<'_> {
             .into_iter()
             .filter(|block| match block {
                 Block::Text { text, .. } => !text.decode().trim().is_empty(),
-                Block::Reasoning { seal, .. } => seal.is_some(),
+                Block::Reasoning { signature: seal, .. } => seal.is_some(),
                 _ => true,
             })
             .collect();
@@ -354,14 +347,14 @@ fn joined(request: Request<'_>) -> Request<'_> {
 }
 
 #[test]
-fn recorded_requests_mean_the_same_when_they_are_written_again() {
+fn messages_recorded_request_survives_encoding() {
     let Some(recordings) = recordings() else { return };
     let mut count = 0;
     for recording in &recordings {
         let Some(body) = recording.request.as_ref().filter(|body| body["messages"].is_array()) else {
             continue;
         };
-        // Deliberately broken ones are no requests; the provider said so.
+        // Deliberately invalid requests were refused by the provider.
         let valid = recording.response["status"] == 200;
         let body = body.to_string();
         let first = match request::decode(&body) {
@@ -379,10 +372,10 @@ fn recorded_requests_mean_the_same_when_they_are_written_again() {
         assert!(serde_json::from_str::<Value>(&text).is_ok(), "{}: {text}", recording.name);
         let second = request::decode(&text).unwrap();
         let mut first = first;
-        // Required there, so always written.
+        // The format requires this member, so the encoder always writes it.
         first.max_output = second.max_output;
         let lost: Vec<&str> = notes.losses().iter().map(|loss| loss.element.as_ref()).collect();
-        // What the hub knows as text, or has no place for, beside a tool.
+        // Members that the codec reported as lost.
         first.extra.retain(|extra| !lost.contains(&extra.name));
         if lost.contains(&"temperature") {
             first.sampling.temperature = None;

@@ -1,8 +1,8 @@
-//! Recorded traffic of the responses format through its codec: every stream and answer means what a plain reading of
-//! it finds, means the same when it is written again, and every request comes back from a provider's format as it went.
+//! Recorded traffic of the responses format, through its codec: the decoded content equals that of a plain JSON parser,
+//! encoding a response again preserves it, and encoding a request for a provider of this format restores it.
 //!
-//! The recordings are no part of this repository. They are looked for in the folder that GATEWAY_CAPTURES names, or in
-//! ../shared/captures; where there are none, the tests say SKIPPED.
+//! The recordings are not part of this repository. Their folder is GATEWAY_CAPTURES, or else ../shared/captures.
+//! Without recordings the tests print SKIPPED.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -16,21 +16,21 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
+use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use model_gateway::canonical::{
     Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Thinking, ToolKind, Turn,
 };
-use model_gateway::error::{ApiError, Kind};
+use model_gateway::error::{ApiError, ErrorKind};
 use model_gateway::wire::codec::{LossNotes, ReplyOptions};
 use model_gateway::wire::responses::{answer, request, stream};
 use model_gateway::wire::{Api, Format};
 use plain::Reading;
 use recording::Recording;
 
-/// A recording that its authors shortened: what its deltas say is not what its `done` events say.
+/// Recording that its authors shortened, so that its deltas contradict its `done` events.
 const SHORTENED: &str = "fixtures-openai-shell-container-1.0-09d1e8";
 
-/// Where two things differ.
+/// Describes the first difference of two values.
 fn difference(found: &impl Debug, expected: &impl Debug) -> String {
     let (found, expected) = (format!("{found:?}"), format!("{expected:?}"));
     let at = found.chars().zip(expected.chars()).take_while(|(one, other)| one == other).count();
@@ -38,14 +38,14 @@ fn difference(found: &impl Debug, expected: &impl Debug) -> String {
     format!("\n    found    {}\n    expected {}", part(&found), part(&expected))
 }
 
-/// The recordings of this format, or nothing where there are none.
+/// Returns the recordings of this format; none if the folder is missing.
 fn recordings() -> Vec<Recording> {
     let mut all = recording::all().unwrap_or_default();
     all.retain(|recording| recording.api == Api::Responses && !recording.name.contains(SHORTENED));
     all
 }
 
-/// Collects events, held against their grammar.
+/// Collects events and checks their order.
 #[derive(Default)]
 struct Collected {
     grammar: Grammar,
@@ -91,7 +91,7 @@ fn reply() -> ReplyOptions {
     }
 }
 
-/// The events of an answer as the encoder of streams writes them.
+/// Decodes a stream and encodes its events as a stream.
 fn write_stream(text: &str) -> String {
     let mut out = BytesMut::new();
     let mut encoder = stream::Encoder::new(Arc::new(reply()));
@@ -109,7 +109,7 @@ fn write_whole(answer: &Answer) -> String {
 }
 
 #[test]
-fn every_recorded_answer_means_what_a_plain_reading_finds() {
+fn responses_recorded_response_decodes_like_the_plain_parser() {
     let (mut streams, mut wholes, mut faults) = (0, 0, Vec::new());
     for recording in recordings() {
         let (collected, expected) = match &recording.answer {
@@ -139,7 +139,7 @@ fn every_recorded_answer_means_what_a_plain_reading_finds() {
 }
 
 #[test]
-fn every_recorded_answer_means_the_same_when_it_is_written_again() {
+fn responses_recorded_response_survives_encoding() {
     let mut faults = Vec::new();
     for recording in recordings() {
         let (first, streamed) = match &recording.answer {
@@ -173,7 +173,7 @@ fn every_recorded_answer_means_the_same_when_it_is_written_again() {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// What these frames are, whatever is wrong with them; nothing may break the grammar of events, read or written.
+/// Decodes faulty frames and encodes their events. Returns the violations of the event grammar, decoded and encoded.
 fn endure<'a>(frames: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut collected = Collected::default();
     let mut out = BytesMut::new();
@@ -184,21 +184,21 @@ fn endure<'a>(frames: impl Iterator<Item = &'a String>) -> Vec<String> {
             collected.take(&event);
             encoder.event(&event, &mut out);
         };
-        // Half a frame is no JSON.
+        // Half a frame is not JSON.
         let _ = decoder.frame(data, &mut sink);
     }
-    encoder.fail(&ApiError::new(Kind::UpstreamBroken, "cut"), &mut out);
+    encoder.fail(&ApiError::new(ErrorKind::UpstreamBroken, "cut"), &mut out);
     let written = read_stream(std::str::from_utf8(&out).unwrap());
     collected.faults.into_iter().chain(written.faults).collect()
 }
 
 #[test]
-fn frames_that_are_lost_doubled_cut_or_out_of_order_break_no_grammar() {
+fn responses_faulty_frames_never_violate_the_event_grammar() {
     let mut faults = Vec::new();
     for recording in recordings() {
         let recording::Answer::Events(events) = &recording.answer else { continue };
         let frames = plain::frames(std::str::from_utf8(events).unwrap());
-        // The middle of long streams says nothing new.
+        // The middle of a long stream adds no new cases.
         let frames: Vec<String> = if frames.len() > 60 {
             frames[..30].iter().chain(&frames[frames.len() - 30..]).cloned().collect()
         } else {
@@ -221,14 +221,14 @@ fn frames_that_are_lost_doubled_cut_or_out_of_order_break_no_grammar() {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// A model that takes whatever the format has.
+/// Returns the profile of a model that supports the whole format.
 fn permissive() -> Dialect<'static> {
     Dialect {
         model: "m",
         issuer: "provider",
-        reasoning: Reasoning::Effort { min: Effort::Minimal, max: Effort::Max, off: true },
+        reasoning: ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true },
         max_output: 8192,
-        sampling: Sampling::All,
+        sampling: SamplingSupport::All,
         structured: Structured::Native,
         json_schema: true,
         call_ids: true,
@@ -240,11 +240,11 @@ fn permissive() -> Dialect<'static> {
         media_urls: true,
         extensions: &["*"],
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     }
 }
 
-/// Instructions that lead a conversation become one text; what was not said of keeping becomes said.
+/// Normalizes a request: leading instructions become one text, and defaults become explicit.
 fn settled<'a>(mut request: Request<'a>, joined: &'a mut String) -> Request<'a> {
     let is_text = |block: &Block<'_>| matches!(block, Block::Text { .. });
     let leads = |turn: &&Turn<'_>| turn.role.is_system() && turn.blocks.iter().all(is_text);
@@ -270,24 +270,24 @@ fn settled<'a>(mut request: Request<'a>, joined: &'a mut String) -> Request<'a> 
             tool.strict = Some(tool.strict.unwrap_or(false));
         }
     }
-    // The format has no word for "as the model sees fit".
+    // The format cannot express adaptive thinking.
     if request.thinking == Thinking::Adaptive {
-        request.thinking = Thinking::Unsaid;
+        request.thinking = Thinking::Unset;
     }
     for turn in &mut request.turns {
         turn.blocks.retain(|block| !matches!(block, Block::Text { text, .. } if text.is_empty()));
     }
-    // The same members, in another order.
+    // The encoder writes the members of the location in another order.
     if let Some(search) = &mut request.search {
         search.location = None;
     }
-    // Asked for where nothing is kept, and never seen again.
+    // The encoder adds values to `include` for a provider that does not store the response.
     request.extra.retain(|extra| extra.name != "include");
     request
 }
 
 #[test]
-fn every_recorded_request_comes_back_as_it_went() {
+fn responses_recorded_request_survives_encoding() {
     let (mut count, mut faults) = (0, Vec::new());
     for recording in recordings() {
         let Some(body) = &recording.request else { continue };

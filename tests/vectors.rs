@@ -1,7 +1,7 @@
-//! Recorded answers with vectors and orders, as the gateway reads them and as a plain reading does.
+//! Recorded embeddings and rerank responses: the gateway's decoder must agree with a plain JSON parser.
 //!
-//! The recordings are no part of this repository. They are looked for in the folder that GATEWAY_CAPTURES names, or in
-//! ../shared/captures; where there are none, the tests say SKIPPED.
+//! The recordings are not part of this repository. Their folder is GATEWAY_CAPTURES, or else ../shared/captures.
+//! Without recordings the tests print SKIPPED.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -13,7 +13,7 @@ use model_gateway::json::EscapedString;
 use model_gateway::wire::{embeddings, rerank};
 use serde_json::Value;
 
-/// Recorded answers of these APIs, with a name each.
+/// Returns the recorded responses of these APIs, with the name of the file.
 fn answers(apis: &[&str]) -> Vec<(String, Value)> {
     let recordings = folder::recordings().unwrap_or_default();
     let of = |(file, value): &(std::path::PathBuf, Value)| {
@@ -25,7 +25,7 @@ fn answers(apis: &[&str]) -> Vec<(String, Value)> {
     recordings.iter().filter_map(of).collect()
 }
 
-/// The vectors of an answer, whatever its form, as they stand in it.
+/// Returns the vectors of a response in any of the formats, unconverted.
 fn vectors(body: &Value) -> Vec<&Value> {
     if let Some(data) = body["data"].as_array() {
         return data.iter().map(|entry| &entry["embedding"]).collect();
@@ -40,7 +40,7 @@ fn vectors(body: &Value) -> Vec<&Value> {
 }
 
 #[test]
-fn recorded_vectors_are_read_and_written_in_both_encodings() {
+fn embeddings_recorded_vectors_are_decoded_and_encoded() {
     let answers = answers(&["openai-embeddings", "gemini-embeddings", "others/cohere-embed"]);
     let mut seen = 0;
     for (name, body) in &answers {
@@ -73,7 +73,7 @@ fn recorded_vectors_are_read_and_written_in_both_encodings() {
                         numbers.contains(&vector.to_string()),
                         "{name}: numbers stay as they are written"
                     );
-                    // As text: the plain reader's numbers are not all the nearest.
+                    // Parsed from text, because the plain parser does not always round to the nearest number.
                     let given: Vec<f32> =
                         given.iter().map(|number| number.to_string().parse().unwrap()).collect();
                     assert!(floats.unwrap() == given, "{name}");
@@ -94,7 +94,7 @@ fn recorded_vectors_are_read_and_written_in_both_encodings() {
 }
 
 #[test]
-fn recorded_orders_are_read() {
+fn rerank_recorded_results_are_decoded() {
     let answers = answers(&["rerank"]);
     for (name, body) in &answers {
         let results = [&body["results"], &body["data"], &body["output"]["results"]];
@@ -110,7 +110,7 @@ fn recorded_orders_are_read() {
         assert_eq!(answer.tokens, body["usage"]["total_tokens"].as_u64(), "{name}");
         assert_eq!(answer.searches, body["meta"]["billed_units"]["search_units"].as_u64(), "{name}");
         let order: Vec<usize> = answer.results.iter().map(|result| result.index).collect();
-        rerank::settle(&mut answer.results, None);
+        rerank::sort_results(&mut answer.results, None);
         let settled: Vec<usize> = answer.results.iter().map(|result| result.index).collect();
         assert_eq!(settled, order, "{name}: providers sort");
         assert!(answer.results.iter().all(|result| (0.0..=1.0).contains(&result.score)), "{name}");

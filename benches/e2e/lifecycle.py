@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a reload, an upgrade, a stop and the death of a provider cost while there is traffic.
+"""Cost of a reload, an upgrade, a stop and a crash of a provider under traffic.
 
-Starts the gateway (the release build, or --binary) with 100,000 keys and 1,000 models, a provider of its own, and load:
-clients that send small requests one after another over kept connections, and clients that read streams of 100 frames,
-one every 20 ms. Then lets it happen, and prints what became of every request. Needs nothing but Python 3.9; everything
-is on loopback; takes about a minute and a half.
+Starts the gateway (the release build, or --binary) with 100,000 keys and 1,000 models, a provider, and load: clients
+that send small requests one after another over keep-alive connections, and clients that read streams of 100 frames, one
+every 20 ms. Then causes each event and prints the outcome of every request. Needs only Python 3.9; everything is on
+loopback; takes about a minute and a half.
 
     python3 benches/e2e/lifecycle.py [--binary target/release/model-gateway] [--only reload,upgrade,stop,death]
 """
@@ -22,7 +22,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-# ---- the provider: its own process, so that it can be killed
+# ---- the provider: a separate process, so that it can be killed
 
 async def provide(reader, writer):
     try:
@@ -132,7 +132,7 @@ def request(stream, model):
 
 
 async def talk(port, tally, until, number):
-    """Small requests over a kept connection."""
+    """Sends small requests over a keep-alive connection."""
     link, n = None, 0
     while time.monotonic() < until["at"]:
         fresh = link is None
@@ -164,7 +164,7 @@ async def talk(port, tally, until, number):
             nothing = not getattr(error, "partial", b"")
             writer.close()
             link = None
-            # A server may close an idle connection at the moment when a request is sent: every client tries again.
+            # A server may close an idle connection just when a request is sent. Every HTTP client retries then.
             if nothing and not fresh:
                 tally.stale += 1
             else:
@@ -173,7 +173,7 @@ async def talk(port, tally, until, number):
 
 
 async def listen(port, tally, until):
-    """Streams, one after another."""
+    """Reads streams, one after another."""
     while time.monotonic() < until["at"]:
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

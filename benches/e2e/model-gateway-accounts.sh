@@ -1,6 +1,6 @@
-# The gateway with everything on that is about money, for the bench kit's run.sh: -g PATH/model-gateway-accounts.sh
-# An account with a balance, a price, limits of every kind, one record for each request; on SQLite, or, with
-# STORE=redis://..., on a server. Otherwise as model-gateway.sh.
+# Gateway with all accounting features, for the bench kit's run.sh: -g PATH/model-gateway-accounts.sh. Has an account
+# with a balance, a price, limits of every kind, and a usage record for each request; on SQLite, or with
+# STORE=redis://... on a server. Otherwise like model-gateway.sh.
 . "$(dirname "${BASH_SOURCE[0]}")/model-gateway.sh"
 gateway_accounts() {
   local dir=$PEERS/run/model-gateway prices limits

@@ -1,6 +1,6 @@
-# The gateway, for the bench kit's run.sh: -g PATH/model-gateway.sh
+# Gateway for the bench kit's run.sh: -g PATH/model-gateway.sh
 # Authentication, routing, metering, metrics and access log are on; one worker thread.
-# GATEWAY: the binary, target/release/model-gateway unless set.
+# GATEWAY: path of the binary; target/release/model-gateway by default.
 GW_PORT=9160 GW_HEALTH_URL=http://127.0.0.1:9161/readyz
 GATEWAY=${GATEWAY:-$(dirname "${BASH_SOURCE[0]}")/../../target/release/model-gateway}
 GATEWAY_KEY=sk-bench-0123456789

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What small requests and streams of other clients wait while large bodies are translated.
+"""Latency of small requests and streams of other clients while large bodies are translated.
 
-Starts the gateway (--binary) with two workers, providers of its own on loopback, and load: one client that sends small
-requests one after another, and clients that read streams of a frame every 20 ms. First without anything else; then,
-shape after shape, while more clients than there are workers send bodies of up to 64 MB of the worst kind, which must be
-translated. Prints p50, p99 and the longest of the small requests and of the gaps between frames, in milliseconds, and
-what became of the large requests. The senders of large bodies are niced: elsewhere they have processors of their own.
+Starts the gateway (--binary) with two workers, providers on loopback, and load: one client that sends small requests one
+after another, and clients that read streams with a frame every 20 ms. First without other load; then, shape after shape,
+while more clients than there are workers send bodies of up to 64 MB that are as expensive to translate as possible.
+Prints p50, p99 and maximum of the small requests and of the gaps between frames, in milliseconds, and the outcome of
+the large requests. The senders of large bodies are niced, because in production they run on other machines.
 
     python3 benches/e2e/starvation.py [--binary target/release/model-gateway] [--seconds 8] [--size 64] [--senders 4]
 
-Fails (exit 1) if the p99 of small requests is above 50 ms under any load. Needs nothing but Python 3.9.
+Fails (exit 1) if the p99 of small requests is above 50 ms under any load. Needs only Python 3.9.
 """
 import argparse, asyncio, hashlib, json, multiprocessing, os, signal, socket, subprocess, sys, tempfile, time
 from pathlib import Path
@@ -26,7 +26,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-# ---- the providers: one process, all formats
+# ---- the providers: one process for all formats
 
 ANSWERS = {
     "chat": {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [
@@ -80,7 +80,7 @@ def provider(port):
 # ---- the large bodies: name, client's path, model, body
 
 def repeated(before, make, after, size, most=1 << 30):
-    """So many pieces between two texts that they are as large as wanted, or as many as wanted."""
+    """Returns a body with pieces between two texts, up to `size` bytes or `most` pieces."""
     out, length, n = [], len(before) + len(after), 0
     while length < size and n < most:
         piece = make(n)
@@ -130,7 +130,7 @@ def send(port, model, body, until, results):
         results.put((status, time.monotonic() - begun))
 
 
-# ---- the others
+# ---- the other clients
 
 def request(stream):
     body = json.dumps({"model": "m", "stream": stream, "messages": [{"role": "user", "content": "Hi"}]})

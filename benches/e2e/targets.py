@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What several targets cost: processor time and latency of a request, beside those of a model with one target.
+"""Cost of several targets: CPU time and latency of a request, compared with a model with one target.
 
-One gateway (the release build, or --binary) with one worker has the same provider as a single target, as three targets
-with affinity among them, and as three targets of which one fails in one of several ways. Load goes to them in turns of
-a second, forwards and backwards, so that whatever else the machine does meanwhile meets all of them alike. Before the
-first turn each one is asked until its breakers have opened. Needs the bench kit's mock provider and load tool:
+One gateway (the release build, or --binary) with one worker has models with the same provider as a single target, as
+three targets with affinity, and as three targets of which one fails in one of several ways. Each model gets load for a
+second per turn, in alternating order, so that other load on the machine affects all of them alike. Before the first
+turn each model receives requests until its breakers have opened. Needs the bench kit's mock provider and load tool:
 
     PEERS=<the kit's folder> python3 benches/e2e/targets.py [--binary target/release/model-gateway] [--turns 20]
 
-Prints, for each, the median over the turns of the processor time per request and of the p50 of the answers, and both
-compared turn by turn with those of the single target.
+Prints for each model the median over the turns of the CPU time per request and of the p50 latency, and both compared
+turn by turn with the single target.
 """
 import argparse, hashlib, http.server, json, os, random, socket, statistics, subprocess, sys, tempfile, threading, time, urllib.request
 from pathlib import Path
@@ -25,7 +25,7 @@ def free_port():
 
 
 class Failing(http.server.BaseHTTPRequestHandler):
-    """A provider that answers every request with the status of its server."""
+    """Provider that answers every request with the status of its server."""
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
@@ -50,7 +50,7 @@ def failing(status):
 
 
 def blackhole():
-    """Takes connections and never says a word."""
+    """Starts a server that completes TCP handshakes and never responds."""
     s = socket.create_server(("127.0.0.1", 0), backlog=4096)
     kept.append(s)
     return s.getsockname()[1]
@@ -66,7 +66,7 @@ def configure(folder, gateway, admin, mock):
                                   'credential = { value = "sk-mock" }\ntimeouts = { connect = "1s", first_byte = "1s" }\n')
     target = lambda name: f'{{ provider = "{name}", model = "mock-200-bulk" }}'
     routes = "".join(provider(name, good) for name in ("a", "b", "c"))
-    # Names of the same length: all is alike but the targets.
+    # Names of the same length, so that only the targets differ.
     models = {"single_": ["a"], "three__": ["a", "b", "c"]}
     for name, port in bad.items():
         routes += provider(name, f"http://127.0.0.1:{port}/v1")
@@ -155,7 +155,7 @@ def main():
     for model in models:
         ours = figures[model]
         ratios = [a[0] / b[0] for a, b in zip(ours, single)]
-        # What chance makes of the turns: medians of as many that are drawn from them.
+        # Bootstrap: medians of samples of the turns, for the 95 % interval.
         rng = random.Random(1)
         drawn = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(2000))
         added = statistics.median(a[1] - b[1] for a, b in zip(ours, single))

@@ -1,7 +1,7 @@
-//! How the timed benchmarks measure: the same bytes through several ways in one run, and a summary of all of them with
-//! ratios to copying and to trees.
+//! Measurement of the timed benchmarks: the same bytes through several implementations in one run, and a summary with
+//! ratios to copying and to JSON trees.
 //!
-//! What must not live here: what is measured.
+//! What is measured must not live here.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use criterion::{Criterion, Throughput};
 
-/// Measures each case for so long (milliseconds), unless the arguments say otherwise.
+/// Returns the settings of a measurement: warm-up and duration of each case in milliseconds, unless the arguments
+/// override them.
 pub(crate) fn criterion(warm_up: u64, measurement: u64) -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_millis(warm_up))
@@ -18,13 +19,13 @@ pub(crate) fn criterion(warm_up: u64, measurement: u64) -> Criterion {
         .configure_from_args()
 }
 
-/// Seconds per turn of one case, the median of its samples.
+/// Result of a case: median of its samples, in seconds per turn.
 struct Timed {
     case: &'static str,
     median: f64,
 }
 
-/// One subject: the same bytes through several ways.
+/// Benchmark subject: the same bytes through several implementations.
 pub(crate) struct Subject<'c> {
     criterion: &'c mut Criterion,
     name: String,
@@ -34,12 +35,12 @@ pub(crate) struct Subject<'c> {
 }
 
 impl<'c> Subject<'c> {
-    /// A subject of so many bytes, and frames or requests.
+    /// Creates a subject with its size in bytes and its number of frames or requests.
     pub(crate) fn new(criterion: &'c mut Criterion, name: String, bytes: usize, units: usize) -> Self {
         Subject { criterion, name, bytes, units, cases: Vec::new() }
     }
 
-    /// Measures a way. "copy" and "trees" are what the others are compared with.
+    /// Measures an implementation. The cases "copy" and "trees" are the baselines.
     pub(crate) fn case<T>(&mut self, case: &'static str, mut turn: impl FnMut() -> T) {
         let mut samples = Vec::new();
         let mut group = self.criterion.benchmark_group(&self.name);
@@ -62,7 +63,7 @@ impl<'c> Subject<'c> {
         }
     }
 
-    /// The lines of the summary.
+    /// Returns the lines of the summary; none if a baseline was not measured.
     pub(crate) fn lines(&self) -> Vec<String> {
         let of = |case: &str| self.cases.iter().find(|timed| timed.case == case).map(|timed| timed.median);
         let (Some(copy), Some(trees)) = (of("copy"), of("trees")) else { return Vec::new() };
@@ -79,7 +80,7 @@ impl<'c> Subject<'c> {
     }
 }
 
-/// Copies pieces, each to the same place.
+/// Copies each piece to the same buffer.
 pub(crate) fn copy(pieces: &[Bytes], to: &mut Vec<u8>) {
     for piece in pieces {
         to.clear();

@@ -1,14 +1,14 @@
-//! What the benchmarks and tests of translation feed: answers in all formats frame by frame, and requests, the same in
-//! every run.
+//! Input of the benchmarks and tests of translation: responses in all formats, frame by frame, and requests, the same
+//! in every run.
 //!
-//! Here live texts, and translators for them. What must not live here: anything that measures.
+//! Here live texts, and the set-up of translators for them. Measurement must not live here.
 
 pub(crate) mod requests;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
+use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use model_gateway::canonical::{Dialect, Quirks, Thinking};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::Route;
@@ -20,7 +20,7 @@ use model_gateway::wire::codec::ReplyOptions;
 /// All formats.
 pub(crate) const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
 
-/// The pairs that are translated: the provider's format, and the client's.
+/// Returns the pairs of different formats: the provider's and the client's.
 pub(crate) fn pairs() -> impl Iterator<Item = (Format, Format)> {
     FORMATS
         .into_iter()
@@ -28,7 +28,7 @@ pub(crate) fn pairs() -> impl Iterator<Item = (Format, Format)> {
         .filter(|(provider, client)| provider != client)
 }
 
-/// What a frame adds to.
+/// Content to which a frame adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Text,
@@ -36,7 +36,7 @@ pub(crate) enum Said {
     Arguments,
 }
 
-/// Bytes of a frame on the wire. What a format says around the text may be more already.
+/// Size of a frame, in bytes. Frames whose envelope is longer exceed it.
 const FRAME: usize = 250;
 
 const WORDS: [&str; 16] = [
@@ -58,7 +58,7 @@ const WORDS: [&str; 16] = [
     "\\n",
 ];
 
-/// Pieces of one allocation, one frame each, as one read leaves them.
+/// Returns one piece for each text, all in one allocation, as they are after a read.
 pub(crate) fn shared(texts: &[String]) -> Vec<Bytes> {
     let whole = Bytes::from(texts.concat());
     let mut from = 0;
@@ -70,7 +70,7 @@ pub(crate) fn shared(texts: &[String]) -> Vec<Bytes> {
     texts.iter().map(cut).collect()
 }
 
-/// A translator for a stream.
+/// Returns the translation of a stream.
 pub(crate) fn translated(provider: Format, client: Format) -> Translated {
     let reply = ReplyOptions {
         model: EscapedString::from("the-model"),
@@ -90,9 +90,9 @@ pub(crate) fn translate(client: Format, provider: Format, body: &str) -> Outgoin
     let dialect = Dialect {
         model: "model-of-the-provider",
         issuer: "provider",
-        reasoning: Reasoning::Fixed,
+        reasoning: ReasoningSupport::Fixed,
         max_output: 8_192,
-        sampling: Sampling::All,
+        sampling: SamplingSupport::All,
         structured: Structured::Native,
         json_schema: true,
         call_ids: true,
@@ -104,7 +104,7 @@ pub(crate) fn translate(client: Format, provider: Format, body: &str) -> Outgoin
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     };
     let model = EscapedString::from("the-model");
     let ask = TranslateRequest {
@@ -112,7 +112,7 @@ pub(crate) fn translate(client: Format, provider: Format, body: &str) -> Outgoin
         provider,
         stream: true,
         array: false,
-        thinking: Thinking::Unsaid,
+        thinking: Thinking::Unset,
         dialect: &dialect,
         model: &model,
         id: "01JXG3ZQK5V7W8Y9A0B1C2D3E4",
@@ -122,7 +122,7 @@ pub(crate) fn translate(client: Format, provider: Format, body: &str) -> Outgoin
     outgoing(body, &ask).unwrap()
 }
 
-/// Some reasoning, a text, a call, and what belongs around them.
+/// Returns the frames of a response with reasoning, text and a tool call.
 pub(crate) fn realistic(format: Format, frames: usize) -> Vec<String> {
     let mut script = Script::new(format);
     script.begin();
@@ -133,7 +133,7 @@ pub(crate) fn realistic(format: Format, frames: usize) -> Vec<String> {
     script.frames
 }
 
-/// Nothing but text.
+/// Returns the frames of a response with text only.
 pub(crate) fn text(format: Format, frames: usize) -> Vec<String> {
     let mut script = Script::new(format);
     script.begin();
@@ -142,26 +142,26 @@ pub(crate) fn text(format: Format, frames: usize) -> Vec<String> {
     script.frames
 }
 
-/// An answer that is written frame by frame.
+/// Writer of a response, frame by frame.
 pub(crate) struct Script {
     format: Format,
-    /// What was written.
+    /// Frames so far.
     pub(crate) frames: Vec<String>,
-    /// The number of the next block.
+    /// Index of the next block.
     block: usize,
-    /// The number of the next frame, for the format that numbers them.
+    /// Number of the next frame, for the format that numbers its frames.
     number: usize,
-    /// What the block that is open holds.
+    /// Content of the open block.
     held: String,
 }
 
 impl Script {
-    /// Nothing yet.
+    /// Creates an empty response.
     pub(crate) fn new(format: Format) -> Self {
         Script { format, frames: Vec::new(), block: 0, number: 0, held: String::new() }
     }
 
-    /// A whole block with this many frames.
+    /// Writes a block with this many frames.
     pub(crate) fn block(&mut self, said: Said, frames: usize) {
         self.open(said);
         for n in 0..frames {
@@ -170,7 +170,7 @@ impl Script {
         self.close(said);
     }
 
-    /// What comes before the first block.
+    /// Writes the frames before the first block.
     pub(crate) fn begin(&mut self) {
         match self.format {
             Format::Chat => self.chunk("{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}", "null"),
@@ -192,7 +192,7 @@ impl Script {
         }
     }
 
-    /// A block begins.
+    /// Writes the start of a block.
     pub(crate) fn open(&mut self, said: Said) {
         self.held.clear();
         let block = self.block;
@@ -221,7 +221,7 @@ impl Script {
         }
     }
 
-    /// Something is added to the block.
+    /// Writes a frame that adds to the block.
     pub(crate) fn delta(&mut self, said: Said, n: usize) {
         let mut piece = match said {
             Said::Arguments if n == 0 => "{\\\"lines\\\":[\\\"first\\\"".to_owned(),
@@ -229,7 +229,7 @@ impl Script {
             Said::Text | Said::Reasoning => word(n).to_owned(),
         };
         if said != Said::Arguments {
-            // As much text as the frame has room for.
+            // Fill the frame with text up to its size.
             let around = self.around(said, "").len();
             let mut at = n;
             while around + piece.len() < FRAME {
@@ -245,11 +245,11 @@ impl Script {
         }
     }
 
-    /// A block ends.
+    /// Writes the end of a block.
     pub(crate) fn close(&mut self, said: Said) {
         let block = self.block;
         if said == Said::Arguments {
-            // The last fragment ends the object.
+            // The last fragment closes the object.
             self.held.push_str("]}");
             let frame = self.around(said, "]}");
             if !frame.is_empty() {
@@ -284,7 +284,7 @@ impl Script {
         self.block += 1;
     }
 
-    /// What comes behind the last block.
+    /// Writes the frames after the last block.
     pub(crate) fn end(&mut self, finish: &str) {
         match self.format {
             Format::Chat => {
@@ -315,7 +315,7 @@ impl Script {
         }
     }
 
-    /// The frame of a delta; nothing where the format has no such frame.
+    /// Returns the frame of a delta, or an empty text if the format has no such frame.
     fn around(&self, said: Said, piece: &str) -> String {
         let block = self.block;
         match (self.format, said) {
@@ -410,7 +410,7 @@ impl Script {
     }
 }
 
-/// What all chunks of a chat stream begin with.
+/// Members at the start of every chunk of a chat stream.
 const HEAD: &str = "\"id\":\"chatcmpl-CfZ2aXbFvYtq1mKq0WwH7rPz3uJ8N\",\"object\":\"chat.completion.chunk\",\
     \"created\":1750000000,\"model\":\"gpt-4o-2024-08-06\"";
 
@@ -435,7 +435,7 @@ fn generate(part: &str, finish: &str, n: usize) -> String {
     )
 }
 
-/// The names of a responses stream: of the events of a text, its place, and its member.
+/// Returns the names of a responses stream: the event prefix of a content, its index member, and its text member.
 fn names(said: Said) -> (&'static str, &'static str, &'static str) {
     match said {
         Said::Text => ("response.output_text", "\"content_index\":0,", "text"),

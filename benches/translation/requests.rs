@@ -1,4 +1,4 @@
-//! Requests of all formats that ask for the same: a conversation with tools, and one with an image.
+//! Requests with the same content in all formats: a conversation with tools, and one with an image.
 
 use model_gateway::wire::Format;
 
@@ -9,7 +9,7 @@ const SCHEMA: &str = "{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"
 
 const TOOLS: [&str; 4] = ["read_file", "write_file", "search", "run"];
 
-/// Ten turns with tools: each asks, calls, is answered, and answers.
+/// Returns a conversation of ten turns with tools: each has a question, a tool call, its result and an answer.
 pub(crate) fn conversation(format: Format) -> String {
     let mut turns = Vec::new();
     for n in 0..10 {
@@ -18,7 +18,7 @@ pub(crate) fn conversation(format: Format) -> String {
     whole(format, &turns)
 }
 
-/// A question about an image of 900 kB, in a request of 1 MB.
+/// Returns a request of 1 MB with a question about an image of 900 kB.
 pub(crate) fn image(format: Format) -> String {
     let data = "iVBORw0KGgoAAAANSUhEUgAA".repeat(900_000 / 24);
     let text = WORDS.repeat(100_000 / WORDS.len());
@@ -94,7 +94,7 @@ fn turn(format: Format, n: usize, turns: &mut Vec<String>) {
     }
 }
 
-/// What stands around the turns.
+/// Returns the request around the turns.
 fn whole(format: Format, turns: &[String]) -> String {
     let (turns, system) = (turns.join(","), WORDS.repeat(10));
     let tool = |name: &&str| match format {

@@ -1,6 +1,6 @@
-//! What the benchmarks feed: streams and requests as providers and clients send them, the same in every run.
+//! Input of the verbatim benchmarks: streams and requests as providers and clients send them, the same in every run.
 //!
-//! Here live texts only. What must not live here: anything that measures.
+//! Here live texts. Measurement must not live here.
 
 use bytes::Bytes;
 use model_gateway::translate::verbatim::Arrival;
@@ -21,32 +21,31 @@ const WORDS: [&str; 12] = [
     " f\\u00fcr",
 ];
 
-/// A stream in pieces, one frame each.
+/// Stream, one frame in each piece.
 pub(crate) struct Stream {
-    /// What the figures call it.
+    /// Name in the results.
     pub(crate) name: &'static str,
-    /// Who speaks.
+    /// API of the provider.
     pub(crate) api: Api,
-    /// How it arrives.
+    /// Form in which the stream arrives.
     pub(crate) arrival: Arrival,
-    /// Its frames.
     pub(crate) frames: Vec<Bytes>,
 }
 
 impl Stream {
-    /// The same bytes in pieces of one size, as a busy connection gives them.
+    /// Returns the same bytes in pieces of `size` bytes, as a busy connection delivers them.
     pub(crate) fn pieces(&self, size: usize) -> Vec<Bytes> {
         let whole = Bytes::from(self.frames.concat());
         (0..whole.len()).step_by(size).map(|at| whole.slice(at..whole.len().min(at + size))).collect()
     }
 
-    /// Bytes of all frames.
+    /// Returns the number of bytes of all frames.
     pub(crate) fn len(&self) -> usize {
         self.frames.iter().map(Bytes::len).sum()
     }
 }
 
-/// A stream of each format, with this many frames of content.
+/// Returns a stream in each format, with this many frames of content.
 pub(crate) fn streams(frames: usize) -> Vec<Stream> {
     let stream =
         |name, api, arrival, texts: Vec<String>| Stream { name, api, arrival, frames: shared(&texts) };
@@ -63,7 +62,7 @@ fn word(n: usize) -> &'static str {
     WORDS.get(n % WORDS.len()).copied().unwrap_or_default()
 }
 
-/// Pieces of one allocation, as one read leaves them.
+/// Returns one piece for each text, all in one allocation, as they are after a read.
 fn shared(texts: &[String]) -> Vec<Bytes> {
     let whole = Bytes::from(texts.concat());
     let mut from = 0;
@@ -184,7 +183,7 @@ fn array(frames: usize) -> Vec<String> {
     all
 }
 
-/// A chat request of about this size.
+/// Returns a chat request of about `size` bytes.
 pub(crate) fn request(size: usize) -> Bytes {
     let mut body =
         String::from("{\"model\":\"the-model\",\"stream\":true,\"temperature\":0.2,\"messages\":[");
@@ -204,7 +203,7 @@ pub(crate) fn request(size: usize) -> Bytes {
     Bytes::from(body)
 }
 
-/// A whole chat completion.
+/// Returns a complete chat completion.
 pub(crate) fn answer() -> Bytes {
     let text: String = (0..400).map(word).collect();
     Bytes::from(format!(

@@ -1,4 +1,4 @@
-//! libFuzzer on the target `answer`; what it promises is said beside the function.
+//! libFuzzer entry point of the target `answer`. Its invariants are documented at the function.
 
 #![no_main]
 

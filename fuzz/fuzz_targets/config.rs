@@ -1,4 +1,4 @@
-//! libFuzzer on the target `config`; what it promises is said beside the function.
+//! libFuzzer entry point of the target `config`. Its invariants are documented at the function.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! libFuzzer on the target `json_cursor`; what it promises is said beside the function.
+//! libFuzzer entry point of the target `json_cursor`. Its invariants are documented at the function.
 
 #![no_main]
 

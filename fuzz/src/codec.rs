@@ -1,11 +1,11 @@
-//! The framings.
+//! Targets for framing.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use model_gateway::framing::frame_buffer::FrameTooLarge;
 use model_gateway::framing::json_array::{ArraySplitter, element};
-use model_gateway::framing::sse::{Event, SseSplitter};
+use model_gateway::framing::sse::{SseEvent, SseSplitter};
 use model_gateway::framing::{FrameBuffer, Splitter};
 
 use crate::{choose, pieces};
@@ -23,10 +23,10 @@ fn cut(splitter: Splitter, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>, bool) {
         hold.feed(&Bytes::copy_from_slice(piece), each).unwrap();
     }
     let closed = matches!(hold.splitter(), Splitter::JsonArray(array) if array.is_closed());
-    (frames, hold.rest().to_vec(), closed)
+    (frames, hold.take_rest().to_vec(), closed)
 }
 
-/// Data of all events, the obvious way: all lines first.
+/// Returns the data of all events. Reference implementation that splits into lines first.
 fn naive(stream: &[u8]) -> Vec<Vec<u8>> {
     let stream = stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream);
     let (mut lines, mut line, mut at) = (Vec::new(), Vec::new(), 0);
@@ -61,8 +61,8 @@ fn naive(stream: &[u8]) -> Vec<Vec<u8>> {
     events
 }
 
-/// Server-sent events and JSON arrays: every split gives the same frames, nothing is lost, and the events are those of
-/// the standard.
+/// Framing of server-sent events and JSON arrays: every split gives the same frames, no byte is lost, and the events
+/// are those of the WHATWG specification.
 pub fn framing(mut data: &[u8]) {
     let seed = choose(&mut data, 256);
     for splitter in [Splitter::Sse(SseSplitter::default()), Splitter::JsonArray(ArraySplitter::default())] {
@@ -75,7 +75,7 @@ pub fn framing(mut data: &[u8]) {
         let read = |frames: &[Vec<u8>]| -> Vec<Vec<u8>> {
             let mut scratch = Vec::new();
             let each = |frame: &Vec<u8>| match is_sse {
-                true => Event::parse(frame, &mut scratch).data.map(<[u8]>::to_vec),
+                true => SseEvent::parse(frame, &mut scratch).data.map(<[u8]>::to_vec),
                 false => element(frame).map(<[u8]>::to_vec),
             };
             frames.iter().filter_map(each).collect()
@@ -85,7 +85,7 @@ pub fn framing(mut data: &[u8]) {
             assert_eq!(read(&frames), naive(data));
         }
     }
-    // An array of anything that holds brackets comes apart into its elements.
+    // An array of objects is split into its elements.
     if let Ok(serde_json::Value::Array(elements)) = serde_json::from_slice(data) {
         let (frames, _, closed) = cut(Splitter::JsonArray(ArraySplitter::default()), &pieces(data, seed));
         assert!(closed);

@@ -1,15 +1,16 @@
-//! The configuration files.
+//! Targets for the configuration files.
 
 use std::path::Path;
 
-use model_gateway::config::{KeysFile, Sealed, effective, load_texts};
+use model_gateway::config::{KeysFile, NoSecrets, effective, load_texts};
 
-/// The three files in one input, parted by a line of `===`: every fault has a place, and what is sound can be shown.
+/// The three configuration files, separated by a line of `===`: every problem has a valid line number, and a valid
+/// configuration can be shown.
 pub fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut texts = text.split("\n===\n");
     let texts = [(); 3].map(|()| texts.next().unwrap_or_default());
-    match load_texts(Path::new("conf"), texts, &Sealed) {
+    match load_texts(Path::new("conf"), texts, &NoSecrets) {
         Ok(loaded) => {
             let shown = effective(&loaded);
             let (gateway, rest) = shown.split_once("# routes.toml\n").unwrap();
@@ -30,7 +31,7 @@ pub fn config(data: &[u8]) {
     }
 }
 
-/// keys.toml under edit: a key that is switched off is off when the file is read again, and nothing else changes.
+/// Editing of keys.toml: a key that is disabled is disabled when the file is read again, and nothing else changes.
 pub fn keys_file(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let path = Path::new("keys.toml");

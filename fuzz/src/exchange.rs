@@ -1,4 +1,4 @@
-//! Whole answers that pass.
+//! Targets for verbatim responses.
 
 use bytes::Bytes;
 use model_gateway::json::EscapedString;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{choose, pieces};
 
-/// Frames are not bounded here: whether a frame is too large depends on how it is cut.
+/// Frame limit, in bytes. It is never reached, because whether a frame is too large depends on the split.
 const LIMIT: usize = 1 << 24;
 
 #[derive(Debug, PartialEq)]
@@ -37,7 +37,7 @@ fn pass(api: Api, arrival: Arrival, changes: &Changes, pieces: &[&[u8]]) -> Pass
     if result.is_ok() {
         result = verbatim.finish().map(|tail| out.extend_from_slice(&tail));
     }
-    verbatim.settle();
+    verbatim.parse_deferred();
     let meter = verbatim.meter();
     let notes = format!(
         "{:?} {} {} {} {} {}",
@@ -51,8 +51,8 @@ fn pass(api: Api, arrival: Arrival, changes: &Changes, pieces: &[&[u8]]) -> Pass
     Passed { out, result, notes, end: meter.end() }
 }
 
-/// Whether an answer whose provider did not count has been given its usage, and nothing else. What is no JSON is stepped
-/// over, so that an answer which is none may be given it too.
+/// Whether the only change of a document is the added usage of a provider that reports none. A document that is not
+/// JSON may be given usage too.
 fn is_beside_usage(out: &[u8], came: &[u8]) -> bool {
     let read = |text: &[u8]| serde_json::from_slice::<serde_json::Map<String, Value>>(text).ok();
     let Some(mut came) = read(came) else { return true };
@@ -62,7 +62,7 @@ fn is_beside_usage(out: &[u8], came: &[u8]) -> bool {
     told && out == came
 }
 
-/// A stream or a whole answer that passes: every split gives the same, and without a change nothing changes.
+/// Verbatim stream or document: every split gives the same output, and without a requested change nothing changes.
 pub fn verbatim(mut data: &[u8]) {
     const KINDS: [(Api, Arrival); 6] = [
         (Api::Chat, Arrival::Events),
@@ -100,7 +100,7 @@ pub fn verbatim(mut data: &[u8]) {
         assert!(came.iter().any(|out| data.starts_with(out)), "{:?}", String::from_utf8_lossy(&whole.out));
     }
     if changed == 0 && whole.end != StreamEnd::Open && whole.result.is_ok() {
-        // What ended passes again, to the same end.
+        // A complete stream passes again with the same outcome.
         let again = pass(api, arrival, &changes, &[&whole.out]);
         assert_eq!((again.result, again.end, again.notes), (Ok(()), whole.end, whole.notes));
     }

@@ -1,4 +1,4 @@
-//! Heads and chunked bodies of HTTP/1, against the parser that reads them after the gateway's own checks.
+//! Targets for HTTP/1 heads and chunked bodies, compared with the parser that runs after the gateway's own checks.
 
 use bytes::BytesMut;
 use httparse::{EMPTY_HEADER, Request, Status, parse_chunk_size, parse_headers};
@@ -8,7 +8,7 @@ use crate::{choose, pieces};
 
 const LIMIT: usize = 4096;
 
-/// What a head is found to be in these pieces.
+/// Returns the result of scanning a head that arrives in these pieces.
 fn scanned(pieces: &[&[u8]]) -> (Result<Option<usize>, HeadFault>, HeadScan) {
     let (mut scan, mut read) = (HeadScan::default(), Vec::new());
     for piece in pieces {
@@ -21,10 +21,12 @@ fn scanned(pieces: &[&[u8]]) -> (Result<Option<usize>, HeadFault>, HeadScan) {
     (Ok(None), scan)
 }
 
-/// Three promises:
-/// * A head ends at the same byte however it arrives, and is taken or refused alike.
-/// * What is taken is read by httparse in the same way, if at all: the same end, the same word on chunks, one `Host`.
-/// * A target in absolute form becomes a path, and its authority the only `Host`; what follows the head stays.
+/// Invariants of the head scan:
+/// * A head ends at the same byte however it arrives, and the verdict is the same.
+/// * If httparse accepts an accepted head, it finds the same end and the same transfer encoding, and at most one
+///   `Host`.
+/// * A target in absolute form becomes a path, its authority becomes the only `Host`, and the bytes after the head
+///   stay.
 pub fn head(mut data: &[u8]) {
     let seed = choose(&mut data, 256);
     let (found, scan) = scanned(&[data]);
@@ -51,10 +53,10 @@ fn agrees(head: &[u8], scan: &HeadScan) {
     assert!(count("host") == 1 || request.version == Some(0));
 }
 
-/// Three promises:
-/// * The framing is right or wrong however the body arrives.
-/// * Nothing behind the end of the body is looked at.
-/// * Where the framing is right, httparse finds the end at the same byte, if it finds one.
+/// Invariants of the chunk decoder:
+/// * The verdict on the framing does not depend on how the body arrives.
+/// * No byte after the end of the body is examined.
+/// * For valid framing, httparse finds the end at the same byte, if it finds one.
 pub fn chunks(mut data: &[u8]) {
     let seed = choose(&mut data, 256);
     let mut whole = Chunks::default();
@@ -80,7 +82,7 @@ pub fn chunks(mut data: &[u8]) {
     }
 }
 
-/// Where a chunked body ends; nothing where it is refused.
+/// Returns the end of a chunked body, or `Some(None)` if it is incomplete. `None` if httparse refuses it.
 fn end_by_httparse(data: &[u8]) -> Option<Option<usize>> {
     let mut at = 0;
     loop {

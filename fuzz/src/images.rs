@@ -1,20 +1,20 @@
-//! Images: forms, headers of files, requests and answers.
+//! Targets for images: multipart forms, headers of image files, requests and responses.
 
 use bytes::Bytes;
-use model_gateway::canonical::image::{ImageFamily, ImageSource, Picture};
+use model_gateway::canonical::image::{ImageFamily, ImageFormat, ImageSource};
 use model_gateway::wire::form;
 use model_gateway::wire::images::{answer, check::check, convert, file, predict, request};
 
 use super::choose;
 
-/// A form that is read again after it was written is the same; a file has no points that it does not show; a request
-/// that a family takes has but images that the family takes; an answer is read, or not, without harm.
+/// Images: a form survives encoding and decoding, the size of an image file never changes with more bytes, a checked
+/// request has only images that its model family accepts, and decoding a response never panics.
 pub fn images(mut data: &[u8]) {
     match choose(&mut data, 4) {
         0 => {
             let body = Bytes::copy_from_slice(data);
             let Ok(parts) = form::read(&body, "x") else { return };
-            let mut again = form::Form::default();
+            let mut again = form::FormWriter::default();
             for part in &parts {
                 let (ours, theirs) = (body.as_ptr_range(), part.value.as_ptr_range());
                 assert!(
@@ -40,10 +40,10 @@ pub fn images(mut data: &[u8]) {
                 assert!(found.points.is_none() || again.points == found.points, "more bytes, another size");
                 if let Some(png) = convert::gif_to_png(data) {
                     let made = file(&png).unwrap();
-                    assert!(made.picture == Picture::Png && made.points == found.points);
+                    assert!(made.picture == ImageFormat::Png && made.points == found.points);
                 }
                 if let Some(mask) = convert::mask(&Bytes::copy_from_slice(data)) {
-                    assert!(file(&mask).unwrap().picture == Picture::Png);
+                    assert!(file(&mask).unwrap().picture == ImageFormat::Png);
                 }
             }
         }

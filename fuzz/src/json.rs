@@ -1,14 +1,14 @@
-//! The JSON readers against serde_json.
+//! Targets for the JSON readers, compared with serde_json.
 
 use model_gateway::json::{
-    Cursor, JsonError, JsonStr, Kind, MOST_MEMBERS, Member, ScanError, ScanErrorKind, Scanner,
+    Cursor, JsonError, JsonStr, MOST_MEMBERS, Member, ScanError, ScanErrorKind, Scanner, ValueKind,
 };
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::{choose, pieces};
 
-/// Both bound nesting; this is below either bound.
+/// Maximum nesting of compared texts. Both readers limit nesting, above this value.
 const DEEP: usize = 120;
 
 fn scan(pieces: &[&[u8]]) -> Result<Vec<Member>, ScanError> {
@@ -19,7 +19,7 @@ fn scan(pieces: &[&[u8]]) -> Result<Vec<Member>, ScanError> {
     scan.finish().map(|members| members.into_vec())
 }
 
-/// Whether the text is one JSON value, however deep.
+/// Whether a text is one JSON value, of any depth.
 fn is_json(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| serde_json::from_str::<&RawValue>(text).is_ok())
 }
@@ -28,7 +28,7 @@ fn is_shallow(text: &[u8]) -> bool {
     text.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() < DEEP
 }
 
-/// The push scanner: every split gives the same members, and what is JSON is what serde_json says.
+/// Push scanner: every split gives the same members, and the scanner accepts the objects that serde_json accepts.
 pub fn json_scanner(mut data: &[u8]) {
     let seed = choose(&mut data, 256);
     let whole = scan(&[data]);
@@ -59,8 +59,8 @@ pub fn json_scanner(mut data: &[u8]) {
     }
 }
 
-/// Reads a value with the cursor alone. Nothing where serde_json would read something else on purpose: lone
-/// surrogates, numbers beyond its range.
+/// Reads a value with the cursor. Returns `None` where serde_json differs by design: lone surrogates, and numbers
+/// beyond its range.
 fn tree(json: &mut Cursor<'_>, depth: usize) -> Result<Option<Value>, JsonError> {
     if depth > DEEP {
         json.skip()?;
@@ -72,7 +72,7 @@ fn tree(json: &mut Cursor<'_>, depth: usize) -> Result<Option<Value>, JsonError>
         value.unwrap_or_default()
     };
     let value = match json.kind()? {
-        Kind::Object => {
+        ValueKind::Object => {
             let mut members = serde_json::Map::new();
             json.begin_object()?;
             while let Some(key) = json.next_key()? {
@@ -81,7 +81,7 @@ fn tree(json: &mut Cursor<'_>, depth: usize) -> Result<Option<Value>, JsonError>
             }
             Value::Object(members)
         }
-        Kind::Array => {
+        ValueKind::Array => {
             let mut elements = Vec::new();
             json.begin_array()?;
             while json.next_element()? {
@@ -89,10 +89,12 @@ fn tree(json: &mut Cursor<'_>, depth: usize) -> Result<Option<Value>, JsonError>
             }
             Value::Array(elements)
         }
-        Kind::String => Value::String(json.string()?.decode().into_owned()),
-        Kind::Bool => Value::Bool(json.boolean()?),
-        Kind::Null => json.string_or_null()?.map_or(Value::Null, |_| unreachable!("a null that is a string")),
-        Kind::Number => {
+        ValueKind::String => Value::String(json.string()?.decode().into_owned()),
+        ValueKind::Bool => Value::Bool(json.boolean()?),
+        ValueKind::Null => {
+            json.string_or_null()?.map_or(Value::Null, |_| unreachable!("a null that is a string"))
+        }
+        ValueKind::Number => {
             let raw = json.raw()?;
             let value: Option<Value> = serde_json::from_str(raw.text()).ok();
             if let Some(whole) = value.as_ref().and_then(Value::as_u64) {
@@ -104,7 +106,7 @@ fn tree(json: &mut Cursor<'_>, depth: usize) -> Result<Option<Value>, JsonError>
     Ok(sound.then_some(value))
 }
 
-/// The pull reader: what serde_json reads, it reads the same.
+/// Pull reader: it reads the values that serde_json reads.
 pub fn json_cursor(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut json = Cursor::new(text);

@@ -1,8 +1,8 @@
-//! What is held against arbitrary bytes: each target is a plain function that panics when a promise is broken.
+//! Fuzz targets: each is a function that panics when an invariant does not hold.
 //!
-//! A target is called by libFuzzer (`fuzz_targets/`, for long runs) and by `replay` (`main.rs`, on a stable toolchain,
-//! for each change). Here must not live: knowledge of what an answer means; a target compares the code with a slow
-//! twin, with itself under other splits, or with what it promises.
+//! libFuzzer calls the targets for long runs (`fuzz_targets/`), and `replay` calls them for each change, on a stable
+//! toolchain (`main.rs`). A target compares the code with a slow reference implementation, with itself under other
+//! splits, or with a documented invariant. It must not know the meaning of a response.
 
 mod codec;
 #[cfg(feature = "config")]
@@ -32,10 +32,10 @@ pub use translate::{answer, schemas, seals, translated, translated_request};
 pub use videos::videos;
 pub use wire::{path, provider_error, request, spellings, watch};
 
-/// A target: its name, which is the name of its corpus, and its function.
+/// Fuzz target: its name, which is also the name of its corpus, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All targets.
+/// All fuzz targets.
 pub const TARGETS: &[Target] = &[
     ("json_scanner", json_scanner),
     ("json_cursor", json_cursor),
@@ -65,7 +65,7 @@ pub const TARGETS: &[Target] = &[
     ("chunks", chunks),
 ];
 
-/// Takes a choice of `count` off the front of the input.
+/// Takes one byte off the front of the input and returns a number below `count`.
 fn choose(data: &mut &[u8], count: usize) -> usize {
     match data.split_first() {
         Some((first, rest)) => {
@@ -76,7 +76,7 @@ fn choose(data: &mut &[u8], count: usize) -> usize {
     }
 }
 
-/// Cuts a text into pieces whose sizes are led by `seed`; 0 is one piece.
+/// Splits a text into pieces of pseudo-random sizes. Seed 0 gives one piece.
 fn pieces(text: &[u8], seed: usize) -> Vec<&[u8]> {
     if seed == 0 {
         return vec![text];
@@ -85,7 +85,7 @@ fn pieces(text: &[u8], seed: usize) -> Vec<&[u8]> {
     let mut rest = text;
     let mut pieces = Vec::new();
     while !rest.is_empty() {
-        // Knuth's MMIX generator: any spread will do, but the same each time.
+        // Knuth's MMIX generator. Its quality does not matter, but it is the same in every run.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let largest = [1, 2, 8, 64][seed % 4];
         let size = 1 + (state >> 33) as usize % largest;

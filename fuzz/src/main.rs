@@ -1,7 +1,7 @@
-//! `replay`: runs every target over its corpus, then over mutations of it, on a stable toolchain and for a bounded time.
+//! `replay`: runs every target on its corpus, then on mutations of it, on a stable toolchain and for a bounded time.
 //!
-//! The mutations are the same in every run: how many of them are tried depends on the time alone. A broken promise is
-//! reported with the input that broke it, which is kept in `artifacts/`.
+//! The mutations are the same in every run; only their number depends on the time. A failing input is written to
+//! `artifacts/`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const USAGE: &str = "replay [--seconds N] [--input FILE] [TARGET...]
   --seconds N   mutate for N seconds in all (default 20; 0: only replay the corpus)
   --input FILE  run the targets on this one input";
 
-/// Pieces of text that the parsers look for: random bytes would hardly ever make them.
+/// Tokens that the parsers look for and that random bytes would hardly ever form.
 const WORDS: &[&str] = &[
     "\"model\":",
     "\"stream\":",
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
         .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name))
         .copied()
         .collect();
-    // One line is enough for what is caught here.
+    // One line is enough for a panic that is caught here.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     if let Some(file) = input {
@@ -137,7 +137,7 @@ fn run(folder: &Path, target: &Target, time: Duration) -> bool {
     sound
 }
 
-/// The inputs of a corpus, in the order of their names.
+/// Returns the inputs of a corpus, sorted by name.
 fn read_corpus(folder: &Path) -> Vec<Vec<u8>> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -145,7 +145,7 @@ fn read_corpus(folder: &Path) -> Vec<Vec<u8>> {
     files.iter().filter_map(|file| std::fs::read(file).ok()).collect()
 }
 
-/// Runs a target on an input; keeps the input if a promise is broken.
+/// Runs a target on an input. Returns false and saves the input if the target panics.
 fn holds(folder: &Path, target: &Target, input: &[u8]) -> bool {
     if catch_unwind(AssertUnwindSafe(|| (target.1)(input))).is_ok() {
         return true;
@@ -163,7 +163,7 @@ fn holds(folder: &Path, target: &Target, input: &[u8]) -> bool {
     false
 }
 
-/// Knuth's MMIX generator; the upper bits are the good ones.
+/// Knuth's MMIX generator. Only the upper bits are used, because the lower ones have short periods.
 struct Random(u64);
 
 impl Random {
@@ -173,7 +173,7 @@ impl Random {
     }
 }
 
-/// One to eight small changes to an input of the corpus.
+/// Makes one to eight small changes to an input of the corpus.
 fn mutate(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut input = corpus[random.below(corpus.len())].clone();
     for _ in 0..=random.below(8) {

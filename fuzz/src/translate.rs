@@ -1,12 +1,12 @@
-//! Requests and answers that are translated, over all pairs of formats.
+//! Targets for translated requests and responses, in all pairs of formats.
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
-use model_gateway::canonical::seal::{Carried, Sealed};
-use model_gateway::canonical::{Dialect, Effort, Event, Grammar, Quirks, Seal, Thinking};
-use model_gateway::error::{ApiError, Kind};
+use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use model_gateway::canonical::seal::{SealedSignature, SignedCallId};
+use model_gateway::canonical::{Dialect, Effort, Event, Grammar, ProviderSignature, Quirks, Thinking};
+use model_gateway::error::{ApiError, ErrorKind};
 use model_gateway::json::{EscapedString, JsonStr, RawJson};
 use model_gateway::translate::translated::{Route, Translated};
 use model_gateway::translate::verbatim::{Arrival, StreamError};
@@ -17,10 +17,10 @@ use serde_json::value::RawValue;
 
 use crate::{choose, pieces};
 
-/// Frames are not bounded here: whether a frame is too large depends on how it is cut.
+/// Frame limit, in bytes. It is never reached, because whether a frame is too large depends on the split.
 const LIMIT: usize = 1 << 24;
 
-/// Whether a text is one JSON value, however deep.
+/// Whether a text is one JSON value, of any depth.
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<&RawValue>(text).is_ok()
 }
@@ -31,8 +31,8 @@ fn assert_json(text: &str) {
     }
 }
 
-/// Whether all that a provider sent is JSON. The readers step over what they do not need and paste what they do not
-/// change, so that a frame that is no JSON may leave as one.
+/// Whether everything that a provider sent is JSON. Decoders skip values that they do not need and copy values that
+/// they do not change, so that invalid JSON may be passed on as such.
 fn is_sound(data: &[u8], array: bool) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     if array {
@@ -44,7 +44,7 @@ fn is_sound(data: &[u8], array: bool) -> bool {
     values.all(|value| matches!(value.trim(), "" | "[DONE]") || is_json(value))
 }
 
-/// A stream in the framing of its format, with a JSON value in each event if `sound`.
+/// Asserts that a text is a stream in SSE framing, with a JSON value in each event if `sound`.
 fn assert_events(text: &str, sound: bool) {
     for line in text.split(['\n', '\r']).filter(|line| !line.is_empty()) {
         match line.split_once(':') {
@@ -93,13 +93,13 @@ fn pass(route: &Route, arrival: Arrival, flags: usize, pieces: &[&[u8]]) -> Pass
     let result = read();
     if result.is_err() {
         out.extend_from_slice(&translated.take_ready());
-        let error = ApiError::new(Kind::UpstreamBroken, "The \"stream\" broke.");
+        let error = ApiError::new(ErrorKind::UpstreamBroken, "The \"stream\" broke.");
         out.extend_from_slice(&translated.fail(&error));
     }
     Passed { out, result }
 }
 
-/// The events of an answer keep to their grammar, frame after frame, whatever the frames are.
+/// Asserts that the events of a response obey the event grammar, whatever the frames are.
 fn assert_grammar(format: Format, frames: &[&str]) {
     let mut grammar = Grammar::default();
     let mut sink = |event: Event<'_>| {
@@ -126,8 +126,8 @@ fn assert_grammar(format: Format, frames: &[&str]) {
     }
 }
 
-/// A stream that is translated: every split gives the same, what leaves is in the client's framing, and the events in
-/// between keep to their grammar.
+/// Translated stream: every split gives the same output, the output has the client's framing, and the events in between
+/// obey the event grammar.
 pub fn translated(mut data: &[u8]) {
     let provider = Format::ALL[choose(&mut data, 4)];
     let client = Format::ALL[choose(&mut data, 4)];
@@ -153,7 +153,7 @@ pub fn translated(mut data: &[u8]) {
     );
     let sound = is_sound(data, arrival == Arrival::Array);
     match client == Format::Generate && flags & 4 != 0 {
-        // A client that wants an array gets one, closed in any case.
+        // A client that requested an array receives a closed array in any case.
         true if sound => assert_json(&text(&whole)),
         true => {}
         false => assert_events(&text(&whole), sound),
@@ -165,7 +165,7 @@ pub fn translated(mut data: &[u8]) {
     }
 }
 
-/// A whole answer that is translated, to a client that wants a document and to one that wants a stream.
+/// Translated document, for a client that wants a document and for one that wants a stream.
 pub fn answer(mut data: &[u8]) {
     let provider = Format::ALL[choose(&mut data, 4)];
     let client = Format::ALL[choose(&mut data, 4)];
@@ -198,20 +198,20 @@ pub fn answer(mut data: &[u8]) {
     }
 }
 
-/// Models of several kinds: what they can be asked for leads the encoders down different ways.
+/// Returns one of several capability profiles, which lead the encoders to different branches.
 fn dialect(kind: usize) -> Dialect<'static> {
     let odd = kind & 1 != 0;
     Dialect {
         model: if odd { "gemini-3-pro" } else { "model-1" },
         issuer: "provider",
         reasoning: match kind % 4 {
-            0 => Reasoning::Fixed,
-            1 => Reasoning::Budget { min: 1_024, max: 32_768, off: odd },
-            2 => Reasoning::Effort { min: Effort::Minimal, max: Effort::Max, off: true },
-            _ => Reasoning::Adaptive { max: Effort::Max, off: true },
+            0 => ReasoningSupport::Fixed,
+            1 => ReasoningSupport::Budget { min: 1_024, max: 32_768, off: odd },
+            2 => ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true },
+            _ => ReasoningSupport::Adaptive { max: Effort::Max, off: true },
         },
         max_output: 4_096,
-        sampling: [Sampling::All, Sampling::One, Sampling::None][kind % 3],
+        sampling: [SamplingSupport::All, SamplingSupport::One, SamplingSupport::None][kind % 3],
         structured: [Structured::Native, Structured::NativeWithoutTools, Structured::Tool, Structured::Hint]
             [kind / 2 % 4],
         json_schema: kind & 4 != 0,
@@ -224,7 +224,7 @@ fn dialect(kind: usize) -> Dialect<'static> {
         media_urls: kind & 32 != 0,
         extensions: if odd { &["*"] } else { &[] },
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     }
 }
 
@@ -235,7 +235,7 @@ fn ask(from: Format, to: Format, kind: usize, body: &str) -> Option<String> {
         provider: to,
         stream: kind & 1 != 0,
         array: false,
-        thinking: [Thinking::Unsaid, Thinking::Budget(2_000), Thinking::Off][kind % 3],
+        thinking: [Thinking::Unset, Thinking::Budget(2_000), Thinking::Off][kind % 3],
         dialect: &dialect,
         model: &EscapedString::from("our \"model\""),
         id: "req_1",
@@ -246,15 +246,14 @@ fn ask(from: Format, to: Format, kind: usize, body: &str) -> Option<String> {
     Some(String::from_utf8(outgoing.body.to_vec()).unwrap())
 }
 
-/// A request that is translated: what goes to the provider is JSON, is the same each time, and is understood by the
-/// format's own reader.
+/// Translated request: the output is JSON, is the same each time, and can be decoded by the provider's format.
 pub fn translated_request(mut data: &[u8]) {
     let from = Format::ALL[choose(&mut data, 4)];
     let to = Format::ALL[choose(&mut data, 4)];
     let kind = choose(&mut data, 64);
     let Ok(body) = std::str::from_utf8(data) else { return };
     let Some(written) = ask(from, to, kind, body) else { return };
-    // The gateway has scanned a body to its end before it translates it.
+    // The gateway has validated a body as JSON before it translates it.
     if !is_json(body) {
         return;
     }
@@ -267,15 +266,15 @@ pub fn translated_request(mut data: &[u8]) {
             Format::Responses => responses::request::decode(&written).err(),
             Format::Generate => generate::request::decode(&written).err(),
         };
-        // Values that only pass through are not what the reader is asked about.
+        // The decoder may refuse values that were passed through unchanged.
         if let Some(error) = again {
             assert!(error.param.is_some(), "{error}: {written}");
         }
     }
 }
 
-/// Seals: whatever a client makes of them, what is taken out can be pasted; and what was put in comes out again, for
-/// its issuer alone.
+/// Provider signatures: whatever a client sends, the decoded text can be pasted into JSON, and an encoded signature is
+/// restored for its issuer only.
 pub fn seals(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let pasted = |text: &str| assert_json(&format!("\"{text}\""));
@@ -283,30 +282,30 @@ pub fn seals(data: &[u8]) {
     model_gateway::json::push_escaped(&mut quoted, text);
     let escaped = String::from_utf8(quoted).unwrap();
     let field = JsonStr::from_escaped(&escaped);
-    if let Some(seal) = Seal::read(field) {
+    if let Some(seal) = ProviderSignature::read(field) {
         pasted(&seal.text);
     }
-    let carried = Carried::read(field);
+    let carried = SignedCallId::read(field);
     pasted(carried.id.escaped());
-    if let Some(seal) = &carried.seal {
+    if let Some(seal) = &carried.signature {
         pasted(&seal.text);
     }
-    let sealed = Sealed { issuer: "provider-1", text: field };
+    let sealed = SealedSignature { issuer: "provider-1", text: field };
     let mut envelope = BytesMut::new();
     sealed.write(&mut envelope);
     let envelope = std::str::from_utf8(&envelope).unwrap();
-    let read = Seal::read(JsonStr::from_escaped(envelope)).unwrap();
+    let read = ProviderSignature::read(JsonStr::from_escaped(envelope)).unwrap();
     assert_eq!(read.for_issuer("provider-1").map(JsonStr::escaped), Some(&*escaped));
     assert_eq!(read.for_issuer("provider-2"), None);
     let mut id = BytesMut::from(&b"call_1"[..]);
-    Carried::write(sealed, &mut id);
+    SignedCallId::write(sealed, &mut id);
     let id = std::str::from_utf8(&id).unwrap();
-    let carried = Carried::read(JsonStr::from_escaped(id));
+    let carried = SignedCallId::read(JsonStr::from_escaped(id));
     assert_eq!(carried.id.escaped(), "call_1");
-    assert_eq!(carried.seal.unwrap().for_issuer("provider-1").map(JsonStr::escaped), Some(&*escaped));
+    assert_eq!(carried.signature.unwrap().for_issuer("provider-1").map(JsonStr::escaped), Some(&*escaped));
 }
 
-/// Schemas: whatever JSON stands where a schema should, JSON comes out, in every dialect.
+/// JSON schemas: any JSON in the place of a schema is encoded as JSON, for every profile.
 pub fn schemas(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if serde_json::from_str::<&RawValue>(text).is_err() {
@@ -326,7 +325,7 @@ pub fn schemas(data: &[u8]) {
     );
     for (from, body) in [(Format::Chat, &tool), (Format::Chat, &form), (Format::Generate, &gemini)] {
         for to in Format::ALL {
-            // With plain JSON schema, and with what it must be cut down to.
+            // With full JSON Schema, and with the subset that some providers support.
             for kind in [0, 4] {
                 if let Some(written) = ask(from, to, kind, body) {
                     assert_json(&written);

@@ -1,8 +1,8 @@
-//! Videos and tasks: requests in all forms, what providers answer, and forms of several parts.
+//! Targets for videos and tasks: requests in all shapes, provider responses, and multipart forms.
 
 use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::video::{
-    PictureSource, Report, Seconds, Sound, Stage, VideoDialect, VideoShape,
+    AudioSetting, PictureSource, Seconds, Stage, VideoDialect, VideoReport, VideoShape,
 };
 use model_gateway::wire::form;
 use model_gateway::wire::tasks::{Task, answer, ask as task_ask, image};
@@ -14,14 +14,14 @@ use super::choose;
 const SHAPES: [VideoShape; 4] =
     [VideoShape::Remix, VideoShape::Preview, VideoShape::Nested, VideoShape::Bundled];
 
-/// A model that can do nearly everything.
+/// Returns the profile of a model that supports nearly everything.
 fn dialect(shape: VideoShape) -> VideoDialect {
     VideoDialect {
         shape,
         seconds: Seconds::Range(2, 12),
-        usual_seconds: 5,
+        default_seconds: 5,
         resolutions: &["480p", "720p", "1080p", "720x1280", "1280x720"],
-        usual_resolution: if shape == VideoShape::Remix { "720x1280" } else { "720p" },
+        default_resolution: if shape == VideoShape::Remix { "720x1280" } else { "720p" },
         seconds_in_full: None,
         ratios: &["16:9", "9:16", "1:1"],
         text: true,
@@ -29,15 +29,15 @@ fn dialect(shape: VideoShape) -> VideoDialect {
         last: true,
         reference: true,
         samples: 4,
-        sound: Sound::Told(false),
-        particular: true,
+        sound: AudioSetting::Configurable(false),
+        seed_and_watermark: true,
         listed: false,
-        links: true,
+        fetches_urls: true,
     }
 }
 
-/// A request that is taken is within what the model can do, and becomes one that is JSON; one of the task group keeps
-/// its words when its model gets another name. What is told of a task holds together. A form says as JSON what it said.
+/// Videos and tasks: an accepted request is within the model's capabilities and is encoded as JSON; renaming the model
+/// of a task keeps all other members; a task report is consistent; a multipart form converted to JSON keeps its values.
 pub fn videos(mut data: &[u8]) {
     let chosen = choose(&mut data, 5);
     if chosen == 4 {
@@ -59,7 +59,7 @@ pub fn videos(mut data: &[u8]) {
         2 => task(text),
         _ => {
             assert!(answer::upstream_id(text).is_none_or(|id| !id.is_empty()));
-            if let Some(report) = answer::looked(text) {
+            if let Some(report) = answer::parse_report(text) {
                 holds(&report);
             }
             if let Ok(made) = image::decode(text) {
@@ -73,8 +73,8 @@ fn object(text: &[u8]) -> Map<String, Value> {
     serde_json::from_slice(text).unwrap()
 }
 
-/// Whether another reader takes the request. What is passed on as it came (half a surrogate pair, a number beyond all
-/// measure) may be what that one does not take; then it does not take what is made of it either.
+/// Whether serde_json accepts the request. Values that pass unchanged (half a surrogate pair, a number out of range)
+/// may be refused by serde_json, and then the encoded request is refused too.
 fn is_read(text: &str) -> bool {
     serde_json::from_str::<Map<String, Value>>(text).is_ok()
 }
@@ -122,12 +122,12 @@ fn task(text: &str) {
         assert!(asked.tag.is_none_or(|tag| !tag.is_empty() && tag.len() <= 256));
         let (mut out, read) = (BytesMut::new(), is_read(text));
         match &asked.what {
-            task_ask::What::Image(asked) => {
+            task_ask::DecodedTask::Image(asked) => {
                 assert!(task.is_image() && asked.group && !asked.prompt.trim().is_empty());
                 continue;
             }
-            task_ask::What::Face(face) => image::encode_face(face, "m", &mut out),
-            task_ask::What::Video(video) => {
+            task_ask::DecodedTask::Face(face) => image::encode_face(face, "m", &mut out),
+            task_ask::DecodedTask::Video(video) => {
                 for shape in SHAPES {
                     let dialect = dialect(shape);
                     let mut video = video.clone();
@@ -147,7 +147,7 @@ fn utf8(text: &[u8]) -> &str {
     std::str::from_utf8(text).unwrap()
 }
 
-fn holds(report: &Report) {
+fn holds(report: &VideoReport) {
     assert!(report.progress.is_none_or(|percent| percent <= 100));
     assert_eq!(report.fault.is_some(), report.stage == Stage::Failed, "{report:?}");
     assert!(report.stage != Stage::Done || !report.media.is_empty(), "a video that is nowhere");
@@ -156,7 +156,7 @@ fn holds(report: &Report) {
 fn of_form(body: &Bytes) {
     let Ok(json) = form::to_json(body, "x") else { return };
     let written = object(&json);
-    // Of two parts of one name JSON's readers have the later one.
+    // Of two parts with the same name, a JSON reader keeps the later one.
     for part in form::read(body, "x").unwrap() {
         let value = written[&part.name].as_str().unwrap();
         let again = form::read(body, "x").unwrap();

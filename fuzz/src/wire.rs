@@ -1,11 +1,11 @@
-//! Paths, request bodies, frames and error bodies.
+//! Targets for paths, request bodies, frames and error bodies.
 
 use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::Usage;
 use model_gateway::canonical::embed::EmbedDialect;
 use model_gateway::error::ApiError;
 use model_gateway::json::Edit;
-use model_gateway::provider::{BaseUrl, Kind, Provider, Setup};
+use model_gateway::provider::{BaseUrl, Provider, ProviderKind, Setup};
 use model_gateway::wire::error::{self, ProviderError};
 use model_gateway::wire::path::{parse, percent_decode, push_path_segment, query_value, query_without};
 use model_gateway::wire::request::{Body, BodyReader};
@@ -15,12 +15,12 @@ use serde_json::Value;
 
 use crate::{choose, pieces};
 
-/// A request line's path and query.
+/// Path and query of a request line.
 pub fn path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
     let target = parse(path, query);
-    // Slashes around and within, and one more version, change nothing.
+    // Additional slashes and an additional version prefix change nothing.
     let more = format!("/v1/{}/", path.replace('/', "//"));
     assert_eq!(parse(&more, query), target);
     if let Some(endpoint) = &target.endpoint {
@@ -52,7 +52,7 @@ fn apply(body: &Body, edits: impl IntoIterator<Item = Edit>) -> Bytes {
     body.text.clone().edited(&edits).into_contiguous()
 }
 
-/// A request body: every split is read the same, and edits do what they say and nothing else.
+/// Request body: every split gives the same result, and edits change only what they are for.
 pub fn request(mut data: &[u8]) {
     const APIS: [Api; 7] = [
         Api::Chat,
@@ -78,7 +78,7 @@ pub fn request(mut data: &[u8]) {
         (whole, split) => panic!("{whole:?} against {split:?}"),
     };
     assert_eq!((&body.model, body.stream), (&split.model, split.stream));
-    assert_eq!((body.set_model("x"), body.ask_usage()), (split.set_model("x"), split.ask_usage()));
+    assert_eq!((body.set_model("x"), body.request_usage()), (split.set_model("x"), split.request_usage()));
     assert_eq!(split.text.clone().into_contiguous(), data);
 
     let tree = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
@@ -90,17 +90,17 @@ pub fn request(mut data: &[u8]) {
         expected["model"] = Value::from(name);
         assert_eq!(edited, expected);
     }
-    if let Some(edit) = body.ask_usage() {
+    if let Some(edit) = body.request_usage() {
         let edited = tree(&apply(&split, [edit])).unwrap();
         assert_eq!(edited["stream_options"]["include_usage"], true);
         assert_eq!(edited["model"], before["model"]);
     }
-    let both = apply(&split, split.set_model(name).into_iter().chain(split.ask_usage()));
+    let both = apply(&split, split.set_model(name).into_iter().chain(split.request_usage()));
     assert!(tree(&both).is_some());
 }
 
-/// A request in the specification's spellings: what a provider of its format is told is JSON, the same however the body
-/// came, and the same body where no spelling was seen.
+/// Request with spellings of the specification that a provider may not support: the edited body is JSON, does not
+/// depend on the split, and equals the original if no such spelling was found.
 pub fn spellings(mut data: &[u8]) {
     const APIS: [Api; 4] = [Api::Chat, Api::Messages, Api::Responses, Api::Generate];
     let api = APIS[choose(&mut data, APIS.len())];
@@ -109,7 +109,7 @@ pub fn spellings(mut data: &[u8]) {
         return;
     };
     let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
-    let setup = Setup { name: "p".to_owned(), kind: Kind::OpenAi, apis: Vec::new(), base };
+    let setup = Setup { name: "p".to_owned(), kind: ProviderKind::OpenAi, apis: Vec::new(), base };
     let provider = Provider::new(setup);
     let dialect = provider.dialect(api, "o3");
     let told = |body: &Body| apply(body, body.respelled(&dialect).edits);
@@ -125,19 +125,19 @@ pub fn spellings(mut data: &[u8]) {
         .edits
         .into_iter()
         .chain(whole.set_model("x"))
-        .chain(whole.ask_usage())
+        .chain(whole.request_usage())
         .collect();
     if serde_json::from_slice::<Value>(data).is_ok() {
         assert!(serde_json::from_slice::<Value>(&apply(&whole, with_model)).is_ok());
     }
-    assert_eq!((whole.betas(), whole.asks_to_stop()), (split.betas(), split.asks_to_stop()));
+    assert_eq!((whole.betas(), whole.has_stop_sequence()), (split.betas(), split.has_stop_sequence()));
 }
 
-/// The data of a frame, and a whole answer.
+/// Data of a frame, and a complete response.
 pub fn watch(mut data: &[u8]) {
     let format = Format::ALL[choose(&mut data, 4)];
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let glance = watch::glance(format, data);
+    let glance = watch::classify(format, data);
     let sights = [watch::frame(format, text), watch::answer(format, text)];
     for sight in sights.iter().flatten() {
         if let Some(at) = &sight.model_at {
@@ -156,7 +156,7 @@ pub fn watch(mut data: &[u8]) {
         let quiet = frame.finish.is_none() && frame.finished == 0 && frame.end == StreamEnd::Open;
         match glance {
             FrameClass::Read => {}
-            // The names may stand at a place where they mean nothing, so only this direction holds.
+            // The names may occur where they have no meaning, therefore only this direction holds.
             FrameClass::Content => assert!(quiet && frame.usage.is_none()),
             FrameClass::ContentAndUsage => assert!(quiet),
         }
@@ -165,7 +165,7 @@ pub fn watch(mut data: &[u8]) {
     vectors_and_orders(text);
 }
 
-/// Requests and answers of the endpoints beside the conversations: whatever comes, there is an answer or an error.
+/// Requests and responses of embeddings and reranking: decoding either succeeds or returns an error.
 fn vectors_and_orders(text: &str) {
     let requests = [
         embeddings::decode_list(text),
@@ -191,7 +191,7 @@ fn vectors_and_orders(text: &str) {
     let _ = rerank::decode(text);
 }
 
-/// An error body of a provider, and what clients of each format are told of it.
+/// Error body of a provider, and the error that clients of each format receive.
 pub fn provider_error(mut data: &[u8]) {
     let status = [400, 401, 404, 429, 500, 529, 302, 0][choose(&mut data, 8)];
     let provider = ProviderError::decode(data);

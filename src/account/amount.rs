@@ -1,34 +1,38 @@
-//! Money as integers: nano-units of one currency, read from decimals and shown as decimals, never as binary fractions.
+//! Amounts of money in integers: nano-units of one currency, parsed from and formatted as decimals, never as binary
+//! fractions.
 
 use std::fmt;
 
 /// Nano-units in one unit of the currency.
 pub const NANOS: i64 = 1_000_000_000;
-/// Digits behind the point of a nano-unit.
+/// Largest amount, credit and balance, in nano-units: half of the integer range, so that balances plus reservations and
+/// charges in flight cannot overflow.
+pub const LARGEST: i64 = i64::MAX / 2;
+/// Decimal places of a nano-unit.
 const DIGITS: i32 = 9;
 
-/// Why a text is no amount.
+/// Reason why a text is not a valid amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {
-    /// It is no decimal number.
-    #[error("a decimal number such as 2.5 is possible")]
+    /// Not a decimal number.
+    #[error("write a decimal number such as 2.5")]
     Form,
-    /// It is below zero.
-    #[error("0 or more is possible")]
+    /// Negative.
+    #[error("the minimum is 0")]
     Negative,
-    /// It has more digits behind the point than are kept.
-    #[error("at most 9 digits behind the point are kept")]
+    /// More than 9 decimal places.
+    #[error("write at most 9 decimal places")]
     TooFine,
-    /// It is too large.
-    #[error("9000000000 is the most that is possible")]
+    /// Larger than [`LARGEST`].
+    #[error("the maximum is {}", Amount(LARGEST))]
     TooLarge,
 }
 
-/// Reads a decimal, with or without a fraction or an exponent, as nano-units. Exact: what would have to be rounded is
-/// refused.
+/// Parses a decimal, with or without a fraction or an exponent, into nano-units. The conversion is exact: a value that
+/// would have to be rounded is an error.
 ///
 /// # Errors
-/// See [`AmountError`].
+/// Returns [`AmountError`] if the text is not a decimal, is negative, has too many decimal places or is too large.
 pub fn parse(text: &str) -> Result<i64, AmountError> {
     let text = text.trim();
     let (text, negative) = match text.as_bytes().first() {
@@ -46,7 +50,7 @@ pub fn parse(text: &str) -> Result<i64, AmountError> {
         return Err(AmountError::Form);
     }
     let behind = fraction.bytes().filter(|byte| *byte != b'_').count();
-    // How many places the digits move to be nano-units.
+    // Number of decimal places by which the digits shift to become nano-units.
     let places = i32::try_from(behind)
         .ok()
         .and_then(|behind| exponent.checked_sub(behind)?.checked_add(DIGITS))
@@ -74,26 +78,24 @@ pub fn parse(text: &str) -> Result<i64, AmountError> {
 
 fn shifted(value: i64, digit: u8) -> Result<i64, AmountError> {
     let next = value.checked_mul(10).and_then(|value| value.checked_add(i64::from(digit)));
-    next.filter(|value| *value <= 9_000_000_000 * NANOS).ok_or(AmountError::TooLarge)
+    next.filter(|value| *value <= LARGEST).ok_or(AmountError::TooLarge)
 }
 
-/// Most that one credit may be, in nano-units, and that a balance may come to: half of what the number holds, so that
-/// what is held and charged meanwhile never overflows it.
-pub const LARGEST: i64 = i64::MAX / 2;
-
-/// Nano-units, shown as a decimal without zeros at its end: `2.5`, `-0.000001`, `10`. With a precision (`{:.2}`), at
-/// least so many digits stand behind the point.
+/// Amount in nano-units, formatted as a decimal without trailing zeros: `2.5`, `-0.000001`, `10`. With a precision
+/// (`{:.2}`), it has at least that many decimal places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount(pub i64);
 
 impl Amount {
-    /// Reads a decimal that may be below zero. Nothing, if it is none, has more digits behind the point than are kept,
-    /// or is too large.
-    pub fn parse(text: &str) -> Option<Amount> {
+    /// Parses a decimal that may be negative.
+    ///
+    /// # Errors
+    /// Returns [`AmountError`] if the text is not a decimal, has too many decimal places or is too large.
+    pub fn parse(text: &str) -> Result<Amount, AmountError> {
         match text.strip_prefix('-') {
-            Some(digits) if digits.starts_with(['-', '+']) => None,
-            Some(digits) => parse(digits).ok().map(|nanos| Amount(-nanos)),
-            None => parse(text).ok().map(Amount),
+            Some(digits) if digits.starts_with(['-', '+']) => Err(AmountError::Form),
+            Some(digits) => parse(digits).map(|nanos| Amount(-nanos)),
+            None => parse(text).map(Amount),
         }
     }
 }
@@ -123,7 +125,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn decimals_are_read_exactly() {
+    fn amount_decimal_text_is_parsed_exactly() {
         for (text, nanos) in [
             ("0", 0),
             ("-0", 0),
@@ -138,7 +140,7 @@ mod tests {
             ("1.5E3", 1_500_000_000_000),
             ("0e999", 0),
             (".5", 500_000_000),
-            ("9000000000", 9_000_000_000 * NANOS),
+            ("4611686018.427387903", LARGEST),
         ] {
             assert_eq!(parse(text), Ok(nanos), "{text}");
         }
@@ -153,7 +155,8 @@ mod tests {
             ("-1", AmountError::Negative),
             ("0.0000000001", AmountError::TooFine),
             ("1e-10", AmountError::TooFine),
-            ("9000000001", AmountError::TooLarge),
+            ("4611686018.427387904", AmountError::TooLarge),
+            ("9000000000", AmountError::TooLarge),
             ("1e99", AmountError::TooLarge),
         ] {
             assert_eq!(parse(text), Err(error), "{text}");
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_shown_as_short_as_they_can_be() {
+    fn amount_is_displayed_with_fewest_digits() {
         for (nanos, text) in [
             (0, "0"),
             (2_500_000_000, "2.5"),
@@ -184,28 +187,32 @@ mod tests {
     }
 
     #[test]
-    fn amounts_below_zero_are_read_where_they_may_be() {
+    fn amount_signed_text_is_parsed() {
         for (text, nanos) in [
-            ("-0.000000001", Some(-1)),
-            ("-12.5", Some(-12_500_000_000)),
-            ("+3", Some(3 * NANOS)),
-            ("0", Some(0)),
+            ("-0.000000001", -1),
+            ("-12.5", -12_500_000_000),
+            ("+3", 3 * NANOS),
+            ("0", 0),
+            ("-4611686018.427387903", -LARGEST),
         ] {
-            assert_eq!(Amount::parse(text).map(|amount| amount.0), nanos, "{text}");
+            assert_eq!(Amount::parse(text).map(|amount| amount.0), Ok(nanos), "{text}");
         }
-        let wrong =
-            ["", ".", "-", "--1", "-+1", "1,5", "1.0000000001", "9000000001", "-9000000001", "\u{0663}"];
-        assert!(wrong.iter().all(|text| Amount::parse(text).is_none()));
+        let wrong = ["", ".", "-", "--1", "-+1", "1,5", "1.0000000001", "\u{0663}"];
+        assert!(wrong.iter().all(|text| Amount::parse(text).is_err()));
+        for text in ["4611686018.427387904", "-4611686018.427387904"] {
+            let error = Amount::parse(text).unwrap_err();
+            assert_eq!(error.to_string(), "the maximum is 4611686018.427387903");
+        }
     }
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_back(nanos in 0i64..=9_000_000_000 * NANOS) {
+        fn amount_displayed_text_parses_back(nanos in 0i64..=LARGEST) {
             prop_assert_eq!(parse(&Amount(nanos).to_string()), Ok(nanos));
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "[-+0-9._eE]{0,24}") {
+        fn amount_arbitrary_text_never_panics(text in "[-+0-9._eE]{0,24}") {
             let _ = parse(&text);
         }
     }

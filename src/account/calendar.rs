@@ -1,9 +1,9 @@
-//! Days and months of UTC, as limits on money count them.
+//! Calendar days and months in UTC, for spend limits.
 
-/// A day and its month, as numbers that grow.
+/// Day and month as ascending numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calendar {
-    /// Days since 1970.
+    /// Days since 1970-01-01.
     pub day: i64,
     /// Months since the year 0.
     pub month: i64,
@@ -14,7 +14,7 @@ pub struct Calendar {
 }
 
 impl Calendar {
-    /// The day and month of a time in Unix seconds, UTC.
+    /// Returns the day and month of a Unix time in seconds, in UTC.
     pub fn at(unix: i64) -> Calendar {
         let day = unix.div_euclid(86_400);
         let (year, month) = civil(day);
@@ -28,13 +28,13 @@ impl Calendar {
         }
     }
 
-    /// The first day of the month.
+    /// Returns the first day of the month, in days since 1970-01-01.
     pub fn month_begins(&self) -> i64 {
         first_day((self.month.div_euclid(12), self.month.rem_euclid(12) + 1))
     }
 }
 
-/// Year and month of a day since 1970 (Howard Hinnant's algorithm).
+/// Returns year and month of a day since 1970-01-01 (Howard Hinnant's algorithm `civil_from_days`).
 fn civil(day: i64) -> (i64, i64) {
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_and_months_are_those_of_the_calendar() {
+    fn calendar_days_and_months_match_unix_time() {
         for (unix, day, year, month, first) in [
             (0, 0, 1970, 1, 0),
             (951_825_600, 11_016, 2000, 2, 10_988),

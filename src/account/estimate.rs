@@ -1,14 +1,14 @@
-//! What is expected of a request before it is asked, and of an answer whose provider does not say.
+//! Usage estimates: of a request before it is sent, and of a response whose provider reports no usage.
 
 use smallvec::SmallVec;
 
 use super::price::TokenKind;
 use crate::canonical::Product;
 
-/// Output that money is held for where the client sets no limit of its own.
+/// Output tokens that are reserved for if the client sets no limit.
 const OUTPUT: u64 = 4_096;
-/// Output tokens of a client's own limit that count for the tokens of a minute before the answer is there: what clients
-/// ask for at most is far more than what they get.
+/// Maximum output tokens of the client's limit that count for tokens per minute before the response arrives. Clients
+/// set limits far above what responses use.
 const OUTPUT_PER_MINUTE: u64 = 4_096;
 
 /// Expected usage of a request, for its reservation.
@@ -16,28 +16,29 @@ const OUTPUT_PER_MINUTE: u64 = 4_096;
 pub struct ExpectedUsage<'m> {
     /// Input tokens.
     pub input: u64,
-    /// The client's own limit of the output tokens of one answer.
+    /// The client's limit of output tokens for one response. `None` if it sets none.
     pub output: Option<u64>,
-    /// What a limit permits at least that the provider may not know.
-    pub unsure: u64,
-    /// Answers that the client wants at once; none and one are the same.
-    pub answers: u64,
-    /// Kinds of input that it may have, dearer than plain input.
-    pub dear: PremiumInputKinds,
-    /// What may be made besides tokens.
-    pub made: &'m [Product],
+    /// Output limit from members that belong to other APIs, in tokens; 0 if there is none. A provider may ignore these
+    /// members, so they can only raise the expected output.
+    pub uncertain_output: u64,
+    /// Number of responses requested; 0 counts as 1.
+    pub responses: u64,
+    /// Kinds of input in the request that cost more than plain input.
+    pub premium_input: PremiumInputKinds,
+    /// Products other than tokens that the request may make.
+    pub products: &'m [Product],
 }
 
 impl ExpectedUsage<'_> {
-    /// Output tokens that money is held for.
-    pub fn all_output(&self) -> u64 {
-        self.output.unwrap_or(OUTPUT).max(self.unsure).saturating_mul(self.answers.max(1))
+    /// Returns the output tokens to reserve for.
+    pub fn reserved_output(&self) -> u64 {
+        self.output.unwrap_or(OUTPUT).max(self.uncertain_output).saturating_mul(self.responses.max(1))
     }
 
-    /// Tokens that count for the minute until the answer is there.
-    pub fn of_minute(&self) -> u64 {
+    /// Returns the tokens to count for tokens per minute until the response arrives.
+    pub fn minute_tokens(&self) -> u64 {
         let output = self.output.unwrap_or(0).min(OUTPUT_PER_MINUTE);
-        self.input.saturating_add(output.saturating_mul(self.answers.max(1)))
+        self.input.saturating_add(output.saturating_mul(self.responses.max(1)))
     }
 }
 
@@ -46,11 +47,11 @@ impl ExpectedUsage<'_> {
 pub struct PremiumInputKinds(u8);
 
 impl PremiumInputKinds {
-    /// Those that may be in it.
+    /// Kinds that a set can contain.
     pub const KINDS: [TokenKind; 4] =
         [TokenKind::CacheWrite, TokenKind::CacheWrite1h, TokenKind::AudioInput, TokenKind::ImageInput];
 
-    /// A set of these kinds.
+    /// Creates a set of these kinds.
     pub fn of(kinds: impl Iterator<Item = TokenKind>) -> PremiumInputKinds {
         PremiumInputKinds(kinds.fold(0, |set, kind| set | PremiumInputKinds::bit(kind)))
     }
@@ -59,20 +60,20 @@ impl PremiumInputKinds {
         PremiumInputKinds::KINDS.iter().position(|known| *known == kind).map_or(0, |at| 1 << at)
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those in it.
+    /// Returns the kinds in the set.
     pub fn kinds(self) -> impl Iterator<Item = TokenKind> {
         PremiumInputKinds::KINDS.into_iter().filter(move |kind| self.0 & PremiumInputKinds::bit(*kind) != 0)
     }
 
-    /// Those of them that a body may have, given in pieces: it has none without naming it. A body that spells plain
-    /// letters as escapes may hide a name, and may have all.
+    /// Returns the kinds of this set that a body, given in pieces, may contain: those whose keyword occurs in it. A
+    /// body with JSON escapes of ASCII letters (`\u00..`) may hide a keyword, so it may contain all.
     pub fn in_body<'p>(self, pieces: impl Iterator<Item = &'p [u8]> + Clone) -> PremiumInputKinds {
-        if self.is_empty() || names(pieces.clone(), b"\\u00") {
+        if self.is_empty() || contains_word(pieces.clone(), b"\\u00") {
             return self;
         }
         let words = |kind: &TokenKind| -> &[&[u8]] {
@@ -84,14 +85,15 @@ impl PremiumInputKinds {
             }
         };
         PremiumInputKinds::of(
-            self.kinds().filter(|kind| words(kind).iter().any(|word| names(pieces.clone(), word))),
+            self.kinds().filter(|kind| words(kind).iter().any(|word| contains_word(pieces.clone(), word))),
         )
     }
 }
 
-/// Whether a text in pieces has a word, also across their bounds.
-fn names<'p>(pieces: impl Iterator<Item = &'p [u8]>, word: &[u8]) -> bool {
+/// Returns true if a text in pieces contains a word, also across the boundaries of pieces.
+fn contains_word<'p>(pieces: impl Iterator<Item = &'p [u8]>, word: &[u8]) -> bool {
     let finder = memchr::memmem::Finder::new(word);
+    // `before` joins the end of the previous pieces with the start of this one, so that a word across both is found.
     let (mut before, rest) = (SmallVec::<[u8; 32]>::new(), word.len().saturating_sub(1));
     for piece in pieces {
         let joined = before.len() + piece.len().min(rest);
@@ -109,25 +111,26 @@ fn names<'p>(pieces: impl Iterator<Item = &'p [u8]>, word: &[u8]) -> bool {
     false
 }
 
-/// Bytes of text that make a token, where nothing better is known: about right for English and for code, and more
-/// tokens than there are for most other writing, whose characters take more bytes.
+/// Bytes of text per token, as a general estimate: about right for English and for code. Most other scripts take more
+/// bytes per character, so that their tokens are overestimated.
 const BYTES_PER_TOKEN: u64 = 4;
-/// Tokens of an image or another medium (specification, section 8: about 1000 for an image).
-const MEDIUM: u64 = 1_000;
-/// Media are looked for in steps of so many bytes: what is shorter is counted as text.
+/// Estimated tokens of an image or other medium: about 1000 for an image.
+const MEDIA_TOKENS: u64 = 1_000;
+/// Media are searched for in steps of this many bytes; a shorter run is counted as text.
 const STEP: usize = 1_024;
-/// So many bytes in a row without anything that text has are base64.
+/// Number of consecutive base64 characters at the end of a step that mark it as base64: text has spaces and
+/// punctuation.
 const SAMPLE: usize = 48;
-/// Bodies up to this size hold no medium worth looking for.
+/// Bodies up to this size, in bytes, are not searched for media.
 const SMALL: usize = 16 * 1_024;
 
-/// Tokens of a text of so many bytes.
+/// Returns the estimated tokens of a text of this many bytes.
 pub fn text(bytes: u64) -> u64 {
     bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Tokens of a request's body, given in pieces: a quarter of its bytes, but base64, of which a whole medium counts as
-/// one image. Looks at a twentieth of a large body, and at nothing of a small one.
+/// Returns the estimated tokens of a request body, given in pieces: a quarter of its bytes, but 1000 tokens for each
+/// base64 medium as a whole. Inspects a twentieth of a large body, and nothing of a small one.
 pub fn body<'p>(pieces: impl Iterator<Item = &'p [u8]> + Clone) -> u64 {
     let length: usize = pieces.clone().map(<[u8]>::len).sum();
     if length <= SMALL {
@@ -145,10 +148,10 @@ pub fn body<'p>(pieces: impl Iterator<Item = &'p [u8]> + Clone) -> u64 {
             inside = base64;
         }
     }
-    text((length as u64).saturating_sub(encoded)) + media * MEDIUM
+    text((length as u64).saturating_sub(encoded)) + media * MEDIA_TOKENS
 }
 
-/// As JSON spells it: a slash may have a backslash before it.
+/// Returns true for a base64 character as JSON spells it: a slash may have a backslash before it.
 fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_' | b'\\')
 }
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_what_it_names_wherever_it_is_cut() {
+    fn premium_kinds_are_found_in_a_body_at_every_split() {
         let all = PremiumInputKinds::of(PremiumInputKinds::KINDS.into_iter());
         for (text, kinds) in [
             (r#"{"a":"plain \n ü"}"#, &[][..]),
@@ -183,16 +186,17 @@ mod tests {
     }
 
     #[test]
-    fn several_answers_are_expected_to_have_the_output_of_several() {
-        let expected = ExpectedUsage { input: 10, output: Some(100), answers: 3, ..ExpectedUsage::default() };
-        assert_eq!((expected.all_output(), expected.of_minute()), (300, 310));
+    fn expected_usage_output_is_multiplied_by_answers() {
+        let expected =
+            ExpectedUsage { input: 10, output: Some(100), responses: 3, ..ExpectedUsage::default() };
+        assert_eq!((expected.reserved_output(), expected.minute_tokens()), (300, 310));
         let open = ExpectedUsage { input: 10, output: None, ..expected };
-        assert_eq!((open.all_output(), open.of_minute()), (3 * 4_096, 10));
-        assert_eq!(ExpectedUsage { answers: 0, ..open }.all_output(), 4_096);
+        assert_eq!((open.reserved_output(), open.minute_tokens()), (3 * 4_096, 10));
+        assert_eq!(ExpectedUsage { responses: 0, ..open }.reserved_output(), 4_096);
     }
 
     #[test]
-    fn text_is_a_quarter_of_its_bytes() {
+    fn input_estimate_of_text_is_a_quarter_of_its_bytes() {
         assert_eq!(body(pieces(&[])), 0);
         assert_eq!(body(pieces(&[b"12345"])), 2);
         let words = b"some words ".repeat(10_000);
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_not_counted_by_its_bytes() {
+    fn input_estimate_of_an_inline_image_ignores_its_size() {
         let image = b"iVBORw0KGgoAAAANSUhEUg".repeat(100_000);
         let words = b"some words ".repeat(1_000);
         let tokens = body(pieces(&[&words, &image, &words]));

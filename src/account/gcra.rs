@@ -1,28 +1,28 @@
-//! A rate, held by the generic cell rate algorithm: one number, changed without a lock.
+//! Rate limiter: the generic cell rate algorithm (GCRA) in one atomic integer, without a lock.
 //!
-//! The number is the time at which the bucket will be full again. What is taken moves it on, what is given back moves
-//! it back. Crates for this (`governor`) cannot give back, which tokens need whose number is only known at the end, and
-//! ask a clock for each decision; the request knows the time already.
+//! The integer is the time at which the bucket will be full again. Taking moves it forward, giving back moves it
+//! backward. Crates for this (`governor`) cannot give back, which token limits need because usage is only known at the
+//! end; and they read a clock for each decision, although the request has the time already.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-/// Nanoseconds of a minute: what is permitted is given per minute, and as much may be taken at once.
+/// Nanoseconds of a minute. Limits are per minute, and the burst size is one minute's worth.
 const MINUTE: i64 = 60_000_000_000;
-/// More than this is never taken at once: 2^28 tokens, so that the arithmetic stays within 64 bits.
-const MOST: u64 = 1 << 28;
+/// Largest amount per operation, 2^28 tokens, so that the arithmetic stays within 64 bits.
+const MAX_AMOUNT: u64 = 1 << 28;
 
-/// A point in time: nanoseconds since some beginning that is the same for all.
+/// Point in time: nanoseconds since an epoch that all values share.
 pub type Nanos = i64;
 
 /// Remaining quota of a rate limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remaining {
-    /// What is permitted per minute.
+    /// Limit per minute.
     pub limit: u64,
-    /// What may be taken now.
+    /// Amount that can be taken now.
     pub remaining: u64,
-    /// Until all of it may be taken.
+    /// Time until the full limit can be taken.
     pub reset: Duration,
 }
 
@@ -31,15 +31,15 @@ pub struct Remaining {
 pub struct Gcra(AtomicI64);
 
 impl Gcra {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub const fn new() -> Gcra {
         Gcra(AtomicI64::new(i64::MIN))
     }
 
-    /// Takes `amount` of what `limit` permits per minute.
+    /// Takes `amount` from a bucket that refills at `limit` per minute.
     ///
     /// # Errors
-    /// There is not so much; how long it takes until there is. Nothing, if there never is so much.
+    /// Returns the time until `amount` is available; `None` if it exceeds the limit and never will be.
     pub fn take(&self, now: Nanos, amount: u64, limit: u64) -> Result<Remaining, Option<Duration>> {
         let mut full_at = self.0.load(Ordering::Relaxed);
         loop {
@@ -52,36 +52,36 @@ impl Gcra {
         }
     }
 
-    /// Takes `amount` whether it is there or not: it has been used.
-    pub fn owe(&self, now: Nanos, amount: u64, limit: u64) {
+    /// Takes `amount` even if it is not available, because it has been used already.
+    pub fn take_debt(&self, now: Nanos, amount: u64, limit: u64) {
         let cost = cost(amount, limit);
         let update = |full_at: i64| Some(full_at.max(now).saturating_add(cost));
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
     }
 
-    /// Gives back what was taken and not used.
-    pub fn give_back(&self, amount: u64, limit: u64) {
-        // Below "now" it means no more than full, so it needs no floor but that of the number itself.
+    /// Returns an amount that was taken and not used.
+    pub fn refund(&self, amount: u64, limit: u64) {
+        // No lower bound is needed: a time in the past means full, whatever its distance.
         let cost = cost(amount, limit);
         let update = |full_at: i64| Some(full_at.saturating_sub(cost));
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
     }
 
-    /// What is left.
-    pub fn left(&self, now: Nanos, limit: u64) -> Remaining {
+    /// Returns the remaining quota.
+    pub fn remaining(&self, now: Nanos, limit: u64) -> Remaining {
         left(self.0.load(Ordering::Relaxed), now, limit)
     }
 
-    /// Whether it is full: then it might as well be forgotten.
+    /// Returns true if the bucket is full, so that its state may be dropped.
     pub fn is_full(&self, now: Nanos) -> bool {
         self.0.load(Ordering::Relaxed) <= now
     }
 }
 
-/// Takes `amount` of what `limit` permits per minute from a bucket that is full again at a time.
+/// Takes `amount` from a bucket that is full again at `full_at` and refills at `limit` per minute.
 ///
 /// # Errors
-/// As of [`Gcra::take`].
+/// Same as [`Gcra::take`].
 pub(super) fn take(full_at: &mut Nanos, now: Nanos, amount: u64, limit: u64) -> Result<(), Option<Duration>> {
     if amount > limit {
         return Err(None);
@@ -95,9 +95,9 @@ pub(super) fn take(full_at: &mut Nanos, now: Nanos, amount: u64, limit: u64) -> 
     Ok(())
 }
 
-/// How long it takes to permit so much.
+/// Returns the time in nanoseconds in which `amount` refills at `limit` per minute.
 pub(super) fn cost(amount: u64, limit: u64) -> i64 {
-    let nanos = (amount.min(MOST) * MINUTE.unsigned_abs()).div_ceil(limit.max(1));
+    let nanos = (amount.min(MAX_AMOUNT) * MINUTE.unsigned_abs()).div_ceil(limit.max(1));
     i64::try_from(nanos).unwrap_or(i64::MAX)
 }
 
@@ -120,7 +120,7 @@ mod tests {
     const SECOND: i64 = 1_000_000_000;
 
     #[test]
-    fn a_minute_s_worth_may_be_taken_at_once_and_comes_back_evenly() {
+    fn gcra_burst_of_one_minute_is_granted_and_refills_evenly() {
         let bucket = Gcra::new();
         for taken in 1..=60 {
             let left = bucket.take(0, 1, 60).unwrap();
@@ -136,23 +136,23 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_comes_back_and_what_was_used_beyond_is_owed() {
+    fn gcra_unused_amount_is_returned_and_excess_is_owed() {
         let bucket = Gcra::new();
         bucket.take(0, 1_000, 1_000).unwrap();
-        bucket.give_back(400, 1_000);
-        assert_eq!(bucket.left(0, 1_000).remaining, 400);
-        bucket.owe(0, 900, 1_000);
-        assert_eq!(bucket.left(0, 1_000).remaining, 0);
+        bucket.refund(400, 1_000);
+        assert_eq!(bucket.remaining(0, 1_000).remaining, 400);
+        bucket.take_debt(0, 900, 1_000);
+        assert_eq!(bucket.remaining(0, 1_000).remaining, 0);
         assert_eq!(bucket.take(0, 1, 1_000), Err(Some(Duration::from_millis(30_060))));
-        bucket.give_back(1_000_000, 1_000);
-        assert_eq!(bucket.left(0, 1_000).remaining, 1_000, "never more than full");
+        bucket.refund(1_000_000, 1_000);
+        assert_eq!(bucket.remaining(0, 1_000).remaining, 1_000, "never more than full");
         assert!(bucket.is_full(0));
     }
 
     proptest! {
-        /// The model: a tank that fills at the rate, in exact fractions of a token.
+        /// Model: a tank that refills at the rate, with exact fractions of a token.
         #[test]
-        fn it_permits_what_a_tank_permits(
+        fn gcra_permits_the_same_as_a_token_bucket_model(
             limit in 1u64..100_000,
             steps in proptest::collection::vec((0i64..20_000, 1u64..50_000), 1..60),
         ) {
@@ -163,7 +163,7 @@ mod tests {
                 level = (level + (now - last) as f64 * limit as f64 / MINUTE as f64).min(limit as f64);
                 last = now;
                 let taken = bucket.take(now, amount, limit);
-                // What is too close to tell in binary fractions may go either way.
+                // Amounts too close to the level for binary fractions may go either way.
                 if (level - amount as f64).abs() > 0.01 {
                     prop_assert_eq!(taken.is_ok(), level >= amount as f64, "{} {}", level, amount);
                 }

@@ -1,7 +1,7 @@
-//! Keys: made at random, kept as hashes, looked up in one step.
+//! API keys: generated at random, stored as hashes, found by one lookup.
 //!
-//! A key looks like `mgw_4JkQ…x1f0c3a9`: a prefix that secret scanners can look for, 32 random bytes in base 62, and
-//! a checksum by which a mistyped key is told from an unknown one without a look-up.
+//! A key looks like `mgw_4JkQ…x1f0c3a9`: a prefix for secret scanners, 32 random bytes in base 62, and a checksum by
+//! which a mistyped key is recognized without a lookup.
 
 use std::borrow::{Borrow, Cow};
 use std::collections::HashSet;
@@ -16,16 +16,16 @@ use super::limit::LimitState;
 use super::limit_registry::{LimitRegistry, Scope};
 use super::{Account, AccountRules};
 
-/// What every key begins with.
+/// Prefix of every key.
 const PREFIX: &str = "mgw_";
-/// Length in characters, behind the prefix, from which on a word is taken for a key or a part of one.
+/// Number of characters after the prefix from which on a word is redacted as a key or a part of one.
 const REDACTED_FROM: usize = 8;
-/// Base-62 digits that 32 random bytes take.
+/// Base-62 digits of 32 random bytes.
 const RANDOM_DIGITS: usize = 43;
 /// Hexadecimal digits of the checksum.
 const CHECK_DIGITS: usize = 8;
 
-/// SHA-256 of a key's text.
+/// Key hash: SHA-256 of the key's text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash([u8; 32]);
 
@@ -35,7 +35,7 @@ impl KeyHash {
         KeyHash(Sha256::digest(key.as_bytes()).into())
     }
 
-    /// Reads the 64 hexadecimal digits that keys.toml holds.
+    /// Parses the 64 hexadecimal digits of keys.toml. Returns `None` if the text is not that.
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut hash = [0; 32];
         let digits = text.as_bytes();
@@ -48,7 +48,7 @@ impl KeyHash {
         Some(KeyHash(hash))
     }
 
-    /// The 64 hexadecimal digits.
+    /// Returns the 64 hexadecimal digits.
     pub fn to_hex(self) -> String {
         hex(&self.0)
     }
@@ -70,14 +70,15 @@ impl fmt::Debug for KeyHash {
 
 impl std::hash::Hash for KeyHash {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // The first bytes of a SHA-256 are as good a hash as any, and nobody can choose them.
+        // The first bytes of a SHA-256 hash are evenly distributed, and clients cannot choose them: no further hashing
+        // is needed.
         let mut first = [0; 8];
         first.copy_from_slice(self.0.first_chunk::<8>().unwrap_or(&[0; 8]));
         state.write_u64(u64::from_le_bytes(first));
     }
 }
 
-/// Hands through the eight bytes that [`KeyHash`] gives.
+/// Hasher that passes through the eight bytes of a [`KeyHash`].
 #[derive(Default)]
 pub(super) struct PassThrough(u64);
 
@@ -97,16 +98,16 @@ impl Hasher for PassThrough {
     }
 }
 
-/// A key that was just made; its text is shown once and kept nowhere.
+/// Newly generated key. Its text is shown once and never stored.
 pub struct NewKey {
     text: String,
 }
 
 impl NewKey {
-    /// Makes a key from the operating system's random numbers.
+    /// Generates a key from the operating system's random numbers.
     ///
     /// # Errors
-    /// The operating system gives none.
+    /// Returns the error of the operating system if it provides none.
     pub fn generate() -> Result<Self, rand::rngs::SysError> {
         let mut bytes = [0u8; 32];
         rand::rngs::SysRng.try_fill_bytes(&mut bytes)?;
@@ -117,6 +118,8 @@ impl NewKey {
         const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         let mut number = bytes;
         let mut digits = [b'0'; RANDOM_DIGITS];
+        // Long division of the 256-bit number by 62. The number of digits is fixed, so that all keys have the same
+        // length.
         for digit in digits.iter_mut().rev() {
             let mut remainder = 0u32;
             for byte in &mut number {
@@ -132,12 +135,12 @@ impl NewKey {
         format!("{body}{check}")
     }
 
-    /// The key.
+    /// Returns the text of the key, which is to be shown once.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What is kept of it.
+    /// Returns the hash, which is what is stored.
     pub fn hash(&self) -> KeyHash {
         KeyHash::of(&self.text)
     }
@@ -154,7 +157,7 @@ fn checksum(body: &str) -> String {
     hex(digest.get(..CHECK_DIGITS / 2).unwrap_or_default())
 }
 
-/// Whether a text has the form of a key of this gateway but not its checksum: mistyped or cut.
+/// Returns true if a text has the form of a key of this gateway but a wrong checksum: it was mistyped or truncated.
 pub fn is_mistyped(text: &str) -> bool {
     if !text.starts_with(PREFIX) {
         return false;
@@ -165,7 +168,7 @@ pub fn is_mistyped(text: &str) -> bool {
     }
 }
 
-/// Redacted text: each word that has the form of a key, whole or cut, is replaced by its prefix and `***`.
+/// Returns the text with each complete or truncated key replaced by the prefix and `***`.
 pub fn redact_keys(text: &str) -> Cow<'_, str> {
     let digits = |rest: &str| rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
     let mut out = String::new();
@@ -184,37 +187,37 @@ pub fn redact_keys(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A key as it is known. There may be a million of them: what many have in common is shared.
+/// Known key. There may be a million of them, so what many have in common is shared.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// What is kept of its text.
+    /// Hash of the key's text.
     pub hash: KeyHash,
-    /// Its name in keys.toml, in logs and metrics.
+    /// Name in keys.toml, logs and metrics.
     pub name: Arc<str>,
-    /// Whether it is switched on.
+    /// True if the key is enabled.
     pub enabled: bool,
-    /// When its time is over, in Unix seconds.
+    /// Expiry in Unix seconds; `None` if it never expires.
     pub expires: Option<i64>,
-    /// What it may do.
+    /// Rules of the key.
     pub rules: Arc<AccountRules>,
-    /// Whose it is, and who pays.
+    /// Account that the key belongs to and that pays; `None` if it has none.
     pub account: Option<Arc<Account>>,
-    gauge: OnceLock<Arc<LimitState>>,
+    limit_state: OnceLock<Arc<LimitState>>,
 }
 
-/// Whether a key may be used now.
+/// State of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// It may.
+    /// The key may be used.
     Usable,
-    /// It is switched off.
+    /// The key is disabled.
     Disabled,
-    /// Its time is over.
+    /// The key has expired.
     Expired,
 }
 
 impl Key {
-    /// A key that is switched on for ever, and nobody's.
+    /// Creates an enabled key without expiry and account.
     pub fn new(hash: KeyHash, name: impl Into<Arc<str>>, rules: Arc<AccountRules>) -> Self {
         Key {
             hash,
@@ -223,21 +226,21 @@ impl Key {
             expires: None,
             rules,
             account: None,
-            gauge: OnceLock::new(),
+            limit_state: OnceLock::new(),
         }
     }
 
-    /// Who owns what is kept for this key: its account, or itself where it has none.
+    /// Returns the owner of what is stored for this key: its account, or its own name if it has none.
     pub fn owner(&self) -> &str {
         self.account.as_ref().map_or(&self.name, |account| &account.name)
     }
 
-    /// How much of its limits is taken: by all keys of this name before and after a reload.
-    pub fn gauge(&self, gauges: &LimitRegistry) -> &Arc<LimitState> {
-        self.gauge.get_or_init(|| gauges.of(Scope::Key, &self.name))
+    /// Returns the usage of its limits. All keys of this name share it, also across reloads.
+    pub fn limit_state(&self, gauges: &LimitRegistry) -> &Arc<LimitState> {
+        self.limit_state.get_or_init(|| gauges.state(Scope::Key, &self.name))
     }
 
-    /// Whether the key may be used at `now`, in Unix seconds.
+    /// Returns the state of the key at `now`, in Unix seconds.
     pub fn state(&self, now: i64) -> KeyState {
         if !self.enabled {
             KeyState::Disabled
@@ -249,13 +252,13 @@ impl Key {
     }
 }
 
-/// All keys.
+/// Table of all keys.
 #[derive(Debug, Default)]
 pub struct Keys {
     by_hash: HashSet<ByHash, BuildHasherDefault<PassThrough>>,
 }
 
-/// A key that is found by its hash, which stands in it: a table of pointers is a fifth of a table of hashes.
+/// Entry that is found by the hash inside the key: a table of pointers has a fifth of the size of a table of hashes.
 #[derive(Debug)]
 struct ByHash(Arc<Key>);
 
@@ -280,37 +283,37 @@ impl Borrow<KeyHash> for ByHash {
 }
 
 impl Keys {
-    /// Adds a key; gives the one that had its hash before, if there is one.
+    /// Adds a key. Returns the previous key with the same hash, if there was one.
     pub fn insert(&mut self, key: Key) -> Option<Arc<Key>> {
         self.by_hash.replace(ByHash(Arc::new(key))).map(|before| before.0)
     }
 
-    /// All of them, in no order.
+    /// Returns all keys, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Key>> {
         self.by_hash.iter().map(|key| &key.0)
     }
 
-    /// The key of this text.
+    /// Returns the key with this text; `None` if there is none.
     pub fn find(&self, text: &str) -> Option<&Arc<Key>> {
         self.by_hash.get(&KeyHash::of(text)).map(|key| &key.0)
     }
 
-    /// The key of this hash.
+    /// Returns the key with this hash; `None` if there is none.
     pub fn of_hash(&self, hash: KeyHash) -> Option<&Arc<Key>> {
         self.by_hash.get(&hash).map(|key| &key.0)
     }
 
-    /// Whether any of them belongs to an account.
+    /// Returns true if at least one key belongs to an account.
     pub fn any_account(&self) -> bool {
         self.iter().any(|key| key.account.is_some())
     }
 
-    /// How many there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.by_hash.len()
     }
 
-    /// True when there is none.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.by_hash.is_empty()
     }
@@ -321,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_key_has_its_form_and_its_hash() {
+    fn key_generated_has_valid_form_and_hash() {
         let key = NewKey::generate().unwrap();
         assert_eq!(key.text().len(), PREFIX.len() + RANDOM_DIGITS + CHECK_DIGITS);
         assert!(key.text().bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
@@ -332,13 +335,13 @@ mod tests {
     }
 
     #[test]
-    fn all_random_bytes_can_be_spelled() {
+    fn key_encoding_covers_all_random_bytes() {
         assert_eq!(NewKey::spell([0; 32]).get(4..47), Some("0".repeat(43).as_str()));
         assert_ne!(NewKey::spell([255; 32]), NewKey::spell([254; 32]));
     }
 
     #[test]
-    fn a_mistyped_key_is_noticed() {
+    fn key_with_a_typo_is_detected_by_its_checksum() {
         let key = NewKey::generate().unwrap();
         let mut wrong = key.text().to_owned();
         let replacement = if wrong.as_bytes()[10] == b'a' { "b" } else { "a" };
@@ -349,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_redacted_wherever_they_stand() {
+    fn key_is_redacted_anywhere_in_a_path() {
         let key = NewKey::generate().unwrap();
         let key = key.text();
         for (text, shown) in [
@@ -368,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_found_by_text_and_have_a_state() {
+    fn key_lookup_by_text_returns_its_state() {
         let key = |text, enabled, expires| Key {
             enabled,
             expires,

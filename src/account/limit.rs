@@ -1,4 +1,4 @@
-//! Limits of a key or an account, and how much of them is taken.
+//! Limits of a key or an account, and how much of them is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,43 +17,43 @@ pub struct UsageLimits {
     pub requests_per_minute: Option<u64>,
     /// Tokens per minute, input and output.
     pub tokens_per_minute: Option<u64>,
-    /// Requests at a time.
+    /// Concurrent requests.
     pub concurrent: Option<u32>,
-    /// Nano-units per day (UTC).
+    /// Spend per day (UTC), in nano-units.
     pub spend_per_day: Option<i64>,
-    /// Nano-units per month (UTC).
+    /// Spend per month (UTC), in nano-units.
     pub spend_per_month: Option<i64>,
 }
 
 impl UsageLimits {
-    /// Whether nothing is limited.
+    /// Returns true if nothing is limited.
     pub fn is_empty(&self) -> bool {
         *self == UsageLimits::default()
     }
 
-    /// Whether money is limited.
+    /// Returns true if spend is limited.
     pub fn has_spend(&self) -> bool {
         self.spend_per_day.is_some() || self.spend_per_month.is_some()
     }
 }
 
-/// Which limit refused a request.
+/// Kind of limit that denied a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// Requests per minute.
     Requests,
     /// Tokens per minute.
     Tokens,
-    /// Requests at a time.
+    /// Concurrent requests.
     Concurrent,
-    /// Money per day.
+    /// Spend per day.
     SpendPerDay,
-    /// Money per month.
+    /// Spend per month.
     SpendPerMonth,
 }
 
 impl Which {
-    /// The name in the configuration and in metrics.
+    /// Returns the name in the configuration and in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Which::Requests => "requests_per_minute",
@@ -65,27 +65,27 @@ impl Which {
     }
 }
 
-/// Why a request is refused.
+/// Denial of a request by a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
-    /// By which limit.
+    /// Kind of the limit.
     pub which: Which,
-    /// The limit.
+    /// Value of the limit; spend in nano-units.
     pub limit: u64,
-    /// When it is worth trying again; nothing if never, as the request is larger than the limit itself.
+    /// Time after which a retry may succeed. `None` if never, because the request is larger than the limit itself.
     pub wait: Option<Duration>,
 }
 
 /// Amounts that a request asks of its limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LimitRequest {
-    /// Now.
+    /// Current time, in nanoseconds since the epoch of the process's clock.
     pub now: Nanos,
-    /// Today.
+    /// Current day and month.
     pub calendar: Calendar,
-    /// Tokens that it is expected to take.
+    /// Estimated tokens.
     pub tokens: u64,
-    /// Nano-units that it is expected to cost.
+    /// Estimated cost, in nano-units.
     pub cost: i64,
 }
 
@@ -96,13 +96,13 @@ pub struct LimitState {
     tokens: Gcra,
     in_flight: AtomicU32,
     spend: Mutex<Spend>,
-    /// Where several gateways share the limits: then all of it is there.
-    share: Option<Box<QuotaLease>>,
+    /// Quota lease, if several gateways share the limits. It then replaces all other fields.
+    quota_lease: Option<Box<QuotaLease>>,
 }
 
 #[derive(Debug, Default)]
 struct Spend {
-    known: bool,
+    loaded: bool,
     day: Period,
     month: Period,
 }
@@ -116,7 +116,7 @@ struct Period {
 impl Period {
     fn of(&mut self, number: i64) -> &mut i64 {
         if self.number != number {
-            // Clocks that go back a little must not forget what was spent.
+            // A clock that steps back must not reset what was spent.
             if number > self.number {
                 *self = Period { number, nanos: 0 };
             }
@@ -126,72 +126,80 @@ impl Period {
 }
 
 impl LimitState {
-    /// A gauge of which nothing is taken.
+    /// Creates a state with nothing used.
     pub fn new() -> LimitState {
         LimitState { requests: Gcra::new(), tokens: Gcra::new(), ..LimitState::default() }
     }
 
-    /// A gauge of limits that several gateways share.
+    /// Creates a state of limits that several gateways share.
     pub fn shared() -> LimitState {
-        LimitState { share: Some(Box::default()), ..LimitState::default() }
+        LimitState { quota_lease: Some(Box::default()), ..LimitState::default() }
     }
 
-    /// What is shared, if it is.
-    pub fn share(&self) -> Option<&QuotaLease> {
-        self.share.as_deref()
+    /// Returns the quota lease; `None` if the limits are not shared.
+    pub fn quota_lease(&self) -> Option<&QuotaLease> {
+        self.quota_lease.as_deref()
     }
 
-    /// Whether it is not known yet what was spent before this process began.
-    pub fn wants_spend(&self) -> bool {
-        self.share.is_none() && !self.spend.lock().known
+    /// Returns true if the spend before the start of this process has not been loaded yet.
+    pub fn needs_spend(&self) -> bool {
+        self.quota_lease.is_none() && !self.spend.lock().loaded
     }
 
-    /// Tells what was spent today and this month before this process began. Only the first time counts.
-    pub fn tell_spend(&self, calendar: &Calendar, day: i64, month: i64) {
+    /// Sets the spend of this day and month before the start of this process, in nano-units. Only the first call has an
+    /// effect.
+    pub fn load_spend(&self, calendar: &Calendar, day: i64, month: i64) {
         let mut spend = self.spend.lock();
-        if !spend.known {
-            spend.known = true;
+        if !spend.loaded {
+            spend.loaded = true;
             add(spend.day.of(calendar.day), day);
             add(spend.month.of(calendar.month), month);
         }
     }
 
-    /// Lets a request in, or refuses it; then nothing is taken.
+    /// Admits a request and takes its part of all limits; if it is denied, nothing is taken.
     ///
     /// # Errors
-    /// A limit is reached; or, where gateways share it, it must be asked elsewhere.
+    /// Returns [`Denied`] if a limit is reached or, for shared limits, if the coordinator must decide or is
+    /// unreachable.
     pub fn admit(self: &Arc<Self>, limits: &UsageLimits, ask: &LimitRequest) -> Result<LimitGrant, Denied> {
-        match &self.share {
-            None => self.admit_here(limits, ask).map_err(Denied::LimitReached),
-            Some(share) => share.take(limits, ask).map(|()| self.granted(limits, ask)),
+        match &self.quota_lease {
+            None => self.admit_local(limits, ask).map_err(Denied::LimitReached),
+            Some(share) => share.take(limits, ask).map(|()| self.grant(limits, ask)),
         }
     }
 
-    /// The ticket of a request that was let in where all gateways are counted.
-    pub fn granted(self: &Arc<Self>, limits: &UsageLimits, ask: &LimitRequest) -> LimitGrant {
+    /// Returns the grant of a request that the coordinator has admitted.
+    pub fn grant(self: &Arc<Self>, limits: &UsageLimits, ask: &LimitRequest) -> LimitGrant {
         let taken = GrantedLimit {
-            place: limits.concurrent.is_some(),
+            concurrency: limits.concurrent.is_some(),
             requests: limits.requests_per_minute.is_some(),
             tokens: limits.tokens_per_minute.is_some(),
             cost: limits.has_spend(),
         };
-        LimitGrant { gauge: self.clone(), limits: *limits, ask: *ask, taken }
+        LimitGrant { state: self.clone(), limits: *limits, amounts: *ask, taken }
     }
 
-    fn admit_here(
+    fn admit_local(
         self: &Arc<Self>,
         limits: &UsageLimits,
         ask: &LimitRequest,
     ) -> Result<LimitGrant, Exceeded> {
-        let mut ticket =
-            LimitGrant { gauge: self.clone(), limits: *limits, ask: *ask, taken: GrantedLimit::default() };
+        // `ticket` records what was taken. A denial must give it back: a drop returns all but the counted request,
+        // which only `undo` returns.
+        let mut ticket = LimitGrant {
+            state: self.clone(),
+            limits: *limits,
+            amounts: *ask,
+            taken: GrantedLimit::default(),
+        };
         if let Some(most) = limits.concurrent {
             let more = |now: u32| (now < most).then_some(now + 1);
             if self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
                 let wait = Some(Duration::from_secs(1));
                 return Err(Exceeded { which: Which::Concurrent, limit: u64::from(most), wait });
             }
-            ticket.taken.place = true;
+            ticket.taken.concurrency = true;
         }
         if let Some(limit) = limits.requests_per_minute {
             let taken = self.requests.take(ask.now, 1, limit);
@@ -235,18 +243,18 @@ impl LimitState {
         Ok(())
     }
 
-    /// What is left of the limits on requests and on tokens.
-    pub fn left(&self, limits: &UsageLimits, now: Nanos) -> (Option<Remaining>, Option<Remaining>) {
-        if let Some(share) = &self.share {
-            return share.left(limits, now);
+    /// Returns the remaining requests and tokens. `None` where a limit is not set.
+    pub fn remaining(&self, limits: &UsageLimits, now: Nanos) -> (Option<Remaining>, Option<Remaining>) {
+        if let Some(share) = &self.quota_lease {
+            return share.remaining(limits, now);
         }
-        let left = |bucket: &Gcra, limit: Option<u64>| limit.map(|limit| bucket.left(now, limit));
+        let left = |bucket: &Gcra, limit: Option<u64>| limit.map(|limit| bucket.remaining(now, limit));
         (left(&self.requests, limits.requests_per_minute), left(&self.tokens, limits.tokens_per_minute))
     }
 
-    /// Whether it tells nothing that a new one would not: then it may be forgotten.
+    /// Returns true if this state holds no more information than a new one, so that it may be dropped.
     pub fn is_idle(&self, now: Nanos, calendar: &Calendar) -> bool {
-        if let Some(share) = &self.share {
+        if let Some(share) = &self.quota_lease {
             return share.is_idle(now);
         }
         let spend = self.spend.lock();
@@ -263,35 +271,37 @@ impl LimitState {
 /// returned.
 #[derive(Debug)]
 pub struct LimitGrant {
-    gauge: Arc<LimitState>,
+    state: Arc<LimitState>,
     limits: UsageLimits,
-    ask: LimitRequest,
+    amounts: LimitRequest,
     taken: GrantedLimit,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct GrantedLimit {
-    place: bool,
+    concurrency: bool,
     requests: bool,
     tokens: bool,
     cost: bool,
 }
 
 impl LimitGrant {
-    /// Ends the request with what it used. It must stand in the ledger's journal, if there is one.
+    /// Settles the grant with the actual usage; `cost` in nano-units. The charge must be in the ledger's journal
+    /// already, if there is a ledger.
     pub fn settle(mut self, now: Nanos, tokens: u64, cost: i64) {
         self.correct_tokens(now, tokens);
         self.correct_spend(cost);
     }
 
-    /// Takes everything back: the request was never let in.
+    /// Undoes the grant completely: the request was never sent. Unlike a drop, this also returns the request to the
+    /// rate limit.
     pub fn undo(mut self) {
         if let (true, Some(limit)) =
             (std::mem::take(&mut self.taken.requests), self.limits.requests_per_minute)
         {
-            match self.gauge.share() {
-                Some(share) => share.unmake(limit),
-                None => self.gauge.requests.give_back(1, limit),
+            match self.state.quota_lease() {
+                Some(share) => share.refund_request(limit),
+                None => self.state.requests.refund(1, limit),
             }
         }
     }
@@ -301,15 +311,15 @@ impl LimitGrant {
         else {
             return;
         };
-        let less = self.ask.tokens.checked_sub(tokens);
-        match (self.gauge.share(), less) {
+        let less = self.amounts.tokens.checked_sub(tokens);
+        match (self.state.quota_lease(), less) {
             (Some(share), Some(less)) => share.correct_tokens(i64::try_from(less).unwrap_or(i64::MAX), limit),
             (Some(share), None) => {
-                let more = i64::try_from(tokens - self.ask.tokens).unwrap_or(i64::MAX);
+                let more = i64::try_from(tokens - self.amounts.tokens).unwrap_or(i64::MAX);
                 share.correct_tokens(more.saturating_neg(), limit);
             }
-            (None, Some(less)) => self.gauge.tokens.give_back(less, limit),
-            (None, None) => self.gauge.tokens.owe(now, tokens - self.ask.tokens, limit),
+            (None, Some(less)) => self.state.tokens.refund(less, limit),
+            (None, None) => self.state.tokens.take_debt(now, tokens - self.amounts.tokens, limit),
         }
     }
 
@@ -317,14 +327,14 @@ impl LimitGrant {
         if !std::mem::take(&mut self.taken.cost) {
             return;
         }
-        if let Some(share) = self.gauge.share() {
-            share.pay(self.ask.cost, cost);
+        if let Some(share) = self.state.quota_lease() {
+            share.settle_spend(self.amounts.cost, cost);
             return;
         }
-        let correction = cost.saturating_sub(self.ask.cost);
-        let mut spend = self.gauge.spend.lock();
-        // To the day on which it was expected; a day that is over is over.
-        let calendar = &self.ask.calendar;
+        let correction = cost.saturating_sub(self.amounts.cost);
+        let mut spend = self.state.spend.lock();
+        // Correct the day on which the estimate was taken; a day that is over needs no correction.
+        let calendar = &self.amounts.calendar;
         if spend.day.number == calendar.day {
             spend.day.nanos = spend.day.nanos.saturating_add(correction);
         }
@@ -336,19 +346,19 @@ impl LimitGrant {
 
 impl Drop for LimitGrant {
     fn drop(&mut self) {
-        // Without tokens that were used, none were, and no clock is needed to give them back.
+        // Without a report of usage, nothing was used. The time is needed only for usage above the estimate.
         self.correct_tokens(0, 0);
         self.correct_spend(0);
-        if std::mem::take(&mut self.taken.place) {
-            match self.gauge.share() {
-                Some(share) => share.leave(),
-                None => drop(self.gauge.in_flight.fetch_sub(1, Ordering::Relaxed)),
+        if std::mem::take(&mut self.taken.concurrency) {
+            match self.state.quota_lease() {
+                Some(share) => share.release_permit(),
+                None => drop(self.state.in_flight.fetch_sub(1, Ordering::Relaxed)),
             }
         }
     }
 }
 
-/// Adds to a sum of money, which stays at the largest number.
+/// Adds to a sum of money; saturates.
 fn add(sum: &mut i64, amount: i64) {
     *sum = sum.saturating_add(amount);
 }
@@ -372,61 +382,61 @@ mod tests {
     }
 
     #[test]
-    fn places_come_back_however_a_request_ends() {
+    fn limit_concurrency_is_released_on_drop_settle_and_undo() {
         let gauge = Arc::new(LimitState::new());
         let only = UsageLimits { concurrent: Some(2), ..UsageLimits::default() };
-        let first = gauge.admit_here(&only, &ask(0, 0)).unwrap();
-        let second = gauge.admit_here(&only, &ask(0, 0)).unwrap();
-        assert_eq!(gauge.admit_here(&only, &ask(0, 0)).unwrap_err().which, Which::Concurrent);
+        let first = gauge.admit_local(&only, &ask(0, 0)).unwrap();
+        let second = gauge.admit_local(&only, &ask(0, 0)).unwrap();
+        assert_eq!(gauge.admit_local(&only, &ask(0, 0)).unwrap_err().which, Which::Concurrent);
         drop(first);
-        let third = gauge.admit_here(&only, &ask(0, 0)).unwrap();
+        let third = gauge.admit_local(&only, &ask(0, 0)).unwrap();
         second.settle(0, 0, 0);
         third.undo();
         assert!(gauge.is_idle(0, &Calendar::at(0)));
     }
 
     #[test]
-    fn a_refusal_takes_nothing() {
+    fn limit_refusal_consumes_nothing() {
         let gauge = Arc::new(LimitState::new());
-        let refused = gauge.admit_here(&limits(), &ask(1_001, 0)).unwrap_err();
+        let refused = gauge.admit_local(&limits(), &ask(1_001, 0)).unwrap_err();
         assert_eq!((refused.which, refused.wait), (Which::Tokens, None));
-        let refused = gauge.admit_here(&limits(), &ask(0, 501)).unwrap_err();
+        let refused = gauge.admit_local(&limits(), &ask(0, 501)).unwrap_err();
         assert_eq!((refused.which, refused.limit), (Which::SpendPerDay, 500));
         assert!(gauge.is_idle(0, &Calendar::at(1_790_000_000)));
     }
 
     #[test]
-    fn what_was_expected_is_corrected_by_what_was_used() {
+    fn limit_estimate_is_corrected_by_reported_usage() {
         let gauge = Arc::new(LimitState::new());
-        let ticket = gauge.admit_here(&limits(), &ask(1_000, 400)).unwrap();
-        let (requests, tokens) = gauge.left(&limits(), 0);
+        let ticket = gauge.admit_local(&limits(), &ask(1_000, 400)).unwrap();
+        let (requests, tokens) = gauge.remaining(&limits(), 0);
         assert_eq!((requests.unwrap().remaining, tokens.unwrap().remaining), (9, 0));
-        assert_eq!(gauge.admit_here(&limits(), &ask(1, 0)).unwrap_err().which, Which::Tokens);
+        assert_eq!(gauge.admit_local(&limits(), &ask(1, 0)).unwrap_err().which, Which::Tokens);
         ticket.settle(0, 100, 50);
-        let ticket = gauge.admit_here(&limits(), &ask(900, 450)).unwrap();
-        assert_eq!(gauge.admit_here(&limits(), &ask(0, 1)).unwrap_err().which, Which::SpendPerDay);
+        let ticket = gauge.admit_local(&limits(), &ask(900, 450)).unwrap();
+        assert_eq!(gauge.admit_local(&limits(), &ask(0, 1)).unwrap_err().which, Which::SpendPerDay);
         ticket.settle(0, 1_900, 500);
-        // 2,000 of 1,000 tokens are used: a minute passes until the first one is there again.
-        let refused = gauge.admit_here(&limits(), &ask(1, 0)).unwrap_err();
+        // 2,000 of 1,000 tokens are used: it takes a minute until the first one is available again.
+        let refused = gauge.admit_local(&limits(), &ask(1, 0)).unwrap_err();
         assert_eq!(refused.wait, Some(Duration::from_millis(60_060)));
-        // Over the day's limit, as far as a request may cost more than was expected.
+        // Above the day's limit by what the request cost beyond its estimate.
         let free = UsageLimits { tokens_per_minute: None, ..limits() };
-        assert_eq!(gauge.admit_here(&free, &ask(0, 0)).unwrap_err().which, Which::SpendPerDay);
-        // Tomorrow only the month counts.
+        assert_eq!(gauge.admit_local(&free, &ask(0, 0)).unwrap_err().which, Which::SpendPerDay);
+        // The next day, only the month's limit is reached.
         let tomorrow = LimitRequest { calendar: Calendar::at(1_790_000_000 + 86_400), ..ask(0, 251) };
-        assert_eq!(gauge.admit_here(&free, &tomorrow).unwrap_err().which, Which::SpendPerMonth);
-        gauge.admit_here(&free, &LimitRequest { cost: 250, ..tomorrow }).unwrap();
+        assert_eq!(gauge.admit_local(&free, &tomorrow).unwrap_err().which, Which::SpendPerMonth);
+        gauge.admit_local(&free, &LimitRequest { cost: 250, ..tomorrow }).unwrap();
     }
 
     #[test]
-    fn what_was_spent_before_the_start_counts_once() {
+    fn limit_spend_before_the_start_is_counted_once() {
         let gauge = Arc::new(LimitState::new());
         let calendar = ask(0, 0).calendar;
-        assert!(gauge.wants_spend());
-        gauge.tell_spend(&calendar, 450, 450);
-        gauge.tell_spend(&calendar, 450, 450);
-        assert!(!gauge.wants_spend());
-        assert!(gauge.admit_here(&limits(), &ask(0, 50)).is_ok());
-        assert!(gauge.admit_here(&limits(), &ask(0, 51)).is_err());
+        assert!(gauge.needs_spend());
+        gauge.load_spend(&calendar, 450, 450);
+        gauge.load_spend(&calendar, 450, 450);
+        assert!(!gauge.needs_spend());
+        assert!(gauge.admit_local(&limits(), &ask(0, 50)).is_ok());
+        assert!(gauge.admit_local(&limits(), &ask(0, 51)).is_err());
     }
 }

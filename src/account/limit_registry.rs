@@ -1,5 +1,5 @@
-//! The gauges of all keys and accounts, by name: they outlive the snapshots that the keys stand in, so that a reload
-//! gives nobody a fresh minute.
+//! Limit registry: the limit states of all keys and accounts, by name. It outlives configuration snapshots, so that a
+//! reload does not reset limits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,20 +10,21 @@ use super::calendar::Calendar;
 use super::gcra::Nanos;
 use super::limit::LimitState;
 
-/// Locks: requests of different keys hardly ever wait for each other, and a gauge is looked up once a reload.
+/// Number of shards (locks), chosen so that requests with different keys rarely contend. A state is looked up once per
+/// reload.
 const SHARDS: usize = 64;
 
-/// Whose gauge it is.
+/// Owner of a limit state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// A key's.
+    /// A key.
     Key,
-    /// An account's.
+    /// An account.
     Account,
 }
 
 impl Scope {
-    /// The word in messages and metrics.
+    /// Returns the name in messages and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Scope::Key => "key",
@@ -40,11 +41,11 @@ pub struct LimitRegistry {
     shards: Box<[Mutex<Map<Arc<LimitState>>>]>,
     hasher: foldhash::fast::RandomState,
     spent: Mutex<Spent>,
-    /// Several gateways share what is counted here.
+    /// True if several gateways share the limits.
     shared: bool,
 }
 
-/// What was spent before anybody counted: of the day and of the month.
+/// Spend before the start of this process: of the day and of the month, in nano-units.
 #[derive(Debug, Default)]
 struct Spent {
     calendar: Calendar,
@@ -63,18 +64,18 @@ impl Default for LimitRegistry {
 }
 
 impl LimitRegistry {
-    /// Gauges of limits that several gateways share.
+    /// Creates a registry of limits that several gateways share.
     pub fn shared() -> Self {
         LimitRegistry { shared: true, ..LimitRegistry::default() }
     }
 
-    /// Whether several gateways share the limits.
+    /// Returns true if several gateways share the limits.
     pub fn are_shared(&self) -> bool {
         self.shared
     }
 
-    /// The gauge of this name; made if there is none.
-    pub fn of(&self, scope: Scope, name: &Arc<str>) -> Arc<LimitState> {
+    /// Returns the limit state of this name, created if necessary.
+    pub fn state(&self, scope: Scope, name: &Arc<str>) -> Arc<LimitState> {
         use std::hash::BuildHasher as _;
         let key = (scope, name.clone());
         let hash = usize::try_from(self.hasher.hash_one(&key) % SHARDS as u64).unwrap_or(0);
@@ -83,17 +84,17 @@ impl LimitRegistry {
         shard.lock().entry(key).or_insert_with(make).clone()
     }
 
-    /// How many there are.
+    /// Returns the number of limit states.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// True when there is none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets those that nobody holds and that tell nothing, after a reload.
+    /// Drops the limit states that are neither referenced nor in use, after a reload.
     pub fn sweep(&self, now: Nanos, calendar: &Calendar) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -102,9 +103,9 @@ impl LimitRegistry {
         }
     }
 
-    /// Takes over what was spent this month, by key and by account: `(key, account, day, amount)`, for gauges that have
-    /// not counted it themselves.
-    pub fn remember_spent<'s>(
+    /// Stores the spend of this month by key and account, from rows of `(key, account, day, amount)`, for limit states
+    /// that have not loaded it yet.
+    pub fn load_spent<'s>(
         &self,
         calendar: &Calendar,
         spent: impl IntoIterator<Item = (&'s str, &'s str, i64, i64)>,
@@ -124,11 +125,11 @@ impl LimitRegistry {
         *self.spent.lock() = Spent { calendar: *calendar, amounts };
     }
 
-    /// Tells a gauge what was spent before it began to count.
-    pub fn tell_spent(&self, scope: Scope, name: &Arc<str>, gauge: &LimitState) {
+    /// Loads the spend before the start of this process into a limit state.
+    pub fn apply_spent(&self, scope: Scope, name: &Arc<str>, gauge: &LimitState) {
         let mut spent = self.spent.lock();
         let (day, month) = spent.amounts.remove(&(scope, name.clone())).unwrap_or_default();
-        gauge.tell_spend(&spent.calendar, day, month);
+        gauge.load_spend(&spent.calendar, day, month);
     }
 }
 
@@ -138,12 +139,12 @@ mod tests {
     use crate::account::limit::{LimitRequest, UsageLimits};
 
     #[test]
-    fn a_gauge_is_found_by_name_and_forgotten_when_it_tells_nothing() {
+    fn registry_state_is_shared_by_name_and_swept_when_idle() {
         let gauges = LimitRegistry::default();
         let name: Arc<str> = "alice".into();
-        let gauge = gauges.of(Scope::Key, &name);
-        assert!(Arc::ptr_eq(&gauge, &gauges.of(Scope::Key, &"alice".into())));
-        assert!(!Arc::ptr_eq(&gauge, &gauges.of(Scope::Account, &name)));
+        let gauge = gauges.state(Scope::Key, &name);
+        assert!(Arc::ptr_eq(&gauge, &gauges.state(Scope::Key, &"alice".into())));
+        assert!(!Arc::ptr_eq(&gauge, &gauges.state(Scope::Account, &name)));
         assert_eq!(gauges.len(), 2);
         let limits = UsageLimits { requests_per_minute: Some(60), ..UsageLimits::default() };
         drop(gauge.admit(&limits, &LimitRequest::default()).unwrap());
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_spent_before_is_told_by_key_and_by_account() {
+    fn registry_past_spend_is_applied_by_key_and_by_account() {
         let gauges = LimitRegistry::default();
         let calendar = Calendar::at(1_790_000_000);
         let day = calendar.day;
@@ -168,10 +169,10 @@ mod tests {
             ("alice", "acme", calendar.month_begins() - 1, 1_000),
             ("carol", "", day, 1),
         ];
-        gauges.remember_spent(&calendar, rows);
+        gauges.load_spent(&calendar, rows);
         let spent = |scope, name: &str| {
-            let gauge = gauges.of(scope, &name.into());
-            gauges.tell_spent(scope, &name.into(), &gauge);
+            let gauge = gauges.state(scope, &name.into());
+            gauges.apply_spent(scope, &name.into(), &gauge);
             let most = |limits: UsageLimits| {
                 (0..2_000).rfind(|cost| {
                     let ask = LimitRequest { calendar, cost: *cost, ..LimitRequest::default() };

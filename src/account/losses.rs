@@ -1,11 +1,11 @@
-//! What a key's owner thinks of losses in translation.
+//! Policy of a key for elements that are lost in translation.
 
-/// What is done where an element of a request would be dropped with a warning.
+/// Policy for an element of a request that would be dropped with a warning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Losses {
-    /// It is dropped, and nothing is said.
+    /// The element is dropped without a warning.
     Allow,
-    /// It is dropped, and the answer has a warning.
+    /// The element is dropped, and the response has a warning.
     #[default]
     Warn,
     /// The request is refused.
@@ -13,10 +13,10 @@ pub enum Losses {
 }
 
 impl Losses {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Losses; 3] = [Losses::Allow, Losses::Warn, Losses::Refuse];
 
-    /// The word in keys.toml.
+    /// Returns the name in keys.toml.
     pub const fn name(self) -> &'static str {
         match self {
             Losses::Allow => "allow",
@@ -25,7 +25,7 @@ impl Losses {
         }
     }
 
-    /// The one with this name.
+    /// Returns the policy of this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Self> {
         Losses::ALL.into_iter().find(|losses| losses.name() == name)
     }

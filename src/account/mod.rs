@@ -1,11 +1,11 @@
-//! Who asks, what they may do, how much of it, and what it costs.
+//! Accounts and keys: authentication, permissions, limits and prices.
 //!
-//! Here live keys, as hashes only ([`Keys`]), with what they may do ([`AccountRules`]: models, APIs, networks, limits,
-//! losses) and the accounts that they belong to ([`Account`]); how much of a limit is taken ([`limit`], [`bucket`],
-//! [`LimitRegistry`]), also where several gateways share it ([`share`]); prices and what a request costs by them
-//! ([`price`], in integers: [`amount`]); and what is expected of a request before anything is known of it
-//! ([`estimate`]), and what may be reported of it at most ([`usage_bound`]); and tokens that stand for a key
-//! ([`Tokens`]). Here must not live: HTTP, where a key stands in a request, or balances, which the store keeps.
+//! Keys live here, as hashes only ([`Keys`]), with their rules ([`AccountRules`]: models, APIs, networks, limits,
+//! losses) and the accounts that they belong to ([`Account`]); the usage of limits ([`limit`], [`gcra`],
+//! [`LimitRegistry`]), also of limits that several gateways share ([`quota_lease`]); prices and the cost of a request
+//! ([`price`], in integers: [`amount`]); the estimate of a request's usage ([`estimate`]) and the upper bound of what a
+//! provider may report ([`usage_bound`]); and access tokens that stand for a key ([`Tokens`]). Here must not live:
+//! HTTP, the place of a key in a request, or balances, which the store holds.
 
 pub mod amount;
 mod calendar;

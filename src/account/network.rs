@@ -3,8 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// A network: an address and how many of its first bits count. IPv4 addresses that arrive as IPv6 (`::ffff:10.0.0.1`)
-/// are what they are.
+/// Network: an address and its prefix length in bits. IPv4-mapped IPv6 addresses (`::ffff:10.0.0.1`) count as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
@@ -12,7 +11,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Reads `10.0.0.0/8`, `2001:db8::/32`, or a single address.
+    /// Parses `10.0.0.0/8`, `2001:db8::/32`, or a single address. Returns `None` if it is none of these.
     pub fn parse(text: &str) -> Option<Network> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -23,9 +22,12 @@ impl Network {
         let width = bits(address);
         let prefix = match prefix {
             None => width,
-            // A plain number: "+8" and "08" are slips.
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with("00") => {
-                // The prefix of an IPv4 address in an IPv6 one counts from its own beginning.
+            // Digits only, because `parse` accepts a sign; a leading zero is a typo.
+            Some(digits)
+                if digits.bytes().all(|byte| byte.is_ascii_digit())
+                    && (digits == "0" || !digits.starts_with('0')) =>
+            {
+                // The prefix of an IPv4-mapped address counts from the start of the IPv6 address.
                 digits.parse::<u8>().ok()?.checked_sub(bits(written) - width)?
             }
             Some(_) => return None,
@@ -33,7 +35,7 @@ impl Network {
         (prefix <= width).then_some(Network { address, prefix })
     }
 
-    /// Whether an address is in it.
+    /// Returns true if an address is in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let differing = match (self.address, address.to_canonical()) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => (ours.to_bits() ^ theirs.to_bits()).leading_zeros(),
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_in_its_network() {
+    fn network_contains_its_addresses_and_invalid_text_is_refused() {
         for (network, address, inside) in [
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "11.0.0.1", false),
@@ -79,9 +81,20 @@ mod tests {
             let network = Network::parse(network).unwrap();
             assert_eq!(network.contains(address.parse().unwrap()), inside, "{network} {address}");
         }
-        for text in
-            ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "::/129", "x/8", "10.0.0/8", "::ffff:1.2.3.4/95"]
-        {
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "10.0.0.0/08",
+            "10.0.0.0/00",
+            "010.0.0.0/8",
+            "2001:db8::/032",
+            "::/129",
+            "x/8",
+            "10.0.0/8",
+            "::ffff:1.2.3.4/95",
+        ] {
             assert_eq!(Network::parse(text), None, "{text}");
         }
     }

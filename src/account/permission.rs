@@ -1,21 +1,21 @@
-//! Which models a key may use.
+//! Model permissions of a key.
 
-/// A model id, or the beginning of one (`claude-*`), or a pattern with stars anywhere.
+/// Pattern of model ids: an id, a prefix (`claude-*`), or a text with stars anywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern(Box<str>);
 
 impl Pattern {
-    /// Takes a pattern; `*` stands for any number of characters, everything else for itself.
+    /// Creates a pattern. `*` matches any number of characters; everything else matches itself.
     pub fn new(text: impl Into<Box<str>>) -> Self {
         Pattern(text.into())
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether an id fits.
+    /// Returns true if an id matches.
     pub fn matches(&self, id: &str) -> bool {
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();
@@ -26,7 +26,7 @@ impl Pattern {
             return rest.is_empty();
         };
         for part in parts {
-            // The earliest place leaves the most for what follows.
+            // The earliest match leaves the most text for the parts that follow.
             match rest.find(part) {
                 Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
                 None => return false,
@@ -36,18 +36,18 @@ impl Pattern {
     }
 }
 
-/// Which models are permitted.
+/// Set of permitted models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Permission {
-    /// All.
+    /// All models.
     #[default]
     All,
-    /// Those that fit one of the patterns.
+    /// Models that match one of the patterns.
     Some(Box<[Pattern]>),
 }
 
 impl Permission {
-    /// Whether a model is permitted.
+    /// Returns true if a model is permitted.
     pub fn permits(&self, model: &str) -> bool {
         match self {
             Permission::All => true,
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_any_text() {
+    fn pattern_star_matches_any_text() {
         for (pattern, id, fits) in [
             ("gpt-4o", "gpt-4o", true),
             ("gpt-4o", "gpt-4o-mini", false),

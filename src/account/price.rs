@@ -1,10 +1,10 @@
-//! What a model costs, and what a request costs by it: integers, one rounding a request, upwards.
+//! Prices of models, and the cost of requests: integer arithmetic, rounded up once per request.
 
 use super::amount::NANOS;
 use super::estimate::{ExpectedUsage, PremiumInputKinds};
 use crate::canonical::{Product, Usage};
 
-/// Kinds of tokens that may have a price of their own.
+/// Kind of tokens that may have a price of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     /// Input.
@@ -30,7 +30,7 @@ pub enum TokenKind {
 }
 
 impl TokenKind {
-    /// All of them, in the order in which they are documented.
+    /// All kinds, in the order of the documentation.
     pub const ALL: [TokenKind; 10] = [
         TokenKind::Input,
         TokenKind::CachedInput,
@@ -44,7 +44,7 @@ impl TokenKind {
         TokenKind::ImageOutput,
     ];
 
-    /// The name in the configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             TokenKind::Input => "input",
@@ -60,7 +60,7 @@ impl TokenKind {
         }
     }
 
-    /// The kind whose price stands in where this one has none.
+    /// Returns the kind whose price applies if this kind has none. `None` for plain input and output.
     pub const fn falls_back_to(self) -> Option<TokenKind> {
         match self {
             TokenKind::Input | TokenKind::Output => None,
@@ -74,28 +74,28 @@ impl TokenKind {
     }
 }
 
-/// Amounts by kind of token, in nano-units per million tokens, as they were given.
+/// Configured prices by kind of token, in nano-units per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates([Option<i64>; TokenKind::ALL.len()]);
 
 impl Rates {
-    /// Sets the amount of a kind.
+    /// Sets the price of a kind.
     pub fn set(&mut self, kind: TokenKind, nanos: i64) {
         if let Some(slot) = self.0.get_mut(kind as usize) {
             *slot = Some(nanos);
         }
     }
 
-    /// The amount that was given for a kind.
-    pub fn given(&self, kind: TokenKind) -> Option<i64> {
+    /// Returns the configured price of a kind; `None` if it has none.
+    pub fn configured(&self, kind: TokenKind) -> Option<i64> {
         self.0.get(kind as usize).copied().flatten()
     }
 
-    /// The amount that holds for a kind: its own, or that of the kind that it falls back to, or nothing.
+    /// Returns the effective price of a kind: its own, or that of the kind it falls back to, or 0.
     pub fn rate(&self, kind: TokenKind) -> i64 {
         let mut kind = kind;
         loop {
-            match (self.given(kind), kind.falls_back_to()) {
+            match (self.configured(kind), kind.falls_back_to()) {
                 (Some(rate), _) => return rate,
                 (None, Some(next)) => kind = next,
                 (None, None) => return 0,
@@ -114,15 +114,15 @@ impl Rates {
 /// Unit price of an image or of a second of video, which may depend on size and quality.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnitPrice {
-    /// The size, or resolution, that it is for; nothing for all.
+    /// Size or resolution that it applies to; `None` for all.
     pub size: Option<Box<str>>,
-    /// The quality that it is for; nothing for all.
+    /// Quality that it applies to; `None` for all.
     pub quality: Option<Box<str>>,
-    /// Nano-units each.
-    pub each: i64,
+    /// Price per unit, in nano-units.
+    pub price: i64,
 }
 
-/// Whether a size or quality is left to the provider.
+/// Returns true if the choice of a size or quality is left to the provider.
 fn is_open(name: &str) -> bool {
     matches!(name, "" | "auto")
 }
@@ -133,7 +133,7 @@ impl UnitPrice {
         fits(&self.size, size) && fits(&self.quality, quality)
     }
 
-    /// Whether it may be what holds in the end, where the provider chooses what the request does not name.
+    /// Returns true if this price may apply in the end, where the provider chooses what the request leaves open.
     fn may_fit(&self, size: &str, quality: &str) -> bool {
         let may = |wanted: &Option<Box<str>>, is: &str| {
             is_open(is) || wanted.as_deref().is_none_or(|wanted| wanted == is)
@@ -141,7 +141,7 @@ impl UnitPrice {
         may(&self.size, size) && may(&self.quality, quality)
     }
 
-    /// Whether it fits whatever the provider chooses.
+    /// Returns true if this price applies whatever the provider chooses.
     fn fits_surely(&self, size: &str, quality: &str) -> bool {
         let fits = |wanted: &Option<Box<str>>, is: &str| {
             wanted.as_deref().is_none_or(|wanted| !is_open(is) && wanted == is)
@@ -150,16 +150,17 @@ impl UnitPrice {
     }
 }
 
-/// The first price that fits; what none fits costs the dearest of all. For an estimate (`dearest`) the dearest of those
-/// that may hold: of all where something is open and none fits whatever is chosen.
-fn each(units: &[UnitPrice], size: &str, quality: &str, dearest: bool) -> u64 {
+/// Returns the unit price in nano-units: the first one that applies, or else the highest of all. For an estimate
+/// (`dearest`) returns the highest of those that may apply; of all prices, if the provider may choose something that
+/// none applies to.
+fn unit_price(units: &[UnitPrice], size: &str, quality: &str, dearest: bool) -> u64 {
     let found = if dearest {
         let is_certain = units.iter().any(|unit| unit.fits_surely(size, quality));
         let may_hold = |unit: &&UnitPrice| !is_certain || unit.may_fit(size, quality);
-        units.iter().filter(may_hold).map(|unit| unit.each).max()
+        units.iter().filter(may_hold).map(|unit| unit.price).max()
     } else {
-        let found = units.iter().find(|unit| unit.fits(size, quality)).map(|unit| unit.each);
-        found.or_else(|| units.iter().map(|unit| unit.each).max())
+        let found = units.iter().find(|unit| unit.fits(size, quality)).map(|unit| unit.price);
+        found.or_else(|| units.iter().map(|unit| unit.price).max())
     };
     u64::try_from(found.unwrap_or(0)).unwrap_or(0)
 }
@@ -167,25 +168,26 @@ fn each(units: &[UnitPrice], size: &str, quality: &str, dearest: bool) -> u64 {
 /// Price as it stands in the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceConfig {
-    /// Tokens.
+    /// Token prices.
     pub rates: Rates,
-    /// Tokens of requests with more input than a bound, by that bound. What one does not name stays as it is below.
+    /// Token prices of requests whose total input exceeds a bound, by that bound. A kind that a tier does not name has
+    /// the price of the tier below.
     pub tiers: Vec<(u64, Rates)>,
-    /// Images, the first that fits.
+    /// Image prices; the first one that applies is charged.
     pub images: Vec<UnitPrice>,
-    /// Seconds of video, the first that fits.
+    /// Prices per second of video; the first one that applies is charged.
     pub video_seconds: Vec<UnitPrice>,
-    /// Nano-units for each search that the provider ran.
+    /// Price of each web search that the provider ran, in nano-units.
     pub search: Option<i64>,
-    /// Nano-units for each request.
+    /// Price of each request, in nano-units.
     pub request: Option<i64>,
 }
 
-/// What a model costs.
+/// Price of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Price {
-    given: PriceConfig,
-    /// With what is inherited, by rising bound; the bound of the first is nothing.
+    config: PriceConfig,
+    /// Tiers with inherited prices, by ascending bound; the bound of the first one is 0.
     tiers: Vec<Tier>,
 }
 
@@ -205,11 +207,11 @@ impl Tier {
     }
 }
 
-/// Tokens of a rate: rates are per so many.
+/// Number of tokens that a token price refers to.
 const PER: u64 = 1_000_000;
 
 impl Price {
-    /// Puts a price together.
+    /// Builds a price from its configuration.
     pub fn new(mut given: PriceConfig) -> Price {
         given.tiers.sort_by_key(|(above, _)| *above);
         let mut tiers = Vec::with_capacity(1 + given.tiers.len());
@@ -219,31 +221,31 @@ impl Price {
             below = rates.or(&below);
             tiers.push(Tier::new(*above, &below));
         }
-        Price { given, tiers }
+        Price { config: given, tiers }
     }
 
-    /// As it was given.
-    pub fn given(&self) -> &PriceConfig {
-        &self.given
+    /// Returns the configuration of the price.
+    pub fn config(&self) -> &PriceConfig {
+        &self.config
     }
 
-    /// Whether there is none: then everything is free.
+    /// Returns true if nothing has a price, so that requests are free.
     pub fn is_empty(&self) -> bool {
-        self.given == PriceConfig::default()
+        self.config == PriceConfig::default()
     }
 
-    /// Whether a second of video of a resolution has a price that is for it.
-    pub fn knows_resolution(&self, resolution: &str) -> bool {
-        self.given.video_seconds.iter().any(|unit| unit.fits(resolution, ""))
+    /// Returns true if a price per second of video applies to this resolution.
+    pub fn has_resolution_price(&self, resolution: &str) -> bool {
+        self.config.video_seconds.iter().any(|unit| unit.fits(resolution, ""))
     }
 
-    /// The tier of a request with so much input.
+    /// Returns the tier of a request with this total input.
     fn tier(&self, input: u64) -> Option<&Tier> {
         self.tiers.iter().rev().find(|tier| tier.above == 0 || input > tier.above)
     }
 
-    /// What a request costs, in nano-units: one request, its tokens and searches, and what was made besides. The exact
-    /// sum is rounded up once.
+    /// Returns the cost of a request in nano-units: the request itself, its tokens and searches, and the products it
+    /// made. The exact sum is rounded up once.
     pub fn cost(&self, usage: &Usage, made: &[Product]) -> i64 {
         let mut sum = Sum(0);
         let input = input_parts(usage);
@@ -253,13 +255,13 @@ impl Price {
             }
         }
         let each = |nanos: Option<i64>| u64::try_from(nanos.unwrap_or(0)).unwrap_or(0);
-        sum.add_scaled(usage.searches.unwrap_or(0), each(self.given.search), PER);
+        sum.add_scaled(usage.searches.unwrap_or(0), each(self.config.search), PER);
         self.add_pieces(&mut sum, made, false);
         sum.nanos()
     }
 
-    /// What a request may cost, in nano-units: never less than what it does cost if it uses no more than is expected.
-    /// Where it is open which price will hold, it is the dearest.
+    /// Returns the estimated cost of a request in nano-units: at least the actual cost if the request uses no more than
+    /// expected. Where several prices may apply, the highest is taken.
     pub fn estimate(&self, expected: &ExpectedUsage<'_>) -> i64 {
         let reached = |tier: &&Tier| tier.above == 0 || expected.input > tier.above;
         let dearest = |kinds: &[TokenKind]| {
@@ -267,31 +269,32 @@ impl Price {
             tiers.flat_map(|tier| kinds.iter().map(|kind| tier.rate(*kind))).max().unwrap_or(0)
         };
         let mut sum = Sum(0);
+        // Of which kinds the input will be is unknown: take the highest possible price for all of it.
         let input = [TokenKind::Input, TokenKind::CachedInput].map(|kind| dearest(&[kind]));
-        let dear = expected.dear.kinds().map(|kind| dearest(&[kind]));
+        let dear = expected.premium_input.kinds().map(|kind| dearest(&[kind]));
         sum.add(expected.input, input.into_iter().chain(dear).max().unwrap_or(0));
-        sum.add(expected.all_output(), dearest(&OUTPUT));
-        self.add_pieces(&mut sum, expected.made, true);
+        sum.add(expected.reserved_output(), dearest(&OUTPUT));
+        self.add_pieces(&mut sum, expected.products, true);
         sum.nanos()
     }
 
-    /// Kinds of input that cost more than plain input, and may cost it whenever a request has them.
-    pub fn dear(&self) -> PremiumInputKinds {
+    /// Returns the kinds of input that cost more than plain input in at least one tier.
+    pub fn premium_input(&self) -> PremiumInputKinds {
         let dear =
             |kind: &TokenKind| self.tiers.iter().any(|tier| tier.rate(*kind) > tier.rate(TokenKind::Input));
         PremiumInputKinds::of(PremiumInputKinds::KINDS.into_iter().filter(dear))
     }
 
-    /// Adds what is paid for by the piece, and the request itself.
+    /// Adds the price of the products and of the request itself.
     fn add_pieces(&self, sum: &mut Sum, made: &[Product], dearest: bool) {
-        sum.add_scaled(1, u64::try_from(self.given.request.unwrap_or(0)).unwrap_or(0), PER);
+        sum.add_scaled(1, u64::try_from(self.config.request.unwrap_or(0)).unwrap_or(0), PER);
         for made in made {
             match made {
                 Product::Images { count, size, quality } => {
-                    sum.add_scaled(*count, each(&self.given.images, size, quality, dearest), PER);
+                    sum.add_scaled(*count, unit_price(&self.config.images, size, quality, dearest), PER);
                 }
                 Product::Video { millis, resolution } => {
-                    let each = each(&self.given.video_seconds, resolution, "", dearest);
+                    let each = unit_price(&self.config.video_seconds, resolution, "", dearest);
                     sum.add_scaled(*millis, each, PER / 1_000);
                 }
             }
@@ -303,7 +306,7 @@ impl Price {
 const OUTPUT: [TokenKind; 4] =
     [TokenKind::Output, TokenKind::Reasoning, TokenKind::AudioOutput, TokenKind::ImageOutput];
 
-/// Input by kind. The parts of what a provider reports may exceed its total; nothing is charged beyond that.
+/// Input by kind. If the reported parts exceed the reported total, the excess is not charged.
 struct InputParts {
     total: u64,
     parts: [(TokenKind, u64); 6],
@@ -331,7 +334,8 @@ fn output_parts(usage: &Usage) -> [(TokenKind, u64); 4] {
     [(TokenKind::Output, plain), reasoning, audio, image]
 }
 
-/// Takes the named parts out of a total, in their order, as far as it goes. Without a total the parts are all.
+/// Splits a total into the named parts, in order, and the rest. Without a total, the sum of the parts is the total.
+/// Parts beyond the total are cut off.
 fn split<const N: usize>(
     total: Option<u64>,
     named: [(TokenKind, Option<u64>); N],
@@ -347,7 +351,7 @@ fn split<const N: usize>(
     (total, parts, left)
 }
 
-/// A sum of money in millionths of nano-units.
+/// Sum of money in millionths of nano-units, so that products of tokens and prices are exact.
 struct Sum(u128);
 
 impl Sum {
@@ -360,9 +364,9 @@ impl Sum {
         self.0 = self.0.saturating_add(amount);
     }
 
-    /// Rounded up.
+    /// Returns the sum in nano-units, rounded up; saturates.
     fn nanos(&self) -> i64 {
-        // A division of 64 bits takes a tenth of the time; it holds for all but absurd sums.
+        // A 64-bit division takes a tenth of the time of a 128-bit one, and all realistic sums fit into 64 bits.
         let nanos = match u64::try_from(self.0) {
             Ok(sum) => u128::from(sum.div_ceil(PER)),
             Err(_) => self.0.div_ceil(u128::from(PER)),

@@ -1,4 +1,4 @@
-//! What a key may do, shared by all keys that may do the same; and the accounts that keys belong to.
+//! Rules of a key, shared by all keys with equal rules; and the accounts that keys belong to.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -7,25 +7,25 @@ use super::limit::{LimitState, UsageLimits};
 use super::limit_registry::{LimitRegistry, Scope};
 use super::{Losses, Network, Permission};
 
-/// What a key may do. Everything by default.
+/// Rules of a key: what it may do. The default permits everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AccountRules {
-    /// The models that it may use.
+    /// Permitted models.
     pub models: Permission,
-    /// The APIs that it may use, by name.
+    /// Permitted APIs, by name.
     pub endpoints: Permission,
-    /// The networks that it may be used from; nothing for all.
+    /// Networks that it may be used from; `None` for all.
     pub networks: Option<Box<[Network]>>,
-    /// What is done where something would be lost in translation.
+    /// Policy for losses in translation.
     pub losses: Losses,
-    /// How much it may take.
+    /// Limits of the key.
     pub limits: UsageLimits,
-    /// Its clients want images as OpenAI's SDK reads them.
+    /// True if image endpoints answer in OpenAI's plain response shape by default.
     pub plain_images: bool,
 }
 
 impl AccountRules {
-    /// Whether the key may be used from an address. One that is not known is in no network.
+    /// Returns true if the key may be used from an address. An unknown address is in no network.
     pub fn permits_address(&self, address: Option<IpAddr>) -> bool {
         match (&self.networks, address) {
             (None, _) => true,
@@ -35,34 +35,34 @@ impl AccountRules {
     }
 }
 
-/// Who pays: keys belong to it. Its money is in the ledger, under its name.
+/// Account that pays for its keys. Its balance is in the ledger, under its name.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// Its name.
+    /// Name of the account.
     pub name: Arc<str>,
     limits: OnceLock<UsageLimits>,
-    gauge: OnceLock<Arc<LimitState>>,
+    limit_state: OnceLock<Arc<LimitState>>,
 }
 
 impl Account {
-    /// An account of which nothing more is known.
+    /// Creates an account without limits.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Account { name: name.into(), limits: OnceLock::new(), gauge: OnceLock::new() }
+        Account { name: name.into(), limits: OnceLock::new(), limit_state: OnceLock::new() }
     }
 
-    /// Says how much all of its keys together may take; false if that has been said.
+    /// Sets the limits of all its keys together. Returns false if they were set before.
     pub fn limit(&self, limits: UsageLimits) -> bool {
         self.limits.set(limits).is_ok()
     }
 
-    /// How much all of its keys together may take.
+    /// Returns the limits of all its keys together.
     pub fn limits(&self) -> &UsageLimits {
         self.limits.get_or_init(UsageLimits::default)
     }
 
-    /// How much of its limits is taken.
-    pub fn gauge(&self, gauges: &LimitRegistry) -> &Arc<LimitState> {
-        self.gauge.get_or_init(|| gauges.of(Scope::Account, &self.name))
+    /// Returns the usage of its limits.
+    pub fn limit_state(&self, gauges: &LimitRegistry) -> &Arc<LimitState> {
+        self.limit_state.get_or_init(|| gauges.state(Scope::Account, &self.name))
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_must_be_in_one_of_the_networks() {
+    fn rules_address_outside_all_networks_is_refused() {
         let inside = "10.1.2.3".parse().ok();
         assert!(AccountRules::default().permits_address(None));
         let networks =

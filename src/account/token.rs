@@ -1,4 +1,5 @@
-//! Access tokens: short-lived stand-ins for a key, signed so that every gateway of a fleet knows them without asking anybody.
+//! Access tokens (JWT, RFC 7519): short-lived substitutes for a key, signed so that every gateway of a fleet can verify
+//! them without a shared store.
 
 use std::time::Duration;
 
@@ -7,25 +8,25 @@ use serde::{Deserialize, Serialize};
 
 use super::key::{Key, KeyHash};
 
-/// What tokens are for; a token that was signed for anything else is none.
+/// Scope claim of access tokens. A token with another scope is invalid.
 const SCOPE: &str = "svc";
-/// Fewest bytes of a secret that signs.
+/// Minimum length of an HMAC secret, in bytes.
 const SECRET: usize = 32;
 
-/// How a token is signed.
+/// Signature algorithm of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signature {
     /// HMAC with SHA-256: one secret signs and verifies.
     Hs256,
-    /// Ed25519: a private key signs, a public one verifies.
+    /// Ed25519 (RFC 8037): a private key signs, a public key verifies.
     EdDsa,
 }
 
 impl Signature {
-    /// Both.
+    /// All algorithms.
     pub const ALL: [Signature; 2] = [Signature::Hs256, Signature::EdDsa];
 
-    /// The name in the configuration and in tokens.
+    /// Returns the name in the configuration and in the `alg` header of tokens.
     pub const fn name(self) -> &'static str {
         match self {
             Signature::Hs256 => "HS256",
@@ -33,7 +34,7 @@ impl Signature {
         }
     }
 
-    /// The signature of this name.
+    /// Returns the algorithm of this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Signature> {
         Signature::ALL.into_iter().find(|signature| signature.name() == name)
     }
@@ -46,7 +47,7 @@ impl Signature {
     }
 }
 
-/// A key that signs or verifies tokens.
+/// Key that signs or verifies tokens.
 #[derive(Clone)]
 pub struct TokenKey {
     id: Box<str>,
@@ -61,31 +62,33 @@ impl std::fmt::Debug for TokenKey {
     }
 }
 
-/// Why a key cannot be used.
+/// Reason why a key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenKeyFault {
     /// The secret is too short.
-    #[error("a secret has at least {SECRET} bytes")]
+    #[error("the secret must have at least {SECRET} bytes")]
     Short,
-    /// It is no private key.
-    #[error("the private key is PKCS#8 in base64: the lines of its PEM file without the first and the last")]
+    /// The private key cannot be parsed.
+    #[error("the private key must be PKCS#8 in base64: its PEM file without the first and the last line")]
     Private,
-    /// It is no public key.
-    #[error("the public key is 32 bytes in base64, alone or at the end of what stands in its PEM file")]
+    /// The public key cannot be parsed.
+    #[error(
+        "the public key must be base64 of its 32 bytes, or its PEM file without the first and the last line"
+    )]
     Public,
-    /// Both are keys, but not of one pair.
-    #[error("the private key and the public key are not of one pair")]
+    /// Both keys are valid, but do not form a pair.
+    #[error("the private key and the public key do not match")]
     Pair,
-    /// There is nothing to verify with.
-    #[error("an EdDSA key needs its public key")]
+    /// The public key is missing.
+    #[error("an EdDSA key requires its public key")]
     Missing,
 }
 
 impl TokenKey {
-    /// A key of one secret.
+    /// Creates an HS256 key from a secret.
     ///
     /// # Errors
-    /// It is too short.
+    /// Returns [`TokenKeyFault::Short`] if the secret has fewer than 32 bytes.
     pub fn hs256(id: &str, secret: &[u8]) -> Result<Self, TokenKeyFault> {
         if secret.len() < SECRET {
             return Err(TokenKeyFault::Short);
@@ -98,14 +101,14 @@ impl TokenKey {
         })
     }
 
-    /// A pair of keys, or the public one alone, which verifies what another process signs.
+    /// Creates an EdDSA key from a pair, or from the public key alone, which can only verify.
     ///
     /// # Errors
-    /// They are no keys, or not of one pair.
+    /// Returns [`TokenKeyFault`] if a key cannot be parsed, or the two do not form a pair.
     pub fn eddsa(id: &str, private: Option<&str>, public: &str) -> Result<Self, TokenKeyFault> {
         let bytes = |text: &str| base64_simd::STANDARD.decode_to_vec(text.trim()).ok();
         let public = bytes(public).ok_or(TokenKeyFault::Public)?;
-        // Alone, or behind the twelve bytes that say what it is.
+        // The raw key (32 bytes), or DER (RFC 8410): the raw key after a fixed header of 12 bytes.
         let raw = match public.len() {
             32 => public.get(..),
             44 => public.get(12..),
@@ -117,6 +120,7 @@ impl TokenKey {
             None => None,
         };
         if let Some(signs) = &signs {
+            // Sign and verify once: the wrong public key would otherwise only show when all tokens are rejected.
             let message = b"one pair";
             let signed = jsonwebtoken::crypto::sign(message, signs, Algorithm::EdDSA)
                 .map_err(|_| TokenKeyFault::Private)?;
@@ -128,27 +132,27 @@ impl TokenKey {
         Ok(TokenKey { id: id.into(), signature: Signature::EdDsa, signs, verifies })
     }
 
-    /// Its name in tokens.
+    /// Returns the key id (`kid`) in tokens.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whether it can sign.
+    /// Returns true if the key can sign.
     pub fn signs(&self) -> bool {
         self.signs.is_some()
     }
 }
 
-/// How tokens are issued and verified.
+/// Issuing and verification of access tokens.
 #[derive(Clone, Debug)]
 pub struct Tokens {
-    /// Who issues them.
+    /// Issuer (`iss`).
     pub issuer: String,
-    /// Whom they are for.
+    /// Audience (`aud`).
     pub audience: String,
-    /// How long they are valid.
+    /// Lifetime of a token.
     pub lifetime: Duration,
-    /// The first that can sign signs; all verify.
+    /// Keys. The first one that can sign issues tokens; all of them verify.
     pub keys: Vec<TokenKey>,
 }
 
@@ -156,9 +160,9 @@ pub struct Tokens {
 struct Claims {
     iss: String,
     aud: String,
-    /// Whose it is.
+    /// Owner of the key: its account, or its name.
     sub: String,
-    /// The hash of the key that it stands for.
+    /// Hash of the key that the token stands for.
     key: String,
     scope: String,
     iat: u64,
@@ -166,28 +170,29 @@ struct Claims {
     jti: String,
 }
 
-/// Why a token does not stand for a key.
+/// Reason why a token is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFault {
-    /// It was not issued here, or not for this.
+    /// The token was not issued by this gateway, or for another purpose.
     #[error("the access token is not valid")]
     Invalid,
-    /// Its time is over.
+    /// The token has expired.
     #[error("the access token has expired")]
     Expired,
 }
 
-/// Whether a text has the form of a token: three parts, of which the first is an object.
+/// Returns true if a text has the form of a JWT: three parts, the first of which is a base64url JSON object.
 pub fn is_token(text: &str) -> bool {
     text.starts_with("eyJ") && text.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
 impl Tokens {
-    /// Issues a token for a key, at `now` in Unix seconds: the token, and how long it is valid. Nothing where no key signs.
+    /// Issues a token for a key, at `now` in Unix seconds. Returns the token and its lifetime in seconds; `None` if no
+    /// key can sign.
     pub fn issue(&self, key: &Key, now: i64, serial: u64) -> Option<(String, u64)> {
         let with = self.keys.iter().find(|key| key.signs())?;
         let now = u64::try_from(now).ok()?;
-        // It does not outlive the key that it stands for.
+        // A token must not outlive its key.
         let end = key.expires.and_then(|end| u64::try_from(end).ok()).unwrap_or(u64::MAX);
         let exp = now.saturating_add(self.lifetime.as_secs()).min(end);
         let claims = Claims {
@@ -205,17 +210,18 @@ impl Tokens {
         Some((token, exp - now))
     }
 
-    /// The hash of the key that a token stands for.
+    /// Verifies a token and returns the hash of the key that it stands for.
     ///
     /// # Errors
-    /// It stands for none.
+    /// Returns [`TokenFault`] if the token is invalid or has expired.
     pub fn verify(&self, token: &str) -> Result<KeyHash, TokenFault> {
         let invalid = |_| TokenFault::Invalid;
         let header = decode_header(token).map_err(invalid)?;
         let named = |key: &&TokenKey| header.kid.as_deref().is_none_or(|id| *id == *key.id);
         let mut fault = TokenFault::Invalid;
         for key in self.keys.iter().filter(named) {
-            // What a token says of its own algorithm is compared, never followed.
+            // The algorithm is that of our key. Trusting the token's `alg` header would allow forgery with a public
+            // key.
             let mut rules = Validation::new(key.signature.algorithm());
             rules.leeway = 0;
             rules.set_issuer(&[&self.issuer]);
@@ -242,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    /// A pair that was made for these tests.
+    /// Public test key: RFC 8032, section 7.1, test 1.
     const PRIVATE: &str = "MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g";
     const PUBLIC: &str = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
 
@@ -268,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_stands_for_its_key_whichever_way_it_is_signed() {
+    fn token_signed_by_hs256_or_eddsa_identifies_its_key() {
         for with in [secret("a"), TokenKey::eddsa("a", Some(PRIVATE), PUBLIC).unwrap()] {
             let tokens = tokens(vec![with]);
             let (token, seconds) = tokens.issue(&key(), now(), 7).unwrap();
@@ -281,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_replaced_without_breaking_tokens_that_are_out() {
+    fn token_key_rotation_keeps_issued_tokens_valid() {
         let before = tokens(vec![secret("old")]);
         let (token, _) = before.issue(&key(), now(), 1).unwrap();
         let during = tokens(vec![secret("new"), secret("old")]);
@@ -292,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_otherwise_or_for_others_is_refused() {
+    fn token_expired_forged_or_for_another_audience_is_refused() {
         let ours = tokens(vec![secret("a")]);
         let (token, _) = ours.issue(&key(), now(), 1).unwrap();
         let (late, _) = ours.issue(&key(), now() - 61, 1).unwrap();
@@ -301,7 +307,7 @@ mod tests {
         assert_eq!(other.verify(&token), Err(TokenFault::Invalid));
         let other = Tokens { issuer: "other".to_owned(), ..ours.clone() };
         assert_eq!(other.verify(&token), Err(TokenFault::Invalid));
-        // A public key is no secret: whoever signs with it as if it were one is not believed.
+        // Key confusion: a token signed with the public key as an HMAC secret is rejected.
         let pair = tokens(vec![TokenKey::eddsa("a", None, PUBLIC).unwrap()]);
         let forged = tokens(vec![TokenKey::hs256("a", PUBLIC.as_bytes()).unwrap()]);
         let (forged, _) = forged.issue(&key(), now(), 1).unwrap();
@@ -320,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_cannot_be_used_say_why() {
+    fn token_key_that_is_invalid_is_refused_with_a_reason() {
         assert_eq!(TokenKey::hs256("a", b"short").unwrap_err(), TokenKeyFault::Short);
         let eddsa = |private, public| TokenKey::eddsa("a", private, public).unwrap_err();
         assert_eq!(eddsa(None, "AAAA"), TokenKeyFault::Public);

@@ -1,118 +1,119 @@
-//! A whole answer: the events of a stream, collected. A JSON answer and a stream mean the same thing by going through
-//! the same events.
+//! Collected response: the events of a stream, folded into one value. Both whole JSON responses and streams pass
+//! through the same events, so that they have the same meaning.
 
 use super::{BlockKind, Delta, Event, Finish, ToolKind, Usage};
 use crate::json::JsonStr;
 
-/// Choices that an answer has at most. No provider makes more than 128 for one request; a number beyond all of them
-/// would be believed blindly by whoever counts up to it.
+/// Maximum number of choices of a response. No provider generates more than 128 for one request. Without this limit a
+/// forged choice number would make loops over the choices run that often.
 pub const MAX_CHOICES: u32 = 1_024;
 
-/// Blocks that an answer has at most. An answer of a million tokens, with a call for each four of them, has fewer.
+/// Maximum number of blocks of a response. A response of a million tokens with a tool call for each four tokens has
+/// fewer.
 pub const MAX_BLOCKS: u32 = 262_144;
 
-/// One choice of an answer.
+/// Choice of a response.
 #[derive(Clone, Debug, Default)]
 pub struct AnswerChoice<'a> {
-    /// Its blocks, in order.
+    /// Blocks, in order.
     pub blocks: Vec<&'a AnswerBlock>,
-    /// Why it ended.
+    /// Finish reason; `None` if the choice did not finish.
     pub finish: Option<&'a FinishOwned>,
 }
 
-/// An answer, collected. Texts are kept as the insides of JSON strings.
+/// Collected response. Texts are stored as the insides of JSON strings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// The provider's id; may be empty.
+    /// Response id of the provider; may be empty.
     pub id: String,
-    /// The model that the provider names; may be empty.
+    /// Model name as the provider reports it; may be empty.
     pub model: String,
-    /// When it was made (Unix seconds).
+    /// Creation time, in Unix seconds.
     pub created: Option<u64>,
-    /// The blocks, in order.
+    /// Blocks of all choices, in order.
     pub blocks: Vec<AnswerBlock>,
-    /// Why each choice ended; one entry for each choice that ended, in order of the choices.
+    /// Finish reasons with their choice, in order of arrival; choices that did not finish have no entry.
     pub finishes: Vec<(u32, FinishOwned)>,
-    /// What it used.
+    /// Usage, cumulative.
     pub usage: Usage,
-    /// The provider's error, if the answer turned into one.
+    /// Error that the provider sent in the response, as JSON text.
     pub error: Option<String>,
-    /// The answer came to its end.
+    /// Whether the response ended with [`Event::End`].
     pub complete: bool,
 }
 
-/// One block of an answer.
+/// Block of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnswerBlock {
-    /// The choice that it belongs to.
+    /// Choice that the block belongs to.
     pub choice: u32,
-    /// What it is.
+    /// Kind of the block.
     pub kind: AnswerBlockKind,
-    /// Its text; of a call its input (of a function the text of an object, escaped); of media its bytes in base64.
+    /// Text; for a tool call its input (for a function the text of an object, escaped); for media the bytes in base64.
     pub text: String,
-    /// A function's arguments, if they came as an object; `text` is empty then.
+    /// Arguments of a function, if they arrived as an object; `text` is empty then.
     pub object: Option<String>,
-    /// Where media can be fetched, if it came so; `text` is empty then.
+    /// Address of media, if it arrived so; `text` is empty then.
     pub url: Option<String>,
-    /// Its seal; may be empty.
-    pub seal: String,
-    /// Where the text is from.
+    /// Provider signature; may be empty.
+    pub signature: String,
+    /// Citations of the text.
     pub citations: Vec<CitationOwned>,
-    /// Log probabilities: the elements of the array, joined with commas.
+    /// Log probabilities: the elements of the array, joined with commas, without brackets.
     pub logprobs: String,
 }
 
-/// What a block is; see [`BlockKind`].
+/// Kind of a block; see [`BlockKind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerBlockKind {
-    /// Text.
+    /// Visible text.
     Text,
-    /// A refusal.
+    /// Refusal.
     Refusal,
-    /// Reasoning.
+    /// Visible reasoning.
     Reasoning,
-    /// Reasoning without text.
+    /// Reasoning without text, which only has a provider signature.
     HiddenReasoning,
-    /// A call.
+    /// Tool call.
     ToolUse {
-        /// The call's id.
+        /// Id of the call.
         id: String,
-        /// The tool's name.
+        /// Name of the tool.
         name: String,
-        /// What kind of tool.
+        /// Function or custom tool.
         kind: ToolKind,
-        /// The tool's group; usually empty.
+        /// Namespace of the tool; usually empty.
         namespace: String,
     },
-    /// Media.
+    /// Generated media.
     Media {
-        /// Its media type.
+        /// Media type.
         mime: String,
     },
-    /// What only its own format knows.
+    /// Block that only its own format can represent.
     Opaque {
-        /// Its type.
+        /// Type of the block.
         name: String,
-        /// What was said at its start: one JSON value.
+        /// JSON value of the block at its start.
         raw: String,
     },
 }
 
-/// Where a text is from; see [`super::Citation`].
+/// Citation, owned; see [`super::Citation`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CitationOwned {
-    /// Address.
+    /// Address of the source.
     pub url: String,
-    /// Title.
+    /// Title of the source.
     pub title: String,
-    /// Words of the source.
+    /// Cited passage of the source.
     pub quote: String,
-    /// Characters cited.
+    /// Cited range of the text, in characters: start (inclusive) and end (exclusive).
     pub span: Option<(u64, u64)>,
 }
 
 impl CitationOwned {
-    /// As an event carries it.
+    /// Borrows it in the form that an event carries.
     pub fn borrow(&self) -> super::Citation<'_> {
         super::Citation {
             url: JsonStr::from_escaped(&self.url),
@@ -122,7 +123,7 @@ impl CitationOwned {
         }
     }
 
-    /// Owned.
+    /// Copies a borrowed citation.
     pub fn own(citation: &super::Citation<'_>) -> Self {
         CitationOwned {
             url: citation.url.escaped().to_owned(),
@@ -133,29 +134,29 @@ impl CitationOwned {
     }
 }
 
-/// [`Finish`], owned.
+/// Finish reason, owned; see [`Finish`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FinishOwned {
-    /// Complete.
+    /// The answer is complete.
     Stop,
-    /// A stop sequence.
+    /// Stop sequence, with its text if it is known.
     StopSequence(Option<String>),
-    /// Too long.
+    /// Output token limit reached.
     Length,
-    /// The context is full.
+    /// Context window full.
     ContextFull,
-    /// Tools are called.
+    /// Tool calls.
     ToolUse,
-    /// Refused.
+    /// Content filter or refusal.
     ContentFilter,
-    /// Paused.
+    /// Paused by the provider.
     Pause,
-    /// For a reason of the provider's own.
+    /// Another reason, in the provider's own word.
     Other(String),
 }
 
 impl FinishOwned {
-    /// As an event carries it.
+    /// Borrows it in the form that an event carries.
     pub fn borrow(&self) -> Finish<'_> {
         match self {
             FinishOwned::Stop => Finish::Stop,
@@ -171,7 +172,7 @@ impl FinishOwned {
         }
     }
 
-    /// Owned.
+    /// Copies a borrowed finish reason.
     pub fn own(finish: Finish<'_>) -> Self {
         match finish {
             Finish::Stop => FinishOwned::Stop,
@@ -189,7 +190,7 @@ impl FinishOwned {
 }
 
 impl Answer {
-    /// Takes an event in.
+    /// Applies an event.
     pub fn take(&mut self, event: &Event<'_>) {
         match *event {
             Event::Start(start) => {
@@ -211,19 +212,19 @@ impl Answer {
         }
     }
 
-    /// How many choices there are: one at least.
+    /// Returns the number of choices: at least 1, at most [`MAX_CHOICES`].
     pub fn choices(&self) -> u32 {
         let last =
             self.blocks.iter().map(|block| block.choice).chain(self.finishes.iter().map(|end| end.0)).max();
         last.map_or(1, |last| last.saturating_add(1).min(MAX_CHOICES))
     }
 
-    /// The blocks of a choice.
+    /// Returns the blocks of a choice, in order.
     pub fn blocks_of(&self, choice: u32) -> impl Iterator<Item = &AnswerBlock> {
         self.blocks.iter().filter(move |block| block.choice == choice)
     }
 
-    /// All choices, each in the place of its number.
+    /// Returns all choices, indexed by their number. Numbers from [`MAX_CHOICES`] on are left out.
     pub fn by_choice(&self) -> Vec<AnswerChoice<'_>> {
         let mut choices = vec![AnswerChoice::default(); self.choices() as usize];
         for block in &self.blocks {
@@ -239,7 +240,7 @@ impl Answer {
         choices
     }
 
-    /// Why a choice ended.
+    /// Returns the finish reason of a choice; `None` if the choice did not finish.
     pub fn finish_of(&self, choice: u32) -> Option<&FinishOwned> {
         self.finishes.iter().find(|end| end.0 == choice).map(|end| &end.1)
     }
@@ -267,7 +268,7 @@ impl AnswerBlock {
             text: String::new(),
             object: None,
             url: None,
-            seal: String::new(),
+            signature: String::new(),
             citations: Vec::new(),
             logprobs: String::new(),
         }
@@ -280,7 +281,7 @@ impl AnswerBlock {
             }
             Delta::Object(object) => self.object = Some(object.text().to_owned()),
             Delta::Url(url) => self.url = Some(url.escaped().to_owned()),
-            Delta::Seal(seal) => seal.escaped().clone_into(&mut self.seal),
+            Delta::Signature(seal) => seal.escaped().clone_into(&mut self.signature),
             Delta::Citation(citation) => self.citations.push(CitationOwned::own(&citation)),
             Delta::Logprobs(list) => {
                 let inside = list.text().trim_start_matches('[').trim_end_matches(']').trim();

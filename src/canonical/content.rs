@@ -1,199 +1,201 @@
-//! What is said in a conversation: turns, and the blocks that they consist of.
+//! Content of a conversation: turns and their blocks.
 
-use super::seal::Seal;
+use super::seal::ProviderSignature;
 use super::{Input, ToolKind};
 use crate::json::{JsonStr, RawJson};
 
-/// Who speaks.
+/// Role of a turn's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Whoever runs the application.
+    /// Instructions of the application (`system`).
     System,
-    /// The same, in the newer word of formats that know both.
+    /// The same, under the newer name `developer` in formats that have both.
     Developer,
-    /// The user. Results of tools stand in turns of the user.
+    /// The user. Tool results are in turns of this role.
     User,
     /// The model.
     Assistant,
 }
 
 impl Role {
-    /// Instructions, in either word.
+    /// Returns true for instructions of either name.
     pub fn is_system(self) -> bool {
         matches!(self, Role::System | Role::Developer)
     }
 }
 
-/// One message, as the client sent it: neighbours of the same role are not joined here.
+/// Message, as the client sent it. Adjacent messages of the same role are not merged here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn<'a> {
-    /// Who speaks.
+    /// Role of the author.
     pub role: Role,
-    /// What is said, in order.
+    /// Content, in order.
     pub blocks: Vec<Block<'a>>,
-    /// The speaker's name; usually empty.
+    /// Name of the author; usually empty.
     pub name: JsonStr<'a>,
-    /// Which phase of an answer it was, in formats that say so; usually empty.
+    /// Phase of the response that the turn was part of, in formats that name it; usually empty.
     pub phase: JsonStr<'a>,
-    /// The turn is a beginning that the model is to continue (a prefill), where the format marks it.
+    /// Whether the turn is marked as a prefill: the beginning of a response that the model is to continue.
     pub prefix: bool,
 }
 
 impl<'a> Turn<'a> {
-    /// A turn of these blocks.
+    /// Creates a turn from its blocks.
     pub fn new(role: Role, blocks: Vec<Block<'a>>) -> Self {
         Turn { role, blocks, name: JsonStr::default(), phase: JsonStr::default(), prefix: false }
     }
 }
 
-/// How long the provider is asked to keep the prompt up to here in its cache.
+/// Prompt-cache breakpoint: how long the provider is to cache the prompt up to here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheMark {
+pub enum CacheBreakpoint {
     /// 5 minutes.
     Short,
     /// 1 hour.
     Long,
 }
 
-/// A part of a turn.
+/// Content block of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block<'a> {
-    /// Text.
+    /// Text block.
     Text {
         /// The text.
         text: JsonStr<'a>,
-        /// The prompt is cached up to here.
-        cache: Option<CacheMark>,
-        /// What the provider wants to see again with it (it signs plain text now and then).
-        seal: Option<Seal<'a>>,
+        /// Prompt-cache breakpoint behind this block.
+        cache: Option<CacheBreakpoint>,
+        /// Provider signature of the text. Some providers sign plain text.
+        signature: Option<ProviderSignature<'a>>,
     },
-    /// An image.
+    /// Image.
     Image {
-        /// Where it is.
-        source: Source<'a>,
-        /// How closely to look (`auto`, `low`, `high`, `original`); empty when not said.
+        /// Location of the image.
+        source: MediaSource<'a>,
+        /// Level of detail (`auto`, `low`, `high`, `original`); empty if the client gave none.
         detail: JsonStr<'a>,
-        /// The prompt is cached up to here.
-        cache: Option<CacheMark>,
-        /// As in `Text`.
-        seal: Option<Seal<'a>>,
+        /// Prompt-cache breakpoint behind this block.
+        cache: Option<CacheBreakpoint>,
+        /// Provider signature, as in `Text`.
+        signature: Option<ProviderSignature<'a>>,
     },
-    /// A document.
+    /// Document.
     File {
-        /// Where it is.
-        source: Source<'a>,
-        /// Its name or title; may be empty.
+        /// Location of the document.
+        source: MediaSource<'a>,
+        /// File name or title; may be empty.
         name: JsonStr<'a>,
-        /// The prompt is cached up to here.
-        cache: Option<CacheMark>,
+        /// Prompt-cache breakpoint behind this block.
+        cache: Option<CacheBreakpoint>,
     },
-    /// A sound.
+    /// Audio.
     Audio {
-        /// Where it is.
-        source: Source<'a>,
+        /// Location of the audio.
+        source: MediaSource<'a>,
     },
-    /// A video.
+    /// Video.
     Video {
-        /// Where it is.
-        source: Source<'a>,
+        /// Location of the video.
+        source: MediaSource<'a>,
     },
-    /// Reasoning of an earlier answer.
+    /// Reasoning of an earlier response.
     Reasoning {
-        /// Its text, in the parts that it came in; may be empty.
+        /// Reasoning text, in the parts that it arrived in; may be empty.
         text: Vec<JsonStr<'a>>,
-        /// What the provider wants to see again.
-        seal: Option<Seal<'a>>,
-        /// The text was withheld by the provider: the seal is all there is.
+        /// Provider signature, which the provider requires to accept the block.
+        signature: Option<ProviderSignature<'a>>,
+        /// Whether the provider withheld the text, so that the signature is the only content.
         hidden: bool,
     },
-    /// A refusal in an earlier answer.
+    /// Refusal in an earlier response.
     Refusal {
-        /// The model's words.
+        /// Text of the refusal.
         text: JsonStr<'a>,
     },
-    /// A tool was called.
+    /// Tool call in an earlier response.
     ToolUse {
-        /// The call's id. What a carrier added to it has been taken off.
+        /// Id of the call, without the signature that the gateway may have appended to it
+        /// ([`SignedCallId`](super::seal::SignedCallId)).
         id: JsonStr<'a>,
-        /// The tool's name.
+        /// Name of the tool.
         name: JsonStr<'a>,
-        /// What it was called with.
+        /// Input of the call.
         input: Input<'a>,
-        /// What kind of tool.
+        /// Function or custom tool.
         kind: ToolKind,
-        /// The group that the tool stands in; usually empty.
+        /// Namespace of the tool; usually empty.
         namespace: JsonStr<'a>,
-        /// What the provider wants to see again with the call.
-        seal: Option<Seal<'a>>,
-        /// The prompt is cached up to here.
-        cache: Option<CacheMark>,
+        /// Provider signature of the call.
+        signature: Option<ProviderSignature<'a>>,
+        /// Prompt-cache breakpoint behind this block.
+        cache: Option<CacheBreakpoint>,
     },
-    /// What a tool answered.
+    /// Result of a tool call.
     ToolResult {
-        /// The call's id, without what a carrier added to it.
+        /// Id of the call, without an appended signature.
         id: JsonStr<'a>,
-        /// The tool's name, where the format says it; may be empty.
+        /// Name of the tool, if the format has it here; may be empty.
         name: JsonStr<'a>,
-        /// What it answered: text, images, files.
+        /// Result as blocks: text, images, files.
         content: Vec<Block<'a>>,
-        /// What it answered, where the format has it as one object.
+        /// Result as one JSON object, in formats that carry it so.
         object: Option<RawJson<'a>>,
-        /// It failed.
+        /// Whether the tool failed.
         error: bool,
-        /// What kind of tool.
+        /// Function or custom tool.
         kind: ToolKind,
-        /// The prompt is cached up to here.
-        cache: Option<CacheMark>,
+        /// Prompt-cache breakpoint behind this block.
+        cache: Option<CacheBreakpoint>,
     },
-    /// Something that only the format it came in has a word for.
+    /// Block that only its own format can represent.
     Opaque {
-        /// Its type, in that format's word.
+        /// Type of the block, as its format names it.
         name: JsonStr<'a>,
-        /// All of it.
+        /// Whole JSON value of the block.
         raw: RawJson<'a>,
     },
 }
 
 impl<'a> Block<'a> {
-    /// A text without marks.
+    /// Creates a text block without cache breakpoint and signature.
     pub fn text(text: JsonStr<'a>) -> Self {
-        Block::Text { text, cache: None, seal: None }
+        Block::Text { text, cache: None, signature: None }
     }
 }
 
-/// Where an image, a file, a sound or a video is.
+/// Location of an image, a document, audio or a video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source<'a> {
-    /// In the request.
+pub enum MediaSource<'a> {
+    /// Bytes in the request.
     Base64 {
-        /// Its media type (`image/png`).
+        /// Media type, for example `image/png`.
         mime: JsonStr<'a>,
-        /// Its bytes, base64.
+        /// Content, in base64.
         data: JsonStr<'a>,
     },
-    /// At an address.
+    /// Remote address.
     Url {
         /// The address.
         url: JsonStr<'a>,
-        /// The media type, where it is said; may be empty.
+        /// Media type; empty if the client gave none.
         mime: JsonStr<'a>,
     },
-    /// With the provider, under an id that means nothing to another provider.
+    /// File stored at the provider. The id means nothing to another provider.
     Id {
-        /// The id.
+        /// Id of the file.
         id: JsonStr<'a>,
     },
-    /// In the request, as plain text.
+    /// Plain text in the request.
     Text {
         /// The text.
         text: JsonStr<'a>,
     },
 }
 
-impl<'a> Source<'a> {
-    /// What an address says: a data URL is taken apart (RFC 2397; only base64 ones are media).
+impl<'a> MediaSource<'a> {
+    /// Parses an address. A base64 data URL (RFC 2397) becomes [`MediaSource::Base64`]; every other address stays a
+    /// [`MediaSource::Url`].
     pub fn from_url(url: JsonStr<'a>) -> Self {
-        let plain = Source::Url { url, mime: JsonStr::default() };
+        let plain = MediaSource::Url { url, mime: JsonStr::default() };
         let text = url.escaped();
         let Some(rest) =
             text.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("data:")).map(|_| &text[5..])
@@ -203,6 +205,6 @@ impl<'a> Source<'a> {
         let Some((head, data)) = rest.split_once(',') else { return plain };
         let Some(head) = head.strip_suffix(";base64") else { return plain };
         let mime = head.split(';').next().unwrap_or_default();
-        Source::Base64 { mime: JsonStr::from_escaped(mime), data: JsonStr::from_escaped(data) }
+        MediaSource::Base64 { mime: JsonStr::from_escaped(mime), data: JsonStr::from_escaped(data) }
     }
 }

@@ -1,4 +1,4 @@
-//! What a model can be asked for, beyond the format that its provider speaks.
+//! Capability profile of a model, beyond the format that its provider speaks.
 
 use super::quirks::Quirks;
 use super::request::{Effort, Thinking};
@@ -6,120 +6,120 @@ use super::request::{Effort, Thinking};
 /// Capability profile of one model at one provider: what its format can say there.
 #[derive(Clone, Debug)]
 pub struct Dialect<'d> {
-    /// The model's name at the provider, which the encoder writes where its format names the model.
+    /// Model name at the provider, which the encoder writes where its format names the model.
     pub model: &'d str,
-    /// Who will issue and take back seals: see [`Seal`](super::Seal).
+    /// Issuer of provider signatures at this target: see [`ProviderSignature`](super::ProviderSignature).
     pub issuer: &'d str,
-    /// How the model is told to reason.
-    pub reasoning: Reasoning,
-    /// Output tokens to ask for where the format wants a figure and the client gave none.
+    /// Supported reasoning settings.
+    pub reasoning: ReasoningSupport,
+    /// Value of the output token limit, in tokens, where the format requires one and the client gave none.
     pub max_output: u64,
-    /// Whether the model takes `temperature`, `top_p` and the like at all. Some reasoning models refuse them.
-    pub sampling: Sampling,
-    /// Whether a schema can be asked of the answer.
+    /// Supported sampling parameters (`temperature`, `top_p` and the like). Some reasoning models refuse them.
+    pub sampling: SamplingSupport,
+    /// How structured output is requested.
     pub structured: Structured,
-    /// Whether schemas of tools and answers may be plain JSON schema, or must be cut down to OpenAPI 3.0.
+    /// Whether schemas of tools and responses may be plain JSON schema. If false, they are reduced to OpenAPI 3.0.
     pub json_schema: bool,
-    /// Whether ids of calls may be sent (one provider's cloud refuses them).
+    /// Whether tool-call ids may be sent (one provider's cloud refuses them).
     pub call_ids: bool,
-    /// Whether instructions are called `developer` rather than `system`.
+    /// Whether the role of instructions is `developer` instead of `system`.
     pub developer_role: bool,
-    /// Whether the limit of output tokens is called by its newer name, where the format has two.
+    /// Whether the output token limit has its newer name, where the format has two.
     pub max_completion_tokens: bool,
-    /// Whether instructions may stand in the middle of a conversation, where the format itself allows it.
+    /// Whether instructions are allowed in the middle of a conversation, where the format itself allows it.
     pub system_in_middle: bool,
-    /// Whether a conversation may end with the beginning of the answer.
+    /// Whether a conversation may end with a prefill.
     pub prefill: bool,
     /// Whether reasoning text of earlier turns is sent back, in formats where that is an extension.
     pub reasoning_replay: bool,
-    /// Whether media may be given by address, in formats where not every model can fetch it.
+    /// Whether media may be given by URL, in formats where not every model can fetch it.
     pub media_urls: bool,
-    /// Extension members of other providers (`top_k`, `enable_thinking` ...) that this one understands; `*` for all.
+    /// Extension members of other providers (`top_k`, `enable_thinking` ...) that this one supports; `*` for all.
     pub extensions: &'static [&'static str],
-    /// Whether answers may begin with reasoning between `<think>` and `</think>` in the text itself.
+    /// Whether the text of a response may start with reasoning between `<think>` and `</think>`.
     pub think_tags: bool,
-    /// How the provider deviates from the format.
-    pub habits: &'static Quirks,
+    /// Deviations of the provider from the format.
+    pub quirks: &'static Quirks,
 }
 
-/// How a model is told to reason.
+/// Supported reasoning settings of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reasoning {
-    /// It cannot be told.
+pub enum ReasoningSupport {
+    /// Reasoning cannot be configured.
     Fixed,
-    /// With a budget of tokens in this range; `off` says whether it can be switched off.
+    /// Token budget within a range.
     Budget {
-        /// The least.
+        /// Minimum, in tokens.
         min: u64,
-        /// The most.
+        /// Maximum, in tokens.
         max: u64,
-        /// Whether 0 is taken.
+        /// Whether a budget of 0 switches reasoning off.
         off: bool,
     },
-    /// With a word in this range; `off` says whether it can be switched off.
+    /// Effort name within a range.
     Effort {
-        /// The least.
+        /// Lowest effort.
         min: Effort,
-        /// The most.
+        /// Highest effort.
         max: Effort,
-        /// Whether `none` (or the like) is taken.
+        /// Whether `none` (or an equivalent) switches reasoning off.
         off: bool,
     },
-    /// It reasons as it sees fit, guided by a word in this range.
+    /// Adaptive: the model decides how much to reason, and an effort name guides it.
     Adaptive {
-        /// The most.
+        /// Highest effort.
         max: Effort,
-        /// Whether it can be switched off.
+        /// Whether reasoning can be switched off.
         off: bool,
     },
 }
 
-/// Which sampling a model takes.
+/// Supported sampling parameters of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sampling {
-    /// All that its format has.
+pub enum SamplingSupport {
+    /// All parameters of the format.
     All,
-    /// Temperature or `top_p`, not both.
+    /// Either `temperature` or `top_p`, not both.
     One,
-    /// None.
+    /// No sampling parameters.
     None,
 }
 
-/// How an answer is held to a schema.
+/// Way to request structured output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Structured {
-    /// The format's own way.
+    /// Native parameter of the format.
     Native,
-    /// The format's own way, unless tools are offered as well.
+    /// Native parameter of the format, unless the request also has tools.
     NativeWithoutTools,
-    /// Any JSON in the format's own way; a schema is a word in the instructions beside it.
+    /// Native JSON mode without a schema; the schema is added to the instructions.
     Json,
-    /// By a tool that the model must call, whose arguments are the answer.
+    /// Forced tool call whose arguments are the response.
     Tool,
-    /// Not at all; a word in the instructions is all that can be done.
+    /// Not supported; the schema is added to the instructions.
     Hint,
 }
 
-/// What a model is to be told about reasoning, as far as it can be told.
+/// Reasoning parameter to send to a model, within what the model supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheMarks {
-    /// Nothing.
-    Nothing,
-    /// Not to reason, in the way of a model that can be told so.
+pub enum ReasoningParameter {
+    /// No parameter.
+    Omitted,
+    /// Reasoning off.
     Off,
-    /// A word.
+    /// Effort name.
     Effort(Effort),
-    /// A budget (tokens), within what the model takes.
+    /// Budget in tokens.
     Budget(u64),
-    /// To reason as it sees fit, with a word to guide it, or none.
+    /// Adaptive reasoning, with an optional effort name.
     Adaptive(Option<Effort>),
 }
 
-impl Reasoning {
-    /// What a wish means for this model: the nearest that it can be told.
-    pub fn tell(self, wish: Thinking) -> CacheMarks {
+impl ReasoningSupport {
+    /// Maps the client's reasoning setting to the nearest one that this model supports.
+    pub fn reasoning_parameter(self, wish: Thinking) -> ReasoningParameter {
         let effort = match wish {
-            Thinking::Unsaid => return CacheMarks::Nothing,
+            Thinking::Unset => return ReasoningParameter::Omitted,
             Thinking::Off => None,
             Thinking::Adaptive => Some(Effort::High),
             Thinking::Effort(effort) => Some(effort),
@@ -127,34 +127,34 @@ impl Reasoning {
             Thinking::Budget(tokens) => Some(Effort::of_budget(tokens)),
         };
         match self {
-            Reasoning::Fixed => CacheMarks::Nothing,
-            Reasoning::Budget { min, max, off } => match (wish, effort) {
-                (_, None) if off => CacheMarks::Off,
-                (_, None) => CacheMarks::Budget(min),
-                (Thinking::Budget(tokens), _) => CacheMarks::Budget(tokens.clamp(min, max)),
-                // Left to the model, where it can be.
-                (Thinking::Adaptive, _) => CacheMarks::Adaptive(None),
-                (_, Some(effort)) => CacheMarks::Budget(effort.budget().clamp(min, max)),
+            ReasoningSupport::Fixed => ReasoningParameter::Omitted,
+            ReasoningSupport::Budget { min, max, off } => match (wish, effort) {
+                (_, None) if off => ReasoningParameter::Off,
+                (_, None) => ReasoningParameter::Budget(min),
+                (Thinking::Budget(tokens), _) => ReasoningParameter::Budget(tokens.clamp(min, max)),
+                // Adaptive does not become a fixed budget: the model decides.
+                (Thinking::Adaptive, _) => ReasoningParameter::Adaptive(None),
+                (_, Some(effort)) => ReasoningParameter::Budget(effort.budget().clamp(min, max)),
             },
-            Reasoning::Effort { min, max, off } => match (wish, effort) {
-                (_, None) if off => CacheMarks::Off,
-                (_, None) => CacheMarks::Effort(min),
-                (Thinking::Adaptive, _) => CacheMarks::Nothing,
-                (_, Some(effort)) => CacheMarks::Effort(effort.clamp(min, max)),
+            ReasoningSupport::Effort { min, max, off } => match (wish, effort) {
+                (_, None) if off => ReasoningParameter::Off,
+                (_, None) => ReasoningParameter::Effort(min),
+                (Thinking::Adaptive, _) => ReasoningParameter::Omitted,
+                (_, Some(effort)) => ReasoningParameter::Effort(effort.clamp(min, max)),
             },
-            Reasoning::Adaptive { max, off } => match (wish, effort) {
-                (_, None) if off => CacheMarks::Off,
-                (_, None) => CacheMarks::Adaptive(Some(Effort::Low)),
-                (Thinking::Adaptive, _) => CacheMarks::Adaptive(None),
-                (_, Some(effort)) => CacheMarks::Adaptive(Some(effort.clamp(Effort::Low, max))),
+            ReasoningSupport::Adaptive { max, off } => match (wish, effort) {
+                (_, None) if off => ReasoningParameter::Off,
+                (_, None) => ReasoningParameter::Adaptive(Some(Effort::Low)),
+                (Thinking::Adaptive, _) => ReasoningParameter::Adaptive(None),
+                (_, Some(effort)) => ReasoningParameter::Adaptive(Some(effort.clamp(Effort::Low, max))),
             },
         }
     }
 }
 
 impl Dialect<'_> {
-    /// Whether an extension is understood.
-    pub fn understands(&self, extension: &str) -> bool {
+    /// Returns true if an extension member is supported.
+    pub fn supports(&self, extension: &str) -> bool {
         self.extensions.iter().any(|known| *known == "*" || *known == extension)
     }
 }

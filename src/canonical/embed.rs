@@ -1,68 +1,68 @@
-//! Texts that are to become vectors, and how a provider wants to be asked for them.
+//! Embedding requests and the request shapes of providers.
 
 use std::borrow::Cow;
 
 use super::request::Extra;
 use crate::json::RawJson;
 
-/// What is to be embedded, borrowed from the request's body.
+/// Embedding request, borrowed from the request body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Embed<'a> {
-    /// In the order of the request.
+    /// Inputs, in the order of the request.
     pub items: Vec<EmbedItem<'a>>,
-    /// Vectors are wanted as base64 of little-endian 32-bit floats.
+    /// Whether vectors are returned as base64 of little-endian 32-bit floats.
     pub base64: bool,
-    /// Members that have no place above, with their names and in their order.
+    /// Members without a field above, in the order of the request.
     pub extra: Vec<Extra<'a>>,
 }
 
-/// One thing to embed.
+/// One input of an embedding request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbedItem<'a> {
-    /// What it is.
+    /// The input.
     pub input: EmbedInput<'a>,
-    /// What the vector is for.
+    /// Purpose of the vector.
     pub purpose: Option<Purpose>,
-    /// How many numbers the vector has; the model's own number where nothing is said.
+    /// Number of dimensions; `None` for the model's default.
     pub dimensions: Option<u64>,
     /// Members of the item that only its own format has.
     pub extra: Vec<Extra<'a>>,
 }
 
-/// What is embedded.
+/// Input to embed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EmbedInput<'a> {
-    /// A text, as the inside of a JSON string.
+    /// Text, as the inside of a JSON string.
     Text(Cow<'a, str>),
-    /// Tokens of a text: an array of whole numbers.
+    /// Token ids: an array of integers.
     Tokens(RawJson<'a>),
-    /// Parts of which some are no text: an object that only the format it came in has a word for.
+    /// Multimodal parts: an object that only the format it came in can represent.
     Parts(RawJson<'a>),
 }
 
-/// What a vector is for: providers make different ones of questions and of what answers them.
+/// Purpose of a vector. Providers compute different vectors for queries and for documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Something that is searched for.
+    /// Search query.
     Query,
-    /// Something that is found.
+    /// Document to be found.
     Document,
-    /// To be compared with its like.
+    /// Symmetric similarity.
     Similarity,
-    /// To be put into a class.
+    /// Classification.
     Classification,
-    /// To be grouped with its like.
+    /// Clustering.
     Clustering,
-    /// A question.
+    /// Question to be answered.
     Question,
-    /// A statement that is to be checked.
+    /// Statement to be verified.
     Fact,
-    /// A question about code.
+    /// Query for code.
     Code,
 }
 
 impl Purpose {
-    /// All of them.
+    /// All purposes.
     pub const ALL: [Purpose; 8] = [
         Purpose::Query,
         Purpose::Document,
@@ -74,18 +74,18 @@ impl Purpose {
         Purpose::Code,
     ];
 
-    /// Whether it is the side that asks.
-    pub const fn asks(self) -> bool {
+    /// Returns true for the query side of a search.
+    pub const fn is_query(self) -> bool {
         matches!(self, Purpose::Query | Purpose::Question | Purpose::Fact | Purpose::Code)
     }
 }
 
-/// How a provider's request for vectors is built.
+/// Shape of a provider's embedding request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmbedShape {
     /// `{model, input: [...]}`.
     List,
-    /// A content of parts for each text, each with settings of its own.
+    /// One content with parts for each text, each with its own settings.
     Parts,
     /// `{model, texts: [...], embedding_types}`.
     Texts,
@@ -93,14 +93,14 @@ pub enum EmbedShape {
     Nested,
 }
 
-/// The words for a purpose.
+/// Vocabulary that a provider has for purposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurposeWords {
-    /// None: the provider cannot be told.
+    /// None: the provider has no such setting.
     None,
-    /// `RETRIEVAL_QUERY` and so on: one for each.
+    /// `RETRIEVAL_QUERY` and so on: one word for each purpose.
     Tasks,
-    /// `search_query`, `search_document`, `classification`, `clustering`; one of them must be said.
+    /// `search_query`, `search_document`, `classification`, `clustering`; the provider requires one of them.
     Search,
     /// `query` or `document`.
     Sides,
@@ -108,29 +108,29 @@ pub enum PurposeWords {
     Dotted,
 }
 
-/// How vectors are asked for at a provider.
+/// Embedding capabilities of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbedDialect {
-    /// The form of the request.
+    /// Shape of the request.
     pub shape: EmbedShape,
-    /// Texts in one request at most.
+    /// Maximum number of texts in one request.
     pub batch: usize,
-    /// The member for the number of dimensions; empty where it cannot be asked for.
+    /// Name of the member for the number of dimensions; empty if the provider has none.
     pub dimensions: &'static str,
-    /// The member for the purpose; empty where there is none.
+    /// Name of the member for the purpose; empty if the provider has none.
     pub purpose: &'static str,
-    /// Its words.
+    /// Vocabulary of that member.
     pub words: PurposeWords,
-    /// `encoding_format` may ask for base64.
+    /// Whether `encoding_format` may request base64.
     pub base64: bool,
-    /// Tokens are taken as well as texts.
+    /// Whether token ids are accepted as well as texts.
     pub tokens: bool,
-    /// A request in the provider's own words may be passed on as it is, with members that nobody here knows.
+    /// Whether a request in the provider's own format may pass unchanged, unknown members included.
     pub plain: bool,
 }
 
 impl EmbedDialect {
-    /// The form that most providers share.
+    /// Request form that most providers share.
     pub const LIST: EmbedDialect = EmbedDialect {
         shape: EmbedShape::List,
         batch: 2_048,
@@ -144,7 +144,7 @@ impl EmbedDialect {
 }
 
 impl PurposeWords {
-    /// The word for a purpose; nothing where none fits, or none need be said.
+    /// Returns the word for a purpose; `None` if no word fits or none is needed.
     pub const fn word(self, purpose: Option<Purpose>) -> Option<&'static str> {
         use Purpose::{Classification, Clustering, Code, Document, Fact, Query, Question, Similarity};
         Some(match (self, purpose) {
@@ -170,7 +170,7 @@ impl PurposeWords {
             (PurposeWords::Sides, Some(purpose)) => match purpose {
                 Query | Question | Fact | Code => "query",
                 Document => "document",
-                // For what is neither, these providers want nothing said.
+                // Neither query nor document: this vocabulary has no word, and the member is left out.
                 Similarity | Classification | Clustering => return None,
             },
             (PurposeWords::Dotted, Some(purpose)) => match purpose {
@@ -183,7 +183,7 @@ impl PurposeWords {
         })
     }
 
-    /// The purpose that a word means, in whichever provider's words.
+    /// Returns the purpose of a word from any provider's vocabulary; `None` for an unknown word.
     pub fn purpose(word: &str) -> Option<Purpose> {
         let all = [PurposeWords::Tasks, PurposeWords::Search, PurposeWords::Sides, PurposeWords::Dotted];
         let means = |purpose: &Purpose| all.iter().any(|words| words.word(Some(*purpose)) == Some(word));
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_mean_the_purpose_that_they_stand_for_first() {
+    fn purpose_word_maps_to_its_first_purpose() {
         for (word, purpose) in [
             ("RETRIEVAL_QUERY", Some(Purpose::Query)),
             ("FACT_VERIFICATION", Some(Purpose::Fact)),

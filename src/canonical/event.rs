@@ -1,164 +1,167 @@
-//! The events of an answer, in the strictest grammar of all formats: blocks are opened and closed, their indexes are
-//! dense, and everything that belongs to a block lies between its start and its stop.
+//! Events of a response, in the strictest grammar of all formats: blocks are opened and closed, block indexes are
+//! dense, and everything that belongs to a block comes between its start and its stop.
 
 use super::Usage;
 use crate::json::{JsonStr, RawJson};
 
-/// One step of an answer. Borrows the frame that it was read from and lives for one callback.
+/// Event of a response. It borrows the frame that it was read from and lives for one callback.
 ///
-/// The order: `Start`; then any number of blocks, `Usage` and `Ping`; then one `Finish` for each choice, after all
-/// blocks of that choice were stopped; `Usage` may still follow; then `End`. Several blocks may be open at once.
+/// Order: `Start`; then any number of blocks, `Usage` and `Ping`; then one `Finish` for each choice, after all blocks
+/// of that choice have stopped; `Usage` may still follow; then `End`. Several blocks may be open at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
-    /// The answer begins.
+    /// Start of the response.
     Start(Start<'a>),
-    /// A block begins. Indexes count from 0 over the whole answer, in the order of the starts.
+    /// Start of a block. Indexes count from 0 over the whole response, in the order of the starts.
     BlockStart {
-        /// The block's index.
+        /// Index of the block.
         index: u32,
-        /// Which of several answers to the same request it belongs to (`n`, `candidateCount`); 0 for the only one.
+        /// Choice that the block belongs to, if the request asked for several (`n`, `candidateCount`); 0 for a single
+        /// choice.
         choice: u32,
-        /// What the block is.
+        /// Kind of the block.
         kind: BlockKind<'a>,
     },
-    /// Something is added to an open block.
+    /// Content that is appended to an open block.
     Delta {
-        /// The block's index.
+        /// Index of the block.
         index: u32,
-        /// What is added.
+        /// The content.
         delta: Delta<'a>,
     },
-    /// A block is complete.
+    /// End of a block.
     BlockStop {
-        /// The block's index.
+        /// Index of the block.
         index: u32,
     },
-    /// What the answer has used so far. Cumulative: see [`Usage::update`].
+    /// Usage so far. Cumulative: see [`Usage::update`].
     Usage(Usage),
-    /// Why a choice ended.
+    /// End of a choice.
     Finish {
-        /// The choice.
+        /// Index of the choice.
         choice: u32,
-        /// The reason.
+        /// Finish reason.
         finish: Finish<'a>,
     },
-    /// The provider says that it is still there.
+    /// Keep-alive of the provider.
     Ping,
-    /// The provider reports an error in its stream: the error as it wrote it. Nothing follows.
+    /// Error that the provider reports in its stream, as the provider wrote it. No event follows.
     Error(RawJson<'a>),
-    /// The answer is complete. Nothing follows.
+    /// End of a complete response. No event follows.
     End,
 }
 
-/// What is known of an answer when it begins.
+/// Response metadata that is known when the response starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start<'a> {
-    /// The provider's id of the answer; empty when it gave none.
+    /// Response id of the provider; empty if the provider sent none.
     pub id: JsonStr<'a>,
-    /// The model that the provider says has answered; empty when it did not say.
+    /// Model name as the provider reports it; empty if it reports none.
     pub model: JsonStr<'a>,
-    /// When the provider says that it began (Unix seconds).
+    /// Creation time as the provider reports it, in Unix seconds.
     pub created: Option<u64>,
 }
 
-/// What a block is.
+/// Kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind<'a> {
-    /// Text for the reader.
+    /// Visible text.
     Text,
-    /// The model's words for why it will not answer.
+    /// Refusal: text in which the model explains why it does not answer.
     Refusal,
-    /// Reasoning that may be shown. It may have a [`Delta::Seal`].
+    /// Visible reasoning. It may carry a provider signature ([`Delta::Signature`]).
     Reasoning,
-    /// Reasoning that may not be shown, but must come back to the provider: all of it is in its seal.
+    /// Hidden reasoning (encrypted or redacted): it has no text, only a provider signature ([`Delta::Signature`]) that
+    /// must be returned to the provider.
     HiddenReasoning,
-    /// A tool is called.
+    /// Tool call.
     ToolUse {
-        /// The call's id; never empty.
+        /// Id of the call; never empty.
         id: JsonStr<'a>,
-        /// The tool's name.
+        /// Name of the tool.
         name: JsonStr<'a>,
-        /// What kind of tool.
+        /// Function or custom tool.
         kind: ToolKind,
-        /// The group that the tool stands in; usually empty.
+        /// Namespace of the tool; usually empty.
         namespace: JsonStr<'a>,
     },
-    /// An image, a sound or another file that the model made.
+    /// Image, audio or another file that the model generated.
     Media {
-        /// Its media type (`image/png`).
+        /// Media type, for example `image/png`.
         mime: JsonStr<'a>,
     },
-    /// Something that only the format it came in has a word for: a tool that the provider ran, say.
+    /// Block that only its own format can represent, for example a tool that the provider ran.
     Opaque {
-        /// Its type, in that format's word.
+        /// Type of the block, as its format names it.
         name: JsonStr<'a>,
-        /// All that was said of it at the start.
+        /// Whole JSON value of the block at its start.
         raw: RawJson<'a>,
     },
 }
 
-/// What kind of tool is called.
+/// Kind of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolKind {
-    /// With arguments: one JSON object.
+    /// Function: its arguments are one JSON object.
     #[default]
     Function,
-    /// With input: free text.
+    /// Custom tool: its input is free text.
     Custom,
 }
 
-/// What is added to a block.
+/// Content that is appended to a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Delta<'a> {
     /// Text of a `Text`, `Refusal` or `Reasoning` block.
     Text(JsonStr<'a>),
-    /// A part of a call's input, as the inside of a JSON string: of a function the text of its arguments, of a custom
-    /// tool its input. All parts joined are the input; no part at all means `{}`.
+    /// Fragment of a call's input, as the inside of a JSON string: the text of the arguments for a function, the input
+    /// itself for a custom tool. The concatenation of all fragments is the input; no fragment at all means `{}`.
     Arguments(JsonStr<'a>),
-    /// A call's whole arguments, as an object. Comes alone.
+    /// Whole arguments of a call, as a JSON object. It excludes any other input delta of the block.
     Object(RawJson<'a>),
-    /// A part of a media block's bytes, base64.
+    /// Fragment of a media block's bytes, in base64.
     Data(JsonStr<'a>),
-    /// Where a media block can be fetched. Comes alone.
+    /// Address of a media block. It excludes any other content delta of the block.
     Url(JsonStr<'a>),
-    /// What the provider wants to see again with this block, unchanged: a signature, or encrypted reasoning. Once.
-    Seal(JsonStr<'a>),
-    /// Where a text is from.
+    /// Provider signature (thinking signature or encrypted reasoning), to be returned unchanged with this block. At
+    /// most one per block.
+    Signature(JsonStr<'a>),
+    /// Source that the text cites.
     Citation(Citation<'a>),
     /// Log probabilities of the tokens of this delta: an array of `{token, logprob, bytes, top_logprobs}`.
     Logprobs(RawJson<'a>),
 }
 
-/// Where a text is from.
+/// Citation: source of a passage of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Citation<'a> {
-    /// The source's address.
+    /// Address of the source.
     pub url: JsonStr<'a>,
-    /// The source's title; may be empty.
+    /// Title of the source; may be empty.
     pub title: JsonStr<'a>,
-    /// What the source says; may be empty.
+    /// Cited passage of the source; may be empty.
     pub quote: JsonStr<'a>,
-    /// The characters of the choice's whole text that are cited: first, and behind the last.
+    /// Cited range of the choice's whole text, in characters: start (inclusive) and end (exclusive).
     pub span: Option<(u64, u64)>,
 }
 
-/// Why an answer ended.
+/// Finish reason of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish<'a> {
-    /// It is complete.
+    /// The model completed its answer.
     Stop,
-    /// A stop sequence was met: which, if the provider said.
+    /// The model generated a stop sequence: its text, if the provider reports it.
     StopSequence(Option<JsonStr<'a>>),
-    /// The limit of output tokens is reached.
+    /// The limit of output tokens was reached.
     Length,
-    /// The model's context is full.
+    /// The context window of the model is full.
     ContextFull,
-    /// Tools are called.
+    /// The model calls tools.
     ToolUse,
-    /// A filter, or the model itself, refused.
+    /// A content filter stopped the output, or the model refused.
     ContentFilter,
-    /// The provider paused a long turn; the client may send it back to go on.
+    /// The provider paused a long turn; the client may send the turn back to continue it.
     Pause,
-    /// The provider gave up for a reason of its own (in its word), with or without content.
+    /// Another reason, in the provider's own word, with or without content.
     Other(JsonStr<'a>),
 }

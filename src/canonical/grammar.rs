@@ -1,4 +1,4 @@
-//! A checker of the event grammar, for tests and fuzzing: what [`Event`](super::Event) promises, asserted.
+//! Checker of the event grammar that [`Event`](super::Event) documents, for tests and fuzzing.
 
 use super::{BlockKind, Delta, Event, ToolKind};
 
@@ -17,8 +17,9 @@ struct State {
     kind: Family,
     open: bool,
     sealed: bool,
-    /// Text, data or an argument came; and whether it must be the only one.
+    /// Whether a content delta arrived.
     filled: bool,
+    /// Whether that delta was a whole value, so that no fragment may follow.
     whole: bool,
 }
 
@@ -38,7 +39,7 @@ impl Grammar {
     /// Checks the next event.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns a description of the violation if the event breaks the grammar.
     pub fn check(&mut self, event: &Event<'_>) -> Result<(), &'static str> {
         if self.ended {
             return Err("an event after the end");
@@ -49,7 +50,7 @@ impl Grammar {
                 self.started = true;
                 Ok(())
             }
-            // An error may be all there is.
+            // An error may be the only event of a response.
             Event::Error(_) => {
                 self.ended = true;
                 Ok(())
@@ -104,7 +105,7 @@ impl Grammar {
             Delta::Arguments(_) => matches!(block.kind, F::Function | F::Custom),
             Delta::Object(_) => block.kind == F::Function,
             Delta::Data(_) | Delta::Url(_) => block.kind == F::Media,
-            Delta::Seal(_) => block.kind != F::Refusal && !std::mem::replace(&mut block.sealed, true),
+            Delta::Signature(_) => block.kind != F::Refusal && !std::mem::replace(&mut block.sealed, true),
             Delta::Citation(_) | Delta::Logprobs(_) => matches!(block.kind, F::Text | F::Refusal),
         };
         if !fits {
@@ -116,7 +117,7 @@ impl Grammar {
             Delta::Object(_) | Delta::Url(_) => block.whole = true,
             _ => {}
         }
-        block.filled |= !matches!(delta, Delta::Seal(_) | Delta::Citation(_) | Delta::Logprobs(_));
+        block.filled |= !matches!(delta, Delta::Signature(_) | Delta::Citation(_) | Delta::Logprobs(_));
         Ok(())
     }
 

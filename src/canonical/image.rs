@@ -1,99 +1,99 @@
-//! Images that are to be made, what each family of models takes for it, and how a provider wants to be asked.
+//! Image requests, the rules of each model family, and the request shapes of providers.
 
 use bytes::Bytes;
 
 use super::ElementLoss;
 
-/// What is to be made.
+/// Image generation or edit request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImageRequest {
-    /// What the images are to show; all texts of the request.
+    /// Prompt: all texts of the request.
     pub prompt: String,
-    /// A conversation, where the request is one.
+    /// Conversation turns, if the request is a conversation.
     pub turns: Vec<ImageTurn>,
-    /// All images of the request, in their order.
+    /// All input images of the request, in order.
     pub images: Vec<ImageInput>,
-    /// Where an image may be changed: its transparent part.
+    /// Edit mask: its transparent part marks the area that may change (see also `group`).
     pub mask: Option<ImageInput>,
-    /// How many images are wanted.
+    /// Number of images; `None` if the client gave none.
     pub count: Option<u32>,
-    /// Their size: `WxH`, a ratio `W:H`, or a word of the provider's.
+    /// Size: `WxH` in pixels, a ratio `W:H`, or a name of the provider's.
     pub size: Option<String>,
-    /// The client's format has the same settings for all families: of sizes the nearest will do, and what a family has
-    /// not is left out.
+    /// Whether unsupported settings are adapted: the nearest size is used, and settings that the family lacks are
+    /// dropped. Set for a client format that has the same settings for all families.
     pub lenient: bool,
-    /// A step of size (`1K`, `2K`, `4K`).
+    /// Resolution tier (`1K`, `2K`, `4K`).
     pub tier: Option<String>,
-    /// A step of quality.
+    /// Quality level.
     pub quality: Option<String>,
-    /// Images are wanted in the answer, and not behind links; or the other way round.
+    /// `Some(true)`: images inside the response (base64); `Some(false)`: as links; `None`: the client did not say.
     pub inline: Option<bool>,
-    /// Where chance begins.
+    /// Random seed.
     pub seed: Option<u32>,
-    /// A number, as it was written.
+    /// Temperature, as the number literal of the client.
     pub temperature: Option<String>,
-    /// A number, as it was written.
+    /// `top_p`, as the number literal of the client.
     pub top_p: Option<String>,
-    /// How closely the prompt is kept to: a number, as it was written.
+    /// Guidance scale (adherence to the prompt), as the number literal of the client.
     pub guidance: Option<String>,
-    /// The images bear a mark.
-    pub watermark: bool,
-    /// Images that belong together, and how many of them at most.
+    /// Whether the images get a watermark. `None` if the client does not say, which means no.
+    pub watermark: Option<bool>,
+    /// Maximum number of images in a series of related images; `None` for no series.
     pub sequence: Option<u32>,
-    /// How the prompt is made better.
+    /// Prompt optimization mode.
     pub optimize: Option<String>,
-    /// The format of the images, as a media type.
+    /// Output format, as a media type.
     pub media: Option<String>,
-    /// Words are wanted beside the images, or images alone.
-    pub words: Option<bool>,
-    /// The request is one of the task group, whose sizes are not those of the family alone, and whose mask is white
-    /// where the image may be changed.
+    /// Whether the response has text beside the images (`true`) or images only (`false`).
+    pub with_text: Option<bool>,
+    /// Whether the request came through the task group. Its sizes are not limited to those of the family, and the white
+    /// part of its mask marks the area that may change.
     pub group: bool,
-    /// Members that have no place above: names and values, as JSON.
+    /// Members without a field above: names, and values as JSON.
     pub extra: Vec<(String, String)>,
-    /// What the model has no place for.
-    pub lost: Vec<ElementLoss>,
+    /// Settings that the model does not support.
+    pub lost_settings: Vec<ElementLoss>,
 }
 
-/// A turn of a conversation about images.
+/// Turn of an image conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ImageTurn {
-    /// It is the model's.
+    /// Whether the turn is the model's.
     pub model: bool,
-    /// What it says and shows.
+    /// Content of the turn.
     pub parts: Vec<ImagePart>,
 }
 
-/// A part of a turn.
+/// Part of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ImagePart {
-    /// Words.
+    /// Text.
     Text(String),
-    /// An image, by its place among all images of the request.
+    /// Image, as an index into [`ImageRequest::images`].
     Image(usize),
 }
 
-/// An image of a request.
+/// Input image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageInput {
-    /// The field that it stands in.
+    /// Field of the request that holds the image.
     pub field: String,
-    /// Where it is.
+    /// Location of the image.
     pub source: ImageSource,
 }
 
-/// Where an image is.
+/// Location of an image.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ImageSource {
-    /// Behind an address.
+    /// Remote address.
     Link(String),
-    /// Here.
+    /// Bytes in the request.
     Bytes(Bytes),
 }
 
-/// A file format of images.
+/// Image file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Picture {
+pub enum ImageFormat {
     /// PNG.
     Png,
     /// JPEG.
@@ -108,156 +108,162 @@ pub enum Picture {
     Tiff,
 }
 
-impl Picture {
-    /// The name for people.
+impl ImageFormat {
+    /// Returns the display name.
     pub const fn name(self) -> &'static str {
         match self {
-            Picture::Png => "PNG",
-            Picture::Jpeg => "JPEG",
-            Picture::Webp => "WEBP",
-            Picture::Gif => "GIF",
-            Picture::Bmp => "BMP",
-            Picture::Tiff => "TIFF",
+            ImageFormat::Png => "PNG",
+            ImageFormat::Jpeg => "JPEG",
+            ImageFormat::Webp => "WEBP",
+            ImageFormat::Gif => "GIF",
+            ImageFormat::Bmp => "BMP",
+            ImageFormat::Tiff => "TIFF",
         }
     }
 
-    /// The media type.
+    /// Returns the media type.
     pub const fn media(self) -> &'static str {
         match self {
-            Picture::Png => "image/png",
-            Picture::Jpeg => "image/jpeg",
-            Picture::Webp => "image/webp",
-            Picture::Gif => "image/gif",
-            Picture::Bmp => "image/bmp",
-            Picture::Tiff => "image/tiff",
+            ImageFormat::Png => "image/png",
+            ImageFormat::Jpeg => "image/jpeg",
+            ImageFormat::Webp => "image/webp",
+            ImageFormat::Gif => "image/gif",
+            ImageFormat::Bmp => "image/bmp",
+            ImageFormat::Tiff => "image/tiff",
         }
     }
 
-    /// The end of a file's name.
+    /// Returns the file name extension.
     pub const fn suffix(self) -> &'static str {
         match self {
-            Picture::Png => "png",
-            Picture::Jpeg => "jpg",
-            Picture::Webp => "webp",
-            Picture::Gif => "gif",
-            Picture::Bmp => "bmp",
-            Picture::Tiff => "tiff",
+            ImageFormat::Png => "png",
+            ImageFormat::Jpeg => "jpg",
+            ImageFormat::Webp => "webp",
+            ImageFormat::Gif => "gif",
+            ImageFormat::Bmp => "bmp",
+            ImageFormat::Tiff => "tiff",
         }
     }
 }
 
-/// Which sizes a family makes.
+/// Sizes that a model family supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// Ratios of width to height.
+    /// Aspect ratios, width to height.
     Ratios(&'static [&'static str]),
-    /// Widths and heights, and words for a size that the model chooses.
+    /// Sizes in pixels, and names of sizes that the model chooses.
     Pixels(&'static [&'static str], &'static [&'static str]),
-    /// Those of the image that is changed, under this word.
+    /// The size of the input image, requested by this word.
     Adaptive(&'static str),
-    /// Whatever the provider takes.
+    /// Any size; the provider checks it.
     Any,
 }
 
-/// How images come.
+/// Form in which a family returns images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comes {
-    /// In the answer, whatever was asked for.
+pub enum ImageDelivery {
+    /// Inside the response, whatever the client requested.
     Inline,
-    /// Behind a link, unless they are asked for otherwise.
-    AsAsked,
+    /// As links, unless the client requests otherwise.
+    AsRequested,
 }
 
-/// How a step of size is said to the provider.
+/// Way to send the resolution tier to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tells {
-    /// As it is.
-    Step,
-    /// As it is; for what lies between two steps the larger one.
-    LargerStep,
-    /// As it is; what lies between two steps in points.
-    Points,
-    /// Not at all: there is but one.
-    Nothing,
+pub enum TierEncoding {
+    /// As the client gave it.
+    AsGiven,
+    /// As the client gave it; a tier that the provider lacks becomes the next larger one.
+    AsGivenOrLarger,
+    /// As the client gave it; a tier that the provider lacks becomes a size in pixels.
+    AsGivenOrPixels,
+    /// Not sent: the family has one tier only.
+    Omitted,
 }
 
-/// What a family of models takes (specification, sections 4.11 and 8).
+/// Rules of a model family: supported settings and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageRules {
-    /// The name for people.
+    /// Display name.
     pub name: &'static str,
-    /// Sizes.
+    /// Supported sizes.
     pub sizes: Sizes,
-    /// Steps of size.
+    /// Supported resolution tiers.
     pub tiers: &'static [&'static str],
-    /// How a step of size is said to the provider.
-    pub tells: Tells,
-    /// The least and the most points that the provider makes in whatever ratio; zero where it makes the named sizes
-    /// alone.
+    /// Way to send the resolution tier to the provider.
+    pub tier_encoding: TierEncoding,
+    /// Range of pixel counts (width x height) for sizes beyond the named ones, of any ratio within `ratio`; `(0, 0)` if
+    /// only the named sizes are supported.
     pub free: (u64, u64),
-    /// Steps of quality that the model knows; of a family without any, none is sent.
+    /// Supported quality levels. If empty, no quality is sent.
     pub qualities: &'static [&'static str],
-    /// The fewest and the most images that a request may have.
+    /// Minimum and maximum number of input images.
     pub inputs: (usize, usize),
-    /// The formats of these.
-    pub formats: &'static [Picture],
-    /// The largest of these, bytes.
+    /// File formats of input images.
+    pub formats: &'static [ImageFormat],
+    /// Maximum size of an input image, in bytes.
     pub bytes: usize,
-    /// The steepest ratio of their sides; zero for any.
+    /// Maximum ratio of the longer to the shorter side of an input image; 0 for no limit.
     pub ratio: u32,
-    /// The most points that they may have.
+    /// Maximum number of pixels of an input image.
     pub points: u64,
-    /// The most images of one request.
-    pub most: u32,
-    /// The most images of a request and its answer together.
+    /// Maximum number of images per request.
+    pub max_images: u32,
+    /// Maximum number of input and output images together; `None` for no limit.
     pub together: Option<u32>,
-    /// How images come.
-    pub comes: Comes,
-    /// `guidance_scale` is taken.
+    /// Form in which images are returned.
+    pub delivery: ImageDelivery,
+    /// Whether `guidance_scale` is supported.
     pub guidance: bool,
-    /// Images that belong together can be made.
+    /// Whether a series of related images is supported.
     pub sequence: bool,
-    /// Ways to make a prompt better.
+    /// Prompt optimization modes.
     pub optimize: &'static [&'static str],
 }
 
-/// A family of models that make images.
+/// Family of image models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImageFamily {
-    /// Language models that draw.
+    /// Multimodal language models with image output.
     Multimodal,
-    /// The larger of these.
+    /// Larger multimodal language models.
     MultimodalPro,
-    /// The Seedream type, 3.0: images from texts.
+    /// Seedream 3.0, text to image.
     Seedream3,
-    /// The Seedream type, 3.0: images from images.
+    /// Seedream 3.0, image edit.
     Seededit3,
-    /// The Seedream type, 4.0.
+    /// Seedream 4.0.
     Seedream4,
-    /// The Seedream type, 4.5 and later.
+    /// Seedream 4.5 and later.
     Seedream45,
-    /// The GPT-image type.
+    /// GPT-image.
     GptImage,
-    /// The same, with sizes of any kind.
+    /// GPT-image with arbitrary sizes.
     GptImageFree,
-    /// The Qwen type: images from texts.
+    /// Qwen, text to image.
     Qwen,
-    /// The Qwen type: images from images.
+    /// Qwen, image edit.
     QwenEdit,
-    /// Anything of which no more is known: what it is asked for is the provider's to judge.
+    /// Unknown family: the gateway checks little, the provider judges the request.
     Other,
 }
 
-/// Ten million bytes, as the specification's limits are read: a file that providers take is never refused for how a
-/// megabyte is counted.
+/// Converts megabytes to bytes, with 2^20 bytes each: the larger reading of "megabyte", so that the gateway refuses no
+/// file that the provider accepts.
 const fn megabytes(n: usize) -> usize {
     n << 20
 }
 
 const RATIOS: &[&str] = &["1:1", "3:2", "2:3", "3:4", "4:3", "4:5", "5:4", "9:16", "16:9", "21:9"];
-const USUAL_INPUT: &[Picture] = &[Picture::Png, Picture::Jpeg, Picture::Webp];
-const ALL_INPUT: &[Picture] =
-    &[Picture::Png, Picture::Jpeg, Picture::Webp, Picture::Gif, Picture::Bmp, Picture::Tiff];
+const USUAL_INPUT: &[ImageFormat] = &[ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Webp];
+const ALL_INPUT: &[ImageFormat] = &[
+    ImageFormat::Png,
+    ImageFormat::Jpeg,
+    ImageFormat::Webp,
+    ImageFormat::Gif,
+    ImageFormat::Bmp,
+    ImageFormat::Tiff,
+];
 const LARGE: &[&str] = &[
     "2048x2048",
     "2304x1728",
@@ -281,7 +287,7 @@ const OTHER: ImageRules = ImageRules {
     name: "others",
     sizes: Sizes::Any,
     tiers: &[],
-    tells: Tells::Step,
+    tier_encoding: TierEncoding::AsGiven,
     free: (0, 0),
     qualities: &[],
     inputs: (0, 16),
@@ -289,9 +295,9 @@ const OTHER: ImageRules = ImageRules {
     bytes: megabytes(50),
     ratio: 0,
     points: u64::MAX,
-    most: 10,
+    max_images: 10,
     together: None,
-    comes: Comes::AsAsked,
+    delivery: ImageDelivery::AsRequested,
     guidance: true,
     sequence: true,
     optimize: &["standard", "fast"],
@@ -300,11 +306,11 @@ const MULTIMODAL: ImageRules = ImageRules {
     name: "multimodal LLM, standard",
     sizes: Sizes::Ratios(RATIOS),
     tiers: &["1K"],
-    tells: Tells::Nothing,
+    tier_encoding: TierEncoding::Omitted,
     inputs: (0, 5),
     formats: USUAL_INPUT,
     bytes: megabytes(7),
-    comes: Comes::Inline,
+    delivery: ImageDelivery::Inline,
     guidance: false,
     sequence: false,
     optimize: &[],
@@ -318,7 +324,7 @@ const SEEDREAM_3: ImageRules = ImageRules {
     ),
     free: (262_144, 4_194_304),
     inputs: (0, 0),
-    formats: &[Picture::Jpeg, Picture::Png],
+    formats: &[ImageFormat::Jpeg, ImageFormat::Png],
     bytes: megabytes(10),
     ratio: 3,
     points: 36_000_000,
@@ -331,11 +337,11 @@ const SEEDREAM_4: ImageRules = ImageRules {
     name: "Seedream type 4.0",
     sizes: Sizes::Pixels(LARGE, &["1K", "2K", "4K"]),
     tiers: &["1K", "2K", "3K", "4K"],
-    tells: Tells::Points,
+    tier_encoding: TierEncoding::AsGivenOrPixels,
     free: (921_600, 16_777_216),
     inputs: (0, 5),
     ratio: 16,
-    most: 15,
+    max_images: 15,
     together: Some(15),
     guidance: false,
     sequence: true,
@@ -347,9 +353,9 @@ const GPT_IMAGE: ImageRules = ImageRules {
     sizes: Sizes::Pixels(&["1024x1024", "1024x1536", "1536x1024"], &["auto"]),
     qualities: &["low", "medium", "high", "auto"],
     inputs: (0, 10),
-    formats: &[Picture::Png, Picture::Jpeg, Picture::Gif, Picture::Webp],
+    formats: &[ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::Webp],
     bytes: megabytes(10),
-    comes: Comes::Inline,
+    delivery: ImageDelivery::Inline,
     guidance: false,
     sequence: false,
     optimize: &[],
@@ -359,7 +365,7 @@ const QWEN: ImageRules = ImageRules {
     name: "Qwen type, text to image",
     sizes: Sizes::Pixels(&["1328x1328", "1664x928", "928x1664", "1472x1140", "1140x1472"], &[]),
     inputs: (0, 0),
-    formats: &[Picture::Png, Picture::Jpeg, Picture::Bmp, Picture::Tiff, Picture::Webp],
+    formats: &[ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Bmp, ImageFormat::Tiff, ImageFormat::Webp],
     bytes: megabytes(10),
     guidance: false,
     sequence: false,
@@ -368,7 +374,7 @@ const QWEN: ImageRules = ImageRules {
 };
 
 impl ImageFamily {
-    /// All of them, in the order of the documentation.
+    /// All families, in the order of the documentation.
     pub const ALL: [ImageFamily; 11] = [
         ImageFamily::Multimodal,
         ImageFamily::MultimodalPro,
@@ -383,13 +389,18 @@ impl ImageFamily {
         ImageFamily::Other,
     ];
 
-    /// What it takes.
+    /// Returns the rules of the family.
     pub const fn rules(self) -> ImageRules {
         match self {
             ImageFamily::Multimodal => MULTIMODAL,
             ImageFamily::MultimodalPro => {
                 let tiers = &["1K", "2K", "3K", "4K"];
-                ImageRules { name: "multimodal LLM, pro", tiers, tells: Tells::LargerStep, ..MULTIMODAL }
+                ImageRules {
+                    name: "multimodal LLM, pro",
+                    tiers,
+                    tier_encoding: TierEncoding::AsGivenOrLarger,
+                    ..MULTIMODAL
+                }
             }
             ImageFamily::Seedream3 => SEEDREAM_3,
             ImageFamily::Seededit3 => ImageRules {
@@ -413,55 +424,57 @@ impl ImageFamily {
                 ImageRules { name: "GPT-image type 2", sizes: Sizes::Any, ..GPT_IMAGE }
             }
             ImageFamily::Qwen => QWEN,
-            ImageFamily::QwenEdit => ImageRules { name: "Qwen type, edit", inputs: (1, 1), most: 6, ..QWEN },
+            ImageFamily::QwenEdit => {
+                ImageRules { name: "Qwen type, edit", inputs: (1, 1), max_images: 6, ..QWEN }
+            }
             ImageFamily::Other => OTHER,
         }
     }
 }
 
-/// How a provider's request for images is built.
+/// Shape of a provider's image request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageShape {
-    /// `{model, prompt, n, size}`; images are sent as files of a form.
+    /// `{model, prompt, n, size}`; input images are sent as files of a multipart form.
     List,
-    /// `{model, prompt, image, size, watermark}`: images are sent as addresses.
+    /// `{model, prompt, image, size, watermark}`; input images are sent as addresses.
     Flat,
-    /// Contents of parts; one image an answer.
+    /// Contents with parts; one image per response.
     Parts,
     /// `{instances, parameters}`.
     Instances,
     /// `{model, input: {messages}, parameters}`.
     Turns,
-    /// The same, and the answer is a task that must be asked for.
+    /// Same as `Turns`, but the response is a task to be polled.
     TurnsLater,
-    /// `{model, input: {prompt}, parameters}`, and the answer is a task that must be asked for.
+    /// `{model, input: {prompt}, parameters}`, and the response is a task to be polled.
     PromptLater,
 }
 
-/// How images are asked for at a provider.
+/// Image capabilities of a model at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageDialect {
-    /// The form of the request.
+    /// Shape of the request.
     pub shape: ImageShape,
-    /// The family of the model.
+    /// Family of the model.
     pub family: ImageFamily,
-    /// Where images are made of texts.
+    /// Path for text to image.
     pub make: Box<str>,
-    /// Where images are changed.
+    /// Path for image edits.
     pub edit: Box<str>,
-    /// Where a task is asked for; its id stands behind it.
+    /// Path prefix of a task, to be followed by its id.
     pub tasks: Box<str>,
-    /// The most images that one call makes.
-    pub most: u32,
-    /// `response_format` may be said.
-    pub asks_format: bool,
-    /// Members that have no place of their own and are passed on; `*` for all.
+    /// Maximum number of images per provider call.
+    pub max_images: u32,
+    /// Whether `response_format` may be sent.
+    pub sends_response_format: bool,
+    /// Extension members that are passed on; `*` for all.
     pub extensions: &'static [&'static str],
 }
 
 impl ImageDialect {
-    /// Whether a member that has no place of its own is passed on.
-    pub fn takes(&self, name: &str) -> bool {
+    /// Returns true if an extension member is passed on.
+    pub fn supports_extension(&self, name: &str) -> bool {
         self.extensions.iter().any(|known| *known == "*" || *known == name)
     }
 }

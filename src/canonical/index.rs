@@ -1,7 +1,7 @@
-//! Finds keys in a list that grows, in constant time however long it becomes.
+//! Key lookup in a growing list, in constant time for any length.
 //!
-//! Requests and answers name their calls, tools and members by texts that a client or a provider chooses, as many as it
-//! likes. Whoever looks for one of many does it here, and not by a scan: a scan for each of n is n² comparisons.
+//! Clients and providers choose the names of tool calls, tools and members, and their number. Code that looks up one of
+//! many such names uses this module: a linear scan for each of n names takes n² comparisons.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -10,45 +10,46 @@ use std::sync::LazyLock;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
-/// Keys up to which a scan is quicker than a hash map, and needs no allocation.
+/// Number of keys up to which a linear scan is faster than a hash map, and needs no allocation.
 const FEW: usize = 8;
 
-/// A key, hashed.
+/// Hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key(u64);
+pub struct IndexKey(u64);
 
-impl Key {
-    /// The key of a text, a number, or several of them in a tuple. Two keys of different things differ: the hash has
-    /// 64 bits and a seed of the process, so that nobody can send keys that collide.
+impl IndexKey {
+    /// Hashes a text, a number, or several of them in a tuple. Different values are taken to have different keys: the
+    /// hash has 64 bits and a per-process random seed, so that an attacker cannot construct collisions.
     #[inline]
-    pub fn of(what: impl Hash) -> Key {
+    pub fn of(what: impl Hash) -> IndexKey {
         static STATE: LazyLock<RandomState> = LazyLock::new(Default::default);
-        Key(STATE.hash_one(what))
+        IndexKey(STATE.hash_one(what))
     }
 }
 
-/// The first and the last position of each key.
-type Ends = HashMap<Key, (usize, usize), RandomState>;
+/// First and last position of each key.
+type Ends = HashMap<IndexKey, (usize, usize), RandomState>;
 
-/// Positions of keys. A key may stand at several positions.
+/// Index of key positions. A key may have several positions.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    few: SmallVec<[(Key, usize); FEW]>,
-    /// The first and the last position of each key, once there are many.
+    few: SmallVec<[(IndexKey, usize); FEW]>,
+    /// First and last position of each key; `None` up to [`FEW`] keys.
     many: Option<Box<Ends>>,
     length: usize,
 }
 
 impl Index {
-    /// Appends a key: its position is how many there were before.
+    /// Appends a key: its position is the number of keys so far.
     #[inline]
-    pub fn push(&mut self, key: Key) {
+    pub fn push(&mut self, key: IndexKey) {
         self.put(key, self.length);
     }
 
-    /// A key stands at this position as well.
+    /// Adds a position of a key.
     #[inline]
-    pub fn put(&mut self, key: Key, position: usize) {
+    pub fn put(&mut self, key: IndexKey, position: usize) {
+        // Up to `FEW` keys stay inline; then all of them are copied to the map, and lookups use the map only.
         self.length += 1;
         if self.length <= FEW {
             self.few.push((key, position));
@@ -58,7 +59,7 @@ impl Index {
     }
 
     #[cold]
-    fn put_into_many(&mut self, key: Key, position: usize) {
+    fn put_into_many(&mut self, key: IndexKey, position: usize) {
         let few = &self.few;
         let many = self.many.get_or_insert_with(|| {
             let mut many = Box::new(HashMap::with_capacity_and_hasher(4 * FEW, RandomState::default()));
@@ -68,9 +69,9 @@ impl Index {
         note(many, key, position);
     }
 
-    /// Appends a key that has not been there before. False where it has.
+    /// Appends a key if it is absent. Returns false if it was present.
     #[inline]
-    pub fn add(&mut self, key: Key) -> bool {
+    pub fn add(&mut self, key: IndexKey) -> bool {
         let new = !self.has(key);
         if new {
             self.push(key);
@@ -78,39 +79,39 @@ impl Index {
         new
     }
 
-    /// The first position of a key.
+    /// Returns the first position of a key; `None` if it is absent.
     #[inline]
-    pub fn first(&self, key: Key) -> Option<usize> {
+    pub fn first(&self, key: IndexKey) -> Option<usize> {
         match &self.many {
             None => self.few.iter().filter(|known| known.0 == key).map(|known| known.1).min(),
             Some(many) => many.get(&key).map(|place| place.0),
         }
     }
 
-    /// The last position of a key.
+    /// Returns the last position of a key; `None` if it is absent.
     #[inline]
-    pub fn last(&self, key: Key) -> Option<usize> {
+    pub fn last(&self, key: IndexKey) -> Option<usize> {
         match &self.many {
             None => self.few.iter().filter(|known| known.0 == key).map(|known| known.1).max(),
             Some(many) => many.get(&key).map(|place| place.1),
         }
     }
 
-    /// Whether a key is there.
+    /// Returns true if a key is present.
     #[inline]
-    pub fn has(&self, key: Key) -> bool {
+    pub fn has(&self, key: IndexKey) -> bool {
         match &self.many {
             None => self.few.iter().any(|known| known.0 == key),
             Some(many) => many.contains_key(&key),
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.few.clear();
         self.many = None;
@@ -118,42 +119,42 @@ impl Index {
     }
 }
 
-fn note(many: &mut HashMap<Key, (usize, usize), RandomState>, key: Key, position: usize) {
+fn note(many: &mut HashMap<IndexKey, (usize, usize), RandomState>, key: IndexKey, position: usize) {
     let place = many.entry(key).or_insert((position, position));
     *place = (place.0.min(position), place.1.max(position));
 }
 
-impl FromIterator<Key> for Index {
-    fn from_iter<I: IntoIterator<Item = Key>>(keys: I) -> Self {
+impl FromIterator<IndexKey> for Index {
+    fn from_iter<I: IntoIterator<Item = IndexKey>>(keys: I) -> Self {
         let mut index = Index::default();
         keys.into_iter().for_each(|key| index.push(key));
         index
     }
 }
 
-/// Positions of keys, each taken once, the earliest first.
+/// Queues of positions by key; positions leave in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Queues {
-    /// Positions that wait under a key, the earliest last.
-    waiting: HashMap<Key, Queue, RandomState>,
+    /// Positions by key, in the order in which they were added.
+    waiting: HashMap<IndexKey, Queue, RandomState>,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     positions: SmallVec<[usize; 2]>,
-    /// Positions before this one were taken.
+    /// Number of leading positions that have been discarded.
     at: usize,
 }
 
 impl Queues {
-    /// A position waits under a key, behind those that wait there already. It may wait under several keys.
-    pub fn push(&mut self, key: Key, position: usize) {
+    /// Appends a position to the queue of a key. A position may be in several queues.
+    pub fn push(&mut self, key: IndexKey, position: usize) {
         self.waiting.entry(key).or_default().positions.push(position);
     }
 
-    /// The earliest position under a key that still waits. Those of which `waits` says that they do not are left out
-    /// for good.
-    pub fn earliest(&mut self, key: Key, waits: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Returns the first position of a key for which `waits` is true; `None` if there is none. Positions before it, for
+    /// which `waits` is false, are discarded permanently. The returned position stays in the queue.
+    pub fn earliest(&mut self, key: IndexKey, waits: impl Fn(usize) -> bool) -> Option<usize> {
         let queue = self.waiting.get_mut(&key)?;
         while let Some(position) = queue.positions.get(queue.at) {
             if waits(*position) {
@@ -165,11 +166,11 @@ impl Queues {
     }
 }
 
-/// Values under numbers, of which few are there at a time as a rule: the blocks of an answer that are open.
+/// Multimap from numbers to values that is usually small, for example the open blocks of a response.
 #[derive(Clone, Debug)]
 pub struct Slots<T> {
     few: Vec<(u64, T)>,
-    /// All of them, once there were many. The second number tells those with the same number apart, by their age.
+    /// All values, once there were more than [`FEW`]. The second number orders the values of one number by age.
     many: BTreeMap<(u64, u64), T>,
     pushed: u64,
 }
@@ -181,7 +182,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Puts a value under a number, behind those that are there already.
+    /// Adds a value, behind the other values of the same number.
     #[inline]
     pub fn push(&mut self, number: u64, value: T) {
         if self.many.is_empty() && self.few.len() < FEW {
@@ -199,7 +200,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// The earliest value under a number.
+    /// Returns the oldest value of a number; `None` if there is none.
     #[inline]
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         if self.many.is_empty() {
@@ -208,24 +209,25 @@ impl<T> Slots<T> {
         self.many.range_mut((number, 0)..=(number, u64::MAX)).next().map(|slot| slot.1)
     }
 
-    /// Takes out the earliest value under a number.
+    /// Removes and returns the oldest value of a number; `None` if there is none.
     #[inline]
     pub fn remove(&mut self, number: u64) -> Option<T> {
         if self.many.is_empty() {
             let at = self.few.iter().position(|slot| slot.0 == number)?;
             return Some(self.few.remove(at).1);
         }
+        // The oldest entry of a number has the lowest second key.
         let key = *self.many.range((number, 0)..=(number, u64::MAX)).next()?.0;
         self.many.remove(&key)
     }
 
-    /// Takes out all values: in the order in which they came, or, where they are many, in that of their numbers.
+    /// Removes all values: in insertion order while there are few, otherwise ordered by number.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         let few = std::mem::take(&mut self.few).into_iter().map(|slot| slot.1);
         few.chain(std::mem::take(&mut self.many).into_values())
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.few.is_empty() && self.many.is_empty()
     }
@@ -238,24 +240,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_is_taken_once() {
+    fn queue_position_is_taken_once() {
         let mut queues = Queues::default();
         for (position, name) in ["a", "b", "a", "a"].into_iter().enumerate() {
-            queues.push(Key::of(name), position);
+            queues.push(IndexKey::of(name), position);
         }
         let mut taken = [false; 4];
         for expected in [Some(0), Some(2), Some(3), None] {
-            let found = queues.earliest(Key::of("a"), |position| !taken[position]);
+            let found = queues.earliest(IndexKey::of("a"), |position| !taken[position]);
             assert_eq!(found, expected);
             if let Some(position) = found {
                 taken[position] = true;
             }
         }
-        assert_eq!(queues.earliest(Key::of("c"), |_| true), None);
+        assert_eq!(queues.earliest(IndexKey::of("c"), |_| true), None);
     }
 
     #[test]
-    fn values_are_found_under_their_numbers_however_many_there_are() {
+    fn slots_find_few_and_many_values_by_number() {
         for count in [3_u64, 100] {
             let mut slots = Slots::default();
             (0..count).for_each(|number| slots.push(number, number * 10));
@@ -270,11 +272,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_index_says_what_a_scan_says(names in prop::collection::vec("[a-h]{1,2}", 0..60)) {
-            let index: Index = names.iter().map(|name| Key::of(name.as_str())).collect();
+        fn index_agrees_with_a_linear_scan(names in prop::collection::vec("[a-h]{1,2}", 0..60)) {
+            let index: Index = names.iter().map(|name| IndexKey::of(name.as_str())).collect();
             for name in names.iter().map(String::as_str).chain(["z"]) {
-                prop_assert_eq!(index.first(Key::of(name)), names.iter().position(|known| known == name));
-                prop_assert_eq!(index.last(Key::of(name)), names.iter().rposition(|known| known == name));
+                prop_assert_eq!(index.first(IndexKey::of(name)), names.iter().position(|known| known == name));
+                prop_assert_eq!(index.last(IndexKey::of(name)), names.iter().rposition(|known| known == name));
             }
         }
     }

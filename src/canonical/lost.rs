@@ -1,21 +1,21 @@
-//! Settings of a request for images or videos that the model has no place for.
+//! Settings of image and video requests that the model does not support.
 
 /// Setting that is not carried out as the client asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementLoss {
-    /// The client's field.
+    /// Field name in the client's request.
     pub field: String,
-    /// What is done in place of it; nothing where it is dropped.
+    /// Replacement that is used instead; `None` if the setting is dropped.
     pub instead: Option<String>,
 }
 
 impl ElementLoss {
-    /// A setting that is dropped.
+    /// Returns a loss for a setting that is dropped.
     pub fn dropped(field: impl Into<String>) -> Self {
         ElementLoss { field: field.into(), instead: None }
     }
 
-    /// A setting in whose place something else is done.
+    /// Returns a loss for a setting that is replaced by `what`.
     pub fn instead(field: impl Into<String>, what: impl Into<String>) -> Self {
         ElementLoss { field: field.into(), instead: Some(what.into()) }
     }

@@ -1,16 +1,15 @@
-//! What a request, an answer and an event mean, in nobody's format.
+//! Canonical model of requests, responses and stream events, independent of any wire format.
 //!
-//! Here lives the hub that every wire format is decoded into and encoded from: a [`Request`] with its [`content`] and
-//! [`tools`], the [`Event`]s of an answer with their strict grammar ([`Grammar`]), the [`Answer`] that events fold
-//! into, [`Usage`] under one arithmetic, sealed reasoning ([`Seal`]) and what a model can be asked for ([`Dialect`]).
-//! Text is carried still escaped and borrowed from the bytes that it came in.
+//! It is the hub that every wire format decodes into and encodes from: a [`Request`] with its [`content`] and
+//! [`tools`], the [`Event`]s of a response with their grammar checker ([`Grammar`]), the [`Answer`] that collects these
+//! events, [`Usage`] with one counting rule for all formats, provider signatures ([`ProviderSignature`]) and the
+//! capability profile of a model ([`Dialect`]). Text stays escaped and is borrowed from the bytes that it arrived in.
 //!
-//! Beside it stand what is asked for in other ways than a conversation: vectors ([`embed`]), orders ([`rank`]) and
-//! images ([`image`]) and videos ([`video`]); and what is billed otherwise than by tokens ([`Product`]).
+//! It also holds the requests that are not conversations: embeddings ([`embed`]), reranking ([`rank`]), images
+//! ([`image`]) and videos ([`video`]); billing units other than tokens ([`Product`]); and [`Index`], a constant-time
+//! key lookup.
 //!
-//! What is looked for among many is found with an [`Index`].
-//!
-//! Here must not live: the name of a format or of a provider, or any input or output.
+//! This module must not name a wire format or a provider, and performs no I/O.
 
 pub mod answer;
 pub mod content;
@@ -31,14 +30,14 @@ pub mod usage;
 pub mod video;
 
 pub use answer::Answer;
-pub use content::{Block, CacheMark, Role, Source, Turn};
+pub use content::{Block, CacheBreakpoint, MediaSource, Role, Turn};
 pub use dialect::Dialect;
 pub use event::{BlockKind, Citation, Delta, Event, Finish, Start, ToolKind};
 pub use grammar::Grammar;
-pub use index::{Index, Key, Queues, Slots};
+pub use index::{Index, IndexKey, Queues, Slots};
 pub use lost::ElementLoss;
 pub use quirks::Quirks;
 pub use request::{Effort, OutputFormat, Request, Sampling, Thinking};
-pub use seal::{Seal, Sealed};
+pub use seal::{ProviderSignature, SealedSignature};
 pub use tools::{Input, Tool, ToolChoice};
 pub use usage::{Product, Usage};

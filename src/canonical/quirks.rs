@@ -1,88 +1,93 @@
-//! What a provider that speaks a format takes of it, where it is not the one whose format it is.
+//! Deviations of providers that speak a format which another provider defined.
 
 /// Deviations of a provider from the format that it speaks. Data from the provider tables; encoders read it and know no
 /// provider.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quirks {
-    /// Elements of a request that it refuses, or takes without heeding them: lists of names from the table of losses.
+    /// Request elements that the provider refuses or ignores: lists of names from the loss table.
     pub lacks: &'static [&'static [&'static str]],
-    /// Members that it knows by another name: the usual one, and its own.
+    /// Renamed members: the usual name and the provider's name.
     pub renames: &'static [(&'static str, &'static str)],
-    /// Members that it wants in every request: the name, and the value as JSON.
+    /// Members that the provider requires in every request: the name, and the value as JSON.
     pub adds: &'static [(&'static str, &'static str)],
-    /// A member that must be true for the arguments of calls to come in pieces.
+    /// Member that must be true so that tool-call arguments are streamed in fragments.
     pub tool_stream: Option<&'static str>,
-    /// The tool that searches the web, as JSON, for providers that have such a tool instead of a member.
+    /// Web search tool, as JSON, for providers that have a tool instead of a request member.
     pub search_tool: Option<&'static str>,
-    /// What stands where the format names the model, for providers that have the model in the address.
-    pub instead_of_model: Option<(&'static str, &'static str)>,
-    /// How its models can be told to call a tool.
-    pub choices: Choices,
-    /// The range of `temperature`, as numbers are written.
+    /// Member and value that replace the model member, for providers that name the model in the URL.
+    pub model_replacement: Option<(&'static str, &'static str)>,
+    /// Supported tool choices.
+    pub choices: ToolChoiceSupport,
+    /// Range of `temperature`, as number literals.
     pub temperature: Option<(&'static str, &'static str)>,
-    /// The range of `top_p`, as numbers are written.
+    /// Range of `top_p`, as number literals.
     pub top_p: Option<(&'static str, &'static str)>,
-    /// Its words for the six efforts, from the least, where they are not the usual ones.
+    /// Names of the six reasoning efforts in ascending order, if they are not the usual ones.
     pub efforts: Option<[&'static str; 6]>,
-    /// Whether several texts in one turn must be one string.
+    /// Whether several text blocks of one turn must be joined into one string.
     pub joins_texts: bool,
-    /// Whether ids of calls must be exactly nine letters and digits.
+    /// Whether tool-call ids must consist of exactly nine letters and digits.
     pub nine_letter_ids: bool,
-    /// Whether it knows tools that take free text.
+    /// Whether custom tools (free-text input) are supported.
     pub custom_tools: bool,
-    /// Whether a file's members stand beside its type, not in an object of their own.
+    /// Whether the members of a file are beside its `type`, not in a nested object.
     pub flat_files: bool,
-    /// Whether the model answers in streams only.
+    /// Whether the model supports streamed responses only.
     pub streams_only: bool,
-    /// Whether a turn with calls must have reasoning while the model reasons, be it empty.
+    /// Whether a turn with tool calls must have a reasoning member, possibly empty, while reasoning is on.
     pub calls_need_reasoning: bool,
-    /// Whether switching reasoning on and off is a matter of the model's template, which takes arguments.
+    /// Whether reasoning is switched by arguments of the model's prompt template.
     pub template_switch: bool,
-    /// Whether reasoning must be switched off in so many words when a whole answer is asked for.
+    /// Whether a request without `stream` must switch reasoning off explicitly.
     pub quiet_whole: bool,
-    /// Members of a request that say that the conversation ends with the beginning of the answer: the name, and the
-    /// value as JSON. Nothing where a mark at the turn says so, or nothing need be said.
+    /// Request members that mark the conversation as ending with a prefill: the name, and the value as JSON. Empty if a
+    /// mark on the turn does that, or if no mark is needed.
     pub prefill_members: &'static [(&'static str, &'static str)],
-    /// Whether the answer repeats the beginning that it was given.
+    /// Whether the response repeats the prefill.
     pub repeats_prefill: bool,
 }
 
-/// How a model can be told to call a tool.
+/// Supported tool choices of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choices {
-    /// Whether it can be told not to.
+pub struct ToolChoiceSupport {
+    /// Whether tool calls can be forbidden.
     pub none: bool,
-    /// The word for "at least one"; nothing where that cannot be said.
+    /// Name of the choice "at least one tool"; `None` if it is not supported.
     pub any: Option<&'static str>,
-    /// Whether one tool can be named.
+    /// Whether one tool can be required by name.
     pub named: bool,
-    /// Whether a part of the tools can be named.
+    /// Whether the choice can be limited to a subset of the tools.
     pub some: bool,
-    /// Whether it can be made to call while it reasons.
+    /// Whether a tool call can be required while the model reasons.
     pub while_reasoning: bool,
 }
 
-impl Choices {
-    /// All that the format has.
-    pub const ALL: Choices =
-        Choices { none: true, any: Some("required"), named: true, some: true, while_reasoning: true };
-    /// All but a part of the tools, which only the format's own provider knows.
-    pub const USUAL: Choices = Choices { some: false, ..Choices::ALL };
-    /// The model decides.
-    pub const AUTO: Choices =
-        Choices { none: false, any: None, named: false, some: false, while_reasoning: false };
+impl ToolChoiceSupport {
+    /// All choices that the format has.
+    pub const ALL: ToolChoiceSupport = ToolChoiceSupport {
+        none: true,
+        any: Some("required"),
+        named: true,
+        some: true,
+        while_reasoning: true,
+    };
+    /// All choices except a subset of the tools, which only the format's own provider supports.
+    pub const USUAL: ToolChoiceSupport = ToolChoiceSupport { some: false, ..ToolChoiceSupport::ALL };
+    /// The model decides; no other choice is supported.
+    pub const AUTO: ToolChoiceSupport =
+        ToolChoiceSupport { none: false, any: None, named: false, some: false, while_reasoning: false };
 }
 
 impl Quirks {
-    /// Those of the provider whose format it is.
+    /// No deviations: the provider that defined the format.
     pub const PLAIN: Quirks = Quirks {
         lacks: &[],
         renames: &[],
         adds: &[],
         tool_stream: None,
         search_tool: None,
-        instead_of_model: None,
-        choices: Choices::ALL,
+        model_replacement: None,
+        choices: ToolChoiceSupport::ALL,
         temperature: None,
         top_p: None,
         efforts: None,
@@ -98,12 +103,12 @@ impl Quirks {
         repeats_prefill: false,
     };
 
-    /// Whether an element is refused or not heeded.
+    /// Returns true if the provider refuses or ignores an element.
     pub fn lacks(&self, element: &str) -> bool {
         self.lacks.iter().any(|list| list.contains(&element))
     }
 
-    /// What a member is called here.
+    /// Returns the provider's name of a member.
     pub fn member(&self, usual: &'static str) -> &'static str {
         self.renames.iter().find(|(name, _)| *name == usual).map_or(usual, |(_, own)| own)
     }

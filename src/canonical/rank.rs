@@ -1,49 +1,49 @@
-//! Documents that are to be put in order for a query, and how a provider wants to be asked for it.
+//! Rerank request: documents to sort by relevance to a query, and the request shapes of providers.
 
 use super::request::Extra;
 use crate::json::JsonStr;
 
-/// What is to be put in order, borrowed from the request's body.
+/// Rerank request, borrowed from the request body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rank<'a> {
-    /// What is searched for.
+    /// Search query.
     pub query: JsonStr<'a>,
-    /// What is put in order.
+    /// Documents to sort, in the order of the request.
     pub documents: Vec<JsonStr<'a>>,
-    /// How many of them are wanted; all where nothing is said.
+    /// Maximum number of results (`top_n`); `None` means all documents.
     pub top: Option<usize>,
-    /// The answer repeats the documents.
+    /// Whether the response repeats the documents.
     pub echo: bool,
-    /// Members that have no place above, with their names and in their order.
+    /// Members without a field above, in the order of the request.
     pub extra: Vec<Extra<'a>>,
 }
 
-/// How a provider's request for an order is built.
+/// Shape of a provider's rerank request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankShape {
     /// `{model, query, documents, ...}`.
     Plain,
     /// `{model, input: {query, documents}, parameters}`.
     Nested,
-    /// `{query, texts}`: a server of one model.
+    /// `{query, texts}`: a server that hosts one model.
     Texts,
 }
 
-/// How an order is asked for at a provider.
+/// Rerank capabilities of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankDialect {
-    /// The form of the request.
+    /// Shape of the request.
     pub shape: RankShape,
-    /// Documents in one request at most.
+    /// Maximum number of documents in one request.
     pub batch: usize,
-    /// The member for how many are wanted; empty where it cannot be asked for.
+    /// Name of the member that limits the number of results; empty if the provider has no such member.
     pub top: &'static str,
-    /// Members that nobody here knows are passed on.
+    /// Whether unknown members are passed on.
     pub extensions: bool,
 }
 
 impl RankDialect {
-    /// The form that most providers share.
+    /// Request form that most providers share.
     pub const PLAIN: RankDialect =
         RankDialect { shape: RankShape::Plain, batch: 1_000, top: "top_n", extensions: true };
 }

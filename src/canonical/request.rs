@@ -1,157 +1,158 @@
-//! What a client asks for.
+//! Canonical request of a client.
 
 use super::content::Turn;
 use super::tools::{Tool, ToolChoice};
 use crate::json::{JsonStr, RawJson};
 
-/// A request, borrowed from the body that it was read from. What is not said is nothing, never a default.
+/// Request, borrowed from the body that it was read from. An absent setting is `None` or empty, never a default value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request<'a> {
-    /// The answer is to be a stream.
+    /// Whether the response is a stream.
     pub stream: bool,
-    /// The stream is to say what was used, in formats where that must be asked for.
+    /// Whether the stream reports usage, in formats where the client must ask for it.
     pub usage_wanted: bool,
-    /// The conversation. Instructions stand where the client put them; formats with a field of their own for them
-    /// put it first.
+    /// Conversation. Instructions are at the position where the client put them; formats that have a separate field for
+    /// instructions put them first.
     pub turns: Vec<Turn<'a>>,
-    /// Tools.
+    /// Tool definitions.
     pub tools: Vec<Tool<'a>>,
-    /// Whether they may or must be called.
+    /// Tool choice.
     pub tool_choice: Option<ToolChoice<'a>>,
-    /// Whether several may be called in one turn.
+    /// Whether the model may call several tools in one turn.
     pub parallel_tools: Option<bool>,
-    /// The web may be searched by the provider.
+    /// Web search that the provider runs.
     pub search: Option<Search<'a>>,
-    /// What the answer must look like.
+    /// Required form of the response text.
     pub output: OutputFormat<'a>,
-    /// Output tokens at most, reasoning included.
+    /// Maximum number of output tokens, reasoning included.
     pub max_output: Option<u64>,
-    /// Sequences that end the answer.
+    /// Stop sequences.
     pub stop: Vec<JsonStr<'a>>,
-    /// How tokens are chosen.
+    /// Sampling parameters.
     pub sampling: Sampling<'a>,
-    /// Whether and how much to reason.
+    /// Reasoning setting.
     pub thinking: Thinking,
-    /// Whether the client wants to see the reasoning; nothing where the format does not say.
+    /// Whether the response includes the reasoning text; `None` if the format has no such setting or the client did not
+    /// set it.
     pub show_thinking: Option<bool>,
-    /// How many answers.
+    /// Number of choices (`n`, `candidateCount`).
     pub choices: Option<u64>,
-    /// Log probabilities: how many alternatives of each token; `Some(0)` for the chosen token alone.
+    /// Log probabilities: number of alternatives per token; `Some(0)` for the chosen token alone.
     pub logprobs: Option<u64>,
-    /// How long the answer should be (`low`, `medium`, `high`).
+    /// Length of the response text (`low`, `medium`, `high`).
     pub verbosity: Option<JsonStr<'a>>,
-    /// An id of the end user.
+    /// Id of the end user.
     pub user: Option<JsonStr<'a>>,
-    /// The client's own notes: an object of strings.
+    /// Metadata of the client: an object of strings.
     pub metadata: Option<RawJson<'a>>,
-    /// How urgent, in the client's word.
+    /// Service tier, as the client wrote it.
     pub service_tier: Option<JsonStr<'a>>,
-    /// What requests with the same prompt have in common, for the provider's cache.
+    /// Prompt-cache key: shared by requests with the same prompt prefix.
     pub cache_key: Option<JsonStr<'a>>,
-    /// Whether the answer is kept to be continued.
+    /// Whether the response is stored, so that a later request can continue it.
     pub store: Option<bool>,
-    /// The answer that this request continues.
+    /// Id of the response that this request continues.
     pub previous: Option<JsonStr<'a>>,
-    /// What may come out besides text (`IMAGE`, `AUDIO`, in the client's words); empty when not said.
+    /// Output modalities (`IMAGE`, `AUDIO`, as the client wrote them); empty if the client gave none.
     pub modalities: Vec<JsonStr<'a>>,
-    /// Members that have no place above, with their names and in their order: provider extensions, and what only the
-    /// client's own format has. The encoder carries what its format has too, and accounts for the rest.
+    /// Members without a field above, in the order of the request: provider extensions and members that only the
+    /// client's own format has. An encoder writes those that its format has too, and reports the rest as losses.
     pub extra: Vec<Extra<'a>>,
 }
 
-/// A member that has no place in the hub.
+/// Request member without a field in the canonical model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extra<'a> {
-    /// Its path in the client's request (`logit_bias`, `generationConfig.mediaResolution`).
+    /// Path in the client's request (`logit_bias`, `generationConfig.mediaResolution`).
     pub name: &'a str,
-    /// Its value.
+    /// JSON value.
     pub value: RawJson<'a>,
 }
 
-/// How tokens are chosen. Numbers stay as they were written.
+/// Sampling parameters. Numbers stay as the client wrote them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling<'a> {
-    /// 0 to 2.
+    /// Temperature, 0 to 2.
     pub temperature: Option<RawJson<'a>>,
-    /// 0 to 1.
+    /// Nucleus sampling threshold, 0 to 1.
     pub top_p: Option<RawJson<'a>>,
-    /// A count.
+    /// Number of candidate tokens.
     pub top_k: Option<RawJson<'a>>,
-    /// -2 to 2.
+    /// Presence penalty, -2 to 2.
     pub presence_penalty: Option<RawJson<'a>>,
-    /// -2 to 2.
+    /// Frequency penalty, -2 to 2.
     pub frequency_penalty: Option<RawJson<'a>>,
-    /// A whole number.
+    /// Random seed, an integer.
     pub seed: Option<RawJson<'a>>,
 }
 
-/// What the answer must look like.
+/// Required form of the response text.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum OutputFormat<'a> {
-    /// Anything.
+    /// Free text.
     #[default]
     Text,
-    /// Any JSON.
+    /// Any JSON value.
     Json,
-    /// JSON of this schema.
+    /// JSON that conforms to a schema.
     Schema {
-        /// The schema's name; may be empty.
+        /// Name of the schema; may be empty.
         name: JsonStr<'a>,
-        /// What it is for; may be empty.
+        /// Description of the schema; may be empty.
         description: JsonStr<'a>,
-        /// The schema.
+        /// JSON schema.
         schema: RawJson<'a>,
-        /// It is in the dialect of OpenAPI 3.0.
+        /// Whether the schema is in the dialect of OpenAPI 3.0.
         openapi: bool,
-        /// Whether the provider is to hold the model to it.
+        /// Whether the provider must constrain the output to the schema.
         strict: Option<bool>,
     },
-    /// One word of the schema's `enum`, bare.
+    /// One value of the schema's `enum`, as plain text.
     Choice {
-        /// The schema.
+        /// JSON schema with the `enum`.
         schema: RawJson<'a>,
     },
 }
 
-/// Whether and how much to reason.
+/// Reasoning setting of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Thinking {
-    /// Not said: the model's own default.
+    /// Not set: the model's own default.
     #[default]
-    Unsaid,
-    /// Not at all, or as little as the model can.
+    Unset,
+    /// No reasoning, or as little as the model allows.
     Off,
-    /// As the model sees fit.
+    /// The model decides how much to reason.
     Adaptive,
-    /// This hard.
+    /// Reasoning effort.
     Effort(Effort),
-    /// With at most so many tokens.
+    /// Maximum number of reasoning tokens.
     Budget(u64),
 }
 
-/// How hard to reason.
+/// Reasoning effort, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effort {
-    /// Barely.
+    /// Lowest effort.
     Minimal,
-    /// A little.
+    /// Low effort.
     Low,
-    /// As usual.
+    /// Medium effort.
     Medium,
-    /// Hard.
+    /// High effort.
     High,
-    /// Harder.
+    /// Above high.
     XHigh,
-    /// As hard as it can.
+    /// Highest effort.
     Max,
 }
 
 impl Effort {
-    /// All, from the least.
+    /// All efforts, in ascending order.
     pub const ALL: [Effort; 6] =
         [Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::XHigh, Effort::Max];
 
-    /// The word that the formats share.
+    /// Returns the name that the formats share.
     pub const fn name(self) -> &'static str {
         match self {
             Effort::Minimal => "minimal",
@@ -163,12 +164,12 @@ impl Effort {
         }
     }
 
-    /// The effort of this name, in letters of any case.
+    /// Parses the name of an effort, ignoring case. Returns `None` for another word.
     pub fn from_name(name: &str) -> Option<Effort> {
         Effort::ALL.into_iter().find(|effort| effort.name().eq_ignore_ascii_case(name))
     }
 
-    /// A budget that stands for this effort (tokens).
+    /// Returns the reasoning budget that stands for this effort, in tokens.
     pub const fn budget(self) -> u64 {
         match self {
             Effort::Minimal => 1_024,
@@ -180,7 +181,7 @@ impl Effort {
         }
     }
 
-    /// The effort that a budget stands for (tokens).
+    /// Returns the effort that a reasoning budget (in tokens) stands for.
     pub const fn of_budget(tokens: u64) -> Effort {
         match tokens {
             0..1_024 => Effort::Minimal,
@@ -193,19 +194,19 @@ impl Effort {
     }
 }
 
-/// A search of the web by the provider.
+/// Web search settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Search<'a> {
-    /// How much of what is found is read (`low`, `medium`, `high`); empty when not said.
+    /// Amount of search results in the context (`low`, `medium`, `high`); empty if the client gave none.
     pub context: JsonStr<'a>,
-    /// Searches at most.
+    /// Maximum number of searches.
     pub max_uses: Option<u64>,
-    /// Only these domains: an array of strings.
+    /// Allowed domains: an array of strings.
     pub allowed_domains: Option<RawJson<'a>>,
-    /// Never these: an array of strings.
+    /// Blocked domains: an array of strings.
     pub blocked_domains: Option<RawJson<'a>>,
-    /// Where the user is: an object with `country`, `region`, `city`, `timezone`, flat.
+    /// User location: a flat object with `country`, `region`, `city`, `timezone`.
     pub location: Option<RawJson<'a>>,
-    /// The prompt is cached up to this tool.
-    pub cache: Option<super::CacheMark>,
+    /// Prompt-cache breakpoint behind this tool.
+    pub cache: Option<super::CacheBreakpoint>,
 }

@@ -1,11 +1,11 @@
-//! What a provider wants to see again: signatures and encrypted reasoning, on their way through clients of another
-//! format.
+//! Provider signatures (thinking signatures, encrypted reasoning) and the envelope in which clients of another format
+//! return them.
 //!
-//! A provider's seal means nothing to any other provider, which refuses a request that has it. In a translated answer
-//! it is therefore put into an envelope, `gw1.<issuer>.<base64url of the seal>`, in whatever opaque field of the
-//! client's format is echoed; in the next request the envelope is opened and the seal goes back to its issuer,
-//! unaltered, and to nobody else. An envelope holds no character that any format's ids refuse but the two dots; in an
-//! id these are `__` (see [`Carried`]).
+//! Only the provider that issued a signature accepts it; every other provider refuses a request that contains it. A
+//! translated response therefore carries it in an envelope, `gw1.<issuer>.<base64url of the signature>`, in an opaque
+//! field that the client's format echoes. The next request returns the envelope, and the gateway sends the unchanged
+//! signature to its issuer only. Apart from the two dots, an envelope has only characters that are valid in ids of
+//! every format; inside an id the separators are `__` (see [`SignedCallId`]).
 
 use std::borrow::Cow;
 
@@ -14,48 +14,48 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::json::JsonStr;
 
-/// A seal in a request.
+/// Provider signature in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seal<'a> {
-    /// Who issued it; nothing for one that came without an envelope, which is the provider of the client's own format.
+pub struct ProviderSignature<'a> {
+    /// Issuer; `None` if the signature came without an envelope, i.e. from the provider of the client's own format.
     pub issuer: Option<Cow<'a, str>>,
-    /// The seal, as the inside of a JSON string.
+    /// Signature, as the inside of a JSON string.
     pub text: Cow<'a, str>,
 }
 
-impl<'a> Seal<'a> {
-    /// Reads a field that holds a seal, in an envelope or bare.
+impl<'a> ProviderSignature<'a> {
+    /// Parses a field that holds a signature, in an envelope or bare. Returns `None` if the field is empty.
     pub fn read(field: JsonStr<'a>) -> Option<Self> {
         if field.is_empty() {
             return None;
         }
         match open(field.escaped()) {
             Some((issuer, text)) => {
-                Some(Seal { issuer: Some(Cow::Borrowed(issuer)), text: Cow::Owned(text) })
+                Some(ProviderSignature { issuer: Some(Cow::Borrowed(issuer)), text: Cow::Owned(text) })
             }
-            None => Some(Seal { issuer: None, text: Cow::Borrowed(field.escaped()) }),
+            None => Some(ProviderSignature { issuer: None, text: Cow::Borrowed(field.escaped()) }),
         }
     }
 
-    /// The seal, if this issuer made it.
+    /// Returns the signature if `issuer` issued it, and `None` otherwise (also if the issuer is unknown).
     pub fn for_issuer(&self, issuer: &str) -> Option<JsonStr<'_>> {
         (self.issuer.as_deref() == Some(issuer)).then(|| JsonStr::from_escaped(&self.text))
     }
 }
 
-/// A seal in an envelope, to be written into a client's field.
+/// Provider signature to be written into a client's field in an envelope.
 #[derive(Clone, Copy, Debug)]
-pub struct Sealed<'a> {
-    /// Who issued it: ASCII letters, digits, `-` and `_`.
+pub struct SealedSignature<'a> {
+    /// Issuer: ASCII letters, digits, `-` and `_`.
     pub issuer: &'a str,
-    /// The seal, as the inside of a JSON string.
+    /// Signature, as the inside of a JSON string.
     pub text: JsonStr<'a>,
 }
 
 const ENVELOPE: &str = "gw1.";
 
-impl Sealed<'_> {
-    /// Writes the envelope, which needs no escapes.
+impl SealedSignature<'_> {
+    /// Writes the envelope, which needs no JSON escapes.
     pub fn write(&self, out: &mut impl bytes::BufMut) {
         out.put_slice(ENVELOPE.as_bytes());
         out.put_slice(self.issuer.as_bytes());
@@ -64,15 +64,17 @@ impl Sealed<'_> {
     }
 }
 
-/// Opens an envelope: the issuer and the seal.
+/// Parses an envelope into issuer and signature. Returns `None` if the text is not an envelope or its content is not
+/// safe.
 fn open(text: &str) -> Option<(&str, String)> {
     let (issuer, seal) = text.strip_prefix(ENVELOPE)?.split_once('.')?;
     let seal = String::from_utf8(get_base64(seal.as_bytes())?).ok()?;
     is_inside_of_string(&seal).then_some((issuer, seal))
 }
 
-/// Envelopes come back from clients, so what is in them is not to be trusted to be pasted: no quote that would end the
-/// string, and no escape that a provider would refuse.
+/// Returns true if `text` can be inserted into a JSON string as it is. Clients send envelopes back, so their content is
+/// untrusted: a raw quote would end the string (injection), and providers refuse control characters and invalid
+/// escapes.
 fn is_inside_of_string(text: &str) -> bool {
     let mut rest = text.as_bytes();
     loop {
@@ -91,19 +93,20 @@ fn is_inside_of_string(text: &str) -> bool {
     }
 }
 
-/// A call's id that carries a seal: `<id>__gw1__<issuer>__<base64url>`. Clients echo ids, whatever else they drop.
+/// Tool-call id with an appended provider signature: `<id>__gw1__<issuer>__<base64url>`. Clients echo ids even if they
+/// drop all unknown fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Carried<'a> {
-    /// The id as the provider gave it.
+pub struct SignedCallId<'a> {
+    /// Id as the provider sent it.
     pub id: JsonStr<'a>,
-    /// What it carried.
-    pub seal: Option<Seal<'a>>,
+    /// Appended signature; `None` if the id has none.
+    pub signature: Option<ProviderSignature<'a>>,
 }
 
 const CARRIER: &str = "__gw1__";
 
-impl<'a> Carried<'a> {
-    /// Takes an id apart.
+impl<'a> SignedCallId<'a> {
+    /// Splits an id from its appended signature. An id without a valid signature is returned unchanged.
     pub fn read(id: JsonStr<'a>) -> Self {
         let parts = id.escaped().split_once(CARRIER).and_then(|(plain, rest)| {
             let (issuer, seal) = rest.split_once("__")?;
@@ -111,16 +114,19 @@ impl<'a> Carried<'a> {
             is_inside_of_string(&seal).then_some((plain, issuer, seal))
         });
         match parts {
-            Some((plain, issuer, seal)) => Carried {
+            Some((plain, issuer, seal)) => SignedCallId {
                 id: JsonStr::from_escaped(plain),
-                seal: Some(Seal { issuer: Some(Cow::Borrowed(issuer)), text: Cow::Owned(seal) }),
+                signature: Some(ProviderSignature {
+                    issuer: Some(Cow::Borrowed(issuer)),
+                    text: Cow::Owned(seal),
+                }),
             },
-            None => Carried { id, seal: None },
+            None => SignedCallId { id, signature: None },
         }
     }
 
-    /// Writes what follows the id.
-    pub fn write(sealed: Sealed<'_>, out: &mut impl bytes::BufMut) {
+    /// Writes the part that follows the id.
+    pub fn write(sealed: SealedSignature<'_>, out: &mut impl bytes::BufMut) {
         out.put_slice(CARRIER.as_bytes());
         out.put_slice(sealed.issuer.as_bytes());
         out.put_slice(b"__");
@@ -141,42 +147,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seal_comes_back_to_its_issuer_and_to_nobody_else() {
+    fn signature_envelope_is_opened_only_for_its_issuer() {
         for seal in ["", "a", "ab", "abc", "EqQB\\/+==", "ünï\\n\\\"", &"x".repeat(1000)] {
-            let sealed = Sealed { issuer: "anthropic", text: JsonStr::from_escaped(seal) };
+            let sealed = SealedSignature { issuer: "anthropic", text: JsonStr::from_escaped(seal) };
             let mut envelope = Vec::new();
             sealed.write(&mut envelope);
             let envelope = String::from_utf8(envelope).unwrap();
-            let read = Seal::read(JsonStr::from_escaped(&envelope)).unwrap();
+            let read = ProviderSignature::read(JsonStr::from_escaped(&envelope)).unwrap();
             assert_eq!(read.for_issuer("anthropic").map(JsonStr::escaped), Some(seal));
             assert_eq!(read.for_issuer("google"), None);
 
             let mut id = b"call_1".to_vec();
-            Carried::write(sealed, &mut id);
+            SignedCallId::write(sealed, &mut id);
             let id = String::from_utf8(id).unwrap();
             assert!(id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'));
-            let carried = Carried::read(JsonStr::from_escaped(&id));
+            let carried = SignedCallId::read(JsonStr::from_escaped(&id));
             assert_eq!(carried.id.escaped(), "call_1");
-            assert_eq!(carried.seal.unwrap().for_issuer("anthropic").map(JsonStr::escaped), Some(seal));
+            assert_eq!(carried.signature.unwrap().for_issuer("anthropic").map(JsonStr::escaped), Some(seal));
         }
     }
 
     #[test]
-    fn what_is_no_envelope_is_left_alone() {
-        let bare = Seal::read(JsonStr::from_escaped("EqQB/+==")).unwrap();
+    fn signature_without_a_valid_envelope_is_left_unchanged() {
+        let bare = ProviderSignature::read(JsonStr::from_escaped("EqQB/+==")).unwrap();
         assert_eq!((bare.issuer, &*bare.text), (None, "EqQB/+=="));
         for id in ["call_1", "call__gw1__", "toolu_01__gw1__x", "a__gw1__x__***"] {
             assert_eq!(
-                Carried::read(JsonStr::from_escaped(id)),
-                Carried { id: JsonStr::from_escaped(id), seal: None }
+                SignedCallId::read(JsonStr::from_escaped(id)),
+                SignedCallId { id: JsonStr::from_escaped(id), signature: None }
             );
         }
-        // A quote that would end the string it is pasted into, and escapes that there are not.
+        // A quote that would end the string that the text is inserted into, and invalid escapes.
         for inside in ["a\",\"b\":\"", "\\A", "\\u12x4", "a\\", "\n"] {
             let mut forged = b"gw1.x.".to_vec();
             put_base64(&mut forged, inside.as_bytes());
             let forged = String::from_utf8(forged).unwrap();
-            assert_eq!(Seal::read(JsonStr::from_escaped(&forged)).unwrap().issuer, None, "{inside:?}");
+            assert_eq!(
+                ProviderSignature::read(JsonStr::from_escaped(&forged)).unwrap().issuer,
+                None,
+                "{inside:?}"
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Points in time as texts of providers and of the configuration write them (RFC 3339).
+//! RFC 3339 timestamps of providers and of the configuration.
 
-/// The Unix time of an RFC 3339 time with an offset (`2026-04-02T17:03:50.399550Z`), in whole seconds. Seconds may be
-/// left out, a space may stand in the place of the `T`. Every part is within its range, and so is the result: no text
-/// makes it overflow.
+/// Parses an RFC 3339 timestamp with an offset (`2026-04-02T17:03:50.399550Z`) into Unix time, in whole seconds.
+/// Seconds may be absent, and a space may replace the `T`. Returns `None` for anything else. Every part is checked
+/// against its range, so that the result cannot overflow.
 pub fn unix_seconds(text: &str) -> Option<i64> {
     let (date, rest) = text.split_once(['T', ' ', 't'])?;
     let (time, offset) = match rest.strip_suffix(['Z', 'z']) {
@@ -21,14 +21,14 @@ pub fn unix_seconds(text: &str) -> Option<i64> {
     let (hour, minute) = (part(time.next()?, 0, 23)?, part(time.next()?, 0, 59)?);
     // 60 is a leap second.
     let second = time.next().map_or(Some(0), |second| part(second, 0, 60))?;
-    // Years begin in March here, so that the day that is not always there is the last one.
+    // Years start in March here, so that the leap day is the last day of the year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     let days = year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468;
     Some(days * 86_400 + hour * 3_600 + minute * 60 + second - offset)
 }
 
-/// A number of digits alone, within a range.
+/// Parses 1 to 4 decimal digits. Returns `None` for other text or a number out of range.
 fn part(text: &str, least: i64, most: i64) -> Option<i64> {
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten().filter(|number| (least..=most).contains(number))
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_in_time_have_an_offset() {
+    fn timestamp_with_offset_is_parsed() {
         for (text, seconds) in [
             ("1970-01-01T00:00:00Z", 0),
             ("2027-01-31T00:00:00Z", 1_801_353_600),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_point_in_time_is_none() {
+    fn timestamp_invalid_text_is_none() {
         for text in [
             "",
             "T",
@@ -95,16 +95,16 @@ mod tests {
     }
 
     proptest! {
-        /// Overflow would be a panic here.
+        /// An overflow would panic here.
         #[test]
-        fn any_text_is_read_or_refused(text in "[-+:0-9. TtZz]{0,40}") {
+        fn timestamp_arbitrary_text_never_overflows(text in "[-+:0-9. TtZz]{0,40}") {
             if let Some(seconds) = unix_seconds(&text) {
                 prop_assert!((-62_200_000_000..253_500_000_000).contains(&seconds), "{text}: {seconds}");
             }
         }
 
         #[test]
-        fn numbers_of_any_size_are_read_or_refused(
+        fn timestamp_huge_numbers_never_panic(
             numbers in prop::array::uniform6(any::<i64>()),
             sign in "[-+]",
             offset in any::<(i64, i64)>(),
@@ -115,9 +115,9 @@ mod tests {
             let _ = unix_seconds(&format!("{date}{sign}{}:{}", offset.0, offset.1));
         }
 
-        /// The slow twin: counting days one by one.
+        /// Reference implementation that counts day by day.
         #[test]
-        fn dates_are_counted_as_a_calendar_counts(year in 1970i64..2110, month in 1usize..13, day in 1i64..29) {
+        fn timestamp_days_match_a_reference_calendar(year in 1970i64..2110, month in 1usize..13, day in 1i64..29) {
             let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
             let lengths = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
             let years: i64 = (1970..year).map(|year| if leap(year) { 366 } else { 365 }).sum();

@@ -1,62 +1,63 @@
-//! Tools: what may be called, what must be, and with what.
+//! Tools: definitions, tool choice and the input of a call.
 
-use super::CacheMark;
+use super::CacheBreakpoint;
 use super::ToolKind;
 use super::request::Extra;
 use crate::json::{JsonStr, RawJson};
 
-/// A tool that the model may call, and the client runs.
+/// Tool definition. The model may call the tool; the client runs it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool<'a> {
-    /// Its name.
+    /// Name of the tool.
     pub name: JsonStr<'a>,
-    /// What it does; may be empty.
+    /// Description for the model; may be empty.
     pub description: JsonStr<'a>,
-    /// The JSON schema of its arguments; nothing means that it takes none.
+    /// JSON schema of the arguments; `None` if the tool takes no arguments.
     pub schema: Option<RawJson<'a>>,
-    /// The schema is in the dialect of OpenAPI 3.0 (types in capitals, `nullable`), not plain JSON schema.
+    /// Whether the schema is in the dialect of OpenAPI 3.0 (types in capitals, `nullable`) instead of plain JSON
+    /// schema.
     pub openapi: bool,
-    /// Whether the provider is to hold the model to the schema.
+    /// Whether the provider must constrain the arguments to the schema.
     pub strict: Option<bool>,
-    /// A function, or a tool with free text.
+    /// Function with JSON arguments, or custom tool with free text.
     pub kind: ToolKind,
-    /// For free text: the format it must have, as the client said it (a grammar).
+    /// Input format of a custom tool (a grammar), as the client wrote it.
     pub format: Option<RawJson<'a>>,
-    /// The group that the tool stands in, as the client named it; usually empty.
+    /// Namespace (group) of the tool, as the client named it; usually empty.
     pub namespace: JsonStr<'a>,
-    /// What the group is for, as the client said it of the group; usually empty.
+    /// Description of the namespace, as the client wrote it; usually empty.
     pub namespace_about: JsonStr<'a>,
-    /// The prompt is cached up to here.
-    pub cache: Option<CacheMark>,
-    /// Members that have no place above, for the client's own format.
+    /// Prompt-cache breakpoint: the provider caches the prompt up to and including this tool.
+    pub cache: Option<CacheBreakpoint>,
+    /// Members without a field above; only the client's own format knows them.
     pub extra: Vec<Extra<'a>>,
 }
 
-/// Whether tools may or must be called.
+/// Tool choice: whether the model may, must or must not call tools.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolChoice<'a> {
-    /// As the model sees fit.
+    /// The model decides.
     Auto,
-    /// None.
+    /// No tool may be called.
     None,
-    /// At least one.
+    /// At least one tool must be called.
     Required,
-    /// This one.
+    /// The tool of this name must be called.
     Tool(JsonStr<'a>),
-    /// One of these; `required` says whether one must be called.
+    /// Only the tools in this list may be called.
     Allowed {
-        /// The names.
+        /// Names of the allowed tools.
         names: Vec<JsonStr<'a>>,
-        /// One of them must be called.
+        /// Whether one of them must be called.
         required: bool,
     },
 }
 
-/// What a tool is called with.
+/// Input of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
-    /// The inside of a JSON string: the text of an object for a function, anything for a custom tool.
+    /// Inside of a JSON string: the text of a JSON object for a function, any text for a custom tool.
     Text(JsonStr<'a>),
-    /// An object.
+    /// JSON object.
     Object(RawJson<'a>),
 }

@@ -1,35 +1,35 @@
-//! Tokens and other things that are billed, under one arithmetic: totals include their parts.
+//! Usage: tokens and other billing units. Totals include their parts.
 
-/// Something that was made and is paid for by the piece or by its length, besides tokens.
+/// Product that is billed per item or per length instead of per token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Product {
     /// Images of one size and quality.
     Images {
-        /// How many.
+        /// Number of images.
         count: u64,
-        /// Their size, as requests name it (`1024x1024`); empty while it is not known.
+        /// Size, as requests name it (`1024x1024`); empty while it is unknown.
         size: Box<str>,
-        /// Their quality, likewise.
+        /// Quality, as requests name it; empty while it is unknown.
         quality: Box<str>,
     },
     /// A video.
     Video {
-        /// Its length.
+        /// Length in milliseconds.
         millis: u64,
-        /// Its resolution (`720p`); empty while it is not known.
+        /// Resolution (`720p`); empty while it is unknown.
         resolution: Box<str>,
     },
 }
 
-/// What a request used, as far as the provider said. Nothing means that the provider did not say; zero means that it
-/// said zero. All figures are tokens unless named otherwise.
+/// Usage of a response as the provider reports it. `None` means that the provider did not report the figure; zero means
+/// that it reported zero. All figures are tokens unless stated otherwise.
 ///
-/// The formats count differently (whether cached input is part of the input, whether reasoning is part of the
-/// output); `wire` converts. Here `input` includes cached and cache-writing input and tool-use prompts, and `output`
-/// includes reasoning.
+/// Formats count differently (whether cached input is part of the input, whether reasoning is part of the output);
+/// `wire` converts. Here `input` includes cached input, cache writes and tool-use prompts, and `output` includes
+/// reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// All input.
+    /// Total input.
     pub input: Option<u64>,
     /// Input read from the provider's prompt cache.
     pub cached: Option<u64>,
@@ -37,32 +37,32 @@ pub struct Usage {
     pub cache_write: Option<u64>,
     /// Input written to the provider's prompt cache for 1 hour.
     pub cache_write_1h: Option<u64>,
-    /// All output.
+    /// Total output.
     pub output: Option<u64>,
-    /// Output that was reasoning.
+    /// Reasoning part of the output.
     pub reasoning: Option<u64>,
-    /// Input that was audio.
+    /// Audio part of the input.
     pub audio_input: Option<u64>,
-    /// Input that was images.
+    /// Image part of the input.
     pub image_input: Option<u64>,
-    /// Output that was audio.
+    /// Audio part of the output.
     pub audio_output: Option<u64>,
-    /// Output that was images.
+    /// Image part of the output.
     pub image_output: Option<u64>,
-    /// Web searches that the provider ran (a count).
+    /// Number of web searches that the provider ran.
     pub searches: Option<u64>,
-    /// Input outside of the prompt cache, where the provider counts it apart from what it read from and wrote to the
-    /// cache: [`update`](Self::update) makes `input` the sum of all of them, whichever report named which.
+    /// Input outside the prompt cache, from providers that report it separately from cache reads and cache writes.
+    /// [`update`](Self::update) sets `input` to the sum of all of them, even if they arrive in different reports.
     pub uncached: Option<u64>,
-    /// All input written to the cache, where a report does not say for how long: [`update`](Self::update) takes what
-    /// is known to be there for 1 hour out of it.
+    /// Total cache writes, from reports that do not split them by lifetime. [`update`](Self::update) subtracts the
+    /// known 1-hour part and stores the rest in `cache_write`.
     pub written: Option<u64>,
 }
 
 impl Usage {
-    /// Takes over what `later` says; what it does not say stays. Usage in a stream is cumulative: a later report
-    /// replaces an earlier one and is never added to it. A later zero counts, except for input, which cannot shrink:
-    /// providers exist whose last report has a zero there for "as I said".
+    /// Merges a later report: its figures replace the earlier ones, figures that it omits stay. Usage in a stream is
+    /// cumulative, so figures are never added up. A later zero replaces the earlier figure, except in `uncached`: the
+    /// last report of some providers has a zero there that means "unchanged".
     pub fn update(&mut self, later: &Usage) {
         fn take(slot: &mut Option<u64>, value: Option<u64>) {
             if value.is_some() {
@@ -93,7 +93,7 @@ impl Usage {
         }
     }
 
-    /// Whether the provider said anything.
+    /// Returns true if the input or the output is known.
     pub fn is_known(&self) -> bool {
         self.input.is_some() || self.output.is_some()
     }

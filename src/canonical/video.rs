@@ -1,89 +1,89 @@
-//! Videos that are to be made, how a provider wants to be asked for them, and how far they are.
+//! Video requests, the capabilities of video models, and the state of a video task.
 
 use std::borrow::Cow;
 
 use super::request::Extra;
 
-/// What is to be made, borrowed from the request's body.
+/// Video request, borrowed from the request body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Video<'a> {
-    /// What is to be seen.
+    /// Prompt.
     pub prompt: Option<Cow<'a, str>>,
-    /// What is not.
+    /// Negative prompt.
     pub negative: Option<Cow<'a, str>>,
-    /// Pictures to begin from, to end with, or to keep to; in the order of the request.
-    pub pictures: Vec<Picture<'a>>,
-    /// Its length.
+    /// First frame, last frame and reference images, in the order of the request.
+    pub pictures: Vec<VideoInputImage<'a>>,
+    /// Length in seconds.
     pub seconds: Option<u64>,
-    /// Its length in frames, where a provider counts these.
+    /// Length in frames, for providers that count frames.
     pub frames: Option<u64>,
-    /// Width and height, of the remix-capable family. Others have a resolution and a ratio.
+    /// Width and height in pixels, for the remix-capable family. Other families have a resolution and a ratio.
     pub size: Option<(u64, u64)>,
-    /// `720p`.
+    /// Resolution, for example `720p`.
     pub resolution: Option<Cow<'a, str>>,
-    /// `16:9`.
+    /// Aspect ratio, for example `16:9`.
     pub ratio: Option<Cow<'a, str>>,
-    /// The id of the video that it is made from, as the client knows it.
+    /// Id of the source video of a remix, as the client knows it.
     pub remix: Option<Cow<'a, str>>,
-    /// With sound.
+    /// Whether the video has sound.
     pub audio: Option<bool>,
-    /// How many are made.
+    /// Number of videos.
     pub samples: Option<u64>,
-    /// Which people may be seen.
+    /// Person generation policy: which people may appear.
     pub people: Option<Cow<'a, str>>,
-    /// With a mark that tells who made it.
+    /// Whether the video gets a watermark.
     pub watermark: Option<bool>,
-    /// What chance begins with.
+    /// Random seed.
     pub seed: Option<u64>,
-    /// Things that it is made from and that have no place above: videos, sounds. Each is an object.
+    /// Source material without a field above (videos, audio), as JSON objects.
     pub content: Vec<crate::json::RawJson<'a>>,
-    /// Members that have no place above, with their names and in their order.
+    /// Members without a field above, in the order of the request.
     pub extra: Vec<Extra<'a>>,
-    /// The paths of settings in the client's request, by the name that they have here.
+    /// Path of each setting in the client's request, by its name here.
     pub paths: Vec<(&'static str, String)>,
 }
 
 impl<'a> Video<'a> {
-    /// The first picture of a role.
-    pub fn picture(&self, role: PictureRole) -> Option<&Picture<'a>> {
+    /// Returns the first picture of a role; `None` if there is none.
+    pub fn picture(&self, role: PictureRole) -> Option<&VideoInputImage<'a>> {
         self.pictures.iter().find(|picture| picture.role == role)
     }
 
-    /// Whether the client names a setting.
-    pub fn is_said(&self, name: &'static str) -> bool {
+    /// Returns true if the client gave the setting.
+    pub fn is_set(&self, name: &'static str) -> bool {
         self.paths.iter().any(|(known, _)| *known == name)
     }
 
-    /// The client's path of a setting.
+    /// Returns the client's path of a setting, or `name` if the client did not give it.
     pub fn path_of(&self, name: &'static str) -> &str {
         self.paths.iter().find(|(known, _)| *known == name).map_or(name, |(_, path)| path)
     }
 }
 
-/// A picture that a video is made from.
+/// Input image of a video.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture<'a> {
-    /// What it is for.
+pub struct VideoInputImage<'a> {
+    /// Role of the image.
     pub role: PictureRole,
-    /// Where it is.
+    /// Location of the image.
     pub source: PictureSource<'a>,
-    /// The client's field.
+    /// Field of the client's request that holds the image.
     pub field: Cow<'a, str>,
 }
 
-/// What a picture is for.
+/// Role of an input image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureRole {
-    /// The video begins with it.
+    /// First frame.
     First,
-    /// It ends with it.
+    /// Last frame.
     Last,
-    /// What is seen on it is seen in the video.
+    /// Reference image: its subject appears in the video.
     Reference,
 }
 
 impl PictureRole {
-    /// The word for it in requests.
+    /// Returns the name of the role in requests.
     pub const fn name(self) -> &'static str {
         match self {
             PictureRole::First => "first_frame",
@@ -93,44 +93,44 @@ impl PictureRole {
     }
 }
 
-/// Where a picture is.
+/// Location of an input image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PictureSource<'a> {
-    /// Behind an address.
+    /// Remote address.
     Link(Cow<'a, str>),
-    /// In the request.
+    /// Bytes in the request.
     Data {
-        /// Its type.
+        /// Media type.
         media: Cow<'a, str>,
-        /// It, in base64.
+        /// Content, in base64.
         base64: Cow<'a, str>,
     },
 }
 
-/// How a request for a video is built.
+/// Shape of a provider's video request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VideoShape {
-    /// `{model, prompt, seconds, size}`; a video can be made from another one (the remix-capable family).
+    /// `{model, prompt, seconds, size}`; supports remixes of other videos (the remix-capable family).
     Remix,
     /// `{instances, parameters}` (the fast-preview family).
     Preview,
     /// `{model, input, parameters}`.
     Nested,
-    /// `{model, content}` with all that is said in a list (the bundled-prompt family).
+    /// `{model, content}` with prompt and images in one list (the bundled-prompt family).
     Bundled,
 }
 
-/// Which lengths there are, in seconds.
+/// Supported lengths, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seconds {
-    /// These.
+    /// One of a list.
     OneOf(&'static [u64]),
-    /// From one to another.
+    /// Range, both ends included.
     Range(u64, u64),
 }
 
 impl Seconds {
-    /// Whether there is this one.
+    /// Returns true if the length is supported.
     pub fn has(self, seconds: u64) -> bool {
         match self {
             Seconds::OneOf(all) => all.contains(&seconds),
@@ -153,103 +153,103 @@ impl std::fmt::Display for Seconds {
     }
 }
 
-/// What a model does about sound.
+/// Sound setting of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sound {
-    /// It is not told: it has none, or always the same.
-    Untold,
-    /// It is told what the client wants, or this.
-    Told(bool),
-    /// It is told this, whatever the client wants.
+pub enum AudioSetting {
+    /// Not sent: the model always has sound, or never.
+    Omitted,
+    /// The client's setting is sent, or this default.
+    Configurable(bool),
+    /// This value is sent, whatever the client wants.
     Fixed(bool),
 }
 
-/// What a model can be asked for, and how.
+/// Video capabilities of a model at a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VideoDialect {
-    /// The form of the request.
+    /// Shape of the request.
     pub shape: VideoShape,
-    /// Lengths.
+    /// Supported lengths, in seconds.
     pub seconds: Seconds,
-    /// The length where nothing is said.
-    pub usual_seconds: u64,
-    /// Resolutions, or, of the remix-capable family, sizes.
+    /// Default length, in seconds.
+    pub default_seconds: u64,
+    /// Supported resolutions; for the remix-capable family, supported sizes.
     pub resolutions: &'static [&'static str],
-    /// The one where nothing is said.
-    pub usual_resolution: &'static str,
-    /// The only length that there is in the highest resolutions, and from a first to a last image.
+    /// Default resolution.
+    pub default_resolution: &'static str,
+    /// Only supported length (seconds) at the highest resolutions and with a last frame; `None` for no such limit.
     pub seconds_in_full: Option<u64>,
-    /// Ratios of the sides.
+    /// Supported aspect ratios.
     pub ratios: &'static [&'static str],
-    /// It can do without a picture.
+    /// Whether text to video (no input image) is supported.
     pub text: bool,
-    /// It takes a picture to begin with.
+    /// Whether a first frame is supported.
     pub first: bool,
-    /// It takes a picture to end with.
+    /// Whether a last frame is supported.
     pub last: bool,
-    /// It takes pictures to keep to.
+    /// Whether reference images are supported.
     pub reference: bool,
-    /// Videos of one request.
+    /// Maximum number of videos per request.
     pub samples: u64,
-    /// Sound.
-    pub sound: Sound,
-    /// It takes a seed, and what is said about marks.
-    pub particular: bool,
-    /// Pictures are given as a list with their roles, where others have a member for each.
+    /// Sound setting.
+    pub sound: AudioSetting,
+    /// Whether a seed and a watermark setting are supported.
+    pub seed_and_watermark: bool,
+    /// Whether images are sent as a list with roles instead of in a member for each role.
     pub listed: bool,
-    /// The provider brings pictures from an address itself.
-    pub links: bool,
+    /// Whether the provider fetches images from an address itself.
+    pub fetches_urls: bool,
 }
 
-/// How far a video is.
+/// Stage of a video task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
-    /// It waits.
+    /// Queued.
     #[default]
     Queued,
-    /// It is being made.
+    /// In progress.
     Running,
-    /// It is there.
+    /// Completed.
     Done,
-    /// It will never be.
+    /// Failed.
     Failed,
 }
 
 impl Stage {
-    /// Whether nothing more will happen.
+    /// Returns true if the stage is final.
     pub const fn is_end(self) -> bool {
         matches!(self, Stage::Done | Stage::Failed)
     }
 }
 
-/// What a provider says about a video.
+/// State of a video task, as the provider reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// How far it is.
+pub struct VideoReport {
+    /// Stage of the task.
     pub stage: Stage,
-    /// In percent.
+    /// Progress in percent.
     pub progress: Option<u64>,
-    /// Why there is none: a word for programs, and a text for people.
+    /// Error of a failed task: code and message.
     pub fault: Option<(String, String)>,
-    /// Where the videos are.
+    /// Locations of the videos.
     pub media: Vec<Medium>,
-    /// Its length, in thousandths of a second.
+    /// Length in milliseconds.
     pub millis: Option<u64>,
-    /// Its resolution.
+    /// Resolution.
     pub resolution: Option<String>,
-    /// Tokens that it is billed for.
+    /// Billed tokens.
     pub tokens: Option<u64>,
 }
 
-/// Where a video is.
+/// Location of a generated video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// Behind an address that everybody may read for some time.
+    /// Public address, valid for a limited time.
     Public(String),
-    /// Behind an address of the provider's that wants its credential.
+    /// Address at the provider that requires its credential.
     Keyed(String),
-    /// Behind the provider's address for the content of the task.
+    /// Content endpoint of the task at the provider.
     Content,
-    /// In the report, as base64.
+    /// Bytes in the task report, in base64.
     Inline,
 }

@@ -1,4 +1,4 @@
-//! `model-gateway accounts`
+//! `model-gateway accounts`: administration of accounts and their balances.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,48 +6,49 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::table::{Table, align};
+use super::table::{TextTable, align};
 use super::{Conf, fail, style};
 use crate::account::Amount;
-use crate::config::{self, Store};
+use crate::config::{self, StoreSettings};
 use crate::store::admin::LedgerAdmin;
 use crate::store::sqlite_ledger::{AccountState, AdminError, SqliteAdmin};
 use crate::store::valkey::{self, ServerAddress, ServerAddressError};
 use crate::store::{AccountId, OpenError};
 use crate::wire::models::rfc3339;
 
-/// Credits that `show` shows.
+/// Maximum number of credits that `show` lists.
 const SHOWN: u32 = 20;
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct AccountsArgs {
     #[command(subcommand)]
     action: Action,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make an account. Keys belong to it that name it in keys.toml: account = "NAME".
+    /// Create an account. Keys name their account in keys.toml: account = "NAME".
     Create {
-        /// A name of your own: 1 to 128 bytes.
+        /// Unique name, 1 to 128 bytes.
         name: String,
-        /// Credit it at once.
-        #[arg(long, value_name = "AMOUNT", value_parser = amount)]
+        /// Initial credit.
+        #[arg(long, value_name = "AMOUNT", value_parser = Amount::parse)]
         credit: Option<Amount>,
         #[command(flatten)]
         file: File,
     },
-    /// Credit an account. The credit and its note are kept for good.
+    /// Credit an account. Credits and their notes are never deleted.
     Credit {
-        /// Its name.
+        /// Name of the account.
         name: String,
-        /// How much, such as 25 or 12.50; less than nothing takes away.
-        #[arg(allow_negative_numbers = true, value_parser = amount)]
+        /// Amount, such as 25 or 12.50; a negative amount reduces the balance.
+        #[arg(allow_negative_numbers = true, value_parser = Amount::parse)]
         amount: Amount,
-        /// What for.
+        /// Purpose of the credit.
         #[arg(long, default_value = "")]
         note: String,
-        /// What tells this credit from all others, such as the number of an invoice: used again, it does nothing.
+        /// Idempotency key of the credit, such as an invoice number: a second credit with the same reference has no
+        /// effect.
         #[arg(long)]
         reference: Option<String>,
         #[command(flatten)]
@@ -55,9 +56,9 @@ enum Action {
     },
     /// Show an account and its latest credits.
     Show {
-        /// Its name.
+        /// Name of the account.
         name: String,
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -65,22 +66,22 @@ enum Action {
     },
     /// List the accounts.
     List {
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         file: File,
     },
-    /// Switch an account on.
+    /// Enable an account.
     Enable {
-        /// Its name.
+        /// Name of the account.
         name: String,
         #[command(flatten)]
         file: File,
     },
-    /// Switch an account off: requests of its keys are refused.
+    /// Disable an account: requests of its keys are rejected.
     Disable {
-        /// Its name.
+        /// Name of the account.
         name: String,
         #[command(flatten)]
         file: File,
@@ -90,21 +91,21 @@ enum Action {
         #[command(flatten)]
         file: File,
     },
-    /// Write a copy of the database, as it stands in one moment, while the gateway goes on.
+    /// Write a consistent copy of the database while the gateway runs.
     Backup {
-        /// Where to; it must not be there.
+        /// Target file, which must not exist.
         to: PathBuf,
         #[command(flatten)]
         file: File,
     },
 }
 
-/// Where the accounts are.
+/// Store arguments.
 #[derive(Debug, Args)]
 pub(super) struct File {
     #[command(flatten)]
     conf: Conf,
-    /// The database file itself, instead of the one that the configuration names.
+    /// Database file, instead of the one that the configuration names.
     #[arg(long, value_name = "FILE", conflicts_with = "conf")]
     store: Option<PathBuf>,
 }
@@ -119,26 +120,27 @@ pub(super) enum AccountsError {
     Desk(#[from] AdminError),
     #[error("store.valkey: {0}")]
     Address(#[from] ServerAddressError),
-    #[error("a name has 1 to 128 bytes and no control characters")]
+    #[error("a name must have 1 to 128 bytes and no control characters")]
     Name,
-    #[error("{0} accounts do not add up")]
+    #[error("{0} accounts have an inconsistent balance")]
     Audit(usize),
 }
 
 impl File {
-    fn store(&self) -> Result<Store, AccountsError> {
+    fn store(&self) -> Result<StoreSettings, AccountsError> {
         match &self.store {
-            Some(path) => Ok(Store::Sqlite(path.clone())),
+            Some(path) => Ok(StoreSettings::Sqlite(path.clone())),
             None => Ok(config::store(&self.conf.conf)?),
         }
     }
 
-    /// Opens what is there; a file that is not there is made if `make` is true.
+    /// Opens the store for administration. A missing database file is created if `make` is true, and an error
+    /// otherwise.
     fn open_or(&self, make: bool) -> Result<Box<dyn LedgerAdmin>, AccountsError> {
         Ok(match self.store()? {
-            Store::Sqlite(path) if make => Box::new(SqliteAdmin::open(&path)?),
-            Store::Sqlite(path) => Box::new(SqliteAdmin::open_existing(&path)?),
-            Store::Valkey(fleet) => {
+            StoreSettings::Sqlite(path) if make => Box::new(SqliteAdmin::open(&path)?),
+            StoreSettings::Sqlite(path) => Box::new(SqliteAdmin::open_existing(&path)?),
+            StoreSettings::Valkey(fleet) => {
                 let urls = fleet.urls.iter().map(|url| url.expose());
                 Box::new(valkey::ValkeyAdmin::open(&ServerAddress::new(urls, fleet.sentinel.as_deref())?)?)
             }
@@ -150,16 +152,12 @@ impl File {
     }
 }
 
-/// Money as people write it.
+/// Formats nano-units as a decimal amount.
 fn money(nanos: i64) -> String {
     format!("{:.2}", Amount(nanos))
 }
 
-fn amount(text: &str) -> Result<Amount, &'static str> {
-    Amount::parse(text).ok_or("write an amount such as 25 or 12.50, with at most nine digits after the point")
-}
-
-pub(super) fn run(options: &Options) -> ExitCode {
+pub(super) fn run(options: &AccountsArgs) -> ExitCode {
     let done = match &options.action {
         Action::Create { name, credit, file } => create(file, name, *credit),
         Action::Credit { name, amount, note, reference, file } => {
@@ -186,7 +184,7 @@ fn create(file: &File, name: &str, credit: Option<Amount>) -> Result<(), Account
         Some(amount) => desk.credit(name, amount.0, "first credit", None)?.balance,
         None => 0,
     };
-    println!("{name} is there, with a balance of {}.", money(balance));
+    println!("{name} is created, with a balance of {}.", money(balance));
     Ok(())
 }
 
@@ -200,9 +198,9 @@ fn credit(
     let credited = file.open()?.credit(name, amount.0, note, reference)?;
     let balance = money(credited.balance);
     if credited.repeated {
-        println!("{name} has this credit already; its balance is {balance}.");
+        println!("{name} already has this credit; its balance is {balance}.");
     } else {
-        println!("{name} has a balance of {balance} now.");
+        println!("{name} now has a balance of {balance}.");
     }
     Ok(())
 }
@@ -210,7 +208,7 @@ fn credit(
 fn switch(file: &File, name: &str, enabled: bool) -> Result<(), AccountsError> {
     let state = if enabled { "enabled" } else { "disabled" };
     let news = if file.open()?.set_enabled(name, enabled)? { "now" } else { "already" };
-    println!("{name} is {state} {news}.");
+    println!("{name} is {news} {state}.");
     Ok(())
 }
 
@@ -240,7 +238,7 @@ fn list(file: &File, json: bool) -> Result<(), AccountsError> {
         return Ok(());
     }
     if accounts.is_empty() {
-        println!("No accounts yet: model-gateway accounts create NAME");
+        println!("No accounts yet. To create one: model-gateway accounts create NAME");
         return Ok(());
     }
     let mut amounts: Vec<[String; 3]> = accounts
@@ -251,7 +249,7 @@ fn list(file: &File, json: bool) -> Result<(), AccountsError> {
         let mut column: Vec<&mut String> = amounts.iter_mut().filter_map(|row| row.get_mut(column)).collect();
         align(&mut column);
     }
-    let mut table = Table::new(3, vec!["name", "state", "created", "balance", "credited", "charged"]);
+    let mut table = TextTable::new(3, vec!["name", "state", "created", "balance", "credited", "charged"]);
     for (account, amounts) in accounts.iter().zip(amounts) {
         let mut row = vec![account.name.clone(), word(account).to_owned(), time(account.created)];
         row.extend(amounts);
@@ -292,7 +290,7 @@ fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
         println!();
         let mut amounts: Vec<String> = credits.iter().map(|credit| money(credit.amount)).collect();
         align(&mut amounts.iter_mut().collect::<Vec<_>>());
-        let mut table = Table::new(1, vec!["time", "credit", "reference", "note"]);
+        let mut table = TextTable::new(1, vec!["time", "credit", "reference", "note"]);
         for (credit, amount) in credits.into_iter().zip(amounts) {
             table.row(vec![time(credit.time), amount, credit.reference.unwrap_or_default(), credit.note]);
         }
@@ -308,7 +306,7 @@ fn audit(file: &File) -> Result<(), AccountsError> {
         println!("{fault}");
     }
     if faults.is_empty() {
-        println!("{} {} accounts add up", style::good("ok"), desk.accounts()?.len());
+        println!("{} the balances of {} accounts are consistent", style::good("ok"), desk.accounts()?.len());
         Ok(())
     } else {
         Err(AccountsError::Audit(faults.len()))

@@ -1,14 +1,14 @@
-//! `model-gateway check`
+//! `model-gateway check`: validation of a configuration.
 
 use std::process::ExitCode;
 
 use clap::Args;
 
 use super::{Conf, style};
-use crate::config::{self, Environment, Loaded, Sealed, Vault};
+use crate::config::{self, Environment, Loaded, NoSecrets, Vault};
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct CheckArgs {
     #[command(flatten)]
     conf: Conf,
     /// Show the configuration in effect, with all defaults; secrets are masked.
@@ -19,8 +19,8 @@ pub(super) struct Options {
     no_secrets: bool,
 }
 
-pub(super) fn run(options: &Options) -> ExitCode {
-    let vault: &dyn Vault = if options.no_secrets { &Sealed } else { &Environment };
+pub(super) fn run(options: &CheckArgs) -> ExitCode {
+    let vault: &dyn Vault = if options.no_secrets { &NoSecrets } else { &Environment };
     match config::load(&options.conf.conf, vault) {
         Ok(loaded) => {
             if options.print {
@@ -55,17 +55,18 @@ pub(super) fn run(options: &Options) -> ExitCode {
     }
 }
 
-/// What whoever charges for the use of models should know: those that nobody pays for.
+/// Returns a note that lists the models without a price, if there are accounts that could be charged; otherwise `None`.
 fn free_models(loaded: &Loaded) -> Option<String> {
     if !loaded.snapshot.keys.any_account() {
         return None;
     }
     let models = loaded.snapshot.routes.models().iter();
     let free: Vec<&str> = models.filter(|model| model.price.is_empty()).map(|model| &*model.id).collect();
-    (!free.is_empty()).then(|| format!("without a price, and so free for every account: {}", free.join(", ")))
+    (!free.is_empty())
+        .then(|| format!("models without a price, which are free for every account: {}", free.join(", ")))
 }
 
-/// Warnings about files without models or keys, which are valid and serve no request.
+/// Returns warnings about files without models or keys: they are valid, but serve no request.
 fn empty_files(loaded: &Loaded) -> Vec<String> {
     let snapshot = &loaded.snapshot;
     let counts = [
@@ -74,7 +75,7 @@ fn empty_files(loaded: &Loaded) -> Vec<String> {
     ];
     let none = counts.into_iter().filter(|(_, _, count, _)| *count == 0);
     none.map(|(file, what, _, status)| {
-        format!("{} has no {what}: every request is answered {status}", file.display())
+        format!("{} has no {what}: every request gets the status {status}", file.display())
     })
     .collect()
 }

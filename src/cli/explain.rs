@@ -1,4 +1,4 @@
-//! `model-gateway explain`
+//! `model-gateway explain`: translation of one request, with its losses, without sending it.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -9,36 +9,36 @@ use clap::Args;
 use super::{fail, style};
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
-use crate::provider::{BaseUrl, Kind, Preset, Provider, Setup};
+use crate::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
 use crate::translate::{TranslateRequest, outgoing};
 use crate::wire::Format;
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, LossPolicy};
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct ExplainArgs {
     /// The client's format.
     #[arg(long, value_name = "FORMAT", value_parser = format_of, required_unless_present = "table")]
     from: Option<Format>,
     /// The provider's format.
     #[arg(long, value_name = "FORMAT", value_parser = format_of, required_unless_present = "table")]
     to: Option<Format>,
-    /// The model at the provider: what can be asked of it depends on its family.
+    /// Model at the provider; its family determines the supported settings.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// The kind of provider, as in routes.toml; by default the one whose own format it is.
+    /// Kind of provider, as in routes.toml; by default the provider that defined the format.
     #[arg(long, value_name = "KIND", value_parser = kind_of)]
-    kind: Option<Kind>,
-    /// The provider's row of docs/providers.md, for providers that speak chat completions in their own manner.
+    kind: Option<ProviderKind>,
+    /// Dialect of the provider, a row of docs/providers.md, for providers with quirks of chat completions.
     #[arg(long, value_name = "NAME", value_parser = row_of)]
     dialect: Option<Preset>,
-    /// The client wants a stream (only generate says so outside of the body).
+    /// The client requests a stream (only the generate format does so outside of the body).
     #[arg(long)]
     stream: bool,
-    /// Print the table of what is done about each element that a format cannot say, and nothing else.
+    /// Print the policy for each element that a format cannot carry, and nothing else.
     #[arg(long)]
     table: bool,
-    /// The request; standard input if none is named.
+    /// File with the request; by default standard input.
     file: Option<PathBuf>,
 }
 
@@ -47,32 +47,32 @@ pub(super) fn format_of(name: &str) -> Result<Format, String> {
     format.ok_or_else(|| "one of chat, messages, responses, generate".to_owned())
 }
 
-fn kind_of(name: &str) -> Result<Kind, String> {
-    let names = || Kind::ALL.map(Kind::name).join(", ");
-    Kind::from_name(name).ok_or_else(|| format!("one of {}", names()))
+fn kind_of(name: &str) -> Result<ProviderKind, String> {
+    let names = || ProviderKind::ALL.map(ProviderKind::name).join(", ");
+    ProviderKind::from_name(name).ok_or_else(|| format!("one of {}", names()))
 }
 
 fn row_of(name: &str) -> Result<Preset, String> {
     Preset::from_name(name).ok_or_else(|| format!("one of {}", Preset::ALL.map(Preset::name).join(", ")))
 }
 
-/// The provider whose own format it is, and a recent model of theirs.
-fn provider_of(format: Format) -> (Kind, &'static str) {
+/// Returns the provider that defined a format, and a recent model of it.
+fn provider_of(format: Format) -> (ProviderKind, &'static str) {
     match format {
-        Format::Chat => (Kind::OpenAi, "gpt-4.1"),
-        Format::Messages => (Kind::Anthropic, "claude-sonnet-4-5"),
-        Format::Responses => (Kind::OpenAi, "gpt-5.2"),
-        Format::Generate => (Kind::Gemini, "gemini-2.5-flash"),
+        Format::Chat => (ProviderKind::OpenAi, "gpt-4.1"),
+        Format::Messages => (ProviderKind::Anthropic, "claude-sonnet-4-5"),
+        Format::Responses => (ProviderKind::OpenAi, "gpt-5.2"),
+        Format::Generate => (ProviderKind::Gemini, "gemini-2.5-flash"),
     }
 }
 
-pub(super) fn run(options: &Options) -> ExitCode {
+pub(super) fn run(options: &ExplainArgs) -> ExitCode {
     if options.table {
         print!("{}", loss::table());
         return ExitCode::SUCCESS;
     }
     let (Some(from), Some(to)) = (options.from, options.to) else {
-        return fail("--from and --to are needed");
+        return fail("--from and --to are required");
     };
     let body = match read(options.file.as_ref()) {
         Ok(body) => body,
@@ -82,11 +82,11 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let kind = options.kind.unwrap_or(kind);
     let model = options.model.as_deref().unwrap_or(model);
     let Ok(base) = BaseUrl::parse(kind.default_base_url().unwrap_or("http://localhost/v1")) else {
-        return fail("the kind has no address");
+        return fail("this kind of provider has no default URL");
     };
     let mut provider =
         Provider::new(Setup { name: kind.name().to_owned(), kind, apis: vec![to.api()], base });
-    provider.row = options.dialect.unwrap_or(provider.row);
+    provider.preset = options.dialect.unwrap_or(provider.preset);
     let stream = options.stream || asks_stream(&body);
     let asked = outgoing(
         &body,
@@ -95,7 +95,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
             provider: to,
             stream,
             array: false,
-            thinking: Thinking::Unsaid,
+            thinking: Thinking::Unset,
             dialect: &provider.dialect(to.api(), model),
             model: &EscapedString::from(model),
             id: "req_explained",
@@ -141,16 +141,16 @@ fn read(file: Option<&PathBuf>) -> Result<String, String> {
     }
 }
 
-/// To standard error, so that standard output is the request alone.
+/// Prints losses to standard error, so that standard output has the request only.
 fn print_losses(losses: &[Loss]) {
     if losses.is_empty() {
-        eprintln!("{} nothing is lost", style::good("ok"));
+        eprintln!("{} no losses", style::good("ok"));
     }
     for Loss { element, policy, .. } in losses {
         let what = match policy {
-            LossPolicy::Silent => "dropped in silence",
+            LossPolicy::Silent => "dropped silently",
             LossPolicy::Warn => "dropped with a warning",
-            LossPolicy::Refuse => "refused with a 400",
+            LossPolicy::Refuse => "rejected with a 400",
         };
         eprintln!("{} {element}: {what}", style::title("lost"));
     }

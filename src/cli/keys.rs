@@ -1,4 +1,4 @@
-//! `model-gateway keys`
+//! `model-gateway keys`: administration of keys.toml.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,31 +7,31 @@ use clap::{Args, Subcommand};
 
 use super::{Conf, fail, style};
 use crate::account::{Losses, NewKey};
-use crate::config::{self, Entry, KeysFile, KeysFileError};
+use crate::config::{self, KeySettings, KeysFile, KeysFileError};
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct KeysArgs {
     #[command(subcommand)]
     action: Action,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a key. It is printed once and kept nowhere; keys.toml holds its hash.
+    /// Create a key. It is printed once and not stored; keys.toml gets its hash.
     Create {
-        /// A name of your own, for lists, logs and metrics.
+        /// Unique name of the key, for lists, logs and metrics.
         name: String,
-        /// Models that it may use, such as gpt-4o or "claude-*"; without this all.
+        /// Permitted models, such as gpt-4o or "claude-*"; default: all.
         #[arg(long = "model", value_name = "PATTERN")]
         models: Vec<String>,
-        /// When its time is over, such as 2027-01-31T00:00:00Z.
+        /// Expiry time, such as 2027-01-31T00:00:00Z.
         #[arg(long, value_name = "TIME")]
         expires: Option<toml_edit::Datetime>,
-        /// What is done where something would be lost in translation: "allow" drops it, "warn" also says so in the
-        /// answer's head, "refuse" refuses the request.
+        /// Policy for losses in translation: "allow" drops the element, "warn" also adds a response header, "refuse"
+        /// rejects the request.
         #[arg(long, value_name = "POLICY", default_value = Losses::Warn.name(), value_parser = losses)]
         losses: Losses,
-        /// The account that pays: model-gateway accounts create.
+        /// Account to charge (see model-gateway accounts create).
         #[arg(long, value_name = "NAME")]
         account: Option<String>,
         #[command(flatten)]
@@ -42,16 +42,16 @@ enum Action {
         #[command(flatten)]
         file: File,
     },
-    /// Switch a key on.
+    /// Enable a key.
     Enable {
-        /// Its name.
+        /// Name of the key.
         name: String,
         #[command(flatten)]
         file: File,
     },
-    /// Switch a key off.
+    /// Disable a key.
     Disable {
-        /// Its name.
+        /// Name of the key.
         name: String,
         #[command(flatten)]
         file: File,
@@ -62,15 +62,15 @@ enum Action {
 struct File {
     #[command(flatten)]
     conf: Conf,
-    /// The keys file itself, instead of the one that the configuration names.
+    /// Keys file, instead of the one that the configuration names.
     #[arg(long, value_name = "FILE", conflicts_with = "conf")]
     keys: Option<PathBuf>,
 }
 
-pub(super) fn run(options: &Options) -> ExitCode {
+pub(super) fn run(options: &KeysArgs) -> ExitCode {
     let done = match &options.action {
         Action::Create { name, models, expires, losses, account, file } => {
-            let entry = Entry {
+            let entry = KeySettings {
                 models: models.clone(),
                 expires: *expires,
                 losses: *losses,
@@ -94,7 +94,7 @@ enum KeysError {
     File(#[from] KeysFileError),
     #[error("{0}")]
     Conf(#[from] config::Report),
-    #[error("no random numbers: {0}")]
+    #[error("random numbers are not available: {0}")]
     Random(String),
     #[error("{0}")]
     Name(&'static str),
@@ -112,34 +112,31 @@ fn open(file: &File) -> Result<KeysFile, KeysError> {
     Ok(KeysFile::open(&path)?)
 }
 
-fn create(file: &File, name: &str, entry: &Entry) -> Result<(), KeysError> {
+fn create(file: &File, name: &str, entry: &KeySettings) -> Result<(), KeysError> {
     for name in [Some(name), entry.account.as_deref()].into_iter().flatten() {
         if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
-            return Err(KeysError::Name("a name has 1 to 128 bytes and no control characters"));
+            return Err(KeysError::Name("a name must have 1 to 128 bytes and no control characters"));
         }
     }
     if entry.expires.is_some_and(|time| time.offset.is_none() || time.date.is_none()) {
-        return Err(KeysError::Name("--expires needs a date, a time and an offset: 2027-01-31T00:00:00Z"));
+        return Err(KeysError::Name(
+            "--expires requires a date, a time and an offset, such as 2027-01-31T00:00:00Z",
+        ));
     }
     let mut keys = open(file)?;
     let key = NewKey::generate().map_err(|error| KeysError::Random(error.to_string()))?;
     keys.add(name, key.hash(), entry)?;
     keys.save()?;
-    // The key alone on standard output, so that it can be piped into a secret store.
+    // Print only the key to standard output, so that it can be piped into a secret store.
     println!("{}", key.text());
-    eprintln!(
-        "{}",
-        style::faint(
-            "This is the only time that the key is shown. A running gateway takes it over on SIGHUP."
-        )
-    );
+    eprintln!("{}", style::faint("The key is not shown again. A running gateway applies it on SIGHUP."));
     Ok(())
 }
 
 fn list(file: &File) -> Result<(), KeysError> {
     let listed = open(file)?.list()?;
     if listed.is_empty() {
-        println!("No keys yet: model-gateway keys create NAME");
+        println!("No keys yet. To create one: model-gateway keys create NAME");
         return Ok(());
     }
     let width = listed.iter().map(|key| key.name.chars().count()).max().unwrap_or(4).max(4);
@@ -166,9 +163,9 @@ fn switch(file: &File, name: &str, enabled: bool) -> Result<(), KeysError> {
     let state = if enabled { "enabled" } else { "disabled" };
     if keys.set_enabled(name, enabled)? {
         keys.save()?;
-        println!("{name} is {state} now. A running gateway takes that over on SIGHUP.");
+        println!("{name} is now {state}. A running gateway applies this on SIGHUP.");
     } else {
-        println!("{name} was {state} already.");
+        println!("{name} was already {state}.");
     }
     Ok(())
 }

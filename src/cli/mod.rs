@@ -1,9 +1,9 @@
-//! The commands of the program, one file each.
+//! Command line: one file for each command.
 //!
-//! Here live arguments, what a person reads on a terminal, and exit statuses. Here must not live: anything that a
-//! program would want to do without a terminal.
+//! Contains arguments, terminal output and exit statuses. Functions that are useful without a terminal must not live
+//! here.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this folder is what talks to people")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "output of the command line")]
 
 mod accounts;
 mod check;
@@ -21,16 +21,16 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-/// The gateway between applications and large language models.
+/// Gateway between applications and large language models.
 ///
 /// Applications reach every model provider through one address, in the wire format that they already speak: OpenAI chat
 /// completions and responses, Anthropic messages, Gemini generateContent.
 #[derive(Debug, Parser)]
-#[command(name = "model-gateway", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "model-gateway", version = env!("MODEL_GATEWAY_VERSION"), propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "First steps:\n  \
     model-gateway demo                                  try it, without any configuration or provider key\n  \
-    model-gateway keys create alice --conf gateway.toml make a key (it is shown once)\n  \
-    model-gateway check --conf gateway.toml             see whether a configuration is sound\n  \
+    model-gateway keys create alice --conf gateway.toml create a key (it is shown once)\n  \
+    model-gateway check --conf gateway.toml             check whether a configuration is valid\n  \
     model-gateway serve --conf gateway.toml             run it")]
 struct Cli {
     #[command(subcommand)]
@@ -41,46 +41,46 @@ struct Cli {
 enum Command {
     /// Run the gateway.
     ///
-    /// Signals: SIGHUP reads routes and keys again; SIGTERM and SIGINT stop after the answers under way; SIGUSR2
-    /// starts the program anew and hands its listeners over; SIGQUIT hands them to a process that was started with
-    /// --upgrade.
-    Serve(serve::Options),
-    /// Check a configuration: every fault at once, with its place and what would be right.
+    /// Signals: SIGHUP reloads routes and keys; SIGTERM and SIGINT stop the gateway after the requests in flight;
+    /// SIGUSR2 starts a new process of the program and hands the listeners over to it; SIGQUIT hands them to a process
+    /// that was started with --upgrade.
+    Serve(serve::ServeArgs),
+    /// Check a configuration: report every fault at once, with its position and a hint.
     ///
-    /// Exit status 0 if it is sound, 1 if it is not.
-    Check(check::Options),
-    /// Try the gateway: it runs with simulated providers, and lines to paste are printed.
+    /// Exit status 0 if it is valid, 1 if it is not.
+    Check(check::CheckArgs),
+    /// Try the gateway with simulated providers; example requests to paste are printed.
     ///
-    /// Needs no file, no provider key and no network. What is kept meanwhile is in a temporary folder, which is removed
-    /// at the end; Ctrl-C ends the demo at once.
-    Demo(demo::Options),
-    /// Make, list and switch keys in keys.toml.
+    /// Needs no file, no provider key and no network. Its data is in a temporary folder, which is removed at the end;
+    /// Ctrl-C ends the demo at once.
+    Demo(demo::DemoArgs),
+    /// Create, list, enable and disable keys in keys.toml.
     ///
-    /// A running gateway takes changes over on SIGHUP (systemctl reload model-gateway).
-    Keys(keys::Options),
-    /// Make, credit, show and switch accounts, check them, and write backups.
+    /// A running gateway applies changes on SIGHUP (systemctl reload model-gateway).
+    Keys(keys::KeysArgs),
+    /// Create, credit, show, enable and disable accounts, audit them, and write backups.
     ///
-    /// A running gateway takes changes over by itself, within a second.
-    Accounts(accounts::Options),
-    /// Show what was used and what it cost, by day, account, key or model.
-    Usage(usage::Options),
-    /// Show what a request becomes in another format, and what would be lost.
+    /// A running gateway applies changes by itself, within a second.
+    Accounts(accounts::AccountsArgs),
+    /// Show usage and cost, by day, account, key or model.
+    Usage(usage::UsageArgs),
+    /// Show a request translated to another format, and what is lost in translation.
     ///
-    /// The request that would be sent goes to standard output, the losses to standard error. Nothing is sent.
-    Explain(explain::Options),
-    /// Run a recorded answer through the translator, offline.
-    Replay(replay::Options),
+    /// The translated request goes to standard output, the losses to standard error. Nothing is sent.
+    Explain(explain::ExplainArgs),
+    /// Run a recorded response through the translator, offline.
+    Replay(replay::ReplayArgs),
 }
 
-/// Which configuration.
+/// Configuration file argument.
 #[derive(Clone, Debug, Args)]
 struct Conf {
-    /// The configuration file; routes.toml and keys.toml are found through it.
+    /// Configuration file, which names routes.toml and keys.toml.
     #[arg(long, value_name = "FILE", default_value = "/etc/model-gateway/gateway.toml")]
     conf: PathBuf,
 }
 
-/// Runs the command that the arguments name.
+/// Parses the arguments and runs the command.
 pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(options) => serve::run(&options),
@@ -94,13 +94,13 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Says something on standard error. Where that cannot be written, nobody hears it, and that is all.
+/// Prints a message to standard error. Ignores write errors, since there is no other place to report them.
 fn complain(message: impl std::fmt::Display) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "{message}");
 }
 
-/// Says what went wrong and gives the exit status for it.
+/// Prints an error message and returns the exit status of a failure.
 fn fail(message: impl std::fmt::Display) -> ExitCode {
     complain(format_args!("{} {message}", style::bad("error:")));
     ExitCode::FAILURE

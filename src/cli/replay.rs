@@ -1,4 +1,4 @@
-//! `model-gateway replay`
+//! `model-gateway replay`: translation of a recorded response, offline.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,12 +17,12 @@ use crate::wire::Format;
 use crate::wire::codec::ReplyOptions;
 use crate::wire::error::{ProviderError, from_provider};
 
-/// How large a frame may be, in bytes: what the gateway itself allows by default.
+/// Maximum frame size in bytes: the default of `limits.frame`.
 const FRAME: usize = 64 << 20;
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
-    /// The answer of a provider, as it was recorded: server-sent events or one JSON document.
+pub(super) struct ReplayArgs {
+    /// Recorded response of a provider: server-sent events or one JSON document.
     file: PathBuf,
     /// The provider's format.
     #[arg(long, value_name = "FORMAT", value_parser = format_of)]
@@ -30,15 +30,15 @@ pub(super) struct Options {
     /// The client's format.
     #[arg(long, value_name = "FORMAT", value_parser = format_of)]
     to: Format,
-    /// The client wants a stream; by default it wants what the recording is.
+    /// Whether the client requests a stream; by default, whether the recording is one.
     #[arg(long)]
     stream: Option<bool>,
-    /// How many bytes arrive at a time; 0 for all at once.
+    /// Bytes per simulated read; 0 for all at once.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pieces: usize,
 }
 
-pub(super) fn run(options: &Options) -> ExitCode {
+pub(super) fn run(options: &ReplayArgs) -> ExitCode {
     let body = match std::fs::read(&options.file) {
         Ok(body) => Bytes::from(body),
         Err(error) => return fail(format!("{}: {error}", options.file.display())),
@@ -60,7 +60,9 @@ pub(super) fn run(options: &Options) -> ExitCode {
                 StreamError::FirstFrame(frame) | StreamError::Failed(frame) => {
                     from_provider(500, ProviderError::decode(frame), None)
                 }
-                other => crate::error::ApiError::new(crate::error::Kind::UpstreamBroken, other.to_string()),
+                other => {
+                    crate::error::ApiError::new(crate::error::ErrorKind::UpstreamBroken, other.to_string())
+                }
             };
             print_bytes(&exchange.fail(options.to, &told, "req_replayed"));
             fail(error)
@@ -78,7 +80,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     code
 }
 
-fn exchange(options: &Options, arrival: Arrival, stream: bool) -> Exchange {
+fn exchange(options: &ReplayArgs, arrival: Arrival, stream: bool) -> Exchange {
     if options.from == options.to {
         return Exchange::Verbatim(Verbatim::new(options.from.api(), arrival, Default::default(), FRAME));
     }
@@ -105,7 +107,7 @@ fn replay(exchange: &mut Exchange, body: &Bytes, pieces: usize) -> Result<(), St
         at = end;
     }
     print_bytes(&exchange.finish()?);
-    exchange.settle();
+    exchange.parse_deferred();
     Ok(())
 }
 
@@ -118,6 +120,6 @@ fn whole(exchange: &mut Exchange, body: Bytes) -> Result<(), StreamError> {
 
 fn print_bytes(bytes: &[u8]) {
     use std::io::Write as _;
-    // Whoever reads along may have stopped.
+    // Ignore a closed pipe.
     let _ = std::io::stdout().write_all(bytes);
 }

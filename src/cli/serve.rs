@@ -1,4 +1,4 @@
-//! `model-gateway serve`
+//! `model-gateway serve`: runs the gateway.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -7,32 +7,34 @@ use clap::Args;
 use tracing_subscriber::EnvFilter;
 
 use super::{Conf, complain, fail};
-use crate::config::{self, Environment, Loaded, Log, LogFormat};
+use crate::config::{self, Environment, Loaded, LogFormat, LogSettings};
 use crate::metrics::log;
 use crate::proxy::{ServeError, ServeOptions, Server};
 
-/// Pingora says at error level what every client that goes away does, which stands in the access log, and that a new
-/// process waits for the listeners, which is how every upgrade begins; that it failed is said elsewhere.
+/// Log directives that silence noise: Pingora logs client disconnects at error level, which the access log has already,
+/// and that a new process waits for the listeners, which is normal in every upgrade. A failed upgrade is logged
+/// elsewhere.
 const QUIET: &str = "pingora_proxy=off,pingora_core=warn,pingora_core::server::transfer_fd=off,\
     hickory_resolver=warn,hickory_net=warn";
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
+pub(super) struct ServeArgs {
     #[command(flatten)]
     conf: Conf,
-    /// Take the listeners over from a gateway that runs with the same configuration, and was or will be sent SIGQUIT.
+    /// Take over the listeners of a gateway that runs with the same configuration and is sent SIGQUIT, before or after
+    /// this start.
     #[arg(long)]
     upgrade: bool,
 }
 
-pub(super) fn run(options: &Options) -> ExitCode {
+pub(super) fn run(options: &ServeArgs) -> ExitCode {
     let loaded = match config::load(&options.conf.conf, &Environment) {
         Ok(loaded) => loaded,
         Err(report) => {
             for problem in &report.problems {
                 complain(problem);
             }
-            return fail("the configuration is not sound");
+            return fail("the configuration is not valid");
         }
     };
     init_log(&loaded.settings.log);
@@ -44,7 +46,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn serve(options: &Options, loaded: Loaded) -> Result<(), ServeError> {
+fn serve(options: &ServeArgs, loaded: Loaded) -> Result<(), ServeError> {
     let listen: Vec<String> = loaded.settings.listen.iter().map(ToString::to_string).collect();
     let tls: Vec<String> = loaded.settings.tls.iter().map(|tls| tls.listen.to_string()).collect();
     let admin = loaded.settings.admin;
@@ -53,21 +55,21 @@ fn serve(options: &Options, loaded: Loaded) -> Result<(), ServeError> {
     let serve = ServeOptions { upgrade: options.upgrade };
     let server = Server::new(loaded, Box::new(Environment), serve)?;
     let started = Box::new(move || {
-        let version = env!("CARGO_PKG_VERSION");
+        let version = env!("MODEL_GATEWAY_VERSION");
         tracing::info!(version, ?listen, ?tls, %admin, models, keys, "model-gateway accepts requests");
     });
     server.run(started)
 }
 
-/// Log lines go to standard error, and panics with them; the access log has its own place.
-fn init_log(log: &Log) {
+/// Initializes the process log on standard error, panics included. The access log has a destination of its own.
+fn init_log(log: &LogSettings) {
     let filter = EnvFilter::builder().parse_lossy(format!("{QUIET},{}", log.level));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| log::Writer)
+        .with_writer(|| log::LogWriter)
         .log_internal_errors(false);
     std::panic::set_hook(Box::new(log::panicked));
-    // A second call finds a logger already there, which is as good.
+    // A second call fails because a logger is installed already, which is fine.
     let _ = match log.format {
         LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).try_init(),
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),

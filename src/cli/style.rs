@@ -1,4 +1,4 @@
-//! A little colour, where a terminal shows it.
+//! ANSI colors, if the terminal supports them.
 
 use std::fmt::{Display, Formatter, Result};
 use std::io::IsTerminal;
@@ -13,7 +13,8 @@ impl<T: Display> Display for Styled<T> {
     }
 }
 
-/// https://no-color.org, and nothing that is piped into a file.
+/// Whether to print colors: not with `NO_COLOR` (<https://no-color.org>), on a dumb terminal, or if the output is
+/// redirected.
 static COLOUR: LazyLock<bool> = LazyLock::new(|| {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
@@ -21,27 +22,27 @@ static COLOUR: LazyLock<bool> = LazyLock::new(|| {
         && std::io::stderr().is_terminal()
 });
 
-/// A heading.
+/// Styles a heading.
 pub(super) fn title<T: Display>(text: T) -> Styled<T> {
     Styled("1", text)
 }
 
-/// What is good.
+/// Styles a positive result.
 pub(super) fn good<T: Display>(text: T) -> Styled<T> {
     Styled("1;32", text)
 }
 
-/// What is wrong.
+/// Styles an error.
 pub(super) fn bad<T: Display>(text: T) -> Styled<T> {
     Styled("1;31", text)
 }
 
-/// What is to be copied.
+/// Styles text to be copied.
 pub(super) fn copy<T: Display>(text: T) -> Styled<T> {
     Styled("36", text)
 }
 
-/// What is beside the point.
+/// Styles secondary text.
 pub(super) fn faint<T: Display>(text: T) -> Styled<T> {
     Styled("2", text)
 }

@@ -1,25 +1,25 @@
-//! A table that a person likes to read.
+//! Plain-text tables and number formats of the command line.
 
 use super::style;
 
-/// A table: names to the left, numbers to the right.
-pub(super) struct Table {
+/// Table with left-aligned names and right-aligned numbers.
+pub(super) struct TextTable {
     head: Vec<&'static str>,
-    /// How many columns, from the first, stand to the left.
+    /// Number of left-aligned columns, which come first.
     left: usize,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     pub(super) fn new(left: usize, head: Vec<&'static str>) -> Self {
-        Table { head, left, rows: Vec::new() }
+        TextTable { head, left, rows: Vec::new() }
     }
 
     pub(super) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// Prints it; the last `totals` rows stand apart.
+    /// Prints the table, with the last `totals` rows below a line.
     pub(super) fn print(&self, totals: usize) {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -45,7 +45,7 @@ impl Table {
     }
 }
 
-/// A number with its thousands apart.
+/// Formats a number with thousands separators.
 pub(super) fn grouped(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3 + 1);
@@ -61,7 +61,7 @@ pub(super) fn grouped(number: i64) -> String {
     out
 }
 
-/// Amounts with the same number of digits after the point, so that the points stand below each other.
+/// Pads amounts with zeros to the same number of decimals, so that the decimal points are aligned.
 pub(super) fn align(amounts: &mut [&mut String]) {
     let after = |amount: &str| amount.split_once('.').map_or(0, |(_, digits)| digits.len());
     let most = amounts.iter().map(|amount| after(amount)).max().unwrap_or(0);
@@ -71,9 +71,10 @@ pub(super) fn align(amounts: &mut [&mut String]) {
     }
 }
 
-/// A field of a comma-separated file.
+/// Quotes a field of a CSV file.
 pub(super) fn csv(field: &str) -> String {
-    // What a spreadsheet would take for a formula is text.
+    // Prefix a field that a spreadsheet would evaluate as a formula, to prevent CSV injection by names of keys or
+    // accounts.
     let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']) && field.parse::<f64>().is_err();
     let field = if formula { format!("'{field}") } else { field.to_owned() };
     if field.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_amounts_are_easy_to_read() {
+    fn table_numbers_are_grouped_and_amounts_aligned() {
         let shown: Vec<String> = [0, 7, 999, 1000, -1_234_567, i64::MIN].map(grouped).to_vec();
         assert_eq!(shown, ["0", "7", "999", "1,000", "-1,234,567", "-9,223,372,036,854,775,808"]);
         let (mut one, mut two) = ("1.50".to_owned(), "0.000125".to_owned());
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_quoted_and_are_no_formulas() {
+    fn csv_fields_are_quoted_and_formulas_are_escaped() {
         assert_eq!(csv("acme"), "acme");
         assert_eq!(csv("a \"b\", c"), "\"a \"\"b\"\", c\"");
         assert_eq!(csv("=1+1"), "'=1+1");

@@ -1,4 +1,4 @@
-//! `model-gateway usage`
+//! `model-gateway usage`: usage reports and records of requests.
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -9,15 +9,15 @@ use serde_json::{Map, Value, json};
 
 use super::accounts::{AccountsError, File};
 use super::fail;
-use super::table::{Table, align, csv, grouped};
+use super::table::{TextTable, align, csv, grouped};
 use crate::account::Amount;
 use crate::store::record::{KINDS, UsageRecord};
 use crate::store::sqlite_ledger::{AdminError, UsageFilter, UsageGrouping, UsageRow, UsageSums};
 use crate::wire::models::rfc3339;
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
-    /// Only this account; "" stands for keys without one.
+pub(super) struct UsageArgs {
+    /// Only this account; "" for keys without an account.
     #[arg(long)]
     account: Option<String>,
     /// Only this key.
@@ -26,29 +26,29 @@ pub(super) struct Options {
     /// Only this model, as clients name it.
     #[arg(long)]
     model: Option<String>,
-    /// The first day (UTC), such as 2027-01-31, or a month, such as 2027-01. Without it: the first of this month.
+    /// First day (UTC), such as 2027-01-31, or month, such as 2027-01. Default: the first day of this month.
     #[arg(long, value_name = "DAY", value_parser = period)]
     from: Option<Period>,
-    /// The last day, or a month. Without it: today.
+    /// Last day, or month. Default: today.
     #[arg(long, value_name = "DAY", value_parser = period)]
     to: Option<Period>,
-    /// A line for each day, account, key or model.
+    /// Group by day, account, key or model.
     #[arg(long, default_value = "day", value_parser = by)]
     by: UsageGrouping,
-    /// Each request instead of sums.
+    /// Print each request instead of sums.
     #[arg(long, conflicts_with = "by")]
     records: bool,
-    /// Comma-separated, for spreadsheets.
+    /// Print comma-separated values, for spreadsheets.
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// JSON, one line for each line or request.
+    /// Print JSON, one object per line.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     file: File,
 }
 
-/// Days since 1970-01-01: the first, and the one after the last.
+/// Period in days since 1970-01-01, from `from` to before `to`.
 #[derive(Clone, Copy, Debug)]
 struct Period {
     from: i64,
@@ -60,7 +60,7 @@ fn by(word: &str) -> Result<UsageGrouping, String> {
     UsageGrouping::ALL.into_iter().find(|by| by.name() == word).ok_or_else(|| format!("one of {}", names()))
 }
 
-/// A day, or a month.
+/// Parses a day or a month.
 fn period(text: &str) -> Result<Period, &'static str> {
     let wrong = "write a day, such as 2027-01-31, or a month, such as 2027-01";
     let numbers: Vec<i64> = text
@@ -87,7 +87,7 @@ fn period(text: &str) -> Result<Period, &'static str> {
     }
 }
 
-/// The first day of a month, counted from 1970-01-01.
+/// Returns the first day of a month, in days since 1970-01-01.
 fn first_of(year: i64, month: i64) -> i64 {
     let before = |year: i64| 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     let leap = before(year) - before(year - 1) == 366;
@@ -96,17 +96,17 @@ fn first_of(year: i64, month: i64) -> i64 {
     before(year - 1) - before(1969) + days
 }
 
-/// Money as people write it.
+/// Formats nano-units as a decimal amount.
 fn money(nanos: i64) -> String {
     format!("{:.2}", Amount(nanos))
 }
 
-/// A day as people write it.
+/// Formats days since 1970-01-01 as a date.
 fn date(day: i64) -> String {
     rfc3339(day.saturating_mul(86_400)).get(..10).unwrap_or_default().to_owned()
 }
 
-pub(super) fn run(options: &Options) -> ExitCode {
+pub(super) fn run(options: &UsageArgs) -> ExitCode {
     let shown = options.file.open().and_then(|desk| {
         let filter = options.filter();
         if options.records {
@@ -118,13 +118,13 @@ pub(super) fn run(options: &Options) -> ExitCode {
         }
         let lines = desk.usage(&filter, options.by)?;
         if lines.iter().any(|line| line.sums.is_beyond()) {
-            eprintln!("Sums that are shown as the largest number are larger than that.");
+            eprintln!("Sums that are shown as the largest number exceed it.");
         }
         options.show(lines, &filter)
     });
     match shown {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads has seen enough.
+        // The reader of the pipe has closed it, for example `head`.
         Err(AccountsError::Desk(AdminError::Records(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
@@ -132,7 +132,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     }
 }
 
-impl Options {
+impl UsageArgs {
     fn filter(&self) -> UsageFilter {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400;
         let today = i64::try_from(now).unwrap_or(0);
@@ -190,14 +190,14 @@ impl Options {
     fn print(&self, lines: Vec<UsageRow>, filter: &UsageFilter) {
         let span = format!("{} to {}", date(filter.from), date(filter.to - 1));
         if lines.is_empty() {
-            println!("Nothing was used from {span}.");
+            println!("No usage from {span}.");
             return;
         }
         let mut total = UsageRow { name: span, sums: UsageSums::default() };
         for line in &lines {
             total.sums.add(&line.sums);
         }
-        // The usual kinds always, the others where there are any.
+        // Show the common kinds always, the others only if they were used.
         let usual = ["input", "cached", "output", "reasoning"];
         let shown: Vec<bool> = KINDS
             .iter()
@@ -207,7 +207,7 @@ impl Options {
         let mut head = vec![self.by.name(), "requests", "failed"];
         head.extend(KINDS.iter().zip(&shown).filter(|(_, shown)| **shown).map(|(kind, _)| kind.name));
         head.push("cost");
-        let mut table = Table::new(1, head);
+        let mut table = TextTable::new(1, head);
         let all: Vec<UsageRow> = lines.into_iter().chain([total]).collect();
         let mut costs: Vec<String> = all.iter().map(|line| money(line.sums.cost)).collect();
         align(&mut costs.iter_mut().collect::<Vec<_>>());
@@ -224,7 +224,7 @@ impl Options {
     }
 }
 
-/// The members of a record that are texts.
+/// Returns the text members of a record.
 fn texts<'a>(record: &UsageRecord<'a>) -> [(&'static str, &'a str); 10] {
     [
         ("request", record.request),
@@ -240,7 +240,7 @@ fn texts<'a>(record: &UsageRecord<'a>) -> [(&'static str, &'a str); 10] {
     ]
 }
 
-/// The members of a record that are numbers.
+/// Returns the numeric members of a record.
 fn numbers(record: &UsageRecord<'_>) -> [(&'static str, Option<i64>); 4] {
     [
         ("status", Some(record.status.into())),
@@ -250,7 +250,7 @@ fn numbers(record: &UsageRecord<'_>) -> [(&'static str, Option<i64>); 4] {
     ]
 }
 
-/// When it began, to the millisecond.
+/// Formats the start time with milliseconds.
 fn began(record: &UsageRecord<'_>) -> String {
     let seconds = rfc3339(record.time.div_euclid(1000));
     format!("{}.{:03}Z", seconds.trim_end_matches('Z'), record.time.rem_euclid(1000))
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_and_months_are_read() {
+    fn period_days_and_months_are_parsed() {
         for (text, from, to) in [
             ("1970-01-01", "1970-01-01", "1970-01-01"),
             ("2024-02", "2024-02-01", "2024-02-29"),

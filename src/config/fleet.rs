@@ -1,45 +1,45 @@
-//! The part of `[store]` that says where the server of a fleet is, and what is done while it is away.
+//! Fleet settings of `[store]`: the Valkey server and the policy during its outage.
 
 use std::path::{Path, PathBuf};
 
 use super::Secret;
-use super::node::{Table, Value};
+use super::node::{ConfigTable, Value};
 
-/// A store that gateways share.
+/// Shared store of a fleet of gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetSettings {
-    /// A server; several are a cluster, or sentinels. A URL may hold a password.
+    /// Server URLs; several are the nodes of a cluster, or sentinels. A URL may contain a password.
     pub urls: Vec<Secret>,
-    /// The name of the server that the sentinels know.
+    /// Master name at the sentinels; `None` without sentinels.
     pub sentinel: Option<String>,
-    /// The folder where charges wait that are not at the server yet.
+    /// Folder of the journal of charges that the server has not acknowledged yet.
     pub journal: PathBuf,
-    /// What is done while the server is away.
+    /// Policy during an outage of the server.
     pub away: OnOutageSetting,
 }
 
-/// What is done while the server of a fleet is away.
+/// Policy during an outage of a fleet's server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnOutageSetting {
-    /// Beyond what is set aside for this gateway, requests are refused.
+    /// Refuse requests beyond the amount that this gateway has leased.
     #[default]
     Refuse,
-    /// Beyond it, each account may spend so much more, in nano-units.
+    /// Allow each account to spend this much more than the leased amount, in nano-units.
     Allow(i64),
 }
 
-/// What an account may spend while the server is away, if nothing else is said: in nano-units, one.
+/// Default overdraft of an account during an outage: 1 currency unit, in nano-units.
 const ALLOWANCE: i64 = 1_000_000_000;
 const HINT: &str = "write a URL such as \"redis://10.0.0.5:6379\"";
 
-/// Reads it. Nothing, if there is no server.
-pub(super) fn read(table: &Table<'_>, folder: &Path) -> Option<FleetSettings> {
+/// Reads the fleet settings. Returns `None` if no server is configured.
+pub(super) fn read(table: &ConfigTable<'_>, folder: &Path) -> Option<FleetSettings> {
     let mut urls = Vec::new();
     let servers = table.get("valkey").map(Value::hidden);
     if let Some(value) = &servers {
         if value.is_list() {
             if value.elements(|url| urls.extend(url.parsed(address))) == Some(0) {
-                value.wrong("an empty list", HINT.to_owned());
+                value.wrong("the list is empty", HINT.to_owned());
             }
         } else {
             urls.extend(value.parsed(address));
@@ -56,7 +56,7 @@ pub(super) fn read(table: &Table<'_>, folder: &Path) -> Option<FleetSettings> {
     });
     let allowance = table.amount("away_allowance").unwrap_or(ALLOWANCE);
     if sentinel.is_some() && servers.is_none() {
-        table.wrong("sentinel without valkey", "valkey names the sentinels".to_owned());
+        table.wrong("sentinel is set without valkey", "list the URLs of the sentinels in valkey".to_owned());
     }
     let away = if allow == Some(true) { OnOutageSetting::Allow(allowance) } else { OnOutageSetting::Refuse };
     servers.map(|_| FleetSettings { urls, sentinel, journal, away })

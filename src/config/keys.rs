@@ -1,21 +1,21 @@
-//! keys.toml: who may ask for what, how much of it, and who pays.
+//! keys.toml: keys, their permissions and limits, and accounts.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::node::{Before, Document, Table, Value};
+use super::node::{Before, ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use crate::account::{
     Account, AccountRules, Key, KeyHash, Keys, Losses, Network, Pattern, Permission, UsageLimits,
 };
 use crate::wire::Api;
 
-/// The most that a rate or a number can be limited to.
+/// Largest value of a rate limit.
 const MAX_RATE: i64 = 1_000_000_000;
 
-/// A file is read in parts of about this size, so that what is read of it is never in memory as a whole: it takes ten
-/// times the size of its text.
+/// Size in bytes of the parts in which a large file is parsed. A parsed document takes about ten times the memory of
+/// its text, so that a large file is never parsed as a whole.
 const PART: usize = 256 << 10;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -24,19 +24,19 @@ type Set<T> = HashSet<T, foldhash::fast::RandomState>;
 pub(super) fn read(file: &Path, text: &str) -> Result<Keys, Report> {
     match read_parts(file, parts(text)) {
         Some(read) => read,
-        // What looked like the end of a part stands within something; or there is a fault, to be told once.
-        None => {
-            read_parts(file, vec![text]).unwrap_or_else(|| Err(Report::of_file(file, "cannot be understood")))
-        }
+        // A part boundary was inside of a multi-line string, or the file has a syntax error: parse the whole file, so
+        // that the error is reported once and at its position.
+        None => read_parts(file, vec![text]).unwrap_or_else(|| Err(Report::of_file(file, "is not valid"))),
     }
 }
 
-/// Parts of a file that are TOML by themselves: each but the first begins with an entry.
+/// Splits a file before `[[key]]` and `[[account]]` lines into parts that are valid TOML on their own.
 fn parts(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(ahead) = rest.as_bytes().get(PART..) {
         let mut ends = memchr::memmem::find_iter(ahead, b"\n[[").map(|at| PART + at + 1);
+        // Other tables, such as `[[key.x]]`, belong to the entry before them.
         let is_entry = |end: &usize| {
             let line = rest.get(*end..).unwrap_or_default();
             line.starts_with("[[key]]") || line.starts_with("[[account]]")
@@ -51,14 +51,14 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Reads a file part by part. Nothing, if one of several is not TOML by itself.
+/// Reads a file part by part. Returns `None` if one of several parts is not valid TOML on its own.
 fn read_parts(file: &Path, parts: Vec<&str>) -> Option<Result<Keys, Report>> {
     let mut reader = Reader::default();
     let mut before = Before { lines: 0, elements: vec![("account", 0), ("key", 0)] };
     let mut report = Report::default();
     let alone = parts.len() == 1;
     for text in parts {
-        let document = Document::part(file, text, before.clone());
+        let document = TomlDocument::part(file, text, before.clone());
         let counts = document.read(|root| reader.part(root));
         if counts.is_none() && !alone {
             return None;
@@ -69,21 +69,23 @@ fn read_parts(file: &Path, parts: Vec<&str>) -> Option<Result<Keys, Report>> {
             *elements += count;
         }
     }
-    // What is kept for a client is kept under one of the two names.
+    // Stored responses belong to the name of the account, or of the key if it has no account. With equal names two
+    // owners would share them.
     let accounts = &reader.accounts;
     for key in reader.keys.iter().filter(|key| key.account.is_none() && accounts.contains_key(&key.name)) {
         let name = &key.name;
         report.merge(Report::of_file(
             file,
             format!(
-                "the key \"{name}\" has the name of an account and belongs to none; give it account = \"{name}\", or another name"
+                "the key \"{name}\" has the name of an account but no account; add account = \"{name}\", \
+                 or rename the key"
             ),
         ));
     }
     Some(report.into_result().map(|()| reader.keys))
 }
 
-/// What the entries of a file share.
+/// State that all entries of a file share.
 #[derive(Default)]
 struct Reader {
     keys: Keys,
@@ -93,47 +95,47 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads a part of the file; gives how many accounts and keys there are in it.
-    fn part(&mut self, root: &Table<'_>) -> [usize; 2] {
+    /// Reads a part of the file. Returns the number of accounts and keys in it.
+    fn part(&mut self, root: &ConfigTable<'_>) -> [usize; 2] {
         let accounts = root.tables("account", |table| self.account(table));
         let keys = root.tables("key", |table| {
             let Some(key) = self.key(table) else { return };
             let name = key.name.clone();
             if !self.names.insert(name.clone()) {
-                table.wrong(format!("the key \"{name}\" is given twice"), None);
+                table.wrong(format!("the key \"{name}\" is defined twice"), None);
             }
             if let Some(other) = self.keys.insert(key) {
                 table.wrong(
-                    format!("it is the same key as \"{}\"", other.name),
-                    "make a new one: model-gateway keys create".to_owned(),
+                    format!("the same key as \"{}\"", other.name),
+                    "create a new key with `model-gateway keys create`".to_owned(),
                 );
             }
         });
         [accounts, keys]
     }
 
-    fn account(&mut self, table: &Table<'_>) {
+    fn account(&mut self, table: &ConfigTable<'_>) {
         let name = table.require("name", "name = \"acme\"").and_then(|value| account_name(&value));
         let limits = table.table("limits", read_limits).unwrap_or_default();
         let Some(name) = name else { return };
         if !self.account_of(name).limit(limits) {
-            table.wrong(format!("the account \"{name}\" is given twice"), None);
+            table.wrong(format!("the account \"{name}\" is defined twice"), None);
         }
     }
 
-    fn key(&mut self, table: &Table<'_>) -> Option<Key> {
+    fn key(&mut self, table: &ConfigTable<'_>) -> Option<Key> {
         let name = table.require("name", "name = \"alice\"").and_then(|value| {
             let name = value.as_str()?;
             if name.is_empty() || name.len() > 128 {
-                value.wrong("a name has 1 to 128 bytes", None);
+                value.wrong("a name must have 1 to 128 bytes", None);
             }
             Some(Arc::<str>::from(name))
         });
-        // Whoever misunderstands this puts the key itself here.
+        // Hidden in messages, because users put the key itself here by mistake.
         let hash = table.require("sha256", "sha256 = \"<hex of SHA-256 of the key>\"").and_then(|value| {
             value.hidden().parsed(|text| {
                 KeyHash::from_hex(text).ok_or_else(|| {
-                    "write the 64 hexadecimal digits of the key's SHA-256; `model-gateway keys create` does it"
+                    "write the 64 hexadecimal digits of the key's SHA-256, as `model-gateway keys create` does"
                         .to_owned()
                 })
             })
@@ -149,7 +151,8 @@ impl Reader {
         Some(key)
     }
 
-    /// The account of this name, whether or not the file says more of it, and where.
+    /// Returns the account of this name and creates it if needed: a key may name an account that has no entry, or whose
+    /// entry follows later in the file.
     fn account_of(&mut self, name: &str) -> Arc<Account> {
         if let Some(account) = self.accounts.get(name) {
             return account.clone();
@@ -159,7 +162,7 @@ impl Reader {
         account
     }
 
-    fn rules(&mut self, table: &Table<'_>) -> Arc<AccountRules> {
+    fn rules(&mut self, table: &ConfigTable<'_>) -> Arc<AccountRules> {
         let models = table.get("models").map_or(Permission::All, |value| {
             let mut patterns = Vec::new();
             value.elements(|element| patterns.extend(element.as_str().map(Pattern::new)));
@@ -201,6 +204,7 @@ impl Reader {
             limits,
             plain_images: plain_images.unwrap_or_default(),
         };
+        // Keys with equal rules share them: with 100,000 keys, copies would take most of the memory.
         if let Some(shared) = self.rules.get(&rules) {
             return shared.clone();
         }
@@ -210,17 +214,17 @@ impl Reader {
     }
 }
 
-/// The name of an account, as the ledger takes it.
+/// Reads an account name, with the restrictions of the ledger.
 fn account_name<'d>(value: &Value<'d>) -> Option<&'d str> {
     let name = value.as_str()?;
     if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
-        value.wrong("an account's name has 1 to 128 bytes and no control characters", None);
+        value.wrong("an account name must have 1 to 128 bytes and no control characters", None);
         return None;
     }
     Some(name)
 }
 
-/// The name of an API, or a pattern that fits one.
+/// Parses the name of an API, or a pattern that matches at least one.
 fn read_endpoint(text: &str) -> Result<Pattern, String> {
     let pattern = Pattern::new(text);
     if Api::ALL.into_iter().any(|api| pattern.matches(api.name())) {
@@ -229,11 +233,11 @@ fn read_endpoint(text: &str) -> Result<Pattern, String> {
     let names = Api::ALL.map(Api::name);
     Err(match closest(text, names) {
         Some(meant) => format!("did you mean \"{meant}\"?"),
-        None => format!("write some of {}", names.join(", ")),
+        None => format!("write a name or pattern of: {}", names.join(", ")),
     })
 }
 
-fn read_limits(table: &Table<'_>) -> UsageLimits {
+fn read_limits(table: &ConfigTable<'_>) -> UsageLimits {
     let rate = |key| table.integer(key, &(1..=MAX_RATE)).and_then(|limit| u64::try_from(limit).ok());
     UsageLimits {
         requests_per_minute: rate("requests_per_minute"),

@@ -1,5 +1,5 @@
-//! keys.toml under edit: one change at a time, comments and order kept, and the file replaced as a whole so that a
-//! reader never sees half of it.
+//! Editor for keys.toml: preserves comments and order, and replaces the file atomically, so that a concurrent reader
+//! never sees a partial file.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,66 +8,66 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use crate::account::{KeyHash, Losses};
 
-/// Why keys.toml was not changed.
+/// Reason why keys.toml was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysFileError {
     /// The file cannot be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system says.
+        /// I/O error.
         source: std::io::Error,
     },
     /// The file is not TOML, or `key` is not a list of tables.
     #[error("{path}: {message}")]
     Broken {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the fault.
         message: String,
     },
-    /// There is a key of this name.
-    #[error("there is a key named {0:?} already")]
+    /// A key of this name exists already.
+    #[error("a key named {0:?} already exists")]
     Exists(String),
-    /// There is no key of this name.
-    #[error("there is no key named {0:?}")]
+    /// No key has this name.
+    #[error("no key is named {0:?}")]
     Unknown(String),
 }
 
-/// A key as `keys list` shows it.
+/// Key as shown by `keys list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Name.
     pub name: String,
-    /// First digits of the hash, to tell keys apart.
+    /// First 12 hex digits of the hash, to identify the key.
     pub hash: String,
-    /// Whether it is switched on.
+    /// Whether the key is enabled.
     pub enabled: bool,
-    /// When its time is over, as written.
+    /// Expiry time as written in the file; `None` for no expiry.
     pub expires: Option<String>,
-    /// The models that it may use; nothing for all.
+    /// Permitted model patterns; `None` for all models.
     pub models: Option<Vec<String>>,
-    /// What is done where something would be lost in translation, as written; nothing for a warning.
+    /// Policy for losses in translation, as written in the file; `None` for the default, which is a warning.
     pub losses: Option<String>,
-    /// The account that it belongs to.
+    /// Account of the key.
     pub account: Option<String>,
 }
 
-/// What a new key may do, and who pays.
+/// Settings of a new key.
 #[derive(Clone, Debug, Default)]
-pub struct Entry {
-    /// Models; none of them for all.
+pub struct KeySettings {
+    /// Permitted model patterns; empty for all models.
     pub models: Vec<String>,
-    /// When its time is over.
+    /// Expiry time.
     pub expires: Option<toml_edit::Datetime>,
-    /// What is done where something would be lost in translation.
+    /// Policy for losses in translation.
     pub losses: Losses,
-    /// The account that it belongs to.
+    /// Account of the key.
     pub account: Option<String>,
 }
 
-/// keys.toml, open for a change.
+/// Editable keys.toml.
 #[derive(Debug)]
 pub struct KeysFile {
     path: PathBuf,
@@ -75,10 +75,10 @@ pub struct KeysFile {
 }
 
 impl KeysFile {
-    /// Reads the file; a file that does not exist yet is empty.
+    /// Reads the file. A missing file counts as empty.
     ///
     /// # Errors
-    /// It cannot be read or is not TOML.
+    /// Returns [`KeysFileError`] if the file cannot be read or is not TOML.
     pub fn open(path: &Path) -> Result<Self, KeysFileError> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -88,10 +88,10 @@ impl KeysFile {
         KeysFile::parse(path, &text)
     }
 
-    /// Takes the file's text as it is given.
+    /// Parses the text of the file at `path`.
     ///
     /// # Errors
-    /// It is not TOML.
+    /// Returns [`KeysFileError::Broken`] if the text is not TOML.
     pub fn parse(path: &Path, text: &str) -> Result<Self, KeysFileError> {
         let document = text
             .parse::<DocumentMut>()
@@ -99,7 +99,7 @@ impl KeysFile {
         Ok(KeysFile { path: path.to_owned(), document })
     }
 
-    /// The text as it would be saved.
+    /// Returns the text as it would be saved.
     pub fn text(&self) -> String {
         self.document.to_string()
     }
@@ -123,12 +123,12 @@ impl KeysFile {
             .ok_or_else(|| KeysFileError::Unknown(name.to_owned()))
     }
 
-    /// Adds a key at the end.
+    /// Appends a key.
     ///
     /// # Errors
-    /// The name is taken.
-    pub fn add(&mut self, name: &str, hash: KeyHash, entry: &Entry) -> Result<(), KeysFileError> {
-        let Entry { models, expires, losses, account } = entry;
+    /// Returns [`KeysFileError::Exists`] if the name is taken.
+    pub fn add(&mut self, name: &str, hash: KeyHash, entry: &KeySettings) -> Result<(), KeysFileError> {
+        let KeySettings { models, expires, losses, account } = entry;
         if self.find(name).is_ok() {
             return Err(KeysFileError::Exists(name.to_owned()));
         }
@@ -152,15 +152,15 @@ impl KeysFile {
         Ok(())
     }
 
-    /// Switches a key on or off; returns whether that changed anything.
+    /// Enables or disables a key. Returns true if the state changed.
     ///
     /// # Errors
-    /// There is no such key.
+    /// Returns [`KeysFileError::Unknown`] if there is no such key.
     pub fn set_enabled(&mut self, name: &str, enabled: bool) -> Result<bool, KeysFileError> {
         let key = self.find(name)?;
         let before = key.get("enabled").and_then(Item::as_bool).unwrap_or(true);
         match key.get_mut("enabled").and_then(Item::as_value_mut) {
-            // The value alone is replaced, so that a comment behind it stays.
+            // Replace the value only, so that a comment after it is preserved.
             Some(slot) => {
                 let decor = slot.decor().clone();
                 *slot = toml_edit::Value::from(enabled);
@@ -173,10 +173,10 @@ impl KeysFile {
         Ok(before != enabled)
     }
 
-    /// All keys in the order of the file.
+    /// Returns all keys in the order of the file.
     ///
     /// # Errors
-    /// `key` is not a list of tables.
+    /// Returns [`KeysFileError::Broken`] if `key` is not a list of tables.
     pub fn list(&mut self) -> Result<Vec<Listed>, KeysFileError> {
         let text =
             |key: &Table, name: &str| key.get(name).and_then(Item::as_str).unwrap_or_default().to_owned();
@@ -195,18 +195,18 @@ impl KeysFile {
         Ok(listed.collect())
     }
 
-    /// Replaces the file: a temporary file beside it, synced, renamed over it, the folder synced. Permissions stay;
-    /// a new file is readable by its owner and group only.
+    /// Replaces the file atomically: writes and syncs a temporary file beside it, renames it over the old one and syncs
+    /// the folder. Permissions are preserved; a new file is readable by its owner and group only.
     ///
     /// # Errors
-    /// The operating system refuses; then the old file is as it was.
+    /// Returns [`KeysFileError::Io`] if the operating system reports an error; the old file is then unchanged.
     pub fn save(&self) -> Result<(), KeysFileError> {
         self.write().map_err(|source| KeysFileError::Io { path: self.path.clone(), source })
     }
 
     fn write(&self) -> std::io::Result<()> {
         use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-        // A link is followed: the file that it names is replaced, not the link.
+        // Follow a symbolic link: replace the file that it names, not the link.
         let path = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -217,7 +217,7 @@ impl KeysFile {
         match std::fs::metadata(&path) {
             Ok(old) => {
                 std::fs::set_permissions(file.path(), old.permissions())?;
-                // Only root may give a file away; elsewhere the owner is the one who edits.
+                // Only root may change the owner. For other users the chown fails, and they own the new file.
                 let _ = std::os::unix::fs::chown(file.path(), Some(old.uid()), Some(old.gid()));
             }
             Err(_) => std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o640))?,

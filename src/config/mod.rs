@@ -1,10 +1,10 @@
-//! The configuration: three files, read, checked as a whole and turned into what may run.
+//! Configuration: reads and validates gateway.toml, routes.toml and keys.toml.
 //!
-//! `gateway.toml` is read once ([`Settings`]); `routes.toml` and `keys.toml` are read again on SIGHUP and become a
-//! [`Snapshot`]. A file is either taken whole or not at all, and whatever is wrong is reported at once ([`Report`]):
-//! reading goes on behind a fault ([`node`]), which is why this is not left to a deserialiser that stops at the first.
+//! `gateway.toml` is read once ([`Settings`]). `routes.toml` and `keys.toml` are read again on SIGHUP and become a
+//! [`Snapshot`]. A file is accepted as a whole or not at all, and all faults are reported at once ([`Report`]). For
+//! that, the reader continues after a fault ([`node`]), which a serde deserializer does not: it stops at the first.
 //!
-//! Here is the only place that reads these files. Here must not live: what a route or a key means.
+//! No other module reads these files. The semantics of routes and keys must not live here.
 
 mod fleet;
 mod keys;
@@ -30,38 +30,44 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use fleet::{FleetSettings, OnOutageSetting};
-pub use keys_file::{Entry, KeysFile, KeysFileError, Listed};
+pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed};
 pub use print::effective;
-pub use reload::{Outcome, ReloadRules, Reloader};
+pub use reload::{Baseline, ReloadOutcome, ReloadRules, Reloader};
 pub use report::{Problem, Report};
-pub use secret::{Environment, Sealed, Secret, Source, Vault};
-pub use settings::{AccessLog, Kept, Ledger, Limits, Log, LogFormat, Settings, Store, TlsListener};
+pub use secret::{Environment, NoSecrets, Secret, SecretSource, Vault};
+pub use settings::{
+    AccessLogSettings, LedgerSettings, Limits, LogFormat, LogSettings, RetentionSettings, Settings,
+    StoreSettings, TlsListener,
+};
 
 use crate::account::Keys;
 use crate::snapshot::Snapshot;
 use routes::Routed;
 use stable_read::StableReader;
 
-/// A configuration that was read and found sound.
+/// Valid configuration.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What is read once.
+    /// Settings of gateway.toml, fixed for the life of the process.
     pub settings: Settings,
-    /// What may be read again.
+    /// Routes and keys, which a reload replaces.
     pub snapshot: Snapshot,
+    /// Endings of the files of the snapshot, for [`Reloader::new`].
+    pub baseline: Baseline,
 }
 
 /// Reads all three files.
 ///
 /// # Errors
-/// Every fault in any of them. When gateway.toml itself is broken, the other two are looked for under their usual
-/// names beside it, so that their faults are seen too.
+/// Returns [`Report`] with every fault of all files. If gateway.toml itself is invalid, the other two files are
+/// searched under their default names beside it, so that their faults are reported too.
 pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
     match load_settings(file, vault) {
         Ok(settings) => {
-            let mut snapshot = load_snapshot(&settings.routes, &settings.keys, vault)?;
+            let reader = StableReader::default();
+            let (mut snapshot, baseline) = read_snapshot(&settings.routes, &settings.keys, vault, &reader)?;
             snapshot.generation = 1;
-            Ok(Loaded { settings, snapshot })
+            Ok(Loaded { settings, snapshot, baseline })
         }
         Err(mut report) => {
             let beside = folder(file);
@@ -74,19 +80,21 @@ pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
     }
 }
 
-/// Reads the texts of gateway.toml, routes.toml and keys.toml as if they lay in `folder`; what gateway.toml says of the
-/// other two paths is not followed, and a file of prices is not there.
+/// Parses the texts of gateway.toml, routes.toml and keys.toml as if they were files in `folder`. The paths that
+/// gateway.toml gives for the other two are ignored; a price file cannot be read.
 ///
 /// # Errors
-/// Every fault in any of them.
+/// Returns [`Report`] with every fault of all texts.
 pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<Loaded, Report> {
     let [gateway, routes, keys] = texts;
+    let baseline = Baseline::of([routes, keys]);
     let settings = settings::read(&folder.join("gateway.toml"), gateway, vault);
-    let beside = |_: &Path| Err(std::io::Error::other("there are no files beside these texts"));
+    let beside =
+        |_: &Path| Err(std::io::Error::other("the configuration is in memory and has no other files"));
     let table = routes::read(&folder.join("routes.toml"), routes, vault, &beside);
     let keys = keys::read(&folder.join("keys.toml"), keys);
     match (settings, both(table, keys)) {
-        (Ok(settings), Ok(snapshot)) => Ok(Loaded { settings, snapshot }),
+        (Ok(settings), Ok(snapshot)) => Ok(Loaded { settings, snapshot, baseline }),
         (settings, snapshot) => {
             let mut report = settings.err().unwrap_or_default();
             report.merge(snapshot.err().unwrap_or_default());
@@ -95,20 +103,20 @@ pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<
     }
 }
 
-/// Where keys.toml is, according to gateway.toml; the other files need not be sound for this.
+/// Returns the path of keys.toml that gateway.toml gives. The other files are not read.
 ///
 /// # Errors
-/// gateway.toml is not sound.
+/// Returns [`Report`] if gateway.toml is invalid.
 pub fn keys_path(file: &Path) -> Result<PathBuf, Report> {
-    load_settings(file, &Sealed).map(|settings| settings.keys)
+    load_settings(file, &NoSecrets).map(|settings| settings.keys)
 }
 
-/// Where what outlives a request is kept, according to gateway.toml; the other files need not be sound for this.
+/// Returns the store settings of gateway.toml. The other files are not read.
 ///
 /// # Errors
-/// gateway.toml is not sound.
-pub fn store(file: &Path) -> Result<Store, Report> {
-    load_settings(file, &Sealed).map(|settings| settings.store)
+/// Returns [`Report`] if gateway.toml is invalid.
+pub fn store(file: &Path) -> Result<StoreSettings, Report> {
+    load_settings(file, &NoSecrets).map(|settings| settings.store)
 }
 
 fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
@@ -119,23 +127,23 @@ fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
 /// Reads routes.toml and keys.toml.
 ///
 /// # Errors
-/// Every fault in either.
+/// Returns [`Report`] with every fault of both files.
 pub fn load_snapshot(routes: &Path, keys: &Path, vault: &dyn Vault) -> Result<Snapshot, Report> {
     read_snapshot(routes, keys, vault, &StableReader::default()).map(|(snapshot, _)| snapshot)
 }
 
-/// The snapshot and the texts of both files.
+/// Returns the snapshot and the endings of both files.
 fn read_snapshot(
     routes: &Path,
     keys: &Path,
     vault: &dyn Vault,
     reader: &StableReader,
-) -> Result<(Snapshot, [String; 2]), Report> {
+) -> Result<(Snapshot, Baseline), Report> {
     let read = |file: &Path| reader.read(file).map_err(|error| unread(file, &error));
-    let texts = match (read(routes), read(keys)) {
-        (Ok(routes), Ok(keys)) => [routes, keys],
+    let (table, access) = match (read(routes), read(keys)) {
+        (Ok(routes), Ok(keys)) => (routes, keys),
         (table, access) => {
-            // The other file's faults are reported as well.
+            // Report the faults of the readable file as well.
             let beside = |path: &Path| reader.read(path);
             let table = table.and_then(|text| routes::read(routes, &text, vault, &beside));
             let mut report = table.err().unwrap_or_default();
@@ -143,9 +151,9 @@ fn read_snapshot(
             return Err(report);
         }
     };
-    let [table, access] = &texts;
-    let table = routes::read(routes, table, vault, &|path| reader.read(path));
-    both(table, keys::read(keys, access)).map(|snapshot| (snapshot, texts))
+    let baseline = Baseline::of([&table, &access]);
+    let table = routes::read(routes, &table, vault, &|path| reader.read(path));
+    both(table, keys::read(keys, &access)).map(|snapshot| (snapshot, baseline))
 }
 
 fn both(routes: Result<Routed, Report>, keys: Result<Keys, Report>) -> Result<Snapshot, Report> {
@@ -169,7 +177,7 @@ fn unread(file: &Path, error: &std::io::Error) -> Report {
     Report::of_file(file, format!("cannot be read: {error}"))
 }
 
-/// The folder that relative paths in a file begin at.
+/// Returns the folder that relative paths in a file refer to.
 fn folder(file: &Path) -> PathBuf {
     file.parent().map(Path::to_owned).unwrap_or_default()
 }

@@ -1,63 +1,63 @@
-//! routes.toml: models, their targets, and who stands in for whom.
+//! `[[model]]` of routes.toml: models, their targets and fallbacks.
 
 use std::sync::Arc;
 
-use super::node::{Mark, Table, Value};
+use super::node::{ConfigTable, Position, Value};
 use super::prices::{self, PriceList};
 use super::report::closest;
 use super::routes::one_of;
 use super::routing;
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
-use crate::route::pick::MOST_TARGETS;
+use crate::route::pick::MAX_TARGETS;
 use crate::route::target_handle::TargetLimits;
 use crate::route::{Model, Policy, RoutingRules, Target};
 use crate::wire::Api;
 
-/// Largest weight: the sum of a thousand targets stays far below 2^64.
+/// Largest weight. The sum of a thousand targets stays far below 2^64.
 const MAX_WEIGHT: i64 = 1_000_000;
-/// Largest limit: far beyond any provider's.
+/// Largest limit of a target, far beyond any provider's.
 const MAX_LIMIT: i64 = 1_000_000_000;
-/// Last tier that can be written.
+/// Largest tier in the configuration. Fallbacks get higher ones.
 const MAX_TIER: i64 = 15;
 
-/// What is known before models are read.
-pub(super) struct Known<'k> {
+/// Context that was read before the models.
+pub(super) struct ModelContext<'k> {
     pub(super) providers: &'k [Arc<Provider>],
-    /// Of all providers, those included in which something is wrong.
+    /// Names of all providers, including those with faults.
     pub(super) names: &'k [String],
     pub(super) prices: &'k PriceList,
-    /// What holds where a model says nothing else.
-    pub(super) usual: RoutingRules,
+    /// Routing rules for what a model does not configure.
+    pub(super) defaults: RoutingRules,
     /// Place of `retry.continue` in the table `[retry]`.
-    pub(super) resumes: Option<Mark>,
+    pub(super) resumes: Option<Position>,
 }
 
-/// A model as it is written, and the models that stand in for it.
+/// Model as configured, before its fallbacks are resolved.
 pub(super) struct Draft {
     model: Model,
-    targets: Mark,
-    fallback: Vec<(Box<str>, Mark)>,
-    /// Where `retry.continue` is switched on. `None` if it is off.
+    targets: Position,
+    fallback: Vec<(Box<str>, Position)>,
+    /// Setting that enables `retry.continue`. `None` if it is disabled.
     resumes: Option<ContinueSetting>,
 }
 
-/// Place of the `retry.continue` that holds for a model.
+/// Position of the `retry.continue` that applies to a model.
 enum ContinueSetting {
-    /// In the model's own table.
-    Model(Mark),
-    /// In the table `[retry]`, which holds for all models.
-    Global(Mark),
+    /// In the table of the model.
+    Model(Position),
+    /// In the table `[retry]`, which applies to all models.
+    Global(Position),
 }
 
 /// Reads a model.
-pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> Option<Draft> {
+pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &[Draft]) -> Option<Draft> {
     let id = table.require("id", "id = \"gpt-4o\"").and_then(|value| {
         let id = value.as_str()?.to_owned();
         if id.is_empty() || id.len() > 256 {
-            value.wrong("an id has 1 to 256 bytes", None);
+            value.wrong("an id must have 1 to 256 bytes", None);
         } else if earlier.iter().any(|draft| *draft.model.id == *id) {
-            value.wrong(format!("the model \"{id}\" is given twice"), None);
+            value.wrong(format!("the model \"{id}\" is defined twice"), None);
         }
         Some(id)
     });
@@ -71,10 +71,10 @@ pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> O
     });
     let mut own = None;
     let retry = table.table("retry", |table| {
-        own = table.get("continue").map(|value| value.mark());
-        routing::read_retry(table, known.usual.retry)
+        own = table.get("continue").map(|value| value.position());
+        routing::read_retry(table, known.defaults.retry)
     });
-    let retry = retry.unwrap_or(known.usual.retry);
+    let retry = retry.unwrap_or(known.defaults.retry);
     let resumes =
         own.map(ContinueSetting::Model).or_else(|| known.resumes.clone().map(ContinueSetting::Global));
     let resumes = resumes.filter(|_| retry.resume);
@@ -82,37 +82,41 @@ pub(super) fn read(table: &Table<'_>, known: &Known<'_>, earlier: &[Draft]) -> O
     let mut fallback = Vec::new();
     if let Some(list) = table.get("fallback") {
         list.elements(|element| {
-            fallback.extend(element.as_str().map(|name| (name.into(), element.mark())));
+            fallback.extend(element.as_str().map(|name| (name.into(), element.position())));
         });
     }
     let mut targets: Vec<Target> = Vec::new();
     let list = table.require("targets", "targets = [{ provider = \"openai\", model = \"gpt-4o\" }]");
     if let Some(list) = &list {
+        // Tiers are checked only if every target was read: a missing one would cause misleading faults.
         let mut complete = true;
         let count =
             list.elements(|element| match element.as_table(|table| read_target(table, known)).flatten() {
                 Some(mut target) => {
                     timeouts.apply(&mut target.timeouts);
                     if targets.iter().any(|other| is_same(other, &target)) {
-                        element.wrong("this target is given twice", "it would only fail twice".to_owned());
+                        element.wrong("this target is listed twice", "remove one of the two".to_owned());
                     }
                     targets.push(target);
                 }
                 None => complete = false,
             });
         if count == Some(0) {
-            list.wrong("a model without a target cannot be served", None);
+            list.wrong("a model must have at least one target", None);
         } else if complete {
             check(list, &targets);
         }
     }
-    let (id, targets_at) = (id?, list?.mark());
-    // The model's own price; else the list's for the name that clients use; else for a name that a provider uses.
+    let (id, targets_at) = (id?, list?.position());
+    // Price precedence: the model's own, then the price list by the client's name, then by the targets' model names.
     let names = std::iter::once(id.as_str()).chain(targets.iter().map(|target: &Target| &*target.model));
     let price = price.or_else(|| known.prices.find(names)).unwrap_or_default();
-    let routing =
-        RoutingRules { policy: policy.unwrap_or(known.usual.policy), retry, breaker: known.usual.breaker };
-    // The listing shows the prefix of `{provider}/{model}` (specification, 4.1).
+    let routing = RoutingRules {
+        policy: policy.unwrap_or(known.defaults.policy),
+        retry,
+        breaker: known.defaults.breaker,
+    };
+    // Model listings show `owned_by` as the prefix of `{provider}/{model}`.
     let first = targets.first().map(|target| target.provider.name.to_string());
     let owned_by = owned_by.or(first).unwrap_or_default();
     let model = Model {
@@ -133,40 +137,46 @@ fn is_same(one: &Target, other: &Target) -> bool {
     Arc::ptr_eq(&one.provider, &other.provider) && one.model == other.model
 }
 
-/// Whether every tier can be reached, and every target can stand in for those before it.
+/// Reports tiers without a usable target, and targets that serve none of the APIs of the first tier.
 fn check(list: &Value<'_>, targets: &[Target]) {
-    let serving =
-        |tier: u8| targets.iter().filter(move |target| target.seat.tier == tier && target.seat.weight > 0);
-    let mut tiers: Vec<u8> = targets.iter().map(|target| target.seat.tier).collect();
+    let serving = |tier: u8| {
+        targets.iter().filter(move |target| target.handle.tier == tier && target.handle.weight > 0)
+    };
+    let mut tiers: Vec<u8> = targets.iter().map(|target| target.handle.tier).collect();
     tiers.sort_unstable();
     tiers.dedup();
-    if targets.iter().all(|target| target.seat.weight == 0) {
-        list.wrong("every target has the weight 0", "give one of them a weight of 1 or more".to_owned());
+    if targets.iter().all(|target| target.handle.weight == 0) {
+        list.wrong("every target has weight 0", "give at least one of them a weight of 1 or more".to_owned());
         return;
     }
     for tier in &tiers {
         if serving(*tier).next().is_none() && tiers.len() > 1 {
-            let message = format!("nobody in tier {tier} is ever asked: every target there has the weight 0");
-            list.wrong(message, "give one of them a weight of 1 or more, or take the tier out".to_owned());
+            let message = format!("tier {tier} is never used: every target in it has weight 0");
+            list.wrong(
+                message,
+                "give at least one of them a weight of 1 or more, or remove the tier".to_owned(),
+            );
         }
     }
     let Some(first) = tiers.first() else { return };
     for target in tiers.iter().skip(1).flat_map(|tier| serving(*tier)) {
         if !serving(*first).any(|before| stands_in(target, before)) {
-            let message =
-                format!("\"{}\" serves nothing of what the first tier serves", target.provider.name);
-            list.wrong(message, "a tier stands in for those before it".to_owned());
+            let message = format!("\"{}\" shares no API with the first tier", target.provider.name);
+            list.wrong(
+                message,
+                "a later tier replaces the first one and must share an API with it".to_owned(),
+            );
         }
     }
 }
 
-/// Whether a target can do anything that another one does.
+/// Returns whether `target` can serve at least one of the APIs that `before` serves.
 fn stands_in(target: &Target, before: &Target) -> bool {
     let capability = |api: &Api| match api {
-        // Any of the four formats can be had from any other, and vectors in either of two.
+        // The four formats translate into each other, and so do the two embedding APIs.
         api if api.format().is_some() => Some(Api::Chat),
         Api::EmbedContent => Some(Api::Embeddings),
-        // The gateway counts itself.
+        // The gateway counts tokens itself, for every provider.
         Api::CountTokens => None,
         api => Some(*api),
     };
@@ -174,7 +184,7 @@ fn stands_in(target: &Target, before: &Target) -> bool {
     target.provider.apis.iter().filter_map(capability).any(|api| theirs.contains(&api))
 }
 
-/// A model's own times, in the place of its providers'.
+/// Time-outs of a model, which override those of its providers.
 #[derive(Clone, Copy, Default)]
 struct OwnTimes {
     connect: Option<std::time::Duration>,
@@ -196,7 +206,7 @@ impl OwnTimes {
     }
 }
 
-fn read_timeouts(table: &Table<'_>) -> OwnTimes {
+fn read_timeouts(table: &ConfigTable<'_>) -> OwnTimes {
     OwnTimes {
         connect: table.duration("connect"),
         first_byte: table.duration("first_byte"),
@@ -207,14 +217,14 @@ fn read_timeouts(table: &Table<'_>) -> OwnTimes {
     }
 }
 
-fn read_target(table: &Table<'_>, known: &Known<'_>) -> Option<Target> {
+fn read_target(table: &ConfigTable<'_>, known: &ModelContext<'_>) -> Option<Target> {
     let provider = table.require("provider", "provider = \"openai\"").and_then(|value| {
         let name = value.as_str()?;
         let names = known.names;
         if !names.iter().any(|known| known == name) {
             let hint = match closest(name, names.iter().map(String::as_str)) {
                 Some(meant) => format!("did you mean \"{meant}\"?"),
-                None if names.is_empty() => "no [[provider]] is given".to_owned(),
+                None if names.is_empty() => "no [[provider]] is defined".to_owned(),
                 None => format!("known: {}", names.join(", ")),
             };
             value.wrong(format!("no provider is named \"{name}\""), hint);
@@ -224,7 +234,7 @@ fn read_target(table: &Table<'_>, known: &Known<'_>) -> Option<Target> {
     let model = table.require("model", "model = \"gpt-4o-2024-11-20\"").and_then(|value| {
         let model = value.as_str()?.to_owned();
         if model.is_empty() || model.len() > 256 {
-            value.wrong("a model's name has 1 to 256 bytes", None);
+            value.wrong("a model name must have 1 to 256 bytes", None);
         }
         Some(model)
     });
@@ -237,14 +247,14 @@ fn read_target(table: &Table<'_>, known: &Known<'_>) -> Option<Target> {
         tokens_per_minute: limit("tokens_per_minute"),
     };
     let mut target = Target::new(provider?, &model?, u32::try_from(weight).unwrap_or(1));
-    target.seat.tier = u8::try_from(tier).unwrap_or(0);
-    target.seat.limits = limits;
+    target.handle.tier = u8::try_from(tier).unwrap_or(0);
+    target.handle.limits = limits;
     Some(target)
 }
 
-/// The models, each with the targets of those that stand in for it behind its own, and of those that stand in for
-/// these.
-pub(super) fn join(root: &Table<'_>, drafts: Vec<Draft>) -> Vec<Model> {
+/// Resolves the fallbacks: returns the models, each with its own targets followed by those of its fallbacks,
+/// transitively.
+pub(super) fn join(root: &ConfigTable<'_>, drafts: Vec<Draft>) -> Vec<Model> {
     let mut sound = true;
     for draft in &drafts {
         for (name, mark) in &draft.fallback {
@@ -255,10 +265,10 @@ pub(super) fn join(root: &Table<'_>, drafts: Vec<Draft>) -> Vec<Model> {
                     Some((format!("no model is named \"{name}\""), hint))
                 }
                 Some(other) => match circle(&drafts, &draft.model.id, name) {
-                    Some(way) => Some((format!("the fallback goes round in a circle: {way}"), None)),
+                    Some(way) => Some((format!("the fallback forms a cycle: {way}"), None)),
                     None if !can_replace(other, draft) => Some((
-                        format!("\"{name}\" serves nothing of what this model serves"),
-                        Some("a fallback stands in for the model".to_owned()),
+                        format!("\"{name}\" shares no API with this model"),
+                        Some("a fallback replaces the model and must share an API with it".to_owned()),
                     )),
                     None => None,
                 },
@@ -269,7 +279,7 @@ pub(super) fn join(root: &Table<'_>, drafts: Vec<Draft>) -> Vec<Model> {
             }
         }
     }
-    // What goes round in a circle cannot be followed to its end.
+    // Only if all fallbacks are valid: the targets of a cycle have no order, and further faults would mislead.
     let added: Vec<Vec<Target>> =
         if sound { drafts.iter().map(|draft| more(root, &drafts, draft)).collect() } else { Vec::new() };
     for (draft, added) in drafts.iter().zip(&added) {
@@ -291,7 +301,7 @@ fn can_replace(other: &Draft, draft: &Draft) -> bool {
     other.model.targets.iter().any(|target| own.iter().any(|before| stands_in(target, before)))
 }
 
-/// The models that stand in for one, nearest first.
+/// Collects the fallbacks of a model, transitively and nearest first.
 fn behind<'d>(drafts: &'d [Draft], draft: &'d Draft, found: &mut Vec<&'d Draft>) {
     for (name, _) in &draft.fallback {
         let Some(other) = find(drafts, name) else { continue };
@@ -302,42 +312,46 @@ fn behind<'d>(drafts: &'d [Draft], draft: &'d Draft, found: &mut Vec<&'d Draft>)
     }
 }
 
-/// The targets of those that stand in for a model, each tier of theirs as one of its own.
-fn more(root: &Table<'_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
+/// Returns the targets of the fallbacks of a model. Each tier of a fallback becomes a further tier of the model.
+fn more(root: &ConfigTable<'_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
     let mut others = Vec::new();
     behind(drafts, draft, &mut others);
     let own = &draft.model.targets;
     let mut more: Vec<Target> = Vec::new();
-    let mut tier = own.iter().map(|target| target.seat.tier).max().unwrap_or(0);
+    let mut tier = own.iter().map(|target| target.handle.tier).max().unwrap_or(0);
     for other in others {
         let mut ordered: Vec<&Target> = other.model.targets.iter().collect();
-        ordered.sort_by_key(|target| target.seat.tier);
+        ordered.sort_by_key(|target| target.handle.tier);
         let mut last = None;
         for target in ordered {
+            // A target that was tried already would only fail again.
             if own.iter().chain(&more).any(|before| is_same(before, target)) {
                 continue;
             }
-            if last.replace(target.seat.tier) != Some(target.seat.tier) {
+            // Each tier of a fallback comes after all tiers before it, whatever its configured number.
+            if last.replace(target.handle.tier) != Some(target.handle.tier) {
                 tier = tier.saturating_add(1);
             }
-            let mut seat = target.seat.clone();
+            let mut seat = target.handle.clone();
             seat.tier = tier;
             let (provider, model) = (target.provider.clone(), target.model.clone());
-            more.push(Target { provider, model, seat, timeouts: target.timeouts });
+            more.push(Target { provider, model, handle: seat, timeouts: target.timeouts });
         }
     }
-    if own.len() + more.len() > MOST_TARGETS {
-        let message = format!("a model has {MOST_TARGETS} targets at most, those of its fallback included");
+    if own.len() + more.len() > MAX_TARGETS {
+        let message =
+            format!("a model can have at most {MAX_TARGETS} targets, including those of its fallback");
         root.wrong_at(&draft.targets, message, None);
     }
     more
 }
 
-/// Streams are continued by another target than the one that began them, and not by every one.
-fn check_resumes(root: &Table<'_>, draft: &Draft, added: &[Target]) {
+/// Reports an enabled `retry.continue` that could never take effect: a stream is resumed by another target than the one
+/// that began it, and that target must support prefill.
+fn check_resumes(root: &ConfigTable<'_>, draft: &Draft, added: &[Target]) {
     let Some(resumes) = &draft.resumes else { return };
     let own = &draft.model.targets;
-    let asked = || own.iter().chain(added).filter(|target| target.seat.weight > 0);
+    let asked = || own.iter().chain(added).filter(|target| target.handle.weight > 0);
     let chats = |target: &Target| {
         let chats = target.provider.apis.iter().any(|api| api.format().is_some());
         chats && !is_not_conversational(&target.model)
@@ -348,10 +362,11 @@ fn check_resumes(root: &Table<'_>, draft: &Draft, added: &[Target]) {
         apis.into_iter().any(|api| target.provider.dialect(*api, &target.model).prefill)
     };
     let fault = if asked().nth(1).is_none() {
-        Some(("there is nobody else who could go on with a stream", "give it a second target, or a fallback"))
+        Some(("no second target can continue a stream", "add a second target or a fallback"))
     } else if !asked().any(able) {
-        let hint = "docs/providers.md says which models do; `prefill = true` at a provider says so of a server of your own";
-        Some(("no target of this model continues a beginning", hint))
+        let hint = "docs/providers.md lists the models that do; for your own server, \
+                    set `prefill = true` on its provider";
+        Some(("no target of this model supports prefill", hint))
     } else {
         None
     };
@@ -361,15 +376,19 @@ fn check_resumes(root: &Table<'_>, draft: &Draft, added: &[Target]) {
             root.wrong_at(mark, message, hint.to_owned())
         }
         (ContinueSetting::Global(mark), Some((message, hint))) if asked().any(chats) => {
-            let message = format!("of the model \"{}\": {message}", draft.model.id);
-            root.wrong_at(mark, message, format!("{hint}; or write `retry = {{ continue = false }}` at it"));
+            let message = format!("model \"{}\": {message}", draft.model.id);
+            root.wrong_at(
+                mark,
+                message,
+                format!("{hint}; or set `retry = {{ continue = false }}` on the model"),
+            );
         }
         (ContinueSetting::Global(_), Some(_)) => {}
     }
 }
 
-/// Model name of a family without conversations: embeddings, images, video, speech. The provider's APIs do not tell,
-/// because one provider serves all families.
+/// Returns whether a model name belongs to a family without conversations: embeddings, images, video, speech. The
+/// provider's APIs do not tell, because one provider serves all families.
 fn is_not_conversational(model: &str) -> bool {
     const WORDS: [&str; 16] = [
         "embed",
@@ -393,7 +412,7 @@ fn is_not_conversational(model: &str) -> bool {
     WORDS.iter().any(|word| name.contains(word))
 }
 
-/// The way from a model over the models that stand in for it back to itself, if `through` leads there.
+/// Returns the cycle of fallbacks from `model` via `through` back to `model` for a message, or `None` if there is none.
 fn circle(drafts: &[Draft], model: &str, through: &str) -> Option<String> {
     fn walk<'d>(drafts: &'d [Draft], from: &'d str, to: &str, seen: &mut Vec<&'d str>) -> bool {
         seen.push(from);

@@ -1,5 +1,4 @@
-//! A reader over a parsed TOML document that goes on after a fault: every key that is wrong, unknown or missing is
-//! reported with its place, and what can be read is read.
+//! Error-tolerant TOML reader: reports every wrong, unknown or missing key with its position and reads the rest.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -14,27 +13,27 @@ use super::report::{Problem, Report, closest, excerpt, place};
 use super::values;
 use crate::account::amount;
 
-/// A file under reading and what was found wrong with it.
-pub(super) struct Document<'t> {
+/// TOML document with the faults found in it.
+pub(super) struct TomlDocument<'t> {
     file: PathBuf,
     text: &'t str,
     before: Before,
     problems: RefCell<Vec<Problem>>,
 }
 
-/// What stands in a file before the part of it that is read.
+/// Contents of a file before the part that is parsed, to report positions in the whole file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Before {
-    /// Lines.
+    /// Number of lines.
     pub(super) lines: usize,
-    /// Elements of its lists of tables, by name.
+    /// Number of elements in lists of tables, by name of the list.
     pub(super) elements: Vec<(&'static str, usize)>,
 }
 
-/// Where a value stands: a chain of keys and indexes, turned into text only for a message.
+/// Path of a value: a chain of keys and indexes, formatted only for a message.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'p> {
-    parent: Option<&'p Place<'p>>,
+pub(super) struct KeyPath<'p> {
+    parent: Option<&'p KeyPath<'p>>,
     step: Step<'p>,
 }
 
@@ -45,18 +44,18 @@ enum Step<'p> {
     Index(usize),
 }
 
-impl<'t> Document<'t> {
+impl<'t> TomlDocument<'t> {
     pub(super) fn new(file: &FilePath, text: &'t str) -> Self {
-        Document::part(file, text, Before::default())
+        TomlDocument::part(file, text, Before::default())
     }
 
-    /// A part of a file, which is TOML by itself.
+    /// Creates a document of a part of a file that is valid TOML on its own.
     pub(super) fn part(file: &FilePath, text: &'t str, before: Before) -> Self {
-        Document { file: file.to_owned(), text, before, problems: RefCell::default() }
+        TomlDocument { file: file.to_owned(), text, before, problems: RefCell::default() }
     }
 
-    /// Parses the text and reads its outermost table.
-    pub(super) fn read<T>(&self, read: impl FnOnce(&Table<'_>) -> T) -> Option<T> {
+    /// Parses the text and reads its root table. Returns `None` after a syntax error.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&ConfigTable<'_>) -> T) -> Option<T> {
         let (root, errors) = DeTable::parse_recoverable(self.text);
         let broken = !errors.is_empty();
         for error in errors {
@@ -64,17 +63,17 @@ impl<'t> Document<'t> {
             self.report(&span, String::new(), error.message().to_owned(), None);
         }
         if broken {
-            // What follows a syntax error was recovered by guessing; complaints about it would mislead.
+            // The parser recovers from a syntax error by guessing; faults that are found behind it would mislead.
             return None;
         }
-        let place = Place { parent: None, step: Step::Root };
-        let table = Table::new(self, root.get_ref(), root.span(), place);
+        let place = KeyPath { parent: None, step: Step::Root };
+        let table = ConfigTable::new(self, root.get_ref(), root.span(), place);
         let value = read(&table);
         table.finish();
         Some(value)
     }
 
-    /// All faults, in the order of their places.
+    /// Returns all faults in the order of their positions.
     pub(super) fn into_report(self) -> Report {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|problem| (problem.line, problem.column));
@@ -83,14 +82,15 @@ impl<'t> Document<'t> {
 
     fn report(&self, span: &Range<usize>, key: String, message: String, hint: Option<String>) {
         let (line, column) = place(self.text, span.start);
+        // Positions refer to the whole file, not to the part that is parsed.
         let (line, key) = (line + self.before.lines, self.numbered(key));
         let problem = Problem { file: self.file.clone(), line, column, key, message, hint };
         self.problems.borrow_mut().push(problem);
     }
 }
 
-impl Document<'_> {
-    /// A key's path with the number that its element has in the whole file.
+impl TomlDocument<'_> {
+    /// Rewrites the index in a key's path to that in the whole file.
     fn numbered(&self, key: String) -> String {
         for (name, before) in self.before.elements.iter().filter(|(_, before)| *before > 0) {
             if let Some((number, rest)) = key
@@ -106,7 +106,7 @@ impl Document<'_> {
     }
 }
 
-impl Place<'_> {
+impl KeyPath<'_> {
     fn write(&self, out: &mut String) {
         if let Some(parent) = self.parent {
             parent.write(out);
@@ -132,35 +132,35 @@ impl Place<'_> {
     }
 }
 
-/// A value with its place.
+/// Value with its position.
 #[derive(Clone)]
 pub(super) struct Value<'d> {
-    document: &'d Document<'d>,
+    document: &'d TomlDocument<'d>,
     value: &'d DeValue<'d>,
     span: Range<usize>,
-    place: Place<'d>,
+    place: KeyPath<'d>,
     hidden: bool,
 }
 
 impl<'d> Value<'d> {
-    /// The same value, never shown in a message: it is a secret, or somebody may have put one here by mistake.
+    /// Hides the value in messages: it is a secret, or a field in which users put one by mistake.
     pub(super) fn hidden(mut self) -> Self {
         self.hidden = true;
         self
     }
 
-    /// The same value, hidden if it looks like a secret.
+    /// Hides the value in messages if `secret` returns true for its text.
     pub(super) fn hidden_where(mut self, secret: impl FnOnce(&str) -> bool) -> Self {
         self.hidden |= matches!(self.value, DeValue::String(text) if secret(text));
         self
     }
 
-    /// The value as it is written, for a message.
+    /// Returns the source text of the value for a message.
     fn shown(&self) -> String {
         if self.hidden { "***".to_owned() } else { excerpt(self.document.text, &self.span) }
     }
 
-    /// Reports this value.
+    /// Reports a fault of this value.
     pub(super) fn wrong(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
         self.document.report(&self.span, self.place.path(), message.into(), hint.into());
     }
@@ -196,14 +196,15 @@ impl<'d> Value<'d> {
         match i64::from_str_radix(integer.as_str(), integer.radix()) {
             Ok(n) if range.contains(&n) => Some(n),
             _ => {
-                let hint = format!("from {} to {} is possible", range.start(), range.end());
+                let hint = format!("write a number from {} to {}", range.start(), range.end());
                 self.wrong(format!("{} is out of range", integer.as_str()), hint);
                 None
             }
         }
     }
 
-    /// An amount of money, written with or without a fraction, in nano-units.
+    /// Reads an amount of money, with or without a fraction. Returns nano-units; reports a fault and returns `None` for
+    /// anything else.
     pub(super) fn as_amount(&self) -> Option<i64> {
         let text = match self.value {
             DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
@@ -222,54 +223,54 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// Whether it is a list.
+    /// Returns whether the value is a list.
     pub(super) fn is_list(&self) -> bool {
         self.value.is_array()
     }
 
-    /// Text in a form of its own; the parser says what would be right.
+    /// Reads a text with a parser whose error is a hint for the user.
     pub(super) fn parsed<T>(&self, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         match parse(self.as_str()?) {
             Ok(value) => Some(value),
             Err(hint) => {
-                self.wrong(format!("{} is not understood", self.shown()), hint);
+                self.wrong(format!("{} is not valid", self.shown()), hint);
                 None
             }
         }
     }
 
-    /// Its place, for what is found wrong only when everything has been read.
-    pub(super) fn mark(&self) -> Mark {
-        Mark { span: self.span.clone(), key: self.place.path() }
+    /// Returns the position, for faults that are detected after the file has been read.
+    pub(super) fn position(&self) -> Position {
+        Position { span: self.span.clone(), key: self.place.path() }
     }
 
-    /// The elements of a list.
+    /// Calls `each` for the elements of a list. Returns their number, or `None` if the value is not a list.
     pub(super) fn elements(&self, mut each: impl FnMut(&Value<'_>)) -> Option<usize> {
         let Some(list) = self.value.as_array() else {
             self.wrong_type("a list");
             return None;
         };
         for (index, element) in list.iter().enumerate() {
-            let place = Place { parent: Some(&self.place), step: Step::Index(index) };
+            let place = KeyPath { parent: Some(&self.place), step: Step::Index(index) };
             let (document, value, span) = (self.document, element.get_ref(), element.span());
             each(&Value { document, value, span, place, hidden: self.hidden });
         }
         Some(list.len())
     }
 
-    /// The value as a table.
-    pub(super) fn as_table<T>(&self, read: impl FnOnce(&Table<'_>) -> T) -> Option<T> {
+    /// Reads the value as a table. Unknown keys are reported afterwards.
+    pub(super) fn as_table<T>(&self, read: impl FnOnce(&ConfigTable<'_>) -> T) -> Option<T> {
         let Some(table) = self.value.as_table() else {
             self.wrong_type("a table");
             return None;
         };
-        let table = Table::new(self.document, table, self.span.clone(), self.place);
+        let table = ConfigTable::new(self.document, table, self.span.clone(), self.place);
         let value = read(&table);
         table.finish();
         Some(value)
     }
 
-    /// A point in time: a TOML date-time with an offset, in Unix seconds.
+    /// Reads a TOML date-time with an offset as Unix seconds.
     pub(super) fn as_time(&self) -> Option<i64> {
         let text = match self.value {
             DeValue::Datetime(time) => time.to_string(),
@@ -280,70 +281,82 @@ impl<'d> Value<'d> {
         };
         let time = crate::canonical::time::unix_seconds(&text);
         if time.is_none() {
-            let hint = "write it with its offset, such as 2027-01-31T00:00:00Z".to_owned();
+            let hint = "write a date, a time and an offset, such as 2027-01-31T00:00:00Z".to_owned();
             self.wrong(format!("{text} is not a point in time"), hint);
         }
         time
     }
 }
 
-/// The place of a value, to be kept.
+/// Position of a value, independent of the document.
 #[derive(Clone, Debug)]
-pub(super) struct Mark {
+pub(super) struct Position {
     span: Range<usize>,
     key: String,
 }
 
-/// A table whose keys are asked for by name; at the end the keys that nobody asked for are reported.
-pub(super) struct Table<'d> {
-    document: &'d Document<'d>,
+/// Table whose keys are read by name. When it is finished, the keys that were not read are reported as unknown.
+pub(super) struct ConfigTable<'d> {
+    document: &'d TomlDocument<'d>,
     table: &'d DeTable<'d>,
     span: Range<usize>,
-    place: Place<'d>,
+    place: KeyPath<'d>,
     known: RefCell<Vec<&'static str>>,
     open: Cell<bool>,
 }
 
-impl<'d> Table<'d> {
-    fn new(document: &'d Document<'d>, table: &'d DeTable<'d>, span: Range<usize>, place: Place<'d>) -> Self {
-        Table { document, table, span, place, known: RefCell::default(), open: Cell::new(false) }
+impl<'d> ConfigTable<'d> {
+    fn new(
+        document: &'d TomlDocument<'d>,
+        table: &'d DeTable<'d>,
+        span: Range<usize>,
+        place: KeyPath<'d>,
+    ) -> Self {
+        ConfigTable { document, table, span, place, known: RefCell::default(), open: Cell::new(false) }
     }
 
-    /// Reports the table itself.
+    /// Reports a fault of the table itself.
     pub(super) fn wrong(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
         self.document.report(&self.span, self.place.path(), message.into(), hint.into());
     }
 
-    /// Reports something whose place was noted.
-    pub(super) fn wrong_at(&self, mark: &Mark, message: impl Into<String>, hint: impl Into<Option<String>>) {
+    /// Reports a fault at a marked position.
+    pub(super) fn wrong_at(
+        &self,
+        mark: &Position,
+        message: impl Into<String>,
+        hint: impl Into<Option<String>>,
+    ) {
         self.document.report(&mark.span, mark.key.clone(), message.into(), hint.into());
     }
 
-    /// A key's value, if the key is there.
+    /// Returns the value of a key, or `None` if the key is missing.
     pub(super) fn get(&self, key: &'static str) -> Option<Value<'_>> {
+        // Missing keys are recorded too: the hint for an unknown key lists them.
         self.known.borrow_mut().push(key);
         let value: &Spanned<DeValue<'_>> = self.table.get(key)?;
-        let place = Place { parent: Some(&self.place), step: Step::Key(key) };
+        let place = KeyPath { parent: Some(&self.place), step: Step::Key(key) };
         let (document, span) = (self.document, value.span());
         Some(Value { document, value: value.get_ref(), span, place, hidden: false })
     }
 
-    /// A key's value; its absence is a fault.
+    /// Returns the value of a key; a missing key is a fault.
     pub(super) fn require(&self, key: &'static str, example: &str) -> Option<Value<'_>> {
         let value = self.get(key);
         if value.is_none() {
-            let path = Place { parent: Some(&self.place), step: Step::Key(key) }.path();
+            let path = KeyPath { parent: Some(&self.place), step: Step::Key(key) }.path();
             let hint = format!("for example: {example}");
             self.document.report(&self.span, path, "is missing".to_owned(), Some(hint));
         }
         value
     }
 
-    /// Every key with its value, for tables with keys of the user's own; the values may be secrets.
+    /// Calls `each` for every key, for tables with user-defined keys. The values are hidden in messages, because they
+    /// may be secrets.
     pub(super) fn entries(&self, mut each: impl FnMut(&str, &Value<'_>)) {
         self.open.set(true);
         for (key, value) in self.table {
-            let place = Place { parent: Some(&self.place), step: Step::Key(key.get_ref()) };
+            let place = KeyPath { parent: Some(&self.place), step: Step::Key(key.get_ref()) };
             let (document, span) = (self.document, value.span());
             each(key.get_ref(), &Value { document, value: value.get_ref(), span, place, hidden: true });
         }
@@ -365,23 +378,23 @@ impl<'d> Table<'d> {
         self.get(key)?.as_integer(range)
     }
 
-    /// A number of bytes, such as `"64MiB"`.
+    /// Reads a size in bytes, such as `"64MiB"`.
     pub(super) fn size(&self, key: &'static str) -> Option<usize> {
         self.get(key)?.parsed(values::size)
     }
 
-    /// A time span, such as `"30s"`.
+    /// Reads a duration, such as `"30s"`.
     pub(super) fn duration(&self, key: &'static str) -> Option<Duration> {
         self.get(key)?.parsed(values::duration)
     }
 
-    /// Reads a table inside this one, if it is there.
-    pub(super) fn table<T>(&self, key: &'static str, read: impl FnOnce(&Table<'_>) -> T) -> Option<T> {
+    /// Reads a nested table; returns `None` if it is missing.
+    pub(super) fn table<T>(&self, key: &'static str, read: impl FnOnce(&ConfigTable<'_>) -> T) -> Option<T> {
         self.get(key)?.as_table(read)
     }
 
-    /// Reads each table of a list of tables, such as `[[model]]`; gives how many there are.
-    pub(super) fn tables(&self, key: &'static str, mut read: impl FnMut(&Table<'_>)) -> usize {
+    /// Reads each table of a list of tables, such as `[[model]]`. Returns their number.
+    pub(super) fn tables(&self, key: &'static str, mut read: impl FnMut(&ConfigTable<'_>)) -> usize {
         let list = self.get(key);
         let count = list.and_then(|list| {
             list.elements(|element| {
@@ -392,6 +405,7 @@ impl<'d> Table<'d> {
     }
 
     fn finish(self) {
+        // Tables with user-defined keys have no unknown keys.
         if self.open.get() {
             return;
         }
@@ -406,9 +420,9 @@ impl<'d> Table<'d> {
             names.dedup();
             let hint = match closest(name, names.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("known here: {}", names.join(", ")),
+                None => format!("known keys: {}", names.join(", ")),
             };
-            let path = Place { parent: Some(&self.place), step: Step::Key(name) }.path();
+            let path = KeyPath { parent: Some(&self.place), step: Step::Key(name) }.path();
             self.document.report(&key.span(), path, "unknown key".to_owned(), Some(hint));
         }
     }

@@ -1,19 +1,19 @@
-//! Prices: those of a model in routes.toml, and a file of prices of many models that routes.toml names.
+//! Prices: of a model in routes.toml, and of many models in a price file.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::node::{Document, Table};
+use super::node::{ConfigTable, TomlDocument};
 use super::report::Report;
 use crate::account::Pattern;
 use crate::account::price::{Price, PriceConfig, Rates, TokenKind, UnitPrice};
 
-/// Prices by names of models, in the order of their file.
+/// Price list, in the order of the file.
 #[derive(Debug, Default)]
 pub(super) struct PriceList(Vec<(Vec<Pattern>, Arc<Price>)>);
 
 impl PriceList {
-    /// The first price for the first of these names that has one.
+    /// Returns the first price of the first name that has one, or `None` if no name has one.
     pub(super) fn find<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> Option<Arc<Price>> {
         names.find_map(|name| {
             let fits = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
@@ -23,7 +23,7 @@ impl PriceList {
 }
 
 pub(super) fn read(file: &Path, text: &str) -> Result<PriceList, Report> {
-    let document = Document::new(file, text);
+    let document = TomlDocument::new(file, text);
     let list = document.read(|root| {
         let mut list = Vec::new();
         root.tables("price", |table| {
@@ -31,18 +31,18 @@ pub(super) fn read(file: &Path, text: &str) -> Result<PriceList, Report> {
             if let Some(models) = table.require("models", "models = [\"gpt-4o\", \"gpt-4o-2024-*\"]")
                 && models.elements(|element| patterns.extend(element.as_str().map(Pattern::new))) == Some(0)
             {
-                models.wrong("a price without a model is nobody's", None);
+                models.wrong("a price must name at least one model", None);
             }
             list.push((patterns, read_price(table)));
         });
         PriceList(list)
     });
     document.into_report().into_result()?;
-    list.ok_or_else(|| Report::of_file(file, "cannot be understood"))
+    list.ok_or_else(|| Report::of_file(file, "is not valid"))
 }
 
-/// Reads the amounts of one price, which may stand among other keys.
-pub(super) fn read_price(table: &Table<'_>) -> Arc<Price> {
+/// Reads the amounts of one price from a table that may have other keys too.
+pub(super) fn read_price(table: &ConfigTable<'_>) -> Arc<Price> {
     let rates = read_rates(table);
     let mut tiers: Vec<(u64, Rates)> = Vec::new();
     table.tables("tiers", |tier| {
@@ -52,7 +52,7 @@ pub(super) fn read_price(table: &Table<'_>) -> Arc<Price> {
         let rates = read_rates(tier);
         let Some(above) = above else { return };
         if tiers.iter().any(|(other, _)| *other == above) {
-            tier.wrong(format!("there are two tiers above {above}"), None);
+            tier.wrong(format!("two tiers have the same above = {above}"), None);
         }
         tiers.push((above, rates));
     });
@@ -66,7 +66,7 @@ pub(super) fn read_price(table: &Table<'_>) -> Arc<Price> {
     }))
 }
 
-fn read_rates(table: &Table<'_>) -> Rates {
+fn read_rates(table: &ConfigTable<'_>) -> Rates {
     let mut rates = Rates::default();
     for kind in TokenKind::ALL {
         if let Some(nanos) = table.amount(kind.name()) {
@@ -76,13 +76,13 @@ fn read_rates(table: &Table<'_>) -> Rates {
     rates
 }
 
-/// One amount for all, or a list by size and quality, of which the first that fits holds.
-fn read_units(table: &Table<'_>, key: &'static str, quality: bool) -> Vec<UnitPrice> {
+/// Reads one amount, or a list of prices by size and quality, of which the first match applies.
+fn read_units(table: &ConfigTable<'_>, key: &'static str, quality: bool) -> Vec<UnitPrice> {
     let Some(value) = table.get(key) else { return Vec::new() };
     if !value.is_list() {
         return value
             .as_amount()
-            .map(|each| UnitPrice { each, ..UnitPrice::default() })
+            .map(|each| UnitPrice { price: each, ..UnitPrice::default() })
             .into_iter()
             .collect();
     }
@@ -92,7 +92,7 @@ fn read_units(table: &Table<'_>, key: &'static str, quality: bool) -> Vec<UnitPr
             let size = table.string("size").map(Into::into);
             let quality = if quality { table.string("quality").map(Into::into) } else { None };
             let each = table.require("each", "each = 0.04").and_then(|value| value.as_amount());
-            units.extend(each.map(|each| UnitPrice { size, quality, each }));
+            units.extend(each.map(|each| UnitPrice { size, quality, price: each }));
         });
     });
     units

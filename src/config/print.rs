@@ -1,19 +1,19 @@
-//! The configuration in effect, defaults included and secrets masked, as TOML to read.
+//! Configuration in effect as TOML, with defaults and masked secrets (`check --print`).
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::routing::ALSO;
-use super::{AccessLog, FleetSettings, Loaded, LogFormat, OnOutageSetting, Store};
+use super::{AccessLogSettings, FleetSettings, Loaded, LogFormat, OnOutageSetting, StoreSettings};
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
 use crate::provider::{HttpVersion, Timeouts};
 use crate::route::{RetryRules, RoutingTable, Target};
 
-/// The configuration in effect. Secrets appear as `***`, keys as their number.
+/// Returns the configuration in effect as TOML. Secrets are shown as `***`, keys by their number only.
 pub fn effective(loaded: &Loaded) -> String {
     let mut out = String::new();
-    // Writing to a String cannot fail.
+    // Writing to a `String` cannot fail.
     let _ = write_settings(&mut out, loaded);
     let _ = write_routes(&mut out, &loaded.snapshot.routes);
     let _ = write_keys(&mut out, &loaded.snapshot.keys);
@@ -87,16 +87,16 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "level  = {}", text(&settings.log.level))?;
     writeln!(out, "format = \"{}\"", if settings.log.format == LogFormat::Json { "json" } else { "text" })?;
     match &settings.log.access {
-        AccessLog::Off => writeln!(out, "access = \"off\"")?,
-        AccessLog::Stdout => writeln!(out, "access = \"stdout\"")?,
-        AccessLog::File(path) => writeln!(out, "access = {}", text(&path.display().to_string()))?,
+        AccessLogSettings::Off => writeln!(out, "access = \"off\"")?,
+        AccessLogSettings::Stdout => writeln!(out, "access = \"stdout\"")?,
+        AccessLogSettings::File(path) => writeln!(out, "access = {}", text(&path.display().to_string()))?,
     }
     writeln!(out, "\n[store]")?;
     match &settings.store {
-        Store::Sqlite(path) => writeln!(out, "sqlite = {}", text(&path.display().to_string()))?,
-        Store::Valkey(fleet) => write_fleet(out, fleet)?,
+        StoreSettings::Sqlite(path) => writeln!(out, "sqlite = {}", text(&path.display().to_string()))?,
+        StoreSettings::Valkey(fleet) => write_fleet(out, fleet)?,
     }
-    let kept = &settings.kept;
+    let kept = &settings.retention;
     writeln!(out, "response_lifetime = {}", span(kept.lifetime))?;
     writeln!(out, "response_limit = {}", bytes(kept.response))?;
     writeln!(out, "total_limit = {}", bytes(kept.total))?;
@@ -125,7 +125,7 @@ fn write_fleet(out: &mut String, fleet: &FleetSettings) -> std::fmt::Result {
     }
 }
 
-/// A URL without its password.
+/// Masks the user and password of a URL.
 fn masked_url(url: &str) -> String {
     match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
         Some((scheme, (_, host))) => format!("{scheme}://***@{host}"),
@@ -212,9 +212,9 @@ fn times(timeouts: &Timeouts) -> String {
     out
 }
 
-/// A target, fallback included, with the tier in which it is.
+/// Formats a target, fallbacks included, with its effective tier.
 fn write_target(target: &Target) -> String {
-    let (provider, model, seat) = (text(&target.provider.name), text(&target.model), &target.seat);
+    let (provider, model, seat) = (text(&target.provider.name), text(&target.model), &target.handle);
     let mut out = format!("{{ provider = {provider}, model = {model}, weight = {}", seat.weight);
     let limits = &seat.limits;
     for (key, value) in [
@@ -246,9 +246,9 @@ fn retry(retry: &RetryRules) -> String {
     )
 }
 
-/// The members of a price.
+/// Formats the members of a price.
 fn price(price: &Price) -> String {
-    let given = price.given();
+    let given = price.config();
     let mut members = rates(&given.rates);
     for (name, amount) in [("search", given.search), ("request", given.request)] {
         members.extend(amount.map(|amount| format!("{name} = {}", Amount(amount))));
@@ -270,7 +270,7 @@ fn price(price: &Price) -> String {
 }
 
 fn rates(rates: &Rates) -> Vec<String> {
-    let given = TokenKind::ALL.into_iter().filter_map(|kind| Some((kind.name(), rates.given(kind)?)));
+    let given = TokenKind::ALL.into_iter().filter_map(|kind| Some((kind.name(), rates.configured(kind)?)));
     given.map(|(name, amount)| format!("{name} = {}", Amount(amount))).collect()
 }
 
@@ -279,7 +279,7 @@ fn unit(unit: &UnitPrice) -> String {
         value.as_ref().map(|value| format!("{name} = {}, ", text(value))).unwrap_or_default()
     };
     let (size, quality) = (member("size", &unit.size), member("quality", &unit.quality));
-    format!("{{ {size}{quality}each = {} }}", Amount(unit.each))
+    format!("{{ {size}{quality}each = {} }}", Amount(unit.price))
 }
 
 fn write_keys(out: &mut String, keys: &Keys) -> std::fmt::Result {

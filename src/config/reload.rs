@@ -1,11 +1,11 @@
-//! Reading routes and keys again: aside, whole, and only if they are sound.
+//! Reload of routes.toml and keys.toml: a new snapshot is installed only if both files are valid and stable.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-use super::node::Table;
+use super::node::ConfigTable;
 use super::stable_read::{FileEnding, StableReader};
 use super::{Report, Vault, read_snapshot};
 use crate::snapshot::Snapshot;
@@ -13,7 +13,7 @@ use crate::snapshot::Snapshot;
 /// Rules of a reload: `[reload]` of gateway.toml.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReloadRules {
-    /// Accept a file without models, or without keys, in the place of one that has some.
+    /// Whether a file without models or keys may replace one that has some.
     pub allow_empty: bool,
     /// Minimum time since the last modification of a file.
     pub settle: Duration,
@@ -30,33 +30,44 @@ impl Default for ReloadRules {
 const MAX_SETTLE: Duration = Duration::from_secs(60);
 
 /// Reads `[reload]`.
-pub(super) fn read(table: &Table<'_>) -> ReloadRules {
+pub(super) fn read(table: &ConfigTable<'_>) -> ReloadRules {
     let default = ReloadRules::default();
     let settle = table.duration("settle").unwrap_or(default.settle);
     if settle > MAX_SETTLE {
-        table.wrong("settle is out of range", "60s at most".to_owned());
+        table.wrong("settle is out of range", "the maximum is 60s".to_owned());
     }
     ReloadRules { allow_empty: table.boolean("allow_empty").unwrap_or(default.allow_empty), settle }
 }
 
-/// How a reload went.
+/// Endings of routes.toml and keys.toml as they were read. A reload compares the new files with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Baseline([FileEnding; 2]);
+
+impl Baseline {
+    /// Returns the endings of the texts of routes.toml and keys.toml.
+    pub(super) fn of(texts: [&str; 2]) -> Self {
+        Baseline(texts.map(FileEnding::of))
+    }
+}
+
+/// Result of a reload.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The generation that answers requests now.
+pub struct ReloadOutcome {
+    /// Generation in effect.
     pub generation: u64,
-    /// When it was decided.
+    /// Time of the result.
     pub at: SystemTime,
-    /// How long reading and checking took.
+    /// Duration of reading and validating.
     pub took: Duration,
-    /// What was wrong with the files, if they were refused.
+    /// Faults of the files if they were rejected; `None` if they were applied.
     pub refused: Option<Report>,
-    /// Models that are served now.
+    /// Number of models in effect.
     pub models: usize,
-    /// Keys that are known now.
+    /// Number of keys in effect.
     pub keys: usize,
 }
 
-/// Reads routes and keys and hands them on.
+/// Reads routes and keys and installs them as a snapshot.
 pub struct Reloader {
     routes: PathBuf,
     keys: PathBuf,
@@ -71,22 +82,22 @@ pub struct Reloader {
 /// State of the configuration in effect.
 #[derive(Clone)]
 struct Current {
-    outcome: Outcome,
-    /// Endings of routes.toml and keys.toml.
-    endings: [FileEnding; 2],
+    outcome: ReloadOutcome,
+    baseline: Baseline,
 }
 
 impl Reloader {
-    /// Takes over after the first load. `install` swaps a new snapshot in.
+    /// Creates the reloader after the first load, which has read `first` and `baseline`. `install` makes a new snapshot
+    /// the active one.
     pub fn new(
         routes: PathBuf,
         keys: PathBuf,
         rules: ReloadRules,
         vault: Box<dyn Vault + Send + Sync>,
-        first: &Snapshot,
+        (first, baseline): (&Snapshot, Baseline),
         install: Box<dyn Fn(Snapshot) + Send + Sync>,
     ) -> Self {
-        let outcome = Outcome {
+        let outcome = ReloadOutcome {
             generation: first.generation,
             at: SystemTime::now(),
             took: Duration::ZERO,
@@ -94,26 +105,22 @@ impl Reloader {
             models: first.routes.models().len(),
             keys: first.keys.len(),
         };
-        let endings = [&routes, &keys].map(|file| {
-            let regular = std::fs::metadata(file).is_ok_and(|metadata| metadata.is_file());
-            let text = regular.then(|| std::fs::read_to_string(file).ok()).flatten();
-            text.map(|text| FileEnding::of(&text)).unwrap_or_default()
-        });
-        let current = Mutex::new(Current { outcome, endings });
+        let current = Mutex::new(Current { outcome, baseline });
         Reloader { routes, keys, rules, vault, install, reloading: Mutex::default(), current }
     }
 
-    /// Reads the files. Blocks for about a microsecond a key and up to `reload.settle`: call it on a blocking thread.
+    /// Reads the files and installs the new snapshot. Blocks for about a microsecond a key and up to `reload.settle`:
+    /// call it on a blocking thread.
     ///
-    /// Reloads are serialised. A refused file leaves the configuration in effect unchanged.
-    pub fn reload(&self) -> Outcome {
+    /// Reloads are serialised. A rejected file leaves the configuration in effect unchanged.
+    pub fn reload(&self) -> ReloadOutcome {
         let _serial = self.reloading.lock();
         let start = Instant::now();
-        let Current { mut outcome, mut endings } = self.current.lock().clone();
-        match self.read(&outcome, endings) {
-            Ok((mut snapshot, new_endings)) => {
+        let Current { mut outcome, mut baseline } = self.current.lock().clone();
+        match self.read(&outcome, baseline) {
+            Ok((mut snapshot, new_baseline)) => {
                 snapshot.generation = outcome.generation + 1;
-                outcome = Outcome {
+                outcome = ReloadOutcome {
                     generation: snapshot.generation,
                     at: SystemTime::now(),
                     took: start.elapsed(),
@@ -121,7 +128,7 @@ impl Reloader {
                     models: snapshot.routes.models().len(),
                     keys: snapshot.keys.len(),
                 };
-                endings = new_endings;
+                baseline = new_baseline;
                 (self.install)(snapshot);
             }
             Err(report) => {
@@ -130,19 +137,14 @@ impl Reloader {
                 outcome.refused = Some(report);
             }
         }
-        *self.current.lock() = Current { outcome: outcome.clone(), endings };
+        *self.current.lock() = Current { outcome: outcome.clone(), baseline };
         outcome
     }
 
-    /// Reads both files. Refuses files that are invalid, truncated, empty or being written.
-    fn read(
-        &self,
-        outcome: &Outcome,
-        endings: [FileEnding; 2],
-    ) -> Result<(Snapshot, [FileEnding; 2]), Report> {
+    /// Reads both files. Rejects files that are invalid, truncated, unexpectedly empty or being written.
+    fn read(&self, outcome: &ReloadOutcome, baseline: Baseline) -> Result<(Snapshot, Baseline), Report> {
         let reader = StableReader::default();
-        let (snapshot, texts) = read_snapshot(&self.routes, &self.keys, &*self.vault, &reader)?;
-        let new_endings = texts.map(|text| FileEnding::of(&text));
+        let (snapshot, new_baseline) = read_snapshot(&self.routes, &self.keys, &*self.vault, &reader)?;
         let mut report = Report::default();
         let counts = [
             ("model", outcome.models, snapshot.routes.models().len()),
@@ -150,26 +152,29 @@ impl Reloader {
         ];
         let files = [&self.routes, &self.keys];
         for ((file, (what, before, now)), (old, new)) in
-            files.into_iter().zip(counts).zip(endings.into_iter().zip(new_endings))
+            files.into_iter().zip(counts).zip(baseline.0.into_iter().zip(new_baseline.0))
         {
+            // A file without entries is judged by `allow_empty` only: an intentionally emptied file need not keep its
+            // ending.
             if now > 0 {
                 report.merge(
                     old.truncation(new).map(|reason| Report::of_file(file, reason)).unwrap_or_default(),
                 );
             } else if before > 0 && !self.rules.allow_empty {
                 let message = format!(
-                    "has no {what}, in the place of {before}; reload.allow_empty in gateway.toml permits that"
+                    "has no {what}, but had {before}; to permit this, set reload.allow_empty in gateway.toml"
                 );
                 report.merge(Report::of_file(file, message));
             }
         }
         report.into_result()?;
+        // Last, so that the time spent on validation counts towards the wait.
         reader.wait_until_stable(self.rules.settle)?;
-        Ok((snapshot, new_endings))
+        Ok((snapshot, new_baseline))
     }
 
-    /// How the last reload went; the start counts as one.
-    pub fn last(&self) -> Outcome {
+    /// Returns the result of the last reload; the first load counts as one.
+    pub fn last(&self) -> ReloadOutcome {
         self.current.lock().outcome.clone()
     }
 }
@@ -180,5 +185,39 @@ impl std::fmt::Debug for Reloader {
             .field("routes", &self.routes)
             .field("keys", &self.keys)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{NoSecrets, load};
+
+    const ROUTES: &str = "[[provider]]\nname = \"a\"\nkind = \"openai-compatible\"\n\
+        base_url = \"http://127.0.0.1:1/v1\"\n[[model]]\nid = \"m\"\n\
+        targets = [{ provider = \"a\", model = \"m\" }]\n";
+
+    /// The files that are in effect are those that were loaded, and not those that are there a moment later.
+    #[test]
+    fn baseline_of_a_reload_is_what_was_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("gateway.toml"), "[server]\nlisten = [\"127.0.0.1:0\"]\n").unwrap();
+        std::fs::write(path("routes.toml"), format!("{ROUTES}# end\n")).unwrap();
+        std::fs::write(path("keys.toml"), "").unwrap();
+        let loaded = load(&path("gateway.toml"), &NoSecrets).unwrap();
+        std::fs::write(path("routes.toml"), ROUTES).unwrap();
+        let reloader = Reloader::new(
+            path("routes.toml"),
+            path("keys.toml"),
+            ReloadRules { settle: Duration::ZERO, ..ReloadRules::default() },
+            Box::new(NoSecrets),
+            (&loaded.snapshot, loaded.baseline),
+            Box::new(drop),
+        );
+        let refused = reloader.reload().refused.expect("the file has lost its end").to_string();
+        assert!(refused.contains("has lost its last line"), "{refused}");
+        std::fs::write(path("routes.toml"), format!("{ROUTES}# end\n")).unwrap();
+        assert!(reloader.reload().refused.is_none());
     }
 }

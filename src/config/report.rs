@@ -1,23 +1,23 @@
-//! What is wrong with a configuration: every fault at once, each with its place and with what would be right.
+//! Report of configuration faults, each with its position and a hint.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// One fault.
+/// Configuration fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file.
+    /// File.
     pub file: PathBuf,
-    /// Line, from 1; 0 for the file as a whole.
+    /// Line number from 1; 0 for the file as a whole.
     pub line: usize,
-    /// Column in characters, from 1.
+    /// Column number in characters, from 1; 0 for the file as a whole.
     pub column: usize,
-    /// The key at fault as its path in the file: `model[3].targets[0].provider`.
+    /// Path of the key in the file: `model[3].targets[0].provider`. Empty if no key is concerned.
     pub key: String,
-    /// What is wrong.
+    /// Description of the fault.
     pub message: String,
-    /// What would be right.
+    /// Hint for a correct value.
     pub hint: Option<String>,
 }
 
@@ -38,15 +38,15 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All faults of a configuration. Never empty when it is an error.
+/// All faults of a configuration. Has at least one fault when it is returned as an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The faults, by file and place.
+    /// Faults, ordered by file and position.
     pub problems: Vec<Problem>,
 }
 
 impl Report {
-    /// A report of one fault of a file as a whole.
+    /// Creates a report of one fault of a file as a whole.
     pub fn of_file(file: &Path, message: impl Into<String>) -> Report {
         let problem = Problem {
             file: file.to_owned(),
@@ -64,10 +64,10 @@ impl Report {
         self.problems.extend(other.problems);
     }
 
-    /// This report as an error, if there is anything in it.
+    /// Converts the report to a result.
     ///
     /// # Errors
-    /// The report itself.
+    /// Returns the report if it has any fault.
     pub fn into_result(self) -> Result<(), Report> {
         if self.problems.is_empty() { Ok(()) } else { Err(self) }
     }
@@ -87,7 +87,7 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// Line and column of a byte offset, both from 1.
+/// Returns the line and column of a byte offset, both from 1.
 pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -95,13 +95,13 @@ pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
     (line, before.get(line_start..).unwrap_or_default().chars().count() + 1)
 }
 
-/// The text of a span, for messages.
+/// Returns the first line of a span for a message, at most 60 characters.
 pub(super) fn excerpt(text: &str, span: &Range<usize>) -> String {
     let text = text.get(span.clone()).unwrap_or_default();
     text.lines().next().unwrap_or_default().chars().take(60).collect()
 }
 
-/// The candidate that is most likely meant, if any is close.
+/// Returns the candidate with the smallest edit distance, or `None` if none is close enough to be a likely typo.
 pub(super) fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     candidates
         .into_iter()
@@ -111,7 +111,7 @@ pub(super) fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c s
         .map(|(_, candidate)| candidate)
 }
 
-/// Levenshtein distance.
+/// Computes the Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,25 +1,25 @@
-//! routes.toml: providers and models.
+//! routes.toml: providers, and the whole of the file.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::node::{Document, Table, Value};
+use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use super::secret::{self, Vault};
 use super::{Secret, folder, models, prices, routing, tokens};
 use crate::account::Tokens;
-use crate::provider::{BaseUrl, Check, HttpVersion, Kind, Preset, Provider, Setup, Timeouts};
+use crate::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
 use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes};
 use crate::wire::Api;
 
-/// A provider is checked no more often than with this time between two checks.
+/// Smallest `check.every`.
 const CHECK_LEAST: Duration = Duration::from_millis(100);
 
-/// Reads a file beside this one.
+/// Reads a file that routes.toml names.
 pub(super) type ReadFile<'b> = &'b dyn Fn(&Path) -> std::io::Result<String>;
 
-/// What routes.toml says.
+/// Contents of routes.toml.
 pub(super) struct Routed {
     pub(super) routes: Routes,
     pub(super) tokens: Option<Tokens>,
@@ -31,7 +31,7 @@ pub(super) fn read(
     vault: &dyn Vault,
     beside: ReadFile<'_>,
 ) -> Result<Routed, Report> {
-    let document = Document::new(file, text);
+    let document = TomlDocument::new(file, text);
     let folder = folder(file);
     let mut price_faults = None;
     let routes = document.read(|root| {
@@ -52,15 +52,15 @@ pub(super) fn read(
             let name = table.require("name", "name = \"openai\"").and_then(|name| {
                 let text = name.as_str()?.to_owned();
                 if names.contains(&text) {
-                    name.wrong(format!("the provider \"{text}\" is given twice"), None);
+                    name.wrong(format!("the provider \"{text}\" is defined twice"), None);
                 } else if text.is_empty() || text.len() > 64 {
-                    name.wrong("a name has 1 to 64 bytes", None);
+                    name.wrong("a name must have 1 to 64 bytes", None);
                 }
                 Some(text)
             });
             let provider = read_provider(table, name.clone().unwrap_or_default(), &folder, vault);
             if let Some(name) = name.filter(|name| !name.is_empty() && !names.contains(name)) {
-                // The name counts even where the rest is wrong, so that no model is blamed for it.
+                // The name is known even if the provider has faults, so that models do not report it as unknown.
                 names.push(name);
                 providers.extend(provider.map(Arc::new));
             }
@@ -68,33 +68,45 @@ pub(super) fn read(
         let breaker = routing::read_breaker(root);
         let mut resumes = None;
         let retry = root.table("retry", |table| {
-            resumes = table.get("continue").map(|value| value.mark());
+            resumes = table.get("continue").map(|value| value.position());
             routing::read_retry(table, RetryRules::default())
         });
         let usual = RoutingRules { policy: Policy::default(), retry: retry.unwrap_or_default(), breaker };
-        let known = models::Known { providers: &providers, names: &names, prices: &prices, usual, resumes };
+        let known = models::ModelContext {
+            providers: &providers,
+            names: &names,
+            prices: &prices,
+            defaults: usual,
+            resumes,
+        };
         let mut drafts = Vec::new();
         root.tables("model", |table| drafts.extend(models::read(table, &known, &drafts)));
         let tokens = root.table("tokens", |table| tokens::read(table, &folder, vault)).flatten();
         Routed { routes: Routes::new(models::join(root, drafts), providers), tokens }
     });
+    // Faults of the price file follow those of routes.toml.
     let mut report = document.into_report();
     report.merge(price_faults.unwrap_or_default());
     report.into_result()?;
-    routes.ok_or_else(|| Report::of_file(file, "cannot be understood"))
+    routes.ok_or_else(|| Report::of_file(file, "is not valid"))
 }
 
-fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vault) -> Option<Provider> {
+fn read_provider(
+    table: &ConfigTable<'_>,
+    name: String,
+    folder: &Path,
+    vault: &dyn Vault,
+) -> Option<Provider> {
     let kind = table.require("kind", "kind = \"openai\"").and_then(|value| {
         value.parsed(|text| {
-            Kind::from_name(text).ok_or_else(|| {
-                let known = Kind::ALL.map(Kind::name);
+            ProviderKind::from_name(text).ok_or_else(|| {
+                let known = ProviderKind::ALL.map(ProviderKind::name);
                 one_of(text, &known)
             })
         })
     });
-    let base = match (table.get("base_url"), kind.and_then(Kind::default_base_url)) {
-        // A URL that is refused may hold a password.
+    let base = match (table.get("base_url"), kind.and_then(ProviderKind::default_base_url)) {
+        // A rejected URL may contain a password.
         (Some(value), _) => {
             let value = value.hidden_where(|text| text.contains('@'));
             value.parsed(|text| BaseUrl::parse(text).map_err(|error| error.to_string()))
@@ -157,7 +169,7 @@ fn read_provider(table: &Table<'_>, name: String, folder: &Path, vault: &dyn Vau
     if let Some(secret) = credential {
         provider.set_credential(secret.expose()).ok()?;
     }
-    provider.row = row.unwrap_or(provider.row);
+    provider.preset = row.unwrap_or(provider.preset);
     provider.api_version = api_version.map(String::into_boxed_str);
     provider.http = http.unwrap_or_default();
     provider.timeouts = timeouts.unwrap_or_default();
@@ -190,30 +202,27 @@ fn read_apis(value: &Value<'_>) -> Option<Vec<Api>> {
         });
         if let Some(api) = api {
             if apis.contains(&api) {
-                element.wrong(format!("{api} is given twice"), None);
+                element.wrong(format!("{api} is listed twice"), None);
             }
             apis.push(api);
         }
     });
     if count == Some(0) {
-        value.wrong(
-            "a provider without an API cannot serve anything",
-            "leave `apis` out for all of them".to_owned(),
-        );
+        value.wrong("a provider must have at least one API", "omit `apis` to enable all of them".to_owned());
     }
     (!apis.is_empty()).then_some(apis)
 }
 
 fn read_credential(
-    table: &Table<'_>,
-    kind: Option<Kind>,
+    table: &ConfigTable<'_>,
+    kind: Option<ProviderKind>,
     folder: &Path,
     vault: &dyn Vault,
 ) -> Option<Secret> {
     const EXAMPLE: &str =
         "credential = { env = \"OPENAI_API_KEY\" }, or { file = \"%d/openai\" }, or { value = \"...\" }";
     let Some(value) = table.get("credential").map(Value::hidden) else {
-        if kind.is_some_and(Kind::needs_credential) {
+        if kind.is_some_and(ProviderKind::needs_credential) {
             table.require("credential", EXAMPLE);
         }
         return None;
@@ -221,8 +230,8 @@ fn read_credential(
     secret::read(&value, "credential", EXAMPLE, folder, vault)
 }
 
-/// How a provider is checked.
-fn read_check(table: &Table<'_>) -> Check {
+/// Reads the health check of a provider.
+fn read_check(table: &ConfigTable<'_>) -> Check {
     let default = Check::default();
     let span = |key: &'static str, default: Duration, least: Duration| {
         let span = table.duration(key).unwrap_or(default);
@@ -235,9 +244,9 @@ fn read_check(table: &Table<'_>) -> Check {
         value.parsed(|text| {
             let sound =
                 text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
-            sound
-                .then(|| text.into())
-                .ok_or_else(|| "it begins with a slash and has no space, as in \"/v1/models\"".to_owned())
+            sound.then(|| text.into()).ok_or_else(|| {
+                "write a path that starts with a slash and has no spaces, such as \"/v1/models\"".to_owned()
+            })
         })
     });
     Check {
@@ -248,27 +257,25 @@ fn read_check(table: &Table<'_>) -> Check {
 }
 
 fn read_roots(value: &Value<'_>, folder: &Path, vault: &dyn Vault) -> Option<Vec<Vec<u8>>> {
-    let path = folder.join(value.as_str()?);
+    let written = Path::new(value.as_str()?);
     if !vault.reads() {
         return None;
     }
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) => {
-            value.wrong(format!("{}: {error}", path.display()), None);
-            return None;
-        }
-    };
+    let read = secret::expand(written, folder, vault).and_then(|path| {
+        let text = vault.file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok((path, text))
+    });
+    let (path, text) = read.map_err(|reason| value.wrong(reason, None)).ok()?;
     let roots: Option<Vec<Vec<u8>>> = pem_certificates(&text);
     let sound = |der: &Vec<u8>| x509_parser::parse_x509_certificate(der).is_ok();
     if roots.as_ref().is_none_or(|roots| roots.is_empty() || !roots.iter().all(sound)) {
-        value.wrong(format!("{} holds no sound certificate", path.display()), "give a PEM file".to_owned());
+        value.wrong(format!("{} has no valid certificate", path.display()), "give a PEM file".to_owned());
         return None;
     }
     roots
 }
 
-/// The DER bytes of every certificate of a PEM text; nothing when a block is broken.
+/// Returns the DER bytes of every certificate in a PEM text, or `None` if a block is malformed.
 fn pem_certificates(text: &str) -> Option<Vec<Vec<u8>>> {
     use base64::Engine as _;
     let mut out = Vec::new();
@@ -280,7 +287,7 @@ fn pem_certificates(text: &str) -> Option<Vec<Vec<u8>>> {
     Some(out)
 }
 
-fn read_headers(table: &Table<'_>) -> Vec<(http::HeaderName, http::HeaderValue)> {
+fn read_headers(table: &ConfigTable<'_>) -> Vec<(http::HeaderName, http::HeaderValue)> {
     let mut headers = Vec::new();
     table.entries(|name, value| {
         let header = http::HeaderName::from_bytes(name.as_bytes()).ok();
@@ -288,12 +295,12 @@ fn read_headers(table: &Table<'_>) -> Vec<(http::HeaderName, http::HeaderValue)>
         if header.is_none() || managed.contains(&name.to_ascii_lowercase().as_str()) {
             value.wrong(
                 format!("{name} cannot be set"),
-                "a header that the gateway does not manage itself".to_owned(),
+                "choose a header that the gateway does not manage itself".to_owned(),
             );
             return;
         }
         let text = value.parsed(|text| {
-            http::HeaderValue::from_str(text).map_err(|_| "visible ASCII characters are possible".to_owned())
+            http::HeaderValue::from_str(text).map_err(|_| "use visible ASCII characters only".to_owned())
         });
         let text = text.map(|mut text| {
             text.set_sensitive(true);

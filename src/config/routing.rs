@@ -1,17 +1,17 @@
-//! routes.toml: when a target is left alone, and when a request is tried again.
+//! `[breaker]` and `retry` of routes.toml.
 
 use std::time::Duration;
 
-use super::node::Table;
+use super::node::ConfigTable;
 use super::routes::one_of;
 use crate::route::Nanos;
 use crate::route::RetryRules;
 use crate::route::breaker::BreakerRules;
 use crate::route::retry_budget::RetryShare;
 
-/// Most targets that are asked for one request.
+/// Largest value of `retry.attempts`.
 const MAX_ATTEMPTS: i64 = 16;
-/// Words of `retry.also`.
+/// Values of `retry.also`.
 pub(super) const ALSO: [&str; 2] = ["context_length", "unsupported"];
 
 fn nanos(span: Duration) -> Nanos {
@@ -19,8 +19,8 @@ fn nanos(span: Duration) -> Nanos {
 }
 
 /// Reads `[breaker]`.
-pub(super) fn read_breaker(root: &Table<'_>) -> BreakerRules {
-    let read = |table: &Table<'_>| {
+pub(super) fn read_breaker(root: &ConfigTable<'_>) -> BreakerRules {
+    let read = |table: &ConfigTable<'_>| {
         let default = BreakerRules::default();
         let count = |key, most, default: u32| {
             table.integer(key, &(1..=most)).and_then(|n| u32::try_from(n).ok()).unwrap_or(default)
@@ -35,21 +35,18 @@ pub(super) fn read_breaker(root: &Table<'_>) -> BreakerRules {
             longest: span("longest", default.longest),
         };
         if rules.longest < rules.cooldown {
-            table.wrong("longest is shorter than cooldown", "a cooldown only grows".to_owned());
+            table.wrong("longest is shorter than cooldown", "longest is the maximum of cooldown".to_owned());
         }
         if rules.cooldown == 0 {
-            table.wrong(
-                "a cooldown of nothing leaves nobody alone",
-                "for example: cooldown = \"5s\"".to_owned(),
-            );
+            table.wrong("cooldown must be greater than 0", "for example: cooldown = \"5s\"".to_owned());
         }
         rules
     };
     root.table("breaker", read).unwrap_or_default()
 }
 
-/// Reads `[retry]`, or a model's own; `usual` holds for what it does not say.
-pub(super) fn read_retry(table: &Table<'_>, usual: RetryRules) -> RetryRules {
+/// Reads `[retry]`, or the `retry` table of a model; missing keys have the values of `usual`.
+pub(super) fn read_retry(table: &ConfigTable<'_>, usual: RetryRules) -> RetryRules {
     let count = |key, range, usual: u32| {
         table.integer(key, &range).and_then(|n| u32::try_from(n).ok()).unwrap_or(usual)
     };

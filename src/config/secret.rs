@@ -1,21 +1,21 @@
-//! Secrets: where they come from, and how they are kept from being shown.
+//! Secrets: their sources, and masking in output.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::node::Value;
 
-/// A secret. It is never shown: not by `Debug`, not by `Display`, not by `check --print`.
+/// Secret text. `Debug` masks it, there is no `Display`, and `check --print` masks it too.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// Wraps a secret's text.
+    /// Wraps a text as a secret.
     pub fn new(text: impl Into<Box<str>>) -> Self {
         Secret(text.into())
     }
 
-    /// The text, for the one place that sends it.
+    /// Returns the secret text. Only the code that sends or verifies it may call this.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -27,18 +27,19 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where a secret comes from (`credential = { ... }`).
+/// Source of a secret (`credential = { ... }`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// An environment variable.
+pub enum SecretSource {
+    /// Environment variable.
     Env(String),
-    /// A file; `%d` stands for systemd's credentials directory.
+    /// File; `%d` is systemd's credentials directory.
     File(PathBuf),
-    /// The configuration itself.
+    /// Literal value in the configuration.
     Value(Secret),
 }
 
-/// Reads a secret from where a value says that it is. Where that is not one place, it is said of `what`, as in `example`.
+/// Reads a secret from the source that a value names. Reports a fault and returns `None` if the value does not name
+/// exactly one source; the message uses `what` and `example`.
 pub(super) fn read(
     value: &Value<'_>,
     what: &str,
@@ -47,36 +48,36 @@ pub(super) fn read(
     vault: &dyn Vault,
 ) -> Option<Secret> {
     let source = value.as_table(|table| {
-        let env = table.string("env").map(Source::Env);
-        let file = table.string("file").map(|path| Source::File(path.into()));
+        let env = table.string("env").map(SecretSource::Env);
+        let file = table.string("file").map(|path| SecretSource::File(path.into()));
         let text = table.get("value").map(Value::hidden);
-        let text = text.and_then(|text| text.as_str().map(|text| Source::Value(Secret::new(text))));
-        let mut given: Vec<Source> = [env, file, text].into_iter().flatten().collect();
+        let text = text.and_then(|text| text.as_str().map(|text| SecretSource::Value(Secret::new(text))));
+        let mut given: Vec<SecretSource> = [env, file, text].into_iter().flatten().collect();
         if given.len() != 1 {
-            table.wrong(format!("a {what} comes from one place"), format!("for example: {example}"));
+            table.wrong(format!("a {what} must have exactly one source"), format!("for example: {example}"));
         }
         given.pop()
     })??;
-    source.read(folder, vault).map_err(|reason| value.wrong(reason, None)).ok()
+    source.read(what, folder, vault).map_err(|reason| value.wrong(reason, None)).ok()
 }
 
-/// How secrets are looked up: the process environment, or nothing when only the form of a configuration is checked.
-/// TLS certificates and private CAs go with them: where there are no secrets, those files are not there either.
+/// Lookup of secrets: the process environment, or nothing when a configuration is checked without secrets. TLS
+/// certificates and private CAs are read only along with secrets.
 pub trait Vault {
-    /// An environment variable.
+    /// Returns the value of an environment variable, or `None` if it is not set.
     fn env(&self, name: &str) -> Option<String>;
-    /// The text of a file.
+    /// Reads a file.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Returns an error if the file cannot be read.
     fn file(&self, path: &Path) -> std::io::Result<String>;
-    /// Whether secrets are read at all; if not, every secret is taken to be there.
+    /// Returns whether secrets are read. If not, every secret counts as present.
     fn reads(&self) -> bool {
         true
     }
 }
 
-/// The real environment and the real files.
+/// Environment and files of the process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Environment;
 
@@ -90,11 +91,11 @@ impl Vault for Environment {
     }
 }
 
-/// No secrets, and no file but the configuration: for checking it on a machine that must not have them.
+/// No secrets and no files beside the configuration, to check a configuration on a machine without secrets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sealed;
+pub struct NoSecrets;
 
-impl Vault for Sealed {
+impl Vault for NoSecrets {
     fn env(&self, _name: &str) -> Option<String> {
         None
     }
@@ -108,43 +109,44 @@ impl Vault for Sealed {
     }
 }
 
-impl Source {
-    /// Reads the secret. `folder` is where relative files begin.
+impl SecretSource {
+    /// Reads the secret. Relative paths refer to `folder`; `what` names the secret in messages.
     ///
     /// # Errors
-    /// What is missing, in words for the administrator; never any part of the secret.
-    pub fn read(&self, folder: &Path, vault: &dyn Vault) -> Result<Secret, String> {
+    /// Returns the reason as a message for the administrator; it contains no part of the secret.
+    pub fn read(&self, what: &str, folder: &Path, vault: &dyn Vault) -> Result<Secret, String> {
         if !vault.reads() {
             return Ok(Secret::new("unread"));
         }
         let text = match self {
-            Source::Value(secret) => secret.expose().to_owned(),
-            Source::Env(name) => {
+            SecretSource::Value(secret) => secret.expose().to_owned(),
+            SecretSource::Env(name) => {
                 vault.env(name).ok_or_else(|| format!("the environment variable {name} is not set"))?
             }
-            Source::File(path) => {
+            SecretSource::File(path) => {
                 let path = expand(path, folder, vault)?;
                 vault.file(&path).map_err(|error| format!("{}: {error}", path.display()))?
             }
         };
+        // Editors and `echo` end files with a line feed, which is not part of the secret.
         let text = text.trim();
         if text.is_empty() {
-            return Err("the credential is empty".to_owned());
+            return Err(format!("the {what} is empty"));
         }
         if !text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
-            return Err("the credential holds characters that cannot stand in an HTTP header".to_owned());
+            return Err(format!("the {what} has characters other than printable ASCII"));
         }
         Ok(Secret::new(text))
     }
 }
 
-/// The path of a file: `%d` is systemd's credentials directory, and relative ones begin at `folder`.
+/// Resolves a path: `%d` is systemd's credentials directory, relative paths refer to `folder`.
 pub(super) fn expand(path: &Path, folder: &Path, vault: &dyn Vault) -> Result<PathBuf, String> {
     match path.strip_prefix("%d") {
         Ok(name) => {
-            let directory = vault.env("CREDENTIALS_DIRECTORY").ok_or(
-                "%d stands for systemd's credentials directory, and CREDENTIALS_DIRECTORY is not set",
-            )?;
+            let directory = vault
+                .env("CREDENTIALS_DIRECTORY")
+                .ok_or("%d means systemd's credentials directory, but CREDENTIALS_DIRECTORY is not set")?;
             Ok(Path::new(&directory).join(name))
         }
         Err(_) => Ok(folder.join(path)),

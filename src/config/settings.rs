@@ -1,4 +1,4 @@
-//! gateway.toml: addresses, limits, logs and the store. Read once, at start.
+//! gateway.toml: listeners, limits, logs and the store. Read once, at startup.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::fleet::{self, FleetSettings};
-use super::node::{Document, Table, Value};
+use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::Report;
 use super::secret::expand;
 use super::values;
 use super::{ReloadRules, Vault, folder, reload};
 use crate::account::Network;
 
-/// What gateway.toml says, with the defaults for what it does not say.
+/// Settings of gateway.toml, with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Plaintext listeners: HTTP/1.1 and h2c.
     pub listen: Vec<SocketAddr>,
     /// TLS listeners: ALPN h2 and http/1.1.
     pub tls: Vec<TlsListener>,
-    /// Where metrics and health are.
+    /// Address of the admin port (metrics and health).
     pub admin: SocketAddr,
     /// Path of routes.toml.
     pub routes: PathBuf,
@@ -30,26 +30,26 @@ pub struct Settings {
     pub threads: usize,
     /// Socket over which a new process takes over the listeners (SIGQUIT).
     pub upgrade_socket: PathBuf,
-    /// How long a stopping gateway waits for answers under way.
+    /// Drain limit: how long a shutdown waits for requests in flight.
     pub drain: Duration,
-    /// Bounds.
+    /// Resource limits and time-outs.
     pub limits: Limits,
     /// Rules of a reload.
     pub reload: ReloadRules,
-    /// Logs.
-    pub log: Log,
-    /// Where what outlives a request is kept.
-    pub store: Store,
-    /// How long and how much of responses and seals is kept there.
-    pub kept: Kept,
-    /// How the ledger does its work there.
-    pub ledger: Ledger,
+    /// Log settings.
+    pub log: LogSettings,
+    /// Store backend.
+    pub store: StoreSettings,
+    /// Retention of stored responses and provider signatures.
+    pub retention: RetentionSettings,
+    /// Ledger settings.
+    pub ledger: LedgerSettings,
 }
 
-/// A TLS listener.
+/// TLS listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsListener {
-    /// Its address.
+    /// Address.
     pub listen: SocketAddr,
     /// Certificate chain, PEM.
     pub cert: PathBuf,
@@ -57,47 +57,46 @@ pub struct TlsListener {
     pub key: PathBuf,
 }
 
-/// Bounds that protect the gateway.
+/// Resource limits and time-outs that protect the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest request body, bytes.
     pub body: usize,
-    /// Largest answer that is read whole, bytes.
+    /// Largest non-streamed response, bytes.
     pub answer: usize,
     /// Largest frame of a stream, bytes.
     pub frame: usize,
-    /// Connections from clients at a time.
+    /// Concurrent client connections.
     pub connections: usize,
-    /// Requests under way at a time.
+    /// Concurrent requests.
     pub requests: usize,
-    /// What large request bodies take together at most, bytes.
+    /// Memory budget of all bodies together, bytes.
     pub memory: usize,
-    /// Largest head of a request, bytes.
+    /// Largest request head, bytes.
     pub head: usize,
-    /// From the first byte of a request to the end of its head, and for a TLS handshake.
+    /// Time from the first byte of a request to the end of its head, and for a TLS handshake.
     pub header_timeout: Duration,
-    /// Between two pieces of a request body.
+    /// Maximum time between two reads of a request body.
     pub body_timeout: Duration,
-    /// How long a connection of a client may be idle between requests.
+    /// Idle time-out of a client connection between requests.
     pub keepalive: Duration,
-    /// How long a stream may be silent until its client gets something without meaning; zero for as long as it likes.
+    /// Silence on a stream after which the client gets keep-alive filler; zero disables it.
     pub heartbeat: Duration,
-    /// How long a client that wants a stream waits for the beginning of its answer until it gets a head without one;
-    /// zero for as long as it likes.
+    /// Wait for a streamed response after which the client gets an early response head; zero disables it.
     pub slow_start: Duration,
-    /// How long a client may take to read a piece of the answer.
+    /// Maximum time of one write to a client.
     pub write_timeout: Duration,
-    /// Idle connections to providers that are kept.
+    /// Idle upstream connections in the pool, over all providers.
     pub pool: usize,
-    /// How long an idle connection to a provider is kept.
+    /// Idle time-out of a pooled upstream connection.
     pub pool_idle: Duration,
-    /// Networks of one's own that links may lead into.
+    /// Private networks that remote media may be fetched from.
     pub fetch_allow: Vec<Network>,
-    /// The most that is brought from behind a link, bytes.
+    /// Largest remote media, bytes.
     pub fetch: usize,
-    /// How many links are followed at a time, of all requests together.
+    /// Concurrent fetches of remote media, over all requests.
     pub fetches: usize,
-    /// How long following one may take.
+    /// Time-out of one fetch.
     pub fetch_timeout: Duration,
 }
 
@@ -109,162 +108,168 @@ impl Default for Limits {
             answer: 256 << 20,
             frame: 64 << 20,
             connections: 16_384,
-            // As many as connections: HTTP/2 carries more, but a process that has so many under way is late with all.
+            // As many as connections. HTTP/2 could carry more, but a process with more requests in flight is slow for
+            // all of them.
             requests: 16_384,
             // 64 of the largest bodies.
             memory: 4 << 30,
-            // Twice what other servers take by default; SDKs send 1 KiB, and a session in a cookie is 16 KiB at most.
+            // Twice the default of other servers; SDKs send 1 KiB, and a session in a cookie is 16 KiB at most.
             head: 64 << 10,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             keepalive: Duration::from_secs(75),
-            // A quarter of what proxies in between usually wait (60 s).
+            // A quarter of the usual idle time-out of intermediate proxies (60 s).
             heartbeat: Duration::from_secs(15),
-            // A head is a status that cannot be changed any more, so it comes late: behind nearly all answers and
-            // nearly all refusals, and before the first who give up on the way (30 s: some clouds' load balancers).
+            // A response head fixes the status. So it is sent later than nearly all responses and errors arrive, but
+            // before the shortest time-outs of intermediaries (30 s at some clouds' load balancers).
             slow_start: Duration::from_secs(25),
             write_timeout: Duration::from_secs(60),
             pool: 1_024,
-            // Below the idle timeouts of the providers' load balancers (60 s and more), so that it is the gateway
-            // that closes and not the provider, in the moment of a request.
+            // Below the idle time-outs of the providers' load balancers (60 s and more): the gateway closes first.
+            // Otherwise a provider might close a connection at the moment in which a request is sent on it.
             pool_idle: Duration::from_secs(50),
             fetch_allow: Vec::new(),
-            // An uncompressed picture of 4096 by 4096 points.
+            // An uncompressed image of 4096 by 4096 pixels.
             fetch: 64 << 20,
-            // A descriptor and up to `fetch` bytes each, which count in `memory`.
+            // Each takes a file descriptor and up to `fetch` bytes, which count towards `memory`.
             fetches: 256,
-            // 10 Mbit a second for the largest.
+            // The largest media at 10 Mbit/s.
             fetch_timeout: Duration::from_secs(60),
         }
     }
 }
 
-/// How log lines look.
+/// Log format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For programs.
+    /// JSON lines.
     #[default]
     Json,
-    /// For people.
+    /// Human-readable text.
     Text,
 }
 
-/// Where the access log goes.
+/// Destination of the access log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum AccessLog {
-    /// Nowhere.
+pub enum AccessLogSettings {
+    /// Disabled.
     Off,
-    /// Standard output, which systemd takes into the journal.
+    /// Standard output, which systemd forwards to the journal.
     #[default]
     Stdout,
-    /// A file, appended to; opened again on SIGHUP.
+    /// File, opened for appending, and reopened on SIGHUP.
     File(PathBuf),
 }
 
-/// Logs.
+/// Log settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
-    /// A filter in the form of `tracing-subscriber`'s `EnvFilter`: `info`, `model_gateway=debug,warn`.
+pub struct LogSettings {
+    /// Log filter in the syntax of `tracing-subscriber`'s `EnvFilter`: `info`, `model_gateway=debug,warn`.
     pub level: String,
-    /// How lines look.
+    /// Format of log lines.
     pub format: LogFormat,
-    /// Where one line per request goes.
-    pub access: AccessLog,
+    /// Destination of the access log.
+    pub access: AccessLogSettings,
 }
 
-impl Default for Log {
+impl Default for LogSettings {
     fn default() -> Self {
-        Log { level: "info".to_owned(), format: LogFormat::default(), access: AccessLog::default() }
+        LogSettings {
+            level: "info".to_owned(),
+            format: LogFormat::default(),
+            access: AccessLogSettings::default(),
+        }
     }
 }
 
-/// Where what outlives a request is kept.
+/// Store backend for balances, usage, stored responses and tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Store {
-    /// An embedded database file.
+pub enum StoreSettings {
+    /// SQLite database file.
     Sqlite(PathBuf),
-    /// A Valkey or Redis server, shared by a fleet.
+    /// Valkey or Redis server that a fleet of gateways shares.
     Valkey(FleetSettings),
 }
 
-/// How long and how much of responses and seals is kept.
+/// Retention of stored responses and provider signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// How long a response is kept; zero keeps none.
+pub struct RetentionSettings {
+    /// Lifetime of a stored response; zero disables storing.
     pub lifetime: Duration,
-    /// Largest response with the conversation before it, bytes.
+    /// Largest stored response including the conversation before it, bytes.
     pub response: usize,
-    /// All responses together, bytes.
+    /// All stored responses together, bytes.
     pub total: usize,
-    /// How long a seal is kept; zero keeps none.
+    /// Lifetime of a stored provider signature; zero disables storing.
     pub seal_lifetime: Duration,
-    /// All seals together, bytes.
+    /// All stored provider signatures together, bytes.
     pub seal_total: usize,
-    /// Nobody goes on from a response that was not made through the gateway.
+    /// Whether to refuse requests that continue a response or conversation whose owner the gateway does not know.
     pub refuse_foreign: bool,
 }
 
-impl Default for Kept {
+impl Default for RetentionSettings {
     fn default() -> Self {
-        Kept {
-            // As long as OpenAI keeps them.
+        RetentionSettings {
+            // Same as OpenAI's retention of responses.
             lifetime: Duration::from_secs(30 * 86_400),
-            // A context of a million tokens and some images.
+            // Fits a context of a million tokens and some images.
             response: 16 << 20,
             // Fits on any disk; a conversation of 20 turns takes about 100 kB.
             total: 1 << 30,
-            // As long as responses: a conversation goes on for as long.
+            // Same as responses: the signatures are needed as long as the conversation continues.
             seal_lifetime: Duration::from_secs(30 * 86_400),
-            // A hundred thousand turns whose reasoning is sealed.
+            // About a hundred thousand turns with signed reasoning.
             seal_total: 256 << 20,
-            // Conversations from before an upgrade go on, and those that are made at the provider itself.
+            // Off, so that conversations from before an upgrade, or created directly at the provider, can be continued.
             refuse_foreign: false,
         }
     }
 }
 
-/// How the ledger does its work.
+/// Ledger settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ledger {
-    /// How often charges are brought into the database and written to the disk.
+pub struct LedgerSettings {
+    /// Interval at which charges are applied to the database and synced to disk.
     pub flush: Duration,
-    /// How long the record of a request is kept.
+    /// Retention of usage records.
     pub records: Duration,
 }
 
-impl Default for Ledger {
+impl Default for LedgerSettings {
     fn default() -> Self {
-        Ledger {
-            // Below what anybody would notice in a balance, above what a disk needs for a write.
+        LedgerSettings {
+            // Short enough for a balance to look current, long enough for a disk to complete a write.
             flush: Duration::from_millis(100),
-            // A year, and the month after it in which somebody asks about that year.
+            // A year, plus the month after it in which that year is reported.
             records: Duration::from_secs(400 * 86_400),
         }
     }
 }
 
-/// Below it a disk does nothing else; above it a loss of power costs more than anybody expects.
+/// Range of `store.flush`. A shorter interval saturates the disk; a longer one loses too many charges on a power
+/// failure.
 const FLUSH: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(10);
-/// Below it SDKs' own heads do not fit; above it Pingora does not read on.
+/// Range of `limits.head`. Below it, the heads of SDKs do not fit; above it, Pingora stops reading.
 const HEAD: RangeInclusive<usize> = 4 << 10..=1 << 20;
-/// Most threads that can be asked for.
+/// Largest value of `server.threads`.
 const MAX_THREADS: i64 = 1024;
 
 pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Settings, Report> {
-    let document = Document::new(file, text);
+    let document = TomlDocument::new(file, text);
     let folder = folder(file);
     let settings = document.read(|root| read_root(root, &folder, vault));
     document.into_report().into_result()?;
-    settings.flatten().ok_or_else(|| Report::of_file(file, "cannot be understood"))
+    settings.flatten().ok_or_else(|| Report::of_file(file, "is not valid"))
 }
 
-fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Settings> {
+fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option<Settings> {
     let limits = root.table("limits", read_limits).unwrap_or_default();
     let reload = root.table("reload", reload::read).unwrap_or_default();
     let log = root.table("log", |table| read_log(table, folder)).unwrap_or_default();
     let store = root.table("store", |table| read_store(table, folder)).unwrap_or_default();
     let (store, kept, ledger) = store;
-    let store = store.unwrap_or_else(|| Store::Sqlite(folder.join("state.db")));
+    let store = store.unwrap_or_else(|| StoreSettings::Sqlite(folder.join("state.db")));
     root.require("server", "[server]")?;
     root.table("server", |server| {
         let mut listen = Vec::new();
@@ -274,7 +279,8 @@ fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Setti
         let mut tls = Vec::new();
         server.tables("tls", |listener| tls.extend(read_tls(listener, folder, vault)));
         if listen.is_empty() && tls.is_empty() && server.get("listen").is_none() {
-            server.wrong("nothing to listen on", "for example: listen = [\"127.0.0.1:8080\"]".to_owned());
+            server
+                .wrong("no listener is configured", "for example: listen = [\"127.0.0.1:8080\"]".to_owned());
         }
         let admin = server.get("admin").and_then(|value| value.parsed(values::address));
         for (index, address) in listen.iter().enumerate() {
@@ -282,7 +288,7 @@ fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Setti
                 || tls.iter().any(|other| other.listen == *address)
                 || admin == Some(*address);
             if taken && address.port() != 0 {
-                server.wrong(format!("{address} is given twice"), None);
+                server.wrong(format!("{address} is listed twice"), None);
             }
         }
         let path = |key, default: &str| folder.join(server.string(key).unwrap_or_else(|| default.to_owned()));
@@ -300,13 +306,13 @@ fn read_root(root: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Setti
             reload,
             log,
             store,
-            kept,
+            retention: kept,
             ledger,
         }
     })
 }
 
-fn read_tls(listener: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<TlsListener> {
+fn read_tls(listener: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option<TlsListener> {
     let listen = listener
         .require("listen", "listen = \"0.0.0.0:8443\"")
         .and_then(|value| value.parsed(values::address));
@@ -323,10 +329,10 @@ fn read_tls(listener: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Tl
                 return None;
             }
         };
-        // A listener that cannot start is found here, not by the first client.
+        // Report an unusable certificate here instead of failing at the first handshake.
         match std::fs::read(&path) {
             Ok(text) if text.windows(11).any(|window| window == b"-----BEGIN ") => {}
-            Ok(_) => value.wrong(format!("{} holds no PEM block", path.display()), None),
+            Ok(_) => value.wrong(format!("{} has no PEM block", path.display()), None),
             Err(error) => value.wrong(format!("{}: {error}", path.display()), None),
         }
         Some(path)
@@ -336,7 +342,7 @@ fn read_tls(listener: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Tl
     Some(TlsListener { listen: listen?, cert: cert?, key: key? })
 }
 
-fn read_limits(table: &Table<'_>) -> Limits {
+fn read_limits(table: &ConfigTable<'_>) -> Limits {
     let default = Limits::default();
     let count = |key, range, default: usize| {
         table.integer(key, &range).and_then(|n| usize::try_from(n).ok()).unwrap_or(default)
@@ -363,13 +369,13 @@ fn read_limits(table: &Table<'_>) -> Limits {
         fetch_timeout: table.duration("fetch_timeout").unwrap_or(default.fetch_timeout),
     };
     if limits.memory < limits.body {
-        table.wrong("memory is smaller than body", "the largest body must fit".to_owned());
+        table.wrong("memory is smaller than body", "the largest body must fit into memory".to_owned());
     }
     if !HEAD.contains(&limits.head) {
         table.wrong("head must be from 4KiB to 1MiB", "for example: head = \"64KiB\"".to_owned());
     }
     if limits.body == 0 {
-        table.wrong("a body limit of 0 refuses every request", "for example: body = \"64MiB\"".to_owned());
+        table.wrong("a body limit of 0 rejects every request", "for example: body = \"64MiB\"".to_owned());
     }
     limits
 }
@@ -383,11 +389,11 @@ fn read_networks(value: &Value<'_>) -> Vec<Network> {
     networks
 }
 
-fn read_log(table: &Table<'_>, folder: &Path) -> Log {
-    let default = Log::default();
+fn read_log(table: &ConfigTable<'_>, folder: &Path) -> LogSettings {
+    let default = LogSettings::default();
     let level = table.get("level").and_then(|value| {
         value.parsed(|text| {
-            // The filter would take a misspelt level for the name of a module, and nothing would be logged.
+            // `EnvFilter` takes a misspelt level for a module name, and then nothing is logged.
             let words = text.split(',').map(str::trim).filter(|part| !part.contains(['=', '[']));
             let levels = words.filter(|word| !word.is_empty()).all(is_level);
             text.parse::<tracing_subscriber::filter::EnvFilter>()
@@ -405,11 +411,11 @@ fn read_log(table: &Table<'_>, folder: &Path) -> Log {
         })
     });
     let access = table.string("access").map(|text| match text.as_str() {
-        "off" => AccessLog::Off,
-        "stdout" => AccessLog::Stdout,
-        path => AccessLog::File(folder.join(path)),
+        "off" => AccessLogSettings::Off,
+        "stdout" => AccessLogSettings::Stdout,
+        path => AccessLogSettings::File(folder.join(path)),
     });
-    Log {
+    LogSettings {
         level: level.unwrap_or(default.level),
         format: format.unwrap_or_default(),
         access: access.unwrap_or_default(),
@@ -421,7 +427,7 @@ fn is_level(word: &str) -> bool {
     levels.iter().any(|level| word.eq_ignore_ascii_case(level))
 }
 
-fn refuses_foreign(table: &Table<'_>) -> Option<bool> {
+fn refuses_foreign(table: &ConfigTable<'_>) -> Option<bool> {
     table.get("foreign_responses").and_then(|value| {
         value.parsed(|text| match text {
             "allow" => Ok(false),
@@ -431,14 +437,17 @@ fn refuses_foreign(table: &Table<'_>) -> Option<bool> {
     })
 }
 
-fn read_store(table: &Table<'_>, folder: &Path) -> (Option<Store>, Kept, Ledger) {
-    let sqlite = table.string("sqlite").map(|path| Store::Sqlite(folder.join(path)));
-    let valkey = fleet::read(table, folder).map(Store::Valkey);
+fn read_store(
+    table: &ConfigTable<'_>,
+    folder: &Path,
+) -> (Option<StoreSettings>, RetentionSettings, LedgerSettings) {
+    let sqlite = table.string("sqlite").map(|path| StoreSettings::Sqlite(folder.join(path)));
+    let valkey = fleet::read(table, folder).map(StoreSettings::Valkey);
     if sqlite.is_some() && valkey.is_some() {
-        table.wrong("both sqlite and valkey are given", "give one of them".to_owned());
+        table.wrong("both sqlite and valkey are set", "set only one of them".to_owned());
     }
-    let default = Kept::default();
-    let kept = Kept {
+    let default = RetentionSettings::default();
+    let kept = RetentionSettings {
         lifetime: table.duration("response_lifetime").unwrap_or(default.lifetime),
         response: table.size("response_limit").unwrap_or(default.response),
         total: table.size("total_limit").unwrap_or(default.total),
@@ -447,15 +456,18 @@ fn read_store(table: &Table<'_>, folder: &Path) -> (Option<Store>, Kept, Ledger)
         refuse_foreign: refuses_foreign(table).unwrap_or(default.refuse_foreign),
     };
     if kept.response > kept.total {
-        table.wrong("response_limit is larger than total_limit", "one response must fit".to_owned());
+        table.wrong(
+            "response_limit is larger than total_limit",
+            "total_limit must hold at least one response".to_owned(),
+        );
     }
-    let default = Ledger::default();
-    let ledger = Ledger {
+    let default = LedgerSettings::default();
+    let ledger = LedgerSettings {
         flush: table.duration("flush").unwrap_or(default.flush),
         records: table.duration("record_lifetime").unwrap_or(default.records),
     };
     if !FLUSH.contains(&ledger.flush) {
-        table.wrong("flush is out of range", "from \"5ms\" to \"10s\"".to_owned());
+        table.wrong("flush is out of range", "write a time from \"5ms\" to \"10s\"".to_owned());
     }
     (valkey.or(sqlite), kept, ledger)
 }

@@ -15,7 +15,7 @@ use foldhash::quality::RandomState;
 
 use super::Report;
 
-const CHANGED: &str = "changed while it was read; write a new file beside it and rename that over it";
+const CHANGED: &str = "changed while it was read; write a new file next to it and rename it over the old one";
 /// Optional last line of a file. A file that has it is complete.
 const END_MARKER: &str = "# end";
 
@@ -31,7 +31,8 @@ struct FileStat {
 }
 
 impl FileStat {
-    /// `None` for a pipe, a socket or a device, whose metadata says nothing about its contents.
+    /// Returns the metadata of a regular file. `None` for a pipe, a socket or a device, whose metadata says nothing
+    /// about its contents.
     fn of(path: &Path) -> io::Result<Option<FileStat>> {
         use std::os::unix::fs::MetadataExt as _;
         let metadata = std::fs::metadata(path)?;
@@ -44,7 +45,7 @@ impl FileStat {
         }))
     }
 
-    /// Time since the last modification. Zero if that lies in the future.
+    /// Returns the time since the last modification; zero if that lies in the future.
     fn age(&self) -> Duration {
         let (seconds, nanos) = self.modified;
         let modified = u64::try_from(seconds)
@@ -60,7 +61,7 @@ impl FileStat {
 struct FileVersion {
     path: PathBuf,
     stat: Option<FileStat>,
-    /// Time since the last modification, when it was read. `None` for what is no regular file.
+    /// Time since the last modification when it was read. `None` if it is not a regular file.
     age: Option<Duration>,
     hash: u64,
 }
@@ -76,7 +77,7 @@ impl StableReader {
     /// Reads a file.
     ///
     /// # Errors
-    /// The file cannot be read, or it changed during the read.
+    /// Returns an error if the file cannot be read, or changed during the read.
     pub(super) fn read(&self, path: &Path) -> io::Result<String> {
         let before = FileStat::of(path)?;
         let text = std::fs::read_to_string(path)?;
@@ -95,12 +96,12 @@ impl StableReader {
         Ok(text)
     }
 
-    /// If a file had been modified less than `time` before it was read: waits until that is `time` ago, and compares the
-    /// files with the versions that were read. A program that writes in place pauses between two writes, and the metadata
-    /// does not change in a pause.
+    /// If a file had been modified less than `time` before it was read: waits until that is `time` ago, and compares
+    /// the files with the versions that were read. A program that writes in place pauses between two writes, and the
+    /// metadata does not change in a pause.
     ///
     /// # Errors
-    /// The files that changed.
+    /// Returns [`Report`] with the files that changed.
     pub(super) fn wait_until_stable(&self, time: Duration) -> Result<(), Report> {
         let versions = self.versions.borrow();
         let is_young = |version: &FileVersion| version.age.is_some_and(|age| age < time);
@@ -114,7 +115,7 @@ impl StableReader {
         std::thread::sleep(wait);
         let mut report = Report::default();
         for version in versions.iter().filter(|version| version.stat.is_some()) {
-            // Two writes within one tick of the kernel's clock have the same time stamps: hence the contents.
+            // Two writes within one tick of the kernel's clock have equal time stamps, so compare the contents too.
             let same = FileStat::of(&version.path).is_ok_and(|stat| stat == version.stat)
                 && std::fs::read_to_string(&version.path)
                     .is_ok_and(|text| self.hasher.hash_one(&text) == version.hash);
@@ -141,12 +142,15 @@ impl FileEnding {
         FileEnding { newline: text.ends_with('\n'), marker: last.trim() == END_MARKER }
     }
 
-    /// Why a file with the ending `new`, in the place of one with this ending, was truncated. `None` if it was not.
+    /// Returns why a file with the ending `new`, which replaces one with this ending, was truncated. `None` if it was
+    /// not.
     pub(super) fn truncation(self, new: FileEnding) -> Option<&'static str> {
         if self.marker && !new.marker {
-            Some("has lost its last line, `# end`: it was truncated, or that line must be written again")
+            Some("has lost its last line, `# end`: the file was truncated, or the line must be added again")
         } else if self.newline && !new.newline {
-            Some("has lost the line break at its end: it was truncated, or that must be written again")
+            Some(
+                "has lost the line break at its end: the file was truncated, or the line break must be added again",
+            )
         } else {
             None
         }
@@ -166,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn old_file_is_stable_at_once() {
+    fn stable_read_of_an_old_file_does_not_wait() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("routes.toml");
         write_with_age(&path, "a = 1\n", HOUR * 2);
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn change_after_the_read_is_detected() {
+    fn stable_read_detects_a_change_after_the_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("routes.toml");
         let beside = folder.path().join("new");
@@ -195,7 +199,7 @@ mod tests {
                 write_with_age(&path, "a = 1\n", checked_for);
                 let reader = StableReader::default();
                 reader.read(&path).unwrap();
-                // Whatever time has passed since the file was written, it had just been modified when it was read.
+                // Simulate a read right after the modification, however slow the test is.
                 reader
                     .versions
                     .borrow_mut()
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn truncation_is_told_by_the_ending() {
+    fn file_ending_reveals_truncation() {
         for (before, after, truncated) in [
             ("a = 1\n", "b = 2\n", false),
             ("a = 1\n", "b = 2", true),
@@ -230,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn marked_file_is_refused_at_every_cut() {
+    fn file_ending_mark_reveals_truncation_at_every_byte() {
         let whole = "[[key]]\nname = \"a\"\n\n[[key]]\nname = \"b\" # end\n\n# end\n";
         for at in 0..whole.trim_end().len() {
             let cut = FileEnding::of(&whole[..at]);

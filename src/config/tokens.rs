@@ -1,22 +1,22 @@
-//! `[tokens]` of routes.toml: how access tokens of the task group are issued and verified.
+//! `[tokens]` of routes.toml: issue and verification of access tokens for the task APIs.
 
 use std::path::Path;
 use std::time::Duration;
 
 use super::Secret;
-use super::node::{Table, Value};
+use super::node::{ConfigTable, Value};
 use super::secret::{self, Vault};
 use crate::account::{Signature, TokenKey, Tokens};
 
-/// How long a token is valid where nothing is said.
+/// Default validity of a token: 2 h.
 const LIFETIME: Duration = Duration::from_secs(7_200);
 
-pub(super) fn read(table: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Tokens> {
+pub(super) fn read(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option<Tokens> {
     let issuer = table.string("issuer").unwrap_or_else(|| "model-gateway".to_owned());
     let audience = table.string("audience").unwrap_or_else(|| "svc".to_owned());
     let lifetime = table.duration("lifetime").unwrap_or(LIFETIME);
     if lifetime.is_zero() {
-        table.wrong("a token is valid for some time", "lifetime = \"2h\"".to_owned());
+        table.wrong("lifetime must be greater than 0", "lifetime = \"2h\"".to_owned());
     }
     let mut keys: Vec<TokenKey> = Vec::new();
     let mut given = 0;
@@ -24,22 +24,22 @@ pub(super) fn read(table: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Optio
         given += 1;
         if let Some(key) = read_key(table, folder, vault) {
             if keys.iter().any(|known| known.id() == key.id()) {
-                table.wrong(format!("the key \"{}\" is given twice", key.id()), None);
+                table.wrong(format!("the key \"{}\" is defined twice", key.id()), None);
             }
             keys.push(key);
         }
     });
     if given == 0 {
-        table.wrong("there are no keys", "[[tokens.key]] with id, algorithm and secret".to_owned());
+        table.wrong("no keys are defined", "add a [[tokens.key]] with id, algorithm and secret".to_owned());
     }
     Some(Tokens { issuer, audience, lifetime, keys })
 }
 
-fn read_key(table: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<TokenKey> {
+fn read_key(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option<TokenKey> {
     let id = table.require("id", "id = \"2026-11\"").and_then(|id| id.as_str().map(str::to_owned));
     let signature = table.require("algorithm", "algorithm = \"HS256\"").and_then(|value| {
         value.parsed(|text| {
-            Signature::from_name(text).ok_or_else(|| "it is \"HS256\" or \"EdDSA\"".to_owned())
+            Signature::from_name(text).ok_or_else(|| "write \"HS256\" or \"EdDSA\"".to_owned())
         })
     });
     const EXAMPLE: &str =
@@ -49,7 +49,7 @@ fn read_key(table: &Table<'_>, folder: &Path, vault: &dyn Vault) -> Option<Token
     let text = given.as_ref().and_then(|value| secret::read(value, "secret", EXAMPLE, folder, vault));
     let (id, signature) = (id?, signature?);
     if !vault.reads() {
-        // Whatever it is, it is not looked at.
+        // Secrets are not read in this mode: a placeholder key lets the other checks continue.
         return TokenKey::hs256(&id, &[0; 64]).ok();
     }
     let made = match (signature, &text, &public) {

@@ -1,9 +1,9 @@
-//! Values that are written as text in a form of their own: sizes, time spans, addresses.
+//! Parsers of text values: sizes, durations, addresses.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// `"64MiB"`, `"512KiB"`, `"1GiB"`, `"1000B"`.
+/// Parses a size in bytes: `"64MiB"`, `"512KiB"`, `"1GiB"`, `"1000B"`. The error is a hint for the user.
 pub(super) fn size(text: &str) -> Result<usize, String> {
     const HINT: &str = "write a number of bytes with its unit, such as \"64MiB\", \"512KiB\" or \"100B\"";
     let (number, unit) = split(text).ok_or(HINT)?;
@@ -20,7 +20,7 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     number.checked_mul(factor).and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(|| HINT.to_owned())
 }
 
-/// `"250ms"`, `"30s"`, `"5m"`, `"1h"`.
+/// Parses a duration: `"250ms"`, `"30s"`, `"5m"`, `"1h"`, `"1d"`. The error is a hint for the user.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     const HINT: &str = "write a time span with its unit, such as \"250ms\", \"30s\", \"5m\" or \"1h\"";
     let (number, unit) = split(text).ok_or(HINT)?;
@@ -41,7 +41,8 @@ fn split(text: &str) -> Option<(u64, &str)> {
     Some((number.parse().ok()?, unit.trim_start()))
 }
 
-/// `"127.0.0.1:8080"`, `"[::]:8080"`: an address, not a name, because names are not resolved at start.
+/// Parses an IP address with a port: `"127.0.0.1:8080"`, `"[::]:8080"`. Host names are rejected because they are not
+/// resolved at startup.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "write an IP address with its port, such as \"127.0.0.1:8080\" or \"[::]:8080\"".to_owned()

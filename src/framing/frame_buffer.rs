@@ -1,5 +1,4 @@
-//! What stands between the pieces that arrive and the frames that leave: the beginning of a frame whose end is
-//! still to come.
+//! Frame reassembly: joins the start of an incomplete frame with the piece that completes it.
 
 use std::ops::Range;
 
@@ -7,15 +6,15 @@ use bytes::{Bytes, BytesMut};
 
 use super::Splitter;
 
-/// A frame grew beyond the limit without ending.
+/// Error: a frame exceeds the size limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of the stream is larger than {limit} bytes")]
 pub struct FrameTooLarge {
-    /// The limit in bytes.
+    /// Maximum frame size in bytes.
     pub limit: usize,
 }
 
-/// Frame reassembly buffer: whole frames are handed on without a copy; only a frame that straddles two pieces is kept.
+/// Frame reassembly buffer: passes whole frames on without copying; stores only a frame that straddles two pieces.
 #[derive(Debug)]
 pub struct FrameBuffer {
     splitter: Splitter,
@@ -24,22 +23,22 @@ pub struct FrameBuffer {
 }
 
 impl FrameBuffer {
-    /// Frames of up to `limit` bytes.
+    /// Creates a buffer for frames of at most `limit` bytes.
     pub fn new(splitter: Splitter, limit: usize) -> Self {
         FrameBuffer { splitter, begun: BytesMut::new(), limit }
     }
 
-    /// The framing, with what it knows so far.
+    /// Returns the splitter with its current state.
     pub fn splitter(&self) -> &Splitter {
         &self.splitter
     }
 
-    /// Takes a piece and calls `each` for every frame that is complete now, in order: with the bytes that the frame
-    /// stands in and its range there. The bytes are the piece itself, or, for a first frame that began in an earlier
-    /// piece, the kept beginning joined with the piece's first bytes; the frames of a piece lie side by side.
+    /// Feeds a piece and calls `each` for every frame that it completes, in order, with the bytes that contain the
+    /// frame and its range in them. The bytes are the piece itself, except for a frame that began in an earlier piece:
+    /// there they are the stored start joined with the first bytes of the piece. The frames of a piece are contiguous.
     ///
     /// # Errors
-    /// A frame is too large, or `each` failed.
+    /// Returns [`FrameTooLarge`] if a frame exceeds the limit, or the error of `each`.
     #[inline]
     pub fn feed<E: From<FrameTooLarge>>(
         &mut self,
@@ -49,7 +48,7 @@ impl FrameBuffer {
         let mut from = 0;
         if !self.begun.is_empty() {
             let Some(end) = self.splitter.next_boundary(piece, 0) else {
-                return self.keep(piece).map_err(E::from);
+                return self.buffer(piece).map_err(E::from);
             };
             self.begun.extend_from_slice(piece.get(..end).unwrap_or_default());
             let joined = self.begun.split().freeze();
@@ -61,12 +60,13 @@ impl FrameBuffer {
             from = end;
         }
         if from < piece.len() {
-            self.keep(piece.get(from..).unwrap_or_default())?;
+            self.buffer(piece.get(from..).unwrap_or_default())?;
         }
         Ok(())
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Result<(), FrameTooLarge> {
+    fn buffer(&mut self, bytes: &[u8]) -> Result<(), FrameTooLarge> {
+        // Without a limit, a provider that never ends a frame would exhaust memory.
         if self.begun.len() + bytes.len() > self.limit {
             return Err(FrameTooLarge { limit: self.limit });
         }
@@ -74,13 +74,13 @@ impl FrameBuffer {
         Ok(())
     }
 
-    /// Whether a frame has begun whose end is still to come.
+    /// Returns true if the start of an incomplete frame is stored.
     pub fn is_partial(&self) -> bool {
         !self.begun.is_empty()
     }
 
-    /// What is left when the stream has ended: a frame without its end, or nothing.
-    pub fn rest(&mut self) -> Bytes {
+    /// Removes and returns the incomplete frame at the end of the stream; empty if there is none.
+    pub fn take_rest(&mut self) -> Bytes {
         self.begun.split().freeze()
     }
 }

@@ -1,10 +1,10 @@
-//! One JSON array in pieces: what Gemini streams when `alt=sse` is not asked for (`[{…},\r\n{…}]`).
+//! JSON array in pieces: the stream format of Gemini without `alt=sse` (`[{…},\r\n{…}]`).
 
-/// Finds the ends of the array's elements by counting brackets outside of strings.
+/// Array splitter: finds the ends of the array's elements by counting brackets outside of strings.
 #[derive(Clone, Debug, Default)]
 pub struct ArraySplitter {
     depth: u32,
-    /// No array, but one object: what some servers send that stream nothing.
+    /// Whether the text is one object instead of an array. Servers that do not stream send that.
     bare: bool,
     in_string: bool,
     escaped: bool,
@@ -12,8 +12,8 @@ pub struct ArraySplitter {
 }
 
 impl ArraySplitter {
-    /// See [`Splitter::next_boundary`](super::Splitter::next_boundary). A boundary stands behind each element, and
-    /// behind the bracket that closes the array.
+    /// Returns the next boundary: see [`Splitter::next_boundary`](super::Splitter::next_boundary). There is a boundary
+    /// behind each element, and behind the bracket that closes the array.
     pub fn next_boundary(&mut self, piece: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         while let Some(&byte) = piece.get(at) {
@@ -21,6 +21,7 @@ impl ArraySplitter {
                 self.escaped = false;
             } else if self.in_string {
                 let rest = piece.get(at..).unwrap_or_default();
+                // Strings are most of the bytes: skip to the next quote or backslash at once.
                 let run = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
                 at += run;
                 match rest.get(run) {
@@ -39,6 +40,7 @@ impl ArraySplitter {
                     }
                     b'}' | b']' => {
                         self.depth = self.depth.saturating_sub(1);
+                        // An element of the array ends at depth 1, and the array or a bare object at depth 0.
                         if self.depth <= u32::from(!self.bare) {
                             self.closed |= self.depth == 0;
                             return Some(at + 1);
@@ -52,14 +54,14 @@ impl ArraySplitter {
         None
     }
 
-    /// Whether the bracket that closes the array, or the bare object, has been seen.
+    /// Returns true if the closing bracket of the array, or the end of the bare object, has arrived.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 }
 
-/// The element inside a frame: what is left without the brackets of the array, commas and white space around it.
-/// Nothing when the frame only opens or closes the array.
+/// Returns the element inside a frame, without array brackets, commas and white space before it. Returns `None` if the
+/// frame only opens or closes the array.
 pub fn element(frame: &[u8]) -> Option<&[u8]> {
     let start = frame.iter().position(|byte| !matches!(byte, b'[' | b',' | b' ' | b'\t' | b'\r' | b'\n'))?;
     let rest = frame.get(start..)?;

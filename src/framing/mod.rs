@@ -1,10 +1,10 @@
-//! From bytes to frames: where one event of a stream ends and the next begins.
+//! Stream framing: finds where one frame of a byte stream ends and the next begins.
 //!
-//! Here live the framings that providers stream in: server-sent events ([`sse`]) and one JSON array in pieces
-//! ([`json_array`], Gemini without `alt=sse`). A splitter keeps a few bits of state, never text; whoever feeds it
-//! keeps the beginning of a frame whose end has not arrived ([`FrameBuffer`]).
+//! It supports the framings that providers stream in: server-sent events ([`sse`]) and one JSON array in pieces
+//! ([`json_array`], Gemini without `alt=sse`). A splitter stores a few bits of state and no text; [`FrameBuffer`]
+//! stores the start of a frame whose end has not arrived.
 //!
-//! Here must not live: what a frame means. No format is named and no JSON is read in this folder.
+//! This module must not depend on the meaning of a frame, name a wire format or parse JSON.
 
 pub mod frame_buffer;
 pub mod json_array;
@@ -15,7 +15,7 @@ mod tests;
 
 pub use frame_buffer::FrameBuffer;
 
-/// Finds frame boundaries in bytes that arrive in pieces.
+/// Frame splitter: finds frame boundaries in bytes that arrive in pieces.
 #[derive(Clone, Debug)]
 pub enum Splitter {
     /// Server-sent events.
@@ -25,8 +25,8 @@ pub enum Splitter {
 }
 
 impl Splitter {
-    /// The offset just behind the next frame that ends in `piece[from..]`; nothing when none ends there, and then
-    /// the piece has been taken note of and must not be shown again.
+    /// Returns the offset behind the next frame that ends in `piece[from..]`. Returns `None` if no frame ends there;
+    /// the splitter has then consumed the whole piece, and the next call must pass the next piece.
     #[inline]
     pub fn next_boundary(&mut self, piece: &[u8], from: usize) -> Option<usize> {
         match self {

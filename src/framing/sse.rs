@@ -1,15 +1,15 @@
-//! Server-sent events, as the WHATWG HTML standard (section 9.2.6) frames them and as providers really send them:
-//! with any of the three line ends, comments, no space behind the colon, several data lines.
+//! Server-sent events, framed as the WHATWG HTML standard (section 9.2.6) says and as providers send them: any of the
+//! three line ends, comments, no space after the colon, several data lines.
 
-/// Finds the blank lines that end events.
+/// Event splitter: finds the blank lines that end events.
 #[derive(Clone, Debug)]
 pub struct SseSplitter {
-    /// The current line has no byte yet.
+    /// Whether the current line is empty so far.
     line_empty: bool,
-    /// The last byte was a carriage return that has been counted as a line end: a line feed right behind it belongs
-    /// to it.
+    /// Whether the last byte of the previous piece was a carriage return, already counted as a line end. A line feed
+    /// right after it belongs to the same line end.
     swallow_line_feed: bool,
-    /// That line end also ended an event.
+    /// Whether that line end also ended an event.
     event_ended: bool,
 }
 
@@ -20,15 +20,17 @@ impl Default for SseSplitter {
 }
 
 impl SseSplitter {
-    /// See [`Splitter::next_boundary`](super::Splitter::next_boundary).
+    /// Returns the end of the next event: see [`Splitter::next_boundary`](super::Splitter::next_boundary).
     #[inline]
     pub fn next_boundary(&mut self, piece: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         if self.swallow_line_feed && at < piece.len() {
             self.swallow_line_feed = false;
+            // The `\n` of a `\r\n` that was split between two pieces.
             if piece.get(at) == Some(&b'\n') {
                 at += 1;
-                // The event has left already. Its last byte follows at once: clients exist that wait for it.
+                // The event has been forwarded already. Forward its last byte at once, because some clients wait for
+                // it.
                 if self.event_ended {
                     return Some(at);
                 }
@@ -50,6 +52,8 @@ impl SseSplitter {
                 match piece.get(at) {
                     Some(b'\n') => at += 1,
                     Some(_) => {}
+                    // The piece ends with `\r`: a `\n` may follow in the next piece. Do not wait for it, or the event
+                    // would be late.
                     None => {
                         self.swallow_line_feed = true;
                         self.event_ended = blank;
@@ -59,7 +63,7 @@ impl SseSplitter {
             if blank {
                 return Some(at);
             }
-            // The usual end of an event, found without a search.
+            // Fast path: most events end with two line feeds, which are found without another search.
             if piece.get(at) == Some(&b'\n') {
                 return Some(at + 1);
             }
@@ -67,38 +71,38 @@ impl SseSplitter {
     }
 }
 
-/// One event.
+/// Server-sent event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Event<'a> {
-    /// The `event:` field.
+pub struct SseEvent<'a> {
+    /// Value of the `event:` field.
     pub name: Option<&'a [u8]>,
-    /// The `data:` lines, joined by a line feed; nothing when there was none (a comment, a blank line).
+    /// Values of the `data:` lines, joined by a line feed; `None` if there are none (a comment, a blank line).
     pub data: Option<&'a [u8]>,
 }
 
-impl<'a> Event<'a> {
-    /// Reads one frame as the splitter cut it. `scratch` is used only for an event with several data lines.
+impl<'a> SseEvent<'a> {
+    /// Parses one frame as delimited by the splitter. `scratch` is used only for an event with several data lines.
     #[inline]
-    pub fn parse(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> Event<'a> {
-        Event::parse_lines(frame, scratch, b'\n')
+    pub fn parse(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> SseEvent<'a> {
+        SseEvent::parse_lines(frame, scratch, b'\n')
     }
 
-    /// Reads one frame whose data is JSON: several data lines become one, joined by spaces. Values of such data can be
-    /// pasted into a line of another stream.
+    /// Parses one frame whose data is JSON: several data lines are joined by spaces, so that values of the data can be
+    /// copied into a single line of another stream.
     #[inline]
-    pub fn parse_json(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> Event<'a> {
-        Event::parse_lines(frame, scratch, b' ')
+    pub fn parse_json(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> SseEvent<'a> {
+        SseEvent::parse_lines(frame, scratch, b' ')
     }
 
     #[inline]
-    fn parse_lines(frame: &'a [u8], scratch: &'a mut Vec<u8>, between: u8) -> Event<'a> {
-        let mut event = Event::default();
+    fn parse_lines(frame: &'a [u8], scratch: &'a mut Vec<u8>, between: u8) -> SseEvent<'a> {
+        let mut event = SseEvent::default();
         let mut lines = Lines { rest: frame.get(text_start(frame)..).unwrap_or_default() };
         while let Some(line) = lines.next() {
             if let Some(value) = field(line, b"data") {
                 if event.data.is_some() {
-                    // The second data line: start over, joining.
-                    return Event::parse_joined(frame, scratch, between);
+                    // Second data line: parse again and join.
+                    return SseEvent::parse_joined(frame, scratch, between);
                 }
                 event.data = Some(value);
             } else if let Some(value) = field(line, b"event") {
@@ -109,7 +113,7 @@ impl<'a> Event<'a> {
     }
 
     #[cold]
-    fn parse_joined(frame: &'a [u8], scratch: &'a mut Vec<u8>, between: u8) -> Event<'a> {
+    fn parse_joined(frame: &'a [u8], scratch: &'a mut Vec<u8>, between: u8) -> SseEvent<'a> {
         scratch.clear();
         let mut name = None;
         let mut lines = Lines { rest: frame.get(text_start(frame)..).unwrap_or_default() };
@@ -122,12 +126,12 @@ impl<'a> Event<'a> {
             }
         }
         scratch.pop();
-        Event { name, data: Some(scratch) }
+        SseEvent { name, data: Some(scratch) }
     }
 }
 
-/// Where the first line of a frame begins: behind a byte order mark, and behind the line feed of the blank line before,
-/// if that came in another piece.
+/// Returns the offset of the first line of a frame: behind a byte order mark, and behind the line feed of the previous
+/// blank line if that line feed arrived in a later piece.
 #[inline]
 pub fn text_start(frame: &[u8]) -> usize {
     match frame.first() {
@@ -136,7 +140,7 @@ pub fn text_start(frame: &[u8]) -> usize {
     }
 }
 
-/// [`text_start`] of the few frames that do not begin with their first line.
+/// Slow path of [`text_start`], for the few frames that do not start with their first line.
 #[cold]
 fn marked_start(frame: &[u8]) -> usize {
     let ends = frame.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -144,7 +148,7 @@ fn marked_start(frame: &[u8]) -> usize {
     if marked { ends + 3 } else { ends }
 }
 
-/// The value of a line if its field has this name: what stands behind the colon and at most one space.
+/// Returns the value of a line with this field name, without the colon and at most one space; `None` for another field.
 #[inline]
 fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let rest = line.strip_prefix(name)?;
@@ -160,7 +164,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// The next line that is not empty.
+    /// Returns the next line that is not empty.
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         while let Some(first) = self.rest.first() {

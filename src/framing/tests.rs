@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::frame_buffer::FrameTooLarge;
 use super::json_array::{ArraySplitter, element};
-use super::sse::{Event, SseSplitter};
+use super::sse::{SseEvent, SseSplitter};
 use super::*;
 
 /// Feeds pieces; returns the frames and the rest.
@@ -19,7 +19,7 @@ fn cut(splitter: Splitter, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
         };
         hold.feed(&Bytes::copy_from_slice(piece), each).unwrap();
     }
-    (frames, hold.rest().to_vec())
+    (frames, hold.take_rest().to_vec())
 }
 
 fn sse() -> Splitter {
@@ -33,14 +33,14 @@ fn events(frames: &[Vec<u8>]) -> Vec<(Option<String>, String)> {
         .iter()
         .filter_map(|frame| {
             let mut scratch = Vec::new();
-            let event = Event::parse(frame, &mut scratch);
+            let event = SseEvent::parse(frame, &mut scratch);
             event.data.map(|data| (event.name.map(text), text(data)))
         })
         .collect()
 }
 
 #[test]
-fn all_three_line_ends_terminate_an_event() {
+fn sse_event_ends_at_any_of_three_line_endings() {
     for end in ["\n", "\r\n", "\r"] {
         let stream =
             format!("event: a{end}data: 1{end}{end}data:2{end}{end}: comment{end}{end}data: 3{end}{end}");
@@ -56,34 +56,34 @@ fn all_three_line_ends_terminate_an_event() {
 }
 
 #[test]
-fn data_lines_are_joined_and_other_fields_ignored() {
+fn sse_data_lines_are_joined_and_other_fields_ignored() {
     let stream = "id: 7\ndata: a\nretry: 3\ndata:\ndata:  b\n\ndata\n\nevent: x\n\ndatax: no\n\n";
     let (frames, _) = cut(sse(), &[stream.as_bytes()]);
     assert_eq!(events(&frames), [(None, "a\n\n b".into()), (None, String::new())]);
 }
 
 #[test]
-fn a_byte_order_mark_is_not_part_of_the_first_field() {
+fn sse_byte_order_mark_is_not_part_of_the_first_field() {
     let (frames, _) = cut(sse(), &["\u{feff}data: 1\n\n".as_bytes()]);
     assert_eq!(events(&frames), [(None, "1".into())]);
 }
 
 #[test]
-fn an_unfinished_event_is_kept_back() {
+fn sse_unfinished_event_is_held_back() {
     let (frames, rest) = cut(sse(), &[b"data: 1\n\ndata: {\"a\"", b":1}\n"]);
     assert_eq!(frames.len(), 1);
     assert_eq!(rest, b"data: {\"a\":1}\n");
 }
 
 #[test]
-fn the_line_feed_behind_an_event_that_has_left_follows_at_once() {
+fn sse_line_feed_after_a_sent_event_is_sent_at_once() {
     let (frames, rest) = cut(sse(), &[b"data: 1\r\n\r", b"\n", b"data: 2\r", b"\n\r\n"]);
     assert_eq!(frames, [&b"data: 1\r\n\r"[..], b"\n", b"data: 2\r\n\r\n"]);
     assert!(rest.is_empty());
 }
 
 #[test]
-fn array_elements_are_cut_out() {
+fn json_array_elements_are_frames() {
     let stream = b"[{\"a\":\"]}\\\"[\"}\n,\r\n{\"b\":[{}]}\n]\n";
     let splitter = || Splitter::JsonArray(ArraySplitter::default());
     for size in 1..stream.len() {
@@ -104,7 +104,7 @@ fn array_elements_are_cut_out() {
 }
 
 #[test]
-fn an_object_in_the_place_of_an_array_is_one_frame() {
+fn json_array_replaced_by_an_object_is_one_frame() {
     let stream = b" {\"a\":{\"b\":[1,{}]}}\n";
     for size in 1..stream.len() {
         let pieces: Vec<&[u8]> = stream.chunks(size).collect();
@@ -115,7 +115,7 @@ fn an_object_in_the_place_of_an_array_is_one_frame() {
 }
 
 #[test]
-fn a_frame_without_end_is_bounded() {
+fn frame_without_an_end_is_refused_above_the_limit() {
     let mut hold = FrameBuffer::new(sse(), 100);
     let piece = Bytes::from(vec![b'x'; 60]);
     let each = |_: &Bytes, _: Range<usize>| Ok::<(), FrameTooLarge>(());
@@ -123,14 +123,14 @@ fn a_frame_without_end_is_bounded() {
     assert_eq!(hold.feed(&piece, each), Err(FrameTooLarge { limit: 100 }));
 }
 
-/// The slow twin: lines split the obvious way, after the whole text is known.
+/// Reference implementation: splits the complete text into lines.
 fn naive(stream: &[u8]) -> Vec<(Option<String>, String)> {
     let text = String::from_utf8(stream.to_vec()).unwrap();
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let lines = text.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = Vec::new();
     let (mut name, mut data): (Option<String>, Option<String>) = (None, None);
-    // What follows the last line end is not a line yet.
+    // The text after the last line end is not a complete line.
     let complete = lines.rfind('\n').map_or("", |end| &lines[..end]);
     for line in complete.split('\n') {
         if line.is_empty() {
@@ -158,7 +158,7 @@ fn naive(stream: &[u8]) -> Vec<(Option<String>, String)> {
 
 proptest! {
     #[test]
-    fn every_split_gives_the_twin_s_events(
+    fn sse_events_at_every_split_match_a_naive_parser(
         stream in "(\u{feff})?((data|event|:|id|datax|d)?(:| |: )?[a é]{0,3}(\n|\r|\r\n|\n\n|\r\r|\r\n\r\n)){0,12}[da:]{0,3}",
         cuts in proptest::collection::vec(1usize..9, 1..6),
     ) {
@@ -174,7 +174,7 @@ proptest! {
         let bytewise: Vec<&[u8]> = bytes.chunks(1).collect();
         for split in [pieces, bytewise, vec![bytes]] {
             let (frames, rest) = cut(sse(), &split);
-            // Nothing is lost or added.
+            // The frames and the rest contain every byte exactly once.
             let mut all = frames.concat();
             all.extend_from_slice(&rest);
             prop_assert_eq!(&all[..], bytes);

@@ -1,4 +1,4 @@
-//! What a job asks for: a call of its provider, or what lies behind an address.
+//! Calls of a job: a request to its provider, or a download of remote media.
 
 use std::time::Duration;
 
@@ -6,85 +6,85 @@ use bytes::Bytes;
 
 use crate::wire::path::Action;
 
-/// A call that is to be made.
+/// Call that a job wants to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobCall {
-    /// Where it goes.
-    pub to: To,
-    /// The body; nothing is sent with a call that only looks something up.
+    /// Destination.
+    pub destination: CallDestination,
+    /// Request body. Not sent for [`CallDestination::Get`] and [`CallDestination::RemoteMedia`].
     pub body: Bytes,
-    /// What the body is; JSON where nothing is said.
+    /// Media type of the body. `None` for JSON.
     pub media: Option<Box<str>>,
-    /// Headers beside the usual ones.
+    /// Headers in addition to those of the route.
     pub headers: &'static [(&'static str, &'static str)],
-    /// How long to wait before it is made.
+    /// Delay before the call.
     pub after: Duration,
 }
 
-/// Where a call goes.
+/// Destination of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum To {
-    /// To the API that the route has chosen, with what is done with the model where that stands in the path.
+pub enum CallDestination {
+    /// The API of the route; the action is for providers whose path contains one.
     Api(Option<Action>),
-    /// To another path of the same provider.
+    /// Another path of the same provider (POST).
     Path(Box<str>),
-    /// The same, and nothing is sent: something is looked up.
-    Look(Box<str>),
-    /// To an address that somebody gave, without any credential.
-    Link(Box<RemoteMedia>),
+    /// Another path of the same provider, without a body (GET).
+    Get(Box<str>),
+    /// An address from the client or the provider, requested without credentials.
+    RemoteMedia(Box<RemoteMedia>),
 }
 
 /// Remote media: an address that a client or a provider gave, to be fetched by the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteMedia {
-    /// The address.
+    /// URL of the media.
     pub url: Box<str>,
-    /// The field of the client's request that it stands in; nothing for an address that the provider gave.
+    /// Field of the client's request that contains the URL. `None` for a URL from the provider.
     pub field: Option<Box<str>>,
-    /// The most that is taken from there, bytes; as much as the gateway takes of anything where nothing is said.
-    pub most: Option<usize>,
+    /// Maximum length in bytes. `None` for the gateway's general limit.
+    pub max_bytes: Option<usize>,
 }
 
 impl JobCall {
-    fn new(to: To, body: Bytes) -> Self {
-        JobCall { to, body, media: None, headers: &[], after: Duration::ZERO }
+    fn new(to: CallDestination, body: Bytes) -> Self {
+        JobCall { destination: to, body, media: None, headers: &[], after: Duration::ZERO }
     }
 
-    /// A call of the API that the route has chosen.
+    /// Creates a call of the route's API.
     pub fn api(body: Bytes, action: Option<Action>) -> Self {
-        JobCall::new(To::Api(action), body)
+        JobCall::new(CallDestination::Api(action), body)
     }
 
-    /// A call of another path of the provider.
+    /// Creates a call of another path of the provider.
     pub fn path(path: impl Into<Box<str>>, body: Bytes) -> Self {
-        JobCall::new(To::Path(path.into()), body)
+        JobCall::new(CallDestination::Path(path.into()), body)
     }
 
-    /// Looks something up at a path of the provider.
-    pub fn look(path: impl Into<Box<str>>) -> Self {
-        JobCall::new(To::Look(path.into()), Bytes::new())
+    /// Creates a GET request to a path of the provider.
+    pub fn get(path: impl Into<Box<str>>) -> Self {
+        JobCall::new(CallDestination::Get(path.into()), Bytes::new())
     }
 
-    /// Brings what lies behind an address.
-    pub fn link(link: RemoteMedia) -> Self {
-        JobCall::new(To::Link(Box::new(link)), Bytes::new())
+    /// Creates a download of remote media.
+    pub fn fetch(link: RemoteMedia) -> Self {
+        JobCall::new(CallDestination::RemoteMedia(Box::new(link)), Bytes::new())
     }
 
-    /// Says what the body is.
+    /// Sets the body's media type.
     #[must_use]
     pub fn media(mut self, media: impl Into<Box<str>>) -> Self {
         self.media = Some(media.into());
         self
     }
 
-    /// Adds headers.
+    /// Sets additional headers.
     #[must_use]
     pub fn headers(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
         self.headers = headers;
         self
     }
 
-    /// Waits before the call.
+    /// Sets the delay before the call.
     #[must_use]
     pub fn after(mut self, wait: Duration) -> Self {
         self.after = wait;

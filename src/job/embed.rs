@@ -1,4 +1,4 @@
-//! Vectors of texts: a request of either format for a provider of any form, in as many calls as it takes.
+//! Embeddings: a client's request in any format, served by a provider of any shape, in as many calls as it takes.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,47 +8,47 @@ use bytes::{Bytes, BytesMut};
 use super::{Job, JobCall, JobFault, JobReply, Round};
 use crate::canonical::Usage;
 use crate::canonical::embed::{Embed, EmbedDialect, EmbedInput, EmbedShape};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::{EscapedString, JsonStr, push_escaped};
-use crate::tokens::{self, Family};
-use crate::wire::embeddings::{self, Answer, ask};
+use crate::tokens::{self, TokenizerFamily};
+use crate::wire::embeddings::{self, EmbeddingsAnswer, ask};
 use crate::wire::path::Action;
 
-/// The vocabulary that clients cut texts with who send tokens: that of the models which take them.
-const SENT_TOKENS: Family = Family::OpenAiOld;
+/// Tokenizer of clients that send token ids: that of the models which accept them.
+const SENT_TOKENS: TokenizerFamily = TokenizerFamily::OpenAiOld;
 
-/// The format that the client speaks.
+/// Format of the client's request and response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// A list.
+    /// A list of inputs (`/v1/embeddings`).
     List,
-    /// One content of parts.
+    /// One content of parts (`:embedContent`).
     Part,
-    /// Several contents of parts.
+    /// Several contents of parts (`:batchEmbedContents`).
     Parts,
 }
 
-/// A request, with what must be known of its client and its model.
+/// Embeddings request with its client's format and its model.
 #[derive(Clone, Debug)]
 pub struct EmbedRequest {
     /// The client's format.
     pub client: Client,
     /// The request's body.
     pub body: Bytes,
-    /// The model as the client named it: in the path, for parts.
+    /// Model name from the client's path (content formats).
     pub named: String,
-    /// The model as it is told to the client.
+    /// Model name in the client's response.
     pub model: EscapedString,
     /// The model's name at the provider.
     pub upstream: Box<str>,
-    /// How the provider is asked.
+    /// Capability profile of the model.
     pub dialect: EmbedDialect,
 }
 
 impl EmbedRequest {
     fn text(&self) -> Result<&str, ApiError> {
         std::str::from_utf8(&self.body)
-            .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))
+            .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))
     }
 
     fn decode(&self) -> Result<Embed<'_>, ApiError> {
@@ -61,33 +61,34 @@ impl EmbedRequest {
     }
 }
 
-/// How a request is answered.
+/// Decision how a request is served.
 #[derive(Debug)]
 pub enum EmbedRoute {
-    /// The provider's words are the client's: the request passes as it is. The vectors are wanted as base64, or not.
-    Pass {
-        /// As base64.
+    /// The request is forwarded, because the provider has the client's format.
+    Passthrough {
+        /// Whether the client wants base64 vectors.
         base64: bool,
     },
-    /// By a job.
-    Job(Box<Embedding>),
+    /// A job serves the request.
+    Job(Box<EmbedJob>),
 }
 
-/// Decides how a request is answered.
+/// Decides how a request is served.
 ///
 /// # Errors
-/// It is malformed, or the provider cannot be asked for it.
-pub fn way(asked: EmbedRequest) -> Result<EmbedRoute, ApiError> {
+/// Returns an error if the request is malformed, or the provider does not support it.
+pub fn route_embeddings(asked: EmbedRequest) -> Result<EmbedRoute, ApiError> {
     let mut embed = asked.decode()?;
     let base64 = embed.base64;
     let dialect = asked.dialect;
     let has_tokens = embed.items.iter().any(|item| matches!(item.input, EmbedInput::Tokens(_)));
+    // The body can be forwarded if the provider accepts it unchanged and in one call.
     let fits = asked.client == Client::List && dialect.shape == EmbedShape::List && dialect.plain;
     if fits && embed.items.len() <= dialect.batch && (dialect.tokens || !has_tokens) {
-        return Ok(EmbedRoute::Pass { base64 });
+        return Ok(EmbedRoute::Passthrough { base64 });
     }
     if has_tokens && !dialect.tokens {
-        spell_out(&mut embed)?;
+        decode_token_ids(&mut embed)?;
     }
     let (mut calls, mut ranges) = (Vec::new(), Vec::<Range<usize>>::new());
     let mut start = 0;
@@ -109,20 +110,20 @@ pub fn way(asked: EmbedRequest) -> Result<EmbedRoute, ApiError> {
         ranges.push(start..start + count);
         start += count;
     }
-    let round = Round::of(calls);
-    Ok(EmbedRoute::Job(Box::new(Embedding { asked, base64, ranges, round })))
+    let round = Round::with_calls(calls);
+    Ok(EmbedRoute::Job(Box::new(EmbedJob { request: asked, base64, ranges, round })))
 }
 
-/// Puts texts in the place of tokens.
-fn spell_out(embed: &mut Embed<'_>) -> Result<(), ApiError> {
+/// Replaces token ids by their text, for models that accept only text.
+fn decode_token_ids(embed: &mut Embed<'_>) -> Result<(), ApiError> {
     for (index, item) in embed.items.iter_mut().enumerate() {
         let EmbedInput::Tokens(tokens) = item.input else { continue };
         let text = ask::tokens(tokens).and_then(|tokens| tokens::decode(SENT_TOKENS, &tokens));
         let text = text.ok_or_else(|| {
             let message = format!(
-                "'input[{index}]' holds tokens that are no text in the cl100k vocabulary, and this model wants texts."
+                "'input[{index}]' has tokens that are not text in the cl100k vocabulary, and this model requires text."
             );
-            ApiError::new(Kind::Unsupported, message).param("input")
+            ApiError::new(ErrorKind::Unsupported, message).param("input")
         })?;
         let mut escaped = Vec::with_capacity(text.len() + 8);
         push_escaped(&mut escaped, &text);
@@ -131,21 +132,21 @@ fn spell_out(embed: &mut Embed<'_>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// See the module.
+/// Job of an embeddings request.
 #[derive(Debug)]
-pub struct Embedding {
-    asked: EmbedRequest,
+pub struct EmbedJob {
+    request: EmbedRequest,
     base64: bool,
-    /// The items of each call.
+    /// Range of items of each call.
     ranges: Vec<Range<usize>>,
     round: Round,
 }
 
-impl Embedding {
-    /// The tokens of some items, where a provider does not tell them.
-    fn counted(&self, range: &Range<usize>) -> u64 {
-        // It was sound when the job began.
-        let Ok(embed) = self.asked.decode() else { return 0 };
+impl EmbedJob {
+    /// Counts the tokens of some items, for a provider that does not report them.
+    fn count_tokens(&self, range: &Range<usize>) -> u64 {
+        // Unreachable: the body was decoded when the job was created.
+        let Ok(embed) = self.request.decode() else { return 0 };
         let items = embed.items.get(range.clone()).unwrap_or_default();
         let mut given = 0;
         let mut texts = Vec::new();
@@ -158,12 +159,12 @@ impl Embedding {
                 }
             }
         }
-        let family = Family::of(&self.asked.upstream);
+        let family = TokenizerFamily::of(&self.request.upstream);
         given + tokens::count_texts(family, texts.iter().map(String::as_str))
     }
 }
 
-impl Job for Embedding {
+impl Job for EmbedJob {
     fn is_repeatable(&self) -> bool {
         true
     }
@@ -172,8 +173,8 @@ impl Job for Embedding {
         self.round.take()
     }
 
-    fn heard(&mut self, call: usize, body: Bytes) {
-        self.round.heard(call, body);
+    fn on_response(&mut self, call: usize, body: Bytes) {
+        self.round.record_response(call, body);
     }
 
     fn finish(&mut self) -> Result<JobReply, JobFault> {
@@ -182,18 +183,18 @@ impl Job for Embedding {
         let (mut used, mut counted) = (0u64, false);
         for (call, range) in self.ranges.iter().enumerate() {
             let answer = embeddings::decode_answer(self.round.text(call)?, range.len()).map_err(broken)?;
-            let Answer { vectors: some, tokens, failed } = answer;
+            let EmbeddingsAnswer { vectors: some, tokens, failed } = answer;
             if failed {
                 return Err(self.round.failed(call));
             }
             vectors.extend(some);
             counted |= tokens.is_none();
-            used = used.saturating_add(tokens.unwrap_or_else(|| self.counted(range)));
+            used = used.saturating_add(tokens.unwrap_or_else(|| self.count_tokens(range)));
         }
         let mut body = BytesMut::new();
-        let written = match self.asked.client {
+        let written = match self.request.client {
             Client::List => {
-                embeddings::encode_list(&vectors, self.base64, &self.asked.model, used, &mut body)
+                embeddings::encode_list(&vectors, self.base64, &self.request.model, used, &mut body)
             }
             Client::Part => embeddings::encode_parts(&vectors, true, used, &mut body),
             Client::Parts => embeddings::encode_parts(&vectors, false, used, &mut body),

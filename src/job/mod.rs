@@ -1,12 +1,11 @@
-//! Answers that the gateway makes itself, out of what one or several calls of a provider gave.
+//! Jobs: responses that the gateway builds from one or several calls of a provider.
 //!
-//! Here live the jobs: vectors of texts ([`embed`]), orders of documents ([`rank`]) and images
-//! ([`image`]). A job is asked for its next calls,
-//! hears their answers, and in the end gives the client's answer and what was used. It may take several rounds; calls
-//! of one round know nothing of each other and may be made side by side.
+//! A job makes embeddings ([`embed`]), reranks documents ([`rank`]) or generates images ([`image`]). The caller asks it
+//! for its next calls, passes it their responses, and at the end receives the client's response and the usage. A job
+//! may take several rounds; the calls of one round do not depend on each other and may run concurrently.
 //!
-//! Here must not live: sockets (`proxy` makes the calls), which provider wants what (`provider`), and what stands in a
-//! body (`wire`).
+//! Must not live here: sockets (`proxy` makes the calls), provider selection and dialects (`provider`), and body
+//! formats (`wire`).
 
 mod call;
 pub mod embed;
@@ -15,67 +14,67 @@ pub mod rank;
 
 use bytes::Bytes;
 
-pub use crate::wire::pieces::{Body, Piece};
-pub use call::{JobCall, RemoteMedia, To};
+pub use crate::wire::pieces::{BodyPieces, Piece};
+pub use call::{CallDestination, JobCall, RemoteMedia};
 
 use crate::canonical::{Product, Usage};
 use crate::error::ApiError;
 
-/// The client's answer.
+/// Response of a job, for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobReply {
-    /// The body, JSON.
-    pub body: Body,
-    /// What all calls used together.
+    /// The response body, JSON.
+    pub body: BodyPieces,
+    /// Usage of all calls together.
     pub usage: Usage,
-    /// What they made besides tokens.
-    pub made: Vec<Product>,
-    /// Some of the usage is the gateway's own count, because a provider did not say it.
+    /// Billed products besides tokens.
+    pub products: Vec<Product>,
+    /// True if a provider did not report its usage, so that the gateway counted part of it.
     pub counted: bool,
 }
 
 impl JobReply {
-    /// An answer that is billed by tokens alone.
+    /// Creates a response that is billed by tokens only.
     pub fn new(body: Bytes, usage: Usage, counted: bool) -> Self {
-        JobReply { body: body.into(), usage, made: Vec::new(), counted }
+        JobReply { body: body.into(), usage, products: Vec::new(), counted }
     }
 }
 
-/// Why a job has no answer.
+/// Reason why a job has no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobFault {
-    /// A provider's answer is not what its API promises.
+    /// A provider's response does not have the format of its API.
     #[error("{0}")]
     Broken(String),
-    /// A provider reported an error under a status that says otherwise: its answer.
-    #[error("an error in an answer that says that there is none")]
+    /// A provider sent an error with a success status: the response body.
+    #[error("an error in a response with a success status")]
     Failed(Bytes),
-    /// The request cannot be served: what the client is told. Texts of the provider may be in it.
+    /// The request cannot be served: the client's error. It may contain text of the provider.
     #[error("{0}")]
     Refused(ApiError),
 }
 
-/// See the module.
+/// Job: a state machine that turns responses of provider calls into one response.
 pub trait Job: Send + Sync {
-    /// The calls to be made now; none when the job is done.
+    /// Returns the calls to make now. Empty when the job is complete.
     fn next(&mut self) -> Vec<JobCall>;
 
-    /// The answer to a call of the last round, by its place in it: the body, under a status of success.
-    fn heard(&mut self, call: usize, body: Bytes);
+    /// Receives the success body of a call; `call` is its index in the last round.
+    fn on_response(&mut self, call: usize, body: Bytes);
 
-    /// Whether it may be done again when it is not known what became of its calls: nothing is made that stays.
+    /// Returns whether the job may run again when the outcome of a call is unknown, because its calls create nothing.
     fn is_repeatable(&self) -> bool {
         false
     }
 
-    /// The client's answer.
+    /// Builds the client's response.
     ///
     /// # Errors
-    /// What the provider answered is of no use.
+    /// Returns [`JobFault`] if a round has failed, or the responses are not valid.
     fn finish(&mut self) -> Result<JobReply, JobFault>;
 }
 
-/// Calls of one round, all known from the beginning, and their answers.
+/// State of a job with one round: its calls, and their responses.
 #[derive(Debug, Default)]
 struct Round {
     calls: Vec<JobCall>,
@@ -83,7 +82,7 @@ struct Round {
 }
 
 impl Round {
-    fn of(calls: Vec<JobCall>) -> Self {
+    fn with_calls(calls: Vec<JobCall>) -> Self {
         Round { answers: vec![Bytes::new(); calls.len()], calls }
     }
 
@@ -91,16 +90,16 @@ impl Round {
         std::mem::take(&mut self.calls)
     }
 
-    fn heard(&mut self, call: usize, body: Bytes) {
+    fn record_response(&mut self, call: usize, body: Bytes) {
         if let Some(slot) = self.answers.get_mut(call) {
             *slot = body;
         }
     }
 
-    /// The answer to a call, as text.
+    /// Returns the response to a call as text.
     fn text(&self, call: usize) -> Result<&str, JobFault> {
         let body = self.answers.get(call).map(|body| &**body).unwrap_or_default();
-        std::str::from_utf8(body).map_err(|_| JobFault::Broken("the answer is not UTF-8".to_owned()))
+        std::str::from_utf8(body).map_err(|_| JobFault::Broken("the response is not UTF-8".to_owned()))
     }
 
     fn failed(&self, call: usize) -> JobFault {

@@ -1,65 +1,65 @@
-//! Documents in order: a request for a provider of any form, in as many calls as it takes. A document's score does not
-//! depend on the others, so that the orders of parts can be joined.
+//! Reranking: a request for a provider of any shape, in as many calls as it takes. A document's score does not depend
+//! on the other documents, so the results of several calls can be merged.
 
 use bytes::{Bytes, BytesMut};
 
 use super::{Job, JobCall, JobFault, JobReply, Round};
 use crate::canonical::Usage;
 use crate::canonical::rank::{Rank, RankDialect};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::EscapedString;
-use crate::tokens::{self, Family};
+use crate::tokens::{self, TokenizerFamily};
 use crate::wire::rerank;
 
-/// A request, with what must be known of its model.
+/// Rerank request with its model.
 #[derive(Clone, Debug)]
 pub struct RankRequest {
     /// The request's body.
     pub body: Bytes,
-    /// The model as it is told to the client.
+    /// Model name in the client's response.
     pub model: EscapedString,
     /// The model's name at the provider.
     pub upstream: Box<str>,
-    /// How the provider is asked.
+    /// Capability profile of the model.
     pub dialect: RankDialect,
 }
 
 impl RankRequest {
     fn decode(&self) -> Result<Rank<'_>, ApiError> {
         let text = std::str::from_utf8(&self.body)
-            .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
+            .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))?;
         rerank::decode(text)
     }
 }
 
-/// See the module.
+/// Job of a rerank request.
 #[derive(Debug)]
-pub struct Ranking {
-    asked: RankRequest,
+pub struct RankJob {
+    request: RankRequest,
     documents: usize,
     round: Round,
 }
 
-impl Ranking {
-    /// Prepares a job.
+impl RankJob {
+    /// Creates a job.
     ///
     /// # Errors
-    /// The request is malformed.
+    /// Returns an error if the request is malformed.
     pub fn new(asked: RankRequest) -> Result<Self, ApiError> {
         let rank = asked.decode()?;
         let documents = rank.documents.len();
         let calls = rank.documents.chunks(asked.dialect.batch.max(1)).map(|some| {
             let mut body = BytesMut::new();
-            rerank::ask(&rank, some, &asked.dialect, &asked.upstream, &mut body);
+            rerank::encode_request(&rank, some, &asked.dialect, &asked.upstream, &mut body);
             JobCall::api(body.freeze(), None)
         });
-        let round = Round::of(calls.collect());
-        Ok(Ranking { documents, round, asked })
+        let round = Round::with_calls(calls.collect());
+        Ok(RankJob { documents, round, request: asked })
     }
 
-    /// The tokens that a model reads: the query with each document.
-    fn counted(&self, rank: &Rank<'_>) -> u64 {
-        let family = Family::of(&self.asked.upstream);
+    /// Counts the tokens that a model reads: the query once per document, and the documents.
+    fn count_tokens(&self, rank: &Rank<'_>) -> u64 {
+        let family = TokenizerFamily::of(&self.request.upstream);
         let query = tokens::count_text(family, &rank.query.decode());
         let texts: Vec<_> = rank.documents.iter().map(|text| text.decode()).collect();
         let documents = tokens::count_texts(family, texts.iter().map(|text| &**text));
@@ -67,7 +67,7 @@ impl Ranking {
     }
 }
 
-impl Job for Ranking {
+impl Job for RankJob {
     fn is_repeatable(&self) -> bool {
         true
     }
@@ -76,12 +76,12 @@ impl Job for Ranking {
         self.round.take()
     }
 
-    fn heard(&mut self, call: usize, body: Bytes) {
-        self.round.heard(call, body);
+    fn on_response(&mut self, call: usize, body: Bytes) {
+        self.round.record_response(call, body);
     }
 
     fn finish(&mut self) -> Result<JobReply, JobFault> {
-        let batch = self.asked.dialect.batch.max(1);
+        let batch = self.request.dialect.batch.max(1);
         let mut results = Vec::with_capacity(self.documents);
         let (mut used, mut searches) = (Some(0u64), None);
         for (call, start) in (0..self.documents).step_by(batch).enumerate() {
@@ -100,13 +100,13 @@ impl Job for Ranking {
                 searches = Some(searches.unwrap_or(0u64).saturating_add(more));
             }
         }
-        // It was sound when the job began.
-        let rank = self.asked.decode().map_err(|error| JobFault::Broken(error.to_string()))?;
-        rerank::settle(&mut results, rank.top);
+        // Decoded without an error when the job was created.
+        let rank = self.request.decode().map_err(|error| JobFault::Broken(error.to_string()))?;
+        rerank::sort_results(&mut results, rank.top);
         let counted = used.is_none();
-        let used = used.unwrap_or_else(|| self.counted(&rank));
+        let used = used.unwrap_or_else(|| self.count_tokens(&rank));
         let mut body = BytesMut::new();
-        rerank::encode(&rank, &results, &self.asked.model, used, &mut body);
+        rerank::encode(&rank, &results, &self.request.model, used, &mut body);
         let usage = Usage { input: Some(used), searches, ..Usage::default() };
         Ok(JobReply::new(body.freeze(), usage, counted))
     }

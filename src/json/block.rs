@@ -1,22 +1,22 @@
-//! Sixty-four bytes at a time, each as one bit of a word: which of them end a string, which escape, which may not be there.
+//! SIMD classification of 64-byte blocks: quotes, backslashes and control characters as bit masks.
 //!
-//! Text with many escapes (programs, JSON in JSON) is where a reader that stops at each of them waits most: for the
-//! branch that nobody can foretell. In bits there is none.
+//! Text with many escapes (programs, JSON in JSON) is slow in a reader that stops at each escape, because the branch is
+//! unpredictable. Bit masks need no branch per escape.
 
-/// Bytes of a block.
+/// Block size, in bytes.
 pub(super) const BLOCK: usize = 64;
 
-/// What stands where in a block: the lowest bit is the first byte.
+/// Bit masks of the special bytes of a block. The lowest bit is the first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
     pub(super) quotes: u64,
     pub(super) slashes: u64,
-    /// Below 0x20.
+    /// Control characters: bytes below 0x20.
     pub(super) controls: u64,
 }
 
 impl Marks {
-    /// Those of the bytes behind the first ones, of which there are fewer than in a block.
+    /// Shifts out the first `bytes` bytes, which must be fewer than [`BLOCK`].
     #[inline]
     pub(super) fn without_first(self, bytes: usize) -> Marks {
         Marks {
@@ -26,15 +26,15 @@ impl Marks {
         }
     }
 
-    /// Where a string ends or is broken: quotes and control characters, but for escaped quotes. A line break does not
-    /// become harmless by being escaped: what is read here is pasted into frames that end with one. `carry` is whether
-    /// the first byte is escaped, and becomes whether the byte behind the block is.
+    /// Returns the bytes that end or break a string: unescaped quotes and all control characters. An escaped line break
+    /// still counts, because the string is inserted into frames that end with a line break. `carry` is whether the
+    /// first byte is escaped; it is set to whether the byte after the block is.
     #[inline]
     pub(super) fn ends(self, carry: &mut bool) -> u64 {
         self.ends_and_escaped(carry).0
     }
 
-    /// The same, and which bytes are escaped.
+    /// Same as `ends`, and also returns the mask of escaped bytes.
     #[inline]
     pub(super) fn ends_and_escaped(self, carry: &mut bool) -> (u64, u64) {
         let escaped = escaped(self.slashes, carry);
@@ -42,8 +42,9 @@ impl Marks {
     }
 }
 
-/// Which bytes are escaped, by which of them are backslashes. A backslash escapes unless it is escaped itself, so in a run of
-/// them every other one does: adding the first one's bit carries through the run, on even and on odd places apart.
+/// Returns the mask of escaped bytes, from the mask of backslashes. A backslash escapes unless it is escaped itself, so
+/// in a run every other one escapes. The subtraction propagates a borrow through each run, which handles runs that
+/// start at even and at odd positions without a loop.
 #[inline]
 const fn escaped(slashes: u64, carry: &mut bool) -> u64 {
     let before = *carry as u64;
@@ -58,13 +59,13 @@ const fn escaped(slashes: u64, carry: &mut bool) -> u64 {
     behind ^ (slashes | before)
 }
 
-/// What stands in a block.
+/// Returns the special bytes of a block, by kind.
 #[inline]
 pub(super) fn marks(block: &[u8; BLOCK]) -> Marks {
     vectors::marks(block)
 }
 
-/// Quotes, backslashes and control characters of a block together.
+/// Returns the mask of all special bytes: quotes, backslashes and control characters.
 #[inline]
 pub(super) fn specials_in(block: &[u8; BLOCK]) -> u64 {
     vectors::specials_in(block)
@@ -73,11 +74,11 @@ pub(super) fn specials_in(block: &[u8; BLOCK]) -> u64 {
 #[cfg(not(target_arch = "x86_64"))]
 use words as vectors;
 
-/// In registers of sixteen bytes.
+/// SSE2 implementation, 16 bytes at a time.
 #[cfg(target_arch = "x86_64")]
 #[allow(
     unsafe_code,
-    reason = "the compiler makes no such masks of its own; half of what a request with tools costs is here"
+    reason = "the compiler does not generate such masks; half of the cost of a request with tools is here"
 )]
 mod vectors {
     use std::arch::x86_64::{
@@ -126,7 +127,7 @@ mod vectors {
         _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes)
     }
 
-    /// One bit for each byte of which all bits are set.
+    /// Returns one bit for each byte that is all ones.
     #[target_feature(enable = "sse2")]
     #[inline]
     fn bits(block: &[u8; BLOCK], test: impl Fn(__m128i) -> __m128i) -> u64 {
@@ -141,7 +142,7 @@ mod vectors {
     }
 }
 
-/// In registers of eight bytes.
+/// Portable SWAR implementation, 8 bytes at a time.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod words {
     use super::{BLOCK, Marks};
@@ -150,9 +151,9 @@ mod words {
     const LOWS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 
     pub(super) fn marks(block: &[u8; BLOCK]) -> Marks {
-        // The high bit of each byte that is zero; no carry leaves its byte.
+        // The high bit of each byte that is zero; no carry crosses a byte boundary.
         let zero = |word: u64| !(((word & LOWS) + LOWS) | word | LOWS);
-        // High bits of bytes become neighbours.
+        // Gathers the high bits of the 8 bytes into the low 8 bits.
         let gather = |highs: u64| (highs >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         let mut marks = Marks { quotes: 0, slashes: 0, controls: 0 };
         let (words, _) = block.as_chunks::<8>();
@@ -185,7 +186,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_byte_has_its_bit(block in block()) {
+        fn block_marks_have_one_bit_per_byte(block in block()) {
             let bits = |which: &dyn Fn(u8) -> bool| {
                 block.iter().enumerate().fold(0u64, |bits, (n, byte)| bits | u64::from(which(*byte)) << n)
             };
@@ -201,7 +202,7 @@ mod tests {
         }
 
         #[test]
-        fn a_byte_behind_a_backslash_that_counts_is_escaped(blocks in proptest::collection::vec(block(), 1..4)) {
+        fn block_byte_after_an_unescaped_backslash_is_escaped(blocks in proptest::collection::vec(block(), 1..4)) {
             let (mut carry, mut next) = (false, false);
             for block in blocks {
                 let mut expected = 0u64;
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_has_no_marks() {
+    fn block_of_plain_text_has_no_marks() {
         for byte in [b'a', 0x20, 0x7f, 0x80, 0xff] {
             assert_eq!((specials_in(&[byte; BLOCK]), words::specials_in(&[byte; BLOCK])), (0, 0));
         }

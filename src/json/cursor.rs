@@ -1,42 +1,42 @@
-//! A pull reader over one whole document: forward only, borrowed, without a tree and without an allocation.
+//! Pull reader of a whole document: forward only, borrowed, without a tree and without allocations.
 
 use super::run::string_end;
 use super::{JsonStr, RawJson};
 
-/// Nesting that is read at most. Far beyond what any provider sends; the skipping loop itself does not recurse.
+/// Maximum nesting depth of skipped values. It is far beyond real documents; the skipping loop does not recurse.
 const MAX_DEPTH: u32 = 512;
 
-/// What kind of value stands next.
+/// Kind of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `{`
+pub enum ValueKind {
+    /// Starts with `{`.
     Object,
-    /// `[`
+    /// Starts with `[`.
     Array,
-    /// `"`
+    /// Starts with `"`.
     String,
-    /// `-` or a digit
+    /// Starts with `-` or a digit.
     Number,
-    /// `true` or `false`
+    /// `true` or `false`.
     Bool,
-    /// `null`
+    /// `null`.
     Null,
 }
 
-/// The document is not JSON, or not of the shape that was asked for.
+/// Error: the document is not JSON, or has another shape than the caller requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {at}")]
 pub struct JsonError {
     /// Byte offset from the start of the document.
     pub at: usize,
-    /// What was expected or found.
+    /// Expected or unexpected element.
     pub what: &'static str,
 }
 
-/// Reads a document from front to back.
+/// Pull reader of a document, from front to back.
 ///
-/// The caller drives: it asks for the kind of value that it wants and skips what it does not know. Members are
-/// visited in document order.
+/// The caller requests the kind of value that it expects, and skips unknown members. Members are visited in document
+/// order.
 ///
 /// ```
 /// use model_gateway::json::Cursor;
@@ -54,36 +54,36 @@ pub struct JsonError {
 /// # Ok::<(), model_gateway::json::JsonError>(())
 /// ```
 ///
-/// What is skipped is checked for balance and for well-formed strings and scalars, which is what is needed to find
-/// the end of it; the strict check of a whole document is [`Scanner`](super::Scanner)'s.
+/// Skipped values are checked only as far as needed to find their end: balanced brackets, terminated strings, valid
+/// words. [`Scanner`](super::Scanner) does the strict validation of a whole document.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     text: &'a str,
     at: usize,
-    /// Nothing stands before the next member or element of the container that is being read.
+    /// Whether no comma precedes the next member or element.
     first: bool,
 }
 
 impl<'a> Cursor<'a> {
-    /// Starts before the document's value.
+    /// Creates a cursor before the document's value.
     #[inline]
     pub fn new(text: &'a str) -> Self {
         Cursor { text, at: 0, first: true }
     }
 
-    /// Starts before a value in the middle of a document whose first `offset` bytes are known to be sound, and to end
-    /// where a value must follow.
+    /// Creates a cursor inside a document, before a value. The first `offset` bytes must be valid and end where a value
+    /// must follow.
     #[inline]
     pub fn resume(text: &'a str, offset: usize) -> Self {
         Cursor { text, at: offset, first: false }
     }
 
-    /// The byte offset that is read next.
+    /// Returns the current byte offset.
     pub fn offset(&self) -> usize {
         self.at
     }
 
-    /// What was read since an earlier [`offset`](Self::offset), where a value began there and has ended.
+    /// Returns the text since an earlier [`offset`](Self::offset), which must be one whole value.
     #[inline]
     pub fn since(&self, offset: usize) -> RawJson<'a> {
         RawJson::from_text(self.text.get(offset..self.at).unwrap_or("null"))
@@ -99,7 +99,7 @@ impl<'a> Cursor<'a> {
         Err(JsonError { at: self.at, what })
     }
 
-    /// The next byte that is not white space, without taking it.
+    /// Skips white space and returns the next byte without consuming it.
     #[inline]
     fn look(&mut self) -> Option<u8> {
         loop {
@@ -110,15 +110,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What stands next.
-    pub fn kind(&mut self) -> Result<Kind, JsonError> {
+    /// Returns the kind of the next value without consuming it.
+    pub fn kind(&mut self) -> Result<ValueKind, JsonError> {
         match self.look() {
-            Some(b'{') => Ok(Kind::Object),
-            Some(b'[') => Ok(Kind::Array),
-            Some(b'"') => Ok(Kind::String),
-            Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
-            Some(b't' | b'f') => Ok(Kind::Bool),
-            Some(b'n') => Ok(Kind::Null),
+            Some(b'{') => Ok(ValueKind::Object),
+            Some(b'[') => Ok(ValueKind::Array),
+            Some(b'"') => Ok(ValueKind::String),
+            Some(b'-' | b'0'..=b'9') => Ok(ValueKind::Number),
+            Some(b't' | b'f') => Ok(ValueKind::Bool),
+            Some(b'n') => Ok(ValueKind::Null),
             _ => self.fail("expected a value"),
         }
     }
@@ -134,7 +134,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The name of the next member, or the end of the object.
+    /// Returns the name of the next member; `None` at the end of the object, which is consumed.
     #[inline]
     pub fn next_key(&mut self) -> Result<Option<JsonStr<'a>>, JsonError> {
         if self.next_in(b'}')? {
@@ -159,13 +159,13 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Whether the array has another element; at its end the array is left.
+    /// Returns whether the array has another element; the end of the array is consumed.
     #[inline]
     pub fn next_element(&mut self) -> Result<bool, JsonError> {
         Ok(!self.next_in(b']')?)
     }
 
-    /// Steps over the comma; true when the container was closed instead.
+    /// Consumes the comma. Returns true if the container ends instead.
     #[inline]
     fn next_in(&mut self, close: u8) -> Result<bool, JsonError> {
         let next = self.look();
@@ -174,6 +174,7 @@ impl<'a> Cursor<'a> {
             self.first = false;
             return Ok(true);
         }
+        // No comma precedes the first member; before every other one it is required.
         if self.first {
             self.first = false;
         } else if next == Some(b',') {
@@ -184,7 +185,7 @@ impl<'a> Cursor<'a> {
         Ok(false)
     }
 
-    /// A string.
+    /// Reads a string.
     #[inline]
     pub fn string(&mut self) -> Result<JsonStr<'a>, JsonError> {
         if self.look() != Some(b'"') {
@@ -200,15 +201,15 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     fn slice(&self, start: usize, end: usize) -> Result<&'a str, JsonError> {
-        // Both ends stand beside ASCII bytes, so they are character boundaries.
+        // Both ends are next to ASCII bytes, so they are character boundaries.
         self.text.get(start..end).ok_or(JsonError { at: start, what: "broken text" })
     }
 
-    /// From behind the opening quote to behind the closing one.
+    /// Advances from behind the opening quote to behind the closing one.
     #[inline]
     fn skip_string_body(&mut self) -> Result<(), JsonError> {
-        // An escaped byte is stepped over; a multi-byte character after a backslash is not valid JSON, and then the
-        // search goes on inside it, which is harmless: it holds no quote.
+        // An escaped byte is skipped. A multi-byte character after a backslash is invalid JSON; the search then
+        // continues inside the character, which is harmless, because its bytes are not quotes.
         match string_end(self.bytes(), self.at) {
             Ok(end) => {
                 self.at = end + 1;
@@ -222,7 +223,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A string, or nothing for `null`.
+    /// Reads a string; `None` for `null`.
     pub fn string_or_null(&mut self) -> Result<Option<JsonStr<'a>>, JsonError> {
         if self.look() == Some(b'n') {
             self.literal("null")?;
@@ -231,7 +232,7 @@ impl<'a> Cursor<'a> {
         self.string().map(Some)
     }
 
-    /// `true` or `false`
+    /// Reads `true` or `false`.
     pub fn boolean(&mut self) -> Result<bool, JsonError> {
         match self.look() {
             Some(b't') => self.literal("true").map(|()| true),
@@ -240,7 +241,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Any value, unread.
+    /// Reads a value of any kind without decoding it.
     #[inline]
     pub fn raw(&mut self) -> Result<RawJson<'a>, JsonError> {
         self.look();
@@ -249,12 +250,12 @@ impl<'a> Cursor<'a> {
         Ok(RawJson::from_text(self.slice(start, self.at)?))
     }
 
-    /// A whole number that is not negative; nothing for `null` or for any other value, which is stepped over.
+    /// Reads a non-negative integer. Returns `None` for `null` and for any other value, which is skipped.
     pub fn u64_or_skip(&mut self) -> Result<Option<u64>, JsonError> {
         Ok(self.raw()?.as_u64())
     }
 
-    /// Steps over one value of any kind.
+    /// Skips a value of any kind.
     #[inline]
     pub fn skip(&mut self) -> Result<(), JsonError> {
         match self.look() {
@@ -273,7 +274,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Steps over an object or array by counting brackets outside of strings.
+    /// Skips an object or array by counting the brackets outside of strings.
     fn skip_container(&mut self) -> Result<(), JsonError> {
         let bytes = self.bytes();
         let mut depth = 0u32;
@@ -284,7 +285,7 @@ impl<'a> Cursor<'a> {
                 return self.fail("unterminated object or array");
             };
             at += 1;
-            // Brackets of both kinds differ in one bit, and nothing else shares the other seven.
+            // Folding bit 0x20 maps both kinds of brackets to the braces; no other byte maps to a brace.
             match byte | 0x20 {
                 b'{' => {
                     depth += 1;
@@ -300,7 +301,7 @@ impl<'a> Cursor<'a> {
                         return Ok(());
                     }
                 }
-                // The quote, and the byte that differs from it in that bit, which never stands outside a string.
+                // Byte 0x02 also folds to the quote; it is invalid outside of strings.
                 b'"' if byte == b'"' => {
                     self.at = at;
                     self.skip_string_body()?;
@@ -331,7 +332,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Asserts that nothing but white space follows.
+    /// Checks that only white space follows.
     pub fn end(&mut self) -> Result<(), JsonError> {
         match self.look() {
             None => Ok(()),

@@ -1,49 +1,50 @@
-//! Documents that are like the last one but for a few places, which most frames of a stream are.
+//! Speculative frame template: recognizes documents that equal the last one except in a few slots, as most frames of a
+//! stream do.
 //!
-//! A reader that has understood a document says which places of it vary and casts a mould of the rest. A document that
-//! fits into the mould means the same, with another text, and need not be read.
+//! A reader that has parsed a document reports which of its parts vary; the rest becomes the template. A document that
+//! matches the template has the same meaning with other slot contents, and needs no parsing.
 
 use smallvec::SmallVec;
 
 use super::run::string_end;
 use super::{JsonStr, RawJson};
 
-/// Places that may vary, at most. A document with more of them is no usual one.
+/// Maximum number of slots. A document with more of them gets no template.
 const MAX_HOLES: usize = 16;
 
 /// Speculative frame template: the last frame with slots for what varies.
 #[derive(Clone, Debug, Default)]
 pub struct FrameTemplate {
-    /// What does not vary.
+    /// Constant text of the template, without the slots.
     solid: String,
     holes: SmallVec<[TemplateSlot; 6]>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct TemplateSlot {
-    /// Where in `solid` it stands.
+    /// Byte offset in `solid`.
     at: usize,
     kind: SlotKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotKind {
-    /// The inside of the string that matters.
+    /// Inside of the string that carries the content.
     Text,
-    /// The inside of a string that does not.
+    /// Inside of a string without meaning.
     Padding,
-    /// Digits.
+    /// Decimal digits.
     Digits,
 }
 
-/// What varies in a document.
+/// Varying parts of a document, as slices of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TemplateParts<'a> {
-    /// The inside of a string: what the document is about.
+    /// Inside of the string that carries the content.
     pub text: JsonStr<'a>,
-    /// The inside of a string that says nothing.
+    /// Inside of a string without meaning.
     pub padding: JsonStr<'a>,
-    /// A value in which whole numbers vary and nothing else does.
+    /// JSON value in which only integers vary.
     pub numbers: Option<RawJson<'a>>,
 }
 
@@ -56,19 +57,19 @@ pub struct TemplateMatch<'a> {
 }
 
 impl<'a> TemplateMatch<'a> {
-    /// The text that the document is about.
+    /// Returns the content string, without its quotes.
     #[inline]
     pub fn text(&self) -> JsonStr<'a> {
         JsonStr::from_escaped(self.document.get(self.start..self.end).unwrap_or_default())
     }
 
-    /// The same with its quotes.
+    /// Returns the content string with its quotes.
     #[inline]
     pub fn value(&self) -> RawJson<'a> {
         RawJson::from_text(self.document.get(self.start - 1..self.end + 1).unwrap_or("\"\""))
     }
 
-    /// What follows that text, from its closing quote.
+    /// Returns the document behind the content, from its closing quote.
     #[inline]
     pub fn rest(&self) -> &'a str {
         self.document.get(self.end..).unwrap_or_default()
@@ -76,16 +77,18 @@ impl<'a> TemplateMatch<'a> {
 }
 
 impl FrameTemplate {
-    /// Nothing fits any more.
+    /// Removes the template: no document matches until the next [`take`](Self::take).
     #[inline]
     pub fn clear(&mut self) {
         self.holes.clear();
     }
 
-    /// Takes the shape of a document that was read; the parts are slices of it. Without a text there is no shape.
+    /// Builds the template from a parsed document; the parts must be slices of it. Without a text the template stays
+    /// empty.
     pub fn take(&mut self, document: &str, varying: &TemplateParts<'_>) {
         self.clear();
         let mut places: SmallVec<[(usize, usize, SlotKind); MAX_HOLES]> = SmallVec::new();
+        // A part that is not a slice of the document (decoded or joined text) cannot be a slot.
         for (part, kind) in [(varying.text, SlotKind::Text), (varying.padding, SlotKind::Padding)] {
             match place(document, part.escaped()) {
                 Some(start) => places.push((start, start + part.escaped().len(), kind)),
@@ -111,18 +114,20 @@ impl FrameTemplate {
         self.solid.push_str(document.get(done..).unwrap_or_default());
     }
 
-    /// Whether a document fits, and what stands in its holes then.
+    /// Matches a document against the template. Returns `None` if it does not match.
     #[inline]
     pub fn fit<'a>(&self, document: &'a str) -> Option<TemplateMatch<'a>> {
         let (bytes, solid) = (document.as_bytes(), self.solid.as_bytes());
         let (mut at, mut done, mut text) = (0, 0, None);
         for hole in &self.holes {
+            // The constant text must match byte for byte: any other member or value means a frame that must be parsed.
             let part = solid.get(done..hole.at)?;
             let rest = bytes.get(at..)?.strip_prefix(part)?;
             at += part.len();
             done = hole.at;
             let length = match hole.kind {
                 SlotKind::Digits => rest.iter().take_while(|byte| byte.is_ascii_digit()).count(),
+                // The string must end properly, because its content is copied into other frames without another check.
                 SlotKind::Text | SlotKind::Padding => string_end(rest, 0).ok()?,
             };
             if hole.kind == SlotKind::Text {
@@ -135,14 +140,15 @@ impl FrameTemplate {
     }
 }
 
-/// Where a part of a document stands in it. An empty one stands nowhere.
+/// Returns the byte offset of `part` in `document`, by pointer comparison. Returns `None` if `part` is empty or not a
+/// slice of it.
 fn place(document: &str, part: &str) -> Option<usize> {
     let start = (part.as_ptr() as usize).checked_sub(document.as_ptr() as usize)?;
     let found = document.get(start..start.checked_add(part.len())?)?;
     (!part.is_empty() && std::ptr::eq(found, part)).then_some(start)
 }
 
-/// The whole numbers among the values of JSON text.
+/// Calls `each` with the byte range of every digit run outside of strings.
 fn digits(json: &str, mut each: impl FnMut(usize, usize)) {
     let bytes = json.as_bytes();
     let (mut at, mut in_string) = (0, false);
@@ -170,7 +176,7 @@ mod tests {
 
     const FRAME: &str = r#"{"n":17,"delta":"one \"two\"","tokens":{"a": 3,"b":[40]},"pad":"xyz"}"#;
 
-    /// The parts of the frame that vary.
+    /// Returns the parts of the frame that vary.
     fn varying(frame: &str) -> TemplateParts<'_> {
         let part = |from: &str, to: &str| {
             let start = frame.find(from).unwrap() + from.len();
@@ -190,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_differs_in_its_holes_fits() {
+    fn template_matches_a_document_that_differs_in_slots_only() {
         let next = r#"{"n":17,"delta":"\\","tokens":{"a": 0,"b":[1234]},"pad":""}"#;
         for (document, text) in [(FRAME, r#"one \"two\""#), (next, r"\\")] {
             let cast = mould().fit(document).unwrap();
@@ -201,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_differs_elsewhere_does_not_fit() {
+    fn template_rejects_a_document_that_differs_outside_slots() {
         for (was, is) in [
             ("17", "18"),
             ("\"delta\"", "\"other\""),
@@ -221,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_text_of_the_document_nothing_fits() {
+    fn template_without_a_text_slot_matches_nothing() {
         let mut mould = mould();
         mould.take(FRAME, &TemplateParts { text: JsonStr::from_escaped("one"), ..varying(FRAME) });
         assert!(mould.fit(FRAME).is_none());

@@ -1,4 +1,4 @@
-//! Members of the outermost object of a scanned document: their names while they are read, and doubles among them.
+//! Members of the outermost object of a scanned document: name matching and duplicate detection.
 
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
@@ -8,39 +8,39 @@ use foldhash::fast::{FoldHasher, RandomState};
 use smallvec::SmallVec;
 
 use super::JsonStr;
-use super::cursor::Kind;
-use super::wanted_members::{Wanted, position};
+use super::cursor::ValueKind;
+use super::wanted_members::{MemberNames, position};
 
-/// A member's name is kept for comparison with the wanted ones up to this length; longer ones are only hashed.
+/// Maximum length of a member name that is compared with the wanted names, in bytes; a longer name is only hashed.
 const MAX_NAME: usize = 256;
 
-/// Above this number of members the check for doubles sorts instead of comparing pairs.
+/// Number of members above which duplicate detection sorts instead of comparing pairs.
 const FEW_MEMBERS: usize = 32;
 
-/// A member of the outermost object.
+/// Member of the outermost object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Which of the wanted names it has, as an index into the list given to [`Scanner::new`](super::Scanner::new).
+    /// Index of its name in the list given to [`Scanner::new`](super::Scanner::new); `None` if the name is not wanted.
     pub wanted: Option<u8>,
-    /// Which of the wanted names it equals but for upper and lower case, where it equals none: readers exist that make no
-    /// difference (Go's `encoding/json`).
+    /// Index of the wanted name that it equals except for case; `None` if it equals one exactly, or none at all. Some
+    /// JSON readers ignore case (Go's `encoding/json`).
     pub folded: Option<u8>,
-    /// What kind of value it holds.
-    pub kind: Kind,
-    /// Byte offsets of the value in the document; a string's quotes are included.
+    /// Kind of its value.
+    pub kind: ValueKind,
+    /// Byte range of the value in the document, including the quotes of a string.
     pub value: Range<usize>,
-    /// Byte offsets of the name, without its quotes.
+    /// Byte range of the name in the document, without its quotes.
     pub name: Range<usize>,
-    /// Hash of the name's meaning, to find doubles.
+    /// Hash of the decoded name, for duplicate detection. A name above [`MAX_NAME`] bytes is hashed as it is written.
     pub(super) hash: u64,
 }
 
-/// A name while it is read, escapes and all.
+/// Collects a member name while it is read, still escaped.
 pub(super) struct Name {
     text: SmallVec<[u8; 32]>,
     hash: FoldHasher<'static>,
     long: bool,
-    /// The name holds an escape, so its text is not its meaning.
+    /// Whether the name has an escape, so that it must be decoded before it is compared.
     escaped: bool,
 }
 
@@ -49,7 +49,7 @@ impl Name {
         Name { text: SmallVec::new(), hash: hasher(), long: false, escaped: false }
     }
 
-    /// Another name begins.
+    /// Resets the state for the next name.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.text.clear();
@@ -58,15 +58,15 @@ impl Name {
         self.hash = hasher();
     }
 
-    /// Takes the backslash of an escape; the rest of the escape follows with [`Self::keep`].
+    /// Appends the backslash of an escape; the rest of the escape follows with [`Self::append`].
     pub(super) fn keep_backslash(&mut self) {
         self.escaped = true;
-        self.keep(b"\\");
+        self.append(b"\\");
     }
 
-    /// Takes the next bytes of the name.
+    /// Appends the next bytes of the name.
     #[inline]
-    pub(super) fn keep(&mut self, text: &[u8]) {
+    pub(super) fn append(&mut self, text: &[u8]) {
         let (kept, rest) = text.split_at(text.len().min(MAX_NAME - self.text.len()));
         self.text.extend_from_slice(kept);
         if !rest.is_empty() {
@@ -80,29 +80,31 @@ impl Name {
             self.long = true;
             self.hash.write(&self.text);
         }
-        // Byte by byte: the hash of a write depends on how the text is divided, and pieces divide it anyhow.
+        // Byte by byte: the hash depends on how the text is split into writes, and the pieces of the document are
+        // arbitrary.
         for &byte in rest {
             self.hash.write_u8(byte);
         }
     }
 
-    /// The name is complete: which of the wanted ones it is, or is but for case, and its hash.
+    /// Ends the name. Returns the index of the wanted name that it equals, the index of the one that it equals except
+    /// for case, and its hash.
     #[inline]
-    pub(super) fn end(&self, wanted: Wanted) -> (Option<u8>, Option<u8>, u64) {
+    pub(super) fn end(&self, wanted: MemberNames) -> (Option<u8>, Option<u8>, u64) {
         if self.long {
             return (None, None, self.hash.finish());
         }
         if self.escaped {
-            // The pieces were checked as UTF-8 as they came, and a name ends at a quote.
+            // Each piece was validated as UTF-8 on arrival, and a name ends at a quote, so this cannot fail.
             let escaped = std::str::from_utf8(&self.text).unwrap_or_default();
             return Self::known(JsonStr::from_escaped(escaped).decode().as_bytes(), wanted);
         }
-        // Nearly every name: its text is its meaning, and no byte of it is looked at twice.
+        // Fast path for nearly every name: without an escape it needs no decoding, and no byte is read twice.
         Self::known(&self.text, wanted)
     }
 
     #[inline]
-    fn known(name: &[u8], wanted: Wanted) -> (Option<u8>, Option<u8>, u64) {
+    fn known(name: &[u8], wanted: MemberNames) -> (Option<u8>, Option<u8>, u64) {
         let mut hash = hasher();
         hash.write(name);
         let exact = wanted.find(name);
@@ -111,11 +113,11 @@ impl Name {
     }
 }
 
-/// Which of the wanted names this one is under the folding of Unicode, by which two letters beyond ASCII are `k` and `s`.
-/// Names in lower case, which nearly all are, are not looked at: a wanted name with capitals that lost them is left to its
-/// reader, which tells them apart.
+/// Returns the index of the wanted name that equals this one under Unicode case folding, in which two non-ASCII letters
+/// fold to `k` and `s`. A name without upper-case letters is skipped for speed. So a wanted name with capitals is not
+/// found in its lower-case spelling; the readers of such members tell the two apart.
 #[inline]
-fn folded(name: &[u8], wanted: Wanted) -> Option<u8> {
+fn folded(name: &[u8], wanted: MemberNames) -> Option<u8> {
     let is_lower = |byte: &u8| byte.is_ascii() && !byte.is_ascii_uppercase();
     if name.iter().all(is_lower) { None } else { folded_anew(name, wanted.names()) }
 }
@@ -131,12 +133,12 @@ fn folded_anew(name: &[u8], wanted: &[&str]) -> Option<u8> {
 
 #[inline]
 fn hasher() -> FoldHasher<'static> {
-    // Seeded per process, so that nobody can send names that collide.
+    // Per-process random seed, so that clients cannot construct names whose hashes collide.
     static STATE: LazyLock<RandomState> = LazyLock::new(Default::default);
     STATE.build_hasher()
 }
 
-/// The first member, in the order of the document, whose name has been there before.
+/// Returns the first member, in document order, whose name occurred before.
 pub(super) fn doubled(members: &[Member]) -> Option<&Member> {
     if members.len() <= FEW_MEMBERS {
         return members

@@ -1,12 +1,11 @@
-//! JSON text, read and written without ever building a tree.
+//! JSON text: reading and writing without a document tree.
 //!
-//! Here live: slices of JSON text that are passed on unread ([`JsonStr`], [`RawJson`]), a pull reader over one whole
+//! This module has slices of JSON text that are passed on unread ([`JsonStr`], [`RawJson`]), a pull reader over a whole
 //! document ([`Cursor`]), a push scanner over a document that arrives in pieces ([`Scanner`]), the pieces themselves
-//! ([`Rope`]), the shape of a document that comes again ([`FrameTemplate`]) and a writer that appends to a byte buffer
-//! ([`Writer`]).
+//! ([`Rope`]), a speculative template for repeated documents ([`FrameTemplate`]) and a writer that appends to a byte
+//! buffer ([`Writer`]).
 //!
-//! Here must not live: what a member means. No wire format is named in this folder, and nothing is allocated per
-//! value read.
+//! This module must not depend on the meaning of a member or name a wire format. It allocates nothing per value read.
 
 mod block;
 mod cursor;
@@ -24,7 +23,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use cursor::{Cursor, JsonError, Kind};
+pub use cursor::{Cursor, JsonError, ValueKind};
 pub use frame_template::{FrameTemplate, TemplateMatch, TemplateParts};
 pub use members::Member;
 pub use rope::{Edit, Rope};

@@ -1,4 +1,4 @@
-//! A text held in the pieces in which it arrived, so that a large body is kept once and copied never.
+//! Rope: text in the pieces in which it arrived, so that a large body is stored once and never copied.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -6,11 +6,11 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
-/// Pieces below this size are copied together. A piece has about 100 bytes of bookkeeping beside its own
-/// allocation: a client that sends one byte a chunk must not make the body cost a hundred times its size.
+/// Size in bytes below which pieces are copied together. A piece costs about 100 bytes of bookkeeping beside its own
+/// allocation. Without this, a client that sends one byte per chunk would make a body cost a hundred times its size.
 const SMALL_PIECE: usize = 4096;
 
-/// What small pieces are gathered in.
+/// Capacity of the buffer that collects small pieces, in bytes.
 const GATHER: usize = 16 * 1024;
 
 /// Text in pieces. A clone shares the pieces.
@@ -21,27 +21,27 @@ pub struct Rope {
     len: usize,
 }
 
-/// A replacement of one range of a [`Rope`] by other text.
+/// Replacement of one range of a [`Rope`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// Byte offsets in the text before any edit.
+    /// Byte range in the text before any edit.
     pub range: Range<usize>,
-    /// What stands there afterwards.
+    /// Replacement text.
     pub text: Bytes,
 }
 
 impl Rope {
-    /// An empty text.
+    /// Creates an empty rope.
     pub fn new() -> Self {
         Rope::default()
     }
 
-    /// Bytes in all pieces.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True when there is no text.
+    /// Returns true if the rope is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -52,7 +52,7 @@ impl Rope {
             return;
         }
         self.len += piece.len();
-        // The only piece of a small body is kept as it is: most requests arrive in one.
+        // A first small piece is not copied: most requests arrive in one piece.
         if piece.len() >= SMALL_PIECE || (self.pieces.is_empty() && self.gathered.is_empty()) {
             self.seal();
             self.pieces.push(piece);
@@ -72,18 +72,18 @@ impl Rope {
         }
     }
 
-    /// The pieces in order, to be looked at.
+    /// Returns the pieces in order, as slices.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> + Clone {
         self.pieces.iter().map(|piece| &piece[..]).chain(std::iter::once(&self.gathered[..]))
     }
 
-    /// The pieces in order.
+    /// Returns the pieces in order, shared.
     pub fn into_pieces(mut self) -> SmallVec<[Bytes; 2]> {
         self.seal();
         self.pieces
     }
 
-    /// The text in one piece; copies only when there are several.
+    /// Returns the text as one piece; copies only if there are several pieces.
     pub fn into_contiguous(mut self) -> Bytes {
         self.seal();
         if self.pieces.len() <= 1 {
@@ -96,7 +96,7 @@ impl Rope {
         whole.freeze()
     }
 
-    /// A range of the text in one piece; copied only when it straddles pieces. Out of bounds gives what there is.
+    /// Returns a range of the text; copies only if it straddles pieces. A range beyond the end is cut.
     pub fn slice(&mut self, range: Range<usize>) -> Bytes {
         self.seal();
         let mut start = 0;
@@ -122,14 +122,15 @@ impl Rope {
         straddling.unwrap_or_default().freeze()
     }
 
-    /// A range of the text, to be looked at; copied only when it straddles pieces.
-    pub fn look(&mut self, range: Range<usize>) -> Cow<'_, [u8]> {
+    /// Returns a borrowed range of the text; copies only if it straddles pieces.
+    pub fn view(&mut self, range: Range<usize>) -> Cow<'_, [u8]> {
         self.seal();
         let mut start = 0;
         for (index, piece) in self.pieces.iter().enumerate() {
             let end = start + piece.len();
             if start <= range.start && range.end <= end {
-                // Borrowed anew: what the loop has borrowed may not leave while it can go on.
+                // Indexed again instead of using `piece`: the borrow checker rejects returning a borrow from inside the
+                // loop.
                 let piece = self.pieces.get(index).map(|piece| &piece[..]).unwrap_or_default();
                 return Cow::Borrowed(piece.get(range.start - start..range.end - start).unwrap_or_default());
             }
@@ -141,8 +142,7 @@ impl Rope {
         Cow::Owned(self.slice(range).to_vec())
     }
 
-    /// The text with the edits applied. Edits must be sorted and must not overlap; everything else is shared, not
-    /// copied.
+    /// Applies edits, which must be sorted and must not overlap. The unchanged text is shared, not copied.
     pub fn edited(mut self, edits: &[Edit]) -> Rope {
         debug_assert!(
             edits.is_sorted_by(|a, b| a.range.end <= b.range.start),
@@ -155,11 +155,12 @@ impl Rope {
         let mut out = Rope::new();
         let mut edits = edits.iter().peekable();
         let mut start = 0;
-        // Up to this offset the old text has been replaced.
+        // Offset up to which the old text is replaced.
         let mut replaced = 0;
         for piece in &self.pieces {
             let end = start + piece.len();
             let mut at = replaced.max(start);
+            // An edit may start in this piece and end in a later one: `replaced` carries its end over.
             while let Some(edit) = edits.peek().filter(|edit| edit.range.start < end) {
                 if at < edit.range.start {
                     out.push_exact(piece.slice(at - start..edit.range.start - start));
@@ -198,7 +199,7 @@ impl From<Bytes> for Rope {
 
 #[cfg(test)]
 impl Rope {
-    /// A piece that stays apart however small it is.
+    /// Appends a piece of any size without copying it into another.
     pub(super) fn push_exact_for_test(&mut self, piece: Bytes) {
         self.push_exact(piece);
     }

@@ -1,32 +1,32 @@
-//! How far plain text reaches inside a JSON string: the inner loop of every reader in this folder.
+//! Search for the end of plain text in a JSON string: the inner loop of every reader in this module.
 //!
-//! Most strings end within a few bytes and a few are megabytes of base64, so there are two gaits: eight bytes at a
-//! time in a register, which finds a near end exactly, and blocks of sixty-four.
+//! Most strings end within a few bytes, and a few are megabytes of base64. There are two implementations: SWAR (8 bytes
+//! in a register) for a near end, and SIMD blocks of 64 bytes for long strings.
 
 use super::block::{BLOCK, marks, specials_in};
 
-/// Bytes that the register gait tries before the block gait takes over.
+/// Number of bytes that are searched with SWAR before the block search starts.
 const NEAR: usize = 24;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// The high bit of each byte of `word` that is `"`, `\` or below 0x20. Bytes above the lowest such byte may be marked
-/// wrongly (a borrow runs upwards); the lowest mark is always right.
+/// Returns the high bit of each byte of `word` that is `"`, `\` or below 0x20. Bytes above the lowest such byte may be
+/// marked wrongly, because a borrow propagates upwards; the lowest mark is always right.
 #[inline]
 const fn specials(word: u64) -> u64 {
     let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
     control | equal(word, b'"') | equal(word, b'\\')
 }
 
-/// The high bit of each byte of `word` that is `byte`; likewise, the lowest mark is always right.
+/// Returns the high bit of each byte of `word` that equals `byte`; again only the lowest mark is reliable.
 #[inline]
 const fn equal(word: u64, byte: u8) -> u64 {
     let zero_where_equal = word ^ (ONES * byte as u64);
     zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & HIGHS
 }
 
-/// The number of leading bytes of `bytes` that are plain text: neither `"`, nor `\`, nor below 0x20.
+/// Returns the number of leading bytes that are plain text: not `"`, not `\`, and not below 0x20.
 #[inline(always)]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     let mut done = 0;
@@ -42,8 +42,8 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     far(bytes, done)
 }
 
-/// From inside a string to the quote that ends it: where that stands. Otherwise where the text ends too early, or where
-/// a byte stands that may not be in a string.
+/// Finds the closing quote of a string, from a position inside it. Returns `Err` with the position where the text ends
+/// too early, or of a byte that is not allowed in a string.
 #[inline]
 pub(super) fn string_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     let mut at = from;
@@ -65,7 +65,7 @@ pub(super) fn string_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     far_end(bytes, at)
 }
 
-/// The same for what is long, or has escapes in it.
+/// Same as [`string_end`], for long strings and strings with escapes.
 fn far_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     let (mut at, mut carry) = (from, false);
     let (blocks, rest) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
@@ -76,7 +76,8 @@ fn far_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
         }
         at += BLOCK;
     }
-    // The last ones: with the end of what was before them, whose bits are shifted out.
+    // The rest is shorter than a block: load the last 64 bytes, and shift out the bits of those that were checked
+    // before.
     let escaped = carry;
     let last = bytes.last_chunk().filter(|_| !rest.is_empty());
     if let Some(marks) = last.map(|block| marks(block).without_first(BLOCK - rest.len())) {
@@ -86,11 +87,12 @@ fn far_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
             return Ok(end);
         }
     }
-    // There is no end, or no block. A backslash at the end of a block escapes the byte behind it.
+    // No end found, or the text is shorter than a block. If the last block ended with an escaping backslash, start at
+    // that backslash.
     tail_end(bytes, at - usize::from(escaped))
 }
 
-/// Where a string ends or is broken in a block.
+/// Returns the offset in a block of the byte that ends or breaks the string; `None` if there is none.
 #[inline]
 fn end_in(block: &[u8; BLOCK], carry: &mut bool) -> Option<usize> {
     let first = specials_in(block).trailing_zeros() as usize;
@@ -98,7 +100,7 @@ fn end_in(block: &[u8; BLOCK], carry: &mut bool) -> Option<usize> {
         *carry = false;
         return None;
     };
-    // Most strings have no escape in their last block.
+    // Most strings have no escape in their last block, which saves the masks.
     if !*carry && byte != b'\\' {
         return Some(first);
     }
@@ -108,14 +110,14 @@ fn end_in(block: &[u8; BLOCK], carry: &mut bool) -> Option<usize> {
     }
 }
 
-/// Over the text of a string as long as every escape in it is known and whole: where it stops, which is outside of any
-/// escape. What is left of less than a block is not looked at.
+/// Skips string text and complete, valid escapes, in whole blocks. Returns the position where it stops, which is never
+/// inside an escape. The rest that is shorter than a block is not scanned.
 pub(super) fn escaped_run(bytes: &[u8], from: usize) -> usize {
     let (mut at, mut carry) = (from, false);
     let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
     for block in blocks {
         let (ends, escaped) = marks(block).ends_and_escaped(&mut carry);
-        // Those below the lowest end; all, where there is none.
+        // Escaped bytes below the lowest end; all of them if there is no end.
         let mut left = escaped & (ends.wrapping_sub(1) & !ends);
         while left != 0 {
             let place = at + left.trailing_zeros() as usize;
@@ -133,7 +135,7 @@ pub(super) fn escaped_run(bytes: &[u8], from: usize) -> usize {
     at - usize::from(carry)
 }
 
-/// Whether what stands here makes a sound escape of the backslash before it.
+/// Returns true if the bytes at `at`, behind a backslash, complete a valid escape.
 #[inline]
 fn is_escape(bytes: &[u8], at: usize) -> bool {
     match bytes.get(at) {
@@ -145,8 +147,8 @@ fn is_escape(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Where the text goes on behind a backslash and what it escapes. A line break does not become harmless by being escaped:
-/// what is read here is pasted into frames that end with one.
+/// Returns the position behind an escape that starts at `at`. Returns `Err` for an escaped control character: an
+/// escaped line break still breaks the frame that the string is inserted into.
 #[inline]
 fn escaped(bytes: &[u8], at: usize) -> Result<usize, usize> {
     match bytes.get(at + 1) {
@@ -155,7 +157,7 @@ fn escaped(bytes: &[u8], at: usize) -> Result<usize, usize> {
     }
 }
 
-/// The same for the last bytes.
+/// Same as [`string_end`], byte by byte, for the last bytes.
 fn tail_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     let mut at = from;
     loop {
@@ -164,13 +166,13 @@ fn tail_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
             Some(b'\\') => at = escaped(bytes, at)?,
             Some(0..0x20) => return Err(at),
             Some(_) => at += 1,
-            // A backslash that nothing follows is where it ends.
+            // The text ends behind a lone backslash: report the position of the backslash.
             None => return Err(if at > bytes.len() { bytes.len().saturating_sub(1) } else { at }),
         }
     }
 }
 
-/// Where the first backslash stands.
+/// Returns the position of the first backslash.
 #[inline]
 pub(super) fn backslash(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
@@ -183,7 +185,7 @@ pub(super) fn backslash(bytes: &[u8]) -> Option<usize> {
     bytes.get(at..)?.iter().position(|&byte| byte == b'\\').map(|found| at + found)
 }
 
-/// The number of leading bytes that are one character each: ASCII, and no backslash.
+/// Returns the number of leading bytes that are one character each: ASCII except the backslash.
 #[inline]
 pub(super) fn single_run(bytes: &[u8]) -> usize {
     let mut at = 0;
@@ -197,12 +199,12 @@ pub(super) fn single_run(bytes: &[u8]) -> usize {
     at + rest.iter().position(|&byte| byte == b'\\' || !byte.is_ascii()).unwrap_or(rest.len())
 }
 
-/// How many characters of UTF-8 begin in these bytes, and whether a backslash is among them.
+/// Counts the UTF-8 characters that start in these bytes, and returns whether there is a backslash among them.
 #[inline]
 pub(super) fn characters(bytes: &[u8]) -> (usize, bool) {
-    // A byte that continues a character is -128 to -65 as a number with a sign.
+    // As a signed number, a UTF-8 continuation byte is -128 to -65.
     let begins = |byte: u8| u8::from(byte.cast_signed() >= -64);
-    // Branch-free over the block, so that it becomes vector code; a block has less than 256 characters.
+    // Branch-free, so that the compiler vectorizes it. A block has at most 32 characters, so a `u8` cannot overflow.
     let some = |block: &[u8; 32]| {
         let (mut count, mut escapes) = (0u8, 0u8);
         for &byte in block {
@@ -219,7 +221,7 @@ pub(super) fn characters(bytes: &[u8]) -> (usize, bool) {
         escapes |= backslash;
     }
     if !rest.is_empty() {
-        // The last ones in a block of their own: what fills it continues a character and so counts for nothing.
+        // Pad the last bytes to a whole block with continuation bytes, which do not count as characters.
         let mut block = [0x80; 32];
         if let Some(front) = block.get_mut(..rest.len()) {
             front.copy_from_slice(rest);
@@ -237,19 +239,19 @@ fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*eight))
 }
 
-/// The last bytes, fewer than eight.
+/// Counts the leading plain bytes of the last few (fewer than 8) bytes.
 #[inline]
 fn tail(bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\').unwrap_or(bytes.len())
 }
 
-/// Long text: over all blocks without a special byte.
+/// Skips whole blocks without a special byte.
 fn clean_blocks(bytes: &[u8], from: usize) -> usize {
     let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
     from + blocks.iter().take_while(|block| specials_in(block) == 0).count() * BLOCK
 }
 
-/// Long text.
+/// Continues [`plain_run`] for long text.
 fn far(bytes: &[u8], from: usize) -> usize {
     let mut done = clean_blocks(bytes, from);
     while let Some(word) = word_at(bytes, done) {
@@ -268,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_end_of_a_string_is_found(text in "([a-zé]{0,90}(\\\\[\"\\\\n\n]|\\\\u00e9)?){0,4}[\"\u{1}]?[a-z]{0,20}") {
+        fn string_end_is_found_or_the_fault_is_located(text in "([a-zé]{0,90}(\\\\[\"\\\\n\n]|\\\\u00e9)?){0,4}[\"\u{1}]?[a-z]{0,20}") {
             let bytes = text.as_bytes();
             let mut at = 0;
             let expected = loop {
@@ -284,7 +286,7 @@ mod tests {
         }
 
         #[test]
-        fn characters_and_backslashes_are_found(text in r"[a-zäß€🌍\\]{0,40}[a-z]{0,100}[ä€\\]{0,40}") {
+        fn run_counts_characters_and_finds_backslashes(text in r"[a-zäß€🌍\\]{0,40}[a-z]{0,100}[ä€\\]{0,40}") {
             let bytes = text.as_bytes();
             prop_assert_eq!(characters(bytes), (text.chars().count(), text.contains('\\')));
             prop_assert_eq!(backslash(bytes), text.find('\\'));
@@ -293,7 +295,7 @@ mod tests {
         }
 
         #[test]
-        fn both_gaits_find_the_first_special_byte(
+        fn run_of_plain_bytes_matches_a_bytewise_scan(
             mut text in proptest::collection::vec(0x20u8..=0xff, 0..400),
             marks in proptest::collection::vec((0usize..400, any::<u8>()), 0..6),
         ) {

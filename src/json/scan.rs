@@ -1,40 +1,40 @@
-//! A push scanner: checks a document strictly while it arrives and notes where the members of the outermost object
-//! stand.
+//! Push scanner: validates a document strictly while it arrives and records the positions of the outermost object's
+//! members.
 //!
-//! A request body is read in pieces and may be 60 MB of base64. The scanner sees each piece once, while it is still
-//! warm, keeps no text, and knows at the end what a router must know: that the document is valid JSON, that it is an
-//! object, that no member of it is doubled, and at which offsets `model` and its like stand.
+//! A request body arrives in pieces and may have 60 MB of base64. The scanner reads each piece once, while it is in the
+//! CPU cache, and stores no text. At the end the router knows that the document is valid JSON and an object, that no
+//! member of the object is duplicated, and the offsets of `model` and other members.
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::cursor::Kind;
+use super::cursor::ValueKind;
 use super::members::{Member, Name, doubled};
 use super::run::{escaped_run, plain_run};
 use super::scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
 use super::utf8::Utf8;
-use super::wanted_members::{Wanted, WantedMembers};
+use super::wanted_members::{MemberNames, WantedMembers};
 
-/// Nesting that is accepted at most: recursive readers behind the gateway have limits of this order.
+/// Maximum nesting depth. Recursive readers behind the gateway have limits of this order.
 const MAX_DEPTH: usize = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// A value must follow.
+    /// Before a value.
     Value,
-    /// Behind `{`: a name or `}`.
+    /// After `{`: a name or `}`.
     ObjectStart,
-    /// Behind `,` in an object: a name.
+    /// After `,` in an object: a name.
     Name,
     Colon,
-    /// Behind `[`: a value or `]`.
+    /// After `[`: a value or `]`.
     ArrayStart,
-    /// Behind a value: `,` or the end of the container, or of the document.
+    /// After a value: `,`, the end of the container, or the end of the document.
     After,
     String,
     Escape,
-    /// So many hexadecimal digits of `\u` are still to come.
+    /// Inside `\u`, with this number of hexadecimal digits left.
     Hex(u8),
     Minus,
     Zero,
@@ -44,7 +44,7 @@ enum State {
     Exponent,
     ExponentSign,
     ExponentDigits,
-    /// Inside `true`, `false` or `null`: which, and how many letters have been seen.
+    /// Inside `true`, `false` or `null`, with the number of letters read so far.
     Word(Word, u8),
 }
 
@@ -65,7 +65,7 @@ impl Word {
     }
 }
 
-/// Scans one document, piece by piece.
+/// Scanner of one document that arrives in pieces.
 ///
 /// ```
 /// use model_gateway::json::Scanner;
@@ -78,19 +78,19 @@ impl Word {
 /// # Ok::<(), model_gateway::json::ScanError>(())
 /// ```
 pub struct Scanner {
-    wanted: Wanted,
-    /// The lengths of the words that are sought, one bit each.
+    wanted: MemberNames,
+    /// Set of the lengths of the wanted words: bit n for length n.
     lengths: u64,
-    /// Which of the words were seen, one bit each.
+    /// Set of the words found: bit n for word n.
     seen: u32,
     state: State,
-    /// One bit a level: set for an object.
+    /// Container stack, one bit a level: 1 for an object, 0 for an array.
     stack: SmallVec<[u64; 1]>,
     depth: usize,
-    /// Bytes of all pieces before the current one.
+    /// Number of bytes in all pieces before the current one.
     offset: usize,
     utf8: Utf8,
-    /// The string that is being read is a name, not a value.
+    /// Whether the current string is a member name.
     in_name: bool,
     name: Name,
     name_at: Range<usize>,
@@ -98,23 +98,23 @@ pub struct Scanner {
     member_wanted: Option<u8>,
     member_folded: Option<u8>,
     value_start: usize,
-    value_kind: Kind,
+    value_kind: ValueKind,
     members: SmallVec<[Member; 12]>,
     failed: Option<ScanError>,
 }
 
 impl Scanner {
-    /// Starts a scan that reports members of the outermost object with one of these names.
+    /// Creates a scanner that reports which members of the outermost object have one of these names.
     pub fn new(wanted: &'static [&'static str]) -> Self {
-        Scanner::with(Wanted::List(wanted), 0)
+        Scanner::with(MemberNames::List(wanted), 0)
     }
 
-    /// Starts a scan that reports members of the outermost object, and notes which words are there.
+    /// Creates a scanner that reports members of the outermost object, and notes which words occur.
     pub fn seeking(sought: &'static WantedMembers) -> Self {
-        Scanner::with(Wanted::Table(sought), sought.lengths)
+        Scanner::with(MemberNames::Table(sought), sought.lengths)
     }
 
-    fn with(wanted: Wanted, lengths: u64) -> Self {
+    fn with(wanted: MemberNames, lengths: u64) -> Self {
         Scanner {
             wanted,
             lengths,
@@ -131,16 +131,16 @@ impl Scanner {
             member_wanted: None,
             member_folded: None,
             value_start: 0,
-            value_kind: Kind::Null,
+            value_kind: ValueKind::Null,
             members: SmallVec::new(),
             failed: None,
         }
     }
 
-    /// Takes the next piece of the document.
+    /// Scans the next piece of the document.
     ///
     /// # Errors
-    /// The document is not valid; every further call gives the same error.
+    /// Returns [`ScanError`] if the document is invalid; every further call returns the same error.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), ScanError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -155,7 +155,8 @@ impl Scanner {
     fn scan(&mut self, piece: &[u8]) -> Result<(), ScanError> {
         if let Err(at) = self.utf8.check(piece) {
             let broken = self.offset.saturating_add_signed(at);
-            // The first fault counts, so that the answer does not depend on how the document was cut.
+            // The text before the broken character may have an earlier error. Report the first one, so that the error
+            // does not depend on how the document was split into pieces.
             let before = usize::try_from(at + 1).unwrap_or(0);
             self.scan_text(piece.get(..before).unwrap_or_default())?;
             return self.syntax(broken, "not UTF-8");
@@ -163,13 +164,14 @@ impl Scanner {
         self.scan_text(piece)
     }
 
-    /// Reads a piece; what is not UTF-8 in it is found outside of strings only.
+    /// Scans a piece. The caller has validated its UTF-8; the state machine itself rejects non-ASCII bytes outside of
+    /// strings only.
     fn scan_text(&mut self, piece: &[u8]) -> Result<(), ScanError> {
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {
             match (self.state, byte) {
                 (State::String, _) => at = self.scan_string(piece, at)?,
-                // The usual steps of a compact document, without a detour.
+                // Fast path for the common steps of a compact document; `step` handles the same states in general.
                 (State::Colon, b':') => {
                     self.state = State::Value;
                     at += 1;
@@ -182,7 +184,8 @@ impl Scanner {
                     self.begin_name(self.offset + at)?;
                     at += 1;
                 }
-                // A number has no end of its own: the byte that ends it is looked at again as what follows it.
+                // A number has no terminator: `step` does not consume the byte that ends it, so that it is scanned
+                // again.
                 _ => at += usize::from(self.step(byte, self.offset + at)?),
             }
         }
@@ -190,18 +193,21 @@ impl Scanner {
         Ok(())
     }
 
-    /// Reads on inside a string; returns where it stopped.
+    /// Scans the inside of a string. Returns the offset where scanning continues.
     fn scan_string(&mut self, piece: &[u8], at: usize) -> Result<usize, ScanError> {
         let rest = piece.get(at..).unwrap_or_default();
         let run = plain_run(rest);
+        // Only names of the outermost object are matched and checked for duplicates.
         let naming = self.in_name && self.depth == 1;
         if naming {
-            self.name.keep(rest.get(..run).unwrap_or_default());
+            self.name.append(rest.get(..run).unwrap_or_default());
         }
         let end = at + run;
         match rest.get(run) {
             None => Ok(end),
             Some(b'"') => {
+                // The length filter skips the word comparison for nearly every string. At offset 0 the string may be
+                // cut, so its length is unknown.
                 if at == 0 || self.lengths >> (run & 63) & 1 == 1 {
                     self.note_words(rest.get(..run).unwrap_or_default(), at == 0);
                 }
@@ -222,7 +228,7 @@ impl Scanner {
                 if naming {
                     self.name.keep_backslash();
                 } else {
-                    // Text with one escape mostly has many.
+                    // Text with one escape mostly has many (programs, JSON in JSON): check a block of them at once.
                     let reached = escaped_run(piece, end);
                     if reached > end {
                         return Ok(reached);
@@ -235,10 +241,10 @@ impl Scanner {
         }
     }
 
-    /// Notes the words that a string is. One whose beginning was in an earlier piece (`cut`) may be any that ends so:
-    /// what is noted is looked at again by whoever wants to know exactly.
+    /// Notes the words that equal a string. If the string began in an earlier piece (`cut`), only its end is known, and
+    /// every word with that end is noted. A bit may therefore be set wrongly; callers check the document itself.
     fn note_words(&mut self, text: &[u8], cut: bool) {
-        let Wanted::Table(sought) = self.wanted else { return };
+        let MemberNames::Table(sought) = self.wanted else { return };
         for (index, word) in sought.words.iter().enumerate() {
             let (least, most) = word.depth;
             let is_there = word.is_name == self.in_name && (least..=most).contains(&self.depth);
@@ -249,13 +255,13 @@ impl Scanner {
         }
     }
 
-    /// Which of the words were seen, one bit each, in their order. A bit may be set for a word that is not there, never
-    /// missing for one that is and is written without escapes.
-    pub fn seen(&self) -> u32 {
+    /// Returns the set of words found: bit n for word n. A bit may be set for a word that is absent. It is always set
+    /// for a word that is present and written without escapes.
+    pub fn words_found(&self) -> u32 {
         self.seen
     }
 
-    /// One byte outside of plain string text. Returns whether the byte is used up.
+    /// Scans one byte outside of plain string text. Returns whether the byte is consumed.
     fn step(&mut self, byte: u8, at: usize) -> Result<bool, ScanError> {
         match self.state {
             State::Value | State::ArrayStart => match byte {
@@ -336,18 +342,18 @@ impl Scanner {
 
     fn begin_value(&mut self, byte: u8, at: usize) -> Result<(), ScanError> {
         let (state, kind) = match byte {
-            b'{' => (State::ObjectStart, Kind::Object),
-            b'[' => (State::ArrayStart, Kind::Array),
-            b'"' => (State::String, Kind::String),
-            b't' => (State::Word(Word::True, 1), Kind::Bool),
-            b'f' => (State::Word(Word::False, 1), Kind::Bool),
-            b'n' => (State::Word(Word::Null, 1), Kind::Null),
-            b'-' => (State::Minus, Kind::Number),
-            b'0' => (State::Zero, Kind::Number),
-            b'1'..=b'9' => (State::Digits, Kind::Number),
+            b'{' => (State::ObjectStart, ValueKind::Object),
+            b'[' => (State::ArrayStart, ValueKind::Array),
+            b'"' => (State::String, ValueKind::String),
+            b't' => (State::Word(Word::True, 1), ValueKind::Bool),
+            b'f' => (State::Word(Word::False, 1), ValueKind::Bool),
+            b'n' => (State::Word(Word::Null, 1), ValueKind::Null),
+            b'-' => (State::Minus, ValueKind::Number),
+            b'0' => (State::Zero, ValueKind::Number),
+            b'1'..=b'9' => (State::Digits, ValueKind::Number),
             _ => return self.syntax(at, "expected a value"),
         };
-        if self.depth == 0 && kind != Kind::Object {
+        if self.depth == 0 && kind != ValueKind::Object {
             return self.fail(at, ScanErrorKind::NotAnObject);
         }
         if self.depth == 1 {
@@ -355,13 +361,14 @@ impl Scanner {
             self.value_kind = kind;
         }
         self.state = state;
-        if matches!(kind, Kind::Object | Kind::Array) {
-            self.open(kind == Kind::Object, at)?;
+        if matches!(kind, ValueKind::Object | ValueKind::Array) {
+            self.open(kind == ValueKind::Object, at)?;
         }
         Ok(())
     }
 
     fn open(&mut self, object: bool, at: usize) -> Result<(), ScanError> {
+        // Recursive readers (the provider's, or ours) would overflow their stack on deeper documents.
         if self.depth == MAX_DEPTH {
             return self.syntax(at, "nested too deeply");
         }
@@ -394,7 +401,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// A value ended before `end`; it belongs to the level that is now current.
+    /// Ends a value before offset `end` and, at depth 1, records its member.
     fn end_value(&mut self, end: usize) {
         self.state = State::After;
         if self.depth == 1 {
@@ -424,14 +431,14 @@ impl Scanner {
 
     fn keep_escaped(&mut self, byte: u8) {
         if self.in_name && self.depth == 1 {
-            self.name.keep(&[byte]);
+            self.name.append(&[byte]);
         }
     }
 
-    /// Ends the document and returns the members of the outermost object in order.
+    /// Ends the document and returns the members of the outermost object, in order.
     ///
     /// # Errors
-    /// The document is incomplete, or a member is doubled.
+    /// Returns [`ScanError`] if the document is invalid or incomplete, or if a member is duplicated.
     pub fn finish(self) -> Result<SmallVec<[Member; 12]>, ScanError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -444,6 +451,8 @@ impl Scanner {
             };
             return Err(ScanError { at: self.offset, kind });
         }
+        // Readers disagree on which duplicate counts: the gateway could route by one `model` and the provider use the
+        // other.
         match doubled(&self.members) {
             None => Ok(self.members),
             Some(member) => {

@@ -28,12 +28,12 @@ fn scanner_finds_members_of_the_outermost_object_only() {
             (None, "-1.5e+3")
         ]
     );
-    assert_eq!(members[1].kind, Kind::String);
-    assert_eq!(members[3].kind, Kind::Number);
+    assert_eq!(members[1].kind, ValueKind::String);
+    assert_eq!(members[3].kind, ValueKind::Number);
 }
 
 #[test]
-fn scanner_sees_through_escapes_in_names() {
+fn scanner_decodes_escapes_in_member_names() {
     let text = r#"{"mod\u0065l":"x"}"#;
     assert_eq!(scan(&[text.as_bytes()]).unwrap()[0].wanted, Some(0));
     let doubled = r#"{"model":"x","m\u006fdel":"y"}"#;
@@ -43,7 +43,7 @@ fn scanner_sees_through_escapes_in_names() {
 }
 
 #[test]
-fn scanner_notices_doubles_among_many_and_long_names() {
+fn scanner_detects_duplicates_among_many_and_long_names() {
     let many: String = (0..200).map(|i| format!("\"k{i}\":{i},")).collect();
     assert!(scan(&[format!("{{{many}\"z\":1}}").as_bytes()]).is_ok());
     assert!(matches!(
@@ -60,7 +60,7 @@ fn scanner_notices_doubles_among_many_and_long_names() {
 }
 
 #[test]
-fn scanner_takes_so_many_members_and_no_more_however_they_are_cut() {
+fn scanner_member_limit_holds_at_every_split() {
     let object = |count: usize| {
         let members: Vec<String> = (0..count).map(|number| format!("\"k{number}\":{{}}")).collect();
         format!("{{{}}}", members.join(","))
@@ -76,12 +76,12 @@ fn scanner_takes_so_many_members_and_no_more_however_they_are_cut() {
             "{cut}"
         );
     }
-    // Inside of it there may be as many as anybody likes.
+    // Inner objects may have more members than that.
     assert_eq!(scan(&[format!("{{\"a\":{more}}}").as_bytes()]).unwrap().len(), 1);
 }
 
 #[test]
-fn scanner_refuses_what_is_not_one_object() {
+fn scanner_refuses_input_that_is_not_one_object() {
     use ScanErrorKind::*;
     for (text, kind) in [
         ("", Empty),
@@ -99,7 +99,7 @@ fn scanner_refuses_what_is_not_one_object() {
     }
 }
 
-/// The slow twin: serde_json, which must agree on what is valid.
+/// Reference check: serde_json must agree on which documents are valid.
 fn twin(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok()
         && serde_json::from_slice::<std::collections::BTreeMap<String, &serde_json::value::RawValue>>(bytes)
@@ -107,7 +107,7 @@ fn twin(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn scanner_agrees_with_its_twin_on_hard_cases() {
+fn scanner_accepts_the_same_hard_cases_as_the_reference() {
     for text in [
         r#"{}"#,
         r#"{"a":0}"#,
@@ -152,7 +152,7 @@ fn scanner_agrees_with_its_twin_on_hard_cases() {
 }
 
 #[test]
-fn scanner_bounds_nesting() {
+fn scanner_nesting_depth_is_limited() {
     let deep = |n: usize| format!("{{\"a\":{}{}}}", "[".repeat(n), "]".repeat(n));
     assert!(scan(&[deep(511).as_bytes()]).is_ok());
     assert_eq!(scan(&[deep(512).as_bytes()]).unwrap_err().kind, ScanErrorKind::Syntax("nested too deeply"));
@@ -189,7 +189,7 @@ fn cursor_walks_nested_values_in_order() {
 }
 
 #[test]
-fn cursor_says_where_it_failed() {
+fn cursor_error_has_the_byte_position() {
     let mut json = Cursor::new(r#"{"a":"b" "c":1}"#);
     json.begin_object().unwrap();
     json.next_key().unwrap();
@@ -201,7 +201,7 @@ fn cursor_says_where_it_failed() {
 }
 
 #[test]
-fn strings_decode_as_serde_does() {
+fn string_escapes_decode_as_in_serde() {
     for text in [
         r#""""#,
         r#""plain""#,
@@ -215,13 +215,13 @@ fn strings_decode_as_serde_does() {
         assert_eq!(got.decode(), expected);
         assert!(got.is(&expected));
     }
-    // A lone surrogate is replaced, and what follows is not lost.
+    // A lone surrogate is replaced, and the text behind it stays.
     assert_eq!(JsonStr::from_escaped(r"\ud83cx").decode(), "\u{fffd}x");
     assert_eq!(JsonStr::from_escaped(r"\ud83c\u0041").decode(), "\u{fffd}A");
 }
 
 #[test]
-fn rope_keeps_memory_close_to_the_text() {
+fn rope_of_many_small_pieces_is_compacted() {
     let mut rope = Rope::new();
     for _ in 0..100_000 {
         rope.push(Bytes::copy_from_slice(b"x"));
@@ -233,13 +233,13 @@ fn rope_keeps_memory_close_to_the_text() {
 
 proptest! {
     #[test]
-    fn scanner_agrees_with_its_twin(text in r#"[\[\]{},:"a\\u0-9.eE+\- tfnrulse\x01é]{0,24}"#) {
+    fn scanner_accepts_the_same_text_as_the_reference(text in r#"[\[\]{},:"a\\u0-9.eE+\- tfnrulse\x01é]{0,24}"#) {
         let text = format!("{{\"k\":{text}}}");
         prop_assert_eq!(scan(&[text.as_bytes()]).is_ok(), twin(text.as_bytes()));
     }
 
     #[test]
-    fn every_split_of_a_document_scans_the_same(
+    fn scanner_result_is_the_same_at_every_split(
         text in r#"\{"model":"[a-z é🌍\\n]{0,9}","(a|stream|mod\\u0065l)":(\[1,\{"model":"x"\},-2\.5e3\]|true|"\\"\\u00e9")\}"#,
         cuts in proptest::collection::vec(0usize..80, 0..6),
     ) {
@@ -259,7 +259,7 @@ proptest! {
     }
 
     #[test]
-    fn long_strings_full_of_escapes_scan_as_the_twin_says_however_they_are_cut(
+    fn scanner_long_escaped_strings_match_the_reference_at_every_split(
         parts in proptest::collection::vec(prop_oneof![
             8 => "[a-z ]{0,30}",
             8 => prop_oneof![Just(r"\n"), Just(r#"\""#), Just(r"\\\\"), Just(r"\t\\"), Just(r"\u00e9"), Just(r"\/")]
@@ -289,7 +289,7 @@ proptest! {
     }
 
     #[test]
-    fn escaping_round_trips(plain in any::<String>()) {
+    fn string_escaping_round_trips(plain in any::<String>()) {
         let mut out = Vec::new();
         Writer::new(&mut out).string(&plain);
         let text = String::from_utf8(out).unwrap();
@@ -299,7 +299,7 @@ proptest! {
     }
 
     #[test]
-    fn cursor_never_panics_and_reads_what_is_valid(text in r#"[\[\]{},:"a\\u0-9.eE+\- tfnrulse]{0,30}"#) {
+    fn cursor_never_panics_and_accepts_valid_json(text in r#"[\[\]{},:"a\\u0-9.eE+\- tfnrulse]{0,30}"#) {
         let mut json = Cursor::new(&text);
         let read = json.skip().and_then(|()| json.end());
         if serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok() {
@@ -346,11 +346,11 @@ proptest! {
     }
 }
 
-/// Reads a value with the cursor alone, as a tree.
+/// Reads a value as a tree, using only the cursor.
 fn tree(json: &mut Cursor<'_>) -> Result<serde_json::Value, JsonError> {
     use serde_json::Value;
     Ok(match json.kind()? {
-        Kind::Object => {
+        ValueKind::Object => {
             let mut members = serde_json::Map::new();
             json.begin_object()?;
             while let Some(key) = json.next_key()? {
@@ -358,7 +358,7 @@ fn tree(json: &mut Cursor<'_>) -> Result<serde_json::Value, JsonError> {
             }
             Value::Object(members)
         }
-        Kind::Array => {
+        ValueKind::Array => {
             let mut elements = Vec::new();
             json.begin_array()?;
             while json.next_element()? {
@@ -366,13 +366,13 @@ fn tree(json: &mut Cursor<'_>) -> Result<serde_json::Value, JsonError> {
             }
             Value::Array(elements)
         }
-        Kind::String => Value::String(json.string()?.decode().into_owned()),
-        Kind::Bool => Value::Bool(json.boolean()?),
-        Kind::Null => {
+        ValueKind::String => Value::String(json.string()?.decode().into_owned()),
+        ValueKind::Bool => Value::Bool(json.boolean()?),
+        ValueKind::Null => {
             assert_eq!(json.string_or_null()?, None);
             Value::Null
         }
-        Kind::Number => serde_json::from_str(json.raw()?.text()).unwrap(),
+        ValueKind::Number => serde_json::from_str(json.raw()?.text()).unwrap(),
     })
 }
 
@@ -382,7 +382,7 @@ fn any_tree() -> impl Strategy<Value = serde_json::Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::Bool),
         any::<i64>().prop_map(Value::from),
-        // Eighths: serde_json does not read every float to the last digit.
+        // Multiples of 1/8: serde_json does not parse every float exactly.
         (-1_000_000i32..1_000_000).prop_map(|n| Value::from(f64::from(n) / 8.0)),
         any::<String>().prop_map(Value::String),
     ];
@@ -397,7 +397,7 @@ fn any_tree() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
-    fn cursor_reads_the_tree_that_serde_reads(value in any_tree(), pretty in any::<bool>()) {
+    fn cursor_reads_the_same_tree_as_serde(value in any_tree(), pretty in any::<bool>()) {
         let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
         let mut json = Cursor::new(&text);
         prop_assert_eq!(tree(&mut json).unwrap(), value);
@@ -407,20 +407,20 @@ proptest! {
     }
 
     #[test]
-    fn numbers_are_whole_when_serde_says_so(text in "-?(0|[1-9][0-9]{0,21})(\\.[0-9]{1,3})?([eE][+-]?[0-9]{1,2})?") {
+    fn number_as_u64_agrees_with_serde(text in "-?(0|[1-9][0-9]{0,21})(\\.[0-9]{1,3})?([eE][+-]?[0-9]{1,2})?") {
         let ours = RawJson::from_text(&text).as_u64();
         if let Ok(whole) = serde_json::from_str::<u64>(&text) {
             prop_assert_eq!(ours, Some(whole));
         } else if let Some(ours) = ours {
-            // serde_json does not read every float to the last digit.
+            // serde_json does not parse every float exactly.
             let theirs = serde_json::from_str::<f64>(&text).unwrap();
             prop_assert!((theirs - ours as f64).abs() <= 1.0, "{} against {}", theirs, ours);
         }
     }
 
-    /// Escapes of every kind, sound or not.
+    /// Escapes of every kind, valid and invalid.
     #[test]
-    fn strings_decode_as_serde_decodes_them(
+    fn string_generated_escapes_decode_as_in_serde(
         parts in proptest::collection::vec(
             prop_oneof![
                 Just("\\n".to_owned()), Just("\\/".to_owned()), Just("\\\\".to_owned()), Just("\\\"".to_owned()),
@@ -441,7 +441,7 @@ proptest! {
 }
 
 #[test]
-fn characters_of_a_text_are_counted_as_code_points() {
+fn string_characters_are_counted_as_code_points() {
     for (escaped, count) in [
         ("", 0),
         ("abc", 3),

@@ -1,47 +1,47 @@
-//! Slices of JSON text that are carried on without being read.
+//! Slices of JSON text that are passed on without being decoded.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::push_escaped;
-use super::run::{backslash, characters, single_run};
+use super::run::{backslash, characters, plain_run, single_run};
 
-/// The inside of a JSON string, still escaped and without its quotes: pasted from frame to frame unread.
+/// Inside of a JSON string, still escaped and without its quotes. It is copied from frame to frame without decoding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct JsonStr<'a>(&'a str);
 
 impl<'a> JsonStr<'a> {
-    /// Takes text that is known to be the inside of a valid JSON string.
+    /// Wraps text that is known to be the inside of a valid JSON string.
     ///
-    /// Nothing is checked: what is not valid here comes out as invalid JSON later. Readers in this folder only
-    /// construct it from what they have validated; for constants use it with plain ASCII.
+    /// Nothing is checked: invalid text produces invalid JSON later. Readers of this module construct it only from text
+    /// that they have validated; for constants, use it with plain ASCII.
     pub const fn from_escaped(escaped: &'a str) -> Self {
         JsonStr(escaped)
     }
 
-    /// The text as it stands in the document, escapes included.
+    /// Returns the text as written in the document, escapes included.
     pub const fn escaped(self) -> &'a str {
         self.0
     }
 
-    /// True for `""`.
+    /// Returns true for `""`.
     pub const fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the string *means* `plain`, whichever way it is escaped.
+    /// Returns true if the decoded string equals `plain`, however it is escaped.
     #[inline]
     pub fn is(self, plain: &str) -> bool {
         if self.0.as_bytes().contains(&b'\\') { self.decode() == plain } else { self.0 == plain }
     }
 
-    /// How many bytes it begins with that are one character each: ASCII, and not escaped.
+    /// Returns the number of leading bytes that are one character each: ASCII and not escaped.
     #[inline]
     pub fn single_run(self) -> usize {
         single_run(self.0.as_bytes())
     }
 
-    /// How many characters the string means. A lone half of a surrogate pair counts as one.
+    /// Counts the characters of the decoded string. A lone surrogate counts as one.
     #[inline]
     pub fn char_count(self) -> u64 {
         let bytes = self.0.as_bytes();
@@ -58,7 +58,7 @@ impl<'a> JsonStr<'a> {
         count as u64
     }
 
-    /// The meaning of the string; borrowed when it has no escapes. Lone surrogates become U+FFFD.
+    /// Decodes the string; borrowed if it has no escapes. Lone surrogates become U+FFFD.
     pub fn decode(self) -> Cow<'a, str> {
         if !self.0.as_bytes().contains(&b'\\') {
             return Cow::Borrowed(self.0);
@@ -69,7 +69,7 @@ impl<'a> JsonStr<'a> {
     }
 }
 
-/// The length of the escape at the start of a text, both halves of a surrogate pair together.
+/// Returns the length in bytes of the escape at the start of `escape`; a surrogate pair is one escape of 12 bytes.
 #[inline]
 fn escape_length(escape: &[u8]) -> usize {
     let half = |at: usize, third: &[u8]| match escape.get(at..at + 4) {
@@ -89,7 +89,7 @@ impl fmt::Debug for JsonStr<'_> {
     }
 }
 
-/// One JSON value of any kind, as it stands in the document.
+/// JSON value of any kind, as written in the document.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RawJson<'a>(&'a str);
 
@@ -97,46 +97,46 @@ impl<'a> RawJson<'a> {
     /// The value `null`.
     pub const NULL: RawJson<'static> = RawJson("null");
 
-    /// Takes text that is known to be one valid JSON value, without surrounding white space.
+    /// Wraps text that is known to be one valid JSON value without surrounding white space.
     pub const fn from_text(text: &'a str) -> Self {
         RawJson(text)
     }
 
-    /// The text of the value.
+    /// Returns the text of the value.
     pub const fn text(self) -> &'a str {
         self.0
     }
 
-    /// True for the value `null`.
+    /// Returns true for `null`.
     pub fn is_null(self) -> bool {
         self.0 == "null"
     }
 
-    /// True for what says that there is nothing: `null`, `false` and `""`.
+    /// Returns true for the values that stand for "absent": `null`, `false` and `""`.
     pub fn is_void(self) -> bool {
         matches!(self.0, "null" | "false" | "\"\"")
     }
 
-    /// The value as a string, if it is one.
+    /// Returns the value if it is a string, and `None` otherwise.
     pub fn as_str(self) -> Option<JsonStr<'a>> {
         let inside = self.0.strip_prefix('"')?.strip_suffix('"')?;
         Some(JsonStr(inside))
     }
 
-    /// The value as a whole number that is not negative, if it is one (`1`, `1.0` and `1e3` are).
+    /// Returns the value if it is a non-negative integer (`1`, `1.0` and `1e3` are), and `None` otherwise.
     pub fn as_u64(self) -> Option<u64> {
         match self.0.parse::<u64>() {
             Ok(n) => Some(n),
             Err(_) => {
                 let float = self.0.parse::<f64>().ok()?;
-                // 2^53: beyond it a float no longer says which whole number was meant.
+                // Above 2^53 an `f64` does not represent every integer.
                 (float >= 0.0 && float.fract() == 0.0 && float <= 9_007_199_254_740_992.0)
                     .then_some(float as u64)
             }
         }
     }
 
-    /// The value as a boolean, if it is one.
+    /// Returns the value if it is a boolean, and `None` otherwise.
     pub fn as_bool(self) -> Option<bool> {
         match self.0 {
             "true" => Some(true),
@@ -152,18 +152,23 @@ impl fmt::Debug for RawJson<'_> {
     }
 }
 
-/// Appends the meaning of the escaped text to `out`. Unknown escapes are taken literally, lone surrogates become
-/// U+FFFD: by the time this runs a reader has validated the text.
+/// Decodes escaped text and appends it to `out`. Unknown escapes are taken literally and lone surrogates become U+FFFD:
+/// a reader has validated the text before.
 fn decode_into(escaped: &str, out: &mut String) {
     let mut rest = escaped;
-    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-        let (plain, tail) = rest.split_at(at);
+    loop {
+        // Escapes of source code are a few bytes apart, so the distance to the next one is found without a call.
+        let (plain, tail) = rest.split_at_checked(plain_run(rest.as_bytes())).unwrap_or((rest, ""));
         out.push_str(plain);
         let mut chars = tail.chars();
-        chars.next();
-        let Some(escape) = chars.next() else {
-            return;
-        };
+        let Some(first) = chars.next() else { return };
+        if first != '\\' {
+            // Not in a JSON string; such a text is decoded to itself.
+            out.push(first);
+            rest = chars.as_str();
+            continue;
+        }
+        let Some(escape) = chars.next() else { return };
         rest = chars.as_str();
         match escape {
             'n' => out.push('\n'),
@@ -179,10 +184,9 @@ fn decode_into(escaped: &str, out: &mut String) {
             other => out.push(other),
         }
     }
-    out.push_str(rest);
 }
 
-/// Reads the digits after `\u`, and the second half of a surrogate pair if there is one.
+/// Decodes the digits after `\u`, and the second half of a surrogate pair if it follows.
 fn decode_unicode(digits: &str) -> (char, &str) {
     let Some((first, rest)) = hex4(digits) else {
         return (char::REPLACEMENT_CHARACTER, digits);
@@ -208,7 +212,7 @@ fn hex4(text: &str) -> Option<(u32, &str)> {
     Some((u32::from_str_radix(digits, 16).ok()?, rest))
 }
 
-/// Owned escaped text made from plain text, for the few places that must build a string.
+/// Escapes plain text into an owned string, for the few places that must build one.
 impl From<&str> for EscapedString {
     fn from(plain: &str) -> Self {
         let mut bytes = Vec::with_capacity(plain.len() + 8);
@@ -217,12 +221,12 @@ impl From<&str> for EscapedString {
     }
 }
 
-/// Text that was escaped once, at load, to be pasted many times.
+/// Owned escaped text: escaped once at load time and copied many times.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct EscapedString(String);
 
 impl EscapedString {
-    /// The text as a slice to paste.
+    /// Borrows the text.
     pub fn as_json_str(&self) -> JsonStr<'_> {
         JsonStr(&self.0)
     }

@@ -1,16 +1,16 @@
-//! The UTF-8 check of a text that arrives in pieces.
+//! UTF-8 validation of a text that arrives in pieces.
 
-/// Checks that pieces are UTF-8 when put together.
+/// UTF-8 validator that keeps its state between pieces.
 #[derive(Debug, Default)]
 pub(super) struct Utf8 {
-    /// The beginning of a character whose rest is in the next piece.
+    /// Start of a character that continues in the next piece.
     tail: [u8; 4],
     pending: usize,
 }
 
 impl Utf8 {
-    /// Returns the offset in `piece` of the first character that is not UTF-8; below zero if it began in an earlier
-    /// piece.
+    /// Checks the next piece. Returns `Err` with the offset in `piece` of the first invalid character; the offset is
+    /// negative if the character began in an earlier piece.
     #[inline]
     pub(super) fn check(&mut self, piece: &[u8]) -> Result<(), isize> {
         if self.pending == 0 && piece.is_ascii() {
@@ -34,7 +34,8 @@ impl Utf8 {
         if simdutf8::basic::from_utf8(rest).is_ok() {
             return Ok(());
         }
-        // Where it fails, and whether it may only be cut, is what the slower check says.
+        // `simdutf8::basic` reports only that the text is invalid. The standard check finds the position, and tells an
+        // invalid character from one that is cut at the end of the piece.
         match std::str::from_utf8(rest) {
             Ok(_) => Ok(()),
             Err(error) if error.error_len().is_some() => Err((from + error.valid_up_to()) as isize),
@@ -49,7 +50,7 @@ impl Utf8 {
         }
     }
 
-    /// Whether the text so far ends where a character ends.
+    /// Returns true if the text so far ends at a character boundary.
     pub(super) fn is_complete(&self) -> bool {
         self.pending == 0
     }

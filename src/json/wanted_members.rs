@@ -1,28 +1,28 @@
-//! What a scan looks for: members of the outermost object, and words at certain depths.
+//! Search targets of a scan: members of the outermost object, and words at certain depths.
 
-/// Names of members that a scan reports, found by one table lookup, and words whose presence it notes.
+/// Names of members that a scan reports, found with a perfect hash table, and words whose presence it notes.
 #[derive(Debug)]
 pub struct WantedMembers {
-    /// The names; a member is reported with its index.
+    /// Names; a member is reported with the index of its name.
     pub(super) names: &'static [&'static str],
-    /// The index of the name with each hash; [`NONE`] for no name.
+    /// Index of the name in each hash slot; [`NONE`] for an empty slot.
     slots: [u8; SLOTS],
-    /// What makes the hashes of the names differ.
+    /// Multiplier for which the names hash to different slots.
     factor: u32,
-    /// The words.
+    /// Words to look for.
     pub(super) words: &'static [WantedWord],
-    /// The lengths of the words, one bit each.
+    /// Set of the word lengths: bit n for length n.
     pub(super) lengths: u64,
 }
 
-/// A word: a string, or the name of a member, whose presence is noted.
+/// Word whose presence is noted: a string value or a member name.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedWord {
-    /// The text, in letters that need no escapes; shorter than 64 bytes.
+    /// Text, in characters that need no escapes; shorter than 64 bytes.
     pub text: &'static str,
-    /// It is the name of a member, and not a value.
+    /// Whether it is a member name instead of a value.
     pub is_name: bool,
-    /// How many containers it stands in, at least and at most. Members of the outermost object stand in one.
+    /// Minimum and maximum number of containers around it. A member of the outermost object has 1.
     pub depth: (usize, usize),
 }
 
@@ -30,7 +30,8 @@ const SLOTS: usize = 128;
 const NONE: u8 = u8::MAX;
 
 impl WantedMembers {
-    /// Builds the table, at compile time.
+    /// Builds the table, at compile time. Panics (a build error) if a word is too long or no collision-free factor
+    /// exists.
     #[allow(clippy::indexing_slicing, clippy::panic, reason = "a fault is one of the build")]
     pub const fn new(names: &'static [&'static str], words: &'static [WantedWord]) -> Self {
         let mut lengths = 0;
@@ -50,12 +51,12 @@ impl WantedMembers {
         panic!("two of the names have the same length and letters")
     }
 
-    /// The names, in the order of their indexes.
+    /// Returns the names, ordered by index.
     pub const fn names(&self) -> &'static [&'static str] {
         self.names
     }
 
-    /// The index of a name.
+    /// Returns the index of a name; `None` if it is not wanted.
     #[inline]
     pub(super) fn find(&self, name: &[u8]) -> Option<u8> {
         let slot = *self.slots.get(hash(name, self.factor))?;
@@ -78,7 +79,7 @@ const fn table(names: &[&str], factor: u32) -> Option<[u8; SLOTS]> {
     Some(slots)
 }
 
-/// The length and three letters of a name, mixed.
+/// Hashes the length and three letters of a name to a slot.
 #[inline]
 #[allow(clippy::indexing_slicing, reason = "both places lie within the name, which is not empty")]
 const fn hash(name: &[u8], factor: u32) -> usize {
@@ -91,34 +92,33 @@ const fn hash(name: &[u8], factor: u32) -> usize {
     (mixed >> 25) as usize
 }
 
-/// The names of the members that are reported.
+/// Names of the members that are reported.
 #[derive(Clone, Copy)]
-pub(super) enum Wanted {
+pub(super) enum MemberNames {
     /// Compared one by one.
     List(&'static [&'static str]),
-    /// Found in a table.
+    /// Looked up in a hash table.
     Table(&'static WantedMembers),
 }
 
-impl Wanted {
+impl MemberNames {
     #[inline]
     pub(super) fn find(self, name: &[u8]) -> Option<u8> {
         match self {
-            Wanted::List(names) => position(names, |wanted| wanted.as_bytes() == name),
-            Wanted::Table(sought) => sought.find(name),
+            MemberNames::List(names) => position(names, |wanted| wanted.as_bytes() == name),
+            MemberNames::Table(sought) => sought.find(name),
         }
     }
 
-    /// The names.
     pub(super) fn names(self) -> &'static [&'static str] {
         match self {
-            Wanted::List(names) => names,
-            Wanted::Table(sought) => sought.names(),
+            MemberNames::List(names) => names,
+            MemberNames::Table(sought) => sought.names(),
         }
     }
 }
 
-/// The index of the first name that fits; only the first 255 can.
+/// Returns the index of the first name that matches, if it is below 256: an index is stored in one byte.
 pub(super) fn position(names: &[&str], fits: impl Fn(&str) -> bool) -> Option<u8> {
     names.iter().position(|name| fits(name)).and_then(|index| u8::try_from(index).ok())
 }
@@ -131,7 +131,7 @@ mod tests {
         WantedMembers::new(&["model", "temperature", "tool_choice", "tools", "top_p"], &[]);
 
     #[test]
-    fn each_name_is_found_and_no_other() {
+    fn wanted_members_lookup_finds_exactly_the_known_names() {
         for (index, name) in SOUGHT.names.iter().enumerate() {
             assert_eq!(SOUGHT.find(name.as_bytes()).map(usize::from), Some(index), "{name}");
         }

@@ -1,11 +1,11 @@
-//! A writer of JSON text that appends to a byte buffer and keeps track of nothing but the comma.
+//! JSON writer that appends to a byte buffer. Its only state is whether a comma is due.
 
 use bytes::BufMut;
 
 use super::run::plain_run;
 use super::{JsonStr, RawJson};
 
-/// Appends JSON to a buffer. The caller says what opens and closes; the writer puts the commas.
+/// JSON writer. The caller opens and closes containers; the writer inserts the commas.
 ///
 /// ```
 /// use model_gateway::json::Writer;
@@ -23,7 +23,7 @@ pub struct Writer<'o, B: BufMut> {
 }
 
 impl<'o, B: BufMut> Writer<'o, B> {
-    /// Starts a value at the end of `out`.
+    /// Creates a writer that appends one value to `out`.
     pub fn new(out: &'o mut B) -> Self {
         Writer { out, comma: false }
     }
@@ -36,7 +36,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self.comma = true;
     }
 
-    /// `{`
+    /// Writes `{`.
     pub fn begin_object(&mut self) -> &mut Self {
         self.separate();
         self.out.put_u8(b'{');
@@ -44,14 +44,14 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
-    /// `}`
+    /// Writes `}`.
     pub fn end_object(&mut self) -> &mut Self {
         self.out.put_u8(b'}');
         self.comma = true;
         self
     }
 
-    /// `[`
+    /// Writes `[`.
     pub fn begin_array(&mut self) -> &mut Self {
         self.separate();
         self.out.put_u8(b'[');
@@ -59,14 +59,14 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
-    /// `]`
+    /// Writes `]`.
     pub fn end_array(&mut self) -> &mut Self {
         self.out.put_u8(b']');
         self.comma = true;
         self
     }
 
-    /// A member's name. It must be plain ASCII that needs no escape: names are constants of a format.
+    /// Writes a member name. It must be plain ASCII that needs no escapes; names are constants of a format.
     #[inline]
     pub fn key(&mut self, name: &str) -> &mut Self {
         debug_assert_eq!(plain_run(name.as_bytes()), name.len(), "a member name that needs escapes");
@@ -78,7 +78,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
-    /// A member's name that is pasted as it was escaped elsewhere.
+    /// Writes a member name that is already escaped.
     #[inline]
     pub fn paste_key(&mut self, name: JsonStr<'_>) -> &mut Self {
         self.separate();
@@ -89,7 +89,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
-    /// A string, escaped here.
+    /// Writes a string and escapes it.
     pub fn string(&mut self, plain: &str) -> &mut Self {
         self.separate();
         self.out.put_u8(b'"');
@@ -98,7 +98,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
-    /// A string that is pasted as it was escaped elsewhere.
+    /// Writes a string that is already escaped.
     #[inline]
     pub fn paste(&mut self, text: JsonStr<'_>) -> &mut Self {
         self.separate();
@@ -108,7 +108,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
-    /// A string that is put together from parts that were escaped elsewhere.
+    /// Writes a string from parts that are already escaped.
     #[inline]
     pub fn pasted(&mut self, write: impl FnOnce(&mut B)) {
         self.separate();
@@ -117,7 +117,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self.out.put_u8(b'"');
     }
 
-    /// Any value, pasted.
+    /// Writes a value that is already JSON.
     #[inline]
     pub fn raw(&mut self, value: RawJson<'_>) -> &mut Self {
         self.separate();
@@ -125,7 +125,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
-    /// A whole number.
+    /// Writes an integer.
     #[inline]
     pub fn number(&mut self, n: impl itoa::Integer) -> &mut Self {
         self.separate();
@@ -133,14 +133,14 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
-    /// A number with a fraction, in as many decimals as asked for: figures of the log, not of a format.
+    /// Writes a decimal number with a fixed number of decimals, for log lines.
     pub fn fixed(&mut self, n: f64, decimals: usize) -> &mut Self {
         self.separate();
         self.out.put_slice(format!("{n:.decimals$}").as_bytes());
         self
     }
 
-    /// `true` or `false`
+    /// Writes `true` or `false`.
     #[inline]
     pub fn boolean(&mut self, value: bool) -> &mut Self {
         self.separate();
@@ -148,7 +148,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
         self
     }
 
-    /// `null`
+    /// Writes `null`.
     #[inline]
     pub fn null(&mut self) -> &mut Self {
         self.separate();
@@ -157,7 +157,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
     }
 }
 
-/// Appends plain text to `out` as the inside of a JSON string.
+/// Appends plain text to `out`, escaped as the inside of a JSON string.
 pub fn push_escaped(out: &mut impl BufMut, plain: &str) {
     let mut rest = plain.as_bytes();
     loop {

@@ -1,7 +1,7 @@
-//! The access log: one JSON line for every request, written by a thread of its own.
+//! Access log: one JSON line per request, written by a dedicated thread.
 //!
-//! A request appends its line to a buffer in memory and goes on; a thread takes the buffer over and writes it. A
-//! destination that does not keep up costs lines, never a request's time, and what was lost is counted.
+//! A request appends its line to a buffer in memory; the thread swaps the buffer out and writes it. A destination that
+//! is too slow loses lines, which are counted, and never delays a request.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::lines::{Lines, Sink, Terms, open};
+use super::lines::{LineSink, Lines, Terms, open};
 use crate::canonical::Usage;
 use crate::json::{RawJson, Writer};
 use crate::supervise::{self, Supervised};
@@ -21,82 +21,82 @@ const TERMS: Terms = Terms {
     flush: Duration::from_millis(200),
     batch: 64 * 1024,
     // About 30,000 requests.
-    full: 16 * 1024 * 1024,
+    max_buffered: 16 * 1024 * 1024,
 };
-/// How long the end of the process waits for lines to be written.
+/// Maximum time that the end of the process waits for unwritten lines.
 const END: Duration = Duration::from_secs(2);
 
-/// Where lines go.
+/// Destination of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Nowhere.
+    /// Disabled.
     Off,
     /// Standard output.
     Stdout,
-    /// A file, appended to.
+    /// File, opened for appending.
     File(PathBuf),
 }
 
-/// One finished request. No secret and no body is in it.
+/// Access log line of a finished request. Contains no secret and no body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Line<'a> {
-    /// When the request's head had come, in Unix milliseconds.
+    /// Time when the request head was complete, in Unix milliseconds.
     pub time: u64,
-    /// The gateway's id of the request.
+    /// Request id of the gateway.
     pub request_id: &'a str,
-    /// Address of the client.
+    /// Client address.
     pub client: Option<IpAddr>,
     /// HTTP method.
     pub method: &'a str,
-    /// Path without its query, which may hold a key.
+    /// Path without the query, which may contain a key.
     pub path: &'a str,
-    /// The endpoint's name.
+    /// Endpoint name.
     pub endpoint: &'a str,
-    /// HTTP version: 10, 11 or 20.
+    /// HTTP version: 10, 11 or 20 for 1.0, 1.1 and 2.
     pub http: u8,
-    /// HTTP status that the client saw.
+    /// HTTP status sent to the client.
     pub status: u16,
-    /// The error's kind, if any.
+    /// Error kind; `None` without an error.
     pub error: Option<&'a str>,
-    /// What the gateway knows about the error beyond what the client was told.
+    /// Details of the error that the client does not get.
     pub detail: Option<&'a str>,
-    /// The key's name.
+    /// Key name.
     pub key: Option<&'a str>,
-    /// The account that pays.
+    /// Account that is charged.
     pub account: Option<&'a str>,
-    /// The model that was asked for.
+    /// Requested model.
     pub model: Option<&'a str>,
-    /// The provider that answered.
+    /// Provider that responded.
     pub provider: Option<&'a str>,
-    /// The model's name there.
+    /// Model name at the provider.
     pub upstream_model: Option<&'a str>,
-    /// The provider's HTTP status.
+    /// HTTP status of the provider.
     pub upstream_status: Option<u16>,
-    /// The provider's own id of the request or of the answer.
+    /// Id of the request or response at the provider.
     pub upstream_id: Option<&'a str>,
-    /// Whether the answer was a stream.
+    /// Whether the response was a stream.
     pub stream: bool,
-    /// The finish reason in the provider's word.
+    /// Finish reason as the provider spelled it.
     pub finish: Option<&'a str>,
-    /// Tokens.
+    /// Token usage.
     pub usage: Usage,
-    /// What was charged, in nano-units; nothing where nothing can be.
+    /// Charge in nano-units; `None` if the request cannot be charged.
     pub cost: Option<i64>,
     /// Request body bytes.
     pub request_bytes: u64,
-    /// Answer body bytes.
+    /// Response body bytes.
     pub response_bytes: u64,
-    /// Frames of a stream.
+    /// Frames of the stream.
     pub frames: u64,
-    /// Tries.
+    /// Upstream attempts.
     pub attempts: u32,
-    /// Targets that failed without the client hearing of it, and how.
+    /// Targets that failed before a successful attempt, with the reasons.
     pub tried: Option<&'a str>,
-    /// Whole time, in microseconds.
+    /// Total duration, in microseconds.
     pub micros: u64,
-    /// To the first content of the answer, in microseconds.
+    /// Time to the first content of the response, in microseconds.
     pub first_token_micros: Option<u64>,
-    /// Waiting for the provider's head, in microseconds.
+    /// Time until the provider's response head, in microseconds.
     pub upstream_micros: Option<u64>,
 }
 
@@ -162,12 +162,12 @@ fn number(json: &mut Writer<'_, Vec<u8>>, name: &str, value: Option<u64>) {
     }
 }
 
-/// Microseconds as milliseconds with three decimals, without floating point.
+/// Writes microseconds as milliseconds with three decimals, without floating point.
 fn millis(json: &mut Writer<'_, Vec<u8>>, name: &str, micros: Option<u64>) {
     decimal(json, name, micros, 3);
 }
 
-/// A number whose last digits stand behind the point.
+/// Writes a fixed-point number with `behind` decimals.
 fn decimal(json: &mut Writer<'_, Vec<u8>>, name: &str, number: Option<u64>, behind: u32) {
     let Some(number) = number else { return };
     let unit = 10u64.pow(behind);
@@ -178,7 +178,7 @@ fn decimal(json: &mut Writer<'_, Vec<u8>>, name: &str, number: Option<u64>, behi
     json.key(name).raw(RawJson::from_text(std::str::from_utf8(&text).unwrap_or("0")));
 }
 
-/// The last digits of a number, with zeros in front.
+/// Pushes the last `count` digits of a number, with leading zeros.
 fn push_digits(number: u64, count: u32, push: &mut impl FnMut(u8)) {
     for place in (0..count).rev() {
         let digit = number / 10u64.pow(place) % 10;
@@ -200,11 +200,11 @@ fn push_address(address: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes times as RFC 3339 does. The calendar is asked once a second.
+/// Formatter of RFC 3339 time stamps. Converts to calendar time once per second only.
 #[derive(Debug, Default)]
 struct Clock {
     second: u64,
-    /// The second without its `Z`.
+    /// Formatted second without the `Z`.
     text: String,
 }
 
@@ -224,11 +224,11 @@ impl Clock {
 }
 
 thread_local! {
-    /// Where a thread writes its line before it appends it to everybody's.
+    /// Scratch buffer of a thread: lines are formatted here, so that the shared buffer is locked only to append.
     static SCRATCH: RefCell<(Clock, Vec<u8>)> = RefCell::default();
 }
 
-/// The access log of the process.
+/// Access log of the process.
 #[derive(Debug)]
 pub struct AccessLog {
     lines: Option<Arc<Lines>>,
@@ -240,12 +240,12 @@ impl AccessLog {
     /// Opens the destination and starts the writing thread.
     ///
     /// # Errors
-    /// The file cannot be opened or the thread not started.
+    /// Returns an error if the file cannot be opened or the thread cannot be started.
     pub fn open(destination: Destination, lost: prometheus::IntCounter) -> std::io::Result<Self> {
         let mut sink = match destination {
             Destination::Off => return Ok(AccessLog { lines: None, thread: None, writer: Mutex::new(None) }),
-            Destination::Stdout => Sink::Stdout,
-            Destination::File(path) => Sink::File(open(&path)?, path),
+            Destination::Stdout => LineSink::Stdout,
+            Destination::File(path) => LineSink::File(open(&path)?, path),
         };
         let lines = Lines::new(TERMS, lost);
         let (own, mut taken) = (lines.clone(), Vec::new());
@@ -253,12 +253,12 @@ impl AccessLog {
         Ok(AccessLog { lines: Some(lines), thread: Some(thread), writer: Mutex::new(Some(writer)) })
     }
 
-    /// Whether lines go anywhere.
+    /// Returns whether the access log is enabled.
     pub fn is_on(&self) -> bool {
         self.lines.is_some()
     }
 
-    /// The writing thread.
+    /// Returns the writing thread, or `None` if the access log is disabled.
     pub fn thread(&self) -> Option<&Arc<Supervised>> {
         self.thread.as_ref()
     }
@@ -273,18 +273,19 @@ impl AccessLog {
         });
     }
 
-    /// Opens the file again, which may have been renamed by a log rotation.
+    /// Reopens the file, which a log rotation may have renamed.
     pub fn reopen(&self) {
         if let Some(lines) = &self.lines {
             lines.reopen();
         }
     }
 
-    /// Writes what is left and ends the thread. A destination that stands still is not waited for.
+    /// Flushes unwritten lines and ends the thread. Waits at most 2 s for a destination that does not accept data.
     pub fn close(&self) {
         let (Some(lines), Some(writer)) = (&self.lines, self.writer.lock().take()) else { return };
         lines.stop();
         lines.flush(END);
+        // A thread that is blocked in a write cannot be joined; it ends with the process.
         if lines.is_written() {
             let _ = writer.join();
         }
@@ -302,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_json_and_says_what_happened() {
+    fn access_log_line_is_json_with_the_request_facts() {
         let line = Line {
             time: 1_752_000_000_123,
             request_id: "req_1",
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_reach_the_file_and_a_new_one_after_rotation() {
+    fn access_log_lines_go_to_a_new_file_after_rotation() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let dropped = prometheus::IntCounter::new("d", "d").unwrap();

@@ -1,5 +1,5 @@
-//! The log of the process on standard error. A thread writes it, so that a line is never an error, a panic or a wait to
-//! whoever logs it: standard error may be a full disk, a pipe without a reader, or one whose reader stands still.
+//! Process log on standard error, written by a dedicated thread: logging never fails, panics or blocks the caller, even
+//! if standard error is a full disk, a closed pipe or a pipe that is not read.
 
 use std::io;
 use std::panic::PanicHookInfo;
@@ -8,25 +8,25 @@ use std::time::Duration;
 
 use prometheus::IntCounter;
 
-use super::lines::{Lines, Sink, Terms};
+use super::lines::{LineSink, Lines, Terms};
 use super::table;
 use crate::supervise::{self, Supervised};
 
 const TERMS: Terms = Terms {
-    // Each line wakes the thread; this is for those that come while it writes.
+    // Each line wakes the thread; the time-out covers lines that arrive while it writes.
     flush: Duration::from_secs(5),
     batch: 1,
-    full: 1 << 20,
+    max_buffered: 1 << 20,
 };
-/// How long the end of the process waits for lines to be written.
+/// Maximum time that the end of the process waits for unwritten lines.
 const END: Duration = Duration::from_secs(1);
 
-/// The log's thread, and the lines that it has not written yet.
+/// Log thread and its unwritten lines.
 #[derive(Debug)]
 struct Log {
     lines: Arc<Lines>,
     lost: IntCounter,
-    /// None where there can be no more threads: then every line is lost.
+    /// `None` if the thread could not be started; then all lines are lost.
     thread: Option<Arc<Supervised>>,
 }
 
@@ -34,17 +34,17 @@ static LOG: LazyLock<Option<Log>> = LazyLock::new(|| {
     let lost = IntCounter::new(table::LOG_LOST.name, table::LOG_LOST.help).ok()?;
     let lines = Lines::new(TERMS, lost.clone());
     let own = lines.clone();
-    let (mut sink, mut taken) = (Sink::Stderr, Vec::new());
-    // It ends with the process.
+    let (mut sink, mut taken) = (LineSink::Stderr, Vec::new());
+    // The thread is detached and ends with the process.
     let thread = supervise::spawn("log", move || own.run(&mut sink, &mut taken)).ok();
     Some(Log { lines, lost, thread: thread.map(|(supervised, _)| supervised) })
 });
 
-/// Takes whole lines, and never fails.
+/// Log writer for `tracing`. Takes whole lines and never fails.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Writer;
+pub struct LogWriter;
 
-impl io::Write for Writer {
+impl io::Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if let Some(log) = &*LOG {
             log.lines.append(line);
@@ -57,24 +57,24 @@ impl io::Write for Writer {
     }
 }
 
-/// Lines that were lost. The counter is registered with the other series.
+/// Returns the counter of lost lines, which [`super::Metrics`] registers.
 pub(super) fn lost() -> Option<IntCounter> {
     LOG.as_ref().map(|log| log.lost.clone())
 }
 
-/// The log's thread.
+/// Returns the log thread, or `None` if it could not be started.
 pub fn thread() -> Option<Arc<Supervised>> {
     LOG.as_ref().and_then(|log| log.thread.clone())
 }
 
-/// Writes what is left. For the end of the process; it does not wait long.
+/// Flushes unwritten lines at the end of the process. Waits at most 1 s.
 pub fn flush() {
     if let Some(log) = &*LOG {
         log.lines.flush(END);
     }
 }
 
-/// Logs a panic, in the place of the standard library's own lines, which would not be in the log's format.
+/// Logs a panic in the format of the log. Replaces the standard library's panic hook, which writes plain text.
 pub fn panicked(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     let words = payload.downcast_ref::<&str>().copied();

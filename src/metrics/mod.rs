@@ -1,10 +1,10 @@
-//! What is counted, and the one line that is written for every request.
+//! Metrics, access log and admin port.
 //!
-//! Every series is declared in one table ([`table`]), which docs/metrics.md is compared with; [`Metrics`] holds them,
-//! and [`Series`] the handles that a request for one model at one provider needs, so that no label is looked up on
-//! the way. The access log is [`access_log`], the log of the process [`log`], the admin port [`admin`].
+//! [`table`] declares every series; a test compares it with docs/metrics.md. [`Metrics`] holds the series. [`Series`]
+//! holds the handles for one endpoint, model and provider, so that a request needs no label lookup. The access log is
+//! [`access_log`], the process log [`log`], the admin port [`admin`].
 //!
-//! Here must not live: anything that decides about a request.
+//! Decisions about a request must not live here.
 
 pub mod access_log;
 pub mod admin;
@@ -19,96 +19,96 @@ use prometheus::{
 };
 
 pub use series::{Finished, Series};
-pub use table::{Family, Shape, TABLE};
+pub use table::{MetricFamily, MetricType, TABLE};
 
-/// All series of the process.
+/// Metrics registry with all series of the process. docs/metrics.md describes each series.
 pub struct Metrics {
     registry: Registry,
     /// Requests by endpoint, model, provider and status.
     pub requests: IntCounterVec,
-    /// Errors by kind and whose fault they are.
+    /// Errors by kind and side at fault.
     pub errors: IntCounterVec,
-    /// Whole time of a request.
+    /// Total duration of a request.
     pub duration: HistogramVec,
-    /// Time to the first content of an answer.
+    /// Time to the first content of a response.
     pub first_token: HistogramVec,
-    /// Time per output token behind the first.
+    /// Time per output token after the first.
     pub per_token: HistogramVec,
     /// Tokens per request.
     pub token_usage: HistogramVec,
     /// Tokens by kind.
     pub tokens: IntCounterVec,
-    /// Money.
+    /// Charges, in nano-units.
     pub cost: IntCounterVec,
-    /// Requests that a limit refused.
+    /// Requests rejected by a limit.
     pub limit_refusals: IntCounterVec,
-    /// What the ledger could not do.
+    /// Failed ledger operations.
     pub ledger_failures: IntCounterVec,
-    /// The gateway's own share of a request's time.
+    /// Time that the gateway itself adds to a request.
     pub overhead: Histogram,
     /// Request body bytes.
     pub request_bytes: IntCounterVec,
-    /// Answer body bytes.
+    /// Response body bytes.
     pub response_bytes: IntCounterVec,
     /// See [`table::LARGE_BODY_WAIT`].
     pub large_body_wait: Histogram,
     /// See [`table::LARGE_BODIES_REFUSED`].
     pub large_bodies_refused: IntCounter,
-    /// Requests under way.
+    /// Requests in flight.
     pub in_flight: IntGauge,
-    /// Connections of clients.
+    /// Open client connections.
     pub connections: IntGauge,
-    /// Connections of clients that were refused.
+    /// Rejected client connections.
     pub connections_refused: IntCounter,
-    /// TLS handshakes of clients that were not completed.
+    /// Failed TLS handshakes of clients.
     pub handshakes_failed: IntCounterVec,
-    /// Exchanges with providers by whether their connection was new.
+    /// Upstream exchanges by whether the connection was reused.
     pub upstream_connections: IntCounterVec,
-    /// Exchanges that were tried again.
+    /// Upstream retries.
     pub upstream_retries: IntCounterVec,
-    /// Failures after which no other target was asked.
+    /// Failures that were not retried although another target might have succeeded.
     pub retries_refused: IntCounterVec,
     /// See [`table::STREAMS_CONTINUED`].
     pub streams_continued: IntCounterVec,
-    /// Clients that were given a head before their answer began.
+    /// Early responses to clients (slow start).
     pub slow_starts: IntCounterVec,
-    /// Targets that began to be left alone.
+    /// Breakers that opened.
     pub targets_opened: IntCounterVec,
-    /// Whether a target may be asked.
+    /// Whether a target is available.
     pub target_available: IntGaugeVec,
-    /// Requests at a target.
+    /// Requests in flight at a target.
     pub target_in_flight: IntGaugeVec,
-    /// Checks of providers by how they went.
+    /// Health checks of providers by result.
     pub provider_checks: IntCounterVec,
-    /// Whether the last check of a provider went well.
+    /// Whether the last health check of a provider succeeded.
     pub provider_well: IntGaugeVec,
     /// See [`table::LINKS`].
-    pub links: IntCounterVec,
-    /// Elements that were lost in translation.
+    pub remote_fetches: IntCounterVec,
+    /// Request elements lost in translation.
     pub losses: IntCounterVec,
-    /// Reports of usage that were beyond what their request could have used.
+    /// Usage reports that exceeded the possible usage of their request.
     pub usage_bounded: IntCounterVec,
-    /// Failed exchanges.
+    /// Failed upstream exchanges.
     pub upstream_errors: IntCounterVec,
     /// Reloads.
     pub reloads: IntCounterVec,
-    /// When the last reload took effect.
+    /// Time when the last reload took effect.
     pub reload_time: IntGauge,
-    /// The generation that answers.
+    /// Configuration generation in effect.
     pub generation: IntGauge,
-    /// Models and keys that are loaded.
+    /// Number of loaded models, providers and keys.
     pub loaded: IntGaugeVec,
-    /// What was asked of the store.
+    /// Store operations.
     pub store_operations: IntCounterVec,
-    /// Bytes that are kept.
+    /// Bytes of stored responses.
     pub store_bytes: IntGauge,
-    /// Access log lines that were lost.
+    /// Dropped access log lines.
     pub log_dropped: IntCounter,
     /// Restarts of threads that panicked.
     pub thread_restarts: IntCounterVec,
 }
 
-/// Why the series could not be made: two with the same name, or a name that Prometheus refuses.
+/// Reason why a series could not be registered: a duplicate name, or a name that Prometheus rejects.
 #[derive(Debug, thiserror::Error)]
 #[error("metric {name}: {source}")]
 pub struct MetricsError {
@@ -117,10 +117,10 @@ pub struct MetricsError {
 }
 
 impl Metrics {
-    /// Makes and registers all series of the table.
+    /// Creates and registers all series of the table.
     ///
     /// # Errors
-    /// The table is wrong.
+    /// Returns [`MetricsError`] if the table has a duplicate or invalid name.
     pub fn new() -> Result<Self, MetricsError> {
         let registry = Registry::new();
         let make = Maker { registry: &registry };
@@ -156,7 +156,7 @@ impl Metrics {
             target_in_flight: make.gauges(&table::TARGET_IN_FLIGHT)?,
             provider_checks: make.counters(&table::PROVIDER_CHECKS)?,
             provider_well: make.gauges(&table::PROVIDER_WELL)?,
-            links: make.counters(&table::LINKS)?,
+            remote_fetches: make.counters(&table::LINKS)?,
             losses: make.counters(&table::LOSSES)?,
             usage_bounded: make.counters(&table::USAGE_BOUNDED)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,
@@ -178,15 +178,15 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// All series in Prometheus' text format.
+    /// Returns all series in Prometheus' text format.
     pub fn render(&self) -> String {
         let mut out = String::new();
-        // Only a broken metric family fails, and then everything before it is still worth having.
+        // Encoding fails only for an invalid metric family; the families before it are still useful.
         let _ = prometheus::TextEncoder::new().encode_utf8(&self.registry.gather(), &mut out);
         out
     }
 
-    /// The names of all families that are registered, for the comparison with docs.
+    /// Returns the names of all registered families, to compare them with docs/metrics.md.
     pub fn names(&self) -> Vec<String> {
         self.registry.gather().iter().map(|family| family.name().to_owned()).collect()
     }
@@ -205,7 +205,7 @@ fn make_process(
     registry.register(Box::new(collector)).map_err(|source| MetricsError { name: "process", source })
 }
 
-/// The log is there before the series are, and counts for all of the process.
+/// Registers the counter of lost log lines. The process log starts before the registry exists, so it owns the counter.
 fn make_log(registry: &Registry, lost: IntCounter) -> Result<(), MetricsError> {
     registry.register(Box::new(lost)).map_err(|source| MetricsError { name: table::LOG_LOST.name, source })
 }
@@ -217,7 +217,7 @@ struct Maker<'r> {
 impl Maker<'_> {
     fn register<C: Collector + Clone + 'static>(
         &self,
-        family: &Family,
+        family: &MetricFamily,
         made: prometheus::Result<C>,
     ) -> Result<C, MetricsError> {
         let error = |source| MetricsError { name: family.name, source };
@@ -226,34 +226,34 @@ impl Maker<'_> {
         Ok(collector)
     }
 
-    fn counter(&self, family: &Family) -> Result<IntCounter, MetricsError> {
+    fn counter(&self, family: &MetricFamily) -> Result<IntCounter, MetricsError> {
         self.register(family, IntCounter::new(family.name, family.help))
     }
 
-    fn counters(&self, family: &Family) -> Result<IntCounterVec, MetricsError> {
+    fn counters(&self, family: &MetricFamily) -> Result<IntCounterVec, MetricsError> {
         self.register(family, IntCounterVec::new(Opts::new(family.name, family.help), family.labels))
     }
 
-    fn gauge(&self, family: &Family) -> Result<IntGauge, MetricsError> {
+    fn gauge(&self, family: &MetricFamily) -> Result<IntGauge, MetricsError> {
         self.register(family, IntGauge::new(family.name, family.help))
     }
 
-    fn gauges(&self, family: &Family) -> Result<IntGaugeVec, MetricsError> {
+    fn gauges(&self, family: &MetricFamily) -> Result<IntGaugeVec, MetricsError> {
         self.register(family, IntGaugeVec::new(Opts::new(family.name, family.help), family.labels))
     }
 
-    fn histogram(&self, family: &Family) -> Result<Histogram, MetricsError> {
+    fn histogram(&self, family: &MetricFamily) -> Result<Histogram, MetricsError> {
         self.register(family, Histogram::with_opts(Self::options(family)))
     }
 
-    fn histograms(&self, family: &Family) -> Result<HistogramVec, MetricsError> {
+    fn histograms(&self, family: &MetricFamily) -> Result<HistogramVec, MetricsError> {
         self.register(family, HistogramVec::new(Self::options(family), family.labels))
     }
 
-    fn options(family: &Family) -> HistogramOpts {
+    fn options(family: &MetricFamily) -> HistogramOpts {
         let buckets = match family.shape {
-            Shape::Histogram(buckets) => buckets.to_vec(),
-            Shape::Counter | Shape::Gauge => Vec::new(),
+            MetricType::Histogram(buckets) => buckets.to_vec(),
+            MetricType::Counter | MetricType::Gauge => Vec::new(),
         };
         HistogramOpts::new(family.name, family.help).buckets(buckets)
     }

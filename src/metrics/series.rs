@@ -1,4 +1,4 @@
-//! The handles that a request for one model at one provider needs: looked up once, used for every request.
+//! Metric handles for one endpoint, model and provider: looked up once, shared by all requests.
 
 use std::sync::OnceLock;
 
@@ -7,10 +7,10 @@ use prometheus::{Histogram, IntCounter};
 use super::Metrics;
 use crate::canonical::Usage;
 
-/// Statuses whose counters are kept at hand.
+/// Statuses whose counters are cached.
 const COMMON: [u16; 8] = [200, 400, 401, 404, 429, 500, 503, 504];
 
-/// Handles for one endpoint, model and provider.
+/// Metric handles for one endpoint, model and provider.
 pub struct Series {
     labels: Labels,
     requests: [OnceLock<IntCounter>; COMMON.len()],
@@ -42,25 +42,26 @@ struct Tokens {
     output_usage: Histogram,
 }
 
-/// What is known of a finished request.
+/// Measurements of a finished request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Finished {
-    /// HTTP status that the client saw.
+    /// HTTP status sent to the client.
     pub status: u16,
-    /// Whole time in seconds.
+    /// Total duration in seconds.
     pub seconds: f64,
-    /// To the first content of a stream, in seconds.
+    /// Time to the first content of a stream, in seconds; `None` if there was none.
     pub first_token: Option<f64>,
     /// Request body bytes.
     pub request_bytes: u64,
-    /// Answer body bytes.
+    /// Response body bytes.
     pub response_bytes: u64,
-    /// Nano-units that were charged.
+    /// Charge in nano-units.
     pub cost: u64,
 }
 
 impl Series {
-    /// Looks the handles up. `provider` is the kind's name in OpenTelemetry's conventions.
+    /// Looks up the handles. `provider_kind` is the value of `gen_ai.provider.name` (OpenTelemetry GenAI semantic
+    /// conventions).
     pub fn new(
         metrics: &Metrics,
         endpoint: &'static str,
@@ -83,13 +84,14 @@ impl Series {
         }
     }
 
-    /// Counts an exchange by its connection.
+    /// Counts an upstream exchange by whether its connection was reused.
     pub fn exchange(&self, reused: bool) {
         if reused { &self.reused } else { &self.connected }.inc();
     }
 
     /// Counts a finished request.
     pub fn finish(&self, metrics: &Metrics, done: &Finished, usage: &Usage) {
+        // Common statuses avoid the label lookup, which hashes all labels and takes a lock.
         let slot = COMMON.iter().zip(&self.requests).find(|(status, _)| **status == done.status);
         match slot {
             Some((_, slot)) => slot.get_or_init(|| self.requests_with(metrics, done.status)).inc(),
@@ -101,7 +103,7 @@ impl Series {
         if let Some(seconds) = done.first_token {
             self.first_token(metrics).observe(seconds);
             if let Some(output) = usage.output.filter(|output| *output > 1) {
-                // Seconds of hours and tokens of millions: both far below what a float counts exactly.
+                // Both values are far below 2^53, so an `f64` is exact.
                 self.per_token(metrics).observe((done.seconds - seconds).max(0.0) / (output - 1) as f64);
             }
         }

@@ -1,31 +1,30 @@
-//! The table of all series: name, kind, labels, meaning. docs/metrics.md is compared with it by a test.
+//! Table of all series: name, type, labels and description. A test compares it with docs/metrics.md.
 //!
-//! Names that OpenTelemetry's semantic conventions for generative AI define are used as Prometheus spells them
-//! (`gen_ai.server.request.duration` in seconds becomes `gen_ai_server_request_duration_seconds`). Labels are
-//! bounded: models, providers and keys appear only as they stand in the configuration, never as a client spelled
-//! them.
+//! Names that OpenTelemetry's semantic conventions for generative AI define are written in Prometheus style
+//! (`gen_ai.server.request.duration` in seconds becomes `gen_ai_server_request_duration_seconds`). Label values are
+//! bounded: models and providers are names from the configuration, never names that clients choose.
 
-/// What kind of series a family is.
+/// Type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Shape {
-    /// Only grows.
+pub enum MetricType {
+    /// Monotonic counter.
     Counter,
-    /// Goes up and down.
+    /// Gauge.
     Gauge,
-    /// Counts by size, with these upper bounds.
+    /// Histogram with these upper bounds.
     Histogram(&'static [f64]),
 }
 
-/// One family of series.
+/// Metric family.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Family {
+pub struct MetricFamily {
     /// Name.
     pub name: &'static str,
-    /// Kind.
-    pub shape: Shape,
+    /// Type.
+    pub shape: MetricType,
     /// Labels.
     pub labels: &'static [&'static str],
-    /// Meaning, with its unit.
+    /// Description with the unit.
     pub help: &'static str,
 }
 
@@ -42,153 +41,157 @@ const TOKEN_BUCKETS: &[f64] = &[
     1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0,
     16777216.0, 67108864.0,
 ];
-/// From 10 microseconds, which is what a small request takes, to a tenth of a second.
+/// From 10 µs, the usual overhead of a small request, to 100 ms.
 const OVERHEAD_BUCKETS: &[f64] =
     &[0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1];
 
-/// From nothing at all to what a request would rather not wait.
+/// From 1 ms to 30 s.
 const LARGE_BODY_BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 const GEN_AI: &[&str] = &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"];
 
 macro_rules! table {
     ($($(#[$doc:meta])* $const:ident = $name:literal $shape:expr, $labels:expr, $help:literal;)*) => {
-        $($(#[$doc])* pub const $const: Family =
-            Family { name: $name, shape: $shape, labels: $labels, help: $help };)*
+        $($(#[$doc])* pub const $const: MetricFamily =
+            MetricFamily { name: $name, shape: $shape, labels: $labels, help: $help };)*
         /// All families.
-        pub const TABLE: &[Family] = &[$($const),*];
+        pub const TABLE: &[MetricFamily] = &[$($const),*];
     };
 }
 
 table! {
     /// Requests.
-    REQUESTS = "gateway_requests_total" Shape::Counter, &["endpoint", "model", "provider", "status"],
-        "Requests that were answered, by HTTP status; model and provider are empty when none was chosen.";
-    /// Errors.
-    ERRORS = "gateway_errors_total" Shape::Counter, &["kind", "source"],
-        "Errors by kind and by whose fault they are (downstream, upstream, internal).";
-    /// Durations.
-    DURATION = "gen_ai_server_request_duration_seconds" Shape::Histogram(DURATION_BUCKETS), GEN_AI,
-        "From the request's head to the end of the answer, in seconds.";
+    REQUESTS = "gateway_requests_total" MetricType::Counter, &["endpoint", "model", "provider", "status"],
+        "Finished requests, by HTTP status; model and provider are empty if none was selected.";
+    /// Errors by kind.
+    ERRORS = "gateway_errors_total" MetricType::Counter, &["kind", "source"],
+        "Errors by kind and by side at fault (downstream, upstream, internal).";
+    /// Request duration.
+    DURATION = "gen_ai_server_request_duration_seconds" MetricType::Histogram(DURATION_BUCKETS), GEN_AI,
+        "From the request head to the end of the response, in seconds.";
     /// Time to the first token.
-    FIRST_TOKEN = "gen_ai_server_time_to_first_token_seconds" Shape::Histogram(FIRST_TOKEN_BUCKETS), GEN_AI,
-        "From the request's head to the first content of a stream, in seconds.";
-    /// Time per token.
-    PER_TOKEN = "gen_ai_server_time_per_output_token_seconds" Shape::Histogram(PER_TOKEN_BUCKETS), GEN_AI,
-        "Time per output token behind the first of a stream, in seconds.";
-    /// Token usage.
-    TOKEN_USAGE = "gen_ai_client_token_usage" Shape::Histogram(TOKEN_BUCKETS),
+    FIRST_TOKEN = "gen_ai_server_time_to_first_token_seconds" MetricType::Histogram(FIRST_TOKEN_BUCKETS), GEN_AI,
+        "From the request head to the first content of a stream, in seconds.";
+    /// Time per output token.
+    PER_TOKEN = "gen_ai_server_time_per_output_token_seconds" MetricType::Histogram(PER_TOKEN_BUCKETS), GEN_AI,
+        "Time per output token after the first of a stream, in seconds.";
+    /// Tokens per request.
+    TOKEN_USAGE = "gen_ai_client_token_usage" MetricType::Histogram(TOKEN_BUCKETS),
         &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_type"],
-        "Tokens per request, by type (input, output), as the provider reported them; counted where it did not.";
-    /// Tokens.
-    TOKENS = "gateway_tokens_total" Shape::Counter, &["model", "provider", "kind"],
+        "Tokens per request, by type (input, output), as reported by the provider, or counted if it reported none.";
+    /// Total tokens.
+    TOKENS = "gateway_tokens_total" MetricType::Counter, &["model", "provider", "kind"],
         "Tokens by kind (input, cached_input, cache_write, output, reasoning); input and output include their parts.";
-    /// Money.
-    COST = "gateway_cost_nano_units_total" Shape::Counter, &["model", "provider"],
-        "What was charged, in billionths of the currency that prices are written in.";
-    /// Refusals by limits.
-    LIMIT_REFUSALS = "gateway_limit_refusals_total" Shape::Counter, &["scope", "limit"],
-        "Requests that a limit of a key or an account refused, by the limit's name in keys.toml, or the balance.";
-    /// Failures of the ledger.
-    LEDGER_FAILURES = "gateway_ledger_failures_total" Shape::Counter, &["operation", "result"],
-        "What the ledger could not do at once, by operation (reserve, settle, spent) and reason.";
-    /// Overhead.
-    OVERHEAD = "gateway_overhead_seconds" Shape::Histogram(OVERHEAD_BUCKETS), &[],
-        "Time that the gateway itself adds before the first byte of an answer: deciding and rewriting, without waiting for client or provider, in seconds.";
+    /// Charges.
+    COST = "gateway_cost_nano_units_total" MetricType::Counter, &["model", "provider"],
+        "Charges, in billionths of the currency of the prices.";
+    /// Requests rejected by a limit.
+    LIMIT_REFUSALS = "gateway_limit_refusals_total" MetricType::Counter, &["scope", "limit"],
+        "Requests that a limit of a key or an account rejected, by the limit's name in keys.toml, or balance.";
+    /// Ledger failures.
+    LEDGER_FAILURES = "gateway_ledger_failures_total" MetricType::Counter, &["operation", "result"],
+        "Failed ledger operations, by operation (reserve, limit, settle, spent) and result.";
+    /// Gateway overhead.
+    OVERHEAD = "gateway_overhead_seconds" MetricType::Histogram(OVERHEAD_BUCKETS), &[],
+        "Time that the gateway itself adds to a request: from the end of its body to the start of the first \
+         upstream attempt, in seconds.";
     /// Request bytes.
-    REQUEST_BYTES = "gateway_request_body_bytes_total" Shape::Counter, &["endpoint"],
+    REQUEST_BYTES = "gateway_request_body_bytes_total" MetricType::Counter, &["endpoint"],
         "Bytes of request bodies.";
     /// Response bytes.
-    RESPONSE_BYTES = "gateway_response_body_bytes_total" Shape::Counter, &["endpoint"],
-        "Bytes of answer bodies.";
-    /// Waits of large bodies.
-    LARGE_BODY_WAIT = "gateway_large_body_wait_seconds" Shape::Histogram(LARGE_BODY_BUCKETS), &[],
-        "How long a large body (256 KiB and more) that is translated or counted waited for its turn, in seconds.";
-    /// Large bodies that were refused.
-    LARGE_BODIES_REFUSED = "gateway_large_bodies_refused_total" Shape::Counter, &[],
-        "Requests with large bodies that were refused with 503 because too many waited for their turn already.";
-    /// In flight.
-    IN_FLIGHT = "gateway_requests_in_flight" Shape::Gauge, &[],
-        "Requests under way.";
-    /// Connections.
-    CONNECTIONS = "gateway_connections" Shape::Gauge, &[],
-        "Open connections of clients.";
-    /// Refused connections.
-    CONNECTIONS_REFUSED = "gateway_connections_refused_total" Shape::Counter, &[],
-        "Connections that were refused because limits.connections was reached.";
-    /// TLS handshakes that were not completed.
-    HANDSHAKES_FAILED = "gateway_tls_handshakes_failed_total" Shape::Counter, &["reason"],
-        "TLS handshakes of clients that were not completed, by reason (failed, timeout).";
-    /// Upstream connections.
-    UPSTREAM_CONNECTIONS = "gateway_upstream_connections_total" Shape::Counter, &["provider", "reused"],
+    RESPONSE_BYTES = "gateway_response_body_bytes_total" MetricType::Counter, &["endpoint"],
+        "Bytes of response bodies.";
+    /// Waiting time of large bodies.
+    LARGE_BODY_WAIT = "gateway_large_body_wait_seconds" MetricType::Histogram(LARGE_BODY_BUCKETS), &[],
+        "Time that a large body (256 KiB and more) waited to be translated, checked or counted, in seconds.";
+    /// Rejected large bodies.
+    LARGE_BODIES_REFUSED = "gateway_large_bodies_refused_total" MetricType::Counter, &[],
+        "Requests with large bodies that were rejected with 503 because too many were waiting already.";
+    /// Requests in flight.
+    IN_FLIGHT = "gateway_requests_in_flight" MetricType::Gauge, &[],
+        "Requests in progress.";
+    /// Open client connections.
+    CONNECTIONS = "gateway_connections" MetricType::Gauge, &[],
+        "Open client connections.";
+    /// Rejected client connections.
+    CONNECTIONS_REFUSED = "gateway_connections_refused_total" MetricType::Counter, &[],
+        "Client connections that were refused because limits.connections was reached.";
+    /// Failed TLS handshakes.
+    HANDSHAKES_FAILED = "gateway_tls_handshakes_failed_total" MetricType::Counter, &["reason"],
+        "TLS handshakes of clients that failed, by reason (failed, timeout).";
+    /// Upstream connections, new and reused.
+    UPSTREAM_CONNECTIONS = "gateway_upstream_connections_total" MetricType::Counter, &["provider", "reused"],
         "Exchanges with a provider, by whether their connection came from the pool.";
-    /// Retries.
-    UPSTREAM_RETRIES = "gateway_upstream_retries_total" Shape::Counter, &["provider", "reason"],
-        "Exchanges that were tried again before a byte had gone to the client.";
-    /// Retries that were not made.
-    RETRIES_REFUSED = "gateway_retries_refused_total" Shape::Counter, &["model", "reason"],
-        "Failures that were shown to the client although another target might have done better, by reason (targets, attempts, deadline, budget).";
-    /// Streams that broke off.
-    STREAMS_CONTINUED = "gateway_streams_continued_total" Shape::Counter, &["model", "outcome"],
-        "Streams that broke off before their clients, on routes that continue them, by outcome (asked, limit, or why not).";
-    /// Clients that waited.
-    SLOW_STARTS = "gateway_slow_starts_total" Shape::Counter, &["model"],
-        "Clients that were given the head of a stream before its provider had begun to answer, so that they would not give up.";
-    /// Targets that are left alone.
-    TARGETS_OPENED = "gateway_targets_opened_total" Shape::Counter, &["provider", "target", "reason"],
-        "How often a target began to be left alone because of failures, by whose they are (target, provider, credential).";
-    /// Availability of targets.
-    TARGET_AVAILABLE = "gateway_target_available" Shape::Gauge, &["provider", "target"],
-        "1 for a target that may be asked, 0 for one that is left alone.";
-    /// Requests at targets.
-    TARGET_IN_FLIGHT = "gateway_target_requests_in_flight" Shape::Gauge, &["provider", "target"],
-        "Requests under way at a target.";
-    /// Checks of providers.
-    PROVIDER_CHECKS = "gateway_provider_checks_total" Shape::Counter, &["provider", "result"],
-        "Checks of providers, by how they went (well, busy, forbidden, credential, failed, unreachable).";
-    /// The last checks of providers.
-    PROVIDER_WELL = "gateway_provider_well" Shape::Gauge, &["provider"],
-        "1 for a provider whose last check went well, 0 for one whose last check did not.";
-    /// Links.
-    LINKS = "gateway_links_total" Shape::Counter, &["from", "result"],
-        "Links that were followed, by whose they are (client, provider) and how it went.";
+    /// Upstream retries.
+    UPSTREAM_RETRIES = "gateway_upstream_retries_total" MetricType::Counter, &["provider", "reason"],
+        "Exchanges that were retried before a byte of the response was sent to the client, by reason.";
+    /// Retries that were not made because of a limit.
+    RETRIES_REFUSED = "gateway_retries_refused_total" MetricType::Counter, &["model", "reason"],
+        "Failures that were not retried although another target might have succeeded, by reason (targets, \
+         attempts, deadline, budget).";
+    /// Broken streams on routes that resume them.
+    STREAMS_CONTINUED = "gateway_streams_continued_total" MetricType::Counter, &["model", "outcome"],
+        "Streams that broke off on routes that continue them, by outcome (asked, limit, or the reason why \
+         they were not continued).";
+    /// Early responses (slow start).
+    SLOW_STARTS = "gateway_slow_starts_total" MetricType::Counter, &["model"],
+        "Clients that received an early response head, before the provider responded.";
+    /// Breakers that opened.
+    TARGETS_OPENED = "gateway_targets_opened_total" MetricType::Counter, &["provider", "target", "reason"],
+        "Breakers that opened, by reason of the failures (target, provider, credential).";
+    /// Target availability.
+    TARGET_AVAILABLE = "gateway_target_available" MetricType::Gauge, &["provider", "target"],
+        "1 for an available target, 0 for one that is skipped.";
+    /// Requests in flight by target.
+    TARGET_IN_FLIGHT = "gateway_target_requests_in_flight" MetricType::Gauge, &["provider", "target"],
+        "Requests in progress at a target.";
+    /// Health checks.
+    PROVIDER_CHECKS = "gateway_provider_checks_total" MetricType::Counter, &["provider", "result"],
+        "Health checks of providers, by result (well, busy, forbidden, credential, failed, unreachable).";
+    /// Result of the last health check.
+    PROVIDER_WELL = "gateway_provider_well" MetricType::Gauge, &["provider"],
+        "1 if the result of the provider's last health check was well, 0 otherwise.";
+    /// Fetches of remote media.
+    LINKS = "gateway_links_total" MetricType::Counter, &["from", "result"],
+        "Downloads of remote media, by origin of the URL (client, provider) and result.";
     /// Losses in translation.
-    LOSSES = "gateway_translation_losses_total" Shape::Counter, &["from", "to", "element", "policy"],
-        "Elements of requests that their target's format could not carry, by what was done (silent, warn, refuse).";
-    /// See `Metrics::usage_bounded`.
-    USAGE_BOUNDED = "gateway_usage_bounded_total" Shape::Counter, &["provider"],
-        "Reports of usage that were beyond what their request could have used.";
-    /// Upstream errors.
-    UPSTREAM_ERRORS = "gateway_upstream_errors_total" Shape::Counter, &["provider", "kind"],
-        "Exchanges that a provider failed, by kind.";
+    LOSSES = "gateway_translation_losses_total" MetricType::Counter, &["from", "to", "element", "policy"],
+        "Request elements that the target's format cannot carry, by policy (silent, warn, refuse).";
+    /// Implausible usage reports.
+    USAGE_BOUNDED = "gateway_usage_bounded_total" MetricType::Counter, &["provider"],
+        "Usage reports that exceeded what their request can have used.";
+    /// Failed upstream exchanges.
+    UPSTREAM_ERRORS = "gateway_upstream_errors_total" MetricType::Counter, &["provider", "kind"],
+        "Exchanges that failed because of the provider, by kind.";
     /// Reloads.
-    RELOADS = "gateway_reloads_total" Shape::Counter, &["result"],
+    RELOADS = "gateway_reloads_total" MetricType::Counter, &["result"],
         "Reloads of routes and keys, by result (applied, refused).";
-    /// Reload time.
-    RELOAD_TIME = "gateway_reload_applied_timestamp_seconds" Shape::Gauge, &[],
-        "When routes and keys took effect last, in Unix seconds.";
-    /// Generation.
-    GENERATION = "gateway_config_generation" Shape::Gauge, &[],
-        "The generation of routes and keys in effect: 1 after the start, one more with each reload that was applied.";
-    /// Loaded.
-    LOADED = "gateway_config_entries" Shape::Gauge, &["kind"],
-        "What is loaded, by kind (models, providers, keys).";
-    /// Operations of the store.
-    STORE_OPERATIONS = "gateway_store_operations_total" Shape::Counter, &["operation", "result"],
-        "What was asked of the store (keep, find, remove, remember, recall), by result (done, too_large, busy, late, failed).";
-    /// Size of the store.
-    STORE_BYTES = "gateway_store_bytes" Shape::Gauge, &[],
-        "Bytes of the responses that are kept.";
-    /// Dropped log lines.
-    LOG_DROPPED = "gateway_access_log_dropped_total" Shape::Counter, &[],
-        "Access log lines that were lost because their destination failed or did not keep up.";
-    /// Lost lines of the log of the process.
-    LOG_LOST = "gateway_log_lost_lines_total" Shape::Counter, &[],
-        "Log lines that were lost because standard error failed or did not keep up.";
-    /// Threads.
-    THREAD_RESTARTS = "gateway_thread_restarts_total" Shape::Counter, &["thread"],
+    /// Time of the last applied reload.
+    RELOAD_TIME = "gateway_reload_applied_timestamp_seconds" MetricType::Gauge, &[],
+        "Time at which routes and keys last took effect, in Unix seconds.";
+    /// Configuration generation.
+    GENERATION = "gateway_config_generation" MetricType::Gauge, &[],
+        "Generation of routes and keys in effect: 1 after startup, one more after each applied reload.";
+    /// Loaded configuration entries.
+    LOADED = "gateway_config_entries" MetricType::Gauge, &["kind"],
+        "Loaded configuration entries, by kind (models, providers, keys).";
+    /// Store operations.
+    STORE_OPERATIONS = "gateway_store_operations_total" MetricType::Counter, &["operation", "result"],
+        "Store operations, by operation (keep, find, remove, remember, recall, owner, claim, submit_task, \
+         find_task, change_task, forget_task, due_tasks) and result (done, too_large, busy, late, failed).";
+    /// Store size.
+    STORE_BYTES = "gateway_store_bytes" MetricType::Gauge, &[],
+        "Bytes of the stored responses with their conversations.";
+    /// Dropped access log lines.
+    LOG_DROPPED = "gateway_access_log_dropped_total" MetricType::Counter, &[],
+        "Access log lines that were lost because their destination failed or was too slow.";
+    /// Lost lines of the process log.
+    LOG_LOST = "gateway_log_lost_lines_total" MetricType::Counter, &[],
+        "Log lines that were lost because standard error failed or was too slow.";
+    /// Thread restarts.
+    THREAD_RESTARTS = "gateway_thread_restarts_total" MetricType::Counter, &["thread"],
         "Restarts of threads of the gateway that panicked.";
-    /// Build.
-    BUILD_INFO = "gateway_build_info" Shape::Gauge, &["version"],
-        "Always 1; the version that runs.";
+    /// Build information.
+    BUILD_INFO = "gateway_build_info" MetricType::Gauge, &["version"],
+        "Always 1; version is the version of the gateway.";
 }

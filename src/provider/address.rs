@@ -1,23 +1,23 @@
-//! A provider's base URL, taken apart once.
+//! Base URL of a provider, parsed once.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// Whether the connection is encrypted.
+/// URL scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// Plain TCP.
     Http,
-    /// TLS, verified.
+    /// TLS with certificate verification.
     Https,
 }
 
-/// Why a text is not a base URL.
+/// Reason why a text is not a valid base URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BaseUrlError(&'static str);
 
-/// `https://api.openai.com/v1`: scheme, host, port and the path that every resource lies below.
+/// Base URL: scheme, host, port and path prefix, for example `https://api.openai.com/v1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl {
     scheme: Scheme,
@@ -28,30 +28,32 @@ pub struct BaseUrl {
 }
 
 impl BaseUrl {
-    /// Reads a base URL.
+    /// Parses a base URL.
     ///
     /// # Errors
-    /// What would be right.
+    /// Returns [`BaseUrlError`] with the violated rule, in words that fit an error message.
     pub fn parse(text: &str) -> Result<BaseUrl, BaseUrlError> {
         let (scheme, rest) = if let Some(rest) = text.strip_prefix("https://") {
             (Scheme::Https, rest)
         } else if let Some(rest) = text.strip_prefix("http://") {
             (Scheme::Http, rest)
         } else {
-            return Err(BaseUrlError("it begins with https:// or http://"));
+            return Err(BaseUrlError("a URL must start with https:// or http://"));
         };
         if rest.contains(['?', '#', ' ']) || !rest.is_ascii() {
-            return Err(BaseUrlError("it has no query, fragment, space or character outside of ASCII"));
+            return Err(BaseUrlError(
+                "a URL must not have a query, a fragment, spaces or non-ASCII characters",
+            ));
         }
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if authority.contains('@') {
-            return Err(BaseUrlError("credentials belong into `credential`, not into the URL"));
+            return Err(BaseUrlError("put credentials into `credential`, not into the URL"));
         }
         let default_port = if scheme == Scheme::Https { 443 } else { 80 };
         let (host, port) = split_port(authority, default_port)?;
         let host = host.to_ascii_lowercase();
         if host.is_empty() || host.starts_with('.') || host.contains("..") {
-            return Err(BaseUrlError("it names a host"));
+            return Err(BaseUrlError("a URL must have a host name"));
         }
         let shown_host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let authority = if port == default_port { shown_host } else { format!("{shown_host}:{port}") };
@@ -64,32 +66,32 @@ impl BaseUrl {
         })
     }
 
-    /// Whether the connection is encrypted.
+    /// Returns the scheme.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// Host name or address, without brackets.
+    /// Returns the host name in lower case, or the IP address without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The address, where the host is one.
+    /// Returns the IP address, or `None` if the host is a name.
     pub fn ip(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
-    /// Port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The path that every resource lies below, without a slash at its end.
+    /// Returns the path prefix without a trailing slash.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The value of the `host` header.
+    /// Returns the value of the `host` header: the host, and the port unless it is the default of the scheme.
     pub fn authority(&self) -> &str {
         &self.authority
     }
@@ -103,10 +105,10 @@ impl fmt::Display for BaseUrl {
 }
 
 fn split_port(authority: &str, default: u16) -> Result<(&str, u16), BaseUrlError> {
-    const PORT: BaseUrlError = BaseUrlError("the port is a number from 1 to 65535");
+    const PORT: BaseUrlError = BaseUrlError("the port must be a number from 1 to 65535");
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) =
-            rest.split_once(']').ok_or(BaseUrlError("an IPv6 address ends with a bracket"))?;
+            rest.split_once(']').ok_or(BaseUrlError("an IPv6 address must end with a bracket"))?;
         (host, after.strip_prefix(':'))
     } else {
         match authority.rsplit_once(':') {

@@ -1,18 +1,18 @@
-//! What a provider is asked to find out whether it is well: something that costs nothing.
+//! Active health check of a provider: interval, and a request that costs nothing.
 
 use std::time::Duration;
 
-use super::{AZURE_VERSION, Kind, Provider};
+use super::{AZURE_VERSION, Provider, ProviderKind};
 use crate::wire::path::push_path_segment;
 
-/// How often a provider is asked how it is, and what.
+/// Health check settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The path that is looked up, with a query if it needs one; nothing for the provider's list of models.
+    /// Path, with query if needed; `None` for the provider's model list.
     pub path: Option<Box<str>>,
-    /// How long after one answer it is asked again.
+    /// Interval between the end of a probe and the start of the next, before jitter of up to a tenth less.
     pub every: Duration,
-    /// How long the answer may take.
+    /// Time-out of a probe.
     pub timeout: Duration,
 }
 
@@ -20,29 +20,34 @@ impl Default for Check {
     fn default() -> Self {
         Check {
             path: None,
-            // Twice the time for which a provider is left alone at first, which then ends without a request's help.
+            // Twice the first cooldown of a breaker.
             every: Duration::from_secs(10),
-            // A list of models takes tens of milliseconds, and a connection as long as it may take otherwise.
+            // A model list takes tens of milliseconds; the default leaves time for a new connection.
             timeout: Duration::from_secs(5),
         }
     }
 }
 
 impl Provider {
-    /// What a check looks up: what was said, or the provider's list of models, of which one is enough.
+    /// Returns the path that a probe requests: the configured one, or the provider's model list, limited to one entry
+    /// where the API permits.
     pub fn check_path(&self, check: &Check) -> String {
         if let Some(path) = &check.path {
             return path.to_string();
         }
         let prefix = self.base.prefix();
         match self.kind {
-            Kind::Anthropic => format!("{prefix}/models?limit=1"),
-            Kind::Gemini | Kind::Vertex | Kind::VertexAnthropic => format!("{prefix}/models?pageSize=1"),
-            // Its list is at its older address alone.
-            Kind::Cohere => format!("{}/v1/models?page_size=1", prefix.strip_suffix("/v2").unwrap_or(prefix)),
-            Kind::DashScope => format!("{}/compatible-mode/v1/models", self.dashscope_root()),
-            Kind::Tei => format!("{}/health", prefix.strip_suffix("/v1").unwrap_or(prefix)),
-            Kind::Azure => {
+            ProviderKind::Anthropic => format!("{prefix}/models?limit=1"),
+            ProviderKind::Gemini | ProviderKind::Vertex | ProviderKind::VertexAnthropic => {
+                format!("{prefix}/models?pageSize=1")
+            }
+            // Only the older version of the API lists models.
+            ProviderKind::Cohere => {
+                format!("{}/v1/models?page_size=1", prefix.strip_suffix("/v2").unwrap_or(prefix))
+            }
+            ProviderKind::DashScope => format!("{}/compatible-mode/v1/models", self.dashscope_root()),
+            ProviderKind::Tei => format!("{}/health", prefix.strip_suffix("/v1").unwrap_or(prefix)),
+            ProviderKind::Azure => {
                 let mut path = prefix.split("/deployments/").next().unwrap_or(prefix).to_owned();
                 if !path.contains("/openai") {
                     path.push_str("/openai");
@@ -66,18 +71,18 @@ mod tests {
     use crate::provider::{BaseUrl, Setup};
 
     #[test]
-    fn each_provider_is_asked_for_its_models_where_it_lists_them() {
+    fn check_path_depends_on_the_provider_and_can_be_overridden() {
         for (kind, base, path) in [
-            (Kind::OpenAi, "https://h/v1", "/v1/models"),
-            (Kind::OpenAiCompatible, "http://h", "/models"),
-            (Kind::Anthropic, "https://h/v1", "/v1/models?limit=1"),
-            (Kind::Gemini, "https://h/v1beta", "/v1beta/models?pageSize=1"),
-            (Kind::Cohere, "https://h/v2", "/v1/models?page_size=1"),
-            (Kind::DashScope, "https://h/api/v1", "/compatible-mode/v1/models"),
-            (Kind::Tei, "http://h/v1", "/health"),
-            (Kind::Azure, "https://h", "/openai/models?api-version=2024-10-21"),
-            (Kind::Azure, "https://h/openai/v1", "/openai/v1/models"),
-            (Kind::Azure, "https://h/openai/deployments/d", "/openai/models?api-version=2024-10-21"),
+            (ProviderKind::OpenAi, "https://h/v1", "/v1/models"),
+            (ProviderKind::OpenAiCompatible, "http://h", "/models"),
+            (ProviderKind::Anthropic, "https://h/v1", "/v1/models?limit=1"),
+            (ProviderKind::Gemini, "https://h/v1beta", "/v1beta/models?pageSize=1"),
+            (ProviderKind::Cohere, "https://h/v2", "/v1/models?page_size=1"),
+            (ProviderKind::DashScope, "https://h/api/v1", "/compatible-mode/v1/models"),
+            (ProviderKind::Tei, "http://h/v1", "/health"),
+            (ProviderKind::Azure, "https://h", "/openai/models?api-version=2024-10-21"),
+            (ProviderKind::Azure, "https://h/openai/v1", "/openai/v1/models"),
+            (ProviderKind::Azure, "https://h/openai/deployments/d", "/openai/models?api-version=2024-10-21"),
         ] {
             let setup = Setup {
                 name: "p".to_owned(),

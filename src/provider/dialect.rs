@@ -1,34 +1,36 @@
-//! What a model at a provider can be asked for, by the provider's row and the family of the model, from the providers'
-//! documentation of November 2026. A model that no row names is taken for a recent one of its provider.
+//! Capability profiles of models, by the provider's preset and the model family.
+//!
+//! Source: the providers' documentation of November 2026, with the page titles beside each function. An unknown model
+//! gets the profile of a recent model of its provider.
 
 use super::presets;
-use super::{Kind, Preset, Provider};
-use crate::canonical::dialect::{Reasoning, Sampling, Structured};
+use super::{Preset, Provider, ProviderKind};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::{Dialect, Effort, Quirks};
 use crate::wire::Api;
 
-/// Output tokens to ask for where the format wants a figure, for models whose limit is not known: what the oldest
-/// models that are still served can give.
+/// Default output token limit for models with an unknown limit, where the format requires a value: the limit of the
+/// oldest models that are still served.
 const MAX_OUTPUT: u64 = 8_192;
 
 impl Provider {
-    /// How `model` is spoken to through `api`.
+    /// Returns the capability profile of `model` for requests through `api`.
     pub fn dialect<'d>(&'d self, api: Api, model: &'d str) -> Dialect<'d> {
         let dialect = self.usual_dialect(api, model);
         let prefill = self.prefill.unwrap_or(dialect.prefill);
         Dialect { prefill, ..dialect }
     }
 
-    /// The same, as the provider's row says it.
+    /// Returns the profile without the provider's configured overrides.
     fn usual_dialect<'d>(&'d self, api: Api, model: &'d str) -> Dialect<'d> {
-        // A cloud's names have its own parts around the provider's: `us.anthropic.claude-...`, `models/gemini-...`.
+        // Cloud providers add parts to model names: `us.anthropic.claude-...`, `models/gemini-...`.
         let plain = model.rsplit('/').next().unwrap_or(model);
         let base = Dialect {
             model,
             issuer: &self.issuer,
-            reasoning: Reasoning::Fixed,
+            reasoning: ReasoningSupport::Fixed,
             max_output: MAX_OUTPUT,
-            sampling: Sampling::All,
+            sampling: SamplingSupport::All,
             structured: Structured::Native,
             json_schema: true,
             call_ids: true,
@@ -40,60 +42,61 @@ impl Provider {
             media_urls: true,
             extensions: &[],
             think_tags: self.think_tags,
-            habits: &Quirks::PLAIN,
+            quirks: &Quirks::PLAIN,
         };
         match api {
             Api::Messages | Api::CountTokens => Dialect {
-                habits: if self.kind == Kind::VertexAnthropic {
+                quirks: if self.kind == ProviderKind::VertexAnthropic {
                     const { &VERTEX_CLAUDE }
                 } else {
-                    base.habits
+                    base.quirks
                 },
                 ..messages(base, plain)
             },
             Api::Generate => {
-                // This cloud refuses ids of calls.
-                Dialect { call_ids: self.kind != Kind::Vertex, ..generate(base, plain) }
+                // Vertex AI rejects tool-call ids.
+                Dialect { call_ids: self.kind != ProviderKind::Vertex, ..generate(base, plain) }
             }
-            _ if matches!(self.row, Preset::OpenAi | Preset::Azure) => openai(base, plain),
-            _ => presets::dialect(self.row, base, plain, self.base.prefix().ends_with("/beta")),
+            _ if matches!(self.preset, Preset::OpenAi | Preset::Azure) => openai(base, plain),
+            _ => presets::dialect(self.preset, base, plain, self.base.prefix().ends_with("/beta")),
         }
     }
 
-    /// Whether a request in the provider's own format may still have to be said anew: the provider is known not to take
-    /// all of its format.
-    pub fn is_particular(&self) -> bool {
+    /// Returns whether even a request in the provider's own format may have to be rewritten, because the provider does
+    /// not support all of that format.
+    pub fn needs_adaptation(&self) -> bool {
         !matches!(
-            self.row,
+            self.preset,
             Preset::OpenAi | Preset::Azure | Preset::Anthropic | Preset::Gemini | Preset::Compatible
         )
     }
 
-    /// Whether the model answers through the responses API alone (OpenAI API, "Models").
+    /// Returns whether the model is available through the responses API only (OpenAI API, "Models").
     pub fn serves_responses_only(&self, model: &str) -> bool {
-        matches!(self.row, Preset::OpenAi | Preset::Azure) && is_responses_only(model)
+        matches!(self.preset, Preset::OpenAi | Preset::Azure) && is_responses_only(model)
     }
 
-    /// Whether a chat stream can be asked for its usage.
+    /// Returns whether chat streams can request usage.
     pub fn takes_stream_options(&self) -> bool {
-        !self.dialect(Api::Chat, "").habits.lacks("stream_options")
+        !self.dialect(Api::Chat, "").quirks.lacks("stream_options")
     }
 
-    /// A member that the provider wants instead of the model's name, and its value.
-    pub fn instead_of_model(&self) -> Option<(&'static str, &'static str)> {
-        (self.kind == Kind::VertexAnthropic).then_some(VERTEX_CLAUDE.instead_of_model)?
+    /// Returns the member, with its value, that replaces the model name in the body. `None` if the body names the
+    /// model.
+    pub fn model_replacement(&self) -> Option<(&'static str, &'static str)> {
+        (self.kind == ProviderKind::VertexAnthropic).then_some(VERTEX_CLAUDE.model_replacement)?
     }
 }
 
-/// Vertex AI, "Claude models": the model stands in the path, and the version of the API in the body.
+/// The model is in the path, and the API version in the body. Source: Vertex AI, "Claude models".
 const VERTEX_CLAUDE: Quirks =
-    Quirks { instead_of_model: Some(("anthropic_version", "vertex-2023-10-16")), ..Quirks::PLAIN };
+    Quirks { model_replacement: Some(("anthropic_version", "vertex-2023-10-16")), ..Quirks::PLAIN };
 
-/// Models of OpenAI that chat completions refuse: the pro models that reason for minutes, the models of its coding
-/// agent, those that do research, and the one that uses a computer.
+/// Returns whether an OpenAI model is not available through chat completions: the pro reasoning models, the Codex
+/// models, the deep research models and the computer-use model.
 fn is_responses_only(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
-    // Behind a version or a family: a date is a part of the name, another word is another model.
+    // Match whole parts of the name: a date suffix belongs to the same model, another word makes another model.
     let pro = ["o1-pro", "o3-pro", "computer-use-preview"].iter().any(|name| model.starts_with(name));
     let newer = version_after(model, "gpt-").is_some_and(|version| version >= (5, 0));
     let named = |word: &str| model.split('-').any(|part| part == word);
@@ -102,8 +105,8 @@ fn is_responses_only(model: &str) -> bool {
         || model.contains("-deep-research")
 }
 
-/// The first number behind `word` in a name, as major and minor: `claude-opus-4-5-20251101` has (4, 5) behind
-/// `opus-`. A date is neither.
+/// Returns the version after `word` in a model name as major and minor: `claude-opus-4-5-20251101` has (4, 5) after
+/// `opus-`. Parts of more than two digits are dates. Returns `None` if no version follows.
 pub(super) fn version_after(name: &str, word: &str) -> Option<(u32, u32)> {
     let rest = name.split_once(word)?.1;
     let mut parts = rest.split(['-', '.', '@', ':']);
@@ -112,11 +115,12 @@ pub(super) fn version_after(name: &str, word: &str) -> Option<(u32, u32)> {
     Some((major, minor))
 }
 
-/// Claude: "Models overview", "Extended thinking", "Adaptive thinking", "Structured outputs".
+/// Returns the profile of a Claude model. Source: Anthropic, "Models overview", "Extended thinking", "Adaptive
+/// thinking", "Structured outputs".
 fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    let budget = Reasoning::Budget { min: 1_024, max: 128_000, off: true };
+    let budget = ReasoningSupport::Budget { min: 1_024, max: 128_000, off: true };
     let Some(at) = model.find("claude") else {
-        // Another provider's model behind this format: the parts of it that everybody has copied.
+        // A model other than Claude in the messages format: the subset that such servers implement.
         return Dialect { reasoning: budget, max_output: 8_192, ..base };
     };
     let model = model.get(at..).unwrap_or_default();
@@ -124,10 +128,11 @@ fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     let named = families.into_iter().find_map(|family| Some((family, version_after(model, family)?)));
     let old = version_after(model, "claude-").unwrap_or((0, 0));
     let (family, version) = named.unwrap_or(("", old));
+    // Also the default for unknown and future models.
     let newest = Dialect {
-        reasoning: Reasoning::Adaptive { max: Effort::Max, off: true },
+        reasoning: ReasoningSupport::Adaptive { max: Effort::Max, off: true },
         max_output: 64_000,
-        sampling: Sampling::None,
+        sampling: SamplingSupport::None,
         ..base.clone()
     };
     match (family, version) {
@@ -148,32 +153,32 @@ fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
             ..base
         },
         (_, (4, 0..=1)) => Dialect {
-            reasoning: Reasoning::Budget { min: 1_024, max: 32_000, off: true },
+            reasoning: ReasoningSupport::Budget { min: 1_024, max: 32_000, off: true },
             max_output: 32_000,
-            sampling: if version.1 == 1 { Sampling::One } else { Sampling::All },
+            sampling: if version.1 == 1 { SamplingSupport::One } else { SamplingSupport::All },
             structured: if version.1 == 1 { Structured::Native } else { Structured::Tool },
             prefill: true,
             ..base
         },
         (_, (4, 5)) => Dialect {
-            reasoning: Reasoning::Budget { min: 1_024, max: 64_000, off: true },
+            reasoning: ReasoningSupport::Budget { min: 1_024, max: 64_000, off: true },
             max_output: 64_000,
-            sampling: Sampling::One,
+            sampling: SamplingSupport::One,
             prefill: true,
             ..base
         },
-        (_, (4, 6)) => Dialect { sampling: Sampling::One, ..newest },
+        (_, (4, 6)) => Dialect { sampling: SamplingSupport::One, ..newest },
         ("fable-" | "mythos-", _) => {
-            Dialect { reasoning: Reasoning::Adaptive { max: Effort::Max, off: false }, ..newest }
+            Dialect { reasoning: ReasoningSupport::Adaptive { max: Effort::Max, off: false }, ..newest }
         }
         _ => newest,
     }
 }
 
-/// Gemini: "Models", "Thinking", "Structured output".
+/// Returns the profile of a Gemini model. Source: Gemini API, "Models", "Thinking", "Structured output".
 fn generate<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    let budget = |min, off| Reasoning::Budget { min, max: 24_576, off };
-    let levels = |min, off| Reasoning::Effort { min, max: Effort::High, off };
+    let budget = |min, off| ReasoningSupport::Budget { min, max: 24_576, off };
+    let levels = |min, off| ReasoningSupport::Effort { min, max: Effort::High, off };
     let base =
         Dialect { media_urls: false, system_in_middle: false, prefill: true, max_output: 65_536, ..base };
     let version = version_after(model, "gemini-").unwrap_or((3, 0));
@@ -193,7 +198,7 @@ fn generate<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
             reasoning: match () {
                 () if lite => budget(512, true),
                 () if flash => budget(1, true),
-                () => Reasoning::Budget { min: 128, max: 32_768, off: false },
+                () => ReasoningSupport::Budget { min: 128, max: 32_768, off: false },
             },
             structured: Structured::NativeWithoutTools,
             ..base
@@ -203,11 +208,11 @@ fn generate<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     }
 }
 
-/// OpenAI: "Models", "Reasoning models".
+/// Returns the profile of an OpenAI model. Source: OpenAI API, "Models", "Reasoning models".
 fn openai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     let reasoning = |min, max, off| Dialect {
-        reasoning: Reasoning::Effort { min, max, off },
-        sampling: Sampling::None,
+        reasoning: ReasoningSupport::Effort { min, max, off },
+        sampling: SamplingSupport::None,
         developer_role: true,
         max_completion_tokens: true,
         max_output: 100_000,
@@ -218,7 +223,7 @@ fn openai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         return base;
     }
     if let Some((5, minor)) = version_after(model, "gpt-") {
-        // "none" came with 5.1, "xhigh" with 5.2; before, "minimal" was the least.
+        // 5.1 added "none", 5.2 added "xhigh"; 5.0 has "minimal" as its lowest effort.
         return match minor {
             0 => reasoning(Effort::Minimal, Effort::High, false),
             1 => reasoning(Effort::Low, Effort::High, true),
@@ -233,18 +238,17 @@ fn openai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     if ["gpt-", "codex-"].iter().any(|family| model.starts_with(family)) {
         return newest;
     }
-    // A name that is none of OpenAI's: which sampling the model takes is for whoever answers to say.
-    Dialect { sampling: Sampling::All, ..newest }
+    // Not an OpenAI model name: forward the sampling parameters and let the server accept or reject them.
+    Dialect { sampling: SamplingSupport::All, ..newest }
 }
 
-/// The name under which a provider's seals travel: letters, digits and single dashes, so that it can be told from what
-/// stands around it.
+/// Returns the issuer name of a provider: letters, digits and single dashes, so that it can be parsed out of an id.
 pub(super) fn issuer_of(name: &str) -> Box<str> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if !name.is_empty() && name.bytes().all(fits) {
         return name.into();
     }
-    // FNV-1a: names that differ must have issuers that differ.
+    // FNV-1a hash: different names need different issuers.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -256,7 +260,7 @@ mod tests {
     use super::*;
     use crate::provider::{BaseUrl, Setup};
 
-    fn provider(kind: Kind) -> Provider {
+    fn provider(kind: ProviderKind) -> Provider {
         Provider::new(Setup {
             name: "p".to_owned(),
             kind,
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_stand_behind_the_family() {
+    fn model_version_is_read_after_the_family_name() {
         assert_eq!(version_after("claude-opus-4-5-20251101", "opus-"), Some((4, 5)));
         assert_eq!(version_after("claude-sonnet-4-20250514", "sonnet-"), Some((4, 0)));
         assert_eq!(version_after("claude-3-5-sonnet-20240620", "claude-"), Some((3, 5)));
@@ -276,55 +280,67 @@ mod tests {
     }
 
     #[test]
-    fn models_reason_in_their_own_way() {
-        let claude = provider(Kind::Anthropic);
+    fn reasoning_and_sampling_depend_on_the_model() {
+        let claude = provider(ProviderKind::Anthropic);
         let reasoning = |model| claude.dialect(Api::Messages, model).reasoning;
-        assert_eq!(reasoning("claude-3-5-sonnet-20240620"), Reasoning::Fixed);
+        assert_eq!(reasoning("claude-3-5-sonnet-20240620"), ReasoningSupport::Fixed);
         assert_eq!(
             reasoning("claude-3-7-sonnet-latest"),
-            Reasoning::Budget { min: 1024, max: 128_000, off: true }
+            ReasoningSupport::Budget { min: 1024, max: 128_000, off: true }
         );
-        assert_eq!(reasoning("claude-sonnet-4-5"), Reasoning::Budget { min: 1024, max: 64_000, off: true });
+        assert_eq!(
+            reasoning("claude-sonnet-4-5"),
+            ReasoningSupport::Budget { min: 1024, max: 64_000, off: true }
+        );
         assert_eq!(
             reasoning("us.anthropic.claude-opus-4-1-20250805-v1:0"),
-            Reasoning::Budget { min: 1024, max: 32_000, off: true },
+            ReasoningSupport::Budget { min: 1024, max: 32_000, off: true },
         );
-        assert_eq!(reasoning("claude-opus-4-7"), Reasoning::Adaptive { max: Effort::Max, off: true });
-        assert_eq!(reasoning("claude-sonnet-5"), Reasoning::Adaptive { max: Effort::Max, off: true });
+        assert_eq!(reasoning("claude-opus-4-7"), ReasoningSupport::Adaptive { max: Effort::Max, off: true });
+        assert_eq!(reasoning("claude-sonnet-5"), ReasoningSupport::Adaptive { max: Effort::Max, off: true });
 
-        let google = provider(Kind::Gemini);
+        let google = provider(ProviderKind::Gemini);
         let reasoning = |model| google.dialect(Api::Generate, model).reasoning;
-        assert_eq!(reasoning("gemini-2.0-flash"), Reasoning::Fixed);
-        assert_eq!(reasoning("gemini-2.5-pro"), Reasoning::Budget { min: 128, max: 32_768, off: false });
-        assert_eq!(reasoning("gemini-2.5-flash"), Reasoning::Budget { min: 1, max: 24_576, off: true });
-        assert!(matches!(reasoning("gemini-3-pro-preview"), Reasoning::Effort { min: Effort::Low, .. }));
-        assert!(matches!(reasoning("gemini-3-flash"), Reasoning::Effort { min: Effort::Minimal, .. }));
+        assert_eq!(reasoning("gemini-2.0-flash"), ReasoningSupport::Fixed);
+        assert_eq!(
+            reasoning("gemini-2.5-pro"),
+            ReasoningSupport::Budget { min: 128, max: 32_768, off: false }
+        );
+        assert_eq!(
+            reasoning("gemini-2.5-flash"),
+            ReasoningSupport::Budget { min: 1, max: 24_576, off: true }
+        );
+        assert!(matches!(
+            reasoning("gemini-3-pro-preview"),
+            ReasoningSupport::Effort { min: Effort::Low, .. }
+        ));
+        assert!(matches!(reasoning("gemini-3-flash"), ReasoningSupport::Effort { min: Effort::Minimal, .. }));
 
-        let openai = provider(Kind::OpenAi);
+        let openai = provider(ProviderKind::OpenAi);
         let dialect = |model| openai.dialect(Api::Chat, model);
-        assert_eq!(dialect("gpt-4o-mini").reasoning, Reasoning::Fixed);
+        assert_eq!(dialect("gpt-4o-mini").reasoning, ReasoningSupport::Fixed);
         assert!(!dialect("gpt-4.1").max_completion_tokens);
         assert!(dialect("o3-mini").max_completion_tokens);
-        assert!(matches!(dialect("gpt-5.1").reasoning, Reasoning::Effort { off: true, .. }));
+        assert!(matches!(dialect("gpt-5.1").reasoning, ReasoningSupport::Effort { off: true, .. }));
         for (model, sampling) in [
-            ("gpt-4o", Sampling::All),
-            ("gpt-5.2", Sampling::None),
-            ("gpt-6", Sampling::None),
-            ("codex-mini-latest", Sampling::None),
-            ("o4-mini", Sampling::None),
-            ("some-model-of-our-own", Sampling::All),
+            ("gpt-4o", SamplingSupport::All),
+            ("gpt-5.2", SamplingSupport::None),
+            ("gpt-6", SamplingSupport::None),
+            ("codex-mini-latest", SamplingSupport::None),
+            ("o4-mini", SamplingSupport::None),
+            ("some-model-of-our-own", SamplingSupport::All),
         ] {
             assert_eq!(dialect(model).sampling, sampling, "{model}");
         }
         assert!(matches!(
             dialect("gpt-5").reasoning,
-            Reasoning::Effort { min: Effort::Minimal, off: false, .. }
+            ReasoningSupport::Effort { min: Effort::Minimal, off: false, .. }
         ));
     }
 
     #[test]
-    fn some_models_answer_through_responses_alone() {
-        let openai = provider(Kind::OpenAi);
+    fn responses_only_models_are_known() {
+        let openai = provider(ProviderKind::OpenAi);
         for model in [
             "o1-pro",
             "o1-pro-2025-03-19",
@@ -346,11 +362,11 @@ mod tests {
         {
             assert!(!openai.serves_responses_only(model), "{model}");
         }
-        assert!(!provider(Kind::OpenAiCompatible).serves_responses_only("o3-pro"));
+        assert!(!provider(ProviderKind::OpenAiCompatible).serves_responses_only("o3-pro"));
     }
 
     #[test]
-    fn issuers_can_stand_in_an_id() {
+    fn issuer_name_is_made_safe_for_an_id() {
         assert_eq!(&*issuer_of("anthropic-eu"), "anthropic-eu");
         for name in ["", "a__b", "a.b", "ü"] {
             let issuer = issuer_of(name);

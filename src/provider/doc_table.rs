@@ -1,12 +1,12 @@
-//! The table of providers as docs/providers.md shows it, made from the data itself.
+//! Markdown table of the provider presets in docs/providers.md, generated from the data.
 
-use super::{BaseUrl, Kind, Preset, Provider, Setup};
-use crate::canonical::dialect::{Reasoning, Sampling, Structured};
-use crate::canonical::quirks::Choices;
+use super::{BaseUrl, Preset, Provider, ProviderKind, Setup};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use crate::canonical::quirks::ToolChoiceSupport;
 use crate::canonical::{Dialect, Quirks};
 use crate::wire::Api;
 
-/// The models that stand for a row: those whose families differ.
+/// Returns example models of a preset, one for each family with its own profile.
 const fn models(row: Preset) -> &'static [&'static str] {
     match row {
         Preset::OpenAi | Preset::Azure => &["gpt-4.1", "gpt-5.2", "o3"],
@@ -29,22 +29,22 @@ const fn models(row: Preset) -> &'static [&'static str] {
     }
 }
 
-/// The table of providers, as Markdown.
-pub fn sheet() -> String {
+/// Returns the table of presets as Markdown.
+pub fn preset_table() -> String {
     let mut out = String::from(
-        "| Dialect | Model | Reasoning is asked for | Schema | Must call | Not sent | Sent as | Knows besides |\n\
+        "| Dialect | Model | Reasoning settings | Schema | Tool choice | Not sent | Sent as | Extensions |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
     for row in Preset::ALL {
         let (kind, api) = match row {
-            Preset::OpenAi => (Kind::OpenAi, Api::Chat),
-            Preset::Anthropic => (Kind::Anthropic, Api::Messages),
-            Preset::Gemini => (Kind::Gemini, Api::Generate),
-            _ => (Kind::OpenAiCompatible, Api::Chat),
+            Preset::OpenAi => (ProviderKind::OpenAi, Api::Chat),
+            Preset::Anthropic => (ProviderKind::Anthropic, Api::Messages),
+            Preset::Gemini => (ProviderKind::Gemini, Api::Generate),
+            _ => (ProviderKind::OpenAiCompatible, Api::Chat),
         };
         let Ok(base) = BaseUrl::parse("http://localhost/v1") else { continue };
         let mut provider = Provider::new(Setup { name: row.name().to_owned(), kind, apis: vec![api], base });
-        provider.row = row;
+        provider.preset = row;
         for model in models(row) {
             let dialect = provider.dialect(api, model);
             let cells = [
@@ -52,7 +52,7 @@ pub fn sheet() -> String {
                 format!("`{model}`"),
                 reasoning(&dialect),
                 structured(dialect.structured).to_owned(),
-                choices(dialect.habits.choices),
+                choices(dialect.quirks.choices),
                 lacking(&dialect),
                 renamed(&dialect, api),
                 words(dialect.extensions.iter().copied()),
@@ -72,30 +72,30 @@ fn words<'w>(words: impl Iterator<Item = &'w str>) -> String {
 fn reasoning(dialect: &Dialect<'_>) -> String {
     let off = |off: bool| if off { ", off" } else { "" };
     match dialect.reasoning {
-        Reasoning::Fixed => "cannot be told".to_owned(),
-        Reasoning::Budget { min, max, off: can } => format!("{min} to {max} tokens{}", off(can)),
-        Reasoning::Effort { min, max, off: can } if dialect.habits.lacks("reasoning_effort") => {
+        ReasoningSupport::Fixed => "not configurable".to_owned(),
+        ReasoningSupport::Budget { min, max, off: can } => format!("{min} to {max} tokens{}", off(can)),
+        ReasoningSupport::Effort { min, max, off: can } if dialect.quirks.lacks("reasoning_effort") => {
             let _ = (min, max);
             format!("on{}", off(can))
         }
-        Reasoning::Effort { min, max, off: can } => {
+        ReasoningSupport::Effort { min, max, off: can } => {
             format!("`{}` to `{}`{}", min.name(), max.name(), off(can))
         }
-        Reasoning::Adaptive { max, off: can } => format!("adaptive, to `{}`{}", max.name(), off(can)),
+        ReasoningSupport::Adaptive { max, off: can } => format!("adaptive, to `{}`{}", max.name(), off(can)),
     }
 }
 
 fn structured(structured: Structured) -> &'static str {
     match structured {
-        Structured::Native => "held to",
-        Structured::NativeWithoutTools => "held to, without tools",
-        Structured::Json => "any JSON, and told",
-        Structured::Tool => "by a tool",
-        Structured::Hint => "told",
+        Structured::Native => "enforced",
+        Structured::NativeWithoutTools => "enforced without tools",
+        Structured::Json => "JSON mode with instructions",
+        Structured::Tool => "forced tool call",
+        Structured::Hint => "instructions only",
     }
 }
 
-fn choices(choices: Choices) -> String {
+fn choices(choices: ToolChoiceSupport) -> String {
     let mut can = Vec::new();
     if choices.none {
         can.push("`none`".to_owned());
@@ -110,26 +110,26 @@ fn choices(choices: Choices) -> String {
     if !choices.while_reasoning && choices.named {
         can.push("not while reasoning".to_owned());
     }
-    if can.is_empty() { "cannot be told".to_owned() } else { can.join(", ") }
+    if can.is_empty() { "not supported".to_owned() } else { can.join(", ") }
 }
 
 fn lacking(dialect: &Dialect<'_>) -> String {
-    let Quirks { lacks, custom_tools, .. } = dialect.habits;
+    let Quirks { lacks, custom_tools, .. } = dialect.quirks;
     let sampling: &[&str] = match dialect.sampling {
-        Sampling::All => &[],
-        Sampling::One => &["top_p beside temperature"],
-        Sampling::None => &["temperature", "top_p"],
+        SamplingSupport::All => &[],
+        SamplingSupport::One => &["top_p with temperature"],
+        SamplingSupport::None => &["temperature", "top_p"],
     };
     let media: &[&str] = if dialect.media_urls { &[] } else { &["image_url"] };
     let custom: &[&str] = if *custom_tools { &[] } else { &["custom tools"] };
     let lists = [sampling, media, custom];
-    // What all of them lack is said once, on the page.
+    // The page lists the elements that only OpenAI supports once, above the table.
     let own = lacks.iter().filter(|list| !list.contains(&"moderation")).flat_map(|list| list.iter());
     words(own.chain(lists.into_iter().flatten()).copied())
 }
 
 fn renamed(dialect: &Dialect<'_>, api: Api) -> String {
-    let habits = dialect.habits;
+    let habits = dialect.quirks;
     let mut said: Vec<String> =
         habits.renames.iter().map(|(usual, own)| format!("`{usual}`: `{own}`")).collect();
     if api == Api::Chat {
@@ -147,17 +147,17 @@ fn renamed(dialect: &Dialect<'_>, api: Api) -> String {
     said.extend(habits.efforts.map(|words| format!("efforts: {}", words.join(" "))));
     said.extend(habits.adds.iter().map(|(name, value)| format!("`{name}`: `{value}` added")));
     let plain = [
-        (habits.joins_texts, "texts joined"),
-        (habits.nine_letter_ids, "ids of nine letters"),
-        (habits.flat_files, "files flat"),
-        (habits.streams_only, "always a stream"),
-        (habits.calls_need_reasoning, "calls with reasoning"),
-        (habits.template_switch, "reasoning switched in the template"),
+        (habits.joins_texts, "text parts joined"),
+        (habits.nine_letter_ids, "nine-character ids"),
+        (habits.flat_files, "flat file parts"),
+        (habits.streams_only, "streams only"),
+        (habits.calls_need_reasoning, "tool calls with reasoning"),
+        (habits.template_switch, "reasoning set in the template"),
         (habits.quiet_whole, "no reasoning outside of streams"),
         (habits.search_tool.is_some(), "search as a tool"),
-        (dialect.prefill, "beginnings continued"),
-        (habits.repeats_prefill, "and repeated"),
-        (habits.tool_stream.is_some(), "streams of arguments asked for"),
+        (dialect.prefill, "prefill"),
+        (habits.repeats_prefill, "prefill repeated"),
+        (habits.tool_stream.is_some(), "argument streaming requested"),
     ];
     said.extend(plain.into_iter().filter(|(is, _)| *is).map(|(_, text)| text.to_owned()));
     said.join(", ")
@@ -168,9 +168,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_the_table_and_every_host() {
+    fn doc_table_and_every_host_are_on_the_page() {
         let page = include_str!("../../docs/providers.md");
-        assert!(page.contains(&sheet()), "docs/providers.md must hold what this prints:\n{}", sheet());
+        assert!(
+            page.contains(&preset_table()),
+            "docs/providers.md must hold what this prints:\n{}",
+            preset_table()
+        );
         for host in Preset::ALL.iter().flat_map(|row| row.hosts()) {
             assert!(page.contains(&format!("`{host}`")), "docs/providers.md lacks the host {host}");
         }

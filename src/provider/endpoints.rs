@@ -1,22 +1,21 @@
-//! How providers are asked for vectors and orders, and where: one table, by the kind of provider and the name of the
-//! model.
+//! Embedding and rerank endpoints: paths and request shapes, by provider kind and model name.
 
-use super::{Kind, Provider};
+use super::{Provider, ProviderKind};
 use crate::canonical::embed::{EmbedDialect, EmbedShape, PurposeWords};
 use crate::canonical::rank::{RankDialect, RankShape};
 use crate::wire::Api;
 
-/// Where DashScope's three addresses differ: what OpenAI's clients speak, what stands beside it, and its own.
+/// Path suffixes of DashScope's three APIs: OpenAI-compatible, the compatible API for rerank, and its native API.
 const COMPATIBLE: &str = "/compatible-mode/v1";
 const BESIDE: &str = "/compatible-api/v1";
 const OWN: &str = "/api/v1";
 
 impl Provider {
-    /// How vectors of a model are asked for through an API.
+    /// Returns the embedding profile of a model for requests through `api`.
     pub fn embedding(&self, api: Api, model: &str) -> EmbedDialect {
         const LIST: EmbedDialect = EmbedDialect::LIST;
         if api == Api::EmbedContent {
-            // "Batch requests": at most 100 contents.
+            // At most 100 contents. Source: Gemini API, "Batch requests".
             return EmbedDialect {
                 shape: EmbedShape::Parts,
                 batch: 100,
@@ -29,7 +28,7 @@ impl Provider {
             };
         }
         match self.kind {
-            Kind::Cohere => EmbedDialect {
+            ProviderKind::Cohere => EmbedDialect {
                 shape: EmbedShape::Texts,
                 batch: 96,
                 dimensions: "output_dimension",
@@ -39,7 +38,7 @@ impl Provider {
                 tokens: false,
                 plain: false,
             },
-            Kind::Voyage => EmbedDialect {
+            ProviderKind::Voyage => EmbedDialect {
                 batch: 1_000,
                 dimensions: "output_dimension",
                 purpose: "input_type",
@@ -48,8 +47,8 @@ impl Provider {
                 plain: false,
                 ..LIST
             },
-            // It has another word for base64 than others of its form; numbers are asked for and turned here.
-            Kind::Jina => EmbedDialect {
+            // Jina's name for base64 differs from OpenAI's: request numbers, and convert them in the gateway.
+            ProviderKind::Jina => EmbedDialect {
                 purpose: "task",
                 words: PurposeWords::Dotted,
                 base64: false,
@@ -57,8 +56,8 @@ impl Provider {
                 plain: false,
                 ..LIST
             },
-            Kind::DashScope => {
-                // "Text embedding": 10 texts, 25 for the first two versions.
+            ProviderKind::DashScope => {
+                // 10 texts, or 25 for the first two versions. Source: Model Studio, "Text embedding".
                 let batch = if model.ends_with("-v1") || model.ends_with("-v2") { 25 } else { 10 };
                 if self.is_own_dashscope() {
                     EmbedDialect {
@@ -75,63 +74,65 @@ impl Provider {
                     EmbedDialect { batch, tokens: false, ..LIST }
                 }
             }
-            // "Text embedding": 256 texts.
-            Kind::Ark => EmbedDialect { batch: 256, tokens: false, ..LIST },
-            // It answers with its own model's name, whatever was asked for.
-            Kind::Tei => EmbedDialect { batch: 32, tokens: false, plain: false, ..LIST },
+            // 256 texts. Source: Volcengine Ark, "Text embedding".
+            ProviderKind::Ark => EmbedDialect { batch: 256, tokens: false, ..LIST },
+            // TEI returns the name of its own model, whatever the request names.
+            ProviderKind::Tei => EmbedDialect { batch: 32, tokens: false, plain: false, ..LIST },
             _ => LIST,
         }
     }
 
-    /// How an order is asked for.
+    /// Returns the rerank profile of a model.
     pub fn ranking(&self, model: &str) -> RankDialect {
         const PLAIN: RankDialect = RankDialect::PLAIN;
         match self.kind {
-            Kind::Voyage => RankDialect { top: "top_k", ..PLAIN },
-            Kind::DashScope if self.ranks_in_own_words(model) => {
+            ProviderKind::Voyage => RankDialect { top: "top_k", ..PLAIN },
+            ProviderKind::DashScope if self.ranks_in_own_words(model) => {
                 RankDialect { shape: RankShape::Nested, batch: 500, ..PLAIN }
             }
-            Kind::DashScope => RankDialect { batch: 500, ..PLAIN },
-            // As many as it takes in one request unless it is started otherwise.
-            Kind::Tei => RankDialect { shape: RankShape::Texts, batch: 32, top: "", extensions: false },
+            ProviderKind::DashScope => RankDialect { batch: 500, ..PLAIN },
+            // 32 is the default of the server's maximum client batch size.
+            ProviderKind::Tei => {
+                RankDialect { shape: RankShape::Texts, batch: 32, top: "", extensions: false }
+            }
             _ => PLAIN,
         }
     }
 
-    /// DashScope's base URL is its own address, not the one for OpenAI's clients.
+    /// Returns whether the base URL is that of DashScope's native API, not of an OpenAI-compatible one.
     fn is_own_dashscope(&self) -> bool {
         let prefix = self.base.prefix();
         prefix.ends_with(OWN) && !prefix.ends_with(COMPATIBLE) && !prefix.ends_with(BESIDE)
     }
 
-    /// What DashScope's addresses have in common.
+    /// Returns the common prefix of DashScope's APIs.
     pub(super) fn dashscope_root(&self) -> &str {
         let prefix = self.base.prefix();
         let root = [COMPATIBLE, BESIDE, OWN].into_iter().find_map(|end| prefix.strip_suffix(end));
         root.unwrap_or(prefix)
     }
 
-    /// DashScope's own address, whichever of the three is configured.
-    pub(super) fn own_dashscope(&self) -> String {
+    /// Returns the base path of DashScope's native API, whichever of the three is configured.
+    pub(super) fn native_dashscope(&self) -> String {
         format!("{}{OWN}", self.dashscope_root())
     }
 
-    /// Its older models for orders are behind its own address alone.
+    /// Returns whether a rerank model needs the native API: the older models are available there only.
     fn ranks_in_own_words(&self, model: &str) -> bool {
         self.is_own_dashscope() || model.starts_with("gte-")
     }
 
-    /// The path of a resource that is elsewhere than at other providers.
-    pub(super) fn unusual_path(&self, api: Api, model: &str) -> Option<String> {
+    /// Returns the path of a resource that differs from the common layout, or `None` if it does not.
+    pub(super) fn special_path(&self, api: Api, model: &str) -> Option<String> {
         let prefix = self.base.prefix();
         match (self.kind, api) {
-            (Kind::Cohere, Api::Embeddings) => Some(format!("{prefix}/embed")),
-            (Kind::Tei, Api::Embeddings) => Some(format!("{}/v1/embeddings", without(prefix, "/v1"))),
-            (Kind::Tei, Api::Rerank) => Some(format!("{}/rerank", without(prefix, "/v1"))),
-            (Kind::DashScope, Api::Embeddings) if self.is_own_dashscope() => {
+            (ProviderKind::Cohere, Api::Embeddings) => Some(format!("{prefix}/embed")),
+            (ProviderKind::Tei, Api::Embeddings) => Some(format!("{}/v1/embeddings", without(prefix, "/v1"))),
+            (ProviderKind::Tei, Api::Rerank) => Some(format!("{}/rerank", without(prefix, "/v1"))),
+            (ProviderKind::DashScope, Api::Embeddings) if self.is_own_dashscope() => {
                 Some(format!("{prefix}/services/embeddings/text-embedding/text-embedding"))
             }
-            (Kind::DashScope, Api::Rerank) => {
+            (ProviderKind::DashScope, Api::Rerank) => {
                 let root = self.dashscope_root();
                 Some(if self.ranks_in_own_words(model) {
                     format!("{root}{OWN}/services/rerank/text-rerank/text-rerank")
@@ -153,51 +154,51 @@ mod tests {
     use super::*;
     use crate::provider::{BaseUrl, Setup};
 
-    fn provider(kind: Kind, base: &str) -> Provider {
+    fn provider(kind: ProviderKind, base: &str) -> Provider {
         let base = BaseUrl::parse(base).unwrap();
         Provider::new(Setup { name: "p".to_owned(), kind, apis: kind.default_apis().to_vec(), base })
     }
 
     #[test]
-    fn each_provider_s_resources_are_where_it_has_them() {
+    fn path_of_embeddings_and_rerank_depends_on_the_provider() {
         for (kind, base, api, model, path) in [
-            (Kind::OpenAi, "https://h/v1", Api::Embeddings, "m", "/v1/embeddings"),
-            (Kind::OpenAiCompatible, "http://h/v1", Api::Rerank, "m", "/v1/rerank"),
-            (Kind::Cohere, "https://h/v2", Api::Embeddings, "m", "/v2/embed"),
-            (Kind::Cohere, "https://h/v2", Api::Rerank, "m", "/v2/rerank"),
-            (Kind::Voyage, "https://h/v1", Api::Rerank, "m", "/v1/rerank"),
-            (Kind::Tei, "http://h", Api::Embeddings, "m", "/v1/embeddings"),
-            (Kind::Tei, "http://h/v1", Api::Rerank, "m", "/rerank"),
+            (ProviderKind::OpenAi, "https://h/v1", Api::Embeddings, "m", "/v1/embeddings"),
+            (ProviderKind::OpenAiCompatible, "http://h/v1", Api::Rerank, "m", "/v1/rerank"),
+            (ProviderKind::Cohere, "https://h/v2", Api::Embeddings, "m", "/v2/embed"),
+            (ProviderKind::Cohere, "https://h/v2", Api::Rerank, "m", "/v2/rerank"),
+            (ProviderKind::Voyage, "https://h/v1", Api::Rerank, "m", "/v1/rerank"),
+            (ProviderKind::Tei, "http://h", Api::Embeddings, "m", "/v1/embeddings"),
+            (ProviderKind::Tei, "http://h/v1", Api::Rerank, "m", "/rerank"),
             (
-                Kind::DashScope,
+                ProviderKind::DashScope,
                 "https://h/compatible-mode/v1",
                 Api::Embeddings,
                 "m",
                 "/compatible-mode/v1/embeddings",
             ),
             (
-                Kind::DashScope,
+                ProviderKind::DashScope,
                 "https://h/compatible-mode/v1",
                 Api::Rerank,
                 "qwen3-rerank",
                 "/compatible-api/v1/reranks",
             ),
             (
-                Kind::DashScope,
+                ProviderKind::DashScope,
                 "https://h/compatible-mode/v1",
                 Api::Rerank,
                 "gte-rerank-v2",
                 "/api/v1/services/rerank/text-rerank/text-rerank",
             ),
             (
-                Kind::DashScope,
+                ProviderKind::DashScope,
                 "https://h/api/v1",
                 Api::Embeddings,
                 "m",
                 "/api/v1/services/embeddings/text-embedding/text-embedding",
             ),
             (
-                Kind::DashScope,
+                ProviderKind::DashScope,
                 "https://h/api/v1",
                 Api::Rerank,
                 "m",
@@ -209,9 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn dashscope_is_asked_in_the_words_of_its_address() {
-        let compatible = provider(Kind::DashScope, "https://h/compatible-mode/v1");
-        let own = provider(Kind::DashScope, "https://h/api/v1");
+    fn dashscope_request_shape_depends_on_the_base_url() {
+        let compatible = provider(ProviderKind::DashScope, "https://h/compatible-mode/v1");
+        let own = provider(ProviderKind::DashScope, "https://h/api/v1");
         assert_eq!(compatible.embedding(Api::Embeddings, "text-embedding-v4").shape, EmbedShape::List);
         assert_eq!(own.embedding(Api::Embeddings, "text-embedding-v4").shape, EmbedShape::Nested);
         assert_eq!(own.embedding(Api::Embeddings, "text-embedding-v2").batch, 25);

@@ -1,16 +1,16 @@
-//! How each provider is asked for images, by the kind of provider and the name of the model.
+//! Image generation: API shape, paths and supported settings, by provider kind and model name.
 
-use super::{Kind, Provider};
+use super::{Provider, ProviderKind};
 use crate::canonical::image::{ImageDialect, ImageFamily, ImageShape};
 use crate::wire::Api;
 use crate::wire::path::push_path_segment;
 
-/// What OpenAI's models take beside what all families have.
+/// Settings of OpenAI's models beyond those of all families.
 const OPENAI: &[&str] =
     &["background", "input_fidelity", "moderation", "output_compression", "output_format", "style", "user"];
 const ARK: &[&str] = &["output_format", "safety_identifier"];
 const DASHSCOPE: &[&str] = &["negative_prompt", "prompt_extend"];
-/// What stands in `parameters` there and nowhere else.
+/// Settings that exist only in Imagen's `parameters`.
 const IMAGEN: &[&str] = &[
     "addWatermark",
     "enhancePrompt",
@@ -25,11 +25,11 @@ const IMAGEN: &[&str] = &[
 ];
 
 impl Provider {
-    /// How images are asked for from a model, which clients know under another name.
+    /// Returns the image profile of `model`. `known_as` is the client's name of the model.
     pub fn imaging(&self, model: &str, known_as: &str) -> ImageDialect {
         let name = model.to_ascii_lowercase();
         let family = match family(&name) {
-            // A name that says nothing: an endpoint of one's own.
+            // The name is not descriptive, for example a custom endpoint id: use the name that clients know.
             ImageFamily::Other => family(&known_as.to_ascii_lowercase()),
             family => family,
         };
@@ -40,15 +40,15 @@ impl Provider {
             make: Box::default(),
             edit: Box::default(),
             tasks: Box::default(),
-            most: 10,
-            asks_format: false,
+            max_images: 10,
+            sends_response_format: false,
             extensions: &[],
         };
         match self.kind {
-            Kind::Gemini | Kind::Vertex => {
+            ProviderKind::Gemini | ProviderKind::Vertex => {
                 let imagen = name.contains("imagen");
                 let mut path = prefix.to_owned();
-                path.push_str(if self.kind == Kind::Vertex {
+                path.push_str(if self.kind == ProviderKind::Vertex {
                     "/publishers/google/models/"
                 } else {
                     "/models/"
@@ -59,36 +59,36 @@ impl Provider {
                     if imagen { (ImageShape::Instances, 4, IMAGEN) } else { (ImageShape::Parts, 1, &[][..]) };
                 ImageDialect {
                     shape,
-                    most,
+                    max_images: most,
                     extensions,
                     make: path.clone().into(),
                     edit: path.into(),
                     ..dialect
                 }
             }
-            Kind::Ark => {
+            ProviderKind::Ark => {
                 let path: Box<str> = format!("{prefix}/images/generations").into();
                 ImageDialect {
                     shape: ImageShape::Flat,
-                    most: 1,
-                    asks_format: true,
+                    max_images: 1,
+                    sends_response_format: true,
                     extensions: ARK,
                     edit: path.clone(),
                     make: path,
                     ..dialect
                 }
             }
-            Kind::DashScope => self.dashscope_images(&name, dialect),
+            ProviderKind::DashScope => self.dashscope_images(&name, dialect),
             kind => {
                 let make = self.path(Api::Images, model, None);
-                // Models that answer with the image alone refuse to be asked how.
+                // GPT image models return base64 only and reject `response_format`.
                 let told = !matches!(family, ImageFamily::GptImage | ImageFamily::GptImageFree);
-                let own = matches!(kind, Kind::OpenAi | Kind::Azure);
+                let own = matches!(kind, ProviderKind::OpenAi | ProviderKind::Azure);
                 ImageDialect {
                     edit: make.replacen("/images/generations", "/images/edits", 1).into(),
                     make: make.into(),
-                    most: if name.contains("dall-e-3") { 1 } else { 10 },
-                    asks_format: told,
+                    max_images: if name.contains("dall-e-3") { 1 } else { 10 },
+                    sends_response_format: told,
                     extensions: if own { OPENAI } else { &["*"] },
                     ..dialect
                 }
@@ -96,8 +96,8 @@ impl Provider {
         }
     }
 
-    /// Model Studio, "Qwen-Image", "Qwen-Image-Edit", "Wan text to image": the first two answer at once, the others
-    /// with a task.
+    /// Returns the image profile of DashScope. Qwen models answer synchronously, Wan models with a task. Source:
+    /// Alibaba Cloud Model Studio, "Qwen-Image", "Qwen-Image-Edit", "Wan text to image".
     fn dashscope_images(&self, name: &str, dialect: ImageDialect) -> ImageDialect {
         let root = format!("{}/api/v1", self.dashscope_root());
         let at = |path: &str| -> Box<str> { format!("{root}/services/aigc/{path}").into() };
@@ -108,14 +108,14 @@ impl Provider {
             }
             () if wan => (ImageShape::PromptLater, "text2image/image-synthesis", 4),
             () => {
-                // Of these, the newer ones make several.
+                // Only the newer Qwen models return several images.
                 let several = ["edit-plus", "edit-max", "image-2"].iter().any(|word| name.contains(word));
                 (ImageShape::Turns, "multimodal-generation/generation", if several { 6 } else { 1 })
             }
         };
         ImageDialect {
             shape,
-            most,
+            max_images: most,
             make: at(path),
             edit: at(path),
             tasks: format!("{root}/tasks/").into(),
@@ -125,7 +125,7 @@ impl Provider {
     }
 }
 
-/// The family that a model's name, in small letters, tells.
+/// Returns the image family of a model name in lower case.
 fn family(name: &str) -> ImageFamily {
     let has = |word: &str| name.contains(word);
     match () {
@@ -161,13 +161,13 @@ mod tests {
     use super::*;
     use crate::provider::{BaseUrl, Setup};
 
-    fn provider(kind: Kind, base: &str) -> Provider {
+    fn provider(kind: ProviderKind, base: &str) -> Provider {
         let base = BaseUrl::parse(base).unwrap();
         Provider::new(Setup { name: "p".to_owned(), kind, apis: kind.default_apis().to_vec(), base })
     }
 
     #[test]
-    fn a_model_s_name_tells_its_family() {
+    fn image_family_is_derived_from_the_model_name() {
         for (name, expected) in [
             ("gemini-2.5-flash-image", ImageFamily::Multimodal),
             ("gemini-3-pro-image-preview", ImageFamily::MultimodalPro),
@@ -186,18 +186,25 @@ mod tests {
         ] {
             assert_eq!(family(name), expected, "{name}");
         }
-        let ark = provider(Kind::Ark, "https://h/api/v3");
+        let ark = provider(ProviderKind::Ark, "https://h/api/v3");
         assert_eq!(ark.imaging("ep-2025", "seedream-4-0").family, ImageFamily::Seedream4);
     }
 
     #[test]
-    fn each_provider_is_asked_where_it_has_its_images() {
+    fn image_paths_and_shape_depend_on_the_provider() {
         use ImageShape::{Flat, Instances, List, Parts, PromptLater, Turns, TurnsLater};
         const AIGC: &str = "/api/v1/services/aigc";
         for (kind, base, model, shape, make, edit) in [
-            (Kind::OpenAi, "https://h/v1", "gpt-image-1", List, "/v1/images/generations", "/v1/images/edits"),
             (
-                Kind::Azure,
+                ProviderKind::OpenAi,
+                "https://h/v1",
+                "gpt-image-1",
+                List,
+                "/v1/images/generations",
+                "/v1/images/edits",
+            ),
+            (
+                ProviderKind::Azure,
                 "https://h",
                 "gpt-image-1",
                 List,
@@ -205,7 +212,7 @@ mod tests {
                 "/openai/deployments/gpt-image-1/images/edits?api-version=2024-10-21",
             ),
             (
-                Kind::Gemini,
+                ProviderKind::Gemini,
                 "https://h/v1beta",
                 "gemini-2.5-flash-image",
                 Parts,
@@ -213,7 +220,7 @@ mod tests {
                 "/v1beta/models/gemini-2.5-flash-image:generateContent",
             ),
             (
-                Kind::Vertex,
+                ProviderKind::Vertex,
                 "https://h/v1/projects/p/locations/l",
                 "imagen-4.0-generate-001",
                 Instances,
@@ -221,7 +228,7 @@ mod tests {
                 "/v1/projects/p/locations/l/publishers/google/models/imagen-4.0-generate-001:predict",
             ),
             (
-                Kind::Ark,
+                ProviderKind::Ark,
                 "https://h/api/v3",
                 "doubao-seedream-4-0",
                 Flat,
@@ -229,7 +236,7 @@ mod tests {
                 "/api/v3/images/generations",
             ),
             (
-                Kind::DashScope,
+                ProviderKind::DashScope,
                 "https://h/compatible-mode/v1",
                 "qwen-image-plus",
                 Turns,
@@ -237,7 +244,7 @@ mod tests {
                 "/api/v1/services/aigc/multimodal-generation/generation",
             ),
             (
-                Kind::DashScope,
+                ProviderKind::DashScope,
                 "https://h/api/v1",
                 "wan2.2-t2i-plus",
                 PromptLater,
@@ -245,7 +252,7 @@ mod tests {
                 "/api/v1/services/aigc/text2image/image-synthesis",
             ),
             (
-                Kind::DashScope,
+                ProviderKind::DashScope,
                 "https://h/api/v1",
                 "wan2.6-image",
                 TurnsLater,

@@ -1,23 +1,23 @@
-//! The kinds of providers (`kind = "..."`), and what each offers without being told.
+//! Provider kinds (`kind = "..."`) and their defaults.
 
 use crate::wire::Api;
 
-/// A kind of provider.
+/// Provider kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// OpenAI itself.
+pub enum ProviderKind {
+    /// OpenAI.
     OpenAi,
-    /// OpenAI's models at Azure.
+    /// Azure OpenAI.
     Azure,
-    /// Anything that speaks OpenAI's chat completions: vLLM, Ollama, OpenRouter, DeepSeek, Mistral ...
+    /// Any server of OpenAI's chat completions: vLLM, Ollama, OpenRouter, DeepSeek, Mistral ...
     OpenAiCompatible,
-    /// Anthropic itself.
+    /// Anthropic.
     Anthropic,
-    /// Anthropic's models at Vertex AI.
+    /// Anthropic models at Vertex AI.
     VertexAnthropic,
     /// Google's Gemini API.
     Gemini,
-    /// Google's models at Vertex AI.
+    /// Google models at Vertex AI.
     Vertex,
     /// Cohere.
     Cohere,
@@ -25,110 +25,115 @@ pub enum Kind {
     Jina,
     /// Voyage.
     Voyage,
-    /// Alibaba's DashScope.
+    /// Alibaba Cloud Model Studio (DashScope).
     DashScope,
-    /// Volcengine's Ark.
+    /// Volcengine Ark.
     Ark,
-    /// Text embeddings inference: a server of one model for vectors or orders.
+    /// Text Embeddings Inference, a server of one embedding or rerank model.
     Tei,
 }
 
-impl Kind {
-    /// All kinds, in the order of the documentation.
-    pub const ALL: [Kind; 13] = [
-        Kind::OpenAi,
-        Kind::OpenAiCompatible,
-        Kind::Azure,
-        Kind::Anthropic,
-        Kind::VertexAnthropic,
-        Kind::Gemini,
-        Kind::Vertex,
-        Kind::Cohere,
-        Kind::Jina,
-        Kind::Voyage,
-        Kind::DashScope,
-        Kind::Ark,
-        Kind::Tei,
+impl ProviderKind {
+    /// All kinds, in the order of docs/configuration.md.
+    pub const ALL: [ProviderKind; 13] = [
+        ProviderKind::OpenAi,
+        ProviderKind::OpenAiCompatible,
+        ProviderKind::Azure,
+        ProviderKind::Anthropic,
+        ProviderKind::VertexAnthropic,
+        ProviderKind::Gemini,
+        ProviderKind::Vertex,
+        ProviderKind::Cohere,
+        ProviderKind::Jina,
+        ProviderKind::Voyage,
+        ProviderKind::DashScope,
+        ProviderKind::Ark,
+        ProviderKind::Tei,
     ];
 
-    /// The name in the configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::OpenAi => "openai",
-            Kind::OpenAiCompatible => "openai-compatible",
-            Kind::Azure => "azure",
-            Kind::Anthropic => "anthropic",
-            Kind::VertexAnthropic => "vertex-anthropic",
-            Kind::Gemini => "gemini",
-            Kind::Vertex => "vertex",
-            Kind::Cohere => "cohere",
-            Kind::Jina => "jina",
-            Kind::Voyage => "voyage",
-            Kind::DashScope => "dashscope",
-            Kind::Ark => "ark",
-            Kind::Tei => "tei",
+            ProviderKind::OpenAi => "openai",
+            ProviderKind::OpenAiCompatible => "openai-compatible",
+            ProviderKind::Azure => "azure",
+            ProviderKind::Anthropic => "anthropic",
+            ProviderKind::VertexAnthropic => "vertex-anthropic",
+            ProviderKind::Gemini => "gemini",
+            ProviderKind::Vertex => "vertex",
+            ProviderKind::Cohere => "cohere",
+            ProviderKind::Jina => "jina",
+            ProviderKind::Voyage => "voyage",
+            ProviderKind::DashScope => "dashscope",
+            ProviderKind::Ark => "ark",
+            ProviderKind::Tei => "tei",
         }
     }
 
-    /// The kind of this name.
-    pub fn from_name(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    /// Returns the kind of this name, or `None` if there is no such kind.
+    pub fn from_name(name: &str) -> Option<ProviderKind> {
+        ProviderKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The value of `gen_ai.provider.name` (OpenTelemetry GenAI semantic conventions).
+    /// Returns the value of `gen_ai.provider.name` (OpenTelemetry GenAI semantic conventions).
     pub const fn otel_name(self) -> &'static str {
         match self {
-            Kind::OpenAi => "openai",
-            Kind::OpenAiCompatible => "openai_compatible",
-            Kind::Azure => "azure.ai.openai",
-            Kind::Anthropic => "anthropic",
-            Kind::VertexAnthropic | Kind::Vertex => "gcp.vertex_ai",
-            Kind::Gemini => "gcp.gemini",
-            Kind::Cohere => "cohere",
-            Kind::Jina => "jina",
-            Kind::Voyage => "voyage",
-            Kind::DashScope => "dashscope",
-            Kind::Ark => "ark",
-            Kind::Tei => "tei",
+            ProviderKind::OpenAi => "openai",
+            ProviderKind::OpenAiCompatible => "openai_compatible",
+            ProviderKind::Azure => "azure.ai.openai",
+            ProviderKind::Anthropic => "anthropic",
+            ProviderKind::VertexAnthropic | ProviderKind::Vertex => "gcp.vertex_ai",
+            ProviderKind::Gemini => "gcp.gemini",
+            ProviderKind::Cohere => "cohere",
+            ProviderKind::Jina => "jina",
+            ProviderKind::Voyage => "voyage",
+            ProviderKind::DashScope => "dashscope",
+            ProviderKind::Ark => "ark",
+            ProviderKind::Tei => "tei",
         }
     }
 
-    /// What the provider offers, preferred first; `apis` in the configuration narrows or reorders it.
+    /// Returns the APIs of the provider, in order of preference; `apis` in the configuration restricts or reorders
+    /// them.
     pub const fn default_apis(self) -> &'static [Api] {
         match self {
-            Kind::OpenAi => &[Api::Responses, Api::Chat, Api::Embeddings, Api::Images, Api::Videos],
-            Kind::OpenAiCompatible => &[Api::Chat, Api::Embeddings, Api::Rerank],
-            Kind::Azure => &[Api::Responses, Api::Chat, Api::Embeddings, Api::Images, Api::Videos],
-            Kind::Anthropic | Kind::VertexAnthropic => &[Api::Messages, Api::CountTokens],
-            Kind::Vertex => &[Api::Generate, Api::Images, Api::Videos],
-            Kind::Gemini => &[Api::Generate, Api::EmbedContent, Api::Images, Api::Videos],
-            Kind::Cohere => &[Api::Rerank, Api::Embeddings],
-            Kind::Jina | Kind::Voyage => &[Api::Embeddings, Api::Rerank],
-            Kind::DashScope => {
+            ProviderKind::OpenAi => &[Api::Responses, Api::Chat, Api::Embeddings, Api::Images, Api::Videos],
+            ProviderKind::OpenAiCompatible => &[Api::Chat, Api::Embeddings, Api::Rerank],
+            ProviderKind::Azure => &[Api::Responses, Api::Chat, Api::Embeddings, Api::Images, Api::Videos],
+            ProviderKind::Anthropic | ProviderKind::VertexAnthropic => &[Api::Messages, Api::CountTokens],
+            ProviderKind::Vertex => &[Api::Generate, Api::Images, Api::Videos],
+            ProviderKind::Gemini => &[Api::Generate, Api::EmbedContent, Api::Images, Api::Videos],
+            ProviderKind::Cohere => &[Api::Rerank, Api::Embeddings],
+            ProviderKind::Jina | ProviderKind::Voyage => &[Api::Embeddings, Api::Rerank],
+            ProviderKind::DashScope => {
                 &[Api::Chat, Api::Embeddings, Api::Rerank, Api::Images, Api::Videos, Api::Tasks]
             }
-            Kind::Ark => &[Api::Chat, Api::Responses, Api::Images, Api::Videos, Api::Tasks],
-            Kind::Tei => &[Api::Embeddings, Api::Rerank],
+            ProviderKind::Ark => &[Api::Chat, Api::Responses, Api::Images, Api::Videos, Api::Tasks],
+            ProviderKind::Tei => &[Api::Embeddings, Api::Rerank],
         }
     }
 
-    /// Where the provider is, for providers that are in one place; the others need `base_url`.
+    /// Returns the default base URL, or `None` if `base_url` is required.
     pub const fn default_base_url(self) -> Option<&'static str> {
         match self {
-            Kind::OpenAi => Some("https://api.openai.com/v1"),
-            Kind::OpenAiCompatible | Kind::Azure | Kind::VertexAnthropic | Kind::Vertex | Kind::Tei => None,
-            Kind::Anthropic => Some("https://api.anthropic.com/v1"),
-            Kind::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
-            Kind::Cohere => Some("https://api.cohere.com/v2"),
-            Kind::Jina => Some("https://api.jina.ai/v1"),
-            Kind::Voyage => Some("https://api.voyageai.com/v1"),
-            Kind::DashScope => Some("https://dashscope.aliyuncs.com/compatible-mode/v1"),
-            Kind::Ark => Some("https://ark.cn-beijing.volces.com/api/v3"),
+            ProviderKind::OpenAi => Some("https://api.openai.com/v1"),
+            ProviderKind::OpenAiCompatible
+            | ProviderKind::Azure
+            | ProviderKind::VertexAnthropic
+            | ProviderKind::Vertex
+            | ProviderKind::Tei => None,
+            ProviderKind::Anthropic => Some("https://api.anthropic.com/v1"),
+            ProviderKind::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),
+            ProviderKind::Cohere => Some("https://api.cohere.com/v2"),
+            ProviderKind::Jina => Some("https://api.jina.ai/v1"),
+            ProviderKind::Voyage => Some("https://api.voyageai.com/v1"),
+            ProviderKind::DashScope => Some("https://dashscope.aliyuncs.com/compatible-mode/v1"),
+            ProviderKind::Ark => Some("https://ark.cn-beijing.volces.com/api/v3"),
         }
     }
 
-    /// Whether the provider answers without a credential: only servers of one's own may.
+    /// Returns whether a credential is required. Only kinds that can be self-hosted work without one.
     pub const fn needs_credential(self) -> bool {
-        !matches!(self, Kind::OpenAiCompatible | Kind::Tei)
+        !matches!(self, ProviderKind::OpenAiCompatible | ProviderKind::Tei)
     }
 }

@@ -1,8 +1,8 @@
-//! Who answers, not in which words: a provider's address, its credential, its habits and the APIs that it offers.
+//! Providers: addresses, credentials, API sets and quirks.
 //!
-//! Here lives everything about a provider that is not a wire format: base URLs, where a resource lies below them, how a
-//! request is authenticated, which headers a provider wants, what its models can be asked for. Here must not live: what
-//! a body means (`wire`), which provider is chosen (`route`), or connections (`proxy`).
+//! Contains the parts of a provider that are independent of message bodies: base URLs, resource paths below them,
+//! authentication, required headers, and the capabilities of its models. The content of bodies (`wire`), the selection
+//! of a provider (`route`) and connections (`proxy`) must not live here.
 
 mod address;
 mod check;
@@ -21,60 +21,60 @@ use http::{HeaderName, HeaderValue};
 
 pub use address::{BaseUrl, BaseUrlError, Scheme};
 pub use check::Check;
-pub use doc_table::sheet;
-pub use kind::Kind;
+pub use doc_table::preset_table;
+pub use kind::ProviderKind;
 pub use preset::Preset;
 pub use videos::VideoStep;
 
 use crate::wire::path::{Action, push_path_segment};
 use crate::wire::{Api, Format};
 
-/// The version of Anthropic's API that is asked for when the client named none (reference: Anthropic API,
-/// "Versioning"). The older of the two live ones: it accepts everything that the newer one does, and sampling
-/// parameters beside.
+/// Default `anthropic-version` header, for clients that send none. It is the older of the two supported versions: it
+/// accepts everything that the newer one does, and sampling parameters as well. Source: Anthropic API, "Versioning"
+/// (<https://docs.anthropic.com/en/api/versioning>).
 pub const ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// The version of Azure's older API that is asked for when none is configured: the last that is no preview (reference:
-/// Azure OpenAI, "API version lifecycle").
+/// Default `api-version` of Azure's older API: the last version that is not a preview. Source: Azure OpenAI, "API
+/// version lifecycle".
 const AZURE_VERSION: &str = "2024-10-21";
 
-/// Which HTTP versions are spoken to a provider.
+/// HTTP version of the connections to a provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpVersion {
-    /// Over TLS whatever ALPN gives, HTTP/2 preferred; without TLS HTTP/1.1.
+    /// With TLS by ALPN, HTTP/2 preferred; without TLS HTTP/1.1.
     #[default]
     Auto,
-    /// HTTP/1.1.
+    /// HTTP/1.1 only.
     Http1,
-    /// HTTP/2, without TLS too (prior knowledge).
+    /// HTTP/2 only; without TLS with prior knowledge (RFC 9113, section 3.3).
     Http2,
 }
 
-/// How long the gateway waits for a provider.
+/// Upstream time-outs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For TCP and TLS together: for a connection that is new.
+    /// Connect time-out of a new connection: name lookup, TCP and TLS together.
     pub connect: Duration,
-    /// From the end of the request to the head of the answer.
+    /// Time from the end of the request to the response head.
     pub first_byte: Duration,
-    /// Between two pieces of the answer.
+    /// Maximum time between two reads of the response.
     pub idle: Duration,
-    /// For the whole exchange.
+    /// Maximum time of the whole exchange.
     pub total: Duration,
-    /// Bytes a second that an answer must come at; 0 for any rate.
+    /// Minimum rate of the response body in bytes per second; 0 disables the check.
     pub min_rate: u64,
-    /// Over how long they are counted.
+    /// Window over which the rate is measured.
     pub rate_window: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         Timeouts {
-            // A connection inside one region takes tens of milliseconds; one lost SYN costs 1 s, two cost 3 s.
+            // Inside a region, a connection takes tens of milliseconds; one lost SYN adds 1 s, two add 3 s.
             connect: Duration::from_secs(5),
-            // The official SDKs wait 10 minutes; reasoning models use them.
+            // The official SDKs wait 10 minutes, and reasoning models need that long.
             first_byte: Duration::from_secs(600),
-            // Providers ping every 15 s or stream; a silence of minutes is a dead connection.
+            // Providers stream or ping every 15 s: minutes without a byte mean a dead connection.
             idle: Duration::from_secs(300),
             total: Duration::from_secs(3_600),
             min_rate: 0,
@@ -83,45 +83,44 @@ impl Default for Timeouts {
     }
 }
 
-/// A provider as it is used.
+/// Configured provider.
 #[derive(Debug)]
 pub struct Provider {
-    /// The name in the configuration, in metrics and in logs.
+    /// Name in the configuration, metrics and logs.
     pub name: Box<str>,
-    /// What kind of provider.
-    pub kind: Kind,
-    /// Whose manner of speaking it has.
-    pub row: Preset,
-    /// The version of its API, where a provider wants one in the query (Azure).
+    /// Kind of provider.
+    pub kind: ProviderKind,
+    /// Preset, which selects capabilities and quirks.
+    pub preset: Preset,
+    /// API version in the query string (Azure); `None` for the default.
     pub api_version: Option<Box<str>>,
-    /// The APIs that may be used, preferred first.
+    /// Enabled APIs, in order of preference.
     pub apis: Vec<Api>,
-    /// Where it is.
+    /// Base URL.
     pub base: BaseUrl,
-    /// What the credential is sent as, by API; marked as sensitive. Nothing for a provider that wants none.
+    /// Credential as header values, marked as sensitive. `None` for a provider without authentication.
     credential: Option<Credential>,
-    /// The name under which the provider's seals travel through clients.
+    /// Issuer of provider signatures (reasoning signatures) as it appears in ids that clients send back.
     issuer: Box<str>,
-    /// Headers that every request carries in addition.
+    /// Additional headers of every request.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// HTTP versions.
+    /// HTTP version.
     pub http: HttpVersion,
-    /// Timeouts.
+    /// Upstream time-outs.
     pub timeouts: Timeouts,
-    /// How it is asked whether it is well; nothing where it is not.
+    /// Active health check; `None` if it is disabled.
     pub check: Option<Check>,
-    /// Certificates (DER) that alone are trusted for this provider; nothing for the system's.
+    /// Trusted root certificates (DER) instead of the system's; `None` for the system's.
     pub roots: Option<Vec<Vec<u8>>>,
-    /// Whether usage is asked for in chat streams (`stream_options.include_usage`). A few servers refuse the field.
+    /// Whether chat streams request usage (`stream_options.include_usage`). Some servers reject the field.
     pub ask_usage: bool,
-    /// Whether its models may put their reasoning between `<think>` and `</think>` in front of the answer's text.
+    /// Whether models may write reasoning between `<think>` and `</think>` before the text of the response.
     pub think_tags: bool,
-    /// Whether its models go on with the beginning of an answer, where that is known better than its row does.
+    /// Whether models continue a prefill; `None` for the value of the preset.
     pub prefill: Option<bool>,
-    /// Whether errors of the messages format get the types of the specification's table, with the provider's own
-    /// beside.
+    /// Whether errors of the messages format get normalized types, with the provider's own type beside.
     pub standard_errors: bool,
-    /// Whether the client's address is passed on (`x-forwarded-for` and its like): for upstreams of one's own.
+    /// Whether to forward the client's address (`x-forwarded-for` and similar headers), for trusted upstreams.
     pub forward_client: bool,
 }
 
@@ -137,13 +136,13 @@ impl std::fmt::Debug for Credential {
     }
 }
 
-/// What must be given to make a provider; everything else has a default.
+/// Required settings of a provider; all others have defaults.
 #[derive(Debug)]
 pub struct Setup {
     /// See [`Provider::name`].
     pub name: String,
     /// See [`Provider::kind`].
-    pub kind: Kind,
+    pub kind: ProviderKind,
     /// See [`Provider::apis`].
     pub apis: Vec<Api>,
     /// See [`Provider::base`].
@@ -151,13 +150,13 @@ pub struct Setup {
 }
 
 impl Provider {
-    /// A provider with the defaults and without a credential.
+    /// Creates a provider with default settings and without a credential.
     pub fn new(setup: Setup) -> Self {
         Provider {
             issuer: dialect::issuer_of(&setup.name),
             name: setup.name.into_boxed_str(),
             kind: setup.kind,
-            row: Preset::of(setup.kind, &setup.base),
+            preset: Preset::of(setup.kind, &setup.base),
             api_version: None,
             apis: setup.apis,
             base: setup.base,
@@ -175,10 +174,10 @@ impl Provider {
         }
     }
 
-    /// Gives the provider its credential.
+    /// Sets the credential.
     ///
     /// # Errors
-    /// The secret cannot stand in a header.
+    /// Returns an error if the secret contains bytes that are not permitted in a header value.
     pub fn set_credential(&mut self, secret: &str) -> Result<(), http::header::InvalidHeaderValue> {
         let mut plain = HeaderValue::from_str(secret)?;
         let mut bearer = HeaderValue::from_str(&format!("Bearer {secret}"))?;
@@ -188,8 +187,8 @@ impl Provider {
         Ok(())
     }
 
-    /// Whether another provider of this name is reached at the same place with the same credential: what is known of
-    /// the one holds for the other.
+    /// Returns whether two providers have the same name, kind, address and credential, so that the state of one is
+    /// valid for the other after a reload.
     pub fn is_same_way(&self, other: &Provider) -> bool {
         let secret =
             |provider: &Provider| provider.credential.as_ref().map(|credential| credential.plain.clone());
@@ -199,56 +198,60 @@ impl Provider {
             && secret(self) == secret(other)
     }
 
-    /// The name under which its seals travel through clients of other formats.
+    /// Returns the issuer of the provider's signatures, as it appears in ids that clients of other formats send back.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// Whether it has a credential.
+    /// Returns whether a credential is set.
     pub fn has_credential(&self) -> bool {
         self.credential.is_some()
     }
 
-    /// Whether it offers this API.
+    /// Returns whether the API is enabled.
     pub fn offers(&self, api: Api) -> bool {
         self.apis.contains(&api)
     }
 
-    /// The header that carries the credential to this API.
+    /// Returns the authentication header for an API, or `None` if no credential is set.
     pub fn credential(&self, api: Api) -> Option<(HeaderName, &HeaderValue)> {
         let credential = self.credential.as_ref()?;
         Some(match (self.kind, api) {
-            (Kind::Azure, _) => (HeaderName::from_static("api-key"), &credential.plain),
-            (Kind::Vertex | Kind::VertexAnthropic, _) => (http::header::AUTHORIZATION, &credential.bearer),
-            (Kind::Anthropic, _) | (_, Api::Messages | Api::CountTokens) => {
+            (ProviderKind::Azure, _) => (HeaderName::from_static("api-key"), &credential.plain),
+            (ProviderKind::Vertex | ProviderKind::VertexAnthropic, _) => {
+                (http::header::AUTHORIZATION, &credential.bearer)
+            }
+            // Other providers of the messages format take Anthropic's header as well.
+            (ProviderKind::Anthropic, _) | (_, Api::Messages | Api::CountTokens) => {
                 (HeaderName::from_static("x-api-key"), &credential.plain)
             }
-            (Kind::Gemini, Api::Generate | Api::EmbedContent | Api::Images | Api::Videos)
+            // Gemini's OpenAI-compatible API, however, takes the key as a bearer token.
+            (ProviderKind::Gemini, Api::Generate | Api::EmbedContent | Api::Images | Api::Videos)
             | (_, Api::Generate) => (HeaderName::from_static("x-goog-api-key"), &credential.plain),
             _ => (http::header::AUTHORIZATION, &credential.bearer),
         })
     }
 
-    /// The request path (and query) of a resource for a model.
+    /// Returns the request path, with query, of a resource for a model.
     pub fn path(&self, api: Api, model: &str, action: Option<Action>) -> String {
-        if let Some(path) = self.unusual_path(api, model) {
+        if let Some(path) = self.special_path(api, model) {
             return path;
         }
         let mut path = String::with_capacity(self.base.prefix().len() + model.len() + 64);
         path.push_str(self.base.prefix());
         match (api, action) {
-            (Api::CountTokens, _) if self.kind == Kind::VertexAnthropic => {
+            (Api::CountTokens, _) if self.kind == ProviderKind::VertexAnthropic => {
                 path.push_str("/publishers/anthropic/models/count-tokens:rawPredict");
             }
-            (_, action) if self.kind == Kind::VertexAnthropic => {
+            (_, action) if self.kind == ProviderKind::VertexAnthropic => {
                 path.push_str("/publishers/anthropic/models/");
                 push_path_segment(&mut path, model);
                 let streams = matches!(action, Some(Action::Stream { .. }));
                 path.push_str(if streams { ":streamRawPredict" } else { ":rawPredict" });
             }
-            (api, _) if self.kind == Kind::Azure => self.push_azure(&mut path, api, model),
+            (api, _) if self.kind == ProviderKind::Azure => self.push_azure(&mut path, api, model),
             (Api::Generate | Api::EmbedContent, Some(action)) => {
-                if self.kind == Kind::Vertex {
+                if self.kind == ProviderKind::Vertex {
                     path.push_str("/publishers/google");
                 }
                 path.push_str("/models/");
@@ -268,8 +271,8 @@ impl Provider {
         path
     }
 
-    /// Azure has two addresses: one where the model stands in the body, as at OpenAI, and an older one where it stands
-    /// in the path, as the name of a deployment.
+    /// Appends a path of Azure OpenAI. Azure has two address schemes: `/openai/v1` with the model in the body, as at
+    /// OpenAI, and the older one with the model's deployment in the path.
     fn push_azure(&self, path: &mut String, api: Api, model: &str) {
         if !self.base.prefix().contains("/openai") {
             path.push_str("/openai");
@@ -280,6 +283,7 @@ impl Provider {
             push_path_segment(path, model);
         }
         path.push_str(resource(api));
+        // Only the older API requires a version.
         let old = !self.base.prefix().ends_with("/v1");
         if let Some(version) = self.api_version.as_deref().or(old.then_some(AZURE_VERSION)) {
             path.push_str("?api-version=");
@@ -287,15 +291,16 @@ impl Provider {
         }
     }
 
-    /// Whether the path of a request depends on what is asked for, and not on the API and the model alone.
+    /// Returns whether the request path depends on the action, not only on the API and the model.
     pub fn path_needs_action(&self, api: Api) -> bool {
-        matches!(api, Api::Generate | Api::EmbedContent) || self.kind == Kind::VertexAnthropic
+        matches!(api, Api::Generate | Api::EmbedContent) || self.kind == ProviderKind::VertexAnthropic
     }
 
-    /// Takes the provider's credential and address out of a text that a client will see.
+    /// Redacts the provider's credential and host in a text for clients. Returns `None` if the text contains neither.
     pub fn scrub(&self, text: &str) -> Option<String> {
         let secret = self.credential.as_ref().and_then(|credential| credential.plain.to_str().ok());
         let host = self.base.host();
+        // Shorter strings would match ordinary text.
         let hides = |needle: &str| needle.len() >= 4 && text.contains(needle);
         if !secret.is_some_and(hides) && !hides(host) {
             return None;
@@ -305,7 +310,7 @@ impl Provider {
     }
 }
 
-/// The path of an API below the base URL (`docs/configuration`).
+/// Returns the path of an API below the base URL (docs/configuration.md).
 fn resource(api: Api) -> &'static str {
     match api {
         Api::Chat => "/chat/completions",
@@ -321,7 +326,8 @@ fn resource(api: Api) -> &'static str {
     }
 }
 
-/// The format of a provider's error bodies for an API; providers with a shape of their own are read by shape anyway.
+/// Returns the format of a provider's error bodies for an API. Providers with other error formats are recognized by the
+/// shape of the body.
 pub fn error_format(api: Api) -> Format {
     api.error_format()
 }

@@ -1,17 +1,17 @@
-//! Which provider's manner of speaking a provider has: by its kind, by the host of its address, or as it is said.
+//! Provider presets: selected by kind, by the host of the base URL, or by the configuration.
 
-use super::{BaseUrl, Kind};
+use super::{BaseUrl, ProviderKind};
 
 /// Provider preset (`dialect = "..."`): a row of docs/providers.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
-    /// OpenAI itself.
+    /// OpenAI.
     OpenAi,
-    /// OpenAI's models at Azure.
+    /// Azure OpenAI.
     Azure,
-    /// Anthropic's models, wherever they are.
+    /// Anthropic models, at any provider.
     Anthropic,
-    /// Google's models, wherever they are.
+    /// Google models, at any provider.
     Gemini,
     /// DeepSeek.
     DeepSeek,
@@ -33,18 +33,18 @@ pub enum Preset {
     Together,
     /// Fireworks.
     Fireworks,
-    /// Doubao and others, at Volcengine's Ark.
+    /// Doubao and others, at Volcengine Ark.
     Ark,
-    /// A server of vLLM.
+    /// vLLM.
     Vllm,
-    /// A server of Ollama.
+    /// Ollama.
     Ollama,
-    /// Anything that speaks chat completions and of which no more is known.
+    /// Unknown server of chat completions.
     Compatible,
 }
 
 impl Preset {
-    /// All rows, in the order of the documentation.
+    /// All presets, in the order of docs/providers.md.
     pub const ALL: [Preset; 18] = [
         Preset::OpenAi,
         Preset::Azure,
@@ -66,7 +66,7 @@ impl Preset {
         Preset::Compatible,
     ];
 
-    /// The name in the configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Preset::OpenAi => "openai",
@@ -90,12 +90,12 @@ impl Preset {
         }
     }
 
-    /// The row of this name.
+    /// Returns the preset of this name, or `None` if there is no such preset.
     pub fn from_name(name: &str) -> Option<Preset> {
         Preset::ALL.into_iter().find(|row| row.name() == name)
     }
 
-    /// The ends of the names of hosts that speak so.
+    /// Returns the hosts of the preset. An entry with a leading dot matches all hosts with that suffix.
     pub const fn hosts(self) -> &'static [&'static str] {
         match self {
             Preset::OpenAi => &["api.openai.com"],
@@ -116,17 +116,19 @@ impl Preset {
         }
     }
 
-    /// The row of a provider of which nothing is said.
-    pub fn of(kind: Kind, base: &BaseUrl) -> Preset {
+    /// Returns the preset of a provider without a configured `dialect`.
+    pub fn of(kind: ProviderKind, base: &BaseUrl) -> Preset {
         match kind {
-            Kind::OpenAi => Preset::OpenAi,
-            Kind::Azure => Preset::Azure,
-            Kind::Anthropic | Kind::VertexAnthropic => Preset::Anthropic,
-            Kind::Gemini | Kind::Vertex => Preset::Gemini,
-            Kind::DashScope => Preset::Qwen,
-            Kind::Ark => Preset::Ark,
-            Kind::OpenAiCompatible => Preset::at(base),
-            Kind::Cohere | Kind::Jina | Kind::Voyage | Kind::Tei => Preset::Compatible,
+            ProviderKind::OpenAi => Preset::OpenAi,
+            ProviderKind::Azure => Preset::Azure,
+            ProviderKind::Anthropic | ProviderKind::VertexAnthropic => Preset::Anthropic,
+            ProviderKind::Gemini | ProviderKind::Vertex => Preset::Gemini,
+            ProviderKind::DashScope => Preset::Qwen,
+            ProviderKind::Ark => Preset::Ark,
+            ProviderKind::OpenAiCompatible => Preset::at(base),
+            ProviderKind::Cohere | ProviderKind::Jina | ProviderKind::Voyage | ProviderKind::Tei => {
+                Preset::Compatible
+            }
         }
     }
 
@@ -137,12 +139,12 @@ impl Preset {
             None => host == name,
         };
         let known = Preset::ALL.into_iter().find(|row| row.hosts().iter().any(|name| is_there(name)));
-        // A server of one's own is known by its port, if by anything.
+        // Self-hosted servers have no known host; Ollama is recognized by its port.
         known.unwrap_or(if base.port() == OLLAMA_PORT { Preset::Ollama } else { Preset::Compatible })
     }
 }
 
-/// Where Ollama listens unless it is told otherwise.
+/// Default port of Ollama.
 const OLLAMA_PORT: u16 = 11_434;
 
 #[cfg(test)]
@@ -150,8 +152,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_says_who_it_is() {
-        let row = |url: &str| Preset::of(Kind::OpenAiCompatible, &BaseUrl::parse(url).unwrap());
+    fn preset_is_recognized_by_the_host() {
+        let row = |url: &str| Preset::of(ProviderKind::OpenAiCompatible, &BaseUrl::parse(url).unwrap());
         for (url, wanted) in [
             ("https://api.deepseek.com/v1", Preset::DeepSeek),
             ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", Preset::Qwen),
@@ -171,12 +173,12 @@ mod tests {
             assert_eq!(row(url), wanted, "{url}");
         }
         let base = BaseUrl::parse("https://dashscope.aliyuncs.com/compatible-mode/v1").unwrap();
-        assert_eq!(Preset::of(Kind::DashScope, &base), Preset::Qwen);
-        assert_eq!(Preset::of(Kind::OpenAi, &base), Preset::OpenAi);
+        assert_eq!(Preset::of(ProviderKind::DashScope, &base), Preset::Qwen);
+        assert_eq!(Preset::of(ProviderKind::OpenAi, &base), Preset::OpenAi);
     }
 
     #[test]
-    fn every_row_has_a_name_of_its_own() {
+    fn preset_name_is_unique_and_found() {
         for row in Preset::ALL {
             assert_eq!(Preset::from_name(row.name()), Some(row));
         }

@@ -1,13 +1,15 @@
-//! The providers that speak chat completions, each with what it takes of them and how: one function a row, data only.
-//! From their documentation of November 2026. docs/providers.md shows what this says.
+//! Presets of providers with OpenAI-compatible chat completions: supported elements and quirks. Data only.
+//!
+//! One function for each preset, with the page titles of its source; all from the providers' documentation of November
+//! 2026. `doc_table` renders the data into docs/providers.md.
 
 use super::dialect::version_after;
 use super::preset::Preset;
-use crate::canonical::dialect::{Reasoning, Sampling, Structured};
-use crate::canonical::quirks::{Choices, Quirks};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use crate::canonical::quirks::{Quirks, ToolChoiceSupport};
 use crate::canonical::{Dialect, Effort};
 
-/// Members that only OpenAI has, and that a provider with the same members otherwise ignores or refuses.
+/// Request members of OpenAI only, which providers of the same API ignore or reject.
 const OPENAI_ONLY: &[&str] = &[
     "developer_role",
     "metadata",
@@ -22,16 +24,16 @@ const OPENAI_ONLY: &[&str] = &[
     "verbosity",
 ];
 
-/// What anybody takes who has copied chat completions.
-const USUAL: Quirks = Quirks { choices: Choices::USUAL, custom_tools: false, ..Quirks::PLAIN };
+/// Quirks of a typical server of OpenAI-compatible chat completions.
+const USUAL: Quirks = Quirks { choices: ToolChoiceSupport::USUAL, custom_tools: false, ..Quirks::PLAIN };
 
 const EVERYTHING: &[&str] = &["*"];
 
-const fn effort(min: Effort, max: Effort, off: bool) -> Reasoning {
-    Reasoning::Effort { min, max, off }
+const fn effort(min: Effort, max: Effort, off: bool) -> ReasoningSupport {
+    ReasoningSupport::Effort { min, max, off }
 }
 
-/// The dialect of a row. `beta` says that the address is that of features that are not yet for everybody.
+/// Returns the profile of a preset for a model. `beta` is true for a base URL of preview features.
 pub(super) fn dialect<'d>(row: Preset, base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
     let name = model.to_ascii_lowercase();
     match row {
@@ -52,13 +54,13 @@ pub(super) fn dialect<'d>(row: Preset, base: Dialect<'d>, model: &str, beta: boo
             reasoning: effort(Effort::Low, Effort::High, true),
             reasoning_replay: true,
             extensions: EVERYTHING,
-            habits: const { &USUAL },
+            quirks: const { &USUAL },
             ..base
         },
     }
 }
 
-/// DeepSeek API, "Create chat completion", "Thinking mode", "JSON output".
+/// Source: DeepSeek API, "Create chat completion", "Thinking mode", "JSON output".
 fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
         lacks: &[
@@ -72,7 +74,7 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
         calls_need_reasoning: true,
         ..USUAL
     };
-    // The first of them refused to be told its own thoughts.
+    // R1 rejects reasoning text in the conversation.
     const FIRST: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
@@ -86,21 +88,22 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
         if beta { (true, &["thinking", "prefix"]) } else { (false, &["thinking"]) };
     let dialect = Dialect { structured: Structured::Json, prefill, extensions, ..base };
     if model.contains("-r1") {
-        return Dialect { extensions: &[], habits: const { &FIRST }, ..dialect };
+        return Dialect { extensions: &[], quirks: const { &FIRST }, ..dialect };
     }
     Dialect {
         reasoning: effort(Effort::Minimal, Effort::Max, true),
         reasoning_replay: true,
-        habits: const { &HABITS },
+        quirks: const { &HABITS },
         ..dialect
     }
 }
 
-/// Alibaba Cloud Model Studio, "OpenAI compatible - Chat", "Deep thinking", "Structured output", "Partial mode".
+/// Source: Alibaba Cloud Model Studio, "OpenAI compatible - Chat", "Deep thinking", "Structured output", "Partial
+/// mode".
 fn qwen<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, &["logit_bias", "reasoning_effort", "tool_strict", "user"]],
-        choices: Choices { any: None, while_reasoning: false, ..Choices::USUAL },
+        choices: ToolChoiceSupport { any: None, while_reasoning: false, ..ToolChoiceSupport::USUAL },
         ..USUAL
     };
     const STREAMS: Quirks = Quirks { streams_only: true, ..HABITS };
@@ -123,8 +126,8 @@ fn qwen<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         "vl_high_resolution_images",
     ];
     let streams = ["qwq", "qvq", "omni"].iter().any(|word| model.contains(word));
-    // Open weights have their size in the name. Those that can both reason and not are told apart by having no word
-    // for either.
+    // Open-weight models have their size in the name. Those without a variant word can reason or not; outside of
+    // streams they require reasoning to be switched off explicitly.
     let sized = model.split(['-', ':']).any(|part| {
         part.strip_suffix('b').is_some_and(|size| size.trim_start_matches('a').parse::<f32>().is_ok())
     });
@@ -136,57 +139,57 @@ fn qwen<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         () => const { &HABITS },
     };
     Dialect {
-        reasoning: Reasoning::Budget { min: 1, max: 81_920, off: true },
+        reasoning: ReasoningSupport::Budget { min: 1, max: 81_920, off: true },
         structured: if version >= (3, 5) { Structured::Native } else { Structured::Json },
         prefill: true,
         reasoning_replay: true,
         extensions: EXTENSIONS,
-        habits,
+        quirks: habits,
         ..base
     }
 }
 
-/// Moonshot platform, "Chat API", "Partial mode", "Thinking models".
+/// Source: Moonshot platform, "Chat API", "Partial mode", "Thinking models".
 fn moonshot<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const LACKS: &[&str] = &["logit_bias", "logprobs", "parallel_tool_calls", "seed", "user", "web_search"];
     const OLD: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, LACKS],
-        choices: Choices { any: None, ..Choices::USUAL },
+        choices: ToolChoiceSupport { any: None, ..ToolChoiceSupport::USUAL },
         temperature: Some(("0", "1")),
         joins_texts: true,
         ..USUAL
     };
     const SWITCHED: Quirks = Quirks { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], ..OLD };
-    const NEW: Quirks = Quirks { choices: Choices::USUAL, ..OLD };
+    const NEW: Quirks = Quirks { choices: ToolChoiceSupport::USUAL, ..OLD };
     let version = version_after(model, "kimi-k").unwrap_or((0, 0));
     let dialect = Dialect {
         structured: if version >= (2, 0) { Structured::Native } else { Structured::Json },
         prefill: true,
         reasoning_replay: true,
         extensions: &["partial"],
-        habits: const { &OLD },
+        quirks: const { &OLD },
         ..base
     };
     match version {
         (0..=1, _) | (2, 0..=4) => dialect,
         (2, _) => Dialect {
             reasoning: effort(Effort::Low, Effort::High, true),
-            sampling: Sampling::None,
+            sampling: SamplingSupport::None,
             extensions: &["partial", "thinking", "video_url"],
-            habits: const { &SWITCHED },
+            quirks: const { &SWITCHED },
             ..dialect
         },
         _ => Dialect {
             reasoning: effort(Effort::Low, Effort::Max, true),
-            sampling: Sampling::None,
+            sampling: SamplingSupport::None,
             extensions: &["partial", "video_url"],
-            habits: const { &NEW },
+            quirks: const { &NEW },
             ..dialect
         },
     }
 }
 
-/// Z.ai, "Chat completion", "Thinking mode", "Tool streaming output".
+/// Source: Z.ai, "Chat completion", "Thinking mode", "Tool streaming output".
 fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const LACKS: &[&str] = &[
         "frequency_penalty",
@@ -203,8 +206,8 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         renames: &[("user", "user_id")],
         tool_stream: Some("tool_stream"),
         search_tool: Some(r#"{"type":"web_search","web_search":{"enable":true}}"#),
-        choices: Choices::AUTO,
-        // Both ends are refused.
+        choices: ToolChoiceSupport::AUTO,
+        // 0 and 1 themselves are rejected.
         temperature: Some(("0.01", "0.99")),
         top_p: Some(("0.01", "1")),
         efforts: Some(["low", "low", "high", "high", "max", "max"]),
@@ -216,7 +219,7 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         structured: Structured::Json,
         reasoning_replay: true,
         extensions: &["cache_control", "do_sample", "file_url", "request_id", "thinking", "video_url"],
-        habits: const { &SWITCHED },
+        quirks: const { &SWITCHED },
         ..base
     };
     match version_after(model, "glm-").unwrap_or((5, 3)) {
@@ -224,13 +227,13 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         (4, _) | (5, 0..=2) => Dialect { reasoning: effort(Effort::Low, Effort::High, true), ..dialect },
         _ => Dialect {
             reasoning: effort(Effort::Low, Effort::Max, false),
-            habits: const { &ALWAYS },
+            quirks: const { &ALWAYS },
             ..dialect
         },
     }
 }
 
-/// xAI, "Chat completions", "Reasoning".
+/// Source: xAI, "Chat completions", "Reasoning".
 fn xai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, &["logit_bias", "web_search"]],
@@ -248,26 +251,26 @@ fn xai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     let newer = version_after(model, "grok-").is_none_or(|version| version.0 >= 4);
     let told = model.contains("mini");
     Dialect {
-        reasoning: if told { effort(Effort::Low, Effort::High, false) } else { Reasoning::Fixed },
+        reasoning: if told { effort(Effort::Low, Effort::High, false) } else { ReasoningSupport::Fixed },
         max_completion_tokens: true,
-        habits: if newer { const { &FOURTH } } else { const { &HABITS } },
+        quirks: if newer { const { &FOURTH } } else { const { &HABITS } },
         ..base
     }
 }
 
-/// Groq, "API reference", "Reasoning", "Structured outputs".
+/// Source: Groq, "API reference", "Reasoning", "Structured outputs".
 fn groq<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, &["logit_bias", "logprobs", "n", "name", "user", "web_search"]],
         ..USUAL
     };
-    // Without it, reasoning comes in tags within the text.
+    // Without `reasoning_format`, reasoning arrives in tags within the text.
     const PARSED: Quirks =
         Quirks { adds: &[("reasoning_format", "\"parsed\"")], efforts: Some(["default"; 6]), ..HABITS };
     let dialect = Dialect {
         max_completion_tokens: true,
         structured: Structured::Json,
-        habits: const { &HABITS },
+        quirks: const { &HABITS },
         ..base
     };
     match () {
@@ -280,7 +283,7 @@ fn groq<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         () if model.contains("qwen") => Dialect {
             reasoning: effort(Effort::Low, Effort::High, true),
             extensions: &["reasoning_format"],
-            habits: const { &PARSED },
+            quirks: const { &PARSED },
             ..dialect
         },
         () if ["kimi", "llama-4"].iter().any(|word| model.contains(word)) => {
@@ -290,7 +293,7 @@ fn groq<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     }
 }
 
-/// Mistral, "Chat completion", "Function calling", "Prefix".
+/// Source: Mistral, "Chat completion", "Function calling", "Prefix".
 fn mistral(base: Dialect<'_>) -> Dialect<'_> {
     const HABITS: Quirks = Quirks {
         lacks: &[
@@ -298,7 +301,7 @@ fn mistral(base: Dialect<'_>) -> Dialect<'_> {
             &["logit_bias", "logprobs", "name", "stream_options", "tool_strict", "user", "web_search"],
         ],
         renames: &[("seed", "random_seed")],
-        choices: Choices { any: Some("any"), named: false, ..Choices::USUAL },
+        choices: ToolChoiceSupport { any: Some("any"), named: false, ..ToolChoiceSupport::USUAL },
         nine_letter_ids: true,
         repeats_prefill: true,
         ..USUAL
@@ -307,12 +310,12 @@ fn mistral(base: Dialect<'_>) -> Dialect<'_> {
         prefill: true,
         system_in_middle: false,
         extensions: &["prefix", "safe_prompt", "tool_name"],
-        habits: const { &HABITS },
+        quirks: const { &HABITS },
         ..base
     }
 }
 
-/// OpenRouter, "Parameters", "Reasoning tokens", "Prompt caching".
+/// Source: OpenRouter, "Parameters", "Reasoning tokens", "Prompt caching".
 fn openrouter<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const HABITS: Quirks = Quirks { renames: &[("reasoning_content", "reasoning")], ..USUAL };
     const EXTENSIONS: &[&str] = &[
@@ -338,22 +341,22 @@ fn openrouter<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         reasoning: effort(Effort::Minimal, Effort::XHigh, true),
         max_completion_tokens: true,
         reasoning_replay: true,
-        // The last one is for models whose own providers have such marks.
+        // `cache_control` is last: only models of providers with cache marks support it.
         extensions: EXTENSIONS.get(..if marks { all } else { all - 1 }).unwrap_or_default(),
-        habits: const { &HABITS },
+        quirks: const { &HABITS },
         ..base
     }
 }
 
-/// Together, "Chat completions", "Reasoning".
+/// Source: Together, "Chat completions", "Reasoning".
 fn together<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const HABITS: Quirks = Quirks { lacks: &[OPENAI_ONLY, &["user", "web_search"]], ..USUAL };
-    // Hybrid models are switched on and off, and told no more.
+    // Hybrid models: reasoning can be switched on and off, without an effort.
     const SWITCHED: Quirks =
         Quirks { lacks: &[OPENAI_ONLY, &["user", "web_search"], &["reasoning_effort"]], ..USUAL };
     let dialect = Dialect {
         extensions: &["min_p", "repetition_penalty", "top_k", "video_url"],
-        habits: const { &HABITS },
+        quirks: const { &HABITS },
         ..base
     };
     if model.contains("gpt-oss") {
@@ -362,28 +365,28 @@ fn together<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     Dialect {
         reasoning: effort(Effort::Low, Effort::High, true),
         extensions: &["min_p", "reasoning", "repetition_penalty", "top_k", "video_url"],
-        habits: const { &SWITCHED },
+        quirks: const { &SWITCHED },
         ..dialect
     }
 }
 
-/// Fireworks, "Create chat completion", "Reasoning".
+/// Source: Fireworks, "Create chat completion", "Reasoning".
 fn fireworks(base: Dialect<'_>) -> Dialect<'_> {
     const HABITS: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, &["tool_strict", "web_search"]],
-        choices: Choices { any: Some("any"), ..Choices::USUAL },
+        choices: ToolChoiceSupport { any: Some("any"), ..ToolChoiceSupport::USUAL },
         ..USUAL
     };
     Dialect {
         reasoning: effort(Effort::Low, Effort::High, true),
         reasoning_replay: true,
         extensions: &["min_p", "prompt_truncate_len", "reasoning_history", "repetition_penalty", "top_k"],
-        habits: const { &HABITS },
+        quirks: const { &HABITS },
         ..base
     }
 }
 
-/// Volcengine Ark, "Chat API", "Deep thinking".
+/// Source: Volcengine Ark, "Chat API", "Deep thinking".
 fn ark(base: Dialect<'_>) -> Dialect<'_> {
     const HABITS: Quirks =
         Quirks { lacks: &[OPENAI_ONLY, &["seed", "tool_strict", "user", "web_search"]], ..USUAL };
@@ -391,12 +394,12 @@ fn ark(base: Dialect<'_>) -> Dialect<'_> {
         reasoning: effort(Effort::Minimal, Effort::High, true),
         reasoning_replay: true,
         extensions: &["thinking", "video_url"],
-        habits: const { &HABITS },
+        quirks: const { &HABITS },
         ..base
     }
 }
 
-/// vLLM, "OpenAI-compatible server", "Reasoning outputs".
+/// Source: vLLM, "OpenAI-compatible server", "Reasoning outputs".
 fn vllm(base: Dialect<'_>) -> Dialect<'_> {
     const HABITS: Quirks = Quirks {
         lacks: &[&["web_search"]],
@@ -425,12 +428,12 @@ fn vllm(base: Dialect<'_>) -> Dialect<'_> {
             "top_k",
             "video_url",
         ],
-        habits: const { &HABITS },
+        quirks: const { &HABITS },
         ..base
     }
 }
 
-/// Ollama, "OpenAI compatibility".
+/// Source: Ollama, "OpenAI compatibility".
 fn ollama(base: Dialect<'_>) -> Dialect<'_> {
     const HABITS: Quirks = Quirks {
         lacks: &[
@@ -438,14 +441,14 @@ fn ollama(base: Dialect<'_>) -> Dialect<'_> {
             &["logit_bias", "logprobs", "n", "parallel_tool_calls", "tool_strict", "user", "web_search"],
         ],
         renames: &[("reasoning_content", "reasoning")],
-        choices: Choices::AUTO,
+        choices: ToolChoiceSupport::AUTO,
         ..USUAL
     };
     Dialect {
         reasoning: effort(Effort::Low, Effort::High, true),
         reasoning_replay: true,
         media_urls: false,
-        habits: const { &HABITS },
+        quirks: const { &HABITS },
         ..base
     }
 }

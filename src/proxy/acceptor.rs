@@ -1,9 +1,8 @@
-//! The front: connections, how many there may be, and who serves them.
+//! Connection acceptor: limits downstream connections, makes TLS handshakes, and selects HTTP/1 or HTTP/2.
 //!
-//! Pingora bounds neither the number of connections nor the time in which a request's head must arrive. Both are done
-//! here, one layer below: every connection is counted, makes its TLS handshake if its listener wants one, and is
-//! wrapped in a stream that knows whether a head is being read and since when. HTTP/2 is Pingora's business from here
-//! on; HTTP/1 is served by `http1`.
+//! Pingora bounds neither the number of connections nor the time in which a request head must arrive. Both bounds are
+//! enforced here, one layer below: every connection is counted, makes its TLS handshake if its listener requires one,
+//! and is wrapped in a [`HeaderTimeoutStream`]. Pingora then serves HTTP/2; `http1` serves HTTP/1.
 
 use std::io;
 use std::pin::pin;
@@ -27,11 +26,11 @@ use super::tls::{TlsListeners, handshake};
 use crate::config::Limits;
 use crate::metrics::Metrics;
 
-/// What a connection beyond the limit is told before it is closed. No format is known at that point.
+/// Error body for a connection beyond the limit. The client's format is not known at that point.
 const FULL: &str = "{\"error\":{\"message\":\"Too many connections.\",\"type\":\"service_unavailable\",\
                     \"param\":null,\"code\":\"server_is_overloaded\"}}";
 
-/// How long the refusal of a connection may take.
+/// Write time-out of that refusal.
 const REFUSAL: Duration = Duration::from_secs(1);
 
 /// Connection acceptor: counts and times downstream connections and TLS handshakes, then hands them to HTTP.
@@ -62,7 +61,7 @@ impl Acceptor {
         }
     }
 
-    /// Counts a connection, if there may be one more.
+    /// Counts a connection. `None` if the limit is reached.
     fn admit(&self) -> Option<Admitted> {
         let permit = self.permits.clone().try_acquire_owned().ok()?;
         let open = self.metrics.connections.clone();
@@ -71,16 +70,18 @@ impl Acceptor {
     }
 
     async fn serve(&self, session: Stream, acceptor: Option<Arc<TlsAcceptor>>, shutdown: &ShutdownWatch) {
-        let held = self.gateway.shutdown.hold();
+        // An accepted connection may carry a request that was sent before the drain began: shutdown waits for it, but
+        // no longer than `FRESH`.
+        let held = self.gateway.shutdown.guard();
         let stopping = async {
             self.gateway.shutdown.draining().await;
-            tokio::time::sleep(http1::FRESH).await;
+            tokio::time::sleep(http1::NEW_CONNECTION_GRACE).await;
         };
         let mut stopping = pin!(stopping);
         let session = match acceptor {
             None => session,
             Some(acceptor) => {
-                // Boxed: the state of a handshake is large, and not kept for as long as the connection lives.
+                // Boxed: otherwise the large state of a handshake would stay allocated for the life of the connection.
                 let encrypted = tokio::select! {
                     biased;
                     encrypted = Box::pin(self.encrypt(&acceptor, session)) => encrypted,
@@ -101,7 +102,7 @@ impl Acceptor {
         };
         let Ok(http2) = http2 else { return };
         if http2 {
-            // Heads and bodies are HTTP/2's own business.
+            // HTTP/2 interleaves heads and bodies of many streams, so the head time-out cannot apply to the connection.
             stream.head_complete();
             drop(held);
             Box::pin(self.proxy.process_new(stream, shutdown)).await;
@@ -111,7 +112,7 @@ impl Acceptor {
         }
     }
 
-    /// Makes a connection's TLS handshake; `None` when it failed or took too long.
+    /// Makes the TLS handshake of a connection. `None` if it fails or exceeds `limits.header_timeout`.
     async fn encrypt(&self, acceptor: &TlsAcceptor, session: Stream) -> Option<Stream> {
         let made = tokio::time::timeout(self.limits.header_timeout, handshake(acceptor, session)).await;
         let reason = match made {
@@ -133,15 +134,15 @@ impl ServerApp for Acceptor {
         let acceptor = self.tls.of(&session).ok()?;
         let Some(admitted) = self.admit() else {
             self.metrics.connections_refused.inc();
-            // A handshake only to say so would be work for those who are too many.
+            // A refusal over TLS would need a handshake first: too much work for excess connections.
             if acceptor.is_none() {
                 let _ = tokio::time::timeout(REFUSAL, refuse(session)).await;
             }
             return None;
         };
         let (front, shutdown) = (self.clone(), shutdown.clone());
-        // A task of its own: Pingora's carries room for the state of a TLS handshake for as long as the connection
-        // lives.
+        // A task of its own: Pingora's task keeps space for the state of a TLS handshake for the life of the
+        // connection.
         tokio::spawn(async move {
             front.serve(session, acceptor, &shutdown).await;
             drop(admitted);
@@ -154,7 +155,7 @@ impl ServerApp for Acceptor {
     }
 }
 
-/// A connection that is counted until this is dropped.
+/// Connection count; released on drop.
 struct Admitted {
     _permit: OwnedSemaphorePermit,
     open: IntGauge,

@@ -1,4 +1,5 @@
-//! The snapshot in use, with what is looked up once per snapshot instead of once per request.
+//! Active snapshot: the configuration in use, with tables that are derived once per snapshot instead of once per
+//! request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +12,7 @@ use crate::route::Model;
 use crate::snapshot::Snapshot;
 use crate::wire::Api;
 
-/// Endpoints that have series of their own, by label.
+/// Labels of the endpoints with metric series of their own.
 const ENDPOINTS: [&str; 10] = [
     "chat",
     "messages",
@@ -30,9 +31,9 @@ const ENDPOINTS: [&str; 10] = [
 pub(super) struct ActiveSnapshot {
     pub(super) snapshot: Snapshot,
     pub(super) billing: Arc<Billing>,
-    links: Vec<ProviderAddresses>,
-    /// By model, target and endpoint, in this order.
-    lanes: Vec<Box<[OnceLock<Arc<UpstreamRoute>>]>>,
+    provider_addresses: Vec<ProviderAddresses>,
+    /// Upstream routes by model, target and endpoint, in this order. Each is made at its first use.
+    upstream_routes: Vec<Box<[OnceLock<Arc<UpstreamRoute>>]>>,
 }
 
 impl ActiveSnapshot {
@@ -55,30 +56,30 @@ impl ActiveSnapshot {
             .iter()
             .map(|model| (0..model.targets.len() * ENDPOINTS.len()).map(|_| OnceLock::new()).collect())
             .collect();
-        ActiveSnapshot { snapshot, billing, links, lanes }
+        ActiveSnapshot { snapshot, billing, provider_addresses: links, upstream_routes: lanes }
     }
 
-    /// Takes over what was found out of providers that are still there.
+    /// Takes over the resolved addresses of providers that the previous snapshot had too.
     pub(super) fn inherit(&self, before: &ActiveSnapshot) {
-        for link in &self.links {
-            if let Some(known) = before.link_to(&link.provider().name) {
+        for link in &self.provider_addresses {
+            if let Some(known) = before.addresses_by_name(&link.provider().name) {
                 link.inherit(known);
             }
         }
     }
 
-    /// The way to a provider.
-    pub(super) fn link(&self, lane: &UpstreamRoute) -> Option<&ProviderAddresses> {
-        self.links.get(lane.link)
+    /// Returns the provider of an upstream route with its addresses.
+    pub(super) fn addresses_of(&self, lane: &UpstreamRoute) -> Option<&ProviderAddresses> {
+        self.provider_addresses.get(lane.addresses_index)
     }
 
-    /// The way to the provider of this name.
-    pub(super) fn link_to(&self, provider: &str) -> Option<&ProviderAddresses> {
-        self.links.iter().find(|link| *link.provider().name == *provider)
+    /// Returns the provider of this name with its addresses; `None` if there is none.
+    pub(super) fn addresses_by_name(&self, provider: &str) -> Option<&ProviderAddresses> {
+        self.provider_addresses.iter().find(|link| *link.provider().name == *provider)
     }
 
-    /// What requests of this kind have in common. Nothing where the model has no such target.
-    pub(super) fn lane(
+    /// Returns the upstream route that requests of this kind share. `None` if the model has no such target.
+    pub(super) fn upstream_route(
         &self,
         metrics: &Metrics,
         endpoint: &'static str,
@@ -88,12 +89,15 @@ impl ActiveSnapshot {
     ) -> Option<Arc<UpstreamRoute>> {
         let make = || {
             let target = model.targets.get(target)?;
-            let link = self.links.iter().position(|link| Arc::ptr_eq(link.provider(), &target.provider))?;
+            let link = self
+                .provider_addresses
+                .iter()
+                .position(|link| Arc::ptr_eq(link.provider(), &target.provider))?;
             Some(Arc::new(UpstreamRoute::new(metrics, endpoint, model, target, api, link)))
         };
         let column = ENDPOINTS.iter().position(|known| *known == endpoint);
         let slot = column
-            .and_then(|column| self.lanes.get(model.index)?.get(target * ENDPOINTS.len() + column))
+            .and_then(|column| self.upstream_routes.get(model.index)?.get(target * ENDPOINTS.len() + column))
             .filter(|slot| slot.get().is_none_or(|lane| lane.api == api));
         match slot {
             Some(slot) if slot.get().is_some() => slot.get().cloned(),

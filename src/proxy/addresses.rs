@@ -1,8 +1,8 @@
-//! The addresses of a provider's name, asked for by one look-up at a time.
+//! Resolved addresses of a provider's host name, with at most one look-up in flight.
 //!
-//! A look-up is a task of its own: it goes on when the request that began it ends, and everybody waits for the same
-//! one, each within his own time. Addresses past their time are used for a while longer, while one look-up runs behind;
-//! a name that cannot be resolved is left alone for a moment.
+//! A look-up is a task of its own: it continues when the request that started it ends, and all requests wait for the
+//! same one, each within its own time-out. Expired addresses are used for a while longer, during which a look-up runs
+//! in the background. A name that cannot be resolved is not looked up again for a moment.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,119 +16,131 @@ use tokio::sync::watch;
 use super::dns::{DnsError, Resolver};
 use super::peer::Upstream;
 
-/// How long addresses may be used past their time, counted from the last answer that brought them: through the failure
-/// of a resolver, but not for ever.
-const STALE: Duration = Duration::from_secs(300);
-/// How long a name that could not be resolved is not asked for again.
-const FAILED: Duration = Duration::from_secs(5);
+/// Longest use of expired addresses, counted from the expiry of the last successful look-up. It bridges a failure of
+/// the resolver, but not an endless one.
+const MAX_STALE: Duration = Duration::from_secs(300);
+/// Time for which a failed look-up is not repeated.
+const NEGATIVE_TTL: Duration = Duration::from_secs(5);
 
-/// Makes an address ready for the connector.
+/// Builds the connector's peer for an address.
 type Make = dyn Fn(IpAddr) -> Upstream + Send + Sync;
 
-/// See the module.
+/// Resolved addresses of one host name.
 pub(super) struct Addresses {
     provider: Box<str>,
     host: Box<str>,
     make: Box<Make>,
     current: ArcSwapOption<Resolved>,
-    turn: AtomicUsize,
+    next_index: AtomicUsize,
     lookup: Mutex<Lookup>,
-    /// What tests add to the time.
+    /// Time that tests add to the clock.
     #[cfg(test)]
     shift: Mutex<Duration>,
 }
 
 struct Resolved {
-    found: Vec<IpAddr>,
-    /// The same, ready for the connector.
+    addresses: Vec<IpAddr>,
+    /// The same addresses as peers for the connector.
     peers: Vec<Arc<Upstream>>,
-    /// From then on they are asked for anew; nothing for what never changes.
+    /// Expiry, after which a look-up is started; `None` for an IP address literal, which does not expire.
     until: Option<Instant>,
 }
 
 #[derive(Default)]
 struct Lookup {
-    /// The other end is dropped when the look-up has ended.
+    /// Look-up in flight: its sender is dropped when it ends.
     running: Option<watch::Receiver<()>>,
-    /// Why the last one brought nothing, and how long that counts.
+    /// Error of the last look-up, and the time until which it is not repeated. `None` after a success.
     failed: Option<(DnsError, Instant)>,
 }
 
 impl Addresses {
-    /// Those of a name.
+    /// Addresses of a host name, not looked up yet.
     pub(super) fn named(provider: &str, host: &str, make: Box<Make>) -> Self {
         Addresses {
             provider: provider.into(),
             host: host.into(),
             make,
             current: ArcSwapOption::empty(),
-            turn: AtomicUsize::new(0),
+            next_index: AtomicUsize::new(0),
             lookup: Mutex::default(),
             #[cfg(test)]
             shift: Mutex::default(),
         }
     }
 
-    /// An address that is none of a name, and never changes.
+    /// A single IP address, which needs no look-up and does not expire.
     pub(super) fn fixed(provider: &str, ip: IpAddr, make: Box<Make>) -> Self {
         let addresses = Addresses::named(provider, &ip.to_string(), make);
-        addresses.put(vec![ip], None);
+        addresses.store(vec![ip], None);
         addresses
     }
 
-    /// Takes over what was known of the same name before a reload: the resolver need not answer for it to go on.
+    /// Takes over the addresses of the same host name from before a reload, so that a reload works while the resolver
+    /// is down.
     pub(super) fn inherit(&self, before: &Addresses) {
         if let Some(known) = before.current.load().as_ref().filter(|_| before.host == self.host) {
-            self.put(known.found.clone(), known.until);
+            self.store(known.addresses.clone(), known.until);
         }
     }
 
-    fn put(&self, found: Vec<IpAddr>, until: Option<Instant>) {
+    fn store(&self, found: Vec<IpAddr>, until: Option<Instant>) {
         let peers = found.iter().map(|ip| Arc::new((self.make)(*ip))).collect();
-        self.current.store(Some(Arc::new(Resolved { found, peers, until })));
+        self.current.store(Some(Arc::new(Resolved { addresses: found, peers, until })));
     }
 
-    /// An address to connect to, if one is known; several take turns.
-    pub(super) fn known(self: &Arc<Self>, resolver: &Resolver) -> Option<Arc<Upstream>> {
+    /// Returns an address to connect to, round robin; `None` if none is known or all expired too long ago. Expired
+    /// addresses start a look-up in the background.
+    pub(super) fn cached(self: &Arc<Self>, resolver: &Resolver) -> Option<Arc<Upstream>> {
         let current = self.current.load();
         let resolved = current.as_ref()?;
         if let Some(until) = resolved.until {
             let now = self.now();
             if now >= until {
-                if now >= until + STALE {
+                if now >= until + MAX_STALE {
                     return None;
                 }
-                let _ = self.look_up(now, resolver);
+                let _ = self.start_lookup(now, resolver);
             }
         }
         match resolved.peers.as_slice() {
             [only] => Some(only.clone()),
             [] => None,
             several => {
-                let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+                let turn = self.next_index.fetch_add(1, Ordering::Relaxed);
                 several.get(turn % several.len()).cloned()
             }
         }
     }
 
-    /// An address to connect to, asked for if none is known. How long that may take is for the caller to say.
-    pub(super) async fn resolved(self: &Arc<Self>, resolver: &Resolver) -> Result<Arc<Upstream>, DnsError> {
-        if let Some(peer) = self.known(resolver) {
+    /// Returns an address to connect to, after a look-up if none is known. The caller bounds the wait.
+    ///
+    /// # Errors
+    /// Returns [`DnsError`] if the look-up fails, or has failed just before.
+    pub(super) async fn resolve(self: &Arc<Self>, resolver: &Resolver) -> Result<Arc<Upstream>, DnsError> {
+        if let Some(peer) = self.cached(resolver) {
             return Ok(peer);
         }
-        let mut running = self.look_up(self.now(), resolver)?;
+        let mut running = self.start_lookup(self.now(), resolver)?;
         while running.changed().await.is_ok() {}
-        if let Some(peer) = self.known(resolver) {
+        if let Some(peer) = self.cached(resolver) {
             return Ok(peer);
         }
         let failed = self.lookup.lock().failed.as_ref().map(|(error, _)| error.clone());
         Err(failed.unwrap_or_else(|| DnsError::nothing(&self.host)))
     }
 
-    /// The look-up that runs, or one that begins now; the reason where the last one has failed just before.
-    fn look_up(self: &Arc<Self>, now: Instant, resolver: &Resolver) -> Result<watch::Receiver<()>, DnsError> {
+    /// Returns the look-up in flight, or starts one.
+    ///
+    /// # Errors
+    /// Returns the error of the last look-up if it failed less than [`NEGATIVE_TTL`] ago.
+    fn start_lookup(
+        self: &Arc<Self>,
+        now: Instant,
+        resolver: &Resolver,
+    ) -> Result<watch::Receiver<()>, DnsError> {
         let mut lookup = self.lookup.lock();
-        // The other end of one that has ended, however it did, is gone.
+        // The sender of an ended look-up is dropped, even after a panic, and `has_changed` fails then.
         if let Some(running) = lookup.running.as_ref().filter(|running| running.has_changed().is_ok()) {
             return Ok(running.clone());
         }
@@ -143,27 +155,27 @@ impl Addresses {
         let (addresses, resolver) = (self.clone(), resolver.clone());
         tokio::spawn(async move {
             let found = resolver.lookup(&addresses.host).await;
-            addresses.found(found);
+            addresses.on_lookup_done(found);
             drop(end);
         });
         Ok(running)
     }
 
-    fn found(&self, found: Result<(Vec<IpAddr>, Duration), DnsError>) {
+    fn on_lookup_done(&self, found: Result<(Vec<IpAddr>, Duration), DnsError>) {
         let now = self.now();
         match found {
             Ok((addresses, span)) => {
-                self.put(addresses, Some(now + span));
+                self.store(addresses, Some(now + span));
                 self.lookup.lock().failed = None;
             }
             Err(error) => {
                 let provider = &*self.provider;
                 if self.current.load().is_some() {
-                    tracing::warn!(provider, %error, "using addresses past their time");
+                    tracing::warn!(provider, %error, "using expired addresses of the provider");
                 } else {
-                    tracing::warn!(provider, %error, "the provider's name cannot be resolved");
+                    tracing::warn!(provider, %error, "the provider's host name cannot be resolved");
                 }
-                self.lookup.lock().failed = Some((error, now + FAILED));
+                self.lookup.lock().failed = Some((error, now + NEGATIVE_TTL));
             }
         }
     }
@@ -187,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server of names says: an address that may be kept for no time at all, that it failed, or nothing.
+    /// Response of the scripted DNS server: an address with a TTL of zero, a failure, or no response.
     #[derive(Clone, Copy)]
     enum Says {
         Address(u8),
@@ -195,7 +207,7 @@ mod tests {
         Nothing,
     }
 
-    /// A server of names, what it says, and how often it was asked for an address.
+    /// Scripted DNS server with its response and the number of address queries.
     struct Server {
         addr: SocketAddr,
         says: Arc<Mutex<Says>>,
@@ -211,7 +223,7 @@ mod tests {
             tokio::spawn(async move {
                 let mut query = [0; 512];
                 while let Ok((length, from)) = socket.recv_from(&mut query).await {
-                    // The question: labels up to an empty one, a type and a class.
+                    // The question section: labels up to an empty one, a type and a class.
                     let labels = query[12..length].iter().position(|byte| *byte == 0).unwrap();
                     let question = &query[12..12 + labels + 5];
                     let is_a = question[labels + 1..labels + 3] == [0, 1];
@@ -246,7 +258,7 @@ mod tests {
     }
 
     fn addresses() -> Arc<Addresses> {
-        let make = |ip| Upstream::outside((ip, 8080).into(), false, "provider.example".to_owned());
+        let make = |ip| Upstream::for_remote_media((ip, 8080).into(), false, "provider.example".to_owned());
         Arc::new(Addresses::named("provider", "provider.example", Box::new(make)))
     }
 
@@ -259,7 +271,7 @@ mod tests {
             *self.shift.lock() += span;
         }
 
-        /// Waits for the look-up that runs behind.
+        /// Waits for the look-up in the background.
         async fn settle(&self) {
             let running = self.lookup.lock().running.clone();
             if let Some(mut running) = running {
@@ -271,96 +283,96 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test]
-    async fn addresses_past_their_time_are_used_while_one_lookup_runs() {
+    async fn addresses_expired_are_used_while_one_lookup_runs() {
         let server = Server::start(Says::Address(1)).await;
         let (resolver, addresses) = (Resolver::asking(server.addr), addresses());
-        assert!(addresses.known(&resolver).is_none());
-        let first = addresses.resolved(&resolver).await.unwrap();
+        assert!(addresses.cached(&resolver).is_none());
+        let first = addresses.resolve(&resolver).await.unwrap();
         assert_eq!(place(&first), "192.0.2.1:8080");
         server.says(Says::Address(2));
-        // A time of zero would mean a question per request.
+        // The TTL of zero is raised to `MIN_TTL`: otherwise every request would start a look-up.
         addresses.pass(3 * SECOND);
-        assert_eq!(place(&addresses.known(&resolver).unwrap()), "192.0.2.1:8080");
+        assert_eq!(place(&addresses.cached(&resolver).unwrap()), "192.0.2.1:8080");
         addresses.settle().await;
         assert_eq!(server.asked(), 1);
 
         addresses.pass(3 * SECOND);
         for _ in 0..100 {
-            assert!(addresses.known(&resolver).is_some());
+            assert!(addresses.cached(&resolver).is_some());
         }
         addresses.settle().await;
         assert_eq!(server.asked(), 2);
-        let second = addresses.known(&resolver).unwrap();
+        let second = addresses.cached(&resolver).unwrap();
         assert_eq!(place(&second), "192.0.2.2:8080");
-        // Connections to the old address are in another place of the pool.
+        // The pool key depends on the address: connections to the old one are not reused.
         assert_ne!(first.reuse_hash(), second.reuse_hash());
 
-        // Nobody has asked for so long that they are of no use.
+        // After a long time without requests the addresses are too old.
         server.says(Says::Address(3));
-        addresses.pass(STALE + 6 * SECOND);
-        assert!(addresses.known(&resolver).is_none());
-        assert_eq!(place(&addresses.resolved(&resolver).await.unwrap()), "192.0.2.3:8080");
+        addresses.pass(MAX_STALE + 6 * SECOND);
+        assert!(addresses.cached(&resolver).is_none());
+        assert_eq!(place(&addresses.resolve(&resolver).await.unwrap()), "192.0.2.3:8080");
     }
 
     #[tokio::test]
-    async fn failures_do_not_renew_old_addresses() {
+    async fn addresses_are_not_renewed_by_failed_lookups() {
         let server = Server::start(Says::Address(1)).await;
         let (resolver, addresses) = (Resolver::asking(server.addr), addresses());
-        addresses.resolved(&resolver).await.unwrap();
+        addresses.resolve(&resolver).await.unwrap();
         server.says(Says::Failure);
         let mut spent = Duration::ZERO;
-        // Requests come all the time, and each look-up fails.
-        while spent < STALE {
+        // Requests arrive all the time, and every look-up fails.
+        while spent < MAX_STALE {
             addresses.pass(6 * SECOND);
             spent += 6 * SECOND;
-            let known = addresses.resolved(&resolver).await;
-            assert!(known.is_ok() || spent > STALE, "{known:?} after {spent:?}");
+            let known = addresses.resolve(&resolver).await;
+            assert!(known.is_ok() || spent > MAX_STALE, "{known:?} after {spent:?}");
             addresses.settle().await;
         }
         addresses.pass(20 * SECOND);
-        assert!(addresses.resolved(&resolver).await.is_err(), "used for ever");
+        assert!(addresses.resolve(&resolver).await.is_err(), "used for ever");
         server.says(Says::Address(2));
-        addresses.pass(FAILED);
-        assert_eq!(place(&addresses.resolved(&resolver).await.unwrap()), "192.0.2.2:8080");
+        addresses.pass(NEGATIVE_TTL);
+        assert_eq!(place(&addresses.resolve(&resolver).await.unwrap()), "192.0.2.2:8080");
     }
 
     #[tokio::test]
-    async fn failures_are_remembered_for_a_moment() {
+    async fn addresses_failed_lookup_is_cached_briefly() {
         let server = Server::start(Says::Failure).await;
         let (resolver, addresses) = (Resolver::asking(server.addr), addresses());
-        assert!(addresses.resolved(&resolver).await.is_err());
+        assert!(addresses.resolve(&resolver).await.is_err());
         let asked = server.asked();
         for _ in 0..100 {
-            assert!(addresses.resolved(&resolver).await.is_err());
+            assert!(addresses.resolve(&resolver).await.is_err());
         }
         assert_eq!(server.asked(), asked);
         server.says(Says::Address(1));
-        addresses.pass(FAILED);
-        assert!(addresses.resolved(&resolver).await.is_ok());
+        addresses.pass(NEGATIVE_TTL);
+        assert!(addresses.resolve(&resolver).await.is_ok());
     }
 
     #[tokio::test]
-    async fn a_reload_keeps_what_is_known() {
+    async fn addresses_are_inherited_by_a_reload() {
         let server = Server::start(Says::Address(1)).await;
         let (resolver, before, after) = (Resolver::asking(server.addr), addresses(), addresses());
         after.inherit(&before);
-        assert!(after.known(&resolver).is_none());
-        before.resolved(&resolver).await.unwrap();
+        assert!(after.cached(&resolver).is_none());
+        before.resolve(&resolver).await.unwrap();
         server.says(Says::Nothing);
         after.inherit(&before);
         after.pass(10 * SECOND);
-        assert_eq!(place(&after.known(&resolver).unwrap()), "192.0.2.1:8080");
-        after.pass(STALE);
-        assert!(after.known(&resolver).is_none());
-        let make = |ip| Upstream::outside((ip, 8080).into(), false, String::new());
+        assert_eq!(place(&after.cached(&resolver).unwrap()), "192.0.2.1:8080");
+        after.pass(MAX_STALE);
+        assert!(after.cached(&resolver).is_none());
+        let make = |ip| Upstream::for_remote_media((ip, 8080).into(), false, String::new());
         let other = Arc::new(Addresses::named("provider", "other.example", Box::new(make)));
         other.inherit(&before);
-        assert!(other.known(&resolver).is_none());
+        assert!(other.cached(&resolver).is_none());
     }
 
-    /// One after the other they would wait for ten seconds each.
+    /// Serialized look-ups would wait ten seconds each.
     #[tokio::test]
-    async fn a_resolver_that_hangs_holds_everybody_for_his_own_time_only() {
+    async fn addresses_hanging_lookup_is_shared_and_times_out_per_request() {
         let server = Server::start(Says::Nothing).await;
         let (resolver, addresses) = (Arc::new(Resolver::asking(server.addr)), addresses());
         let begun = Instant::now();
@@ -368,7 +380,7 @@ mod tests {
         for _ in 0..100 {
             let (resolver, addresses) = (resolver.clone(), addresses.clone());
             waiting.spawn(async move {
-                timeout(Duration::from_millis(200), addresses.resolved(&resolver)).await.is_err()
+                timeout(Duration::from_millis(200), addresses.resolve(&resolver)).await.is_err()
             });
         }
         while let Some(waited) = waiting.join_next().await {
@@ -376,19 +388,19 @@ mod tests {
         }
         assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
         assert_eq!(server.asked(), 1, "one look-up for all");
-        // Who waited has gone; the look-up has not, and its answer is everybody's.
+        // The waiting requests have ended. The look-up continues, and all later requests use its result.
         assert!(addresses.lookup.lock().running.as_ref().unwrap().has_changed().is_ok());
     }
 
     #[tokio::test]
-    async fn an_address_needs_no_resolver() {
-        let make = |ip| Upstream::outside((ip, 8080).into(), false, String::new());
+    async fn addresses_literal_ip_needs_no_resolver() {
+        let make = |ip| Upstream::for_remote_media((ip, 8080).into(), false, String::new());
         let ip = Ipv4Addr::LOCALHOST.into();
         let addresses = Arc::new(Addresses::fixed("provider", ip, Box::new(make)));
         let server = Server::start(Says::Nothing).await;
         let resolver = Resolver::asking(server.addr);
         addresses.pass(1_000_000 * SECOND);
-        assert_eq!(place(&addresses.known(&resolver).unwrap()), "127.0.0.1:8080");
+        assert_eq!(place(&addresses.cached(&resolver).unwrap()), "127.0.0.1:8080");
         assert_eq!(server.asked(), 0);
     }
 }

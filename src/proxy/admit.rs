@@ -1,4 +1,7 @@
-//! Whether a request may be made: limits of its key and account, and the balance that it will be charged to.
+//! Admission: whether a request may be made, by the limits of its key and account and by the balance that pays for it.
+//!
+//! Admission takes limit grants and a reservation, and builds the rate-limit headers. Settlement belongs to `billing`,
+//! the arithmetic of limits to `account`, balances to `store`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,29 +18,32 @@ use crate::account::quota_lease::Denied;
 use crate::account::{
     Amount, Calendar, Exceeded, ExpectedUsage, Key, LimitState, Price, Scope, UsageLimits, estimate,
 };
-use crate::error::{ApiError, Kind, RetryAfter};
-use crate::store::{AccountId, ReserveError, ReserveOutcome, Whose};
+use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::store::{AccountId, LimitOwner, ReserveError, ReserveOutcome};
 use crate::wire::request::Body;
 use crate::wire::{Format, models};
 
-/// How long a request waits for its reservation.
-const RESERVING: Duration = Duration::from_secs(2);
+/// Longest wait for a reservation, or for the coordinator's decision on a shared limit.
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whose limits, and how much of them is taken.
+/// Limits to take grants of: scope, name, configuration and current state.
 type Limited<'l> = (Scope, &'l Arc<str>, &'l UsageLimits, &'l Arc<LimitState>);
 
 impl Context {
-    /// Whether anything is taken for the request before it is made: it costs something, and somebody has limits, or
-    /// pays.
-    pub(super) fn is_held(&self) -> bool {
+    /// Whether the request needs limit grants or a reservation: it will be charged, and its key has limits or an
+    /// account.
+    pub(super) fn needs_admission(&self) -> bool {
         let limited = |key: &Arc<Key>| key.account.is_some() || !key.rules.limits.is_empty();
         self.charges.is_open() && self.key.as_ref().is_some_and(limited)
     }
 }
 
 impl Gateway {
-    /// Lets a request in: takes its place in the limits and holds what it may cost. What is taken is given back when
-    /// the request ends, whatever happens.
+    /// Admits a request: takes its limit grants and reserves the cost that is estimated from its body. Both are
+    /// returned when the request ends, whatever its outcome.
+    ///
+    /// # Errors
+    /// Returns the error for the client if a limit is reached, the balance is too low, or the ledger is unavailable.
     pub(super) async fn admit(
         &self,
         ctx: &mut Context,
@@ -46,61 +52,66 @@ impl Gateway {
     ) -> Result<(), ApiError> {
         if let Some(request) = &body.image {
             let (made, input) = super::images::expected(request);
-            let expected = ExpectedUsage { input, made: &[made], ..ExpectedUsage::default() };
-            return self.hold(ctx, price, &expected).await;
+            let expected = ExpectedUsage { input, products: &[made], ..ExpectedUsage::default() };
+            return self.admit_expected(ctx, price, &expected).await;
         }
         let mut expected =
             ExpectedUsage { input: estimate::body(body.text.pieces()), ..ExpectedUsage::default() };
-        if ctx.is_held() {
-            let most = body.most();
+        if ctx.needs_admission() {
+            let most = body.output_caps();
             expected.output = most.output;
-            expected.unsure = most.unsure;
-            expected.answers = most.answers.unwrap_or(1);
-            expected.dear = price.dear().in_body(body.text.pieces());
+            expected.uncertain_output = most.unsure;
+            expected.responses = most.answers.unwrap_or(1);
+            expected.premium_input = price.premium_input().in_body(body.text.pieces());
         }
-        self.hold(ctx, price, &expected).await
+        self.admit_expected(ctx, price, &expected).await
     }
 
-    /// The same for a request of which it is known what is expected of it.
-    pub(super) async fn hold(
+    /// Admits a request whose expected usage is known.
+    ///
+    /// # Errors
+    /// Returns the same errors as `admit`.
+    pub(super) async fn admit_expected(
         &self,
         ctx: &mut Context,
         price: &Price,
         expected: &ExpectedUsage<'_>,
     ) -> Result<(), ApiError> {
         ctx.charges.input = expected.input;
-        ctx.charges.most = ctx.is_held().then(|| {
-            let unsure = Some(expected.unsure).filter(|unsure| *unsure > 0);
-            (expected.output.max(unsure), expected.answers)
+        // The client's own output limit later bounds the usage that a provider may report.
+        ctx.charges.output_limit = ctx.needs_admission().then(|| {
+            let unsure = Some(expected.uncertain_output).filter(|unsure| *unsure > 0);
+            (expected.output.max(unsure), expected.responses)
         });
-        let Some(key) = ctx.key.clone().filter(|_| ctx.is_held()) else { return Ok(()) };
+        let Some(key) = ctx.key.clone().filter(|_| ctx.needs_admission()) else { return Ok(()) };
         let account = key.account.as_deref();
         let limits = &key.rules.limits;
         let cost = price.estimate(expected);
-        let gauges = &self.billing.gauges;
+        let gauges = &self.billing.limit_states;
         let mut limited: SmallVec<[Limited<'_>; 2]> = SmallVec::new();
         if !limits.is_empty() {
-            limited.push((Scope::Key, &key.name, limits, key.gauge(gauges)));
+            limited.push((Scope::Key, &key.name, limits, key.limit_state(gauges)));
         }
         if let Some(account) = account.filter(|account| !account.limits().is_empty()) {
-            limited.push((Scope::Account, &account.name, account.limits(), account.gauge(gauges)));
+            limited.push((Scope::Account, &account.name, account.limits(), account.limit_state(gauges)));
         }
         if !limited.is_empty() {
             let ask = LimitRequest {
                 now: self.billing.nanos(std::time::Instant::now()),
                 calendar: Calendar::at(ctx.now()),
-                tokens: expected.of_minute(),
+                tokens: expected.minute_tokens(),
                 cost,
             };
-            // Boxed: hardly any request has to wait for what was spent before.
-            if limited.iter().any(|(_, _, limits, gauge)| limits.has_spend() && gauge.wants_spend()) {
-                Box::pin(self.know_spent(ctx, &limited, &ask.calendar)).await?;
+            // The spend of today and this month from before this process started must be known first. Boxed: only the
+            // first requests of a key wait for it.
+            if limited.iter().any(|(_, _, limits, gauge)| limits.has_spend() && gauge.needs_spend()) {
+                Box::pin(self.load_spend(ctx, &limited, &ask.calendar)).await?;
             }
-            match self.take(ctx, &limited, &ask) {
+            match self.take_grants(ctx, &limited, &ask) {
                 Some((_, Denied::NeedsCoordinator)) => {
-                    Box::pin(self.take_shared(ctx, &limited, &ask)).await?
+                    Box::pin(self.take_shared_grants(ctx, &limited, &ask)).await?
                 }
-                refused => self.place_taken(ctx, &limited, &ask, refused)?,
+                refused => self.record_remaining(ctx, &limited, &ask, refused)?,
             }
         }
         let Some(account) = account else { return Ok(()) };
@@ -110,21 +121,22 @@ impl Gateway {
         };
         let held = match held {
             ReserveOutcome::Known(held) => held,
-            pending => Box::pin(pending.within(RESERVING)).await,
+            pending => Box::pin(pending.within(RESERVE_TIMEOUT)).await,
         };
         match held {
             Ok(reservation) => ctx.charges.reservation = Some(reservation),
             Err(refused) => {
-                // It never began.
-                ctx.charges.tickets.drain(..).for_each(crate::account::LimitGrant::undo);
-                return Err(self.unpaid(ctx, refused, cost));
+                // The request is not made: return it to the rate limits as well.
+                ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
+                return Err(self.reserve_error(ctx, refused, cost));
             }
         }
         Ok(())
     }
 
-    /// Takes the request's place in all limits, or in none: says whose limit lacks what.
-    fn take(
+    /// Takes the grants of all limits, or of none. Returns the scope and the reason of the first denial, `None` if all
+    /// are granted.
+    fn take_grants(
         &self,
         ctx: &mut Context,
         limited: &[Limited<'_>],
@@ -132,9 +144,9 @@ impl Gateway {
     ) -> Option<(Scope, Denied)> {
         for (scope, _, limits, gauge) in limited {
             match gauge.admit(limits, ask) {
-                Ok(ticket) => ctx.charges.tickets.push(ticket),
+                Ok(ticket) => ctx.charges.grants.push(ticket),
                 Err(lack) => {
-                    ctx.charges.tickets.drain(..).for_each(crate::account::LimitGrant::undo);
+                    ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
                     return Some((*scope, lack));
                 }
             }
@@ -142,8 +154,8 @@ impl Gateway {
         None
     }
 
-    /// The same, where gateways share the limits and this one has not enough of them in hand.
-    async fn take_shared(
+    /// Takes the grants of limits that a fleet shares. Consults the coordinator where the local lease does not suffice.
+    async fn take_shared_grants(
         &self,
         ctx: &mut Context,
         limited: &[Limited<'_>],
@@ -155,26 +167,26 @@ impl Gateway {
             let mut taken = gauge.admit(limits, ask);
             if let (Err(Denied::NeedsCoordinator), Some(limiter)) = (&taken, limiter) {
                 let account = payer.clone().unwrap_or_default();
-                let whose = Whose { account, key: (*scope == Scope::Key).then(|| (*name).clone()) };
+                let whose = LimitOwner { account, key: (*scope == Scope::Key).then(|| (*name).clone()) };
                 let asked = limiter.take(whose, gauge, limits, ask);
-                taken = match tokio::time::timeout(RESERVING, asked).await {
+                taken = match tokio::time::timeout(RESERVE_TIMEOUT, asked).await {
                     Ok(Ok(taken)) => taken,
                     Ok(Err(_)) | Err(_) => Err(Denied::CoordinatorDown),
                 };
             }
             match taken {
-                Ok(ticket) => ctx.charges.tickets.push(ticket),
+                Ok(ticket) => ctx.charges.grants.push(ticket),
                 Err(lack) => {
-                    ctx.charges.tickets.drain(..).for_each(crate::account::LimitGrant::undo);
-                    return self.place_taken(ctx, limited, ask, Some((*scope, lack)));
+                    ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
+                    return self.record_remaining(ctx, limited, ask, Some((*scope, lack)));
                 }
             }
         }
-        self.place_taken(ctx, limited, ask, None)
+        self.record_remaining(ctx, limited, ask, None)
     }
 
-    /// Notes what is left of the limits, and says why the request is refused, if it is.
-    fn place_taken(
+    /// Records the remaining quota for the rate-limit headers, and converts a denial to the client's error.
+    fn record_remaining(
         &self,
         ctx: &mut Context,
         limited: &[Limited<'_>],
@@ -183,19 +195,19 @@ impl Gateway {
     ) -> Result<(), ApiError> {
         let mut lefts = RateLimitStatus::default();
         for (_, _, limits, gauge) in limited {
-            let (requests, tokens) = gauge.left(limits, ask.now);
+            let (requests, tokens) = gauge.remaining(limits, ask.now);
             lefts.requests = tighter(lefts.requests, requests);
             lefts.tokens = tighter(lefts.tokens, tokens);
         }
         if lefts.requests.is_some() || lefts.tokens.is_some() {
-            ctx.charges.left = Some(Box::new(lefts));
+            ctx.charges.remaining = Some(Box::new(lefts));
         }
         match refused {
             None => Ok(()),
             Some((scope, Denied::LimitReached(exceeded))) => {
                 let labels = [scope.name(), exceeded.which.name()];
                 self.metrics.limit_refusals.with_label_values(&labels).inc();
-                Err(refusal(scope, &exceeded, ask.cost, ctx.format))
+                Err(limit_error(scope, &exceeded, ask.cost, ctx.format))
             }
             Some((_, Denied::NeedsCoordinator | Denied::CoordinatorDown)) => {
                 self.metrics.ledger_failures.with_label_values(&["limit", "unavailable"]).inc();
@@ -204,28 +216,30 @@ impl Gateway {
         }
     }
 
-    /// Account check for requests without a reservation: refuses a disabled and an unknown account. An unavailable
-    /// ledger refuses nothing here.
+    /// Account check for requests without a reservation.
+    ///
+    /// # Errors
+    /// Returns an error if the account is disabled or unknown, but not if the ledger is unavailable.
     pub(super) async fn check_account(&self, ctx: &Context) -> Result<(), ApiError> {
         let account = ctx.key.as_ref().and_then(|key| key.account.as_ref());
         let id = account.and_then(|account| AccountId::shared(&account.name));
         let (Some(ledger), Some(id)) = (&self.billing.ledger, id) else { return Ok(()) };
-        match ledger.reserve(&id, 0).within(RESERVING).await {
+        match ledger.reserve(&id, 0).within(RESERVE_TIMEOUT).await {
             Err(refused @ (ReserveError::UnknownAccount | ReserveError::Disabled)) => {
-                Err(self.unpaid(ctx, refused, 0))
+                Err(self.reserve_error(ctx, refused, 0))
             }
             _ => Ok(()),
         }
     }
 
-    /// Why nothing could be held.
-    fn unpaid(&self, ctx: &Context, refused: ReserveError, cost: i64) -> ApiError {
+    /// Converts a failed reservation to the client's error, and counts it.
+    fn reserve_error(&self, ctx: &Context, refused: ReserveError, cost: i64) -> ApiError {
         match refused {
             ReserveError::UnknownAccount => {
-                ApiError::new(Kind::UnknownAccount, "The account of this API key does not exist.")
+                ApiError::new(ErrorKind::UnknownAccount, "The account of this API key does not exist.")
             }
             ReserveError::Disabled => {
-                ApiError::new(Kind::DisabledAccount, "The account of this API key is disabled.")
+                ApiError::new(ErrorKind::DisabledAccount, "The account of this API key is disabled.")
             }
             ReserveError::Empty { available } => {
                 self.metrics.limit_refusals.with_label_values(&["account", "balance"]).inc();
@@ -235,7 +249,7 @@ impl Gateway {
                     Amount(cost),
                     Amount(available.max(0))
                 );
-                billing(Kind::EmptyBalance, message, ctx.format)
+                billing(ErrorKind::EmptyBalance, message, ctx.format)
             }
             ReserveError::Unavailable => {
                 self.metrics.ledger_failures.with_label_values(&["reserve", refused.label()]).inc();
@@ -246,36 +260,36 @@ impl Gateway {
 }
 
 pub(super) fn unavailable() -> ApiError {
-    ApiError::new(Kind::LedgerUnavailable, "Balances cannot be checked at the moment; please try again.")
+    ApiError::new(ErrorKind::LedgerUnavailable, "Balances cannot be checked at the moment; please try again.")
         .retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }
 
-/// The messages format has a status of its own for what only money can mend.
-fn billing(kind: Kind, message: String, format: Format) -> ApiError {
+/// Builds an error that only the payer can resolve. The messages format has a status for it: 402.
+fn billing(kind: ErrorKind, message: String, format: Format) -> ApiError {
     let error = ApiError::new(kind, message);
     if format == Format::Messages { error.status(402) } else { error }
 }
 
-fn refusal(scope: Scope, exceeded: &Exceeded, cost: i64, format: Format) -> ApiError {
+fn limit_error(scope: Scope, exceeded: &Exceeded, cost: i64, format: Format) -> ApiError {
     let (whose, limit) = (scope.name(), exceeded.limit);
     let error = match (exceeded.which, exceeded.wait) {
         (Which::Requests, _) => {
             let message = format!("Rate limit reached: this {whose} may make {limit} requests per minute.");
-            ApiError::new(Kind::RateLimited, message)
+            ApiError::new(ErrorKind::RateLimited, message)
         }
         (Which::Tokens, Some(_)) => {
             let message = format!("Rate limit reached: this {whose} may use {limit} tokens per minute.");
-            ApiError::new(Kind::RateLimited, message)
+            ApiError::new(ErrorKind::RateLimited, message)
         }
         (Which::Tokens, None) => {
             let message = format!(
-                "Request too large: this {whose} may use {limit} tokens per minute, and the request alone asks for more."
+                "Request too large: this {whose} may use {limit} tokens per minute, and this request alone needs more."
             );
-            ApiError::new(Kind::OverLimit, message)
+            ApiError::new(ErrorKind::OverLimit, message)
         }
         (Which::Concurrent, _) => {
             let message = format!("Rate limit reached: this {whose} may make {limit} requests at a time.");
-            ApiError::new(Kind::RateLimited, message)
+            ApiError::new(ErrorKind::RateLimited, message)
         }
         (Which::SpendPerDay | Which::SpendPerMonth, _) => {
             let span = if exceeded.which == Which::SpendPerDay { "day" } else { "month" };
@@ -284,7 +298,7 @@ fn refusal(scope: Scope, exceeded: &Exceeded, cost: i64, format: Format) -> ApiE
                 "Spending limit reached: this {whose} may spend {limit} a {span} (UTC), and this request may cost {}.",
                 Amount(cost)
             );
-            billing(Kind::SpendLimit, message, format)
+            billing(ErrorKind::SpendLimit, message, format)
         }
     };
     error.retry_after(exceeded.wait.map(RetryAfter::Wait))
@@ -301,11 +315,11 @@ fn tighter(one: Option<Remaining>, other: Option<Remaining>) -> Option<Remaining
 type RateLimitHeaders = SmallVec<[(HeaderName, HeaderValue); 6]>;
 
 impl RequestCharges {
-    /// What is left of the limits, in the client's words: OpenAI's for both of its formats, Anthropic's for its own.
-    /// Google has none.
-    pub(super) fn shown(&self, format: Format, now: i64) -> RateLimitHeaders {
+    /// Returns the rate-limit headers in the names of the client's format: OpenAI's for chat and responses, Anthropic's
+    /// for messages. Google has none. `now` is in Unix seconds.
+    pub(super) fn rate_limit_headers(&self, format: Format, now: i64) -> RateLimitHeaders {
         let mut shown = RateLimitHeaders::new();
-        let Some(lefts) = self.left.as_deref() else { return shown };
+        let Some(lefts) = self.remaining.as_deref() else { return shown };
         let (requests, tokens) = match format {
             Format::Chat | Format::Responses => (
                 [
@@ -367,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_spans_are_written_as_clients_read_them() {
+    fn rate_limit_reset_is_formatted_as_clients_expect() {
         for (millis, text) in [
             (0, "0s"),
             (20, "20ms"),
@@ -383,11 +397,11 @@ mod tests {
     }
 
     #[test]
-    fn money_that_is_missing_has_the_status_of_the_format() {
+    fn spend_limit_refusal_has_the_status_of_the_format() {
         let exceeded =
             Exceeded { which: Which::SpendPerDay, limit: 2_500_000_000, wait: Some(Duration::from_secs(9)) };
         for format in Format::ALL {
-            let error = refusal(Scope::Key, &exceeded, 1, format);
+            let error = limit_error(Scope::Key, &exceeded, 1, format);
             assert_eq!(error.status, if format == Format::Messages { 402 } else { 429 });
             assert!(error.message.contains("may spend 2.5 a day"), "{}", error.message);
             assert!(error.kind.row().final_);

@@ -1,4 +1,8 @@
-//! Bringing a provider's answer to the client, piece by piece.
+//! Response forwarding: reads the provider's response and writes it to the client, piece by piece.
+//!
+//! The first frames of a stream may be held back in a [`PrefixBuffer`]: while the client has no frame of the response,
+//! a failure can still be hidden by fallback. Signatures, responses and charges are recorded before the last bytes
+//! leave. The meaning of the bytes belongs to `translate`; `response` applies it.
 
 use std::time::Duration;
 
@@ -10,126 +14,133 @@ use tokio::time::Instant;
 
 use super::burst::{self, BurstDetector};
 use super::context::{Context, UpstreamResponse};
-use super::exchange::{End, Ended, client_gone, failed, restarting, silent, too_slow};
+use super::exchange::{
+    DrainDeadline, ExchangeOutcome, client_gone, failed_outcome, low_rate_error, shutdown_error,
+    timeout_error,
+};
 use super::exchange_timer::ExchangeTimer;
 use super::header_timeout::HeaderTimeoutStream;
 use super::idle_tracker::{IdleDeadline, IdleTracker};
-use super::offload::LARGE;
-use super::reader::{Read, Reader};
-use super::reply::has_begun;
+use super::offload::LARGE_BODY;
+use super::reader::{Read, ResponseReader};
+use super::reply::is_head_sent;
 use super::response::BytesBeforeFault;
 use super::throughput::Throughput;
 use super::{Client, Gateway};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::store::Settled;
 use crate::translate::Exchange;
 use crate::translate::verbatim::Arrival;
 use crate::wire::watch::StreamEnd as Ending;
 use crate::wire::{Format, chat};
 
-/// How long the head of a stream waits for the first frame, which may be an error. After that the client gets the
-/// head, and an error becomes part of the stream.
-const HOLD: Duration = Duration::from_secs(2);
+/// Longest time that the head of a stream waits for the first frame, which may be an error. After that the client gets
+/// the head, and an error can only be reported inside the stream.
+const MAX_HOLD: Duration = Duration::from_secs(2);
 
 impl Gateway {
-    /// Brings the answer to the client. After the end of the answer the connection is free.
-    pub(super) async fn answer(
+    /// Forwards the response to the client. With [`ExchangeOutcome::Complete`] and [`ExchangeOutcome::UpstreamError`]
+    /// the response has been read to its end, and the connection may be reused.
+    pub(super) async fn forward_response(
         &self,
         client: &mut Client,
         ctx: &mut Context,
         upstream: &mut HttpSession,
         clock: &mut ExchangeTimer<'_>,
-        ended: &mut Ended<'_>,
-    ) -> End {
+        ended: &mut DrainDeadline<'_>,
+    ) -> ExchangeOutcome {
         let end = match upstream.response_header() {
-            Some(head) => self.open_answer(head, ctx),
-            None => return End::Failed(ApiError::new(Kind::UpstreamBroken, BROKEN)),
+            Some(head) => self.on_response_head(head, ctx),
+            None => return ExchangeOutcome::Failed(ApiError::new(ErrorKind::UpstreamBroken, BROKEN)),
         };
         if let Err(error) = end {
-            return failed(ctx, &error);
+            return failed_outcome(ctx, &error);
         }
-        // What was sent is not sent again once the provider has answered; another target gets its own.
+        // The provider has answered: this body is not sent again. A fallback encodes a new one from the retry state.
         ctx.drop_body();
-        let streaming = matches!(ctx.answer, UpstreamResponse::Stream(_));
-        // The client's head is made from the provider's when the first frame leaves.
-        // A client that has a part of the answer has its head.
-        let begun = has_begun(client);
+        let streaming = matches!(ctx.response, UpstreamResponse::Stream(_));
+        // A client that has part of a response already has a head. Otherwise the head is derived from the provider's
+        // and leaves with the first frame.
+        let begun = is_head_sent(client);
         let mut head = if streaming && !begun { self.stream_head(client, upstream, ctx) } else { None };
         let heartbeat = if streaming { self.limits.heartbeat } else { Duration::ZERO };
         let mut silence = IdleTracker::new(clock.timeouts.idle, heartbeat);
         let mut held = ctx
-            .hold()
-            .filter(|_| streaming && (!begun || ctx.kept))
+            .hold_duration()
+            .filter(|_| streaming && (!begun || ctx.early_head_sent))
             .map(|span| PrefixBuffer { until: Instant::now() + span, frames: Vec::new() });
-        if streaming && held.is_none() && !ctx.kept {
-            // It has its head in a moment.
-            clock.wait_on(Duration::ZERO);
+        if streaming && held.is_none() && !ctx.early_head_sent {
+            // The head leaves within `HOLD`, so no early response is needed.
+            clock.schedule_filler(Duration::ZERO);
         }
         let mut rate = Throughput::new(&clock.timeouts, streaming);
         let first =
-            if streaming && held.is_none() { HOLD.min(clock.timeouts.idle) } else { silence.interval() };
-        // A head that waits for the first frame does not leave sooner for the rate's sake.
+            if streaming && held.is_none() { MAX_HOLD.min(clock.timeouts.idle) } else { silence.interval() };
+        // While the head waits for the first frame, the rate check must not shorten the timer: its expiry sends the
+        // head.
         let looked = rate.as_ref().filter(|_| !streaming || held.is_some());
-        clock.allow(next_look(first, held.as_ref(), looked));
-        let refused = matches!(ctx.answer, UpstreamResponse::Refused { .. });
-        let mut reader = Reader::new(streaming).decoding(ctx.decoder.take(), refused);
+        clock.set_deadline(next_check(first, held.as_ref(), looked));
+        let refused = matches!(ctx.response, UpstreamResponse::Refused { .. });
+        let mut reader = ResponseReader::new(streaming).decoding(ctx.decoder.take(), refused);
         let mut pace = BurstDetector::default();
         let mut received = 0;
         loop {
             if pace.is_bursting() {
-                clock.rest(burst::REST).await;
+                clock.pause(burst::PAUSE).await;
             }
+            // Cancel-safe: `reader` keeps what it has gathered when another branch is taken.
             let read = loop {
                 tokio::select! {
                     biased;
                     read = reader.read(upstream) => break read,
-                    gone = client_gone(client) => return End::Failed(gone),
-                    () = ended.as_mut() => return End::Failed(restarting()),
-                    () = clock.out() => {
-                        let due = silence.look();
-                        if clock.is_over() || due == IdleDeadline::GivingUp {
-                            return End::Failed(silent());
+                    gone = client_gone(client) => return ExchangeOutcome::Failed(gone),
+                    () = ended.as_mut() => return ExchangeOutcome::Failed(shutdown_error()),
+                    () = clock.elapsed() => {
+                        let due = silence.check();
+                        if clock.is_expired() || due == IdleDeadline::IdleTimeout {
+                            return ExchangeOutcome::Failed(timeout_error());
                         }
                         if rate.as_mut().is_some_and(Throughput::is_too_low) {
-                            return End::Failed(too_slow());
+                            return ExchangeOutcome::Failed(low_rate_error());
                         }
-                        if clock.is_due() && (held.is_some() || ctx.kept) {
+                        if clock.is_due() && (held.is_some() || ctx.early_head_sent) {
                             head = None;
-                            if let Some((_, mut waiting)) = ctx.sides()
-                                && let Err(gone) = self.keep_waiting(client, &mut waiting, clock).await
+                            if let Some((_, mut waiting)) = ctx.split_for_send()
+                                && let Err(gone) = self.send_early_keepalive(client, &mut waiting, clock).await
                             {
-                                return End::Failed(gone);
+                                return ExchangeOutcome::Failed(gone);
                             }
                         } else if clock.is_due() {
-                            // Neither a document nor a refusal is a stream's beginning.
-                            clock.wait_on(self.limits.heartbeat);
+                            // A document or an error body gets no early stream head. Re-arm, or the timer fires
+                            // continuously.
+                            clock.schedule_filler(self.limits.heartbeat);
                         }
-                        let held_on = held.as_ref().is_some_and(|held| held.goes_on(ctx.kept));
+                        let held_on = held.as_ref().is_some_and(|held| held.is_holding(ctx.early_head_sent));
                         let kept = match held.take_if(|_| !held_on) {
                             _ if held_on => Ok(()),
                             Some(PrefixBuffer { frames, .. }) if !frames.is_empty() => {
-                                ctx.settle_on_target();
-                                begin(ctx, clock);
-                                silence.said();
+                                ctx.release_retry_state();
+                                end_early_response(ctx, clock);
+                                silence.on_sent();
                                 send(client, ctx, &mut head, frames.concat().into(), false).await
                             }
-                            // It is kept by the clock.
-                            _ if ctx.kept => Ok(()),
+                            // After an early head the exchange timer sends the filler.
+                            _ if ctx.early_head_sent => Ok(()),
                             _ => {
                                 if streaming {
-                                    ctx.settle_on_target();
+                                    ctx.release_retry_state();
                                 }
-                                keep(client, ctx, &mut head, due, &mut silence).await
+                                send_filler(client, ctx, &mut head, due, &mut silence).await
                             }
                         };
                         if let Err(error) = kept {
-                            return failed(ctx, &error);
+                            return failed_outcome(ctx, &error);
                         }
-                        clock.allow(next_look(silence.interval(), held.as_ref(), rate.as_ref()));
+                        clock.set_deadline(next_check(silence.interval(), held.as_ref(), rate.as_ref()));
                     }
                 }
             };
-            silence.heard();
+            silence.on_received();
             let (piece, end, fault) = match read {
                 Read::Piece(piece) => (piece, false, None),
                 Read::Last(piece) => (piece, true, None),
@@ -137,105 +148,117 @@ impl Gateway {
             };
             let length = piece.len();
             received += length;
-            let passed = if end && received >= LARGE && is_document(ctx) {
+            // A large document is translated at its end, for milliseconds to seconds: the worker's other tasks move to
+            // another thread meanwhile.
+            let passed = if end && received >= LARGE_BODY && is_document(ctx) {
                 let turn = tokio::select! {
                     biased;
-                    turn = self.offload.turn_of_answer() => turn,
-                    gone = client_gone(client) => return End::Failed(gone),
+                    turn = self.offload.acquire_for_response() => turn,
+                    gone = client_gone(client) => return ExchangeOutcome::Failed(gone),
                 };
-                turn.run(|| self.pass(piece, end, ctx))
+                turn.run(|| self.forward_piece(piece, end, ctx))
             } else {
-                self.pass(piece, end, ctx)
+                self.forward_piece(piece, end, ctx)
             };
             if let Some(rate) = &mut rate {
-                rate.received(length, ctx.passing().is_some_and(|passing| passing.exchange.is_partial()));
+                rate.on_received(
+                    length,
+                    ctx.response_in_progress().is_some_and(|passing| passing.exchange.is_partial()),
+                );
             }
             let body = match passed {
                 Ok(body) => body,
-                // Nobody has seen anything of it.
-                Err(error) if held.is_some() || ctx.kept => return failed(ctx, &error),
-                Err(error) => return give_up(client, ctx, &mut head, &error).await,
+                // No frame of this response was forwarded: fallback is possible.
+                Err(error) if held.is_some() || ctx.early_head_sent => return failed_outcome(ctx, &error),
+                Err(error) => return end_broken_response(client, ctx, &mut head, &error).await,
             };
             if let Some(error) = fault.as_ref().filter(|_| held.is_some()) {
-                return failed(ctx, error);
+                return failed_outcome(ctx, error);
             }
+            // An error frame before any content is treated like an error response: the next target may do better.
             if held.is_some() && has_failed(ctx) && (!has_content(ctx) || is_opening(ctx, &body)) {
-                return End::Failed(self.first_frame(ctx, last_data(&body)));
+                return ExchangeOutcome::Failed(self.first_frame(ctx, last_data(&body)));
             }
+            // Hold frames without content back. The first content ends fallback.
             if let Some(held) = &mut held
                 && !end
                 && std::str::from_utf8(&body).is_ok()
                 && (!has_content(ctx) || is_opening(ctx, &body))
-                && held.keep(&body, ctx.kept)
+                && held.push(&body, ctx.early_head_sent)
             {
                 continue;
             }
             let body = match held.take() {
                 None => body,
                 Some(held) => {
-                    ctx.settle_on_target();
-                    held.with(body)
+                    ctx.release_retry_state();
+                    held.flush_with(body)
                 }
             };
-            if streaming && ctx.origin.is_some() {
-                // Nobody can go on with it any more, perhaps.
-                ctx.settle_on_target();
+            if streaming && ctx.retry_state.is_some() {
+                // Frees the retry state as soon as the stream can no longer be resumed.
+                ctx.release_retry_state();
             }
-            // Whoever has the end of an answer may go on from it at once.
-            if let Some(pending) = self.keep(ctx) {
-                Box::pin(self.kept(ctx, pending)).await;
+            // Store the response, its provider signatures and its ownership before the final bytes leave: the client
+            // may continue from it at once.
+            if let Some(pending) = self.store_response(ctx) {
+                Box::pin(self.await_stored(ctx, pending)).await;
             }
-            if let Some(pending) = self.remember(ctx) {
-                Box::pin(self.remembered(ctx, pending)).await;
+            if let Some(pending) = self.store_signatures(ctx) {
+                Box::pin(self.await_signatures_stored(ctx, pending)).await;
             }
-            if ctx.claims.is_some() && self.ends_here(ctx, end) {
-                let claims = self.claim(ctx);
-                Box::pin(self.claimed(ctx, claims)).await;
+            if ctx.claims.is_some() {
+                self.claim(ctx);
+                if self.is_final_piece(ctx, end) {
+                    Box::pin(self.await_claims(ctx)).await;
+                }
             }
-            // Nor has anybody the end of an answer that is not charged.
+            // Settle before the final bytes are forwarded: otherwise a crash could leave a delivered response
+            // uncharged.
             if let Some(settled) = self.settle_at_end(ctx, end) {
                 match settled {
-                    Settled::Known(outcome) => self.settled(ctx, outcome),
-                    pending => Box::pin(self.settling(ctx, pending)).await,
+                    Settled::Known(outcome) => self.count_settlement(ctx, outcome),
+                    pending => Box::pin(self.await_settlement(ctx, pending)).await,
                 }
             }
             if end
                 && !streaming
                 && let Some(failure) = ctx.failure.take()
             {
-                return End::Refused(*failure, body);
+                return ExchangeOutcome::UpstreamError(*failure, body);
             }
             let sent = if end && !streaming {
                 self.send_whole(client, ctx, upstream, body).await
             } else if !body.is_empty() || end {
-                if ctx.kept {
-                    begin(ctx, clock);
+                if ctx.early_head_sent {
+                    end_early_response(ctx, clock);
                 }
-                silence.said();
+                silence.on_sent();
                 let sent = send(client, ctx, &mut head, body, end).await;
                 if let Some(rate) = &mut rate {
-                    rate.paused();
+                    // The upstream was not read during the write: a slow client must not count as a slow provider.
+                    rate.on_pause();
                 }
                 sent
             } else {
                 Ok(())
             };
             if let Err(error) = sent {
-                return failed(ctx, &error);
+                return failed_outcome(ctx, &error);
             }
             if let Some(error) = fault {
-                return failed(ctx, &error);
+                return failed_outcome(ctx, &error);
             }
             if streaming {
-                pace.passed(reader.has_waited());
+                pace.on_piece(reader.has_blocked());
             }
             if end {
-                // An answer without content is one nevertheless.
+                // An empty response is a success of the target, but has no time of first content.
                 if ctx.record.first_content.is_none() {
-                    ctx.answered_well(std::time::Instant::now());
+                    ctx.record_success(std::time::Instant::now());
                     ctx.record.first_content = ctx.resume.as_ref().and_then(|resume| resume.first_content);
                 }
-                return End::Complete;
+                return ExchangeOutcome::Complete;
             }
         }
     }
@@ -250,7 +273,7 @@ impl Gateway {
         Some(Box::new(self.client_head(client.req_header(), head, ctx, None)))
     }
 
-    /// Sends a document with its length.
+    /// Sends a complete document with its `content-length`.
     async fn send_whole(
         &self,
         client: &mut Client,
@@ -258,8 +281,8 @@ impl Gateway {
         upstream: &HttpSession,
         body: Bytes,
     ) -> pingora::Result<()> {
-        ctx.answered_well(std::time::Instant::now());
-        ctx.settle_on_target();
+        ctx.record_success(std::time::Instant::now());
+        ctx.release_retry_state();
         let mut head = upstream
             .response_header()
             .map(|head| Box::new(self.client_head(client.req_header(), head, ctx, Some(body.len()))));
@@ -275,12 +298,12 @@ struct PrefixBuffer {
     frames: Vec<Bytes>,
 }
 
-/// What is held back of a stream at most: what comes before the first content is a few lines.
-const MOST_HELD: usize = 64 * 1024;
+/// Limit of the held-back frames, in bytes. Only a few lines precede the first content.
+const MAX_HELD_BYTES: usize = 64 * 1024;
 
 impl PrefixBuffer {
-    /// All of it, with what came last.
-    fn with(self, last: Bytes) -> Bytes {
+    /// Returns the held-back frames followed by `last`.
+    fn flush_with(self, last: Bytes) -> Bytes {
         if self.frames.is_empty() {
             return last;
         }
@@ -289,23 +312,24 @@ impl PrefixBuffer {
         frames.concat().into()
     }
 
-    /// Whether the stream is held back still. A client that is `kept` has no need of anything yet.
-    fn goes_on(&self, kept: bool) -> bool {
+    /// Whether the stream is still held back. With an early head sent, an empty buffer may be held beyond `until`.
+    fn is_holding(&self, kept: bool) -> bool {
         Instant::now() < self.until || (kept && self.frames.is_empty())
     }
 
-    /// How long it is held back still; nothing once its time is over.
-    fn rest(&self) -> Option<Duration> {
+    /// Returns the remaining hold time; `None` once it is over.
+    fn remaining(&self) -> Option<Duration> {
         self.until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero())
     }
 
-    /// Keeps frames, if there is time and room.
-    fn keep(&mut self, frames: &Bytes, kept: bool) -> bool {
-        if self.rest().is_none() && !(kept && frames.is_empty()) {
+    /// Buffers frames. Returns false if the hold time is over or the buffer is full. With an early head sent (`kept`),
+    /// a read without frames may extend the hold.
+    fn push(&mut self, frames: &Bytes, kept: bool) -> bool {
+        if self.remaining().is_none() && !(kept && frames.is_empty()) {
             return false;
         }
         let held: usize = self.frames.iter().map(Bytes::len).sum();
-        let room = held + frames.len() <= MOST_HELD;
+        let room = held + frames.len() <= MAX_HELD_BYTES;
         if room && !frames.is_empty() {
             self.frames.push(frames.clone());
         }
@@ -313,22 +337,22 @@ impl PrefixBuffer {
     }
 }
 
-/// When an answer is to be looked at again, at the latest after `interval`.
-fn next_look(interval: Duration, held: Option<&PrefixBuffer>, rate: Option<&Throughput>) -> Duration {
-    let held = held.and_then(PrefixBuffer::rest).unwrap_or(interval);
+/// Returns the time until the timers of a response are checked again, at most `interval`.
+fn next_check(interval: Duration, held: Option<&PrefixBuffer>, rate: Option<&Throughput>) -> Duration {
+    let held = held.and_then(PrefixBuffer::remaining).unwrap_or(interval);
     let rate = rate.map_or(interval, Throughput::window);
     interval.min(held).min(rate)
 }
 
-/// From now on the client has something of an answer, and the answer's own filler.
-fn begin(ctx: &mut Context, clock: &mut ExchangeTimer<'_>) {
-    ctx.kept = false;
-    clock.wait_on(Duration::ZERO);
+/// Ends the early response: from now on the idle tracker sends the filler of the response itself.
+fn end_early_response(ctx: &mut Context, clock: &mut ExchangeTimer<'_>) {
+    ctx.early_head_sent = false;
+    clock.schedule_filler(Duration::ZERO);
 }
 
-/// Whether the answer comes as one document, which is read when all of it has come.
+/// Whether the upstream response is one document, which is parsed only when it is complete.
 fn is_document(ctx: &Context) -> bool {
-    match &ctx.answer {
+    match &ctx.response {
         UpstreamResponse::Whole(..) => true,
         UpstreamResponse::Stream(passing) => match &passing.exchange {
             Exchange::Translated(translated) => translated.arrival() == Arrival::Whole,
@@ -338,28 +362,29 @@ fn is_document(ctx: &Context) -> bool {
     }
 }
 
-/// Whether anything of what was asked for has come.
+/// Whether the provider has sent a frame with content.
 fn has_content(ctx: &Context) -> bool {
-    ctx.passing().is_some_and(|passing| passing.exchange.meter().content_frames() > 0)
+    ctx.response_in_progress().is_some_and(|passing| passing.exchange.meter().content_frames() > 0)
 }
 
-/// Whether these frames say no more than whose turn it is. Only the chat format counts that as content.
+/// Whether these frames only open a message (its role, without content). Only the chat format counts such a frame as
+/// content.
 fn is_opening(ctx: &Context, frames: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(frames) else { return false };
     let mut data = text.lines().filter_map(|line| line.strip_prefix("data:"));
     if has_failed(ctx) {
-        // The last one is the error.
+        // The last frame is the error itself.
         data.next_back();
     }
     ctx.format == Format::Chat && data.all(|data| chat::watch::is_opening(data.trim()))
 }
 
-/// Whether the stream has turned into its provider's error.
+/// Whether the stream has ended with an error frame of the provider.
 fn has_failed(ctx: &Context) -> bool {
-    ctx.passing().is_some_and(|passing| passing.exchange.meter().end() == Ending::Failed)
+    ctx.response_in_progress().is_some_and(|passing| passing.exchange.meter().end() == Ending::Failed)
 }
 
-/// What stands in the last frame of some.
+/// Returns the data of the last SSE event in `frames`, from its first brace on.
 fn last_data(frames: &[u8]) -> &[u8] {
     const DATA: &[u8] = b"data:";
     let at = memchr::memmem::rfind(frames, DATA).map_or(0, |at| at + DATA.len());
@@ -368,22 +393,22 @@ fn last_data(frames: &[u8]) -> &[u8] {
     data.get(from..).unwrap_or_default()
 }
 
-const BROKEN: &str = "The upstream provider's answer broke off.";
+const BROKEN: &str = "The upstream provider's response ended early.";
 
-/// The answer cannot go on; frames that were complete before the fault still belong to the client.
-async fn give_up(
+/// Ends a response that cannot continue, after sending the frames that were complete before the fault.
+async fn end_broken_response(
     client: &mut Client,
     ctx: &mut Context,
     head: &mut Option<Box<ResponseHeader>>,
     error: &Error,
-) -> End {
+) -> ExchangeOutcome {
     let unsent = error.cause.as_ref().and_then(|cause| cause.downcast_ref::<BytesBeforeFault>());
     if let Some(BytesBeforeFault(frames)) = unsent
         && let Err(error) = send(client, ctx, head, frames.clone(), false).await
     {
-        return failed(ctx, &error);
+        return failed_outcome(ctx, &error);
     }
-    failed(ctx, error)
+    failed_outcome(ctx, error)
 }
 
 /// Sends frames of a stream, after the head if it has not been sent.
@@ -394,8 +419,8 @@ pub(super) async fn send(
     body: Bytes,
     end: bool,
 ) -> pingora::Result<()> {
-    // What is written in several steps leaves in one: the head with the first frames, the last frames with the end of
-    // the body.
+    // Cork what is written in several steps, so that it leaves in one packet: the head with the first frames, the last
+    // frames with the end of the body.
     if (head.is_some() || end)
         && let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of)
     {
@@ -403,7 +428,7 @@ pub(super) async fn send(
     }
     send_head(client, ctx, head).await?;
     if ctx.record.first_content.is_none() && has_content(ctx) {
-        ctx.answered_well(std::time::Instant::now());
+        ctx.record_success(std::time::Instant::now());
     }
     ctx.record.response_bytes += body.len() as u64;
     if end && !body.is_empty() {
@@ -415,8 +440,8 @@ pub(super) async fn send(
     client.write_response_body(body, end).await.map_err(|error| error.into_down())
 }
 
-/// Keeps a client that waits: with the head, if it has not been sent, or with what means nothing, if that is due.
-async fn keep(
+/// Keeps the client of a silent stream connected: sends the head if it was not sent, otherwise filler if that is due.
+async fn send_filler(
     client: &mut Client,
     ctx: &mut Context,
     head: &mut Option<Box<ResponseHeader>>,
@@ -424,12 +449,13 @@ async fn keep(
     silence: &mut IdleTracker,
 ) -> pingora::Result<()> {
     if head.is_some() {
-        silence.said();
+        silence.on_sent();
         return send_head(client, ctx, head).await;
     }
     if due == IdleDeadline::Filler {
-        silence.said();
-        let filler = ctx.passing_mut().map(|passing| passing.exchange.keep_alive()).unwrap_or_default();
+        silence.on_sent();
+        let filler =
+            ctx.response_in_progress_mut().map(|passing| passing.exchange.keep_alive()).unwrap_or_default();
         if !filler.is_empty() {
             return send(client, ctx, head, filler, false).await;
         }
@@ -437,7 +463,7 @@ async fn keep(
     Ok(())
 }
 
-/// Sends the head, once.
+/// Sends the head, unless it was sent already.
 async fn send_head(
     client: &mut Client,
     ctx: &mut Context,

@@ -1,4 +1,5 @@
-//! Whose a request is: the key that it carries, and whether that may be used from where it comes, and for this.
+//! Authentication and authorization: finds the API key of a request, and checks that it may be used from this address,
+//! for this endpoint and for these models.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -12,45 +13,51 @@ use super::names;
 use super::request::COUNTING;
 use super::task::key_of;
 use crate::account::{Key, KeyState, Permission, is_mistyped, is_token};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::route::RoutingTable;
 use crate::wire::Api;
 use crate::wire::body_facts::NamedModels;
 use crate::wire::path::{self, Endpoint};
 use crate::wire::request::Body;
-use crate::wire::tasks::Place;
+use crate::wire::tasks::TaskEndpoint;
 
-/// Headers that a key may stand in (specification, section 5). Those that are empty carry no key: SDKs send one for a
-/// setting that is not set.
+/// Headers that may carry an API key. An empty value carries none: SDKs send an empty header for a setting that is not
+/// set.
 static KEY_HEADERS: [HeaderName; 4] =
     [names::X_API_KEY, names::X_GOOG_API_KEY, names::X_VENDOR_API_KEY, names::API_KEY];
 
-/// The header of a bearer token.
 static AUTHORIZATION: HeaderName = http::header::AUTHORIZATION;
 
-/// Finds the key and whether it may be used.
+/// Authenticates a request by its API key, or by an access token on the task endpoints.
+///
+/// # Errors
+/// Returns the error for the client if the key is missing, unknown, disabled or expired, or if two keys differ.
 pub(super) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {
-    let Some(text) = only_key(head)? else {
+    let Some(text) = extract_key(head)? else {
         return Err(ApiError::new(
-            Kind::MissingKey,
+            ErrorKind::MissingKey,
             "You didn't provide an API key. Send it as `Authorization: Bearer <API_KEY>`.",
         ));
     };
-    let live = ctx.live.clone();
+    let live = ctx.active.clone();
     let found = match (&ctx.endpoint, &live.snapshot.tokens) {
-        // A token does not bring another one.
-        (Some(Endpoint::Group(Place::Submit(_) | Place::Query(_) | Place::Content(_))), Some(tokens))
-            if is_token(&text) =>
-        {
-            key_of(tokens, &live.snapshot.keys, &text)?
-        }
+        // A token cannot be used to issue another one.
+        (
+            Some(Endpoint::Group(
+                TaskEndpoint::Submit(_) | TaskEndpoint::Query(_) | TaskEndpoint::Content(_),
+            )),
+            Some(tokens),
+        ) if is_token(&text) => key_of(tokens, &live.snapshot.keys, &text)?,
         _ => live.snapshot.keys.find(&text),
     };
-    use_key(ctx, found, &text)
+    set_key(ctx, found, &text)
 }
 
-/// The key of a request: the same in every place where one stands, or `None` where none stands.
-pub(super) fn only_key(head: &RequestHeader) -> Result<Option<Cow<'_, str>>, ApiError> {
+/// Returns the API key of a request; `None` if there is none.
+///
+/// # Errors
+/// Returns [`ErrorKind::InvalidKey`] if two places carry different keys.
+pub(super) fn extract_key(head: &RequestHeader) -> Result<Option<Cow<'_, str>>, ApiError> {
     let values = |name: &'static HeaderName| {
         head.headers.get_all(name).iter().map(|value| (name.as_str(), value.as_bytes().trim_ascii()))
     };
@@ -58,7 +65,7 @@ pub(super) fn only_key(head: &RequestHeader) -> Result<Option<Cow<'_, str>>, Api
         let (scheme, token) = value.split_at_checked(7)?;
         scheme.eq_ignore_ascii_case(b"bearer ").then(|| (name, token.trim_ascii()))
     });
-    // What is not UTF-8 is no key that anybody has, but it is not nothing either.
+    // A value that is not UTF-8 matches no key, but it counts as one that was sent.
     let in_headers = KEY_HEADERS
         .iter()
         .flat_map(values)
@@ -70,42 +77,48 @@ pub(super) fn only_key(head: &RequestHeader) -> Result<Option<Cow<'_, str>>, Api
         match &found {
             None => found = Some((name, value)),
             Some((_, first)) if *first == value => {}
-            Some((place, _)) => return Err(two_keys(place, name)),
+            Some((place, _)) => return Err(conflicting_keys(place, name)),
         }
     }
     Ok(found.map(|(_, text)| text))
 }
 
-/// A request with two different keys: whose it is, and who pays, must not depend on the order of headers.
-pub(super) fn two_keys(one: &str, other: &str) -> ApiError {
+/// Error for a request with two different keys: the account that pays must not depend on the order of headers.
+pub(super) fn conflicting_keys(one: &str, other: &str) -> ApiError {
     let places = if one == other { format!("in '{one}'") } else { format!("in '{one}' and in '{other}'") };
-    ApiError::new(Kind::InvalidKey, format!("Two different API keys were sent, {places}; send one."))
+    ApiError::new(ErrorKind::InvalidKey, format!("Two different API keys were sent, {places}; send one."))
 }
 
-/// Takes the key that was found, if it may be used.
-pub(super) fn use_key(ctx: &mut Context, found: Option<&Arc<Key>>, text: &str) -> Result<(), ApiError> {
+/// Sets the key of a request.
+///
+/// # Errors
+/// Returns the error for the client if the key is unknown, disabled or expired.
+pub(super) fn set_key(ctx: &mut Context, found: Option<&Arc<Key>>, text: &str) -> Result<(), ApiError> {
     let Some(key) = found else {
         let message = if is_mistyped(text) {
             "Incorrect API key provided: it is incomplete or mistyped (its checksum does not match)."
         } else {
             "Incorrect API key provided."
         };
-        return Err(ApiError::new(Kind::InvalidKey, message));
+        return Err(ApiError::new(ErrorKind::InvalidKey, message));
     };
     ctx.key = Some(key.clone());
     match key.state(ctx.now()) {
         KeyState::Usable => Ok(()),
-        KeyState::Disabled => Err(ApiError::new(Kind::DisabledKey, "This API key is disabled.")),
-        KeyState::Expired => Err(ApiError::new(Kind::ExpiredKey, "This API key has expired.")),
+        KeyState::Disabled => Err(ApiError::new(ErrorKind::DisabledKey, "This API key is disabled.")),
+        KeyState::Expired => Err(ApiError::new(ErrorKind::ExpiredKey, "This API key has expired.")),
     }
 }
 
-/// Whether the key may be used from here, and for this.
-pub(super) fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result<(), ApiError> {
+/// Checks that the key may be used from this address and for this endpoint.
+///
+/// # Errors
+/// Returns [`ErrorKind::NetworkNotPermitted`] or [`ErrorKind::EndpointNotPermitted`].
+pub(super) fn authorize(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint) -> Result<(), ApiError> {
     let Some(key) = &ctx.key else { return Ok(()) };
     if !key.rules.permits_address(address) {
         let message = "This API key may not be used from this network.";
-        return Err(ApiError::new(Kind::NetworkNotPermitted, message));
+        return Err(ApiError::new(ErrorKind::NetworkNotPermitted, message));
     }
     let api = match endpoint {
         Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => Some(Api::Responses),
@@ -115,16 +128,19 @@ pub(super) fn permit(ctx: &Context, address: Option<IpAddr>, endpoint: &Endpoint
     match api {
         Some(api) if !key.rules.endpoints.permits(api.name()) => {
             let message = format!("This API key may not use the {api} API.");
-            Err(ApiError::new(Kind::EndpointNotPermitted, message))
+            Err(ApiError::new(ErrorKind::EndpointNotPermitted, message))
         }
-        // The list shows no more than the key may use.
+        // The model list needs no permission: it shows only the models that the key may use.
         _ => Ok(()),
     }
 }
 
-/// Whether the key may use the models that the body names besides the one that it asks for. They are names at the
-/// provider, or of this gateway: either way the key's patterns must permit them.
-pub(super) fn permit_named_models(
+/// Checks that the key permits the models that the body names besides the requested one (such as fallback models). They
+/// are names at the provider or of this gateway; the key's patterns must permit them either way.
+///
+/// # Errors
+/// Returns [`ErrorKind::ModelNotPermitted`] for the first name that is not permitted or cannot be read.
+pub(super) fn authorize_named_models(
     routes: &RoutingTable,
     ctx: &Context,
     body: &mut Body,
@@ -140,14 +156,16 @@ pub(super) fn permit_named_models(
         let message = match refused {
             Some(name) => {
                 let name = super::request::short(name);
-                format!("This API key may not use the model `{name}`, which '{member}' names.")
+                format!("This API key may not use the model `{name}`, named in '{member}'.")
             }
             None if unreadable => {
-                format!("This API key may use certain models only, and '{member}' is no list of models.")
+                format!(
+                    "This API key is restricted to certain models, and '{member}' is not a list of models."
+                )
             }
             None => continue,
         };
-        return Err(ApiError::new(Kind::ModelNotPermitted, message).param(member));
+        return Err(ApiError::new(ErrorKind::ModelNotPermitted, message).param(member));
     }
     Ok(())
 }

@@ -1,18 +1,18 @@
-//! Memory that requests hold, all together: bodies, answers that are collected, and what lies behind links. A few
-//! requests at once could otherwise take all that there is.
+//! Body memory: a budget, in bytes, for all request bodies, collected responses and fetched media together. Without it
+//! a few large requests at once could exhaust the process's memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Smaller things are not counted: `limits.requests` bounds them well enough.
-const COUNTED: usize = 64 * 1024;
+/// Smallest size that is counted, in bytes. `limits.requests` bounds smaller ones well enough.
+const MIN_COUNTED: usize = 64 * 1024;
 
 /// Memory budget of all bodies, in bytes (`limits.memory`).
 #[derive(Clone, Debug)]
 pub(super) struct BodyMemory {
-    held: Arc<AtomicUsize>,
+    used: Arc<AtomicUsize>,
     limit: usize,
 }
 
@@ -24,48 +24,49 @@ pub(super) struct MemoryPermit {
 }
 
 impl BodyMemory {
-    /// Memory of which no more than `limit` bytes may be held.
+    /// Budget of `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
-        BodyMemory { held: Arc::default(), limit }
+        BodyMemory { used: Arc::default(), limit }
     }
 
-    /// Notes that a body has grown to so many bytes. False when all of them together are more than the limit.
+    /// Raises the permit of a body to `bytes`. Returns false if the budget is exceeded; the bytes count nevertheless,
+    /// until the permit is dropped.
     pub(super) fn grow(&self, weight: &mut Option<MemoryPermit>, bytes: usize) -> bool {
-        if bytes < COUNTED {
+        if bytes < MIN_COUNTED {
             return true;
         }
         let weight = weight.get_or_insert_with(|| MemoryPermit { memory: self.clone(), bytes: 0 });
         let more = bytes.saturating_sub(weight.bytes);
         weight.bytes += more;
-        self.held.fetch_add(more, Ordering::Relaxed).saturating_add(more) <= self.limit
+        self.used.fetch_add(more, Ordering::Relaxed).saturating_add(more) <= self.limit
     }
 
-    /// Counts so many bytes of a body for as long as the body lives; `None` when that is more than the limit.
-    pub(super) fn weigh(&self, body: Bytes, bytes: usize) -> Option<Bytes> {
+    /// Counts `bytes` for the lifetime of a body. `None` if the budget is exceeded.
+    pub(super) fn charge(&self, body: Bytes, bytes: usize) -> Option<Bytes> {
         let mut weight = None;
-        self.grow(&mut weight, bytes).then(|| sealed(body, weight))
+        self.grow(&mut weight, bytes).then(|| with_permit(body, weight))
     }
 
-    /// Begins to count what is collected.
-    pub(super) fn tally(&self, room: &Arc<Room>) -> Tally {
-        Tally { memory: self.clone(), room: room.clone(), weight: None, bytes: 0 }
+    /// Starts the count of one read; `room` is the share of its request.
+    pub(super) fn tally(&self, room: &Arc<RequestBudget>) -> MemoryTally {
+        MemoryTally { memory: self.clone(), room: room.clone(), permit: None, bytes: 0 }
     }
 }
 
 impl Drop for MemoryPermit {
     fn drop(&mut self) {
-        self.memory.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.memory.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-/// Bound of what several reads collect for one request, in bytes. They share it while they are under way.
+/// Bound of the bytes that several concurrent reads collect for one request.
 #[derive(Debug)]
-pub(super) struct Room(AtomicUsize);
+pub(super) struct RequestBudget(AtomicUsize);
 
-impl Room {
-    /// Room for so many bytes.
+impl RequestBudget {
+    /// Bound of this many bytes.
     pub(super) fn new(bytes: usize) -> Arc<Self> {
-        Arc::new(Room(AtomicUsize::new(bytes)))
+        Arc::new(RequestBudget(AtomicUsize::new(bytes)))
     }
 
     fn take(&self, bytes: usize) -> bool {
@@ -74,59 +75,63 @@ impl Room {
     }
 }
 
-/// Reason for which no more is collected.
+/// Reason why no more bytes may be collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
-    /// The request has no more room.
-    Room,
-    /// All requests together hold as much as they may.
-    Memory,
+pub(super) enum MemoryExceeded {
+    /// The bound of the request is reached.
+    RequestLimit,
+    /// The budget of all requests is exhausted.
+    ProcessLimit,
 }
 
-/// Count of what one read collects, while it collects it.
+/// Count of the bytes that one read collects.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct MemoryTally {
     memory: BodyMemory,
-    room: Arc<Room>,
-    weight: Option<MemoryPermit>,
+    room: Arc<RequestBudget>,
+    permit: Option<MemoryPermit>,
     bytes: usize,
 }
 
-impl Tally {
-    /// Counts some more bytes.
+impl MemoryTally {
+    /// Counts received bytes.
     ///
     /// # Errors
-    /// They may not be collected.
-    pub(super) fn add(&mut self, bytes: usize) -> Result<(), Full> {
+    /// Returns [`MemoryExceeded`] if a bound is exceeded.
+    pub(super) fn add(&mut self, bytes: usize) -> Result<(), MemoryExceeded> {
         if !self.room.take(bytes) {
-            return Err(Full::Room);
+            return Err(MemoryExceeded::RequestLimit);
         }
         self.bytes += bytes;
-        if self.memory.grow(&mut self.weight, self.bytes) { Ok(()) } else { Err(Full::Memory) }
+        if self.memory.grow(&mut self.permit, self.bytes) {
+            Ok(())
+        } else {
+            Err(MemoryExceeded::ProcessLimit)
+        }
     }
 
-    /// What was collected, counted for as long as it lives.
-    pub(super) fn seal(self, body: Bytes) -> Bytes {
-        sealed(body, self.weight)
+    /// Ends the count; the body holds its permit for as long as it lives.
+    pub(super) fn attach_permit(self, body: Bytes) -> Bytes {
+        with_permit(body, self.permit)
     }
 }
 
-/// A body that is counted until its last part goes.
-struct Weighed {
+/// Body that holds its permit until its last slice is dropped.
+struct PermittedBody {
     body: Bytes,
     #[allow(dead_code, reason = "held until it is dropped")]
-    weight: MemoryPermit,
+    permit: MemoryPermit,
 }
 
-impl AsRef<[u8]> for Weighed {
+impl AsRef<[u8]> for PermittedBody {
     fn as_ref(&self) -> &[u8] {
         &self.body
     }
 }
 
-fn sealed(body: Bytes, weight: Option<MemoryPermit>) -> Bytes {
+fn with_permit(body: Bytes, weight: Option<MemoryPermit>) -> Bytes {
     match weight {
-        Some(weight) => Bytes::from_owner(Weighed { body, weight }),
+        Some(weight) => Bytes::from_owner(PermittedBody { body, permit: weight }),
         None => body,
     }
 }
@@ -136,50 +141,50 @@ mod tests {
     use super::*;
 
     fn held(memory: &BodyMemory) -> usize {
-        memory.held.load(Ordering::Relaxed)
+        memory.used.load(Ordering::Relaxed)
     }
 
     #[test]
-    fn bodies_are_bounded_together_and_forgotten_one_by_one() {
-        let memory = BodyMemory::new(4 * COUNTED);
+    fn body_memory_limits_all_bodies_together() {
+        let memory = BodyMemory::new(4 * MIN_COUNTED);
         let (mut one, mut other, mut small) = (None, None, None);
-        assert!(memory.grow(&mut small, COUNTED - 1) && small.is_none(), "not counted");
-        assert!(memory.grow(&mut one, COUNTED));
-        assert!(memory.grow(&mut one, 3 * COUNTED));
-        assert!(memory.grow(&mut other, COUNTED));
-        assert!(!memory.grow(&mut other, COUNTED + 1));
+        assert!(memory.grow(&mut small, MIN_COUNTED - 1) && small.is_none(), "not counted");
+        assert!(memory.grow(&mut one, MIN_COUNTED));
+        assert!(memory.grow(&mut one, 3 * MIN_COUNTED));
+        assert!(memory.grow(&mut other, MIN_COUNTED));
+        assert!(!memory.grow(&mut other, MIN_COUNTED + 1));
         drop(one);
-        assert!(memory.grow(&mut other, 4 * COUNTED));
+        assert!(memory.grow(&mut other, 4 * MIN_COUNTED));
         drop(other);
         assert_eq!(held(&memory), 0);
     }
 
     #[test]
-    fn sealed_bodies_are_counted_until_their_last_part_goes() {
-        let memory = BodyMemory::new(4 * COUNTED);
-        let body = memory.weigh(Bytes::from(vec![b'x'; COUNTED]), COUNTED).unwrap();
+    fn body_memory_counts_a_body_until_its_last_slice_is_dropped() {
+        let memory = BodyMemory::new(4 * MIN_COUNTED);
+        let body = memory.charge(Bytes::from(vec![b'x'; MIN_COUNTED]), MIN_COUNTED).unwrap();
         let part = body.slice(10..20);
         drop(body);
-        assert_eq!((&part[..], held(&memory)), (&b"xxxxxxxxxx"[..], COUNTED));
-        assert!(memory.weigh(Bytes::new(), 4 * COUNTED).is_none());
+        assert_eq!((&part[..], held(&memory)), (&b"xxxxxxxxxx"[..], MIN_COUNTED));
+        assert!(memory.charge(Bytes::new(), 4 * MIN_COUNTED).is_none());
         drop(part);
         assert_eq!(held(&memory), 0);
     }
 
     #[test]
-    fn tallies_share_the_room_of_their_request() {
-        let memory = BodyMemory::new(8 * COUNTED);
-        let room = Room::new(3 * COUNTED);
+    fn body_memory_tallies_share_the_limit_of_their_request() {
+        let memory = BodyMemory::new(8 * MIN_COUNTED);
+        let room = RequestBudget::new(3 * MIN_COUNTED);
         let (mut one, mut other) = (memory.tally(&room), memory.tally(&room));
-        one.add(COUNTED).unwrap();
-        other.add(2 * COUNTED).unwrap();
-        assert_eq!(one.add(1), Err(Full::Room));
-        let mut elsewhere = memory.tally(&Room::new(usize::MAX));
-        assert_eq!(elsewhere.add(6 * COUNTED), Err(Full::Memory));
+        one.add(MIN_COUNTED).unwrap();
+        other.add(2 * MIN_COUNTED).unwrap();
+        assert_eq!(one.add(1), Err(MemoryExceeded::RequestLimit));
+        let mut elsewhere = memory.tally(&RequestBudget::new(usize::MAX));
+        assert_eq!(elsewhere.add(6 * MIN_COUNTED), Err(MemoryExceeded::ProcessLimit));
         drop(elsewhere);
-        let body = one.seal(Bytes::from(vec![b'x'; COUNTED]));
+        let body = one.attach_permit(Bytes::from(vec![b'x'; MIN_COUNTED]));
         drop(other);
-        assert_eq!(held(&memory), COUNTED);
+        assert_eq!(held(&memory), MIN_COUNTED);
         drop(body);
         assert_eq!(held(&memory), 0);
     }

@@ -1,22 +1,23 @@
-//! How fast a stream comes, and when it is worth letting it gather.
+//! Burst detection: decides when the writes of a fast stream are coalesced.
 //!
-//! A provider that sends a frame every 20 ms is passed on frame by frame. One that sends thousands of frames a second
-//! (a cached answer, a small fast model, a replay) would cost a read and a write for each of them, and nobody could
-//! tell frames apart that come 100 microseconds after each other. Such a stream is left alone for a millisecond at a
-//! time, and what has come by then leaves in one write.
+//! A provider that sends a frame every 20 ms is forwarded frame by frame. One that sends thousands of frames a second
+//! (a cached response, a small fast model, a replay) would cost a read and a write for each of them, although no client
+//! can distinguish frames that are 100 microseconds apart. Such a stream is read once a millisecond, and its frames
+//! leave in one write.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many pieces ...
-const PIECES: u32 = 4;
-/// ... within this time are a burst: more than 2,000 a second.
+/// Burst threshold: this number of reads within [`WINDOW`].
+const THRESHOLD: u32 = 4;
+/// Window of the threshold: four reads within 2 ms are more than 2,000 frames a second.
 const WINDOW: Duration = Duration::from_millis(2);
-/// How long a burst is left to gather. This, and what the timer adds (at most as much again), is the delay of a frame.
-pub(super) const REST: Duration = Duration::from_millis(1);
+/// Pause between two reads of a burst. A frame is delayed by this and by the resolution of the timer (at most as much
+/// again).
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
-/// Burst detector: tells a stream that arrives in many small reads, whose writes are then coalesced.
+/// Burst detector: detects a stream that arrives in many small reads, whose writes are then coalesced.
 #[derive(Debug, Default)]
 pub(super) struct BurstDetector {
     bursting: bool,
@@ -25,13 +26,13 @@ pub(super) struct BurstDetector {
 }
 
 impl BurstDetector {
-    /// Whether to let the stream gather before it is read again.
+    /// Whether to pause before the next read.
     pub(super) fn is_bursting(&self) -> bool {
         self.bursting
     }
 
-    /// Notes a piece that was passed on; `waited` says that nothing had been there to read at first.
-    pub(super) fn passed(&mut self, waited: bool) {
+    /// Records a piece that was forwarded. `waited` is true if its read found nothing at first; that ends a burst.
+    pub(super) fn on_piece(&mut self, waited: bool) {
         if self.bursting {
             if waited {
                 *self = BurstDetector::default();
@@ -39,8 +40,8 @@ impl BurstDetector {
             return;
         }
         self.pieces += 1;
-        // The clock is looked at once in so many pieces only.
-        if self.since.is_some() && self.pieces < PIECES {
+        // Read the clock once in `PIECES` reads only.
+        if self.since.is_some() && self.pieces < THRESHOLD {
             return;
         }
         let now = Instant::now();
@@ -57,31 +58,31 @@ mod tests {
     async fn bursts_at(gap: Duration) -> bool {
         let mut pace = BurstDetector::default();
         for _ in 0..40 {
-            pace.passed(true);
+            pace.on_piece(true);
             tokio::time::advance(gap).await;
         }
         pace.is_bursting()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_fast_stream_is_a_burst() {
-        // 39 pieces after the first, of which no window of four may be a burst.
+    async fn burst_slow_stream_is_not_detected() {
+        // 39 pieces follow the first one; no window of four may count as a burst.
         assert!(!bursts_at(Duration::from_millis(20)).await);
         assert!(!bursts_at(Duration::from_millis(1)).await);
         assert!(!bursts_at(Duration::from_micros(500)).await);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_lasts_as_long_as_something_has_come_in_every_rest() {
+    async fn burst_ends_when_a_read_had_to_wait() {
         let mut pace = BurstDetector::default();
-        for _ in 0..=PIECES {
+        for _ in 0..=THRESHOLD {
             assert!(!pace.is_bursting());
-            pace.passed(true);
+            pace.on_piece(true);
         }
         assert!(pace.is_bursting());
-        pace.passed(false);
+        pace.on_piece(false);
         assert!(pace.is_bursting());
-        pace.passed(true);
+        pace.on_piece(true);
         assert!(!pace.is_bursting());
     }
 }

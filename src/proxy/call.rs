@@ -1,7 +1,8 @@
-//! Calls that are no exchange: on the provider's connections, with its lane's head and its time-outs, and once more
-//! where a connection from the pool had been closed. Jobs, tasks and checks are made of them.
+//! Provider calls outside an exchange: one request at a time, on the provider's pooled connections, with the head and
+//! the time-outs of its upstream route, and resent once if a pooled connection had been closed. Jobs, tasks and health
+//! checks are built on them.
 //!
-//! Nothing here knows a client: what a call means to one is said by whoever makes it.
+//! Nothing here writes to a client: the caller decides what a result or an error means to one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,75 +14,78 @@ use pingora::http::RequestHeader;
 use pingora::protocols::http::client::HttpSession;
 use tokio::time::timeout_at;
 
-use super::body_memory::{Full, Tally};
+use super::body_memory::{MemoryExceeded, MemoryTally};
 use super::coalesce::CoalescingStream;
-use super::encoding::Decoder;
-use super::exchange::{WRITE, listen, send_piece, silent, too_slow, unresolved};
+use super::encoding::ContentDecoder;
+use super::exchange::{
+    WRITE_TIMEOUT, low_rate_error, read_response_head, resolution_error, send_piece, timeout_error,
+};
 use super::peer::{ProviderAddresses, Upstream};
-use super::reader::{Read, Reader};
+use super::reader::{Read, ResponseReader};
 use super::reply::from_pingora;
 use super::request::overloaded;
 use super::resend::{Resends, Unanswered, is_downgrade};
 use super::response::MAX_ERROR_BODY;
 use super::throughput::Throughput;
-use super::upstream::scrubbed;
+use super::upstream::redact_secrets;
 use super::{Gateway, names};
-use crate::error::{ApiError, Kind, RetryAfter};
+use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::metrics::Series;
 use crate::provider::{Provider, Timeouts};
 use crate::wire::error::{ProviderError, from_provider};
 
-/// Lengths of answers that room is made for before they come.
-const AHEAD: std::ops::Range<usize> = 64 << 10..64 << 20;
+/// Response lengths, in bytes, for which the buffer is allocated before the body arrives. The upper end is also the
+/// most that is allocated in advance.
+const PREALLOCATED: std::ops::Range<usize> = 64 << 10..64 << 20;
 
-/// A call that is to be made.
+/// Request of one provider call.
 pub(super) struct CallRequest<'a> {
-    /// The way to the provider.
-    pub(super) link: &'a ProviderAddresses,
-    /// Where its connection is counted; a check's is not.
+    /// Provider with its addresses.
+    pub(super) addresses: &'a ProviderAddresses,
+    /// Metrics that count the connection; `None` for health checks.
     pub(super) series: Option<&'a Series>,
-    /// Method, address and headers.
+    /// Method, URI and headers.
     pub(super) parts: Parts,
-    /// What is sent; nothing with a call that looks something up.
+    /// Request body; `None` for a look-up (GET).
     pub(super) body: Option<Bytes>,
     pub(super) timeouts: Timeouts,
-    /// When it must be over.
+    /// Deadline of the whole call, body included.
     pub(super) until: tokio::time::Instant,
-    /// Whether it may reach the provider twice: nothing is made that stays.
+    /// Whether the provider may receive the call twice, because it creates nothing that lasts.
     pub(super) repeatable: bool,
 }
 
-/// What is noted of calls, for the log and for what may be done after them.
+/// Log of one or several calls, for the access log and for the decision whether they may be repeated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallLog {
     pub(super) attempts: u32,
-    /// A whole request has gone out.
-    pub(super) said: bool,
-    /// One has, and it is not known what became of it.
-    pub(super) unanswered: bool,
-    /// A call went well.
+    /// At least one request was written to its end.
+    pub(super) request_sent: bool,
+    /// A request was written to its end, and its outcome is unknown.
+    pub(super) outcome_unknown: bool,
+    /// A provider answered with success: it may have created something.
     pub(super) created: bool,
-    pub(super) answered: Option<Instant>,
+    pub(super) head_received_at: Option<Instant>,
     pub(super) status: Option<u16>,
     pub(super) id: Option<Box<str>>,
     pub(super) detail: Option<Box<str>>,
 }
 
 impl CallLog {
-    /// Adds what was noted of calls that were made beside these.
+    /// Merges the log of calls that ran in parallel.
     pub(super) fn add(&mut self, other: CallLog) {
         self.attempts += other.attempts;
-        self.said |= other.said;
-        self.unanswered |= other.unanswered;
+        self.request_sent |= other.request_sent;
+        self.outcome_unknown |= other.outcome_unknown;
         self.created |= other.created;
-        self.answered = self.answered.or(other.answered);
+        self.head_received_at = self.head_received_at.or(other.head_received_at);
         self.status = other.status.or(self.status);
         self.id = self.id.take().or(other.id);
         self.detail = other.detail.or(self.detail.take());
     }
 }
 
-/// An answer that is there as a whole.
+/// Complete response of a call.
 pub(super) struct CallResponse {
     pub(super) status: u16,
     pub(super) retry_after: Option<RetryAfter>,
@@ -89,39 +93,44 @@ pub(super) struct CallResponse {
 }
 
 impl CallResponse {
-    /// Whether it is one of success.
+    /// Whether the status is 2xx.
     pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
 
-/// An answer whose body has not been read.
-pub(super) struct Reached {
+/// Open call: the response head has been read, the body has not.
+pub(super) struct OpenCall {
     upstream: HttpSession,
     peer: Arc<Upstream>,
-    reader: Reader,
+    reader: ResponseReader,
     until: tokio::time::Instant,
     timeouts: Timeouts,
     rate: Option<Throughput>,
     ended: bool,
     pub(super) status: u16,
-    /// How long it is, where that is said.
+    /// `content-length` in bytes; `None` if it is absent or not a number.
     pub(super) length: Option<u64>,
 }
 
-impl Reached {
-    /// A header, where it is text.
+impl OpenCall {
+    /// Returns the value of a header; `None` if it is absent or not visible ASCII.
     pub(super) fn text(&self, name: &HeaderName) -> Option<&str> {
         let head = self.upstream.response_header()?;
         head.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// How long it asks to be left alone.
+    /// Returns the `retry-after` header; `None` if it is absent.
     pub(super) fn retry_after(&self) -> Option<RetryAfter> {
         self.text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()))
     }
 
-    /// The next piece of the body as it is; nothing at its end.
+    /// Reads the next piece of the body, `None` at its end. Content encoding is undone only within
+    /// [`OpenCall::collect_body`].
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::UpstreamTimeout`] after `timeouts.idle` without a byte, at the deadline of the call or
+    /// below `timeouts.min_rate`, and the meaning of the connection error if the body breaks off.
     pub(super) async fn next(&mut self, notes: &mut CallLog) -> Result<Option<Bytes>, ApiError> {
         let mut silent_at = tokio::time::Instant::now() + self.timeouts.idle;
         while !self.ended {
@@ -130,7 +139,7 @@ impl Reached {
             let read = timeout_at(look, self.reader.read(&mut self.upstream)).await;
             let Ok(read) = read else {
                 if tokio::time::Instant::now() >= until {
-                    return Err(silent());
+                    return Err(timeout_error());
                 }
                 self.check_rate(0)?;
                 continue;
@@ -155,18 +164,23 @@ impl Reached {
         Ok(None)
     }
 
-    /// Counts bytes that have come, and fails where they are too few.
+    /// Counts received bytes. Returns an error if a rate window has ended with too few.
     fn check_rate(&mut self, bytes: usize) -> Result<(), ApiError> {
         let Some(rate) = self.rate.as_mut().filter(|_| !self.ended) else { return Ok(()) };
-        rate.received(bytes, false);
-        if rate.is_too_low() { Err(too_slow()) } else { Ok(()) }
+        rate.on_received(bytes, false);
+        if rate.is_too_low() { Err(low_rate_error()) } else { Ok(()) }
     }
 
-    /// Collects the body, which is no longer than this; of an error only its beginning. What is collected is counted.
-    pub(super) async fn hear(
+    /// Collects and decodes the body, at most `most` bytes; of an error response only the first [`MAX_ERROR_BODY`]
+    /// bytes. `tally` counts the memory of a successful body.
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::UpstreamBroken`] if the body is too large or cannot be decoded, an overload error if the
+    /// memory budget is exhausted, and the errors of [`OpenCall::next`].
+    pub(super) async fn collect_body(
         &mut self,
         most: usize,
-        tally: Option<Tally>,
+        tally: Option<MemoryTally>,
         notes: &mut CallLog,
     ) -> Result<CallResponse, ApiError> {
         let mut tally = tally;
@@ -175,64 +189,68 @@ impl Reached {
         let retry_after = self.retry_after();
         let wrong = |notes: &mut CallLog, error: &dyn std::fmt::Display| {
             notes.detail = Some(error.to_string().into_boxed_str());
-            broken()
+            malformed_response()
         };
         let encoding = self.text(&header::CONTENT_ENCODING).unwrap_or_default();
-        let decoder = Decoder::new(encoding).map_err(|error| wrong(notes, &error))?;
+        let decoder = ContentDecoder::new(encoding).map_err(|error| wrong(notes, &error))?;
         let plain = decoder.is_none();
-        self.reader = Reader::new(false).decoding(decoder.map(Box::new), !success);
+        self.reader = ResponseReader::new(false).decoding(decoder.map(Box::new), !success);
         self.rate = Throughput::new(&self.timeouts, false);
         let limit = if success { most } else { MAX_ERROR_BODY };
-        // What is large says so; it is not moved about while it grows.
+        // A large response states its length: allocate once, instead of moving the body each time the buffer grows.
         let length = self.length.and_then(|length| usize::try_from(length).ok());
-        let ahead = length.filter(|length| *length > AHEAD.start && plain && success);
-        let mut body = BytesMut::with_capacity(ahead.map_or(0, |length| length.min(AHEAD.end).min(limit)));
+        let ahead = length.filter(|length| *length > PREALLOCATED.start && plain && success);
+        let mut body =
+            BytesMut::with_capacity(ahead.map_or(0, |length| length.min(PREALLOCATED.end).min(limit)));
         while let Some(piece) = self.next(notes).await? {
             if let Some(tally) = tally.as_mut().filter(|_| success) {
                 tally.add(piece.len()).map_err(|full| match full {
-                    Full::Memory => overloaded(),
-                    Full::Room => answers_too_large(most),
+                    MemoryExceeded::ProcessLimit => overloaded(),
+                    MemoryExceeded::RequestLimit => responses_too_large(most),
                 })?;
             }
             if body.len() + piece.len() > limit && success {
-                let message = format!("The upstream provider's answer is larger than {limit} bytes.");
-                return Err(ApiError::new(Kind::UpstreamBroken, message));
+                let message = format!("The upstream provider's response is larger than {limit} bytes.");
+                return Err(ApiError::new(ErrorKind::UpstreamBroken, message));
             }
             let room = limit.saturating_sub(body.len()).min(piece.len());
             if self.ended && body.is_empty() && room == piece.len() {
-                // The usual answer comes in one piece and is not copied.
-                return Ok(CallResponse { status, retry_after, body: sealed(tally, piece) });
+                // Fast path: a response that arrives in one piece is not copied.
+                return Ok(CallResponse { status, retry_after, body: with_permit(tally, piece) });
             }
             body.extend_from_slice(piece.get(..room).unwrap_or_default());
             if body.len() == limit && !success {
                 break;
             }
         }
-        Ok(CallResponse { status, retry_after, body: sealed(tally, body.freeze()) })
+        Ok(CallResponse { status, retry_after, body: with_permit(tally, body.freeze()) })
     }
 }
 
-fn sealed(tally: Option<Tally>, body: Bytes) -> Bytes {
+fn with_permit(tally: Option<MemoryTally>, body: Bytes) -> Bytes {
     match tally {
-        Some(tally) => tally.seal(body),
+        Some(tally) => tally.attach_permit(body),
         None => body,
     }
 }
 
-/// All answers that are collected for one request are larger together than one may be.
-pub(super) fn answers_too_large(limit: usize) -> ApiError {
-    let message = format!("The upstream provider's answers are larger than {limit} bytes together.");
-    ApiError::new(Kind::UpstreamBroken, message)
+/// Size error: the responses that were collected for one request exceed `limit` bytes together.
+pub(super) fn responses_too_large(limit: usize) -> ApiError {
+    let message = format!("The upstream provider's responses exceed {limit} bytes in total.");
+    ApiError::new(ErrorKind::UpstreamBroken, message)
 }
 
 impl Gateway {
-    /// Calls a provider and waits for the head of its answer: on a connection from the pool, or on a new one.
-    pub(super) async fn ask_provider(
+    /// Sends a call on a pooled or a new connection and reads the response head.
+    ///
+    /// # Errors
+    /// Returns the meaning of the connection error, or [`ErrorKind::UpstreamTimeout`] if no head arrives in time.
+    pub(super) async fn send_call(
         &self,
         ask: &CallRequest<'_>,
         notes: &mut CallLog,
-    ) -> Result<Reached, ApiError> {
-        let link = ask.link;
+    ) -> Result<OpenCall, ApiError> {
+        let link = ask.addresses;
         let fail = |notes: &mut CallLog, error: &pingora::Error| {
             notes.detail = Some(error.to_string().into_boxed_str());
             from_pingora(error)
@@ -241,22 +259,23 @@ impl Gateway {
         loop {
             notes.attempts += 1;
             let begun = tokio::time::Instant::now();
-            // Never longer than what is left for all of it.
+            // The connect time-out must not exceed the deadline of the whole call. Name resolution counts towards it.
             let mut within = ask.timeouts.connect.min(ask.until.saturating_duration_since(begun));
-            let peer = match link.known(&self.resolver) {
+            let peer = match link.cached(&self.resolver) {
                 Some(peer) => peer,
                 None => {
-                    let resolved = Box::pin(link.resolved(&self.resolver, within)).await;
+                    let resolved = Box::pin(link.resolve(&self.resolver, within)).await;
                     within = within.saturating_sub(begun.elapsed());
                     resolved.map_err(|error| {
                         notes.detail = Some(error.to_string().into_boxed_str());
-                        unresolved()
+                        resolution_error()
                     })?
                 }
             };
-            // What must not reach a provider twice goes over a new connection: nobody can have closed that one before.
+            // A call that must not arrive twice needs a new connection: the provider may have closed a pooled one
+            // already, and the call could not be resent.
             let pooled = if ask.repeatable && resends.may_reuse() {
-                self.connections.reused(&peer).await
+                self.connections.take_idle(&peer).await
             } else {
                 None
             };
@@ -275,19 +294,21 @@ impl Gateway {
             if let Some(series) = ask.series {
                 series.exchange(reused);
             }
+            // Reads are bounded by the deadlines of this call.
             upstream.set_read_timeout(None);
-            upstream.set_write_timeout(Some(WRITE));
+            upstream.set_write_timeout(Some(WRITE_TIMEOUT));
             let mut delivered = None;
             let talk = async {
-                say(&mut upstream, ask).await?;
+                write_request(&mut upstream, ask).await?;
                 delivered = Some(tokio::time::Instant::now());
-                notes.said = true;
-                notes.unanswered = true;
-                listen(&mut upstream).await
+                // From here on the provider may have acted on the request, even if no response arrives.
+                notes.request_sent = true;
+                notes.outcome_unknown = true;
+                read_response_head(&mut upstream).await
             };
             let until = (tokio::time::Instant::now() + ask.timeouts.first_byte).min(ask.until);
             match timeout_at(until, talk).await {
-                Err(_) => return Err(silent()),
+                Err(_) => return Err(timeout_error()),
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     let mut error = error.into_up();
@@ -295,7 +316,7 @@ impl Gateway {
                     let answered = upstream
                         .stream()
                         .and_then(CoalescingStream::of)
-                        .is_some_and(CoalescingStream::is_answered);
+                        .is_some_and(CoalescingStream::has_response);
                     if is_downgrade(&error) {
                         self.connections.prefer_http1(&peer);
                     }
@@ -307,16 +328,16 @@ impl Gateway {
                     continue;
                 }
             }
-            notes.answered = Some(Instant::now());
-            let head = upstream.response_header().ok_or_else(broken)?;
+            notes.head_received_at = Some(Instant::now());
+            let head = upstream.response_header().ok_or_else(malformed_response)?;
             let text = |name: &HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
             let status = head.status.as_u16();
             notes.status = Some(status);
             notes.created |= head.status.is_success();
             let id = text(&names::X_REQUEST_ID).or_else(|| text(&names::REQUEST_ID));
             notes.id = id.map(|id| id.chars().take(128).collect::<String>().into_boxed_str());
-            return Ok(Reached {
-                reader: Reader::new(true),
+            return Ok(OpenCall {
+                reader: ResponseReader::new(true),
                 until: ask.until,
                 timeouts: ask.timeouts,
                 rate: None,
@@ -329,23 +350,24 @@ impl Gateway {
         }
     }
 
-    /// Gives the connection of an answer back that has been read to its end.
-    pub(super) fn read_out(&self, reached: Reached) {
+    /// Returns the connection to the pool if the response has been read to its end, and closes it otherwise.
+    pub(super) fn release_connection(&self, reached: OpenCall) {
         if reached.ended {
             self.connections.release(reached.upstream, &reached.peer);
         }
     }
 }
 
-/// Makes the head of a call one that looks something up.
-pub(super) fn to_look(parts: &mut Parts) {
+/// Turns the head of a call into that of a GET without a body.
+pub(super) fn to_get(parts: &mut Parts) {
     parts.method = Method::GET;
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.remove(header::CONTENT_TYPE);
 }
 
-async fn say(upstream: &mut HttpSession, ask: &CallRequest<'_>) -> pingora::Result<()> {
+async fn write_request(upstream: &mut HttpSession, ask: &CallRequest<'_>) -> pingora::Result<()> {
     let mut head = Box::new(RequestHeader::from(ask.parts.clone()));
+    // HTTP/2 carries the host in `:authority` (RFC 9113, section 8.3.1).
     if let HttpSession::H2(_) = upstream {
         head.set_version(http::Version::HTTP_2);
         head.remove_header(&header::HOST);
@@ -364,8 +386,9 @@ async fn say(upstream: &mut HttpSession, ask: &CallRequest<'_>) -> pingora::Resu
     }
 }
 
-/// What a provider's refusal means to the client.
-pub(super) fn refused(
+/// Converts a provider's error response to the client's error, without the provider's secrets. `notes` gets the
+/// original message where it differs.
+pub(super) fn upstream_error(
     provider: Option<&Arc<Provider>>,
     status: u16,
     retry_after: Option<RetryAfter>,
@@ -373,14 +396,14 @@ pub(super) fn refused(
     notes: &mut CallLog,
 ) -> ApiError {
     let reported = ProviderError::decode(body);
-    let detail = scrubbed(provider, reported.message.clone());
+    let detail = redact_secrets(provider, reported.message.clone());
     let mut error = from_provider(status, reported, retry_after);
-    error.message = scrubbed(provider, error.message.into_owned()).into();
+    error.message = redact_secrets(provider, error.message.into_owned()).into();
     notes.detail = (*detail != *error.message).then(|| detail.into_boxed_str());
     error
 }
 
-/// An answer that is none.
-pub(super) fn broken() -> ApiError {
-    ApiError::new(Kind::UpstreamBroken, "The upstream provider's answer is not valid.")
+/// Upstream error: the response could not be parsed.
+pub(super) fn malformed_response() -> ApiError {
+    ApiError::new(ErrorKind::UpstreamBroken, "The upstream provider's response is not valid.")
 }

@@ -1,6 +1,7 @@
-//! Asks providers how they are, those that are to be asked: one call at a time for each, on the way of its requests.
+//! Health checks: a background task probes each provider that has a check configured, one probe at a time, over the
+//! same connections as its requests.
 //!
-//! What follows from an answer is decided in `route`; what is said of it stands on the admin port and in the series.
+//! `route` evaluates the results. They are reported on the admin port and as metrics.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use pingora::services::background::BackgroundService;
 use tokio::task::JoinHandle;
 
 use super::active_snapshot::ActiveSnapshot;
-use super::call::{CallLog, CallRequest, refused, to_look};
+use super::call::{CallLog, CallRequest, to_get, upstream_error};
 use super::context::RequestId;
 use super::peer::ProviderAddresses;
 use super::upstream_route::{address_of, template};
@@ -26,12 +27,13 @@ use crate::route::check::{ProbeChange, ProbeOutcome, ProbeState};
 use crate::supervise::Supervised;
 use crate::wire::Api;
 
-/// Of an answer so much is read, so that its connection can be used again; a longer one has said enough.
-const MOST: usize = 1 << 20;
-/// The first check of a provider comes within this time, so that not all come at once.
-const FIRST: Duration = Duration::from_secs(1);
+/// Longest response body that is read to its end so that its connection can be reused, in bytes. The connection of a
+/// longer one is closed.
+const MAX_BODY: usize = 1 << 20;
+/// Longest delay of the first check of a provider. It is random, so that the checks do not coincide.
+const MAX_FIRST_DELAY: Duration = Duration::from_secs(1);
 
-/// Looks after the providers that are to be checked.
+/// Background service that runs the health checks.
 pub(super) struct Probes(pub(super) Gateway);
 
 #[async_trait]
@@ -43,18 +45,18 @@ impl BackgroundService for Probes {
             let mut runners = Vec::new();
             loop {
                 reloads.mark_unchanged();
-                self.0.appoint(&mut runners, &supervised);
+                self.0.sync_runners(&mut runners, &supervised);
                 tokio::select! {
                     _ = shutdown.changed() => return,
                     changed = reloads.changed() => if changed.is_err() { return },
                 }
             }
         };
-        supervised.keep_task(run).await;
+        supervised.run_task_supervised(run).await;
     }
 }
 
-/// What asks one provider, until it is dropped.
+/// Task that checks one provider; aborted on drop.
 struct Runner {
     provider: Arc<Provider>,
     task: JoinHandle<()>,
@@ -78,8 +80,8 @@ struct LastProbe {
     time: i64,
 }
 
-/// Whether a provider is asked in the same way as before, so that a reload need not ask it anew.
-fn is_asked_alike(one: &Provider, other: &Provider) -> bool {
+/// Whether a reload left everything unchanged that a check depends on, so that its task can continue.
+fn has_same_check(one: &Provider, other: &Provider) -> bool {
     one.is_same_way(other)
         && one.check == other.check
         && one.apis.first() == other.apis.first()
@@ -89,68 +91,71 @@ fn is_asked_alike(one: &Provider, other: &Provider) -> bool {
         && one.roots == other.roots
 }
 
-/// A random part of a time.
-fn part(span: Duration) -> Duration {
+/// Returns a random part of a time span, uniformly distributed.
+fn jitter(span: Duration) -> Duration {
     let point = rand::Rng::next_u64(&mut rand::rng());
     let nanos = (u128::from(point) * span.as_nanos()) >> 64;
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
 impl Gateway {
-    /// Sees to it that those providers are asked that are to be.
-    fn appoint(&self, runners: &mut Vec<Runner>, supervised: &Arc<Supervised>) {
+    /// Starts and stops check tasks according to the active snapshot.
+    fn sync_runners(&self, runners: &mut Vec<Runner>, supervised: &Arc<Supervised>) {
         let live = self.live.load();
         let providers = live.snapshot.routes.providers();
         let wanted = || providers.iter().filter(|provider| provider.check.is_some());
-        runners.retain(|runner| wanted().any(|provider| is_asked_alike(&runner.provider, provider)));
-        self.checked.0.lock().retain(|name, _| runners.iter().any(|runner| runner.provider.name == *name));
+        runners.retain(|runner| wanted().any(|provider| has_same_check(&runner.provider, provider)));
+        self.probe_results
+            .0
+            .lock()
+            .retain(|name, _| runners.iter().any(|runner| runner.provider.name == *name));
         for provider in wanted() {
             if runners.iter().all(|runner| runner.provider.name != provider.name) {
                 let (gateway, name, supervised) = (self.clone(), provider.name.clone(), supervised.clone());
                 let task = tokio::spawn(async move {
-                    supervised.keep_task(|| gateway.clone().check_on(name.clone())).await;
+                    supervised.run_task_supervised(|| gateway.clone().run_checks(name.clone())).await;
                 });
                 runners.push(Runner { provider: provider.clone(), task });
             }
         }
     }
 
-    /// Asks a provider again and again, until the caller ends it or it is not there any more.
-    async fn check_on(self, name: Box<str>) {
+    /// Checks a provider periodically, until the task is aborted or the provider is no longer configured.
+    async fn run_checks(self, name: Box<str>) {
         let mut checked = ProbeState::default();
-        let mut rest = FIRST;
+        let mut rest = MAX_FIRST_DELAY;
         loop {
-            tokio::time::sleep(part(rest)).await;
-            // The way to a provider is a new one with every reload.
+            tokio::time::sleep(jitter(rest)).await;
+            // Every reload makes new addresses: take those of the active snapshot.
             let live = self.live.load_full();
-            let Some(link) = live.link_to(&name) else { return };
+            let Some(link) = live.addresses_by_name(&name) else { return };
             let Some(check) = &link.provider().check else { return };
-            let (outcome, status) = self.look_at(link, check).await;
-            self.take_note(&live, link.provider(), outcome, status, &mut checked);
+            let (outcome, status) = self.probe(link, check).await;
+            self.record_probe(&live, link.provider(), outcome, status, &mut checked);
             let every = check.every;
             drop(live);
-            // Between nine tenths of the time and all of it: who began at once does not stay together.
+            // A period lasts nine tenths of `every` to all of it: checks that started together spread out.
             rest = every / 10;
             tokio::time::sleep(every - rest).await;
         }
     }
 
-    /// Asks a provider once.
-    async fn look_at(&self, link: &ProviderAddresses, check: &Check) -> (ProbeOutcome, Option<u16>) {
+    /// Checks a provider once, within `check.timeout`. Returns the outcome and the HTTP status, if a response arrived.
+    async fn probe(&self, link: &ProviderAddresses, check: &Check) -> (ProbeOutcome, Option<u16>) {
         let mut notes = CallLog::default();
-        let asked = tokio::time::timeout(check.timeout, self.ask_how_it_is(link, check, &mut notes)).await;
-        let outcome = match asked.unwrap_or_else(|_| Err(super::exchange::silent())) {
-            Ok(()) => ProbeOutcome::Well,
+        let asked = tokio::time::timeout(check.timeout, self.send_probe(link, check, &mut notes)).await;
+        let outcome = match asked.unwrap_or_else(|_| Err(super::exchange::timeout_error())) {
+            Ok(()) => ProbeOutcome::Healthy,
             Err(error) => {
                 let (provider, detail) = (&*link.provider().name, notes.detail.as_deref());
-                tracing::debug!(%error, provider, detail, "a check of a provider did not go well");
+                tracing::debug!(%error, provider, detail, "a health check of a provider failed");
                 ProbeOutcome::of(&error, notes.status)
             }
         };
         (outcome, notes.status)
     }
 
-    async fn ask_how_it_is(
+    async fn send_probe(
         &self,
         link: &ProviderAddresses,
         check: &Check,
@@ -159,28 +164,37 @@ impl Gateway {
         let provider = link.provider();
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.headers = template(provider, provider.apis.first().copied().unwrap_or(Api::Chat));
-        parts.uri = address_of(provider, provider.check_path(check)).ok_or_else(super::call::broken)?;
-        to_look(&mut parts);
+        parts.uri =
+            address_of(provider, provider.check_path(check)).ok_or_else(super::call::malformed_response)?;
+        to_get(&mut parts);
         if let Ok(id) = HeaderValue::from_bytes(RequestId::choose(None).as_bytes()) {
             parts.headers.insert(names::X_REQUEST_ID, id);
         }
         let until = tokio::time::Instant::now() + check.timeout;
         let timeouts = Timeouts { first_byte: check.timeout, idle: check.timeout, ..provider.timeouts };
-        let ask = CallRequest { link, series: None, parts, body: None, timeouts, until, repeatable: true };
-        let mut reached = self.ask_provider(&ask, notes).await?;
+        let ask = CallRequest {
+            addresses: link,
+            series: None,
+            parts,
+            body: None,
+            timeouts,
+            until,
+            repeatable: true,
+        };
+        let mut reached = self.send_call(&ask, notes).await?;
         let (status, retry_after) = (reached.status, reached.retry_after());
-        // That its head came is what counts; without its end the connection is closed.
-        let heard = reached.hear(MOST, None, &mut CallLog::default()).await;
-        self.read_out(reached);
+        // The head decides the outcome. An incomplete body only prevents the reuse of the connection.
+        let heard = reached.collect_body(MAX_BODY, None, &mut CallLog::default()).await;
+        self.release_connection(reached);
         if status < 400 {
             return Ok(());
         }
         let body = heard.map(|heard| heard.body).unwrap_or_default();
-        Err(refused(Some(provider), status, retry_after, &body, notes))
+        Err(upstream_error(Some(provider), status, retry_after, &body, notes))
     }
 
-    /// Takes over what a check says of a provider, and says what has changed.
-    fn take_note(
+    /// Records the result of a check in metrics and in the provider's breaker, and logs a change of state.
+    fn record_probe(
         &self,
         live: &ActiveSnapshot,
         provider: &Arc<Provider>,
@@ -192,7 +206,7 @@ impl Gateway {
         self.metrics.provider_checks.with_label_values(&[name, outcome.label()]).inc();
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-        self.checked.0.lock().insert(name.into(), LastProbe { outcome, status, time });
+        self.probe_results.0.lock().insert(name.into(), LastProbe { outcome, status, time });
         let models = live.snapshot.routes.models().iter();
         let mut targets = models.flat_map(|model| model.targets.iter().map(move |target| (model, target)));
         let Some((model, target)) = targets.find(|(_, target)| Arc::ptr_eq(&target.provider, provider))
@@ -201,32 +215,32 @@ impl Gateway {
         };
         let now = live.billing.nanos(Instant::now());
         let point = rand::Rng::next_u64(&mut rand::rng());
-        let breaker = &target.seat.state.provider_breaker;
-        let news = checked.take(outcome, breaker, now, &model.routing.breaker, point);
+        let breaker = &target.handle.state.provider_breaker;
+        let news = checked.apply(outcome, breaker, now, &model.routing.breaker, point);
         let reason = match news {
-            ProbeChange::Nothing => return,
-            ProbeChange::Back => {
-                tracing::info!(provider = name, "the provider answers again: its targets may be asked");
+            ProbeChange::Unchanged => return,
+            ProbeChange::Closed => {
+                tracing::info!(provider = name, "the provider is healthy again: its targets can be selected");
                 return;
             }
-            ProbeChange::Gone => "provider",
+            ProbeChange::Opened => "provider",
             ProbeChange::Credential => "credential",
         };
         self.metrics.targets_opened.with_label_values(&[name, "", reason]).inc();
         if news == ProbeChange::Credential {
             tracing::error!(
                 provider = name,
-                "the provider refuses the gateway's credential: it is left alone"
+                "the provider rejects the gateway's credential: its breaker is open; check `credential`"
             );
         } else {
             let kind = outcome.label();
-            tracing::warn!(provider = name, kind, "left alone after too many checks that did not go well");
+            tracing::warn!(provider = name, kind, "the breaker is open after too many failed health checks");
         }
     }
 
     fn each_check(&self, mut each: impl FnMut(&str, &LastProbe)) {
         let live = self.live.load();
-        let board = self.checked.0.lock();
+        let board = self.probe_results.0.lock();
         for provider in live.snapshot.routes.providers() {
             if let Some(last) = board.get(&provider.name) {
                 each(&provider.name, last);
@@ -234,17 +248,17 @@ impl Gateway {
         }
     }
 
-    /// Sets the series of the last checks.
+    /// Updates the metrics of the last checks.
     pub(super) fn refresh_checks(&self) {
-        // Providers that are gone leave nothing behind.
+        // Remove the series of providers that are no longer configured.
         self.metrics.provider_well.reset();
         self.each_check(|name, last| {
-            let well = last.outcome == ProbeOutcome::Well;
+            let well = last.outcome == ProbeOutcome::Healthy;
             self.metrics.provider_well.with_label_values(&[name]).set(i64::from(well));
         });
     }
 
-    /// Writes the last checks of all providers that are checked.
+    /// Writes the last check of each checked provider as JSON.
     pub(super) fn write_checks(&self, json: &mut Writer<'_, Vec<u8>>) {
         json.begin_array();
         self.each_check(|name, last| {

@@ -1,12 +1,12 @@
 //! Framing of chunked request bodies (RFC 9112, section 7.1), checked while they are read.
 //!
-//! Pingora's parser skips a line feed inside a chunk extension, where another parser on the way may see the end of the
-//! line. What two parsers can read in two ways is refused. Only sizes, extensions and trailers are looked at; the data between
-//! them is stepped over.
+//! Pingora's parser skips a line feed inside a chunk extension, where another parser on the path may find the end of
+//! the line: request smuggling. A body that two parsers can frame differently is rejected. Only sizes, extensions and
+//! trailers are checked; the data between them is skipped.
 
-/// A body that is not framed as RFC 9112 says.
+/// Framing error: the body is not framed as RFC 9112 requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the chunks of the body are framed wrongly")]
+#[error("the chunked framing of the body is invalid")]
 pub struct Misframed;
 
 /// Position in a chunked body.
@@ -29,11 +29,11 @@ enum State {
     Done,
 }
 
-/// Check of the framing of one body, whose bytes arrive in pieces.
+/// Framing checker of one body, whose bytes arrive in pieces.
 #[derive(Debug, Default)]
 pub struct Chunks {
     state: State,
-    /// What is left of the chunk, in bytes.
+    /// Remaining bytes of the chunk.
     left: u64,
 }
 
@@ -43,10 +43,10 @@ impl Chunks {
         self.state == State::Done
     }
 
-    /// Checks what was read; bytes behind the body are not looked at.
+    /// Checks the next bytes; those behind the end of the body are ignored.
     ///
     /// # Errors
-    /// The framing is wrong.
+    /// Returns [`Misframed`] if the framing is invalid.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), Misframed> {
         loop {
             if self.state == State::Data {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_followed_to_their_end_however_they_are_cut() {
+    fn chunks_end_is_found_at_every_split() {
         let body = b"5\r\na\nb\r\n\r\n00aB;name=\"v\"\r\n".to_vec();
         let body = [body, vec![b'\n'; 0xab], b"\r\n1 ; x\r\nz\r\n0\r\nx: y\r\n\r\nGET /\n".to_vec()].concat();
         for size in 1..body.len() {
@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunk_framing_does_not_depend_on_cuts(
+        fn chunks_result_is_the_same_at_every_split(
             parts in prop::collection::vec(prop::sample::select(&[
                 "1", "3", "0", "a", "\r\n", "\n", "\r", ";", "x", " ", "3\r\nabc\r\n", "0\r\n\r\n", "0\r\nx: y\r\n",
             ][..]), 0..14),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_are_framed_wrongly_are_refused_however_they_are_cut() {
+    fn chunks_misframed_are_refused_at_every_split() {
         for body in [
             "5;a\nb\r\nhello\r\n0\r\n\r\n",
             "5\nhello\r\n0\r\n\r\n",

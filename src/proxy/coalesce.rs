@@ -1,7 +1,8 @@
-//! A provider's connection that holds a request's head back until its body follows, so that both leave in one write.
+//! Write coalescing: an upstream connection that holds a request head back until its body follows, so that both leave
+//! in one write.
 //!
-//! Pingora flushes a head at once. For a small request that is a second system call, a second packet and a second
-//! wake-up of the other side.
+//! Pingora flushes a head at once. For a small request that costs a second system call, a second packet and a second
+//! wake-up of the receiver.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -19,78 +20,79 @@ use pingora::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is held back at most. Heads are a few hundred bytes.
-const HELD: usize = 16 * 1024;
+/// Size of the hold-back buffer, in bytes. Heads are a few hundred bytes.
+const BUFFER_SIZE: usize = 16 * 1024;
 
 /// Upstream connection that sends a head and the body behind it in one write.
 pub(super) struct CoalescingStream {
     inner: Stream,
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     corked: AtomicBool,
     last_read: AtomicUsize,
-    answered: AtomicBool,
+    response_started: AtomicBool,
 }
 
 impl CoalescingStream {
-    /// Wraps a connection, unless it is wrapped.
+    /// Wraps a connection, unless it is wrapped already.
     pub(super) fn wrap(stream: Stream) -> Stream {
         if CoalescingStream::of(&stream).is_some() {
             return stream;
         }
         let corked = CoalescingStream {
             inner: stream,
-            held: Vec::new(),
+            buffered: Vec::new(),
             corked: AtomicBool::new(false),
             last_read: AtomicUsize::new(0),
-            answered: AtomicBool::new(false),
+            response_started: AtomicBool::new(false),
         };
         Box::new(corked)
     }
 
-    /// The wrapper of a connection.
+    /// Returns the wrapper of a connection; `None` if it is not wrapped.
     pub(super) fn of(stream: &Stream) -> Option<&CoalescingStream> {
         (**stream).as_any().downcast_ref::<CoalescingStream>()
     }
 
-    /// A request begins: from now on nothing leaves.
+    /// Starts a request: writes are held back from now on.
     pub(super) fn cork(&self) {
         self.corked.store(true, Ordering::Relaxed);
-        self.answered.store(false, Ordering::Relaxed);
+        self.response_started.store(false, Ordering::Relaxed);
     }
 
-    /// What is held back leaves with whatever is written or flushed next.
+    /// Ends the hold-back: held bytes leave with the next write or flush.
     pub(super) fn uncork(&self) {
         self.corked.store(false, Ordering::Relaxed);
     }
 
-    /// Bytes that the last read brought.
+    /// Returns the number of bytes of the last read.
     pub(super) fn last_read(&self) -> usize {
         self.last_read.load(Ordering::Relaxed)
     }
 
-    /// Whether anything has been read since the request began.
-    pub(super) fn is_answered(&self) -> bool {
-        self.answered.load(Ordering::Relaxed)
+    /// Whether any byte has been read since the request began.
+    pub(super) fn has_response(&self) -> bool {
+        self.response_started.load(Ordering::Relaxed)
     }
 
-    /// Writes what is held back; with `more` behind it, in one call if possible. Returns how much of `more` left.
+    /// Writes the held bytes, with `more` behind them in one call if possible. Returns how many bytes of `more` were
+    /// written.
     fn poll_release(&mut self, cx: &mut Context<'_>, more: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            let held = self.held.len();
+            let held = self.buffered.len();
             if held == 0 {
                 return Poll::Ready(Ok(0));
             }
-            let slices = [IoSlice::new(&self.held), IoSlice::new(more)];
+            let slices = [IoSlice::new(&self.buffered), IoSlice::new(more)];
             let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, &slices))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             if written >= held {
-                self.held.clear();
-                self.held.shrink_to(1024);
+                self.buffered.clear();
+                self.buffered.shrink_to(1024);
                 return Poll::Ready(Ok(written - held));
             }
-            self.held.drain(..written);
+            self.buffered.drain(..written);
         }
     }
 }
@@ -106,7 +108,7 @@ impl AsyncRead for CoalescingStream {
         let read = buf.filled().len() - before;
         self.last_read.store(read, Ordering::Relaxed);
         if read > 0 {
-            self.answered.store(true, Ordering::Relaxed);
+            self.response_started.store(true, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
@@ -114,8 +116,8 @@ impl AsyncRead for CoalescingStream {
 
 impl AsyncWrite for CoalescingStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        if self.corked.load(Ordering::Relaxed) && self.held.len() + buf.len() <= HELD {
-            self.held.extend_from_slice(buf);
+        if self.corked.load(Ordering::Relaxed) && self.buffered.len() + buf.len() <= BUFFER_SIZE {
+            self.buffered.extend_from_slice(buf);
             return Poll::Ready(Ok(buf.len()));
         }
         match ready!(self.poll_release(cx, buf))? {
@@ -133,7 +135,7 @@ impl AsyncWrite for CoalescingStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Closing ends waiting for more: what was written before the end belongs to the other side.
+        // No body follows before a close: bytes that were written before it must still be sent.
         self.uncork();
         ready!(self.poll_release(cx, &[]))?;
         Pin::new(&mut self.inner).poll_shutdown(cx)
@@ -144,7 +146,7 @@ impl AsyncWrite for CoalescingStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.corked.load(Ordering::Relaxed) || !self.held.is_empty() {
+        if self.corked.load(Ordering::Relaxed) || !self.buffered.is_empty() {
             let first = bufs.iter().find(|buf| !buf.is_empty()).map_or(&[][..], |buf| buf);
             return self.poll_write(cx, first);
         }
@@ -160,7 +162,7 @@ impl AsyncWrite for CoalescingStream {
 impl Shutdown for CoalescingStream {
     async fn shutdown(&mut self) {
         self.uncork();
-        // Where it cannot leave there is nobody to tell; the connection is closed either way.
+        // The connection is closed either way, so an error changes nothing.
         let _ = std::future::poll_fn(|cx| self.poll_release(cx, &[])).await;
         Shutdown::shutdown(&mut *self.inner).await;
     }
@@ -214,7 +216,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
-    /// What the other side has received without waiting.
+    /// Returns what the other side receives within 20 ms.
     async fn received(other: &mut tokio::io::DuplexStream) -> Vec<u8> {
         let mut out = vec![0; 1 << 20];
         let read = tokio::time::timeout(std::time::Duration::from_millis(20), other.read(&mut out)).await;
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_head_leaves_with_its_body() {
+    async fn corked_head_is_sent_with_its_body() {
         let (near, mut far) = tokio::io::duplex(1 << 20);
         let mut stream = CoalescingStream::wrap(Box::new(near));
         CoalescingStream::of(&stream).unwrap().cork();
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn shutdown_sends_what_is_held_back() {
+    async fn corked_head_is_sent_by_shutdown() {
         for narrow in [7, 1 << 20] {
             let (near, mut far) = tokio::io::duplex(narrow);
             let mut stream = CoalescingStream::wrap(Box::new(near));
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_lost_through_a_narrow_connection() {
+    async fn corked_head_and_large_body_survive_partial_writes() {
         let (near, mut far) = tokio::io::duplex(7);
         let mut stream = CoalescingStream::wrap(Box::new(near));
         let body: Vec<u8> = (0..100_000u32).map(|n| n.to_le_bytes()[0]).collect();

@@ -1,8 +1,8 @@
-//! Connections to providers: from the pool or new, HTTP/1.1 or HTTP/2.
+//! Upstream connections: from the pool or new, HTTP/1.1 or HTTP/2.
 //!
-//! This is what Pingora's `connectors::http::Connector` does, put together anew from the same parts for three reasons:
-//! an HTTP/1 connection is wrapped so that a head leaves with its body, the way of a pooled connection, which is nearly
-//! every request's, does not carry the state of a TLS handshake through every await, and the pool is our own.
+//! This replaces Pingora's `connectors::http::Connector`, from the same parts, for three reasons: an HTTP/1 connection
+//! is wrapped so that a head leaves with its body; a pooled connection, which nearly every request uses, does not carry
+//! the state of a TLS handshake through every await; and the pool is the gateway's own.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::coalesce::CoalescingStream;
 use super::peer::Upstream;
 use super::pool::Pool;
 
-/// All connections to providers.
+/// Upstream connections of the process.
 pub(super) struct Connections {
     transport: TransportConnector,
     http1: Pool,
@@ -27,7 +27,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// `idle` is how long an unused connection is kept.
+    /// `idle` is the idle time-out of a pooled connection.
     pub(super) fn new(options: ConnectorOptions, idle: Duration) -> Self {
         let http1 = Pool::new(options.keepalive_pool_size, idle);
         Connections {
@@ -38,14 +38,14 @@ impl Connections {
         }
     }
 
-    /// A connection from the pool. One that can take no request is none: a new one is made.
-    pub(super) async fn reused(&self, peer: &Upstream) -> Option<HttpSession> {
-        if speaks_http2(peer)
+    /// Takes a connection from the pool. `None` if there is none that can take a request.
+    pub(super) async fn take_idle(&self, peer: &Upstream) -> Option<HttpSession> {
+        if is_http2(peer)
             && let Ok(Some(session)) = self.http2.reused_http_session(peer).await
         {
             return Some(HttpSession::H2(session));
         }
-        if !only_http2(peer)
+        if !is_http2_only(peer)
             && let Some(stream) = self.http1.take(peer.reuse_hash())
         {
             return Some(HttpSession::H1(Http1Session::new_with_options(stream, peer)));
@@ -53,10 +53,10 @@ impl Connections {
         None
     }
 
-    /// A new connection, made within this time.
+    /// Opens a new connection, TLS handshake included, within this time.
     pub(super) async fn connect(&self, peer: &Upstream, within: Duration) -> pingora::Result<HttpSession> {
-        let peer = &*peer.within(within);
-        if speaks_http2(peer) {
+        let peer = &*peer.with_connect_timeout(within);
+        if is_http2(peer) {
             // ALPN may still choose HTTP/1.1.
             return self.http2.new_http_session(peer).await;
         }
@@ -64,13 +64,14 @@ impl Connections {
         Ok(HttpSession::H1(Http1Session::new_with_options(stream, peer)))
     }
 
-    /// Gives a connection back whose answer has been read to its end. What cannot be used again is closed.
+    /// Returns a connection to the pool after its response has been read to the end. One that cannot be reused is
+    /// closed.
     pub(super) fn release(&self, session: HttpSession, peer: &Upstream) {
         match session {
             HttpSession::H1(mut session) => {
                 session.respect_keepalive();
-                // Only closing a connection could have to wait, and then dropping it does: awaiting this would keep
-                // room for two kilobytes of state in every request.
+                // Only closing a connection could wait, and dropping it does the same. Awaiting it would add two
+                // kilobytes of state to every request's future.
                 let reuse = tokio::task::unconstrained(session.reuse());
                 let reused = std::pin::pin!(reuse).poll(&mut Context::from_waker(Waker::noop()));
                 if let Poll::Ready(Some(stream)) = reused {
@@ -82,16 +83,16 @@ impl Connections {
         }
     }
 
-    /// Speaks HTTP/1.1 to this peer from now on: it has asked for it.
+    /// Uses HTTP/1.1 for this peer from now on, after it has rejected HTTP/2.
     pub(super) fn prefer_http1(&self, peer: &Upstream) {
         self.http2.prefer_h1(peer);
     }
 }
 
-fn speaks_http2(peer: &Upstream) -> bool {
+fn is_http2(peer: &Upstream) -> bool {
     peer.get_alpn().is_some_and(|alpn| alpn.get_max_http_version() == 2)
 }
 
-fn only_http2(peer: &Upstream) -> bool {
+fn is_http2_only(peer: &Upstream) -> bool {
     matches!(peer.get_alpn(), Some(ALPN::H2))
 }

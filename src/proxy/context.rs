@@ -1,4 +1,7 @@
-//! What is known of one request, from its head to its log line.
+//! Request context: the state of one request, from its head to its access log line.
+//!
+//! Here live the types that several phases share: the attempt, the response in progress, the record for log and
+//! metrics, and the request id. What the phases do with them lives in their own modules.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -11,58 +14,59 @@ use smallvec::SmallVec;
 use super::active_snapshot::ActiveSnapshot;
 use super::billing::RequestCharges;
 use super::body_memory::MemoryPermit;
-use super::encoding::Decoder;
+use super::encoding::ContentDecoder;
 use super::fallback::RetryState;
 use super::response_owner::Claims;
-use super::resume::Resume;
+use super::resume::SuspendedResponse;
 use super::shutdown::InFlightRequests;
-use super::stored::ResponseKeeping;
+use super::stored::ResponseStorage;
 use super::upstream_route::UpstreamRoute;
 use crate::account::Key;
 use crate::canonical::{Product, Usage};
-use crate::error::{ApiError, Kind, RetryAfter};
+use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::job::Job;
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Target};
 use crate::translate::{CountedRequest, Exchange, Restore, verbatim::Changes};
 use crate::wire::codec::ReplyOptions;
-use crate::wire::images::reply::Shape;
+use crate::wire::images::reply::ImageReplyShape;
 use crate::wire::path::{Action, Endpoint};
 use crate::wire::spelling::Betas;
 use crate::wire::{Api, Format};
 
-/// A client's own request id is taken over up to this length.
+/// Longest client request id that is adopted, in bytes.
 const MAX_CLIENT_ID: usize = 128;
 
-/// One request. Everything large is boxed or leaves early: a stream keeps its context for minutes.
+/// Request context. Large parts are boxed or dropped early, because a stream keeps its context for minutes.
 pub struct Context {
-    pub(super) live: Arc<ActiveSnapshot>,
+    pub(super) active: Arc<ActiveSnapshot>,
     pub(super) id: RequestId,
-    /// What ids are made from; nothing while none were.
+    /// Seed of generated ids; empty until one is generated.
     seed: OnceLock<RequestId>,
     pub(super) format: Format,
     pub(super) endpoint: Option<Endpoint>,
     pub(super) key: Option<Arc<Key>>,
-    pub(super) plan: Option<Box<Attempt>>,
-    /// What the request's body takes.
-    pub(super) weight: Option<MemoryPermit>,
-    /// What is needed to ask another target, as long as one could be.
-    pub(super) origin: Option<Box<RetryState>>,
-    pub(super) answer: UpstreamResponse,
-    /// What decodes the answer, until its body is read.
-    pub(super) decoder: Option<Box<Decoder>>,
-    /// What is known of the answer, once it has broken off.
-    pub(super) resume: Option<Box<Resume>>,
-    /// The client has been given a head, and what means nothing, before its answer began: nothing of an answer yet.
-    pub(super) kept: bool,
-    /// The shape that the client wants images in.
-    pub(super) images: Option<Shape>,
-    /// What ended the request, when a filter could only say that something did.
+    pub(super) attempt: Option<Box<Attempt>>,
+    /// Memory permit of the request body.
+    pub(super) memory_permit: Option<MemoryPermit>,
+    /// Retry state, as long as another target may be tried.
+    pub(super) retry_state: Option<Box<RetryState>>,
+    pub(super) response: UpstreamResponse,
+    /// Content decoder of the response, until its body is read.
+    pub(super) decoder: Option<Box<ContentDecoder>>,
+    /// State of a stream that has broken off, for another target to resume.
+    pub(super) resume: Option<Box<SuspendedResponse>>,
+    /// Response headers (and keep-alive filler) were sent early; no frame of the upstream response has been forwarded,
+    /// so fallback is still possible.
+    pub(super) early_head_sent: bool,
+    /// Response shape for image endpoints; `None` on other endpoints.
+    pub(super) image_shape: Option<ImageReplyShape>,
+    /// Error for the client, set by a filter that can only return Pingora's error type.
     pub(super) failure: Option<Box<ApiError>>,
     pub(super) record: RequestRecord,
-    /// What the request has taken and will be charged.
+    /// Limit grants and reservation, until they are settled.
     pub(super) charges: RequestCharges,
-    /// What the request will own when its answer has come.
+    /// Ownership that is recorded when the response has arrived.
     pub(super) claims: Option<Box<Claims>>,
     _in_flight: InFlightRequests,
 }
@@ -73,24 +77,24 @@ pub(super) struct Attempt {
     pub(super) target: usize,
     pub(super) api: Api,
     pub(super) action: Option<Action>,
-    /// The client asked for a stream.
+    /// Whether the client requested a stream.
     pub(super) stream: bool,
-    /// What goes upstream, in pieces; kept until the provider has answered, so that it can be sent again.
+    /// Upstream request body, in pieces. It stays until the provider has answered, so that it can be resent.
     pub(super) body: SmallVec<[Bytes; 2]>,
     pub(super) body_len: usize,
-    /// Pieces that have been handed out.
-    pub(super) sent: usize,
+    /// Number of pieces that have been written.
+    pub(super) pieces_sent: usize,
     pub(super) changes: Changes,
-    /// The provider speaks another format than the client.
+    /// Translation state; `None` if the provider speaks the client's format.
     pub(super) translation: Option<Box<Translation>>,
-    /// What was lost on the way, in the words of the `x-gateway-warning` header.
+    /// Value of the `x-gateway-warning` header: elements that were not carried out as requested.
     pub(super) warning: Option<HeaderValue>,
-    /// What the provider takes only from who says that it knows it.
+    /// Beta features whose opt-in header the provider requires.
     pub(super) betas: Betas,
-    pub(super) lane: Arc<UpstreamRoute>,
-    /// The request's place at the target, until it is known how it went.
+    pub(super) upstream_route: Arc<UpstreamRoute>,
+    /// Concurrency permit at the target, until the outcome of the attempt is known.
     pub(super) permit: Option<TargetPermit>,
-    /// The answer is made here, out of what the provider is asked.
+    /// Job that makes the response out of several provider calls.
     pub(super) job: Option<Box<dyn Job>>,
 }
 
@@ -100,31 +104,31 @@ impl Attempt {
     }
 }
 
-/// What is needed to translate the answer.
+/// Translation state of a response.
 pub(super) struct Translation {
     pub(super) client: Format,
     pub(super) provider: Format,
     pub(super) reply: Arc<ReplyOptions>,
     pub(super) restore: Restore,
-    /// The client's stream is one JSON array.
+    /// Whether the client's stream is one JSON array instead of server-sent events.
     pub(super) array: bool,
-    /// The answer is kept.
-    pub(super) keep: Option<Box<ResponseKeeping>>,
+    /// State for storing the response; `None` if it is not stored.
+    pub(super) storage: Option<Box<ResponseStorage>>,
 }
 
 /// Upstream response, by how far it has come.
 pub(super) enum UpstreamResponse {
-    /// Its head has not come.
+    /// The response head has not arrived.
     Pending,
-    /// A stream that passes.
+    /// A stream, forwarded frame by frame.
     Stream(Box<ResponseInProgress>),
-    /// A document that is collected and then passed.
+    /// A document, collected before it is forwarded.
     Whole(Box<ResponseInProgress>, BytesMut),
-    /// What the gateway made itself.
+    /// A response that the gateway made itself.
     Synthesized(SynthesizedResponse),
-    /// An error that is collected and then told.
+    /// An error response; its body is collected before it is converted.
     Refused { status: u16, retry_after: Option<RetryAfter>, body: BytesMut },
-    /// Nothing more.
+    /// The response has been taken out and is over.
     Done,
 }
 
@@ -132,35 +136,35 @@ pub(super) enum UpstreamResponse {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SynthesizedResponse {
     pub(super) usage: Usage,
-    /// What there is besides tokens.
+    /// Products that are charged besides tokens.
     pub(super) products: Vec<Product>,
-    /// Some of the usage is the gateway's own count.
+    /// Whether the gateway counted some of the usage itself.
     pub(super) counted: bool,
 }
 
-/// Response in progress: the exchange that reads or translates it, and what observes it.
+/// Response in progress: the exchange that reads or translates it, and the memory that it holds.
 pub(super) struct ResponseInProgress {
     pub(super) exchange: Exchange,
-    /// Bytes of the provider's answer that are held: all of a document, and of a stream what came since something left.
-    pub(super) held: usize,
-    /// What these take.
-    pub(super) weight: Option<MemoryPermit>,
+    /// Held bytes of the provider's response: all of a document; of a stream those received since its last output.
+    pub(super) buffered_bytes: usize,
+    /// Memory permit of these bytes.
+    pub(super) memory_permit: Option<MemoryPermit>,
 }
 
 impl ResponseInProgress {
     pub(super) fn new(exchange: Exchange) -> Self {
-        ResponseInProgress { exchange, held: 0, weight: None }
+        ResponseInProgress { exchange, buffered_bytes: 0, memory_permit: None }
     }
 }
 
-/// Figures for the log and the metrics.
+/// Request record for the access log and the metrics.
 pub(super) struct RequestRecord {
     pub(super) started: Instant,
     pub(super) unix_millis: u64,
-    /// What the client saw; 0 while it has seen nothing.
+    /// Status sent to the client; 0 before a head was sent.
     pub(super) status: u16,
-    pub(super) error: Option<Kind>,
-    /// What is known beyond what the client was told.
+    pub(super) error: Option<ErrorKind>,
+    /// Error detail for the access log, not shown to the client.
     pub(super) detail: Option<Box<str>>,
     pub(super) model: Option<Box<str>>,
     pub(super) request_bytes: u64,
@@ -168,21 +172,21 @@ pub(super) struct RequestRecord {
     pub(super) attempts: u32,
     pub(super) upstream_status: Option<u16>,
     pub(super) upstream_id: Option<Box<str>>,
-    /// When the body was complete and deciding began.
-    pub(super) complete: Option<Instant>,
-    /// All of the request has gone to the provider.
-    pub(super) said: bool,
-    /// Targets that were asked; 0 where there is only one that could be.
+    /// Time at which the request body was complete and routing began.
+    pub(super) body_received_at: Option<Instant>,
+    /// Whether the whole request was written to the provider.
+    pub(super) request_sent: bool,
+    /// Number of targets tried; 0 if only one can serve the request.
     pub(super) targets: u8,
-    /// Targets that failed without the client hearing of it.
+    /// Targets whose failure was hidden by a fallback, with the reasons.
     pub(super) tried: Option<Box<str>>,
-    /// When the first provider was turned to.
-    pub(super) asked: Option<Instant>,
-    /// When the last one was.
-    pub(super) turned: Option<Instant>,
-    /// When its head came.
-    pub(super) answered: Option<Instant>,
-    /// When the first content left for the client.
+    /// Start of the first upstream attempt.
+    pub(super) first_attempt_at: Option<Instant>,
+    /// Start of the last upstream attempt.
+    pub(super) last_attempt_at: Option<Instant>,
+    /// Arrival of its response head.
+    pub(super) head_received_at: Option<Instant>,
+    /// Time at which the first content was forwarded.
     pub(super) first_content: Option<Instant>,
     pub(super) stream: bool,
 }
@@ -191,20 +195,20 @@ impl Context {
     pub(super) fn new(live: Arc<ActiveSnapshot>, in_flight: InFlightRequests) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Context {
-            live,
+            active: live,
             id: RequestId::default(),
             seed: OnceLock::new(),
             format: Format::Chat,
             endpoint: None,
             key: None,
-            plan: None,
-            weight: None,
-            origin: None,
-            answer: UpstreamResponse::Pending,
+            attempt: None,
+            memory_permit: None,
+            retry_state: None,
+            response: UpstreamResponse::Pending,
             decoder: None,
             resume: None,
-            kept: false,
-            images: None,
+            early_head_sent: false,
+            image_shape: None,
             failure: None,
             record: RequestRecord {
                 started: Instant::now(),
@@ -218,13 +222,13 @@ impl Context {
                 attempts: 0,
                 upstream_status: None,
                 upstream_id: None,
-                complete: None,
-                said: false,
+                body_received_at: None,
+                request_sent: false,
                 targets: 0,
                 tried: None,
-                asked: None,
-                turned: None,
-                answered: None,
+                first_attempt_at: None,
+                last_attempt_at: None,
+                head_received_at: None,
                 first_content: None,
                 stream: false,
             },
@@ -234,99 +238,103 @@ impl Context {
         }
     }
 
-    /// Seconds since the epoch, when the request came.
+    /// Returns the arrival time of the request in Unix seconds.
     pub(super) fn now(&self) -> i64 {
         i64::try_from(self.record.unix_millis / 1000).unwrap_or(i64::MAX)
     }
 
-    /// What ids in the answer are made from where its provider gives none: random, the same for all attempts. The
-    /// request's own id may be the client's, who may give all requests of a session the same one.
+    /// Returns the seed of ids in the response, for providers that send none: random, and the same for all attempts.
+    /// The request id is unsuitable: a client may send the same one for all requests of a session.
     pub(super) fn seed(&self) -> &str {
         self.seed.get_or_init(RequestId::random).as_str()
     }
 
-    /// A provider is turned to.
-    pub(super) fn turn(&mut self) {
+    /// Records the start of an upstream attempt.
+    pub(super) fn start_attempt(&mut self) {
         let now = Instant::now();
-        self.record.asked.get_or_insert(now);
-        self.record.turned = Some(now);
+        self.record.first_attempt_at.get_or_insert(now);
+        self.record.last_attempt_at = Some(now);
     }
 
-    /// The target has begun to answer, and the answer is one.
-    pub(super) fn answered_well(&mut self, at: Instant) {
+    /// Records a successful response of the target, whose first content was forwarded at `at`. After a resumption the
+    /// time of the first content stays that of the first target.
+    pub(super) fn record_success(&mut self, at: Instant) {
         let before = self.resume.as_ref().and_then(|resume| resume.first_content);
         self.record.first_content = before.or(Some(at));
-        let now = self.live.billing.nanos(at);
-        if let Some(permit) = self.plan.as_mut().and_then(|plan| plan.permit.as_mut()) {
-            permit.answered(now);
+        let now = self.active.billing.nanos(at);
+        if let Some(permit) = self.attempt.as_mut().and_then(|plan| plan.permit.as_mut()) {
+            permit.on_response(now);
         }
     }
 
-    /// Lets go of what goes upstream: it is not sent again.
+    /// Frees the upstream request body, which is not sent again. The part that is needed to count tokens stays, in case
+    /// the provider reports no usage.
     pub(super) fn drop_body(&mut self) {
-        let Some(plan) = &mut self.plan else { return };
+        let Some(plan) = &mut self.attempt else { return };
         if plan.body.is_empty() {
             return;
         }
         let asked = CountedRequest::of(std::mem::take(&mut plan.body));
-        match &mut self.answer {
+        match &mut self.response {
             UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => {
-                passing.exchange.asked(asked)
+                passing.exchange.set_request(asked)
             }
-            _ => self.charges.asked = asked,
+            _ => self.charges.counted_request = asked,
         }
-        if self.origin.is_none() {
-            self.weight = None;
+        if self.retry_state.is_none() {
+            self.memory_permit = None;
         }
     }
 
-    /// Lets go of what another target would be asked with: none will be, unless one may have to go on with the answer.
-    pub(super) fn settle_on_target(&mut self) {
-        if self.can_go_on() {
+    /// Frees the retry state, unless another target may have to resume the stream.
+    pub(super) fn release_retry_state(&mut self) {
+        if self.can_resume() {
             return;
         }
-        self.origin = None;
-        if self.plan.as_ref().is_none_or(|plan| plan.body.is_empty()) {
-            self.weight = None;
+        self.retry_state = None;
+        if self.attempt.as_ref().is_none_or(|plan| plan.body.is_empty()) {
+            self.memory_permit = None;
         }
     }
 
-    /// The next piece of what goes upstream; with `all`, everything that is left as one.
+    /// Returns the next piece of the upstream body, `None` at its end; with `all`, the rest as one piece, which may be
+    /// empty.
     pub(super) fn next_upstream_body(&mut self, all: bool) -> Option<Bytes> {
-        self.sides().and_then(|(mut speech, _)| speech.next(all))
+        self.split_for_send().and_then(|(mut speech, _)| speech.next(all))
     }
 
-    /// Whether the client's format is what the chosen API speaks, and the notes of an answer that passes.
-    pub(super) fn passing(&self) -> Option<&ResponseInProgress> {
-        match &self.answer {
+    /// Returns the response in progress; `None` for an error, a synthesized response, or before the response head.
+    pub(super) fn response_in_progress(&self) -> Option<&ResponseInProgress> {
+        match &self.response {
             UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => Some(passing),
             _ => None,
         }
     }
 
-    /// What was used, as far as it is known.
+    /// Returns the usage as far as it is known.
     pub(super) fn usage(&self) -> Usage {
-        match &self.answer {
+        match &self.response {
             UpstreamResponse::Synthesized(made) => made.usage,
-            _ => self.passing().map_or(Usage::default(), |passing| passing.exchange.usage()),
+            _ => self.response_in_progress().map_or(Usage::default(), |passing| passing.exchange.usage()),
         }
     }
 
-    /// The same, to be ended.
-    pub(super) fn passing_mut(&mut self) -> Option<&mut ResponseInProgress> {
-        match &mut self.answer {
+    /// Returns the response in progress, mutably; see `passing`.
+    pub(super) fn response_in_progress_mut(&mut self) -> Option<&mut ResponseInProgress> {
+        match &mut self.response {
             UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => Some(passing),
             _ => None,
         }
     }
 }
 
-/// The id of a request: the client's own, or a random one.
+/// Request id: the client's own, or a random one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestId(SmallVec<[u8; 40]>);
 
 impl RequestId {
-    /// Takes the client's `x-request-id` over, if it is short and harmless; makes one otherwise.
+    /// Adopts the client's `x-request-id` if it has 1 to 128 bytes, all of them letters, digits or `-_.:/+=`. Generates
+    /// an id otherwise.
     pub(super) fn choose(client: Option<&[u8]>) -> Self {
         let harmless = |id: &&[u8]| {
             (1..=MAX_CLIENT_ID).contains(&id.len())
@@ -338,13 +346,14 @@ impl RequestId {
         }
     }
 
+    /// Generates `req_` and 24 base-32 digits, 120 random bits.
     fn random() -> Self {
         let mut id = SmallVec::from_slice(b"req_");
         let mut number = rand::rng().next_u64();
         let mut more = rand::rng().next_u64();
         for _ in 0..24 {
             let digit = u8::try_from(number & 31).unwrap_or(0);
-            // Crockford's base 32 in lower case: no letter that is taken for a digit.
+            // Crockford's base 32 in lower case has no letter that is mistaken for a digit.
             id.push(b"0123456789abcdefghjkmnpqrstvwxyz".get(usize::from(digit)).copied().unwrap_or(b'0'));
             number = number >> 5 | more << 59;
             more >>= 5;
@@ -366,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_id_is_the_client_s_if_it_is_harmless() {
+    fn request_id_of_the_client_is_used_if_harmless() {
         assert_eq!(RequestId::choose(Some(b"abc-1.2")).as_str(), "abc-1.2");
         for bad in [&b""[..], b"a b", b"a\"b", b"\xff", &[b'x'; 129]] {
             let id = RequestId::choose(Some(bad));

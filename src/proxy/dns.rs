@@ -1,4 +1,4 @@
-//! Names of providers to addresses: asynchronously, and no longer than the answer says.
+//! DNS resolver: resolves host names of providers and of remote media asynchronously, and bounds their TTL.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 
-/// Shortest time that an answer is used: a TTL of 0 would mean a look-up per request.
+/// Lower bound of the TTL: a TTL of 0 would mean a look-up per request.
 const MIN_TTL: Duration = Duration::from_secs(5);
-/// Longest time: providers move their addresses about.
+/// Upper bound of the TTL: providers change their addresses.
 const MAX_TTL: Duration = Duration::from_secs(300);
-/// Longest time that a look-up may take, all servers and domains of search together.
+/// Time-out of a look-up, over all servers and search domains.
 const LOOKUP: Duration = Duration::from_secs(20);
 
-/// Why a name has no address.
+/// Resolution error: why a name has no address.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{host}: {reason}")]
 pub struct DnsError {
@@ -27,11 +27,11 @@ impl DnsError {
     }
 
     pub(super) fn slow(host: &str) -> Self {
-        DnsError { host: host.to_owned(), reason: "no answer in time".to_owned() }
+        DnsError { host: host.to_owned(), reason: "no response in time".to_owned() }
     }
 }
 
-/// The resolver of the process, configured as the system is (`/etc/resolv.conf`, `/etc/hosts`). Clones are the same one.
+/// Resolver of the process, configured like the system (`/etc/resolv.conf`, `/etc/hosts`). Clones share its state.
 #[derive(Clone)]
 pub(super) struct Resolver {
     resolver: TokioResolver,
@@ -50,7 +50,7 @@ impl Resolver {
         Ok(Resolver { resolver: builder.build().map_err(|reason| error(&reason))? })
     }
 
-    /// Asks this server and no other.
+    /// Resolver that queries this server only.
     #[cfg(test)]
     pub(super) fn asking(server: std::net::SocketAddr) -> Self {
         use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
@@ -62,7 +62,11 @@ impl Resolver {
         Resolver { resolver: builder.build().unwrap() }
     }
 
-    /// All addresses of a name, and how long they may be used.
+    /// Resolves a name. Returns its addresses, and the time for which they may be used: the TTL within [`MIN_TTL`] and
+    /// [`MAX_TTL`].
+    ///
+    /// # Errors
+    /// Returns [`DnsError`] if the look-up fails, times out or finds no address.
     pub(super) async fn lookup(&self, host: &str) -> Result<(Vec<IpAddr>, Duration), DnsError> {
         let answer = tokio::time::timeout(LOOKUP, self.resolver.lookup_ip(host))
             .await

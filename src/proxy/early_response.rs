@@ -1,9 +1,9 @@
-//! Clients that wait for a stream whose provider does not begin to answer: they are given the head of one, and then
-//! what means nothing in their format, so that neither they nor a proxy on the way give up.
+//! Early response (slow start): after `limits.slow_start` without upstream headers, the client of a stream receives
+//! status 200 and then keep-alive filler of its format, so that no idle time-out on the way fires.
 //!
-//! A head is a status that cannot be changed any more: whatever fails behind it is told inside the stream. So it comes
-//! late, and never to a client that wants a document. Nothing else changes: as long as this is all that has left, the
-//! request is tried elsewhere as before.
+//! The status cannot be changed afterwards: a later failure is reported inside the stream. The early head is therefore
+//! sent late, and never to a client that expects a document. While head and filler are all that was sent, fallback
+//! works as before.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::billing::RequestCharges;
 use super::context::{Attempt, Context, RequestId, RequestRecord};
 use super::exchange_timer::ExchangeTimer;
 use super::header_timeout::HeaderTimeoutStream;
-use super::reply::{from_pingora, has_begun};
-use super::response::{add_ids, keep_flowing};
+use super::reply::{from_pingora, is_head_sent};
+use super::response::{add_ids, disable_buffering};
 use super::{Client, Gateway, names};
 use crate::error::ApiError;
 use crate::route::Model;
@@ -29,19 +29,19 @@ use crate::wire::codec::ReplyOptions;
 use crate::wire::path::{Action, Endpoint};
 use crate::wire::{Format, filler};
 
-/// Request body on its way to a provider: what has been written and what is still to be written.
+/// Request body on its way to a provider, with the position up to which it is written.
 pub(super) struct RequestBody<'s> {
-    /// In pieces.
+    /// Pieces of the body.
     pub(super) body: &'s [Bytes],
-    /// Pieces that have been handed out.
-    pub(super) sent: &'s mut usize,
-    /// The length of all.
+    /// Number of pieces that have been written.
+    pub(super) pieces_sent: &'s mut usize,
+    /// Length of all pieces, in bytes.
     pub(super) length: usize,
-    /// All of it has gone.
-    pub(super) said: &'s mut bool,
+    /// Set when the whole body has been written.
+    pub(super) body_sent: &'s mut bool,
 }
 
-/// Early response: head and keep-alive filler that a client is sent before the provider answers (`limits.slow_start`).
+/// Early response (`limits.slow_start`): head and keep-alive filler, sent to the client before the provider answers.
 pub(super) struct EarlyResponse<'w> {
     id: &'w RequestId,
     format: Format,
@@ -52,41 +52,43 @@ pub(super) struct EarlyResponse<'w> {
     now: i64,
     status: &'w mut u16,
     response_bytes: &'w mut u64,
-    kept: &'w mut bool,
+    head_sent: &'w mut bool,
 }
 
 impl RequestBody<'_> {
-    /// The next piece; with `all`, everything that is left as one.
+    /// Returns the next piece, `None` at the end; with `all`, the rest as one piece, which may be empty.
     pub(super) fn next(&mut self, all: bool) -> Option<Bytes> {
-        let rest = self.body.get(*self.sent..).unwrap_or_default();
+        let rest = self.body.get(*self.pieces_sent..).unwrap_or_default();
         let piece = match rest {
             [] => None,
             [piece, ..] if !all || rest.len() == 1 => {
-                *self.sent += 1;
+                *self.pieces_sent += 1;
                 Some(piece.clone())
             }
             several => {
-                *self.sent = self.body.len();
+                *self.pieces_sent = self.body.len();
                 Some(Bytes::from(several.concat()))
             }
         };
         piece.or_else(|| all.then(Bytes::new))
     }
 
-    /// Whether nothing is left.
-    pub(super) fn is_over(&self) -> bool {
-        *self.sent >= self.body.len()
+    /// Whether all pieces have been handed out.
+    pub(super) fn is_finished(&self) -> bool {
+        *self.pieces_sent >= self.body.len()
     }
 }
 
 impl Context {
-    /// Both sides of the wait for an answer, so that each can be served while the other one is.
-    pub(super) fn sides(&mut self) -> Option<(RequestBody<'_>, EarlyResponse<'_>)> {
+    /// Splits the context into the request body for the upstream and the early response for the client, so that one can
+    /// be written while the other is. `None` before a target is selected.
+    pub(super) fn split_for_send(&mut self) -> Option<(RequestBody<'_>, EarlyResponse<'_>)> {
         let now = self.now();
-        let Context { id, format, endpoint, plan, charges, record, kept, .. } = self;
-        let Attempt { model, body, body_len, sent, warning, .. } = plan.as_deref_mut()?;
-        let RequestRecord { said, status, response_bytes, .. } = record;
-        let speech = RequestBody { body, sent, length: *body_len, said };
+        let Context { id, format, endpoint, attempt: plan, charges, record, early_head_sent: kept, .. } =
+            self;
+        let Attempt { model, body, body_len, pieces_sent: sent, warning, .. } = plan.as_deref_mut()?;
+        let RequestRecord { request_sent: said, status, response_bytes, .. } = record;
+        let speech = RequestBody { body, pieces_sent: sent, length: *body_len, body_sent: said };
         let waiting = EarlyResponse {
             id,
             format: *format,
@@ -97,53 +99,55 @@ impl Context {
             now,
             status,
             response_bytes,
-            kept,
+            head_sent: kept,
         };
         Some((speech, waiting))
     }
 }
 
-/// Whether the client's stream is one JSON array.
-pub(super) fn wants_array(endpoint: Option<&Endpoint>) -> bool {
+/// Whether the client's stream is one JSON array instead of server-sent events.
+pub(super) fn is_array_stream(endpoint: Option<&Endpoint>) -> bool {
     endpoint.and_then(Endpoint::action) == Some(Action::Stream { sse: false })
 }
 
 impl Gateway {
-    /// How long the client waits until it is given something although its answer has not begun. Nothing for those who
-    /// are given nothing before.
-    pub(super) fn patience(&self, ctx: &Context) -> Option<Duration> {
-        let plan = ctx.plan.as_ref()?;
+    /// Returns the time until the early response; `None` if there is none: for documents, for jobs, or where
+    /// `limits.slow_start` is zero.
+    pub(super) fn slow_start_delay(&self, ctx: &Context) -> Option<Duration> {
+        let plan = ctx.attempt.as_ref()?;
         let streams = plan.stream && plan.job.is_none() && plan.api.format().is_some();
         Some(self.limits.slow_start).filter(|span| streams && !span.is_zero())
     }
 
-    /// Gives a client that waits its head, if it has none, and what means nothing. Boxed: hardly any client has to be
-    /// kept.
-    pub(super) fn keep_waiting<'f>(
+    /// Sends the early head, if no head was sent, and filler; schedules the next filler. Boxed: few requests need it.
+    ///
+    /// # Errors
+    /// Returns the error of the client's connection.
+    pub(super) fn send_early_keepalive<'f>(
         &'f self,
         client: &'f mut Client,
         waiting: &'f mut EarlyResponse<'_>,
         clock: &'f mut ExchangeTimer<'_>,
     ) -> Pin<Box<dyn Future<Output = Result<(), ApiError>> + Send + 'f>> {
         Box::pin(async move {
-            if !has_begun(client) {
+            if !is_head_sent(client) {
                 self.metrics.slow_starts.with_label_values(&[&*waiting.model.id]).inc();
                 self.close_if_stopping(client);
             }
             let heartbeat = self.limits.heartbeat;
-            let kept = waiting.keep(client, !heartbeat.is_zero()).await;
-            clock.wait_on(heartbeat);
+            let kept = waiting.write_keepalive(client, !heartbeat.is_zero()).await;
+            clock.schedule_filler(heartbeat);
             kept.map_err(|error| from_pingora(&error.into_down()))
         })
     }
 }
 
 impl EarlyResponse<'_> {
-    async fn keep(&mut self, client: &mut Client, fill: bool) -> pingora::Result<()> {
-        // One whose answer broke off, and who waits for another target to go on with it, has the head of that answer.
-        if !has_begun(client) {
-            // Before anything is written: what fails from here on cannot be told with a status.
-            *self.kept = true;
+    async fn write_keepalive(&mut self, client: &mut Client, fill: bool) -> pingora::Result<()> {
+        // A client whose stream broke off and is being resumed has a head already.
+        if !is_head_sent(client) {
+            // Set before anything is written: from here on a failure cannot change the status.
+            *self.head_sent = true;
             *self.status = 200;
             let head = Box::new(self.head(client.req_header()));
             if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of).filter(|_| fill) {
@@ -162,11 +166,12 @@ impl EarlyResponse<'_> {
         client.write_response_body(filler, false).await
     }
 
-    /// The head of a stream of which nothing is known yet: neither who will answer nor what it says besides.
+    /// Builds the head of a stream before any upstream response: without headers of the provider and without the
+    /// target.
     fn head(&self, client: &RequestHeader) -> ResponseHeader {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         let mut ours = HeaderMap::with_capacity(8);
-        let array = wants_array(self.endpoint);
+        let array = is_array_stream(self.endpoint);
         let kind = if array { "application/json" } else { "text/event-stream; charset=utf-8" };
         ours.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         match client.version {
@@ -174,15 +179,15 @@ impl EarlyResponse<'_> {
                 ours.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
             http::Version::HTTP_2 => {}
-            // The end of the connection is the end of the answer.
+            // HTTP/1.0: the end of the connection ends the body.
             _ => parts.version = http::Version::HTTP_10,
         }
-        keep_flowing(&mut ours);
+        disable_buffering(&mut ours);
         if let Some(warning) = self.warning {
             ours.insert(names::X_GATEWAY_WARNING, warning.clone());
         }
         add_ids(&mut ours, self.format, self.id);
-        for (name, value) in self.charges.shown(self.format, self.now) {
+        for (name, value) in self.charges.rate_limit_headers(self.format, self.now) {
             ours.insert(name, value);
         }
         parts.headers = ours;
@@ -191,12 +196,17 @@ impl EarlyResponse<'_> {
 }
 
 impl Attempt {
-    /// How an answer is brought to a client that has been promised a stream, where it arrives as something else and
-    /// would pass as it is: by the way over the hub.
-    pub(super) fn promised(&self, ctx: &Context, arrival: Arrival, limit: usize) -> Option<Box<Translated>> {
-        let array = wants_array(ctx.endpoint.as_ref());
+    /// Returns the translation of a response that arrives in another shape than the stream that the early head
+    /// announced, and would otherwise be forwarded verbatim. `None` if no early head was sent or the shapes agree.
+    pub(super) fn translate_to_stream(
+        &self,
+        ctx: &Context,
+        arrival: Arrival,
+        limit: usize,
+    ) -> Option<Box<Translated>> {
+        let array = is_array_stream(ctx.endpoint.as_ref());
         let promised = if array { Arrival::Array } else { Arrival::Events };
-        if !ctx.kept || self.translation.is_some() || arrival == promised {
+        if !ctx.early_head_sent || self.translation.is_some() || arrival == promised {
             return None;
         }
         let format = self.api.format()?;

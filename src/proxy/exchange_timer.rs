@@ -8,62 +8,63 @@ use tokio::time::{Instant, Sleep};
 
 use crate::provider::Timeouts;
 
-/// Timer of an exchange. A new deadline costs a store: the Tokio timer is reset only when the exchange waits.
+/// Timer of an exchange. Setting a deadline costs one store: the Tokio timer is reset only when the exchange waits.
 pub(super) struct ExchangeTimer<'c> {
     pub(super) sleep: Pin<&'c mut Sleep>,
     pub(super) until: Instant,
-    pub(super) begun: Instant,
+    pub(super) started: Instant,
     pub(super) total: Instant,
-    /// When a client that waits is to be given something; for most never.
-    pub(super) due: Option<Instant>,
+    /// Time of the next early response or filler; `None` if none is scheduled.
+    pub(super) next_filler_at: Option<Instant>,
     pub(super) timeouts: Timeouts,
 }
 
 impl ExchangeTimer<'_> {
-    /// Runs out after `span` from now on.
-    pub(super) fn allow(&mut self, span: Duration) {
+    /// Sets the deadline to `span` from now, but not beyond the total time-out.
+    pub(super) fn set_deadline(&mut self, span: Duration) {
         self.until = (Instant::now() + span).min(self.total);
     }
 
-    /// Runs out with the whole exchange.
-    pub(super) fn allow_all(&mut self) {
+    /// Sets the deadline to the total time-out of the exchange.
+    pub(super) fn set_total_deadline(&mut self) {
         self.until = self.total;
     }
 
-    /// The client is to be given something after `span`; nothing after none.
-    pub(super) fn wait_on(&mut self, span: Duration) {
-        self.due = (!span.is_zero()).then(|| Instant::now() + span);
+    /// Schedules the next filler for `span` from now; a span of zero cancels it.
+    pub(super) fn schedule_filler(&mut self, span: Duration) {
+        self.next_filler_at = (!span.is_zero()).then(|| Instant::now() + span);
     }
 
-    /// Whether the client is to be given something now.
+    /// Whether filler is due.
     pub(super) fn is_due(&self) -> bool {
-        self.due.is_some_and(|due| due <= Instant::now())
+        self.next_filler_at.is_some_and(|due| due <= Instant::now())
     }
 
-    /// Goes on with the times of another target.
-    pub(super) fn renew(&mut self, timeouts: Timeouts) {
+    /// Applies the time-outs of the next target. The total time-out still counts from the beginning of the exchange.
+    pub(super) fn apply_timeouts(&mut self, timeouts: Timeouts) {
         self.timeouts = timeouts;
-        self.total = self.begun + timeouts.total;
-        self.allow(timeouts.first_byte.min(timeouts.idle));
+        self.total = self.started + timeouts.total;
+        self.set_deadline(timeouts.first_byte.min(timeouts.idle));
     }
 
-    /// Whether there is no time left at all.
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether the total time-out has expired.
+    pub(super) fn is_expired(&self) -> bool {
         Instant::now() >= self.total
     }
 
-    /// Resolves after `span`, whatever time is left.
-    pub(super) fn rest(&mut self, span: Duration) -> impl Future<Output = ()> {
+    /// Resolves after `span`, regardless of the deadline.
+    pub(super) fn pause(&mut self, span: Duration) -> impl Future<Output = ()> {
         self.sleep.as_mut().reset(Instant::now() + span);
         self.sleep.as_mut()
     }
 
-    /// Resolves when the time runs out, or the client is to be given something.
-    pub(super) fn out(&mut self) -> impl Future<Output = ()> {
+    /// Resolves at the deadline or when filler is due.
+    pub(super) fn elapsed(&mut self) -> impl Future<Output = ()> {
         std::future::poll_fn(|cx| {
-            let next = self.due.map_or(self.until, |due| due.min(self.until));
+            let next = self.next_filler_at.map_or(self.until, |due| due.min(self.until));
             loop {
-                // To an earlier time it is moved at once; to a later one when it fires.
+                // Resetting a Tokio timer takes a lock. An earlier deadline needs it at once; a later one only when the
+                // timer fires.
                 if self.sleep.deadline() > next {
                     self.sleep.as_mut().reset(next);
                 }

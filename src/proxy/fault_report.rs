@@ -1,21 +1,21 @@
-//! What the gateway notes of a target's failure: in the request's record, in metrics, and in the target's breaker.
+//! Failure reports of targets: in the request's record, in metrics, and in the target's breakers.
 
 use std::time::Instant;
 
 use super::context::Context;
-use super::fallback::chance;
+use super::fallback::random_point;
 use super::{Gateway, spans};
-use crate::error::{ApiError, RetryAfter, Source};
+use crate::error::{ApiError, ErrorSource, RetryAfter};
 use crate::route::Nanos;
 use crate::route::blame::Blame;
 use crate::route::target_handle::BreakerChange;
 
 impl Gateway {
-    /// Notes that a target failed that the client will not hear of.
-    pub(super) fn note_fallback(&self, ctx: &mut Context, error: &ApiError, status: Option<u16>) {
+    /// Records the failure of a target that a fallback hides from the client.
+    pub(super) fn record_fallback(&self, ctx: &mut Context, error: &ApiError, status: Option<u16>) {
         let row = error.kind.row();
-        let Some(target) = ctx.plan.as_ref().and_then(|plan| plan.target()) else { return };
-        if row.source == Source::Upstream {
+        let Some(target) = ctx.attempt.as_ref().and_then(|plan| plan.target()) else { return };
+        if row.source == ErrorSource::Upstream {
             self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
         }
         let (provider, model) = (&target.provider.name, &target.model);
@@ -28,18 +28,18 @@ impl Gateway {
         });
     }
 
-    /// Takes note of whose fault a failure is.
+    /// Reports a failure with its attribution to the target's breakers, and logs a breaker that opens.
     pub(super) fn blame(&self, ctx: &mut Context, blame: Blame, error: &ApiError) {
-        let now = ctx.live.billing.nanos(Instant::now());
-        let Some(plan) = &mut ctx.plan else { return };
+        let now = ctx.active.billing.nanos(Instant::now());
+        let Some(plan) = &mut ctx.attempt else { return };
         let Some(permit) = plan.permit.take() else { return };
         let Some(target) = plan.target() else { return };
-        let wait = error.retry_after.as_ref().and_then(wait_of);
+        let wait = error.retry_after.as_ref().and_then(requested_cooldown);
         let rules = plan.model.routing.breaker;
-        let changed = permit.failed(blame, wait, now, &rules, chance());
+        let changed = permit.failed(blame, wait, now, &rules, random_point());
         let (provider, model) = (&*target.provider.name, &*target.model);
         let reason = match changed {
-            BreakerChange::Nothing => return,
+            BreakerChange::Unchanged => return,
             BreakerChange::Target => "target",
             BreakerChange::Provider => "provider",
             BreakerChange::Credential => "credential",
@@ -50,16 +50,22 @@ impl Gateway {
             tracing::error!(
                 provider,
                 model,
-                "the provider refuses the gateway's credential: it is left alone"
+                "the provider rejects the gateway's credential: its breaker is open; check `credential`"
             );
         } else {
-            tracing::warn!(provider, model, kind, scope = reason, "left alone after too many failures");
+            tracing::warn!(
+                provider,
+                model,
+                kind,
+                scope = reason,
+                "the breaker is open after too many failures"
+            );
         }
     }
 }
 
-/// How long the provider asks to be left alone, in nanoseconds. `None` if its header cannot be read.
-fn wait_of(wait: &RetryAfter) -> Option<Nanos> {
+/// Returns the cooldown that the provider requests, in nanoseconds. `None` if its header cannot be parsed.
+fn requested_cooldown(wait: &RetryAfter) -> Option<Nanos> {
     let span = match wait {
         RetryAfter::Wait(span) => *span,
         RetryAfter::Header(text) => spans::retry_after(text)?,

@@ -1,9 +1,9 @@
-//! What lies behind an address that somebody gave: a provider's link to what it made, or a client's image.
+//! Remote media fetcher: downloads what a URL of a provider or a client refers to.
 //!
-//! Whoever gives an address decides where this process connects to. Therefore: only http and https, no user and
-//! password, the name is resolved once and the connection goes to the very address that was looked at, no network of
-//! one's own unless `limits.fetch_allow` names it, each redirect is looked at anew and there are few of them, and there
-//! is an end to how much is read and for how long. No credential goes along.
+//! The author of a URL decides where this process connects to (server-side request forgery). Therefore: only http and
+//! https without user and password; a name is resolved once, and the connection goes to the very address that was
+//! checked; private networks only if `limits.fetch_allow` permits them; few redirects, each checked anew; bounds on
+//! bytes and time; and no credentials.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -18,51 +18,51 @@ use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
 use super::Gateway;
-use super::body_memory::{Full, Room};
-use super::exchange::{WRITE, listen};
+use super::body_memory::{MemoryExceeded, RequestBudget};
+use super::exchange::{WRITE_TIMEOUT, read_response_head};
 use super::peer::Upstream;
-use super::reader::{Read, Reader};
+use super::reader::{Read, ResponseReader};
 use crate::account::Network;
 
-/// Redirects that are followed: a provider's link may lead over its storage to another region of it.
+/// Redirects that are followed: a provider's link may lead via its storage service to another region.
 const REDIRECTS: usize = 3;
-/// Longest address that is followed; signed links have some hundred bytes.
+/// Longest URL that is fetched, in bytes; signed links have some hundred bytes.
 const MAX_URL: usize = 8 * 1024;
-/// How long a connection may take.
+/// Connect time-out.
 const CONNECT: Duration = Duration::from_secs(5);
-/// The largest room that is made for an answer before any of it has come.
-const AHEAD: usize = 32 << 20;
+/// Largest buffer that is allocated from `content-length` before any of the body has arrived, in bytes.
+const MAX_PREALLOCATED: usize = 32 << 20;
 
-/// Why nothing was brought.
+/// Reason why a fetch failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FetchFault {
-    #[error("it is not an http or https address")]
+    #[error("it is not an http or https URL")]
     NoAddress,
-    #[error("it leads into a network that the gateway does not connect to")]
+    #[error("it is in a network to which the gateway does not connect")]
     Forbidden,
-    #[error("it leads from https to http")]
+    #[error("it redirects from https to http")]
     Downgrade,
-    #[error("it leads on too many times")]
+    #[error("it redirects too many times")]
     Redirects,
-    #[error("its host cannot be reached")]
+    #[error("its host is unreachable")]
     Unreachable(String),
-    #[error("it answers with HTTP status {0}")]
+    #[error("its host responded with HTTP status {0}")]
     Status(u16),
-    #[error("it takes too long")]
+    #[error("the download timed out")]
     Slow,
-    #[error("what lies there is larger than {0} bytes")]
+    #[error("it is larger than {0} bytes")]
     TooLarge(usize),
-    #[error("what lies there is too large together with the others")]
-    Together,
-    /// Links that are followed, or what is held, are as many as may be.
-    #[error("the gateway has too much to do at the moment")]
+    #[error("together with the other media, it exceeds the size limit")]
+    TotalTooLarge,
+    /// Too many fetches are running, or the memory budget is exhausted.
+    #[error("the gateway is overloaded")]
     Busy,
-    #[error("its answer is broken")]
+    #[error("its host sent an invalid response")]
     Broken(String),
 }
 
 impl FetchFault {
-    /// The name in metrics.
+    /// Returns the name in metrics.
     pub(super) fn label(&self) -> &'static str {
         match self {
             FetchFault::NoAddress => "no_address",
@@ -72,13 +72,13 @@ impl FetchFault {
             FetchFault::Unreachable(_) => "unreachable",
             FetchFault::Status(_) => "status",
             FetchFault::Slow => "slow",
-            FetchFault::TooLarge(_) | FetchFault::Together => "too_large",
+            FetchFault::TooLarge(_) | FetchFault::TotalTooLarge => "too_large",
             FetchFault::Busy => "busy",
             FetchFault::Broken(_) => "broken",
         }
     }
 
-    /// What the log is told beyond what the client is.
+    /// Returns the detail for the log, which the client does not see.
     pub(super) fn detail(&self) -> Option<&str> {
         match self {
             FetchFault::Unreachable(detail) | FetchFault::Broken(detail) => Some(detail),
@@ -87,29 +87,32 @@ impl FetchFault {
     }
 }
 
-impl From<Full> for FetchFault {
-    fn from(full: Full) -> Self {
+impl From<MemoryExceeded> for FetchFault {
+    fn from(full: MemoryExceeded) -> Self {
         match full {
-            Full::Room => FetchFault::Together,
-            Full::Memory => FetchFault::Busy,
+            MemoryExceeded::RequestLimit => FetchFault::TotalTooLarge,
+            MemoryExceeded::ProcessLimit => FetchFault::Busy,
         }
     }
 }
 
-/// An answer whose body has not been read.
-pub(super) struct Opened {
-    /// Its place among those who follow links.
-    _place: OwnedSemaphorePermit,
+/// Open fetch: the response head has been read, the body has not.
+pub(super) struct OpenFetch {
+    /// Permit of `limits.fetches`.
+    _permit: OwnedSemaphorePermit,
     session: HttpSession,
-    reader: Reader,
+    reader: ResponseReader,
     until: Instant,
-    /// How long it is, where that is said.
+    /// `content-length` in bytes; `None` if it is absent or not a number.
     pub(super) length: Option<usize>,
     ended: bool,
 }
 
-impl Opened {
-    /// The next piece of the body; nothing at its end.
+impl OpenFetch {
+    /// Reads the next piece of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// Returns [`FetchFault::Slow`] at the deadline of the fetch and [`FetchFault::Broken`] if the body breaks off.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, FetchFault> {
         while !self.ended {
             let read = timeout_at(self.until, self.reader.read(&mut self.session)).await;
@@ -130,31 +133,42 @@ impl Opened {
 }
 
 impl Gateway {
-    /// Brings what lies behind an address, no more than `most` bytes of it and no more than the request has room for.
-    /// It is counted from its first piece on, for as long as it lives.
-    pub(super) async fn fetch(&self, url: &str, most: usize, room: &Arc<Room>) -> Result<Bytes, FetchFault> {
+    /// Downloads a URL, at most `most` bytes and within the request's bound (`room`). The body counts towards the
+    /// memory budget from its first piece on, for as long as it lives.
+    ///
+    /// # Errors
+    /// Returns [`FetchFault`] if the URL may not be fetched, the fetch fails or a bound is exceeded.
+    pub(super) async fn fetch(
+        &self,
+        url: &str,
+        most: usize,
+        room: &Arc<RequestBudget>,
+    ) -> Result<Bytes, FetchFault> {
         let mut tally = self.memory.tally(room);
-        let mut opened = self.open_link(url).await?;
+        let mut opened = self.open_url(url).await?;
         if opened.length.is_some_and(|length| length > most) {
             return Err(FetchFault::TooLarge(most));
         }
-        let mut body = BytesMut::with_capacity(opened.length.unwrap_or(0).min(AHEAD));
+        let mut body = BytesMut::with_capacity(opened.length.unwrap_or(0).min(MAX_PREALLOCATED));
         while let Some(piece) = opened.next().await? {
             if body.len() + piece.len() > most {
                 return Err(FetchFault::TooLarge(most));
             }
             tally.add(piece.len())?;
             if opened.ended && body.is_empty() {
-                return Ok(tally.seal(piece));
+                return Ok(tally.attach_permit(piece));
             }
             body.extend_from_slice(&piece);
         }
-        Ok(tally.seal(body.freeze()))
+        Ok(tally.attach_permit(body.freeze()))
     }
 
-    /// Asks for what lies behind an address, and follows where it leads. The body is the caller's to read, within
-    /// the time that one fetch may take.
-    pub(super) async fn open_link(&self, url: &str) -> Result<Opened, FetchFault> {
+    /// Requests a URL and follows redirects. The caller reads the body, within the deadline of the fetch
+    /// (`limits.fetch_timeout`).
+    ///
+    /// # Errors
+    /// Returns [`FetchFault`] if the URL may not be fetched or the status is not 200.
+    pub(super) async fn open_url(&self, url: &str) -> Result<OpenFetch, FetchFault> {
         let until = Instant::now() + self.limits.fetch_timeout;
         let url = address(url)?;
         let place = timeout_at(until, self.fetches.clone().acquire_owned()).await;
@@ -167,16 +181,17 @@ impl Gateway {
         mut url: Url,
         until: Instant,
         place: OwnedSemaphorePermit,
-    ) -> Result<Opened, FetchFault> {
+    ) -> Result<OpenFetch, FetchFault> {
         for _ in 0..=REDIRECTS {
-            let mut session = self.connect_outside(&url).await?;
+            let mut session = self.connect_public(&url).await?;
             let broken = |error: Box<pingora::Error>| FetchFault::Broken(error.to_string());
             session.write_request_header(request(&url)?).await.map_err(broken)?;
             if let HttpSession::H1(h1) = &mut session {
                 h1.finish_body().await.map_err(broken)?;
             }
-            listen(&mut session).await.map_err(broken)?;
-            let head = session.response_header().ok_or_else(|| FetchFault::Broken("no head".to_owned()))?;
+            read_response_head(&mut session).await.map_err(broken)?;
+            let head =
+                session.response_header().ok_or_else(|| FetchFault::Broken("no response head".to_owned()))?;
             let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
             match head.status.as_u16() {
                 200 => {
@@ -186,13 +201,15 @@ impl Gateway {
                         return Err(FetchFault::Broken("it is compressed".to_owned()));
                     }
                     let length = text(header::CONTENT_LENGTH).and_then(|length| length.trim().parse().ok());
-                    let reader = Reader::new(false);
-                    return Ok(Opened { _place: place, session, reader, until, length, ended: false });
+                    let reader = ResponseReader::new(false);
+                    return Ok(OpenFetch { _permit: place, session, reader, until, length, ended: false });
                 }
                 301 | 302 | 303 | 307 | 308 => {
                     let leads = text(header::LOCATION).filter(|to| to.len() <= MAX_URL);
                     let to = leads.and_then(|to| url.join(to).ok());
-                    let to = to.ok_or_else(|| FetchFault::Broken("it leads nowhere".to_owned()))?;
+                    let to = to.ok_or_else(|| {
+                        FetchFault::Broken("it redirects without a valid location".to_owned())
+                    })?;
                     let to = address(to.as_str())?;
                     if url.scheme() == "https" && to.scheme() == "http" {
                         return Err(FetchFault::Downgrade);
@@ -205,8 +222,12 @@ impl Gateway {
         Err(FetchFault::Redirects)
     }
 
-    /// A connection to the host of an address, if one may be made.
-    async fn connect_outside(&self, url: &Url) -> Result<HttpSession, FetchFault> {
+    /// Connects to the host of a URL.
+    ///
+    /// # Errors
+    /// Returns [`FetchFault::Forbidden`] if all its addresses are private, and [`FetchFault::Unreachable`] if it cannot
+    /// be resolved or connected to.
+    async fn connect_public(&self, url: &Url) -> Result<HttpSession, FetchFault> {
         let allowed = |ip: &IpAddr| {
             is_public(*ip) || self.limits.fetch_allow.iter().any(|network| Network::contains(network, *ip))
         };
@@ -216,7 +237,7 @@ impl Gateway {
             Some(Host::Ipv6(ip)) => (Some(IpAddr::V6(ip)).filter(allowed), ip.to_string()),
             Some(Host::Domain(name)) => {
                 let (found, _) = self.resolver.lookup(name).await.map_err(|error| unreachable(&error))?;
-                // What was looked at is what is connected to.
+                // Connect to the address that was checked: a second look-up could return another one (DNS rebinding).
                 (found.into_iter().find(allowed), name.to_owned())
             }
             None => return Err(FetchFault::NoAddress),
@@ -224,16 +245,16 @@ impl Gateway {
         let ip = ip.ok_or(FetchFault::Forbidden)?;
         let port = url.port_or_known_default().ok_or(FetchFault::NoAddress)?;
         let tls = url.scheme() == "https";
-        let peer = Upstream::outside((ip, port).into(), tls, name);
+        let peer = Upstream::for_remote_media((ip, port).into(), tls, name);
         let session = self.connections.connect(&peer, CONNECT).await;
         let mut session = session.map_err(|error| unreachable(&error))?;
         session.set_read_timeout(None);
-        session.set_write_timeout(Some(WRITE));
+        session.set_write_timeout(Some(WRITE_TIMEOUT));
         Ok(session)
     }
 }
 
-/// An address that may be asked, as far as it alone tells.
+/// Parses a URL and checks what can be checked without a look-up; drops its fragment.
 fn address(text: &str) -> Result<Url, FetchFault> {
     if text.len() > MAX_URL {
         return Err(FetchFault::NoAddress);
@@ -267,8 +288,8 @@ fn request(url: &Url) -> Result<Box<RequestHeader>, FetchFault> {
     Ok(Box::new(RequestHeader::from(parts)))
 }
 
-/// Whether an address is one of the open internet (IANA's registries of special-purpose addresses). What carries an
-/// IPv4 address within is what that one is.
+/// Whether an IP address is public (IANA's registries of special-purpose addresses). An IPv6 address with an embedded
+/// IPv4 address is judged by the latter.
 fn is_public(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => is_public_4(ip),
@@ -301,7 +322,7 @@ fn is_public_6(ip: Ipv6Addr) -> bool {
     };
     match ip.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => within(high, low),
-        // Tunnels, benchmarks, documentation and other protocols' addresses.
+        // Ranges for tunnels, benchmarks, documentation and protocol assignments.
         [0x2001, 0..0x200, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..0x1000, ..] => false,
         [first, ..] => (0x2000..0x4000).contains(&first),
     }
@@ -312,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_of_one_s_own_are_not_the_internet() {
+    fn fetch_private_and_reserved_networks_are_not_public() {
         for inside in [
             "0.0.0.0",
             "10.1.2.3",
@@ -372,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_addresses_of_the_web_are_followed() {
+    fn fetch_url_must_be_plain_http_or_https() {
         for bad in [
             "",
             "x",
@@ -392,7 +413,7 @@ mod tests {
         }
         let url = address(" https://example.com/a%20b?x=1#part ").unwrap();
         assert_eq!(url.as_str(), "https://example.com/a%20b?x=1");
-        // Other ways to write an address are that address.
+        // Other notations of an IP address are parsed to the same address.
         for loopback in
             ["http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://[::ffff:7f00:1]/"]
         {

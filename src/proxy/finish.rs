@@ -1,4 +1,4 @@
-//! The end of a request: counted and logged, whatever happened.
+//! End of a request: its metrics and its access log line, whatever its outcome.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -10,20 +10,21 @@ use super::header_timeout::HeaderTimeoutStream;
 use super::{Client, Gateway};
 use crate::account::redact_keys;
 use crate::canonical::Usage;
-use crate::error::{ApiError, Kind, Source};
+use crate::error::{ApiError, ErrorKind, ErrorSource};
 use crate::metrics::Finished;
 use crate::metrics::access_log::Line;
 use crate::wire::path::percent_decode;
 
 impl Gateway {
-    /// Counts the request and writes its line.
+    /// Updates the metrics and writes the access log line. Settles the request if it is not settled yet.
     pub(super) fn finish(&self, client: &Client, error: Option<&Error>, ctx: &mut Context) {
+        // A keep-alive connection awaits its next head from here on.
         if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of) {
             guarded.await_head();
         }
         let now = Instant::now();
         if ctx.record.status == 0 {
-            // The client went away before it was answered; 499 is what nginx calls it.
+            // The client left before a response was sent; nginx's status for that is 499.
             ctx.record.status = 499;
         }
         if let Some(error) = error
@@ -32,7 +33,7 @@ impl Gateway {
             ctx.record.detail = Some(error.to_string().into_boxed_str());
         }
         if let Some(settled) = ctx.settle(false) {
-            self.settled_behind(ctx, settled);
+            self.settle_in_background(ctx, settled);
         }
         self.count(ctx, now);
         if self.access_log.is_on() {
@@ -48,12 +49,12 @@ impl Gateway {
         self.metrics.requests.with_label_values(&labels).inc();
     }
 
-    fn count_error(&self, kind: Kind) {
+    fn count_error(&self, kind: ErrorKind) {
         let row = kind.row();
         let source = match row.source {
-            Source::Downstream => "downstream",
-            Source::Upstream => "upstream",
-            Source::Internal => "internal",
+            ErrorSource::Downstream => "downstream",
+            ErrorSource::Upstream => "upstream",
+            ErrorSource::Internal => "internal",
         };
         self.metrics.errors.with_label_values(&[row.label, source]).inc();
     }
@@ -64,22 +65,22 @@ impl Gateway {
         if let Some(kind) = record.error {
             self.count_error(kind);
             let row = kind.row();
-            if row.source == Source::Upstream
-                && let Some(target) = ctx.plan.as_ref().and_then(|plan| plan.target())
+            if row.source == ErrorSource::Upstream
+                && let Some(target) = ctx.attempt.as_ref().and_then(|plan| plan.target())
             {
                 self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
             }
         }
         if ctx.charges.charged().is_some_and(|charged| charged.bounded)
-            && let Some(target) = ctx.plan.as_ref().and_then(|plan| plan.target())
+            && let Some(target) = ctx.attempt.as_ref().and_then(|plan| plan.target())
         {
             self.metrics.usage_bounded.with_label_values(&[&*target.provider.name]).inc();
         }
         let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
-        if let (Some(complete), Some(asked)) = (record.complete, record.asked) {
+        if let (Some(complete), Some(asked)) = (record.body_received_at, record.first_attempt_at) {
             self.metrics.overhead.observe(seconds(complete, asked));
         }
-        let series = ctx.plan.as_ref().map(|plan| &plan.lane.series);
+        let series = ctx.attempt.as_ref().map(|plan| &plan.upstream_route.series);
         let Some(series) = series else {
             let mut buffer = itoa::Buffer::new();
             let labels = [endpoint, "", "", buffer.format(record.status)];
@@ -106,8 +107,8 @@ impl Gateway {
         let micros = |from: Instant, to: Instant| {
             u64::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u64::MAX)
         };
-        let target = ctx.plan.as_ref().and_then(|plan| plan.target());
-        let meter = ctx.passing().map(|passing| passing.exchange.meter());
+        let target = ctx.attempt.as_ref().and_then(|plan| plan.target());
+        let meter = ctx.response_in_progress().map(|passing| passing.exchange.meter());
         let answer_id = meter.map(|meter| meter.id()).filter(|id| !id.is_empty());
         let client = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         self.access_log.write(&Line {
@@ -115,7 +116,7 @@ impl Gateway {
             request_id: ctx.id.as_str(),
             client,
             method: head.method.as_str(),
-            path: &shown_path(ctx, head.uri.path()),
+            path: &redacted_path(ctx, head.uri.path()),
             endpoint: ctx.endpoint.as_ref().map_or("unknown", |endpoint| endpoint.label()),
             http: match head.version {
                 http::Version::HTTP_2 => 20,
@@ -143,33 +144,36 @@ impl Gateway {
             tried: record.tried.as_deref(),
             micros: micros(record.started, now),
             first_token_micros: record.first_content.map(|at| micros(record.started, at)),
-            upstream_micros: record.turned.zip(record.answered).map(|(from, to)| micros(from, to)),
+            upstream_micros: record
+                .last_attempt_at
+                .zip(record.head_received_at)
+                .map(|(from, to)| micros(from, to)),
         });
     }
 }
 
-/// Segments of a path that are compared with the known keys.
+/// Largest number of path segments that are compared with the known keys.
 const COMPARED: usize = 16;
 
-/// The path as the log shows it: without a key that stands in it by mistake.
-fn shown_path<'p>(ctx: &Context, path: &'p str) -> Cow<'p, str> {
+/// Returns the path for the log, with API keys redacted that a client has put there by mistake.
+fn redacted_path<'p>(ctx: &Context, path: &'p str) -> Cow<'p, str> {
     let decoded = percent_decode(path);
     let shown = match redact_keys(&decoded) {
-        // The path is shown as it came where nothing in it is redacted.
+        // Nothing is redacted: log the path as it was sent.
         Cow::Borrowed(_) => Cow::Borrowed(path),
         Cow::Owned(redacted) => Cow::Owned(redacted),
     };
     if ctx.record.error.is_none() {
         return shown;
     }
-    // Keys that were made elsewhere have no form of their own; they are known by their hash.
-    let keys = &ctx.live.snapshot.keys;
+    // Keys that were not generated by the gateway have no recognizable form: look up their hashes.
+    let keys = &ctx.active.snapshot.keys;
     let segments = decoded.split(['/', ':']).filter(|segment| !segment.is_empty()).take(COMPARED);
     let found: Vec<&str> = segments.filter(|segment| keys.find(segment).is_some()).collect();
     found.into_iter().fold(shown, |shown, key| Cow::Owned(percent_decode(&shown).replace(key, "***")))
 }
 
-/// What was used: what is charged, where that is known.
+/// Returns the charged usage, or the metered one if the request is not charged.
 fn usage(ctx: &Context) -> Usage {
     ctx.charges.charged().map_or_else(|| ctx.usage(), |charged| charged.usage)
 }

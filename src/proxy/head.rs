@@ -1,18 +1,18 @@
-//! HTTP/1 request heads: where one ends, and whether its bytes can be read in one way only.
+//! HTTP/1 request head scanner: finds the end of a head and rejects one that parsers could read differently.
 //!
-//! Pingora's parser takes more than RFC 9112 permits (line feeds alone, several spaces in the request line), has a limit of
-//! 1 MiB, and refuses a target in absolute form whose authority differs from `Host`. A head is checked here before it is
-//! parsed there. Bytes are looked at once, however they arrive.
+//! Pingora's parser accepts more than RFC 9112 permits (bare line feeds, several spaces in the request line), has a
+//! limit of 1 MiB, and rejects a target in absolute form whose authority differs from `Host`. A head is checked here
+//! before Pingora parses it. Each byte is scanned once, however the bytes arrive.
 
 use bytes::BytesMut;
 
-/// Longest prefix of a request line that is checked for a method before the line is complete, in bytes.
+/// Longest prefix of an incomplete request line that is checked for a method, in bytes.
 const METHOD: usize = 32;
 
-/// Reason for which a head is refused.
+/// Reason why a head is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadFault {
-    /// It is larger than the limit, in bytes.
+    /// The head is larger than this limit, in bytes.
     #[error("it is larger than {0} bytes")]
     TooLarge(usize),
     /// A line ends with a line feed alone.
@@ -24,25 +24,25 @@ pub enum HeadFault {
     /// The target is neither a path nor an address.
     #[error("its target is neither a path nor an http address")]
     Target,
-    /// HTTP/1.1 requires a `Host`.
+    /// An HTTP/1.1 head has no `Host`.
     #[error("it has no Host header")]
     NoHost,
     /// `Host` is given more than once.
     #[error("it has more than one Host header")]
     Hosts,
-    /// `Host` has characters that are none of a host.
+    /// `Host` contains invalid characters.
     #[error("its Host header is not the name of a host")]
     Host,
 }
 
-/// Scan of a head whose bytes arrive in pieces.
+/// Incremental scanner of one head.
 #[derive(Debug, Default)]
 pub struct HeadScan {
-    /// Where scanning goes on.
+    /// Offset at which scanning continues.
     at: usize,
-    /// Where the line begins that is being scanned.
+    /// Offset of the current line.
     line: usize,
-    /// Where the request line begins, once it is complete: empty lines before it are skipped (RFC 9112, section 2.2).
+    /// Offset of the request line, once it is complete. Empty lines before it are skipped (RFC 9112, section 2.2).
     request: Option<usize>,
     form: Form,
     version11: bool,
@@ -60,10 +60,11 @@ enum Form {
 }
 
 impl HeadScan {
-    /// Scans the bytes that have been added to `buf`; returns the head's length in bytes when it is complete.
+    /// Scans the bytes that were appended to `buf`. Returns the length of the head in bytes; `None` if it is
+    /// incomplete.
     ///
     /// # Errors
-    /// The head is larger than `limit`, or not to be read in one way.
+    /// Returns [`HeadFault`] if the head is larger than `limit` bytes, malformed or ambiguous.
     pub fn advance(&mut self, buf: &[u8], limit: usize) -> Result<Option<usize>, HeadFault> {
         while let Some(found) = memchr::memchr(b'\n', buf.get(self.at..).unwrap_or_default()) {
             let end = self.at + found;
@@ -93,7 +94,7 @@ impl HeadScan {
             return Err(HeadFault::TooLarge(limit));
         }
         if self.request.is_none() {
-            // What is no HTTP at all, such as TLS, need not be waited for.
+            // Reject input that cannot be HTTP, such as a TLS handshake, before a line feed arrives.
             let begun = buf.get(self.line..).unwrap_or_default();
             let method = begun.split(|byte| *byte == b' ').next().unwrap_or_default();
             let method = method.strip_suffix(b"\r").unwrap_or(method);
@@ -104,7 +105,7 @@ impl HeadScan {
         Ok(None)
     }
 
-    /// Whether the body comes in chunks, or in another transfer coding.
+    /// Whether the head has a `Transfer-Encoding`: the body is chunked or in another transfer coding.
     pub fn is_chunked(&self) -> bool {
         self.chunked
     }
@@ -155,8 +156,8 @@ impl HeadScan {
         }
     }
 
-    /// Rewrites a target in absolute form to origin form, and `Host` to the target's authority, which wins over the
-    /// one that was sent (RFC 9112, section 3.2.2). `length` is the head's, and so is what is returned.
+    /// Rewrites a target in absolute form to origin form, and `Host` to the target's authority, which takes precedence
+    /// (RFC 9112, section 3.2.2). `length` is the length of the head in bytes; returns the new one.
     pub fn to_origin_form(&self, buf: &mut BytesMut, length: usize) -> usize {
         let start = self.request.unwrap_or_default();
         if self.form != Form::Absolute {
@@ -171,7 +172,7 @@ impl HeadScan {
     }
 }
 
-/// A head with its target in origin form.
+/// Builds the head with its target in origin form. `None` if the head has no target in absolute form.
 fn origin_form(head: &[u8]) -> Option<BytesMut> {
     let mut lines = head.split_inclusive(|byte| *byte == b'\n');
     let mut parts = lines.next()?.split(|byte| *byte == b' ');
@@ -192,7 +193,8 @@ fn origin_form(head: &[u8]) -> Option<BytesMut> {
     Some(out)
 }
 
-/// Authority and path with query of a target in absolute form.
+/// Splits a target in absolute form into its authority and its path with query. `None` if it is not an http or https
+/// URI with a valid authority.
 fn absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let scheme = [&b"http://"[..], b"https://"];
     let rest = scheme.into_iter().find_map(|scheme| {
@@ -204,7 +206,7 @@ fn absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     (!authority.is_empty() && authority.iter().copied().all(is_host)).then_some((authority, path))
 }
 
-/// The value of a header line, if it has this name.
+/// Returns the value of a header line; `None` if it has another name.
 fn value_of<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
     let (begun, rest) = line.split_at_checked(name.len())?;
     let value = rest.strip_prefix(b":")?;
@@ -228,7 +230,7 @@ mod tests {
 
     const LIMIT: usize = 1024;
 
-    /// What a head is found to be, read in pieces of this size.
+    /// Scans a head in pieces of this size.
     fn scanned(head: &[u8], size: usize) -> (Result<Option<usize>, HeadFault>, HeadScan) {
         let mut scan = HeadScan::default();
         let mut end = 0;
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn head_ends_at_its_empty_line_however_it_is_cut() {
+    fn head_end_is_found_at_every_split() {
         let head = b"\r\nPOST /v1/x?y HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
         let with_body = [&head[..], b"{\n\n}"].concat();
         for size in 1..=with_body.len() {
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn head_faults_are_found_however_they_are_cut() {
+    fn head_faults_are_found_at_every_split() {
         let large = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "y".repeat(LIMIT));
         let lines = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(LIMIT));
         for (head, fault) in [
@@ -292,7 +294,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn head_scan_does_not_depend_on_cuts(
+        fn head_scan_result_is_the_same_at_every_split(
             parts in prop::collection::vec(prop::sample::select(&[
                 "GET ", "/", " ", "HTTP/1.1", "\r\n", "\n", "\r", "host: a", "Host:", "x: y", ":", "http://a", "\0", "\t",
                 "GET / HTTP/1.1\r\n", "host: a\r\n", "\r\n\r\n", "Transfer-Encoding: chunked\r\n",
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_of_every_kind_are_taken() {
+    fn head_unusual_valid_forms_are_accepted() {
         for head in [
             "GET / HTTP/1.0\r\n\r\n",
             "GET / HTTP/1.1\r\nHost:\r\n\r\n",
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_form_becomes_origin_form_and_its_authority_the_host() {
+    fn head_absolute_form_is_rewritten_to_origin_form() {
         for (target, path, authority) in [
             ("http://gateway.test/v1/models?x=1", "/v1/models?x=1", "gateway.test"),
             ("HTTPS://gateway.test:8443", "/", "gateway.test:8443"),

@@ -1,5 +1,5 @@
-//! A client's connection that gives a request's head only so much time, and lets what belongs together leave in one
-//! write.
+//! Header time-out and corking: a downstream connection that bounds the time of a request head, checks the framing of
+//! chunked bodies, and coalesces writes that belong together.
 
 use std::fmt;
 use std::future::Future;
@@ -23,27 +23,27 @@ use tokio::time::Sleep;
 
 use super::chunks::{Chunks, Misframed};
 
-/// How much of a client's first bytes is read at once: most heads, and often the body.
+/// Size of the first read, in bytes: enough for most heads, often with their body.
 const FIRST_READ: usize = 3 * 1024;
 
-/// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
+/// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Downstream connection whose reads fail once a request head takes longer than `limits.header_timeout`.
 pub(super) struct HeaderTimeoutStream {
     inner: Stream,
     timeout: Duration,
-    /// A head is awaited or being read.
+    /// Whether a head is awaited or being read.
     in_head: AtomicBool,
-    /// What is written stays in the buffer until something follows it.
+    /// Whether flushes are suppressed, so that writes stay in the buffer until more follows.
     corked: AtomicBool,
-    /// Runs from the first byte of a head until the head is complete, if that needs more than one read.
+    /// Timer of a head that needs more than one read; runs from its first bytes until it is complete.
     deadline: Option<Pin<Box<Sleep>>>,
-    begun: bool,
-    /// Framing of the body that is being read, where it comes in chunks.
+    head_started: bool,
+    /// Framing checker of the body that is being read; `None` if the body is not chunked.
     chunks: Option<Box<Chunks>>,
-    /// What was read to find out the protocol, to be read again.
-    again: BytesMut,
+    /// Bytes that were read to detect the protocol, to be read again.
+    prefetched: BytesMut,
 }
 
 impl HeaderTimeoutStream {
@@ -54,22 +54,23 @@ impl HeaderTimeoutStream {
             in_head: AtomicBool::new(true),
             corked: AtomicBool::new(false),
             deadline: None,
-            begun: false,
+            head_started: false,
             chunks: None,
-            again: BytesMut::new(),
+            prefetched: BytesMut::new(),
         }
     }
 
-    /// The guard of a session's connection.
+    /// Returns the wrapper of a session's connection; `None` if it is not wrapped.
     pub(super) fn of(stream: &Stream) -> Option<&HeaderTimeoutStream> {
         (**stream).as_any().downcast_ref::<HeaderTimeoutStream>()
     }
 
-    /// Whether the client begins to speak HTTP/2. What was read on the way is read again, or can be taken with
-    /// [`HeaderTimeoutStream::take_first`]. A client that says nothing, or closes, speaks HTTP/1.
+    /// Detects whether the client speaks HTTP/2, by ALPN and by the connection preface. The bytes that this takes are
+    /// read again, or taken with [`HeaderTimeoutStream::take_first`]. A client that sends nothing, or closes, counts as
+    /// HTTP/1.
     ///
     /// # Errors
-    /// HTTP/2 was agreed on, but nothing came that begins so.
+    /// Returns `InvalidData` if ALPN selected HTTP/2 but the preface does not follow.
     pub(super) async fn is_http2(&mut self) -> io::Result<bool> {
         let agreed = match self.inner.selected_alpn_proto() {
             Some(ALPN::H2) => true,
@@ -78,36 +79,37 @@ impl HeaderTimeoutStream {
             None => false,
         };
         let mut first = BytesMut::with_capacity(FIRST_READ);
-        // Not all of the preface is waited for: the shortest HTTP/1 head is shorter than it.
+        // Stop at the first byte that differs: the shortest HTTP/1 head is shorter than the preface, and waiting for
+        // all of it would block that client.
         while H2_PREFACE.starts_with(&first) {
             if !matches!(self.read_buf(&mut first).await, Ok(1..)) {
                 break;
             }
             if first.starts_with(H2_PREFACE) {
-                self.again = first;
+                self.prefetched = first;
                 return Ok(true);
             }
         }
-        self.again = first;
+        self.prefetched = first;
         if agreed { Err(io::ErrorKind::InvalidData.into()) } else { Ok(false) }
     }
 
-    /// What was read to find out the protocol.
+    /// Takes the bytes that were read to detect the protocol.
     pub(super) fn take_first(&mut self) -> BytesMut {
-        std::mem::take(&mut self.again)
+        std::mem::take(&mut self.prefetched)
     }
 
-    /// A head is read next, of which `begun` says whether some bytes have come already.
+    /// Starts a head; `begun` is true if some of its bytes have arrived already.
     pub(super) fn begin_head(&mut self, begun: bool) {
         self.await_head();
-        self.begun |= begun;
+        self.head_started |= begun;
         self.chunks = None;
     }
 
-    /// Checks the framing of a chunked body from here on; `first` are the bytes of it that came with the head.
+    /// Checks the framing of a chunked body from here on; `first` is the part of it that arrived with the head.
     ///
     /// # Errors
-    /// These are framed wrongly.
+    /// Returns [`Misframed`] if the framing of `first` is invalid.
     pub(super) fn watch_chunks(&mut self, first: &[u8]) -> Result<(), Misframed> {
         let mut chunks = Box::<Chunks>::default();
         chunks.feed(first)?;
@@ -115,28 +117,28 @@ impl HeaderTimeoutStream {
         Ok(())
     }
 
-    /// The head has come; what is read now is a body and has limits of its own.
+    /// Ends the head: further reads are of a body, which has time-outs of its own.
     pub(super) fn head_complete(&self) {
         self.in_head.store(false, Ordering::Relaxed);
     }
 
-    /// Holds back what is written from now on: more follows at once, and both are to leave in one write. What is
-    /// larger than the connection's buffer leaves all the same.
+    /// Suppresses flushes, because more follows at once and both should leave in one write. Data beyond the
+    /// connection's buffer is written nevertheless.
     pub(super) fn cork(&self) {
         self.corked.store(true, Ordering::Relaxed);
     }
 
-    /// What is held back leaves with whatever is flushed next.
+    /// Permits flushes again: held data leaves with the next one.
     pub(super) fn uncork(&self) {
         self.corked.store(false, Ordering::Relaxed);
     }
 
-    /// The next bytes are another head.
+    /// Treats the next bytes as a head.
     pub(super) fn await_head(&self) {
         self.in_head.store(true, Ordering::Relaxed);
     }
 
-    /// What is read of a head, against its deadline.
+    /// Applies the header time-out to a read of a head.
     fn poll_head(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -145,12 +147,12 @@ impl HeaderTimeoutStream {
     ) -> Poll<io::Result<()>> {
         match polled {
             Poll::Ready(Ok(())) => {
-                self.begun |= grown;
+                self.head_started |= grown;
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(error) => Poll::Ready(error),
-            // Before the first byte the connection is merely idle, which is the keep-alive's business.
-            Poll::Pending if !self.begun => Poll::Pending,
+            // Before the first byte the connection is only idle: the keep-alive time-out applies.
+            Poll::Pending if !self.head_started => Poll::Pending,
             Poll::Pending => {
                 let timeout = self.timeout;
                 let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
@@ -167,10 +169,10 @@ impl AsyncRead for HeaderTimeoutStream {
         cx: &mut TaskContext<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.again.is_empty() {
-            let length = self.again.len().min(buf.remaining());
-            buf.put_slice(self.again.get(..length).unwrap_or_default());
-            self.again.advance(length);
+        if !self.prefetched.is_empty() {
+            let length = self.prefetched.len().min(buf.remaining());
+            buf.put_slice(self.prefetched.get(..length).unwrap_or_default());
+            self.prefetched.advance(length);
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
@@ -179,8 +181,9 @@ impl AsyncRead for HeaderTimeoutStream {
             let grown = buf.filled().len() > before;
             return self.poll_head(cx, polled, grown);
         }
-        if self.begun {
-            self.begun = false;
+        // First read of a body: the timer of its head has done its work.
+        if self.head_started {
+            self.head_started = false;
             self.deadline = None;
         }
         if let Some(chunks) = &mut self.chunks
@@ -265,11 +268,11 @@ impl GetSocketDigest for HeaderTimeoutStream {
 
 #[async_trait]
 impl Peek for HeaderTimeoutStream {
-    // Pingora looks for the preface of HTTP/2 with this.
+    // Pingora detects the HTTP/2 preface with this.
     async fn try_peek(&mut self, buf: &mut [u8]) -> io::Result<bool> {
         self.read_exact(buf).await?;
-        let rest = std::mem::replace(&mut self.again, BytesMut::from(&*buf));
-        self.again.unsplit(rest);
+        let rest = std::mem::replace(&mut self.prefetched, BytesMut::from(&*buf));
+        self.prefetched.unsplit(rest);
         Ok(true)
     }
 }

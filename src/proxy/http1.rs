@@ -1,9 +1,9 @@
-//! The requests of one HTTP/1 connection, one after the other.
+//! HTTP/1 connection: serves its requests one after the other.
 //!
-//! For HTTP/2 Pingora's `HttpProxy` calls the phases of [`Gateway`]; for HTTP/1, which carries nearly all traffic, the
-//! same rooms are called here in the same order. `HttpProxy` has room for a cache, compression, subrequests and
-//! upgrades in the state of every request: 18 KiB that are allocated, moved and cleared for each, and kept for as long
-//! as a stream lasts (docs/decisions/002).
+//! For HTTP/2 Pingora's `HttpProxy` calls the phases of [`Gateway`]. For HTTP/1, which carries nearly all traffic, this
+//! module calls the same phases in the same order. `HttpProxy` keeps state for a cache, compression, subrequests and
+//! upgrades in every request: 18 KiB that are allocated, moved and cleared each time, and held for as long as a stream
+//! lasts (docs/decisions/002).
 
 use std::future::Future;
 use std::io;
@@ -20,33 +20,34 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::context::Context;
-use super::exchange::Ended;
+use super::exchange::DrainDeadline;
 use super::head::{HeadFault, HeadScan};
 use super::header_timeout::HeaderTimeoutStream;
 use super::reply::own_error_head;
 use super::shutdown::DrainGuard;
 use super::{Client, Gateway};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::wire::{Format, error as wire_error};
 
-/// How long a connection that has not said anything yet may still begin once the process is stopping: it was accepted,
-/// and its request is probably under way.
-pub(super) const FRESH: Duration = Duration::from_secs(1);
+/// Grace period of a new connection once the process drains: it was accepted, so its first request is probably on its
+/// way.
+pub(super) const NEW_CONNECTION_GRACE: Duration = Duration::from_secs(1);
 
-/// How long the answer to a broken head may take to be written.
+/// Write time-out of the error response to a malformed head.
 const BROKEN: Duration = Duration::from_secs(2);
-/// How long and how much is read behind a broken head, so that the client sees the answer and not a reset, in bytes.
+/// Time and bytes for which input after a malformed head is read, so that the client receives the response and not a
+/// reset.
 const LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES: usize = 4 << 20;
 
-/// Room for a head, in bytes; most fit, often with their body.
+/// Read buffer for a head, in bytes: enough for most heads, often with their body.
 const ROOM: usize = 4 * 1024;
 
-/// Resolves when the process begins to stop; polled between requests.
+/// Future that resolves when the process begins to drain; polled between requests.
 type Draining<'d> = Pin<&'d mut (dyn Future<Output = ()> + Send)>;
 
-/// Serves a connection until either side closes it. `first` is what was read of it, and `held` makes those wait who
-/// wait for the requests under way: until the first head has come, or has been given up.
+/// Serves a connection until either side closes it. `first` holds the bytes that were read already. `held` is the drain
+/// guard of the connection until its first head has arrived or is given up.
 pub(super) async fn serve(
     gateway: &Gateway,
     stream: Box<HeaderTimeoutStream>,
@@ -61,7 +62,7 @@ pub(super) async fn serve(
     while let Some((mut stream, mut buf)) = next.take() {
         let read = {
             let reading = read_head(gateway, &mut stream, &mut buf, &mut idle);
-            before_stopping(reading, draining.as_mut(), fresh.is_some()).await
+            unless_draining(reading, draining.as_mut(), fresh.is_some()).await
         };
         match read {
             Read::Head => {}
@@ -74,16 +75,18 @@ pub(super) async fn serve(
         }
         let mut client = ServerSession::new_http1(stream as Stream);
         client.set_keepalive(Some(gateway.limits.keepalive.as_secs().max(1)));
+        // A pipelining client sends the next head before this response ends. Its bytes must not be lost.
         client.set_pipelining_enabled(true);
         client.set_pipelined_prefix(buf);
         let parsed = parse_head(gateway, &mut client);
-        if !before_stopping(parsed, draining.as_mut(), fresh.is_some()).await {
+        if !unless_draining(parsed, draining.as_mut(), fresh.is_some()).await {
             return;
         }
         let answered = {
             let mut ctx = gateway.new_context();
+            // From here on the context delays the shutdown in place of the drain guard.
             drop(fresh.take());
-            answer(gateway, &mut client, &mut ctx, ended.as_mut()).await
+            handle_request(gateway, &mut client, &mut ctx, ended.as_mut()).await
         };
         if !answered {
             return;
@@ -96,19 +99,20 @@ pub(super) async fn serve(
     }
 }
 
-/// Result of reading a head.
+/// Result of reading a request head.
 #[derive(Debug, Default)]
 enum Read {
-    /// It is complete and can be read in one way only.
+    /// The head is complete and unambiguous.
     Head,
-    /// The connection has ended, or is to end without a word.
+    /// The connection has ended, or is to be closed without a response.
     #[default]
     Nothing,
     Broken(ApiError),
 }
 
-/// Output of a future, or the default once the process is stopping and a connection of this kind is not waited for.
-async fn before_stopping<T: Default>(
+/// Runs `work`; returns the default once the process drains. A `fresh` connection, without a request so far, has the
+/// grace period [`NEW_CONNECTION_GRACE`].
+async fn unless_draining<T: Default>(
     work: impl Future<Output = T>,
     draining: Draining<'_>,
     fresh: bool,
@@ -116,7 +120,7 @@ async fn before_stopping<T: Default>(
     let stopping = async {
         draining.await;
         if fresh {
-            sleep(FRESH).await;
+            sleep(NEW_CONNECTION_GRACE).await;
         }
     };
     tokio::select! {
@@ -126,8 +130,8 @@ async fn before_stopping<T: Default>(
     }
 }
 
-/// Idle time-out of a connection. The timer stands where the time may run out first and is moved when it fires, so that
-/// a request costs nothing for it.
+/// Idle time-out of a connection. The timer is not reset for each request: when it fires, it is moved to the actual
+/// deadline.
 struct Idle {
     span: Duration,
     since: Instant,
@@ -139,13 +143,13 @@ impl Idle {
         Idle { span, since: Instant::now(), timer: Box::pin(sleep(span)) }
     }
 
-    /// The connection is idle from now on.
+    /// Starts an idle period.
     fn begin(&mut self) {
         self.since = Instant::now();
     }
 
-    /// Resolves when the connection has been idle for too long.
-    async fn over(&mut self) {
+    /// Resolves when the connection has been idle for `span`.
+    async fn expired(&mut self) {
         loop {
             self.timer.as_mut().await;
             let until = self.since + self.span;
@@ -157,7 +161,7 @@ impl Idle {
     }
 }
 
-/// Reads a head into `buf`, which may hold some of it. Bytes behind it stay there.
+/// Reads a head into `buf`, which may hold part of it already. Bytes behind the head stay in `buf`.
 async fn read_head(
     gateway: &Gateway,
     stream: &mut HeaderTimeoutStream,
@@ -178,17 +182,17 @@ async fn read_head(
             tokio::select! {
                 biased;
                 read = stream.read_buf(buf) => read,
-                () = idle.over() => return Read::Nothing,
+                () = idle.expired() => return Read::Nothing,
             }
         } else {
-            // The stream has a deadline for it.
+            // The stream applies `limits.header_timeout`.
             stream.read_buf(buf).await
         };
         match read {
             Ok(1..) => {}
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                let message = "The request's head did not arrive in time.";
-                return Read::Broken(ApiError::new(Kind::HeaderTimeout, message));
+                let message = "The request head did not arrive in time.";
+                return Read::Broken(ApiError::new(ErrorKind::HeaderTimeout, message));
             }
             Ok(0) | Err(_) => return Read::Nothing,
         }
@@ -198,7 +202,7 @@ async fn read_head(
         && let Err(misframed) = stream.watch_chunks(buf.get(length..).unwrap_or_default())
     {
         return Read::Broken(ApiError::new(
-            Kind::InvalidHead,
+            ErrorKind::InvalidHead,
             format!("The request is not valid: {misframed}."),
         ));
     }
@@ -207,13 +211,13 @@ async fn read_head(
 
 fn head_error(fault: &HeadFault) -> ApiError {
     let kind = match fault {
-        HeadFault::TooLarge(_) => Kind::HeadTooLarge,
-        _ => Kind::InvalidHead,
+        HeadFault::TooLarge(_) => ErrorKind::HeadTooLarge,
+        _ => ErrorKind::InvalidHead,
     };
-    ApiError::new(kind, format!("The request's head is not valid: {fault}."))
+    ApiError::new(kind, format!("The request head is not valid: {fault}."))
 }
 
-/// Parses a head that is there. False when it is none.
+/// Parses a complete head. Returns false if it is invalid, after an error response, or if the connection is closed.
 async fn parse_head(gateway: &Gateway, client: &mut Client) -> bool {
     let error = match client.read_request().await {
         Ok(head) => return head,
@@ -223,7 +227,7 @@ async fn parse_head(gateway: &Gateway, client: &mut Client) -> bool {
         // The connection is gone.
         return false;
     }
-    let told = ApiError::new(Kind::InvalidHead, "The request's head is not valid HTTP.");
+    let told = ApiError::new(ErrorKind::InvalidHead, "The request head is not valid HTTP.");
     gateway.count_broken_head(&told);
     let refusing = async {
         let body = wire_error::body(Format::Chat, &told, "").freeze();
@@ -235,7 +239,8 @@ async fn parse_head(gateway: &Gateway, client: &mut Client) -> bool {
     false
 }
 
-/// Tells a client that its head cannot be read. No format is known, and no id.
+/// Writes the error response to a malformed head and closes the connection. The client's format and a request id are
+/// not known at that point.
 async fn refuse(stream: &mut HeaderTimeoutStream, error: &ApiError) -> io::Result<()> {
     let body = wire_error::body(Format::Chat, error, "");
     let mut head = own_error_head(error, body.len());
@@ -253,7 +258,8 @@ async fn refuse(stream: &mut HeaderTimeoutStream, error: &ApiError) -> io::Resul
     stream.write_all(&out).await?;
     stream.flush().await?;
     stream.shutdown().await?;
-    // Closing with unread bytes in the socket makes the kernel send a reset, which can overtake the answer.
+    // Closing a socket with unread bytes makes the kernel send a reset, which can overtake the response: read them
+    // first.
     stream.head_complete();
     let rest = async {
         let mut seen = 0;
@@ -269,10 +275,15 @@ async fn refuse(stream: &mut HeaderTimeoutStream, error: &ApiError) -> io::Resul
     Ok(())
 }
 
-/// Answers a request. False when the connection is of no more use.
-async fn answer(gateway: &Gateway, client: &mut Client, ctx: &mut Context, ended: Ended<'_>) -> bool {
-    gateway.begin(client, ctx);
-    let result = match gateway.decide(client, ctx).await {
+/// Handles a request. Returns false if the connection cannot be used for another one.
+async fn handle_request(
+    gateway: &Gateway,
+    client: &mut Client,
+    ctx: &mut Context,
+    ended: DrainDeadline<'_>,
+) -> bool {
+    gateway.start_request(client, ctx);
+    let result = match gateway.prepare_request(client, ctx).await {
         Ok(true) => Ok(()),
         Ok(false) => gateway.exchange(client, ctx, ended).await,
         Err(error) => Err(error),

@@ -1,26 +1,25 @@
-//! How long an answer has been silent: its provider, which is given up at some time, and the gateway towards the
-//! client, who is kept from giving up.
+//! Idle tracker of a stream: the upstream idle time-out, and the keep-alive filler for the client.
 //!
-//! That something came or left is one flag; what time it is, is asked a few times in a span only. So spans are kept to
-//! within a fraction, and a frame costs nothing.
+//! Activity sets a flag. The clock is read about three times per interval, so deadlines are accurate to about a third
+//! of the shorter interval, and a frame costs one store.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Looks at the flags in the shortest span.
-const LOOKS: u32 = 3;
-/// And not more often than this, whatever is configured.
-const SHORTEST: Duration = Duration::from_millis(10);
+/// Checks per shortest interval.
+const CHECKS: u32 = 3;
+/// Lower bound of the time between two checks, whatever is configured.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What is to be done.
+/// Action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdleDeadline {
-    Nothing,
-    /// The client has not heard anything for its span.
+    NotDue,
+    /// Nothing has been sent to the client for `limits.heartbeat`: send keep-alive filler.
     Filler,
-    /// Nor has the gateway, for its own.
-    GivingUp,
+    /// Nothing has been received from upstream for `timeouts.idle`: fail the stream.
+    IdleTimeout,
 }
 
 /// Idle tracker of a stream: sends keep-alive filler after `limits.heartbeat` and fails the stream after
@@ -28,50 +27,51 @@ pub(super) enum IdleDeadline {
 pub(super) struct IdleTracker {
     idle: Duration,
     heartbeat: Duration,
-    heard: bool,
-    said: bool,
-    heard_at: Instant,
-    said_at: Instant,
+    received: bool,
+    sent: bool,
+    received_at: Instant,
+    sent_at: Instant,
 }
 
 impl IdleTracker {
-    /// From now on. A heartbeat of zero is none.
+    /// Starts both intervals now. A `heartbeat` of zero disables filler.
     pub(super) fn new(idle: Duration, heartbeat: Duration) -> Self {
         let now = Instant::now();
-        IdleTracker { idle, heartbeat, heard: false, said: false, heard_at: now, said_at: now }
+        IdleTracker { idle, heartbeat, received: false, sent: false, received_at: now, sent_at: now }
     }
 
-    /// After which time to look again.
+    /// Returns the time between two calls of [`check`](Self::check).
     pub(super) fn interval(&self) -> Duration {
         let shortest = if self.heartbeat.is_zero() { self.idle } else { self.idle.min(self.heartbeat) };
-        (shortest / LOOKS).max(SHORTEST)
+        (shortest / CHECKS).max(MIN_INTERVAL)
     }
 
-    /// The provider sent something.
-    pub(super) fn heard(&mut self) {
-        self.heard = true;
+    /// Records that bytes arrived from upstream.
+    pub(super) fn on_received(&mut self) {
+        self.received = true;
     }
 
-    /// Something left for the client.
-    pub(super) fn said(&mut self) {
-        self.said = true;
+    /// Records that bytes were sent to the client.
+    pub(super) fn on_sent(&mut self) {
+        self.sent = true;
     }
 
-    /// What is to be done now.
-    pub(super) fn look(&mut self) -> IdleDeadline {
+    /// Returns the action that is due now. The idle time-out takes precedence over filler.
+    pub(super) fn check(&mut self) -> IdleDeadline {
         let now = Instant::now();
-        if std::mem::take(&mut self.heard) {
-            self.heard_at = now;
+        // A flag has no time, so activity counts as of this check. This is the inaccuracy that the module head states.
+        if std::mem::take(&mut self.received) {
+            self.received_at = now;
         }
-        if std::mem::take(&mut self.said) {
-            self.said_at = now;
+        if std::mem::take(&mut self.sent) {
+            self.sent_at = now;
         }
-        if now.duration_since(self.heard_at) >= self.idle {
-            IdleDeadline::GivingUp
-        } else if !self.heartbeat.is_zero() && now.duration_since(self.said_at) >= self.heartbeat {
+        if now.duration_since(self.received_at) >= self.idle {
+            IdleDeadline::IdleTimeout
+        } else if !self.heartbeat.is_zero() && now.duration_since(self.sent_at) >= self.heartbeat {
             IdleDeadline::Filler
         } else {
-            IdleDeadline::Nothing
+            IdleDeadline::NotDue
         }
     }
 }
@@ -82,7 +82,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Looks as often as it is to be looked, until `span` is over; gives when something was due, in seconds.
+    /// Calls `look` at its interval until `span` is over. Returns each action that was due, with the second it was due
+    /// at.
     async fn due_within(
         silence: &mut IdleTracker,
         span: Duration,
@@ -92,10 +93,10 @@ mod tests {
         let mut found = Vec::new();
         while begun.elapsed() < span {
             tokio::time::advance(silence.interval()).await;
-            let due = silence.look();
-            if due != IdleDeadline::Nothing {
+            let due = silence.check();
+            if due != IdleDeadline::NotDue {
                 found.push((begun.elapsed().as_secs(), due));
-                silence.said();
+                silence.on_sent();
             }
             each(silence);
         }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_answer_is_filled_and_at_last_given_up() {
+    async fn idle_stream_is_filled_then_fails_at_the_timeout() {
         let mut silence = IdleTracker::new(60 * SECOND, 15 * SECOND);
         let found = due_within(&mut silence, 60 * SECOND, |_| {}).await;
         assert_eq!(
@@ -112,34 +113,34 @@ mod tests {
                 (15, IdleDeadline::Filler),
                 (35, IdleDeadline::Filler),
                 (55, IdleDeadline::Filler),
-                (60, IdleDeadline::GivingUp)
+                (60, IdleDeadline::IdleTimeout)
             ]
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_speaks_is_not_silent() {
+    async fn idle_timers_are_reset_by_traffic() {
         let mut silence = IdleTracker::new(60 * SECOND, 15 * SECOND);
         let found = due_within(&mut silence, 600 * SECOND, |silence| {
-            silence.heard();
-            silence.said();
+            silence.on_received();
+            silence.on_sent();
         });
         assert_eq!(found.await, []);
     }
 
-    /// A provider's pings, which mean nothing in the client's format, say that the provider is there and no more.
+    /// Upstream pings that have no equivalent in the client's format reset the idle time-out, not the heartbeat.
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_leave_keeps_no_client() {
+    async fn idle_heartbeat_ignores_frames_that_are_not_forwarded() {
         let mut silence = IdleTracker::new(60 * SECOND, 15 * SECOND);
-        let found = due_within(&mut silence, 100 * SECOND, IdleTracker::heard).await;
+        let found = due_within(&mut silence, 100 * SECOND, IdleTracker::on_received).await;
         assert_eq!(found.first(), Some(&(15, IdleDeadline::Filler)));
         assert!(found.len() >= 4 && found.iter().all(|(_, due)| *due == IdleDeadline::Filler), "{found:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_heartbeat_nothing_is_filled() {
+    async fn idle_stream_without_a_heartbeat_is_not_filled() {
         let mut silence = IdleTracker::new(60 * SECOND, Duration::ZERO);
         let found = due_within(&mut silence, 60 * SECOND, |_| {}).await;
-        assert_eq!(found, [(60, IdleDeadline::GivingUp)]);
+        assert_eq!(found, [(60, IdleDeadline::IdleTimeout)]);
     }
 }

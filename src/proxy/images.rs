@@ -1,4 +1,4 @@
-//! Images: the shape that a client wants them in, what is expected of a request for them, and the job that makes them.
+//! Image generation requests: the response shape, the expected usage, and the job that serves them.
 
 use pingora::http::RequestHeader;
 
@@ -8,48 +8,50 @@ use super::{Gateway, names};
 use crate::account::estimate;
 use crate::canonical::Product;
 use crate::canonical::image::ImageRequest;
-use crate::error::{ApiError, Kind};
-use crate::job::image::{ImageJobRequest, Imaging};
-use crate::wire::images::reply::Shape;
+use crate::error::{ApiError, ErrorKind};
+use crate::job::image::{ImageJob, ImageJobRequest};
+use crate::wire::images::reply::ImageReplyShape;
 use crate::wire::path::{Action, Endpoint};
 
-/// Tokens of an image of a request (specification, section 8: about 1000).
+/// Estimated tokens of one input image (docs/specification.md, section 8: about 1000).
 const IMAGE: u64 = 1_000;
 
-/// The shape of an endpoint's answers and errors: as the request says, or as its key does; nothing for endpoints that
-/// have but one.
+/// Returns the response shape of an image endpoint, which also applies to its errors: the `x-gateway-images` header
+/// decides, then the key's `plain_images` rule. `None` for endpoints that have only one shape.
 ///
 /// # Errors
-/// The request names a shape that there is not.
-pub(super) fn shape(ctx: &Context, head: &RequestHeader) -> Result<Option<Shape>, ApiError> {
+/// Returns [`ErrorKind::InvalidField`] if the header names an unknown shape.
+pub(super) fn shape(ctx: &Context, head: &RequestHeader) -> Result<Option<ImageReplyShape>, ApiError> {
     match &ctx.endpoint {
         Some(Endpoint::Images | Endpoint::ImageEdits) => {}
-        Some(Endpoint::Native { action: Action::Predict, .. }) => return Ok(Some(Shape::Predictions)),
+        Some(Endpoint::Native { action: Action::Predict, .. }) => {
+            return Ok(Some(ImageReplyShape::Predictions));
+        }
         _ => return Ok(None),
     }
     let plain = ctx.key.as_ref().is_some_and(|key| key.rules.plain_images);
-    let own = if plain { Shape::Plain } else { Shape::Envelope };
+    let own = if plain { ImageReplyShape::Plain } else { ImageReplyShape::Envelope };
     match head.headers.get(names::X_GATEWAY_IMAGES).map(|value| value.to_str()) {
         None => Ok(Some(own)),
-        Some(name) => match name.ok().and_then(|name| Shape::from_name(name.trim())) {
+        Some(name) => match name.ok().and_then(|name| ImageReplyShape::from_name(name.trim())) {
             Some(shape) => Ok(Some(shape)),
             None => {
                 let message = "The header 'x-gateway-images' must be 'envelope' or 'plain'.";
-                Err(ApiError::new(Kind::InvalidField, message).param("x-gateway-images"))
+                Err(ApiError::new(ErrorKind::InvalidField, message).param("x-gateway-images"))
             }
         },
     }
 }
 
-/// What is made, as far as a request tells, and the tokens that go in.
+/// Returns the expected product and the estimated input tokens of an image request, for its reservation.
 pub(super) fn expected(request: &ImageRequest) -> (Product, u64) {
     let words = estimate::text(request.prompt.len() as u64);
     (crate::job::image::expected(request), words + request.images.len() as u64 * IMAGE)
 }
 
 impl Gateway {
-    /// Images are wanted.
-    pub(super) fn draw(
+    /// Builds the attempt of an image request: a job for the selected target.
+    pub(super) fn image_attempt(
         &self,
         ctx: &Context,
         chosen: Selection,
@@ -59,13 +61,13 @@ impl Gateway {
         let asked = ImageJobRequest {
             request,
             edits: ctx.endpoint == Some(Endpoint::ImageEdits),
-            shape: ctx.images.unwrap_or_default(),
+            shape: ctx.image_shape.unwrap_or_default(),
             upstream: target.model.clone(),
             dialect: target.provider.imaging(&target.model, &chosen.model.id),
             now: ctx.record.unix_millis / 1000,
         };
-        let job = Imaging::new(asked)?;
-        let warning = self.weigh_lost(ctx, "images", job.lost())?;
-        Ok(Attempt { job: Some(Box::new(job)), warning, ..chosen.plan() })
+        let job = ImageJob::new(asked)?;
+        let warning = self.count_lost_settings(ctx, "images", job.lost())?;
+        Ok(Attempt { job: Some(Box::new(job)), warning, ..chosen.into_attempt() })
     }
 }

@@ -1,8 +1,8 @@
-//! Jobs: answers that the gateway makes itself, out of calls of a provider.
+//! Execution of jobs: responses that the gateway builds from several provider calls (`crate::job`).
 //!
-//! A call goes the same way as an exchange does: the lane's head, the provider's connections, its time-outs, one more
-//! try where a connection from the pool had been closed. But its answer is collected, and nothing of it leaves before
-//! the job is done (docs/decisions/008).
+//! A call uses the same means as an exchange: the route's head template, the provider's connections and time-outs, and
+//! one more try if a pooled connection turns out to be closed. The response of a call is collected whole, and the
+//! client receives nothing before the job is done (docs/decisions/008).
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -15,37 +15,40 @@ use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use super::active_snapshot::ActiveSnapshot;
-use super::body_memory::Room;
-use super::call::{CallLog, CallRequest, CallResponse, answers_too_large, broken, refused, to_look};
+use super::body_memory::RequestBudget;
+use super::call::{
+    CallLog, CallRequest, CallResponse, malformed_response, responses_too_large, to_get, upstream_error,
+};
 use super::context::{Context, SynthesizedResponse, UpstreamResponse};
-use super::exchange::{End, Ended, client_gone, restarting, silent};
+use super::exchange::{DrainDeadline, ExchangeOutcome, client_gone, shutdown_error, timeout_error};
 use super::fetch::FetchFault;
-use super::offload::apart_if_large;
+use super::offload::run_blocking_if_large;
 use super::request::overloaded;
-use super::upstream::scrubbed;
+use super::upstream::redact_secrets;
 use super::upstream_route::{UpstreamRoute, address_of};
 use super::{Client, Gateway};
-use crate::error::{ApiError, Kind};
-use crate::job::{Job, JobCall, JobFault, JobReply, RemoteMedia, To};
+use crate::error::{ApiError, ErrorKind};
+use crate::job::{CallDestination, Job, JobCall, JobFault, JobReply, RemoteMedia};
 use crate::provider::Provider;
 use crate::route::{Model, Target};
 use crate::store::Settled;
 use crate::wire::error::ProviderError;
 
-/// Calls of one job that are under way at a time: enough to be quick, too few to use a provider's limits up for others.
-const AT_ONCE: usize = 4;
+/// Concurrent calls of one job: enough to be fast, too few to exhaust a provider's limits at the expense of other
+/// requests.
+const MAX_CONCURRENT: usize = 4;
 
-/// The way that all calls of a job go.
+/// Route and deadline that all calls of a job share.
 pub(super) struct JobRoute {
-    live: Arc<ActiveSnapshot>,
-    lane: Arc<UpstreamRoute>,
+    active: Arc<ActiveSnapshot>,
+    upstream_route: Arc<UpstreamRoute>,
     model: Arc<Model>,
     target: usize,
     head: HeaderMap,
     deadline: tokio::time::Instant,
     repeatable: bool,
-    /// What all answers together, and what lies behind links, may take: a job holds them all.
-    room: Arc<Room>,
+    /// Bytes that all responses and fetched media of the job may take together: a job holds them all until its end.
+    budget: Arc<RequestBudget>,
 }
 
 impl JobRoute {
@@ -57,8 +60,9 @@ impl JobRoute {
         self.target().map(|target| &target.provider)
     }
 
-    /// A call, with the head of all and what differs.
-    fn ask(&self, call: &JobCall) -> Option<CallRequest<'_>> {
+    /// Builds the request of one call: the shared headers and those of this call. `None` for remote media, for a target
+    /// that is gone, and for an address or media type that is not a valid header or URI.
+    fn call_request(&self, call: &JobCall) -> Option<CallRequest<'_>> {
         let target = self.target()?;
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = Method::POST;
@@ -70,100 +74,107 @@ impl JobRoute {
         for (name, value) in call.headers {
             parts.headers.insert(*name, HeaderValue::from_static(value));
         }
-        parts.uri = match &call.to {
-            To::Api(action) => self.lane.uri(target, *action)?,
-            To::Path(path) => address_of(&target.provider, path.to_string())?,
-            To::Look(path) => {
-                to_look(&mut parts);
+        parts.uri = match &call.destination {
+            CallDestination::Api(action) => self.upstream_route.uri(target, *action)?,
+            CallDestination::Path(path) => address_of(&target.provider, path.to_string())?,
+            CallDestination::Get(path) => {
+                to_get(&mut parts);
                 address_of(&target.provider, path.to_string())?
             }
-            To::Link(_) => return None,
+            CallDestination::RemoteMedia(_) => return None,
         };
         Some(CallRequest {
-            link: self.live.link(&self.lane)?,
-            series: Some(&self.lane.series),
+            addresses: self.active.addresses_of(&self.upstream_route)?,
+            series: Some(&self.upstream_route.series),
             parts,
-            body: (!matches!(call.to, To::Look(_))).then(|| call.body.clone()),
+            body: (!matches!(call.destination, CallDestination::Get(_))).then(|| call.body.clone()),
             timeouts: target.timeouts,
             until: self.deadline,
-            repeatable: self.repeatable || matches!(call.to, To::Look(_)),
+            repeatable: self.repeatable || matches!(call.destination, CallDestination::Get(_)),
         })
     }
 }
 
 impl Gateway {
-    /// Does a job and brings the client its answer.
+    /// Runs a job and sends the client its response. Ends early if the client disconnects or the process is restarting.
     pub(super) async fn run_job(
         &self,
         client: &mut Client,
         ctx: &mut Context,
         mut job: Box<dyn Job>,
-        ended: &mut Ended<'_>,
-    ) -> End {
-        let Some(way) = self.way(client, ctx, job.is_repeatable()) else { return End::Failed(broken()) };
+        ended: &mut DrainDeadline<'_>,
+    ) -> ExchangeOutcome {
+        let Some(way) = self.job_route(client, ctx, job.is_repeatable()) else {
+            return ExchangeOutcome::Failed(malformed_response());
+        };
         let way = Arc::new(way);
-        ctx.turn();
+        ctx.start_attempt();
         let mut notes = CallLog::default();
         let end = {
-            let work = pin!(self.work(&mut *job, &way, &mut notes));
+            let work = pin!(self.run_rounds(&mut *job, &way, &mut notes));
             tokio::select! {
+                // The job first: a job that is done in the same poll as a disconnect must be charged.
                 biased;
                 end = work => end,
                 gone = client_gone(client) => Err(gone),
-                () = ended.as_mut() => Err(restarting()),
+                () = ended.as_mut() => Err(shutdown_error()),
             }
         };
         let record = &mut ctx.record;
         record.attempts += notes.attempts;
-        record.said = notes.said;
-        record.answered = notes.answered;
+        record.request_sent = notes.request_sent;
+        record.head_received_at = notes.head_received_at;
         record.upstream_status = notes.status;
         record.upstream_id = notes.id.take();
         record.detail = notes.detail.take();
         match end {
-            Ok(JobReply { body, usage, made: products, counted }) => {
-                ctx.answer = UpstreamResponse::Synthesized(SynthesizedResponse { usage, products, counted });
-                ctx.answered_well(Instant::now());
-                // Nobody has an answer that is not charged.
+            Ok(JobReply { body, usage, products, counted }) => {
+                ctx.response =
+                    UpstreamResponse::Synthesized(SynthesizedResponse { usage, products, counted });
+                ctx.record_success(Instant::now());
+                // Settle before the response is sent: a client must not receive a response that is not charged.
                 match ctx.settle(true) {
                     None => {}
-                    Some(Settled::Known(outcome)) => self.settled(ctx, outcome),
-                    Some(pending) => Box::pin(self.settling(ctx, pending)).await,
+                    Some(Settled::Known(outcome)) => self.count_settlement(ctx, outcome),
+                    Some(pending) => Box::pin(self.await_settlement(ctx, pending)).await,
                 }
-                match self.reply_made(client, ctx, body).await {
-                    Ok(()) => End::Complete,
-                    Err(error) => End::Failed(error),
+                match self.reply_pieces(client, ctx, body).await {
+                    Ok(()) => ExchangeOutcome::Complete,
+                    Err(error) => ExchangeOutcome::Failed(error),
                 }
             }
             Err(error) => {
-                // What may have been made must not be made again.
-                let unknown = notes.unanswered || notes.created;
+                // A call may have created something that the provider charges for. Without its retry state the request
+                // is not repeated at another target.
+                let unknown = notes.outcome_unknown || notes.created;
                 if unknown && !job.is_repeatable() {
-                    ctx.origin = None;
+                    ctx.retry_state = None;
                 }
-                End::Failed(error)
+                ExchangeOutcome::Failed(error)
             }
         }
     }
 
-    pub(super) fn way(&self, client: &Client, ctx: &Context, repeatable: bool) -> Option<JobRoute> {
+    /// Returns the route of a job's calls. `None` if the request has no attempt yet, or no upstream head can be built
+    /// for it.
+    pub(super) fn job_route(&self, client: &Client, ctx: &Context, repeatable: bool) -> Option<JobRoute> {
         let head = self.upstream_head(client, ctx).ok()?;
-        let plan = ctx.plan.as_ref()?;
+        let plan = ctx.attempt.as_ref()?;
         let total = plan.target()?.timeouts.total;
         Some(JobRoute {
-            live: ctx.live.clone(),
-            lane: plan.lane.clone(),
+            active: ctx.active.clone(),
+            upstream_route: plan.upstream_route.clone(),
             model: plan.model.clone(),
             target: plan.target,
             head: head.headers.clone(),
             deadline: tokio::time::Instant::now() + total,
             repeatable,
-            room: Room::new(self.limits.answer),
+            budget: RequestBudget::new(self.limits.answer),
         })
     }
 
-    /// All rounds of a job.
-    pub(super) async fn work(
+    /// Runs all rounds of a job and returns its result.
+    pub(super) async fn run_rounds(
         &self,
         job: &mut dyn Job,
         way: &Arc<JobRoute>,
@@ -175,31 +186,31 @@ impl Gateway {
             if calls.is_empty() {
                 break;
             }
-            self.weigh_bodies(&mut calls)?;
-            self.round(job, way, notes, &mut taken, calls).await?;
+            self.charge_bodies(&mut calls)?;
+            self.run_round(job, way, notes, &mut taken, calls).await?;
         }
-        apart_if_large(taken, || job.finish()).map_err(|fault| match fault {
-            JobFault::Failed(body) => refused(way.provider(), error_status(&body), None, &body, notes),
+        run_blocking_if_large(taken, || job.finish()).map_err(|fault| match fault {
+            JobFault::Failed(body) => upstream_error(way.provider(), error_status(&body), None, &body, notes),
             JobFault::Broken(detail) => {
                 notes.detail = Some(detail.into_boxed_str());
-                broken()
+                malformed_response()
             }
             JobFault::Refused(mut error) => {
                 let provider = way.target().map(|target| &target.provider);
-                error.message = scrubbed(provider, error.message.into_owned()).into();
+                error.message = redact_secrets(provider, error.message.into_owned()).into();
                 error
             }
         })
     }
 
-    /// Counts the bodies of calls; one that several share is counted once.
-    fn weigh_bodies(&self, calls: &mut [JobCall]) -> Result<(), ApiError> {
+    /// Charges the bodies of calls to the memory budget. Successive calls that share one body charge it once.
+    fn charge_bodies(&self, calls: &mut [JobCall]) -> Result<(), ApiError> {
         let mut last: Option<(*const u8, Bytes)> = None;
         for call in calls {
             let at = call.body.as_ptr();
             let weighed = match &last {
                 Some((same, weighed)) if *same == at && weighed.len() == call.body.len() => weighed.clone(),
-                _ => self.weighed(std::mem::take(&mut call.body))?,
+                _ => self.charge_memory(std::mem::take(&mut call.body))?,
             };
             call.body = weighed.clone();
             last = Some((at, weighed));
@@ -207,9 +218,10 @@ impl Gateway {
         Ok(())
     }
 
-    /// The calls of one round, some of them at a time. What is under way when one fails is given up; but of several
-    /// links of a client that fail it is told of the first, whichever failed sooner.
-    async fn round(
+    /// Runs the calls of one round, at most [`MAX_CONCURRENT`] at a time. The first failure cancels the calls in
+    /// progress. If several media fields of the client's request fail, the error names the first of them, whichever
+    /// failed sooner, so that the response is the same each time.
+    async fn run_round(
         &self,
         job: &mut dyn Job,
         way: &Arc<JobRoute>,
@@ -218,40 +230,43 @@ impl Gateway {
         calls: Vec<JobCall>,
     ) -> Result<(), ApiError> {
         let mut waiting: VecDeque<(usize, JobCall)> = calls.into_iter().enumerate().collect();
+        // A round usually has one call, which needs no task of its own.
         if waiting.len() == 1 {
             if let Some((number, call)) = waiting.pop_front() {
-                let body = self.bring(way, &call, notes).await?;
+                let body = self.run_call(way, &call, notes).await?;
                 *taken += body.len();
-                apart_if_large(body.len(), || job.heard(number, body));
+                run_blocking_if_large(body.len(), || job.on_response(number, body));
             }
             return Ok(());
         }
         let mut tasks = JoinSet::new();
-        let mut open = Vec::with_capacity(AT_ONCE);
+        let mut open = Vec::with_capacity(MAX_CONCURRENT);
         let mut failed: Option<(usize, ApiError)> = None;
         loop {
             while failed.is_none()
-                && tasks.len() < AT_ONCE
+                && tasks.len() < MAX_CONCURRENT
                 && let Some((number, call)) = waiting.pop_front()
             {
-                if matches!(&call.to, To::Link(link) if link.field.is_some()) {
+                // Downloads of the client's media that are in progress, by number. They decide below which error is
+                // reported.
+                if matches!(&call.destination, CallDestination::RemoteMedia(link) if link.field.is_some()) {
                     open.push(number);
                 }
                 let (gateway, way) = (self.clone(), way.clone());
                 tasks.spawn(async move {
                     let mut notes = CallLog::default();
-                    let brought = gateway.bring(&way, &call, &mut notes).await;
+                    let brought = gateway.run_call(&way, &call, &mut notes).await;
                     (number, brought, notes)
                 });
             }
             let Some(done) = tasks.join_next().await else { return Ok(()) };
-            let (number, brought, noted) = done.map_err(|_| broken())?;
+            let (number, brought, noted) = done.map_err(|_| malformed_response())?;
             notes.add(noted);
             open.retain(|other| *other != number);
             match brought {
                 Ok(body) => {
                     *taken += body.len();
-                    apart_if_large(body.len(), || job.heard(number, body));
+                    run_blocking_if_large(body.len(), || job.on_response(number, body));
                 }
                 Err(error) if failed.as_ref().is_none_or(|(other, _)| number < *other) => {
                     failed = Some((number, error));
@@ -259,6 +274,7 @@ impl Gateway {
                 Err(_) => {}
             }
             if let Some((first, error)) = failed.take() {
+                // No earlier media download can fail any more. The return drops `tasks`, which cancels the other calls.
                 if open.iter().all(|other| *other > first) {
                     return Err(error);
                 }
@@ -267,82 +283,89 @@ impl Gateway {
         }
     }
 
-    /// What a call brings: an answer that is none of an error, or what lies behind a link.
-    async fn bring(&self, way: &JobRoute, call: &JobCall, notes: &mut CallLog) -> Result<Bytes, ApiError> {
+    /// Runs one call and returns its success body, or downloads remote media.
+    async fn run_call(&self, way: &JobRoute, call: &JobCall, notes: &mut CallLog) -> Result<Bytes, ApiError> {
         if !call.after.is_zero() {
             let until = tokio::time::Instant::now() + call.after;
+            // Fail at once instead of waiting for a poll that would come too late.
             if until > way.deadline {
-                return Err(silent());
+                return Err(timeout_error());
             }
             tokio::time::sleep_until(until).await;
         }
-        match &call.to {
-            To::Link(link) => {
-                let most = link.most.unwrap_or(usize::MAX).min(self.limits.fetch);
+        match &call.destination {
+            CallDestination::RemoteMedia(link) => {
+                let most = link.max_bytes.unwrap_or(usize::MAX).min(self.limits.fetch);
                 let fetched =
-                    timeout_at(way.deadline, Box::pin(self.fetch(&link.url, most, &way.room))).await;
+                    timeout_at(way.deadline, Box::pin(self.fetch(&link.url, most, &way.budget))).await;
                 let fetched = fetched.unwrap_or(Err(FetchFault::Slow));
                 let from = if link.field.is_some() { "client" } else { "provider" };
                 let result = fetched.as_ref().map_or_else(FetchFault::label, |_| "ok");
-                self.metrics.links.with_label_values(&[from, result]).inc();
+                self.metrics.remote_fetches.with_label_values(&[from, result]).inc();
                 fetched.map_err(|fault| match fault {
                     FetchFault::Busy => overloaded(),
-                    FetchFault::Together => answers_too_large(self.limits.answer),
-                    fault => unfetched(link, &fault, notes),
+                    FetchFault::TotalTooLarge => responses_too_large(self.limits.answer),
+                    fault => fetch_error(link, &fault, notes),
                 })
             }
             _ => {
                 let heard = self.call(way, call, notes).await?;
-                accepted(way, heard, notes)
+                success_body(way, heard, notes)
             }
         }
     }
 
-    /// One call.
+    /// Sends one call to the provider and returns its response, whatever the status.
     async fn call(
         &self,
         way: &JobRoute,
         call: &JobCall,
         notes: &mut CallLog,
     ) -> Result<CallResponse, ApiError> {
-        let mut reached = self.ask_provider(&way.ask(call).ok_or_else(broken)?, notes).await?;
-        let heard = reached.hear(self.limits.answer, Some(self.memory.tally(&way.room)), notes).await?;
-        notes.unanswered = false;
-        self.read_out(reached);
+        let mut reached =
+            self.send_call(&way.call_request(call).ok_or_else(malformed_response)?, notes).await?;
+        let heard =
+            reached.collect_body(self.limits.answer, Some(self.memory.tally(&way.budget)), notes).await?;
+        // The response has been read whole, so the outcome of the call is known.
+        notes.outcome_unknown = false;
+        self.release_connection(reached);
         Ok(heard)
     }
 }
 
-/// What it means to the client that nothing could be brought. Where its own link leads to is not told beyond what it
-/// could see itself.
-fn unfetched(link: &RemoteMedia, fault: &FetchFault, notes: &mut CallLog) -> ApiError {
+/// Maps a failed download to the client's error. For an address that the client gave, the error reveals no more than
+/// the client could find out itself; otherwise it would be a probe into the gateway's network.
+fn fetch_error(link: &RemoteMedia, fault: &FetchFault, notes: &mut CallLog) -> ApiError {
     notes.detail = fault.detail().map(Into::into).or_else(|| Some(fault.to_string().into_boxed_str()));
     if let Some(field) = &link.field {
-        let message = format!("'{field}' cannot be brought: {fault}.");
-        return ApiError::new(Kind::InvalidField, message).param(field.to_string());
+        let message = format!("'{field}' cannot be fetched: {fault}.");
+        return ApiError::new(ErrorKind::InvalidField, message).param(field.to_string());
     }
     let (kind, message) = match fault {
         FetchFault::Slow => {
-            (Kind::UpstreamTimeout, "What the upstream provider made could not be brought in time.")
+            (ErrorKind::UpstreamTimeout, "The upstream provider's output could not be fetched in time.")
         }
         FetchFault::Status(401..=410) => (
-            Kind::UpstreamBroken,
-            "The upstream provider's link to what it made is not valid, or not any more.",
+            ErrorKind::UpstreamBroken,
+            "The upstream provider's link to its output is invalid or has expired.",
         ),
-        _ => (Kind::UpstreamBroken, "What the upstream provider made could not be brought."),
+        _ => (ErrorKind::UpstreamBroken, "The upstream provider's output could not be fetched."),
     };
     ApiError::new(kind, message)
 }
 
-/// The body of an answer that is none of an error.
-fn accepted(way: &JobRoute, heard: CallResponse, notes: &mut CallLog) -> Result<Bytes, ApiError> {
+/// Returns the body of a success response.
+///
+/// # Errors
+/// Returns the provider's error, mapped for the client, for any other status.
+fn success_body(way: &JobRoute, heard: CallResponse, notes: &mut CallLog) -> Result<Bytes, ApiError> {
     if heard.is_success() {
         return Ok(heard.body);
     }
-    Err(refused(way.provider(), heard.status, heard.retry_after, &heard.body, notes))
+    Err(upstream_error(way.provider(), heard.status, heard.retry_after, &heard.body, notes))
 }
 
-/// The status that an error would have had that came with 200.
+/// Returns the status that fits an error body which a provider sent with status 200.
 fn error_status(body: &[u8]) -> u16 {
     super::response::status_of(&ProviderError::decode(body))
 }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::acceptor::Acceptor;
 
-/// How often the table of sockets is read while the listeners are built.
+/// Time between two reads of the socket table while the listeners are bound.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// State of the listeners.
@@ -36,12 +36,12 @@ pub(super) struct ListenerHandle {
 }
 
 impl ListenerHandle {
-    /// Listening sockets by address. `None` before the service has started.
+    /// Returns the listening sockets by address. `None` before the service has started.
     pub(super) fn fds(&self) -> Option<ListenFds> {
         self.fds.get().cloned()
     }
 
-    /// Runtime of the workers. `None` before the service has started.
+    /// Returns the runtime of the workers. `None` before the service has started.
     pub(super) fn runtime(&self) -> Option<&Handle> {
         self.runtime.get()
     }
@@ -90,7 +90,7 @@ impl PingoraService for ListenerService {
             // An inherited socket without an acceptor would keep its clients waiting in the backlog.
             let closed = fds.lock().close_unclaimed(&addresses.iter().cloned().collect());
             if !closed.is_empty() {
-                tracing::info!(?closed, "inherited listeners that are not configured any more were closed");
+                tracing::info!(?closed, "inherited listeners that are no longer configured were closed");
             }
             let _ = handle.fds.set(fds.clone());
         }

@@ -1,5 +1,5 @@
-//! Settings of requests for images and videos that a model has no place for: counted, told to the client, or refused,
-//! as its key says.
+//! Element loss of image and video requests: settings that the model does not support are counted, reported to the
+//! client or refused, as the key's rules say.
 
 use http::HeaderValue;
 
@@ -7,20 +7,21 @@ use super::Gateway;
 use super::context::Context;
 use crate::account::Losses;
 use crate::canonical::ElementLoss;
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::wire::loss::LossPolicy;
 
-/// Settings that are told.
-const MOST: usize = 8;
-/// Characters of a setting that are told.
+/// Settings that the warning header lists.
+const MAX_LISTED: usize = 8;
+/// Characters of a setting's name in the warning header.
 const LONGEST: usize = 64;
 
 impl Gateway {
-    /// Counts what is lost of a request; gives the header that tells it.
+    /// Counts the lost settings of a request. Returns the `x-gateway-warning` header if the key's policy is to warn,
+    /// else `None`.
     ///
     /// # Errors
-    /// The key wants no losses.
-    pub(super) fn weigh_lost(
+    /// Returns [`ErrorKind::Unsupported`] if a setting is lost and the key refuses losses.
+    pub(super) fn count_lost_settings(
         &self,
         ctx: &Context,
         of: &str,
@@ -35,39 +36,40 @@ impl Gateway {
             Losses::Refuse => {
                 let field = &first.field;
                 let message =
-                    format!("'{field}' is not taken by this model, and this API key wants no losses.");
-                Err(ApiError::new(Kind::Unsupported, message).param(field.clone()))
+                    format!("This model does not accept '{field}', and this API key refuses losses.");
+                Err(ApiError::new(ErrorKind::Unsupported, message).param(field.clone()))
             }
             Losses::Allow => Ok(None),
             Losses::Warn => Ok(warning(lost)),
         }
     }
 
-    /// The same for a request whose plan is made.
+    /// Applies [`count_lost_settings`](Self::count_lost_settings) to a request that has an attempt, and sets the
+    /// attempt's warning.
     ///
     /// # Errors
-    /// The key wants no losses.
-    pub(super) fn tell_lost(
+    /// Returns [`ErrorKind::Unsupported`] if a setting is lost and the key refuses losses.
+    pub(super) fn warn_lost_settings(
         &self,
         ctx: &mut Context,
         of: &str,
         lost: &[ElementLoss],
     ) -> Result<(), ApiError> {
-        let warning = self.weigh_lost(ctx, of, lost)?;
-        if let Some(plan) = &mut ctx.plan {
+        let warning = self.count_lost_settings(ctx, of, lost)?;
+        if let Some(plan) = &mut ctx.attempt {
             plan.warning = warning;
         }
         Ok(())
     }
 }
 
-/// The header that tells what is lost.
+/// Returns the value of the warning header: at most [`MAX_LISTED`] settings, with names cut to [`LONGEST`] characters.
 fn warning(lost: &[ElementLoss]) -> Option<HeaderValue> {
     let one = |lost: &ElementLoss| {
         let plain = lost.field.chars().filter(|c| c.is_ascii_graphic() && *c != ',').take(LONGEST);
         format!("{} {}", plain.collect::<String>(), lost.instead.as_deref().unwrap_or("dropped"))
     };
-    let text = lost.iter().take(MOST).map(one).collect::<Vec<_>>().join(", ");
+    let text = lost.iter().take(MAX_LISTED).map(one).collect::<Vec<_>>().join(", ");
     HeaderValue::try_from(text).ok()
 }
 
@@ -76,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lost_fits_into_a_header() {
+    fn warning_header_lists_lost_elements_and_is_bounded() {
         let lost = [
             ElementLoss::dropped("seed"),
             ElementLoss::dropped("x\r\ny, ü"),

@@ -1,17 +1,16 @@
-//! What the process asks of the system's allocator.
+//! Settings of the system allocator (glibc only).
 //!
-//! A request's body is read whole, in pieces, and freed when it has been sent. glibc gives the top of its heap back to
-//! the system whenever 128 KiB of it are free, and fetches it again, page by page, for the next body: with 5 MB bodies
-//! that was a tenth of all CPU time. So it may keep some, and takes larger blocks from the heap as well. Other
-//! allocators are left as they are.
+//! A request body is read whole, in pieces, and freed after it was sent. By default glibc returns the top of its heap
+//! to the system whenever 128 KiB of it are free, and faults it in again, page by page, for the next body: with 5 MB
+//! bodies that was a tenth of all CPU time. These settings keep more free memory and serve larger blocks from the heap.
 
-/// Sets the allocator up; to be called before there are other threads.
+/// Configures the allocator. Must be called before the process starts other threads.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[allow(unsafe_code, reason = "the allocator can be told in no other way")]
+#[allow(unsafe_code, reason = "the allocator has no safe interface for this setting")]
 pub(super) fn set_up() {
-    /// What is kept of the heap's free top, in bytes, for each of the allocator's arenas.
+    /// Free memory that glibc retains at the top of each arena's heap, in bytes.
     const KEPT: i32 = 64 << 20;
-    /// Blocks of this size and more come from the system and go back to it, in bytes.
+    /// Size from which glibc uses `mmap` for a block and returns it on free, in bytes.
     const LARGE: i32 = 4 << 20;
     // SAFETY: `mallopt` takes two integers, touches no memory of ours, and ignores what it does not know.
     unsafe {
@@ -20,6 +19,6 @@ pub(super) fn set_up() {
     }
 }
 
-/// Other allocators need no settings.
+/// Does nothing: other allocators need no settings.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(super) fn set_up() {}

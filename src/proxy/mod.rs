@@ -1,17 +1,15 @@
-//! The gateway on Pingora: the only folder that names its types.
+//! The gateway on Pingora: listeners, request phases, upstream exchange, signals and upgrade. Only this module names
+//! Pingora.
 //!
-//! [`Gateway`] implements `ProxyHttp`; each phase is one call into a room of its own: `auth` finds whose it is,
-//! `request` reads and decides, `admit` lets in what limits and balance permit, `upstream` addresses the provider,
-//! `response` passes or translates the answer, `early_response` keeps a client whose answer does not begin, `stored`
-//! keeps it where no provider does, `job` makes answers out of several calls, `task` looks after what takes minutes
-//! (both through `call`, as `check` does, which asks providers how they are), `billing` settles what it cost, `finish`
-//! counts and logs. The exchange itself is driven by `exchange` and `answer`, on Pingora's connector, through the same
-//! rooms in Pingora's order (docs/decisions/002). Before it stand `acceptor` (connections and their limits), `tls`
-//! (their handshakes) and `http1` (one connection's requests; `head` and `chunks` check their bytes), behind it
-//! `connection` (providers' connections), around it `server` (listeners, signals, upgrade) and `shutdown`.
+//! [`Gateway`] implements `ProxyHttp`; each phase is one call into a submodule. `auth` authenticates, `request` reads
+//! and routes, `admit` applies limits and reserves money, `upstream` builds the upstream request, `exchange` and
+//! `answer` drive it on Pingora's connector (docs/decisions/002), `response` forwards or translates the response,
+//! `billing` settles, and `finish` writes metrics and the log line. `job` combines several calls into a response,
+//! `task` runs what takes minutes; both use `call`. `acceptor`, `tls` and `http1` serve client connections,
+//! `connection` holds those to providers, `server` runs listeners, signals and upgrades.
 //!
-//! Here must not live: what a format means (`wire`, `translate`), who answers (`route`, `provider`), who may ask
-//! (`account`).
+//! Must not live here: the meaning of formats (`wire`, `translate`), target selection (`route`, `provider`) and key
+//! permissions (`account`).
 
 mod acceptor;
 mod active_snapshot;
@@ -113,15 +111,15 @@ use billing::Billing;
 use connection::Connections;
 use dns::Resolver;
 
-/// How long the end of the process waits for the ledger.
+/// Maximum time that the process waits for the ledger to close at its end.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// The gateway: what it decides by, and what it talks through. Clones are the same gateway.
+/// The gateway: configuration, limits, connections and stores. Clones share one state.
 #[derive(Clone)]
-pub struct Gateway(Arc<Inner>);
+pub struct Gateway(Arc<GatewayInner>);
 
-/// See [`Gateway`].
-pub struct Inner {
+/// Shared state of [`Gateway`].
+pub struct GatewayInner {
     live: ArcSwap<ActiveSnapshot>,
     limits: Limits,
     connections: Connections,
@@ -136,57 +134,57 @@ pub struct Inner {
     refuse_foreign: bool,
     memory: body_memory::BodyMemory,
     offload: offload::Offload,
-    /// Places of those who follow links.
+    /// Permits of concurrent downloads of remote media (`limits.fetches`).
     fetches: Arc<Semaphore>,
-    homes: StickyTable,
-    checked: check::ProbeResults,
+    sticky_table: StickyTable,
+    probe_results: check::ProbeResults,
     supervisor: Arc<Supervisor>,
-    /// Tells that routes and keys have been put in place.
+    /// Notifies of each installed configuration snapshot.
     reloads: tokio::sync::watch::Sender<()>,
 }
 
-/// What a gateway is made of.
-pub struct Parts {
-    /// Routes and keys to begin with.
+/// Constituents of a [`Gateway`].
+pub struct GatewayParts {
+    /// First configuration snapshot: routes and keys.
     pub snapshot: Snapshot,
-    /// Bounds.
+    /// Limits of requests, bodies and connections.
     pub limits: Limits,
-    /// Series.
+    /// Metrics registry.
     pub metrics: Arc<Metrics>,
     /// Access log.
     pub access_log: Arc<AccessLog>,
-    /// Stopping.
+    /// Shutdown state of the process.
     pub shutdown: Arc<Shutdown>,
-    /// Where responses are kept; nothing if they are not.
+    /// Store of responses and provider signatures. `None` if neither is stored.
     pub store: Option<Arc<dyn Store>>,
-    /// Where tasks are kept.
+    /// Store of tasks.
     pub tasks: Arc<dyn TaskStore>,
-    /// Whose a response is that its provider keeps.
+    /// Store of owners: which account a response belongs to that its provider stores.
     pub owners: Arc<dyn OwnerStore>,
-    /// Nobody goes on from what was not made through the gateway.
+    /// Refuses requests that continue a response which was not created through this gateway.
     pub refuse_foreign: bool,
-    /// Where balances and usage are kept; nothing if they are not.
+    /// Ledger of balances and usage. `None` if accounts are not charged.
     pub ledger: Option<Arc<dyn Ledger>>,
-    /// Where threads are noted that have to run.
+    /// Supervisor of the threads that must run.
     pub supervisor: Arc<Supervisor>,
-    /// A file of root certificates, where the system has none.
+    /// File of root certificates, for systems without a certificate store.
     pub ca_file: Option<String>,
 }
 
 impl std::ops::Deref for Gateway {
-    type Target = Inner;
+    type Target = GatewayInner;
 
-    fn deref(&self) -> &Inner {
+    fn deref(&self) -> &GatewayInner {
         &self.0
     }
 }
 
 impl Gateway {
-    /// Puts a gateway together.
+    /// Creates a gateway.
     ///
     /// # Errors
-    /// The resolver cannot be set up.
-    pub fn new(parts: Parts) -> Result<Self, dns::DnsError> {
+    /// Returns a `DnsError` if the resolver cannot be set up.
+    pub fn new(parts: GatewayParts) -> Result<Self, dns::DnsError> {
         let mut options = ConnectorOptions::new(parts.limits.pool);
         options.ca_file = parts.ca_file;
         let billing = Arc::new(Billing::new(parts.ledger));
@@ -195,7 +193,7 @@ impl Gateway {
         parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
         let memory = body_memory::BodyMemory::new(parts.limits.memory);
         let fetches = Arc::new(Semaphore::new(parts.limits.fetches.min(Semaphore::MAX_PERMITS)));
-        Ok(Gateway(Arc::new(Inner {
+        Ok(Gateway(Arc::new(GatewayInner {
             live: ArcSwap::from_pointee(live),
             connections: Connections::new(options, parts.limits.pool_idle),
             resolver: Resolver::new()?,
@@ -211,16 +209,16 @@ impl Gateway {
             billing,
             memory,
             fetches,
-            homes: StickyTable::default(),
-            checked: check::ProbeResults::default(),
+            sticky_table: StickyTable::default(),
+            probe_results: check::ProbeResults::default(),
             supervisor: parts.supervisor,
             reloads: tokio::sync::watch::Sender::new(()),
         })))
     }
 
-    /// Why new requests are not welcome, in words, although the process runs: a thread has panicked and is not back
-    /// yet, or accounts cannot be charged.
-    fn fault(&self) -> Option<String> {
+    /// Returns why the gateway is not ready, for `/readyz`: a supervised thread has panicked and is not running again
+    /// yet, or the ledger has a fault. `None` if it is ready.
+    fn readiness_fault(&self) -> Option<String> {
         if let Some(thread) = self.supervisor.down() {
             return Some(format!("the thread {thread} is down"));
         }
@@ -228,7 +226,7 @@ impl Gateway {
         Some(format!("accounts cannot be charged: {fault}"))
     }
 
-    /// Brings the series of threads up to date.
+    /// Updates the counters of thread restarts from the supervisor.
     fn refresh_threads(&self) {
         for (thread, restarts) in self.supervisor.restarts() {
             let counter = self.metrics.thread_restarts.with_label_values(&[thread]);
@@ -236,21 +234,21 @@ impl Gateway {
         }
     }
 
-    /// Brings what is settled to where it stays, and gives back what is set aside for this process: for its end. It
-    /// does not wait long for a server that does not answer.
+    /// Closes the ledger at the end of the process: flushes what is settled and returns unused leases. Waits at most
+    /// [`CLOSING`] for a server; what is not flushed then is left to the next process.
     async fn close(&self) {
         let Some(ledger) = &self.billing.ledger else { return };
         if let Err(error) = ledger.close().within(CLOSING).await {
-            tracing::warn!(%error, "not all is brought to the ledger; the next process does it");
+            tracing::warn!(%error, "not all usage is written to the ledger; the next process writes the rest");
         }
     }
 
-    /// What is known of a request that begins.
+    /// Creates the context of a new request: it holds the active snapshot and counts as in flight.
     fn new_context(&self) -> Context {
         Context::new(self.live.load_full(), self.shutdown.enter(&self.metrics.in_flight))
     }
 
-    /// Puts new routes and keys in place; returns the old ones, which requests under way may still hold.
+    /// Activates a configuration snapshot. Returns the previous one, which requests in progress may still use.
     pub fn install(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
         self.billing.sweep();
         let mut snapshot = snapshot;
@@ -263,7 +261,7 @@ impl Gateway {
     }
 }
 
-/// A client's side of a request.
+/// Downstream session of a request.
 type Client = pingora::protocols::http::ServerSession;
 
 #[async_trait]
@@ -274,16 +272,17 @@ impl ProxyHttp for Gateway {
         self.new_context()
     }
 
-    // None: Pingora's default adds a compression module, which would run for every frame and is never switched on.
+    // Empty on purpose: Pingora's default adds a compression module, which would run for every frame and is never
+    // enabled.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<()> {
-        self.begin(&mut session.downstream_session, ctx);
+        self.start_request(&mut session.downstream_session, ctx);
         Ok(())
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<bool> {
-        self.decide(&mut session.downstream_session, ctx).await
+        self.prepare_request(&mut session.downstream_session, ctx).await
     }
 
     async fn proxy_upstream_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<bool> {
@@ -293,7 +292,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn upstream_peer(&self, _session: &mut Session, _ctx: &mut Context) -> Result<Box<HttpPeer>> {
-        // Never asked for: the exchange has taken place when `proxy_upstream_filter` returns.
+        // Unreachable: the exchange is complete when `proxy_upstream_filter` returns false.
         Err(Error::new_in(ErrorType::InternalError))
     }
 
@@ -324,7 +323,7 @@ impl ProxyHttp for Gateway {
         upstream_response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> Result<()> {
-        self.open_answer(upstream_response, ctx)
+        self.on_response_head(upstream_response, ctx)
     }
 
     async fn response_filter(
@@ -344,7 +343,7 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         ctx: &mut Context,
     ) -> Result<Option<Duration>> {
-        let passed = self.pass(body.take().unwrap_or_default(), end_of_stream, ctx)?;
+        let passed = self.forward_piece(body.take().unwrap_or_default(), end_of_stream, ctx)?;
         *body = (!passed.is_empty()).then_some(passed);
         Ok(None)
     }
@@ -357,8 +356,8 @@ impl ProxyHttp for Gateway {
         self.finish(&session.downstream_session, e, ctx);
     }
 
-    // Whatever failed stands in the access log and in the metrics, with the request's id; Pingora's own line would
-    // say it again for every client that goes away.
+    // The access log and the metrics report every failure, with the request id. Pingora's own line would repeat it for
+    // every client that disconnects.
     fn suppress_error_log(&self, _session: &Session, _ctx: &Context, _error: &Error) -> bool {
         true
     }

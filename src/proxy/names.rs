@@ -1,11 +1,11 @@
-//! Names of headers, known to the compiler: a name that is given as text is parsed for every lookup.
+//! Header names as constants: a name that is given as a string is parsed at every lookup.
 
 use http::HeaderName;
 
-/// Whether clients tell under this name which conversation a request belongs to: coding agents, and who wants to be
-/// routed by it. The name with the lowest rank counts.
+/// Returns the rank of a header that carries the client's session id, for session affinity; `None` for other headers.
+/// Coding agents send these names. If a request has several, the lowest rank wins.
 pub(super) fn session(name: &str) -> Option<u8> {
-    // Most names are none of these by their length alone.
+    // The length alone rules out most names.
     if !matches!(name.len(), 10 | 12 | 15 | 18 | 24) {
         return None;
     }

@@ -1,41 +1,41 @@
-//! What outlives a request, opened where the settings say that it is.
+//! Opening of the stores and the ledger that the settings configure.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{self, Settings, Store as StoreIn};
-use crate::store::journal::SEGMENT;
+use crate::config::{self, Settings, StoreSettings as StoreIn};
+use crate::store::journal::DEFAULT_SEGMENT_LIMIT;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite_ledger::{self, SqliteLedger};
 use crate::store::sqlite_tasks::SqliteTasks;
 use crate::store::valkey::{self, ClusterLedger, ServerAddress, ServerAddressError, ValkeyStore};
 use crate::store::{Ledger, OpenError, OwnerStore, Store, StoreLimits, TaskStore};
 
-/// Why a store cannot be used.
+/// Reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreFault {
-    /// The file of the database.
+    /// The database file cannot be opened.
     #[error("store.sqlite: {0}")]
     File(OpenError),
-    /// The journal of a gateway of a fleet.
+    /// The journal of a gateway in a fleet cannot be opened.
     #[error("store.journal: {0}")]
     Journal(OpenError),
-    /// The URL of a server.
+    /// The server's URL is invalid.
     #[error("store.valkey: {0}")]
     Address(#[from] ServerAddressError),
-    /// The operating system refuses.
+    /// The operating system refuses to start a thread.
     #[error("store.valkey: {0}")]
     Thread(std::io::Error),
 }
 
-/// Where the server of a fleet is.
+/// Returns the address of the fleet's server, or of its sentinels.
 fn address(fleet: &config::FleetSettings) -> Result<ServerAddress, ServerAddressError> {
     ServerAddress::new(fleet.urls.iter().map(|url| url.expose()), fleet.sentinel.as_deref())
 }
 
-/// The place where responses and seals are kept. There is none where neither may be kept for any time.
+/// Opens the store of responses and provider signatures. `None` if the lifetimes of both are zero.
 pub(super) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, StoreFault> {
-    let kept = &settings.kept;
+    let kept = &settings.retention;
     if kept.lifetime.is_zero() && kept.seal_lifetime.is_zero() {
         return Ok(None);
     }
@@ -43,8 +43,8 @@ pub(super) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, Store
         lifetime: kept.lifetime,
         response: kept.response,
         total: kept.total as u64,
-        seal_lifetime: kept.seal_lifetime,
-        seal_total: kept.seal_total as u64,
+        signature_lifetime: kept.seal_lifetime,
+        signature_total: kept.seal_total as u64,
     };
     Ok(Some(match &settings.store {
         StoreIn::Sqlite(path) => Arc::new(SqliteStore::open(path, limits).map_err(StoreFault::File)?),
@@ -54,10 +54,10 @@ pub(super) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, Store
     }))
 }
 
-/// Where tasks are kept, and where owners of responses are.
+/// Task store and owner store, which are the same object.
 type TasksAndOwners = (Arc<dyn TaskStore>, Arc<dyn OwnerStore>);
 
-/// The place where tasks are kept, and owners, which are as small and always kept.
+/// Opens the store of tasks and of response owners. Both are small and always stored.
 pub(super) fn tasks(settings: &Settings) -> Result<TasksAndOwners, StoreFault> {
     Ok(match &settings.store {
         StoreIn::Sqlite(path) => {
@@ -65,13 +65,13 @@ pub(super) fn tasks(settings: &Settings) -> Result<TasksAndOwners, StoreFault> {
             (board.clone(), board)
         }
         StoreIn::Valkey(fleet) => {
-            // Nothing but tasks is kept there.
+            // This handle stores tasks and owners only, so responses and signatures get a lifetime of zero.
             let limits = StoreLimits {
                 lifetime: Duration::ZERO,
                 response: 0,
                 total: u64::MAX,
-                seal_lifetime: Duration::ZERO,
-                seal_total: u64::MAX,
+                signature_lifetime: Duration::ZERO,
+                signature_total: u64::MAX,
             };
             let valkey = Arc::new(ValkeyStore::open(address(fleet)?, limits).map_err(StoreFault::Thread)?);
             (valkey.clone(), valkey)
@@ -79,13 +79,16 @@ pub(super) fn tasks(settings: &Settings) -> Result<TasksAndOwners, StoreFault> {
     })
 }
 
-/// The place where balances and usage are kept.
+/// Opens the ledger of balances and usage.
 pub(super) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Ledger>>, StoreFault> {
     let (flush, records) = (settings.ledger.flush, settings.ledger.records);
     Ok(Some(match &settings.store {
         StoreIn::Sqlite(path) => Arc::new(
-            SqliteLedger::open(path, sqlite_ledger::SqliteLedgerConfig { flush, records, segment: SEGMENT })
-                .map_err(StoreFault::File)?,
+            SqliteLedger::open(
+                path,
+                sqlite_ledger::SqliteLedgerConfig { flush, records, segment: DEFAULT_SEGMENT_LIMIT },
+            )
+            .map_err(StoreFault::File)?,
         ),
         StoreIn::Valkey(fleet) => {
             let away = match fleet.away {
@@ -95,9 +98,9 @@ pub(super) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Ledger>>, Sto
             let terms = valkey::ClusterLedgerConfig {
                 flush,
                 records,
-                away,
+                on_outage: away,
                 journal: fleet.journal.clone(),
-                segment: SEGMENT,
+                segment: DEFAULT_SEGMENT_LIMIT,
             };
             Arc::new(ClusterLedger::open(address(fleet)?, terms).map_err(StoreFault::Journal)?)
         }

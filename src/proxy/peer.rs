@@ -1,4 +1,4 @@
-//! The way to a provider: its addresses, and the connection options that Pingora's connector is given.
+//! Upstream peers: a provider's addresses with the connection options for Pingora's connector.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,32 +17,32 @@ use super::dns::{DnsError, Resolver};
 use crate::config::Limits;
 use crate::provider::{HttpVersion, Provider, Scheme};
 
-/// Concurrent streams on one HTTP/2 connection to a provider. Providers allow 100 and more; Pingora opens another
-/// connection beyond it.
+/// Concurrent streams on one HTTP/2 connection to a provider. Providers allow 100 and more; above this number Pingora
+/// opens another connection.
 const H2_STREAMS: usize = 100;
 
-/// One address of a provider, ready for the connector.
+/// Upstream peer: one address of a provider, ready for the connector.
 #[derive(Clone)]
 pub(super) struct Upstream {
     http: HttpPeer,
-    /// Pingora hashes ten fields whenever it looks into its pool; they never change.
+    /// Pool key. Pingora would hash ten fields at every pool lookup, and they never change.
     hash: u64,
 }
 
 impl Upstream {
-    /// The same address, to be connected to within this time. Its place in the pool is the same: how long somebody
-    /// would have waited says nothing about a connection that is there.
-    pub(super) fn within(&self, span: Duration) -> Cow<'_, Upstream> {
+    /// Returns the same peer with another connect time-out. The pool key stays the same, because the time-out does not
+    /// matter for a connection that is already open.
+    pub(super) fn with_connect_timeout(&self, span: Duration) -> Cow<'_, Upstream> {
         if self.http.options.total_connection_timeout == Some(span) {
             return Cow::Borrowed(self);
         }
         let mut other = self.clone();
-        limit(&mut other.http.options, span);
+        set_connect_timeout(&mut other.http.options, span);
         Cow::Owned(other)
     }
 
-    /// An address of no provider: HTTP/1.1, and what is connected to is not kept.
-    pub(super) fn outside(address: SocketAddr, tls: bool, name: String) -> Self {
+    /// Creates a peer that belongs to no provider, for remote media: HTTP/1.1 only, and its connections are not pooled.
+    pub(super) fn for_remote_media(address: SocketAddr, tls: bool, name: String) -> Self {
         let mut http = HttpPeer::new(address, tls, name);
         http.options.alpn = ALPN::H1;
         let hash = http.reuse_hash();
@@ -83,8 +83,8 @@ impl Peer for Upstream {
         Some(&self.http.options)
     }
 
-    // The pool's key holds the address, so a connection found under it goes there; asking the kernel each time
-    // (getpeername) would cost every request a system call.
+    // The pool key contains the address, so a pooled connection always leads there. Pingora's own check (`getpeername`)
+    // would cost every request a system call.
     fn matches_fd<V: std::os::fd::AsRawFd>(&self, _fd: V) -> bool {
         true
     }
@@ -99,7 +99,7 @@ pub(super) struct ProviderAddresses {
 impl ProviderAddresses {
     pub(super) fn new(provider: Arc<Provider>, limits: &Limits) -> Self {
         let mut options = PeerOptions::new();
-        limit(&mut options, provider.timeouts.connect);
+        set_connect_timeout(&mut options, provider.timeouts.connect);
         options.idle_timeout = Some(limits.pool_idle);
         options.max_h2_streams = H2_STREAMS;
         options.alpn = match (provider.http, provider.base.scheme()) {
@@ -113,8 +113,8 @@ impl ProviderAddresses {
                 roots.iter().map(|der| WrappedX509::new(der.clone(), parse_x509)).collect();
             let roots: Box<CaType> = roots.into_boxed_slice();
             options.ca = Some(Arc::from(roots));
-            // Roots are not part of Pingora's pool key: without a group of its own, a connection that was verified
-            // against other roots could be used.
+            // Root certificates are not part of Pingora's pool key. Without a group key, the pool could return a
+            // connection that was verified against other roots.
             group = roots_group(provider.roots.as_deref().unwrap_or_default());
         }
         let base = provider.base.clone();
@@ -137,33 +137,37 @@ impl ProviderAddresses {
         &self.provider
     }
 
-    /// Takes over what is known of the same name.
+    /// Takes over the resolved addresses of the previous snapshot, if the host name is the same.
     pub(super) fn inherit(&self, before: &ProviderAddresses) {
         self.addresses.inherit(&before.addresses);
     }
 
-    /// An address to connect to, if one is known.
-    pub(super) fn known(&self, resolver: &Resolver) -> Option<Arc<Upstream>> {
-        self.addresses.known(resolver)
+    /// Returns a resolved address; several take turns. `None` if none is known, or it expired too long ago.
+    pub(super) fn cached(&self, resolver: &Resolver) -> Option<Arc<Upstream>> {
+        self.addresses.cached(resolver)
     }
 
-    /// An address to connect to, asked for within this time if none is known.
-    pub(super) async fn resolved(
+    /// Returns an address, and resolves the name first if none is known.
+    ///
+    /// # Errors
+    /// Returns [`DnsError`] if the name cannot be resolved, or not within this time.
+    pub(super) async fn resolve(
         &self,
         resolver: &Resolver,
         within: Duration,
     ) -> Result<Arc<Upstream>, DnsError> {
-        let resolved = tokio::time::timeout(within, self.addresses.resolved(resolver)).await;
+        let resolved = tokio::time::timeout(within, self.addresses.resolve(resolver)).await;
         resolved.unwrap_or_else(|_| Err(DnsError::slow(self.provider.base.host())))
     }
 }
 
-/// For TCP and TLS together.
-fn limit(options: &mut PeerOptions, span: Duration) {
+/// Sets the connect time-out, for TCP and TLS together.
+fn set_connect_timeout(options: &mut PeerOptions, span: Duration) {
     options.total_connection_timeout = Some(span);
     options.connection_timeout = Some(span);
 }
 
+/// Returns a pool group key for a set of root certificates: their hash, never 0, because 0 is the key without roots.
 fn roots_group(roots: &[Vec<u8>]) -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = foldhash::fast::FixedState::default().build_hasher();

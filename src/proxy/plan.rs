@@ -1,4 +1,4 @@
-//! What goes to the provider: the body as it came, edited in place, or translated.
+//! Upstream request bodies: forwarded with edits in place, or translated into the provider's format.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use smallvec::smallvec;
 
 use super::Gateway;
 use super::context::{Attempt, Context, Translation};
-use super::offload::apart_if_large;
-use super::remote_media::{MediaFault, may_be_linked};
+use super::offload::run_blocking_if_large;
+use super::remote_media::{MediaFault, may_need_fetch};
 use super::request::overloaded;
-use super::stored::{ResponseKeeping, new_id};
+use super::stored::{ResponseStorage, new_id};
 use super::upstream_route::UpstreamRoute;
 use crate::account::Losses;
 use crate::canonical::Thinking;
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::job::{embed, rank};
 use crate::json::Rope;
 use crate::route::target_handle::TargetPermit;
-use crate::route::{Model, Target, api_that_stops, upstream_api};
+use crate::route::{Model, Target, stop_sequence_api, upstream_api};
 use crate::translate::verbatim::Changes;
 use crate::translate::{
     EncodeBlocked, Outgoing, StoreOptions, TranslateRequest, outgoing_sealed, outgoing_stored,
@@ -30,30 +30,31 @@ use crate::wire::codec::Loss;
 use crate::wire::loss::{self, LossPolicy};
 use crate::wire::path::Action;
 use crate::wire::request::Body;
-use crate::wire::responses::stored::{Wish, wish};
+use crate::wire::responses::stored::{StorageRequest, parse_storage};
 use crate::wire::spelling::{Betas, Respelling};
 use crate::wire::{Api, Format};
 
-/// Warnings that are named in the header at most, and how much of each name.
+/// Losses that the warning header names.
 const WARNINGS: usize = 12;
+/// Characters of each name in the warning header.
 const WARNING_NAME: usize = 64;
 
 /// Request body, owned where it is used up or borrowed where it may have to be sent again.
 pub(super) enum BodyRef<'b> {
-    Own(Box<Body>),
-    Lent(&'b Body),
+    Owned(Box<Body>),
+    Borrowed(&'b Body),
 }
 
 impl BodyRef<'_> {
     fn text(self) -> Rope {
         match self {
-            BodyRef::Own(body) => body.text,
-            // It is shared, not copied.
-            BodyRef::Lent(body) => body.text.clone(),
+            BodyRef::Owned(body) => body.text,
+            // Shares the text, does not copy it.
+            BodyRef::Borrowed(body) => body.text.clone(),
         }
     }
 
-    /// The text in one piece.
+    /// Returns the text in one piece.
     pub(super) fn into_contiguous(self) -> Bytes {
         self.text().into_contiguous()
     }
@@ -64,22 +65,22 @@ impl Deref for BodyRef<'_> {
 
     fn deref(&self) -> &Body {
         match self {
-            BodyRef::Own(body) => body,
-            BodyRef::Lent(body) => body,
+            BodyRef::Owned(body) => body,
+            BodyRef::Borrowed(body) => body,
         }
     }
 }
 
-/// Selected target of a request, with the API and the format that it is asked in.
+/// Selected target of a request, with the client's and the upstream API.
 pub(super) struct Selection {
     pub(super) model: Arc<Model>,
     pub(super) index: usize,
-    /// Its place there; nothing for what is asked of a provider in any case.
+    /// Concurrency permit at the target. `None` for a request that is not subject to the target's limits.
     pub(super) permit: Option<TargetPermit>,
-    pub(super) lane: Arc<UpstreamRoute>,
+    pub(super) upstream_route: Arc<UpstreamRoute>,
     /// The API that the client speaks.
     pub(super) api: Api,
-    /// The API that the provider is asked through.
+    /// The API of the upstream request.
     pub(super) upstream: Api,
     pub(super) action: Option<Action>,
     pub(super) stream: bool,
@@ -87,25 +88,32 @@ pub(super) struct Selection {
 
 impl Selection {
     pub(super) fn target(&self) -> Result<&Target, ApiError> {
-        self.model.targets.get(self.index).ok_or_else(|| ApiError::new(Kind::Internal, "The gateway failed."))
+        self.model
+            .targets
+            .get(self.index)
+            .ok_or_else(|| ApiError::new(ErrorKind::Internal, "Internal gateway error."))
     }
 
-    /// The body goes on as it is, but for the model's name, the wish for usage and the specification's spellings; and
-    /// what is lost by those.
-    pub(super) fn pass_on(self, name: &str, body: BodyRef<'_>) -> Result<(Attempt, Vec<Loss>), ApiError> {
+    /// Builds the attempt of a body that is forwarded in the client's format. Edits set the model's upstream name, ask
+    /// for usage, and respell members for the provider. Returns the losses of the respelling too.
+    pub(super) fn forward_verbatim(
+        self,
+        name: &str,
+        body: BodyRef<'_>,
+    ) -> Result<(Attempt, Vec<Loss>), ApiError> {
         let target = self.target()?;
         let mut edits = Vec::new();
-        let instead = target.provider.instead_of_model();
+        let instead = target.provider.model_replacement();
         match instead {
-            // What is counted is counted for a model, which stands in the body there.
+            // Token counting needs the model in the body even where generation has it in the path.
             Some((member, value)) if self.upstream == Api::CountTokens => {
                 edits.extend(body.set_model_beside(&target.model, member, value));
             }
             Some((member, value)) => {
                 let unreadable = || {
                     let message =
-                        "The member 'model' is written in an unusual way; write its name without escapes.";
-                    ApiError::new(Kind::InvalidField, message).param("model")
+                        "The name of the member 'model' contains escapes; write it without escapes.";
+                    ApiError::new(ErrorKind::InvalidField, message).param("model")
                 };
                 edits.push(body.replace_model(member, value).ok_or_else(unreadable)?);
             }
@@ -117,47 +125,52 @@ impl Selection {
         if *target.model != *self.model.id {
             changes.model = Some(self.model.escaped_id.clone());
         }
-        if self.api == Api::Chat && body.stream && !body.asks_usage() && target.provider.ask_usage {
-            edits.extend(body.ask_usage());
+        // Billing needs the usage of a stream. A client that did not ask for it must not receive the extra chunk.
+        if self.api == Api::Chat && body.stream && !body.requests_usage() && target.provider.ask_usage {
+            edits.extend(body.request_usage());
             changes.drop_usage = true;
-        } else if self.api == Api::Chat && body.stream && body.asks_usage() {
-            changes.tell_usage = Some(UsageChunk { model: self.model.escaped_id.clone(), created: 0 });
+        } else if self.api == Api::Chat && body.stream && body.requests_usage() {
+            changes.insert_usage = Some(UsageChunk { model: self.model.escaped_id.clone(), created: 0 });
         }
         let mut spelled = Respelling::default();
         if body.may_be_spelled() && self.upstream == self.api {
-            spelled = body.respelled(&self.lane.dialect(target));
+            spelled = body.respelled(&self.upstream_route.dialect(target));
             edits.append(&mut spelled.edits);
         }
+        // `edited` requires sorted edits.
         edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
         let text = body.text().edited(&edits);
-        let losses = respelled(&spelled);
-        Ok((Attempt { body_len: text.len(), body: text.into_pieces(), changes, ..self.plan() }, losses))
+        let losses = respelling_losses(&spelled);
+        Ok((
+            Attempt { body_len: text.len(), body: text.into_pieces(), changes, ..self.into_attempt() },
+            losses,
+        ))
     }
 
-    /// Whether all of the body is read before it can go to a provider of the client's own format, or a job be made of
-    /// it.
-    pub(super) fn is_read(&self, body: &Body) -> bool {
+    /// Returns whether the whole body must be parsed before it can be forwarded in the client's format or made into a
+    /// job.
+    pub(super) fn needs_parse(&self, body: &Body) -> bool {
         let job =
             matches!(self.api, Api::Embeddings | Api::EmbedContent | Api::Rerank) || body.image.is_some();
-        job || (self.api == self.upstream && (self.is_particular() || body.may_be_spelled()))
+        job || (self.api == self.upstream && (self.needs_adaptation() || body.may_be_spelled()))
     }
 
-    fn is_particular(&self) -> bool {
-        self.api == Api::Chat && self.target().is_ok_and(|target| target.provider.is_particular())
+    fn needs_adaptation(&self) -> bool {
+        self.api == Api::Chat && self.target().is_ok_and(|target| target.provider.needs_adaptation())
     }
 
-    /// Whether the body can go to a provider of the client's own format as it is.
-    pub(super) fn passes(&self, body: &Body) -> bool {
+    /// Returns whether the provider accepts the body as it is, in the client's format. If not, it must be translated.
+    pub(super) fn accepts_verbatim(&self, body: &Body) -> bool {
         let Ok(target) = self.target() else { return true };
-        if !self.is_particular() {
+        if !self.needs_adaptation() {
             return true;
         }
-        let dialect = self.lane.dialect(target);
+        let dialect = self.upstream_route.dialect(target);
         let text = body.text.clone().into_contiguous();
         std::str::from_utf8(&text).is_ok_and(|text| crate::wire::chat::request::fits(text, &dialect))
     }
 
-    /// What stands in the path, for providers whose path depends on it.
+    /// Returns the action for the upstream path, for providers whose path depends on it.
     fn action(&self) -> Option<Action> {
         let needed = self.target().is_ok_and(|target| target.provider.path_needs_action(self.upstream));
         let own = if self.stream { Action::Stream { sse: true } } else { Action::Generate };
@@ -168,11 +181,11 @@ impl Selection {
         }
     }
 
-    /// Everything but the body.
-    pub(super) fn plan(self) -> Attempt {
+    /// Builds the attempt with an empty body.
+    pub(super) fn into_attempt(self) -> Attempt {
         let action = self.action();
         Attempt {
-            lane: self.lane,
+            upstream_route: self.upstream_route,
             model: self.model,
             target: self.index,
             api: self.upstream,
@@ -180,7 +193,7 @@ impl Selection {
             stream: self.stream,
             body: smallvec![],
             body_len: 0,
-            sent: 0,
+            pieces_sent: 0,
             changes: Changes::default(),
             translation: None,
             warning: None,
@@ -190,8 +203,8 @@ impl Selection {
         }
     }
 
-    /// Vectors are asked for: the body goes on as it is, or there is a job.
-    pub(super) fn embed(
+    /// Builds the attempt of an embeddings request: the body is forwarded, or a job serves it.
+    pub(super) fn embeddings_attempt(
         self,
         name: &str,
         action: Option<Action>,
@@ -210,18 +223,18 @@ impl Selection {
             upstream: target.model.clone(),
             dialect: target.provider.embedding(self.upstream, &target.model),
         };
-        match embed::way(asked)? {
-            embed::EmbedRoute::Pass { base64 } => {
-                let (mut plan, _) = self.pass_on(name, body)?;
+        match embed::route_embeddings(asked)? {
+            embed::EmbedRoute::Passthrough { base64 } => {
+                let (mut plan, _) = self.forward_verbatim(name, body)?;
                 plan.changes.base64 = Some(base64);
                 Ok(plan)
             }
-            embed::EmbedRoute::Job(job) => Ok(Attempt { job: Some(job), ..self.plan() }),
+            embed::EmbedRoute::Job(job) => Ok(Attempt { job: Some(job), ..self.into_attempt() }),
         }
     }
 
-    /// Documents are to be put in order.
-    pub(super) fn rank(self, body: BodyRef<'_>) -> Result<Attempt, ApiError> {
+    /// Builds the attempt of a rerank request: a job.
+    pub(super) fn rerank_attempt(self, body: BodyRef<'_>) -> Result<Attempt, ApiError> {
         let target = self.target()?;
         let asked = rank::RankRequest {
             body: body.into_contiguous(),
@@ -229,17 +242,17 @@ impl Selection {
             upstream: target.model.clone(),
             dialect: target.provider.ranking(&target.model),
         };
-        Ok(Attempt { job: Some(Box::new(rank::Ranking::new(asked)?)), ..self.plan() })
+        Ok(Attempt { job: Some(Box::new(rank::RankJob::new(asked)?)), ..self.into_attempt() })
     }
 }
 
-/// Through which API a target is asked for what a body wants, and what its provider must be told in a header.
-pub(super) fn way_up(target: Option<&Target>, api: Api, body: &Body) -> (Api, Betas) {
+/// Returns the API to use at a target, and the beta features to enable in a header.
+pub(super) fn resolve_upstream_api(target: Option<&Target>, api: Api, body: &Body) -> (Api, Betas) {
     let upstream = target.and_then(|target| upstream_api(target, api)).unwrap_or(api);
     let upstream = match target {
-        // One format has no word for what ends an answer; another one of the same provider has.
-        Some(target) if upstream == Api::Responses && api != upstream && body.asks_to_stop() => {
-            api_that_stops(target).unwrap_or(upstream)
+        // The responses format has no stop sequences. If the request sets some, use the target's chat API.
+        Some(target) if upstream == Api::Responses && api != upstream && body.has_stop_sequence() => {
+            stop_sequence_api(target).unwrap_or(upstream)
         }
         _ => upstream,
     };
@@ -247,39 +260,42 @@ pub(super) fn way_up(target: Option<&Target>, api: Api, body: &Body) -> (Api, Be
 }
 
 impl Gateway {
-    /// The body is translated, for a client that may go on from a kept answer and whose own answer may be kept.
-    pub(super) async fn translate_kept(
+    /// Translates a body for a client that may continue a stored response and whose own response may be stored.
+    pub(super) async fn translate_stored(
         &self,
         ctx: &Context,
         chosen: Selection,
         thinking: Thinking,
         text: Bytes,
     ) -> Result<Attempt, ApiError> {
-        let wish = if chosen.api == Api::Responses && self.keeps() {
-            apart_if_large(text.len(), || wish(std::str::from_utf8(&text).unwrap_or_default()))
+        let storage = if chosen.api == Api::Responses && self.stores_responses() {
+            run_blocking_if_large(text.len(), || {
+                parse_storage(std::str::from_utf8(&text).unwrap_or_default())
+            })
         } else {
-            Wish { previous: None, keep: false }
+            StorageRequest { previous: None, store: false }
         };
-        let before = match &wish.previous {
+        let before = match &storage.previous {
             Some(id) => self.conversation(ctx, id).await?,
             None => None,
         };
-        // What another target has begun has its name already.
-        let keep_as = if wish.keep && ctx.resume.is_none() { new_id() } else { String::new() };
-        let remembers = self.may_recall(&chosen);
+        // A stream that another target has begun has its response id already.
+        let keep_as = if storage.store && ctx.resume.is_none() { new_id() } else { String::new() };
+        let remembers = self.may_need_signatures(&chosen);
         let stored = StoreOptions {
             before: before.as_deref(),
-            keep_as: &keep_as,
-            remembers,
+            store_as: &keep_as,
+            stores_signatures: remembers,
             ..StoreOptions::default()
         };
         match self.translate(ctx, chosen, thinking, &text, stored).await {
             Ok(plan) => Ok(plan),
-            Err(stuck) => Box::pin(self.translate_with(ctx, stuck, thinking, &text, stored)).await,
+            Err(stuck) => Box::pin(self.translate_with_signatures(ctx, stuck, thinking, &text, stored)).await,
         }
     }
 
-    /// The body is translated; or, where only the model's name asks for reasoning, said anew in the same format.
+    /// Translates a body. If only the suffix of the model's name selects reasoning, it is encoded again in the same
+    /// format.
     pub(super) async fn translate(
         &self,
         ctx: &Context,
@@ -290,12 +306,12 @@ impl Gateway {
     ) -> Result<Attempt, MediaFault> {
         let before = stored.before.map_or(0, str::len);
         self.offload
-            .turn(text.len() + before)
+            .acquire(text.len() + before)
             .await?
-            .run(|| self.translate_now(ctx, chosen, thinking, text, stored))
+            .run(|| self.translate_once(ctx, chosen, thinking, text, stored))
     }
 
-    fn translate_now(
+    fn translate_once(
         &self,
         ctx: &Context,
         chosen: Selection,
@@ -304,17 +320,17 @@ impl Gateway {
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, MediaFault> {
         let target = chosen.target()?;
-        let begun = ctx.resume.as_ref().map(|resume| resume.begun());
-        let stored = StoreOptions { begun, ..stored };
+        let begun = ctx.resume.as_ref().map(|resume| resume.prefill_state());
+        let stored = StoreOptions { prefill: begun, ..stored };
         let (Some(client), Some(provider)) = (chosen.api.format(), chosen.upstream.format()) else {
             let message =
-                format!("The model `{}` cannot be asked to reason through this API.", chosen.model.id);
-            return Err(ApiError::new(Kind::Unsupported, message).param("model").into());
+                format!("The model `{}` does not support reasoning through this API.", chosen.model.id);
+            return Err(ApiError::new(ErrorKind::Unsupported, message).param("model").into());
         };
         let array = matches!(chosen.action, Some(Action::Stream { sse: false }));
-        let dialect = chosen.lane.dialect(target);
+        let dialect = chosen.upstream_route.dialect(target);
         let text = std::str::from_utf8(text)
-            .map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))?;
+            .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))?;
         let ask = TranslateRequest {
             client,
             provider,
@@ -327,49 +343,57 @@ impl Gateway {
             seed: ctx.seed(),
             now: ctx.record.unix_millis / 1000,
         };
-        let asked = if stored.remembers && stored.recalled.is_none() {
+        let asked = if stored.stores_signatures && stored.signatures.is_none() {
             outgoing_sealed(text, &ask, stored)
         } else {
-            outgoing_stored(text, &ask, stored).map_err(EncodeBlocked::Refused)
+            outgoing_stored(text, &ask, stored).map_err(EncodeBlocked::Rejected)
         };
         let Outgoing { body, restore, reply, losses, items } = match asked {
             Ok(outgoing) => outgoing,
-            Err(EncodeBlocked::Bare(keys)) => return Err(MediaFault::Bare(Box::new((chosen, keys)))),
-            Err(EncodeBlocked::Refused(refused)) if may_be_linked(&refused, &stored) => {
-                return Err(MediaFault::Linked(Box::new((chosen, refused))));
+            Err(EncodeBlocked::MissingSignatures(keys)) => {
+                return Err(MediaFault::NeedsSignatures(Box::new((chosen, keys))));
             }
-            Err(EncodeBlocked::Refused(refused)) => {
+            Err(EncodeBlocked::Rejected(refused)) if may_need_fetch(&refused, &stored) => {
+                return Err(MediaFault::NeedsFetch(Box::new((chosen, refused))));
+            }
+            Err(EncodeBlocked::Rejected(refused)) => {
                 self.count_losses(client, provider, &refused.losses);
                 return Err(refused.error.into());
             }
         };
         let policy = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
-        let (losses, refused) = weigh(losses, policy, provider);
+        let (losses, refused) = apply_loss_policy(losses, policy, provider);
         self.count_losses(client, provider, &losses);
         if let Some(refused) = refused {
             return Err(refused.into());
         }
-        // What a translation adds, such as the bytes behind a link, is held beside the client's body.
+        // The memory budget counts the bytes that translation adds, such as fetched media, beside the client's body.
         let added = body.len().saturating_sub(text.len());
-        let body = self.memory.weigh(body, added).ok_or_else(overloaded)?;
+        let body = self.memory.charge(body, added).ok_or_else(overloaded)?;
         let changes = Changes {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
             drop_usage: client == Format::Chat && provider == Format::Chat && !reply.usage_wanted,
-            tell_usage: (client == Format::Chat && chosen.stream && reply.usage_wanted).then(|| UsageChunk {
-                model: chosen.model.escaped_id.clone(),
-                created: ctx.record.unix_millis / 1000,
+            insert_usage: (client == Format::Chat && chosen.stream && reply.usage_wanted).then(|| {
+                UsageChunk { model: chosen.model.escaped_id.clone(), created: ctx.record.unix_millis / 1000 }
             }),
             base64: None,
             standard_errors: provider == Format::Messages && target.provider.standard_errors,
         };
-        let keep = (!stored.keep_as.is_empty())
-            .then(|| Box::new(ResponseKeeping { id: stored.keep_as.to_owned(), items: items.into() }));
-        // Said anew in the same format, an answer passes as it is, unless something in it must be undone or it comes
-        // as a stream for a client that wants none.
-        let whole = dialect.habits.streams_only && !chosen.stream;
+        let keep = (!stored.store_as.is_empty())
+            .then(|| Box::new(ResponseStorage { id: stored.store_as.to_owned(), items: items.into() }));
+        // Within one format the response is forwarded as it is, unless the continuation of another target's stream or a
+        // restored name requires a translation, or the provider only streams and the client wants no stream.
+        let whole = dialect.quirks.streams_only && !chosen.stream;
         let translation =
             (client != provider || whole || begun.is_some() || !restore.is_empty()).then(|| {
-                Box::new(Translation { client, provider, reply: Arc::new(reply), restore, array, keep })
+                Box::new(Translation {
+                    client,
+                    provider,
+                    reply: Arc::new(reply),
+                    restore,
+                    array,
+                    storage: keep,
+                })
             });
         Ok(Attempt {
             body_len: body.len(),
@@ -377,26 +401,26 @@ impl Gateway {
             changes,
             translation,
             warning: if policy == Losses::Warn { warning(&losses) } else { None },
-            ..chosen.plan()
+            ..chosen.into_attempt()
         })
     }
 
-    /// The plan of a body that passes, with what its key thinks of the losses.
+    /// Applies the key's loss policy to the attempt of a forwarded body, and adds the warning header.
     ///
     /// # Errors
-    /// The key wants none.
-    pub(super) fn weigh_respelled(
+    /// Returns [`ErrorKind::Unsupported`] if an element is lost and the key refuses losses.
+    pub(super) fn apply_respelling_losses(
         &self,
         ctx: &Context,
         format: Option<Format>,
         (mut plan, losses): (Attempt, Vec<Loss>),
     ) -> Result<Attempt, ApiError> {
-        if let Some(chunk) = &mut plan.changes.tell_usage {
+        if let Some(chunk) = &mut plan.changes.insert_usage {
             chunk.created = ctx.record.unix_millis / 1000;
         }
         let Some(format) = format.filter(|_| !losses.is_empty()) else { return Ok(plan) };
         let policy = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
-        let (losses, refused) = weigh(losses, policy, format);
+        let (losses, refused) = apply_loss_policy(losses, policy, format);
         self.count_losses(format, format, &losses);
         if let Some(refused) = refused {
             return Err(refused);
@@ -405,9 +429,11 @@ impl Gateway {
         Ok(plan)
     }
 
+    /// Counts losses by element and policy.
     pub(super) fn count_losses(&self, from: Format, to: Format, losses: &[Loss]) {
         for Loss { element, policy, .. } in losses {
-            // Names that clients make up must not become series.
+            // Clients can invent element names. Only known ones become label values, so that the number of series is
+            // bounded.
             let known = loss::ROWS.iter().find(|row| row.element == element);
             let labels = [from.name(), to.name(), known.map_or("other", |row| row.element), policy.name()];
             self.metrics.losses.with_label_values(&labels).inc();
@@ -415,8 +441,12 @@ impl Gateway {
     }
 }
 
-/// What a key's policy makes of what was lost: the losses as they count, and the refusal, if there is one.
-fn weigh(mut losses: Vec<Loss>, policy: Losses, provider: Format) -> (Vec<Loss>, Option<ApiError>) {
+/// Applies a key's loss policy. Returns the losses as they are counted, and the error if one of them is refused.
+fn apply_loss_policy(
+    mut losses: Vec<Loss>,
+    policy: Losses,
+    provider: Format,
+) -> (Vec<Loss>, Option<ApiError>) {
     if policy != Losses::Refuse {
         return (losses, None);
     }
@@ -427,23 +457,23 @@ fn weigh(mut losses: Vec<Loss>, policy: Losses, provider: Format) -> (Vec<Loss>,
         refused.get_or_insert_with(|| {
             let what = if loss.clamped { "changed" } else { "lost" };
             let message = format!(
-                "'{element}' would be {what} on the way to the {provider} API of this model, and this API key wants no losses."
+                "'{element}' would be {what} in the {provider} API of this model, and this API key refuses losses."
             );
-            ApiError::new(Kind::Unsupported, message).param(element.clone())
+            ApiError::new(ErrorKind::Unsupported, message).param(element.clone())
         });
     }
     (losses, refused)
 }
 
-/// What was left out of a body, or changed in it, that passes otherwise.
-fn respelled(spelled: &Respelling) -> Vec<Loss> {
+/// Returns the losses of a respelling: what it dropped or clamped.
+fn respelling_losses(spelled: &Respelling) -> Vec<Loss> {
     let loss =
         |name: &&'static str, clamped| Loss { element: (*name).into(), policy: LossPolicy::Warn, clamped };
     let dropped = spelled.dropped.iter().map(|name| loss(name, false));
     dropped.chain(spelled.clamped.iter().map(|name| loss(name, true))).collect()
 }
 
-/// The header that tells what was lost.
+/// Returns the value of the warning header. `None` if no loss is to be warned of.
 fn warning(losses: &[Loss]) -> Option<HeaderValue> {
     let names = losses.iter().filter(|loss| loss.policy == LossPolicy::Warn).take(WARNINGS).map(|loss| {
         let plain = loss.element.chars().filter(|c| c.is_ascii_graphic() && *c != ',').take(WARNING_NAME);
@@ -454,32 +484,4 @@ fn warning(losses: &[Loss]) -> Option<HeaderValue> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_that_wants_no_losses_is_told_the_first_one_that_matters() {
-        let loss = |element: &'static str, policy| Loss { element: element.into(), policy, clamped: false };
-        let losses = || vec![loss("seed", LossPolicy::Silent), loss("top_p", LossPolicy::Warn)];
-        for policy in [Losses::Allow, Losses::Warn] {
-            assert_eq!(weigh(losses(), policy, Format::Messages), (losses(), None));
-        }
-        let (counted, refused) = weigh(losses(), Losses::Refuse, Format::Messages);
-        assert_eq!(counted, [loss("seed", LossPolicy::Silent), loss("top_p", LossPolicy::Refuse)]);
-        let refused = refused.unwrap();
-        assert_eq!(refused.kind, Kind::Unsupported);
-        assert_eq!(refused.param.as_deref(), Some("top_p"));
-        let harmless = vec![loss("seed", LossPolicy::Silent)];
-        assert_eq!(weigh(harmless.clone(), Losses::Refuse, Format::Chat), (harmless, None));
-    }
-
-    #[test]
-    fn what_was_lost_fits_into_a_header() {
-        let loss = |element: &'static str, policy| Loss { element: element.into(), policy, clamped: false };
-        assert_eq!(warning(&[loss("seed", LossPolicy::Silent)]), None);
-        let losses = [loss("temperature", LossPolicy::Warn), loss("x\r\ny, ü", LossPolicy::Warn)];
-        assert_eq!(warning(&losses).unwrap(), "temperature dropped, xy dropped");
-        let many: Vec<Loss> = (0..99).map(|_| loss("logprobs", LossPolicy::Warn)).collect();
-        assert!(warning(&many).unwrap().len() < 300);
-    }
-}
+mod tests;

@@ -1,8 +1,9 @@
-//! Idle connections to providers over HTTP/1.
+//! Pool of idle HTTP/1 connections to providers.
 //!
-//! Pingora's own pool starts a task for every connection that is given back, and takes it apart again when the
-//! connection is used: for a small request that is a tenth of all the work. Here a connection lies in a stack; whether
-//! the other side has closed it is seen when it is taken, and by one task that goes over all of them now and then.
+//! Pingora's own pool spawns a task for every connection that is returned, and cancels it when the connection is taken:
+//! for a small request that is a tenth of all work. Here each peer has a stack of connections. Two checks find
+//! connections that the peer has closed: one when a connection is taken, and one by a single task that sweeps the pool
+//! periodically.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -15,12 +16,12 @@ use parking_lot::Mutex;
 use pingora::protocols::Stream;
 use tokio::io::{AsyncRead as _, ReadBuf};
 
-/// How often idle connections are looked at.
+/// Time between two sweeps.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How many of them are out of their places at a time: few enough that a request finds another one.
+/// Connections of a peer that a sweep takes out of the stack at a time: few enough that a request finds another one.
 const BATCH: usize = 16;
 
-/// See the module. Clones are the same pool.
+/// Connection pool. Clones share one state.
 #[derive(Clone)]
 pub(super) struct Pool(Arc<Inner>);
 
@@ -33,9 +34,9 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// Of each peer a stack. A place is empty while its connection is looked at.
+    /// Stacks of connections by pool key. A slot is `None` while the sweep checks its connection.
     peers: HashMap<u64, Vec<Option<Idle>>, foldhash::fast::FixedState>,
-    /// Connections that are idle, those that are looked at included.
+    /// Idle connections, including those that the sweep checks at the moment.
     count: usize,
 }
 
@@ -45,13 +46,13 @@ struct Idle {
 }
 
 impl Pool {
-    /// Keeps up to `limit` connections, each for `idle` at most.
+    /// Creates a pool of at most `limit` connections, each idle for `idle` at most.
     pub(super) fn new(limit: usize, idle: Duration) -> Self {
         let (state, swept) = (Mutex::default(), AtomicBool::new(false));
         Pool(Arc::new(Inner { state, limit, idle, swept }))
     }
 
-    /// The connection to a peer that was used last, if one is open.
+    /// Takes the most recently used open connection to a peer. `None` if there is no open one.
     pub(super) fn take(&self, peer: u64) -> Option<Stream> {
         loop {
             let mut idle = {
@@ -65,13 +66,14 @@ impl Pool {
                 state.count -= 1;
                 found
             };
+            // A system call, so without the lock.
             if idle.since.elapsed() < self.0.idle && is_open(&mut idle.stream) {
                 return Some(idle.stream);
             }
         }
     }
 
-    /// Keeps a connection. Beyond the limit it is closed.
+    /// Returns a connection to the pool. Closes it if the pool is full.
     pub(super) fn put(&self, peer: u64, stream: Stream) {
         let idle = Idle { stream, since: Instant::now() };
         {
@@ -81,13 +83,14 @@ impl Pool {
                 state.peers.entry(peer).or_default().push(Some(idle));
             }
         }
+        // The first connection starts the sweep: the pool may be created outside of a Tokio runtime.
         if !self.0.swept.swap(true, Ordering::Relaxed) {
             tokio::spawn(sweep(Arc::downgrade(&self.0)));
         }
     }
 }
 
-/// Closes what has been idle for too long, and what the other side has closed, until the pool is gone.
+/// Closes expired connections, and those that the peer has closed, until the pool is dropped.
 async fn sweep(pool: Weak<Inner>) {
     let mut timer = tokio::time::interval(SWEEP);
     loop {
@@ -106,17 +109,18 @@ async fn sweep(pool: Weak<Inner>) {
 }
 
 impl Inner {
-    fn is_of_use(&self, idle: &mut Idle) -> bool {
+    fn is_reusable(&self, idle: &mut Idle) -> bool {
         idle.since.elapsed() < self.idle && is_open(&mut idle.stream)
     }
 
-    /// Looks at some of a peer's connections, from this place of the stack on: a system call each, outside of the lock.
-    /// Gives the place to go on from; nothing when only the last one is left, which is there for requests meanwhile.
+    /// Checks some of a peer's connections, from slot `at` on: one system call each, without the lock. Returns the slot
+    /// to continue from. `None` when only the topmost connection is left, which stays available to requests meanwhile.
     fn sweep_some(&self, peer: u64, at: usize) -> Option<usize> {
         let lent: Vec<(usize, Idle)> = {
             let mut state = self.state.lock();
             let stack = state.peers.get_mut(&peer)?;
             let last = stack.len().checked_sub(1).filter(|last| at < *last)?;
+            // At most half, so that concurrent requests find a connection.
             let size = (stack.len() / 2).clamp(1, BATCH);
             let places = stack.iter_mut().enumerate().take(last).skip(at).take(size);
             places.filter_map(|(place, slot)| Some((place, slot.take()?))).collect()
@@ -125,7 +129,7 @@ impl Inner {
         let mut closed = Vec::new();
         let mut open = Vec::with_capacity(lent.len());
         for (place, mut idle) in lent {
-            if self.is_of_use(&mut idle) {
+            if self.is_reusable(&mut idle) {
                 open.push((place, idle));
             } else {
                 closed.push(idle);
@@ -137,21 +141,22 @@ impl Inner {
         for (place, idle) in open {
             match stack.get_mut(place).filter(|slot| slot.is_none()) {
                 Some(slot) => *slot = Some(idle),
-                // Requests have taken what was above it.
+                // Requests have changed the stack meanwhile: this slot is gone or in use.
                 None => stack.push(Some(idle)),
             }
         }
         drop(state);
+        // Closing a socket is a system call too.
         drop(closed);
         Some(next)
     }
 
-    /// Looks at a peer's last connection, in its place, and closes the gaps.
+    /// Checks a peer's topmost connection while holding the lock, and removes the empty slots.
     fn sweep_last(&self, peer: u64) {
         let mut state = self.state.lock();
         let State { peers, count } = &mut *state;
         let Some(stack) = peers.get_mut(&peer) else { return };
-        let last = stack.last_mut().and_then(|slot| slot.take_if(|idle| !self.is_of_use(idle)));
+        let last = stack.last_mut().and_then(|slot| slot.take_if(|idle| !self.is_reusable(idle)));
         *count -= usize::from(last.is_some());
         stack.retain(Option::is_some);
         if stack.is_empty() {
@@ -164,12 +169,13 @@ impl Inner {
     }
 }
 
-/// An idle connection has nothing to read: whatever comes is its end, or nothing that anybody asked for.
+/// Returns whether a connection is open. An idle one has nothing to read: any byte is an end of stream or unsolicited
+/// data.
 fn is_open(stream: &mut Stream) -> bool {
     let mut byte = [0; 1];
     let mut buf = ReadBuf::new(&mut byte);
     let read = std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut buf));
-    // Outside of the task's budget: an exhausted one looks like nothing to read.
+    // Bypass Tokio's task budget: with an exhausted budget, `poll_read` returns `Pending` although data is there.
     let read = std::pin::pin!(tokio::task::unconstrained(read));
     matches!(read.poll(&mut Context::from_waker(Waker::noop())), Poll::Pending)
 }
@@ -194,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_connection_that_was_used_last_comes_first() {
+    async fn pool_returns_the_last_used_connection_first() {
         let pool = Pool::new(8, Duration::from_secs(60));
         let ((one, _far_one), (two, mut far_two)) = (pair(), pair());
         pool.put(7, one);
@@ -210,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_closed_or_has_something_to_say_is_not_used() {
+    async fn pool_skips_closed_and_readable_connections() {
         let pool = Pool::new(8, Duration::from_secs(60));
         let ((closed, far), (talking, mut voice), (open, _far)) = (pair(), pair(), pair());
         drop(far);
@@ -223,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_is_a_limit_and_a_time() {
+    async fn pool_closes_connections_above_the_limit_and_the_idle_time() {
         let pool = Pool::new(1, Duration::from_millis(1));
         let ((one, _far_one), (two, mut far_two)) = (pair(), pair());
         pool.put(1, one);
@@ -234,7 +240,7 @@ mod tests {
         assert!(pool.take(1).is_none(), "too old");
     }
 
-    /// A connection that notes what it finds of its pool when it is looked at.
+    /// Stream that records the state of its pool whenever the pool checks it.
     #[derive(Debug)]
     struct Watched {
         inner: DuplexStream,
@@ -245,9 +251,9 @@ mod tests {
     #[derive(Debug, Default)]
     struct Found {
         looks: usize,
-        /// Looks while the lock was held.
+        /// Checks while the lock was held.
         locked: usize,
-        /// Looks while a request would have found no connection.
+        /// Checks during which a request would have found no connection.
         empty: usize,
     }
 
@@ -325,10 +331,10 @@ mod tests {
     impl Peek for Watched {}
 
     #[tokio::test]
-    async fn connections_are_looked_at_outside_of_the_lock_and_few_at_a_time() {
+    async fn pool_sweep_checks_connections_outside_the_lock() {
         for count in [1, 2, 3, 100, 1_000] {
             let pool = Pool::new(2_000, Duration::from_secs(60));
-            // No sweep of its own.
+            // Prevent the background sweep: the test sweeps itself.
             pool.0.swept.store(true, Ordering::Relaxed);
             let found = Arc::new(Mutex::new(Found::default()));
             let mut others = Vec::new();
@@ -336,7 +342,7 @@ mod tests {
                 let (inner, far) = tokio::io::duplex(64);
                 let (found, pool_of) = (found.clone(), Arc::downgrade(&pool.0));
                 pool.put(1, Box::new(Watched { inner, found, pool: pool_of }));
-                // Every third one is closed by the other side.
+                // The peer closes every third one.
                 if n % 3 != 1 {
                     others.push(far);
                 }
@@ -358,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_and_the_sweep_do_not_lose_connections() {
+    async fn pool_sweep_loses_no_connection_during_takes_and_puts() {
         let pool = Pool::new(64, Duration::from_secs(60));
         let mut others = Vec::new();
         for _ in 0..40 {
@@ -366,7 +372,7 @@ mod tests {
             pool.put(1, near);
             others.push(far);
         }
-        // Taken and given back while others are out of their places.
+        // Connections are taken and returned while the sweep holds others.
         let lent = {
             let mut state = pool.0.state.lock();
             let stack = state.peers.get_mut(&1).unwrap();
@@ -387,7 +393,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn idle_connections_are_closed_in_time() {
+    async fn pool_idle_connection_is_closed_after_its_time() {
         let pool = Pool::new(8, Duration::from_millis(1));
         let (one, mut far) = pair();
         pool.put(1, one);

@@ -1,5 +1,5 @@
-//! Reading a provider's body: pieces that are already there are gathered into one, so that a burst of frames costs one
-//! write instead of many. What is compressed is decoded here, a bounded piece at a time.
+//! Reader of upstream bodies: gathers pieces that are readable already, so that a burst of frames costs one write
+//! instead of many, and decodes compressed bodies, a bounded piece at a time.
 
 use std::task::{Context, Poll, Waker};
 
@@ -8,42 +8,43 @@ use pingora::protocols::http::client::HttpSession;
 use pingora::{Error, ErrorType};
 
 use super::coalesce::CoalescingStream;
-use super::encoding::{DecodeError, Decoder};
+use super::encoding::{ContentDecoder, DecodeError};
 use super::response::MAX_ERROR_BODY;
 
-/// What is gathered into one write at most. A fast provider must not keep the first byte from the client.
+/// Bytes of a stream that are gathered into one write. A fast provider must not delay the client's first byte.
 const GATHER: usize = 64 * 1024;
-/// What is gathered at most of a document that is collected whole anyway.
+/// Bytes that are gathered of a document that is collected whole anyway.
 const GATHER_WHOLE: usize = 256 * 1024;
-/// What is decoded at a time, in bytes.
+/// Bytes that are decoded at a time.
 const DECODED: usize = 256 * 1024;
-/// Type of the error of a body that is not what its encoding says.
+/// Error type of a body that does not match its `Content-Encoding`.
 pub(super) const UNDECODABLE: &str = "UndecodableAnswer";
-/// The size line and the line end of an HTTP/1 chunk.
+/// Bytes of the size line and the line end of an HTTP/1 chunk.
 const CHUNK_FRAMING: usize = 16;
 
-/// What was read of a body.
+/// Result of one read.
 pub(super) enum Read {
     Piece(Bytes),
     Last(Bytes),
-    /// What was complete before the fault, and the fault.
+    /// The bytes before the fault, and the fault.
     Broken(Bytes, Box<Error>),
 }
 
-/// See the module.
-pub(super) struct Reader {
+/// Reader of one upstream body.
+pub(super) struct ResponseReader {
     gathered: BytesMut,
     streaming: bool,
-    waited: bool,
+    blocked: bool,
     decoding: Option<Box<Decoding>>,
 }
 
-/// A compressed body that is read.
+/// State of a compressed body.
 struct Decoding {
-    decoder: Box<Decoder>,
-    /// Of an error body: how much more of it is of interest, in bytes. It tells nothing where it cannot be decoded.
+    decoder: Box<ContentDecoder>,
+    /// Bytes of an error body that are still to be decoded; the rest is discarded, as is an error body that cannot be
+    /// decoded. `None` for other bodies.
     left: Option<usize>,
-    /// How reading has ended, while some of what was read is not decoded.
+    /// End of the compressed bytes, until all of them are decoded.
     end: Option<Ending>,
 }
 
@@ -52,33 +53,32 @@ enum Ending {
     Broken(Box<Error>),
 }
 
-impl Reader {
-    /// `streaming` says that what is read leaves for the client at once.
+impl ResponseReader {
+    /// Creates a reader. `streaming`: what is read is forwarded to the client at once.
     pub(super) fn new(streaming: bool) -> Self {
-        Reader { gathered: BytesMut::new(), streaming, waited: false, decoding: None }
+        ResponseReader { gathered: BytesMut::new(), streaming, blocked: false, decoding: None }
     }
 
-    /// The same for a body that is compressed, if there is a decoder; of an error's no more than its beginning is
-    /// decoded.
-    pub(super) fn decoding(mut self, decoder: Option<Box<Decoder>>, error: bool) -> Self {
+    /// Adds the decoder of a compressed body. Of an error body, only the first [`MAX_ERROR_BODY`] bytes are decoded.
+    pub(super) fn decoding(mut self, decoder: Option<Box<ContentDecoder>>, error: bool) -> Self {
         let left = error.then_some(MAX_ERROR_BODY);
         self.decoding = decoder.map(|decoder| Box::new(Decoding { decoder, left, end: None }));
         self
     }
 
-    /// Whether nothing had been there when the last read began.
-    pub(super) fn has_waited(&self) -> bool {
-        self.waited
+    /// Returns whether the last read had to wait for data.
+    pub(super) fn has_blocked(&self) -> bool {
+        self.blocked
     }
 
-    /// Cancel-safe: what was gathered stays.
+    /// Reads the next piece. Cancel-safe: bytes that were gathered stay in the reader.
     pub(super) async fn read(&mut self, upstream: &mut HttpSession) -> Read {
         if self.decoding.is_none() {
             return self.gather(upstream).await;
         }
         if self.decoding.as_ref().is_some_and(|decoding| decoding.decoder.is_pending()) {
-            // A few bytes may stand for gigabytes, and others have their turn between two pieces of these.
-            self.waited = false;
+            // A few compressed bytes may expand to gigabytes. Yield, so that other tasks run between two pieces.
+            self.blocked = false;
             tokio::task::yield_now().await;
         }
         loop {
@@ -91,13 +91,13 @@ impl Reader {
         }
     }
 
-    /// The next pieces as they come.
+    /// Reads pieces until no more are readable, or enough are gathered.
     async fn gather(&mut self, upstream: &mut HttpSession) -> Read {
         let mut step = self.first(upstream).await;
         loop {
             let grown = match step {
                 Next::Appended(length) => length,
-                // HTTP/2 hands its frames over; most of the time there is only one.
+                // HTTP/2 delivers frames by value. Mostly there is only one, which passes without a copy.
                 Next::Whole(whole) if self.gathered.is_empty() && self.streaming => {
                     return single(upstream, whole);
                 }
@@ -108,14 +108,17 @@ impl Reader {
                 Next::End => return Read::Last(self.take()),
                 Next::Broken(error) => return Read::Broken(self.take(), error),
             };
+            // Check for the end before the next read, so that the last piece and the end leave in one write.
             match done(upstream) {
                 Ok(false) => {}
                 Ok(true) => return Read::Last(self.take()),
                 Err(error) => return Read::Broken(self.take(), error),
             }
-            if self.is_enough(upstream, grown) {
+            if self.should_flush(upstream, grown) {
                 return Read::Piece(self.take());
             }
+            // Bypass Tokio's task budget: with an exhausted budget, readable data would look pending, which splits a
+            // burst into many writes.
             let more = tokio::task::unconstrained(next(upstream, &mut self.gathered));
             match poll_now(more) {
                 None => return Read::Piece(self.take()),
@@ -124,10 +127,10 @@ impl Reader {
         }
     }
 
-    /// The first step, which may have to wait.
+    /// Reads the first piece, and notes whether it had to wait.
     async fn first(&mut self, upstream: &mut HttpSession) -> Next {
-        self.waited = false;
-        let Reader { gathered, waited, .. } = self;
+        self.blocked = false;
+        let ResponseReader { gathered, blocked: waited, .. } = self;
         let mut first = std::pin::pin!(next(upstream, gathered));
         std::future::poll_fn(|cx| {
             let polled = first.as_mut().poll(cx);
@@ -137,8 +140,9 @@ impl Reader {
         .await
     }
 
-    /// Whether to stop looking for more: enough is gathered, or the last read brought this piece and nothing else.
-    fn is_enough(&self, upstream: &HttpSession, grown: usize) -> bool {
+    /// Returns whether to stop gathering: the limit is reached, or the last read from the socket contained only this
+    /// piece, so that another read would find nothing.
+    fn should_flush(&self, upstream: &HttpSession, grown: usize) -> bool {
         if !self.streaming {
             return self.gathered.len() >= GATHER_WHOLE;
         }
@@ -167,7 +171,7 @@ impl Decoding {
         self.decoder.push(piece);
     }
 
-    /// The next decoded piece, or the end; nothing where more must be read first.
+    /// Returns the next decoded piece or the end. `None` if more must be read first.
     fn next(&mut self) -> Option<Read> {
         let mut piece = Bytes::new();
         if self.decoder.is_pending() {
@@ -196,7 +200,7 @@ impl Decoding {
 }
 
 fn undecodable(error: DecodeError) -> Box<Error> {
-    Error::because(ErrorType::Custom(UNDECODABLE), "while decoding an answer", error).into_up()
+    Error::because(ErrorType::Custom(UNDECODABLE), "while decoding a response", error).into_up()
 }
 
 fn single(upstream: &mut HttpSession, whole: Bytes) -> Read {
@@ -207,9 +211,9 @@ fn single(upstream: &mut HttpSession, whole: Bytes) -> Read {
     }
 }
 
-/// One step of reading.
+/// Result of one step of reading.
 enum Next {
-    /// An HTTP/1 piece of this length was appended to what is gathered.
+    /// An HTTP/1 piece of this length was appended to the buffer.
     Appended(usize),
     /// An HTTP/2 frame.
     Whole(Bytes),
@@ -221,7 +225,7 @@ async fn next(upstream: &mut HttpSession, gathered: &mut BytesMut) -> Next {
     if let HttpSession::H1(h1) = upstream {
         loop {
             match h1.read_body_ref().await {
-                // The head of the last chunk, before its trailers.
+                // Pingora yields an empty piece for the last chunk, before its trailers.
                 Ok(Some([])) => {}
                 Ok(Some(piece)) => {
                     gathered.extend_from_slice(piece);
@@ -240,7 +244,7 @@ async fn next(upstream: &mut HttpSession, gathered: &mut BytesMut) -> Next {
     }
 }
 
-/// Whether the body is complete. An HTTP/2 stream that was reset looks complete until it is asked.
+/// Returns whether the body is complete. A reset HTTP/2 stream looks complete unless this check asks for its error.
 fn done(upstream: &mut HttpSession) -> pingora::Result<bool> {
     match upstream {
         HttpSession::H2(h2) => h2.check_response_end_or_error().map_err(|error| error.into_up()),
@@ -248,7 +252,7 @@ fn done(upstream: &mut HttpSession) -> pingora::Result<bool> {
     }
 }
 
-/// Polls a future once.
+/// Polls a future once. `None` if it is pending.
 fn poll_now<F: Future>(future: F) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     let mut context = Context::from_waker(Waker::noop());

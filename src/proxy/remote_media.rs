@@ -1,59 +1,58 @@
-//! Media that clients give by address, for providers that must be given the bytes: brought before the request is
-//! encoded.
+//! Remote media of requests: fetches what a client gave by URL, for providers that accept only inline bytes.
 //!
-//! Nothing is paid for it by other requests: a request is looked at for addresses only when it would be refused because
-//! of them.
+//! Other requests do not pay for it: a request is searched for URLs only after its translation failed because of them.
 
 use base64_simd::STANDARD;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::Gateway;
-use super::body_memory::{MemoryPermit, Room};
+use super::body_memory::{MemoryPermit, RequestBudget};
 use super::context::{Attempt, Context};
 use super::fetch::FetchFault;
 use super::plan::Selection;
 use super::request::overloaded;
 use crate::canonical::Thinking;
-use crate::error::{ApiError, Kind};
-use crate::translate::{FetchedMedia, Key, Refused, RemoteParts, StoreOptions, WantedMedia, links};
+use crate::error::{ApiError, ErrorKind};
+use crate::translate::{
+    EncodeError, FetchedMedia, RemoteParts, SignatureKey, StoreOptions, WantedMedia, remote_urls,
+};
 
-/// Addresses of one request that are followed at most: more than any provider takes images.
-const MOST: usize = 100;
-/// How many are followed at a time.
+/// URLs that are fetched for one request: more images than any provider accepts.
+const MAX_URLS: usize = 100;
+/// Concurrent downloads for one request.
 const AT_ONCE: usize = 4;
 
-/// Elements that are lost where a provider cannot be given an address.
+/// Elements that are lost if a provider does not accept URLs.
 const BY_ADDRESS: [&str; 3] = ["image_url", "file_url", "audio"];
 
-/// Why a request was not translated.
+/// Reason why a request was not translated.
 pub(super) enum MediaFault {
-    /// The client is told.
-    Told(ApiError),
-    /// Something in it is given by address, perhaps.
-    Linked(Box<(Selection, Refused)>),
-    /// Turns of it have lost their seals, which may be kept under these keys.
-    Bare(Box<(Selection, Vec<Key>)>),
+    /// The request is refused with this error.
+    Rejected(ApiError),
+    /// The request may contain URLs that must be fetched first.
+    NeedsFetch(Box<(Selection, EncodeError)>),
+    /// Turns of the conversation lack their provider signatures, which may be stored under these keys.
+    NeedsSignatures(Box<(Selection, Vec<SignatureKey>)>),
 }
 
 impl From<ApiError> for MediaFault {
     fn from(error: ApiError) -> Self {
-        MediaFault::Told(error)
+        MediaFault::Rejected(error)
     }
 }
 
-/// Whether a refusal may be for want of what lies behind an address.
-pub(super) fn may_be_linked(refused: &Refused, stored: &StoreOptions<'_>) -> bool {
-    stored.brought.0.is_empty()
-        && refused.losses.iter().any(|loss| BY_ADDRESS.contains(&loss.element.as_ref()))
+/// Returns whether a refusal may be due to media that is given by URL. False once media was fetched.
+pub(super) fn may_need_fetch(refused: &EncodeError, stored: &StoreOptions<'_>) -> bool {
+    stored.media.0.is_empty() && refused.losses.iter().any(|loss| BY_ADDRESS.contains(&loss.element.as_ref()))
 }
 
 impl Gateway {
-    /// Translates a request once more, with what lies behind its addresses.
-    pub(super) async fn translate_linked(
+    /// Fetches the request's remote media and translates it again.
+    pub(super) async fn translate_with_media(
         &self,
         ctx: &Context,
-        stuck: (Selection, Refused),
+        stuck: (Selection, EncodeError),
         thinking: Thinking,
         text: &[u8],
         stored: StoreOptions<'_>,
@@ -64,38 +63,39 @@ impl Gateway {
         };
         let wanted = {
             let target = chosen.target()?;
-            let turn = self.offload.turn(text.len()).await?;
-            let dialect = chosen.lane.dialect(target);
+            let turn = self.offload.acquire(text.len()).await?;
+            let dialect = chosen.upstream_route.dialect(target);
             turn.run(|| {
-                links(std::str::from_utf8(text).unwrap_or_default(), client, provider, &dialect, stored)
+                remote_urls(std::str::from_utf8(text).unwrap_or_default(), client, provider, &dialect, stored)
             })
         };
         if wanted.is_empty() {
             self.count_losses(client, provider, &refused.losses);
             return Err(refused.error);
         }
-        // What was brought is counted until the body that it becomes part of is.
-        let (brought, _weights) = self.bring_all(wanted).await?;
-        let stored = StoreOptions { brought: FetchedMedia(&brought), ..stored };
+        // The permits count the fetched media until the memory budget counts the body that contains it.
+        let (brought, _weights) = self.fetch_all(wanted).await?;
+        let stored = StoreOptions { media: FetchedMedia(&brought), ..stored };
         self.translate(ctx, chosen, thinking, text, stored).await.map_err(|untold| match untold {
-            MediaFault::Told(error) => error,
-            MediaFault::Linked(stuck) => stuck.1.error,
-            // They were looked for before.
-            MediaFault::Bare(_) => refused.error,
+            MediaFault::Rejected(error) => error,
+            MediaFault::NeedsFetch(stuck) => stuck.1.error,
+            // Unreachable: the signatures were looked up before.
+            MediaFault::NeedsSignatures(_) => refused.error,
         })
     }
 
-    /// Brings what lies behind addresses: all of it together, in base64, no more than a body may be. All of it is
-    /// counted while it comes, and in the form that the provider gets until the weights go.
-    async fn bring_all(
+    /// Fetches remote media. Together, encoded in base64, it may be no larger than a body. The memory budget counts it
+    /// while it arrives, and in its encoded form until the permits are dropped.
+    async fn fetch_all(
         &self,
         wanted: Vec<(String, WantedMedia)>,
     ) -> Result<(Vec<RemoteParts>, Vec<Option<MemoryPermit>>), ApiError> {
-        if wanted.len() > MOST {
-            let message = format!("The request has more than {MOST} images and files given by address.");
-            return Err(ApiError::new(Kind::InvalidField, message));
+        if wanted.len() > MAX_URLS {
+            let message = format!("The request has more than {MAX_URLS} images and files given by URL.");
+            return Err(ApiError::new(ErrorKind::InvalidField, message));
         }
-        let room = Room::new(self.limits.body / 4 * 3);
+        // Base64 makes four bytes of three.
+        let room = RequestBudget::new(self.limits.body / 4 * 3);
         let mut brought = Vec::with_capacity(wanted.len());
         let mut weights = Vec::with_capacity(wanted.len());
         let mut wanted = wanted.into_iter();
@@ -112,20 +112,20 @@ impl Gateway {
             }
             let Some(done) = tasks.join_next().await else { return Ok((brought, weights)) };
             let (url, kind, fetched) =
-                done.map_err(|_| ApiError::new(Kind::Internal, "The gateway failed."))?;
+                done.map_err(|_| ApiError::new(ErrorKind::Internal, "Internal gateway error."))?;
             let result = fetched.as_ref().map_or_else(FetchFault::label, |_| "ok");
-            self.metrics.links.with_label_values(&["client", result]).inc();
+            self.metrics.remote_fetches.with_label_values(&["client", result]).inc();
             let mut weight = None;
             let encoded = fetched.as_ref().map_or(0, |bytes| bytes.len().div_ceil(3) * 4);
             if fetched == Err(FetchFault::Busy) || !self.memory.grow(&mut weight, encoded) {
                 return Err(overloaded());
             }
-            if fetched == Err(FetchFault::Together) {
+            if fetched == Err(FetchFault::TotalTooLarge) {
                 let message = format!(
-                    "The images and files of the request that are given by address are larger than {} bytes together.",
+                    "The images and files that the request gives by URL are larger than {} bytes in total.",
                     self.limits.body
                 );
-                return Err(ApiError::new(Kind::BodyTooLarge, message));
+                return Err(ApiError::new(ErrorKind::BodyTooLarge, message));
             }
             brought.push(read(url, kind, fetched)?);
             weights.push(weight);
@@ -133,19 +133,22 @@ impl Gateway {
     }
 }
 
-/// What was brought, as the provider gets it.
+/// Encodes fetched media for the provider.
+///
+/// # Errors
+/// Returns [`ErrorKind::InvalidField`] if the download failed, or the media is of another type than its element.
 fn read(
     url: String,
     wanted: WantedMedia,
     fetched: Result<Bytes, FetchFault>,
 ) -> Result<RemoteParts, ApiError> {
-    // Addresses may be long, and hold what should be in no log for long.
+    // The query may contain signatures and tokens, which belong in no log or message; a long URL is cut.
     let shown: String = url.split(['?', '#']).next().unwrap_or_default().chars().take(200).collect();
     let cannot = |why: &str| {
-        let message = format!("The {} at '{shown}' cannot be brought: {why}.", wanted.name());
-        ApiError::new(Kind::InvalidField, message)
+        let message = format!("The {} at '{shown}' cannot be fetched: {why}.", wanted.name());
+        ApiError::new(ErrorKind::InvalidField, message)
     };
     let bytes = fetched.map_err(|fault| cannot(&fault.to_string()))?;
-    let media_type = wanted.media_type(&bytes).ok_or_else(|| cannot("what lies there is of another kind"))?;
+    let media_type = wanted.media_type(&bytes).ok_or_else(|| cannot("its content is of another type"))?;
     Ok(RemoteParts { url: url.into(), media_type, base64: STANDARD.encode_to_string(&bytes) })
 }

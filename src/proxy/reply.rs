@@ -1,4 +1,4 @@
-//! Answers that the gateway gives itself.
+//! Responses that the gateway writes itself: JSON documents, errors, and the end of broken streams.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use pingora::proxy::FailToProxy;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
-use super::early_response::wants_array;
+use super::early_response::is_array_stream;
 use super::reader::UNDECODABLE;
 use super::{Client, Gateway, names};
-use crate::error::{ApiError, Kind, RetryAfter};
-use crate::job::Body;
+use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::job::BodyPieces;
 use crate::wire::error::ArrayState;
-use crate::wire::images::{self, reply::Shape};
+use crate::wire::images::{self, reply::ImageReplyShape};
 use crate::wire::path::Endpoint;
 use crate::wire::{Format, count_tokens, error as wire_error, tasks};
 
-/// How long the rest of a body that nobody wants is read, so that the client sees the answer and not a reset.
+/// Time for which the rest of an unread request body is read, so that the client receives the response and not a reset.
 const LINGER: Duration = Duration::from_millis(500);
-/// How much of it.
+/// Bytes of it that are read at most.
 const LINGER_BYTES: usize = 4 << 20;
 
 impl Gateway {
-    /// Answers 200 with JSON.
+    /// Sends status 200 with a JSON body.
     pub(super) async fn reply_json(
         &self,
         client: &mut Client,
@@ -33,34 +33,39 @@ impl Gateway {
         body: Bytes,
     ) -> Result<bool, ApiError> {
         let head = self.own_head(client, ctx, 200, body.len(), "application/json");
-        self.write_reply(client, ctx, head, body).await.map(|()| true).map_err(|error| gone(&error))
+        self.write_reply(client, ctx, head, body)
+            .await
+            .map(|()| true)
+            .map_err(|error| disconnect_error(&error))
     }
 
-    /// Answers 200 with JSON that leaves piece by piece.
-    pub(super) async fn reply_made(
+    /// Sends status 200 with a JSON body, written piece by piece.
+    pub(super) async fn reply_pieces(
         &self,
         client: &mut Client,
         ctx: &mut Context,
-        body: Body,
+        body: BodyPieces,
     ) -> Result<(), ApiError> {
         let head = self.own_head(client, ctx, 200, body.len(), "application/json");
-        self.write_pieces(client, ctx, head, body.into_steps()).await.map_err(|error| gone(&error))
+        self.write_pieces(client, ctx, head, body.into_steps())
+            .await
+            .map_err(|error| disconnect_error(&error))
     }
 
-    /// Answers those who look whether anybody is there.
+    /// Answers a request for `/`, which some clients send to check that the server is up.
     pub(super) async fn reply_root(&self, client: &mut Client, ctx: &mut Context) -> Result<bool, ApiError> {
         self.reply_json(client, ctx, Bytes::from_static(br#"{"service":"model-gateway"}"#)).await
     }
 
-    /// Answers with an error in the client's format. Nothing is written to a client that has gone.
+    /// Sends an error in the client's format. Writes nothing to a client that has disconnected.
     pub(super) async fn reply_error(
         &self,
         client: &mut Client,
         ctx: &mut Context,
         error: &ApiError,
     ) -> pingora::Result<()> {
-        self.note(ctx, error);
-        if error.kind == Kind::ClientGone {
+        self.record_error(ctx, error);
+        if error.kind == ErrorKind::ClientGone {
             client.set_keepalive(None);
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
@@ -68,7 +73,7 @@ impl Gateway {
         let body = match &ctx.endpoint {
             Some(Endpoint::Group(_)) => Some(tasks::answer::error(error.status, &error.message)),
             Some(Endpoint::CountTokens) => count_tokens::error(error, id).map(bytes::BytesMut::freeze),
-            _ if ctx.images == Some(Shape::Envelope) => {
+            _ if ctx.image_shape == Some(ImageReplyShape::Envelope) => {
                 Some(images::reply::error(error, &wire_error::body(ctx.format, error, id)).freeze())
             }
             _ => None,
@@ -77,7 +82,7 @@ impl Gateway {
         self.reply_refusal(client, ctx, error, body).await
     }
 
-    /// Answers with an error whose body is ready.
+    /// Sends an error whose body is encoded already.
     pub(super) async fn reply_refusal(
         &self,
         client: &mut Client,
@@ -87,21 +92,22 @@ impl Gateway {
     ) -> pingora::Result<()> {
         let mut head = self.own_head(client, ctx, error.status, body.len(), "application/json");
         add_error_headers(&mut head, error);
-        if let (Kind::WrongMethod, Some(endpoint)) = (error.kind, &ctx.endpoint) {
+        if let (ErrorKind::WrongMethod, Some(endpoint)) = (error.kind, &ctx.endpoint) {
             let _ = head.insert_header(header::ALLOW, endpoint.allow());
         }
         self.write_reply(client, ctx, head, body).await
     }
 
-    /// A stopping process reads no further request: the answer says so, before a client sends one in vain.
+    /// Disables keep-alive while the process drains: the response then says `Connection: close`, before the client
+    /// sends another request on a connection that is about to close.
     pub(super) fn close_if_stopping(&self, client: &mut Client) {
         if self.shutdown.is_draining() {
             client.set_keepalive(None);
         }
     }
 
-    /// Remembers what ended a request.
-    pub(super) fn note(&self, ctx: &mut Context, error: &ApiError) {
+    /// Records the error that ended a request.
+    pub(super) fn record_error(&self, ctx: &mut Context, error: &ApiError) {
         ctx.record.error = Some(error.kind);
         ctx.record.status = error.status;
     }
@@ -118,7 +124,7 @@ impl Gateway {
         let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length));
         add_own_headers(&mut head, ctx);
-        let warning = ctx.plan.as_ref().and_then(|plan| plan.warning.as_ref());
+        let warning = ctx.attempt.as_ref().and_then(|plan| plan.warning.as_ref());
         if let Some(warning) = warning.filter(|_| status == 200) {
             let _ = head.insert_header(names::X_GATEWAY_WARNING, warning.clone());
         }
@@ -144,12 +150,13 @@ impl Gateway {
         pieces: impl Iterator<Item = Bytes> + Send,
     ) -> pingora::Result<()> {
         let status = head.status.as_u16();
-        // Whoever has the answer may ask again at once, and finds its place and its money free.
-        self.settle_cut(ctx).await;
+        // Settle before the response is sent: the client may send its next request at once, which must find the limits
+        // and the reserved money released.
+        self.settle_incomplete(ctx).await;
         self.close_if_stopping(client);
         let unread = !client.is_body_done();
         if unread {
-            // The rest of the body could be anything up to gigabytes: this connection ends here.
+            // The rest of the body may be gigabytes: close the connection instead of reading it to the end.
             client.set_keepalive(None);
         }
         client.write_response_header(head).await.map_err(|error| error.into_down())?;
@@ -161,7 +168,7 @@ impl Gateway {
             client.write_response_body(piece, last).await.map_err(|error| error.into_down())?;
         }
         if unread {
-            // Closing with unread bytes in the socket makes the kernel send a reset, which can overtake the answer.
+            // Closing a socket with unread bytes makes the kernel send a reset, which can overtake the response.
             let _ = tokio::time::timeout(LINGER, async {
                 let mut seen = 0;
                 while let Ok(Some(piece)) = client.read_request_body().await {
@@ -176,18 +183,18 @@ impl Gateway {
         Ok(())
     }
 
-    /// Pingora's own loop gave up: says so to the client, if that is still possible.
+    /// Handles an error from Pingora's own loop: sends it to the client if that is still possible.
     pub(super) async fn fail(&self, client: &mut Client, error: &Error, ctx: &mut Context) -> FailToProxy {
         if ctx.record.error.is_some() {
-            // It has been told already, or there is nobody to tell.
+            // The error was sent already, or the client has disconnected.
             return FailToProxy { error_code: 0, can_reuse_downstream: false };
         }
         let api_error = match ctx.failure.take() {
             Some(failure) => *failure,
             None => from_pingora(error),
         };
-        if has_begun(client) {
-            let _ = self.break_off(client, ctx, &api_error).await;
+        if is_head_sent(client) {
+            let _ = self.abort_response(client, ctx, &api_error).await;
         } else {
             client.set_keepalive(None);
             let _ = self.reply_error(client, ctx, &api_error).await;
@@ -195,64 +202,64 @@ impl Gateway {
         FailToProxy { error_code: api_error.status, can_reuse_downstream: false }
     }
 
-    /// Ends a stream that cannot go on, in the format's own way; what is no stream is cut off.
-    pub(super) async fn break_off(
+    /// Ends a stream with an error in the client's format. Any other response is cut off by closing the connection.
+    pub(super) async fn abort_response(
         &self,
         client: &mut Client,
         ctx: &mut Context,
         error: &ApiError,
     ) -> pingora::Result<()> {
         let status = ctx.record.status;
-        self.note(ctx, error);
+        self.record_error(ctx, error);
         ctx.record.status = status;
-        if error.kind == Kind::ClientGone {
+        if error.kind == ErrorKind::ClientGone {
             client.set_keepalive(None);
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
-        // Whatever a provider had begun to say, nothing of it has left.
-        let nothing = std::mem::take(&mut ctx.kept);
+        // With an early head, no upstream byte has been forwarded: the error event is the only content of the stream.
+        let nothing = std::mem::take(&mut ctx.early_head_sent);
         ctx.record.stream |= nothing;
-        self.settle_cut(ctx).await;
+        self.settle_incomplete(ctx).await;
         let (format, id) = (ctx.format, ctx.id.clone());
         if nothing {
-            let array = wants_array(ctx.endpoint.as_ref()).then_some(ArrayState::Nothing);
+            let array = is_array_stream(ctx.endpoint.as_ref()).then_some(ArrayState::Nothing);
             let tail = wire_error::stream_tail(format, error, id.as_str(), array).freeze();
             ctx.record.response_bytes += tail.len() as u64;
             return client.write_response_body(tail, true).await.map_err(|error| error.into_down());
         }
         let streaming = ctx.record.stream;
-        let Some(passing) = ctx.passing_mut().filter(|_| streaming) else {
+        let Some(passing) = ctx.response_in_progress_mut().filter(|_| streaming) else {
             client.set_keepalive(None);
             client.shutdown().await;
-            return Err(Error::explain(ErrorType::ConnectionClosed, "the answer broke off").into_up());
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the response ended early").into_up());
         };
         let tail = passing.exchange.fail(format, error, id.as_str());
         ctx.record.response_bytes += tail.len() as u64;
-        // The body has its end, and the head said whether the connection stays: closing one that was promised would
-        // break the next request, which may be on its way already.
+        // The body ends regularly, and the head has announced whether the connection stays open. Closing an announced
+        // keep-alive connection would break the next request, which may be on its way already.
         client.write_response_body(tail, true).await.map_err(|error| error.into_down())
     }
 }
 
-/// Whether the client has been given the head of an answer; a "100 Continue" is none.
-pub(super) fn has_begun(client: &Client) -> bool {
+/// Returns whether the client was sent a response head. An interim response such as "100 Continue" does not count.
+pub(super) fn is_head_sent(client: &Client) -> bool {
     client.response_written().is_some_and(|head| !head.status.is_informational())
 }
 
-/// A response head; the status codes that reach this are valid ones.
+/// Creates a response head. Only valid status codes reach this function.
 pub(super) fn new_head(status: u16, headers: usize) -> Box<ResponseHeader> {
     let fallback = http::StatusCode::INTERNAL_SERVER_ERROR;
     let status = http::StatusCode::from_u16(status).unwrap_or(fallback);
     match ResponseHeader::build_no_case(status, Some(headers)) {
         Ok(head) => Box::new(head),
-        // Building from a valid status does not fail; a default head says 200 and is never wanted here.
+        // Unreachable: building from a valid status does not fail. A default head would have status 200.
         Err(_) => Box::new(ResponseHeader::from(
             http::Response::builder().status(fallback).body(()).unwrap_or_default().into_parts().0,
         )),
     }
 }
 
-/// The head of an error that is told before there is a request.
+/// Creates the head of an error response for a connection that has no valid request yet.
 pub(super) fn own_error_head(error: &ApiError, length: usize) -> Box<ResponseHeader> {
     let mut head = new_head(error.status, 8);
     let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -261,7 +268,8 @@ pub(super) fn own_error_head(error: &ApiError, length: usize) -> Box<ResponseHea
     head
 }
 
-/// Headers that every answer carries: the request's id under the name that the client's SDK reads.
+/// Adds the headers of every response: the request id under the names that the client's SDK reads, the rate-limit
+/// headers, and those about the target.
 pub(super) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context) {
     if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
         if ctx.format == Format::Messages {
@@ -269,12 +277,14 @@ pub(super) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context) {
         }
         let _ = head.insert_header(names::X_REQUEST_ID, id);
     }
-    for (name, value) in ctx.charges.shown(ctx.format, ctx.now()).into_iter().chain(ctx.way()) {
+    for (name, value) in
+        ctx.charges.rate_limit_headers(ctx.format, ctx.now()).into_iter().chain(ctx.target_headers())
+    {
         let _ = head.insert_header(name, value);
     }
 }
 
-/// Headers that tell an SDK whether and when to try again.
+/// Adds the headers that tell an SDK whether and when to retry.
 pub(super) fn add_error_headers(head: &mut ResponseHeader, error: &ApiError) {
     let wait = match &error.retry_after {
         Some(RetryAfter::Header(text)) => HeaderValue::from_str(text).ok(),
@@ -289,39 +299,39 @@ pub(super) fn add_error_headers(head: &mut ResponseHeader, error: &ApiError) {
     }
 }
 
-/// An HTTP/1.0 client gets an HTTP/1.0 answer.
+/// Sets version HTTP/1.0 in the response to an HTTP/1.0 client.
 pub(super) fn set_version(head: &mut ResponseHeader, client: &Client) {
     if client.req_header().version < http::Version::HTTP_11 {
         head.set_version(http::Version::HTTP_10);
     }
 }
 
-fn gone(error: &Error) -> ApiError {
-    ApiError::new(Kind::ClientGone, error.to_string())
+fn disconnect_error(error: &Error) -> ApiError {
+    ApiError::new(ErrorKind::ClientGone, error.to_string())
 }
 
-/// What an error of Pingora's means to the client.
+/// Maps an error of Pingora to the client's error.
 pub(super) fn from_pingora(error: &Error) -> ApiError {
     use ErrorType::*;
     if *error.esource() == ErrorSource::Downstream {
         return match error.etype() {
-            ReadTimedout => ApiError::new(Kind::BodyTimeout, "The request body did not arrive in time."),
-            _ => ApiError::new(Kind::ClientGone, "The client closed the connection."),
+            ReadTimedout => ApiError::new(ErrorKind::BodyTimeout, "The request body did not arrive in time."),
+            _ => ApiError::new(ErrorKind::ClientGone, "The client closed the connection."),
         };
     }
     match error.etype() {
         ConnectTimedout | ConnectRefused | ConnectNoRoute | ConnectError | TLSHandshakeFailure
         | TLSHandshakeTimedout | InvalidCert | HandshakeError | BindError | SocketError
         | ConnectProxyFailure => {
-            ApiError::new(Kind::UpstreamUnreachable, "The upstream provider cannot be reached.")
+            ApiError::new(ErrorKind::UpstreamUnreachable, "The upstream provider cannot be reached.")
         }
         ReadTimedout | WriteTimedout => {
-            ApiError::new(Kind::UpstreamTimeout, "The upstream provider did not answer in time.")
+            ApiError::new(ErrorKind::UpstreamTimeout, "The upstream provider did not respond in time.")
         }
         Custom(UNDECODABLE) => {
-            ApiError::new(Kind::UpstreamBroken, "The upstream provider's answer is not valid.")
+            ApiError::new(ErrorKind::UpstreamBroken, "The upstream provider's response is not valid.")
         }
-        InternalError => ApiError::new(Kind::Internal, "The gateway failed."),
-        _ => ApiError::new(Kind::UpstreamBroken, "The upstream provider's answer broke off."),
+        InternalError => ApiError::new(ErrorKind::Internal, "Internal gateway error."),
+        _ => ApiError::new(ErrorKind::UpstreamBroken, "The upstream provider's response ended early."),
     }
 }

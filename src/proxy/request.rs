@@ -1,4 +1,4 @@
-//! The request: whose it is, what it asks for, and who will answer it.
+//! Request phase: reads, authenticates and admits a request, resolves its model and builds its first attempt.
 
 use std::time::{Duration, Instant};
 
@@ -6,63 +6,69 @@ use bytes::Bytes;
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
-use super::auth::{authenticate, permit, permit_named_models};
+use super::auth::{authenticate, authorize, authorize_named_models};
 use super::chunks::Misframed;
 use super::context::{Context, RequestId};
-use super::exchange::while_there;
+use super::exchange::run_while_connected;
 use super::fallback::{RouteRequest, not_offered};
 use super::header_timeout::HeaderTimeoutStream;
-use super::offload::{LARGE, apart_if_large};
-use super::reply::has_begun;
+use super::offload::{LARGE_BODY, run_blocking_if_large};
+use super::reply::is_head_sent;
 use super::{Client, Gateway};
 use super::{images, names};
 use crate::account::Permission;
-use crate::error::{ApiError, Kind, RetryAfter};
+use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::route::pick::mask;
 use crate::route::{Model, Named, RoutingTable, Target, upstream_api};
 use crate::wire::form;
-use crate::wire::images::reply::Shape;
-use crate::wire::models::{self, Hints, ListedModel, Page};
+use crate::wire::images::reply::ImageReplyShape;
+use crate::wire::models::{self, Hints, ListedModel, ListingPage};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
-use crate::wire::tasks::Place;
+use crate::wire::tasks::TaskEndpoint;
 use crate::wire::{Api, Format};
 
-/// Bytes a second below which a body is cut off, once it has taken longer than two of its time-outs.
+/// Minimum rate of a request body in bytes per second, once it has taken longer than two of its time-outs.
 const MIN_BODY_RATE: u64 = 8 * 1024;
 
-/// The label of endpoints that only count tokens, which cost nothing (specification, 4.3).
+/// Metric label of the endpoints that only count tokens, which are free (docs/specification.md, 4.3).
 pub(super) const COUNTING: &str = "count_tokens";
 
-/// Most entries of a page of the model listing (Anthropic and Gemini: 1000).
+/// Maximum page size of the model listing (Anthropic and Gemini: 1000).
 const MAX_PAGE: usize = 1000;
 
 impl Gateway {
-    /// The request's head has come.
-    pub(super) fn begin(&self, client: &mut Client, ctx: &mut Context) {
+    /// Starts a request whose head has arrived: sets its id, its time-outs and the connection's keep-alive.
+    pub(super) fn start_request(&self, client: &mut Client, ctx: &mut Context) {
         if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of) {
             guarded.head_complete();
         }
         let head = client.req_header();
         ctx.id = RequestId::choose(head.headers.get(names::X_REQUEST_ID).map(|id| id.as_bytes()));
-        // An h1 connection would inherit "keep alive for ever" from the request's head otherwise.
+        // Set keep-alive explicitly: Pingora would otherwise take an unlimited one over from the request's head.
         let http10 = head.version < http::Version::HTTP_11;
-        // Pingora has found a reason to close, if any: the client's wish, or two lengths in one head.
+        // `None` means that Pingora found a reason to close: the client's wish, or two lengths in one head.
         let keep = !http10 && !self.shutdown.is_draining() && client.get_keepalive().is_some();
         client.set_keepalive(keep.then(|| self.limits.keepalive.as_secs().max(1)));
         client.set_read_timeout(Some(self.limits.body_timeout));
         client.set_write_timeout(Some(self.limits.write_timeout));
-        // Bytes behind the body are the next request, not a reason to drop this one.
+        // Without this, Pingora drops a request if the next one follows it in the same read.
         client.set_pipelining_enabled(true);
     }
 
-    /// Decides the request. True when it has been answered here.
-    pub(super) async fn decide(&self, client: &mut Client, ctx: &mut Context) -> pingora::Result<bool> {
-        match self.decide_or_fail(client, ctx).await {
+    /// Handles a request up to its first upstream attempt. True if the response was sent here already.
+    pub(super) async fn prepare_request(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+    ) -> pingora::Result<bool> {
+        match self.try_prepare_request(client, ctx).await {
             Ok(true) => Ok(true),
             Ok(false) => Ok(false),
-            // Part of an answer has left; there is no room for another one.
-            Err(error) if has_begun(client) => self.break_off(client, ctx, &error).await.map(|()| true),
+            // A response head was sent already, so no error response can follow.
+            Err(error) if is_head_sent(client) => {
+                self.abort_response(client, ctx, &error).await.map(|()| true)
+            }
             Err(error) => {
                 self.reply_error(client, ctx, &error).await?;
                 Ok(true)
@@ -70,7 +76,7 @@ impl Gateway {
         }
     }
 
-    async fn decide_or_fail(&self, client: &mut Client, ctx: &mut Context) -> Result<bool, ApiError> {
+    async fn try_prepare_request(&self, client: &mut Client, ctx: &mut Context) -> Result<bool, ApiError> {
         let head = client.req_header();
         let query = head.uri.query();
         let target = path::parse(head.uri.path(), query);
@@ -88,19 +94,19 @@ impl Gateway {
             }
             return Err(unknown_path(head));
         }
-        // Errors of all kinds have the shape of the answers, also where it is not known yet whose key it is.
-        ctx.images = images::shape(ctx, head).unwrap_or(Some(Shape::Envelope));
+        // Errors have the shape of the endpoint's responses, also before the key is known.
+        ctx.image_shape = images::shape(ctx, head).unwrap_or(Some(ImageReplyShape::Envelope));
         if !endpoint.allows(head.method.as_str()) {
             let message = format!(
                 "{} is not allowed for this path; use {}.",
                 short(head.method.as_str()),
                 endpoint.allow()
             );
-            return Err(ApiError::new(Kind::WrongMethod, message));
+            return Err(ApiError::new(ErrorKind::WrongMethod, message));
         }
         match &endpoint {
             Endpoint::Root => return self.reply_root(client, ctx).await,
-            Endpoint::Group(Place::Token) => return Box::pin(self.reply_token(client, ctx)).await,
+            Endpoint::Group(TaskEndpoint::Token) => return Box::pin(self.reply_token(client, ctx)).await,
             _ => {}
         }
         if self.shutdown.in_flight() > self.limits.requests {
@@ -108,11 +114,11 @@ impl Gateway {
         }
         authenticate(head, ctx)?;
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        permit(ctx, address, &endpoint)?;
+        authorize(ctx, address, &endpoint)?;
         if is_unreserved(&endpoint) {
             self.check_account(ctx).await?;
         }
-        ctx.images = images::shape(ctx, head)?;
+        ctx.image_shape = images::shape(ctx, head)?;
         match &endpoint {
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => {
                 return Box::pin(self.reply_stored(client, ctx, &endpoint)).await;
@@ -132,20 +138,20 @@ impl Gateway {
             ctx.charges.open();
         }
         let body = self.read_body(client, ctx, api, &endpoint, form).await?;
-        ctx.record.complete = Some(Instant::now());
+        ctx.record.body_received_at = Some(Instant::now());
         if let Some(format) = endpoint.counts() {
-            let live = ctx.live.clone();
+            let live = ctx.active.clone();
             let name = endpoint.model().or(body.model.as_deref()).unwrap_or_default();
-            let named = named(&live.snapshot.routes, ctx, name)?;
-            let text = apart_if_large(body.text.len(), || body.text.into_contiguous());
+            let named = resolve_model(&live.snapshot.routes, ctx, name)?;
+            let text = run_blocking_if_large(body.text.len(), || body.text.into_contiguous());
             return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
         }
-        self.await_spent(client, ctx).await?;
-        self.plan(client, ctx, api, &endpoint, body).await?;
+        self.await_spend(client, ctx).await?;
+        self.build_attempt(client, ctx, api, &endpoint, body).await?;
         Ok(false)
     }
 
-    /// Reads the whole body while it is checked.
+    /// Reads the whole request body and scans it on the way.
     async fn read_body(
         &self,
         client: &mut Client,
@@ -160,11 +166,11 @@ impl Gateway {
             None => BodyReader::new(api, batch),
         };
         self.read_pieces(client, ctx, self.limits.body, |piece| reader.push(piece)).await?;
-        // Forms are taken apart here, and images in a request of JSON.
-        apart_if_large(ctx.record.request_bytes as usize, || reader.finish()).map(Box::new)
+        // Forms, and images in JSON, are decoded here: move the worker's other tasks if the body is large.
+        run_blocking_if_large(ctx.record.request_bytes as usize, || reader.finish()).map(Box::new)
     }
 
-    /// Reads the whole body, no more than `limit` bytes of it, and shows each piece.
+    /// Reads the whole request body, at most `limit` bytes, and passes each piece to `take`.
     pub(super) async fn read_pieces(
         &self,
         client: &mut Client,
@@ -181,10 +187,10 @@ impl Gateway {
             value.as_bytes().eq_ignore_ascii_case(b"100-continue") && head.version == http::Version::HTTP_11
         });
         if expects {
-            // Pingora leaves it to us; a client such as curl would wait a second for it.
+            // Pingora does not send "100 Continue" by itself; a client such as curl would wait a second for it.
             let keep = client.get_keepalive();
-            client.write_continue_response().await.map_err(|_| gone())?;
-            // Pingora takes whatever is written before the end of the body for a refusal of the rest.
+            client.write_continue_response().await.map_err(|_| disconnect_error())?;
+            // Pingora disables keep-alive for anything that is written before the end of the body. Restore it.
             client.set_keepalive(keep);
         }
         let mut length = 0;
@@ -198,17 +204,18 @@ impl Gateway {
                     if let Err(error) = take(piece) {
                         break Err(error);
                     }
-                    if !self.memory.grow(&mut ctx.weight, length) {
+                    if !self.memory.grow(&mut ctx.memory_permit, length) {
                         break Err(overloaded());
                     }
-                    // Each piece has a time of its own; together they must not be slower than a bad mobile network.
+                    // Each piece has its own time-out. Without a minimum rate, one byte at a time could hold a request
+                    // open for hours.
                     let earned = Duration::from_secs(length as u64 / MIN_BODY_RATE);
                     if begun.elapsed() > self.limits.body_timeout * 2 + earned {
                         break Err(slow_body());
                     }
                 }
                 Err(error) => {
-                    // Where the next request would begin is not known.
+                    // The position of the next request in the byte stream is unknown after a failed read.
                     client.set_keepalive(None);
                     break Err(body_error(&error));
                 }
@@ -218,14 +225,17 @@ impl Gateway {
         read
     }
 
-    /// A body that is counted for as long as it lives, where all requests together may hold it.
-    pub(super) fn weighed(&self, body: Bytes) -> Result<Bytes, ApiError> {
+    /// Charges a body to the memory budget until it is dropped.
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::Overloaded`] if the budget is exhausted.
+    pub(super) fn charge_memory(&self, body: Bytes) -> Result<Bytes, ApiError> {
         let length = body.len();
-        self.memory.weigh(body, length).ok_or_else(overloaded)
+        self.memory.charge(body, length).ok_or_else(overloaded)
     }
 
-    /// Finds the model and a target, and prepares what goes there.
-    async fn plan(
+    /// Resolves the model, admits the request, selects a target and builds the attempt.
+    async fn build_attempt(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -235,11 +245,11 @@ impl Gateway {
     ) -> Result<(), ApiError> {
         let body_model = body.model.take();
         let name = endpoint.model().or(body_model.as_deref()).unwrap_or_default();
-        let live = ctx.live.clone();
-        let named = named(&live.snapshot.routes, ctx, name)?;
+        let live = ctx.active.clone();
+        let named = resolve_model(&live.snapshot.routes, ctx, name)?;
         let (model, thinking) = (named.model, named.thinking);
-        permit_named_models(&live.snapshot.routes, ctx, &mut body)?;
-        if body.is_about_kept() {
+        authorize_named_models(&live.snapshot.routes, ctx, &mut body)?;
+        if body.refers_to_stored() {
             Box::pin(self.check_response_owner(ctx, api, &mut body)).await?;
         }
         self.admit(ctx, &model.price, &mut body).await?;
@@ -253,21 +263,21 @@ impl Gateway {
         }
         let wanted =
             RouteRequest { model, name, thinking, api, action: endpoint.action(), label: endpoint.label() };
-        if body.text.len() < LARGE {
-            return self.choose(ctx, client.req_header(), wanted, fitting, body).await;
+        if body.text.len() < LARGE_BODY {
+            return self.select_target(ctx, client.req_header(), wanted, fitting, body).await;
         }
-        // It may have to wait for its turn, and nobody works for a client that has left.
+        // A large body may wait for its turn. Stop if the client disconnects meanwhile.
         let head = client.req_header().clone();
-        while_there(client, Box::pin(self.choose(ctx, &head, wanted, fitting, body))).await?
+        run_while_connected(client, Box::pin(self.select_target(ctx, &head, wanted, fitting, body))).await?
     }
 }
 
-/// The next piece of the body.
+/// Reads the next piece of the body. `None` at its end.
 async fn read_piece(client: &mut Client, wait: Duration) -> pingora::Result<Option<Bytes>> {
     if !client.is_http2() {
         return client.read_request_body().await;
     }
-    // Pingora's own time-out is for HTTP/1 alone.
+    // Pingora applies its read time-out to HTTP/1 only.
     match tokio::time::timeout(wait, client.read_request_body()).await {
         Ok(read) => read,
         Err(_) => Err(pingora::Error::new_down(ErrorType::ReadTimedout)),
@@ -285,8 +295,8 @@ fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
     }
 }
 
-/// Header `<vendor>-version` of the specification (4.13). Its value is a date: `anthropic-version: 2023-06-01`.
-/// Versions of programs (`x-stainless-runtime-version: v22.1.0`) do not count.
+/// Returns whether a header is `<vendor>-version` of docs/specification.md, 4.13. Its value is a date:
+/// `anthropic-version: 2023-06-01`. Versions of programs (`x-stainless-runtime-version: v22.1.0`) do not count.
 fn is_provider_version((name, value): (&http::HeaderName, &http::HeaderValue)) -> bool {
     let provider = name.as_str().strip_suffix("-version");
     let date = value.as_bytes().get(..10).unwrap_or_default();
@@ -299,13 +309,13 @@ fn is_provider_version((name, value): (&http::HeaderName, &http::HeaderValue)) -
         && is_date
 }
 
-/// Endpoint that is served without a reservation. For the others the reservation checks the account.
+/// Returns whether an endpoint is served without a reservation. For the others the reservation checks the account.
 fn is_unreserved(endpoint: &Endpoint) -> bool {
-    use crate::wire::video::Place as Video;
+    use crate::wire::video::VideoEndpoint as Video;
     match endpoint {
         Endpoint::Models | Endpoint::Model { .. } => true,
         Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => true,
-        Endpoint::Group(place) => matches!(place, Place::Query(_)),
+        Endpoint::Group(place) => matches!(place, TaskEndpoint::Query(_)),
         Endpoint::Video(place) => {
             !matches!(place, Video::Submit | Video::Create | Video::Remix(_) | Video::Predict { .. })
         }
@@ -313,31 +323,35 @@ fn is_unreserved(endpoint: &Endpoint) -> bool {
     }
 }
 
-/// Bodies are JSON as it is; a compressed body would be read as nonsense. Some endpoints take forms too, of which this
-/// is the boundary.
+/// Checks the body's encoding and media type. Returns the multipart boundary if the body is a form that the endpoint
+/// accepts.
+///
+/// # Errors
+/// Returns [`ErrorKind::UnsupportedMediaType`] for a compressed body, and for a form at an endpoint that accepts only
+/// JSON.
 pub(super) fn check_media(head: &RequestHeader, endpoint: &Endpoint) -> Result<Option<String>, ApiError> {
     let header = |name| head.headers.get(name).map(|value: &http::HeaderValue| value.as_bytes());
     let encoding = header(http::header::CONTENT_ENCODING).unwrap_or(b"identity");
     if !encoding.eq_ignore_ascii_case(b"identity") {
         return Err(ApiError::new(
-            Kind::UnsupportedMediaType,
+            ErrorKind::UnsupportedMediaType,
             "Compressed request bodies are not supported; send the JSON without content-encoding.",
         ));
     }
     let kind = header(http::header::CONTENT_TYPE).unwrap_or_default();
-    if endpoint.takes_forms()
+    if endpoint.accepts_forms()
         && let Some(boundary) = std::str::from_utf8(kind).ok().and_then(form::boundary)
     {
         return Ok(Some(boundary));
     }
     if kind.len() >= 10 && kind.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/")) {
-        return Err(ApiError::new(Kind::UnsupportedMediaType, "Send the body as application/json."));
+        return Err(ApiError::new(ErrorKind::UnsupportedMediaType, "Send the body as application/json."));
     }
     Ok(None)
 }
 
-/// The model of this name, if the key may use it.
-pub(super) fn named<'t>(
+/// Resolves a model name. The error is `UnknownModel`, or `ModelNotPermitted` if the key may not use the model.
+pub(super) fn resolve_model<'t>(
     routes: &'t RoutingTable,
     ctx: &mut Context,
     name: &str,
@@ -349,7 +363,7 @@ pub(super) fn named<'t>(
         && !key.rules.models.permits(id)
     {
         let message = format!("This API key may not use the model `{id}`.");
-        return Err(ApiError::new(Kind::ModelNotPermitted, message).param("model"));
+        return Err(ApiError::new(ErrorKind::ModelNotPermitted, message).param("model"));
     }
     Ok(named)
 }
@@ -361,7 +375,7 @@ fn list_models(
     ctx: &Context,
 ) -> Result<Bytes, ApiError> {
     let permission = ctx.key.as_ref().map_or(&Permission::All, |key| &key.rules.models);
-    let table = &ctx.live.snapshot.routes;
+    let table = &ctx.active.snapshot.routes;
     let mut out = bytes::BytesMut::with_capacity(128 + table.models().len() * 96);
     if let Endpoint::Model { id } = endpoint {
         let model = table.model(id).filter(|model| permission.permits(&model.id));
@@ -372,10 +386,10 @@ fn list_models(
         let entries: Vec<ListedModel<'_>> = permitted.map(|model| entry(model)).collect();
         let page = page(shape, query)?;
         for (id, name) in [(&page.after, after_name(shape)), (&page.before, "before_id")] {
-            // A page from the beginning in the place of the next one would go round for ever.
+            // An unknown cursor must be an error: a client that got the first page instead would page forever.
             if id.as_ref().is_some_and(|id| !entries.iter().any(|entry| *entry.id == **id)) {
-                let message = format!("'{name}' is the place of no model in this list.");
-                return Err(ApiError::new(Kind::InvalidField, message).param(name));
+                let message = format!("'{name}' does not name a model in this list.");
+                return Err(ApiError::new(ErrorKind::InvalidField, message).param(name));
             }
         }
         models::encode_list(shape, &entries, &page, &mut out);
@@ -387,7 +401,7 @@ fn entry(model: &Model) -> ListedModel<'_> {
     ListedModel { id: &model.id, owned_by: &model.owned_by, created: model.created, methods: methods(model) }
 }
 
-/// The native methods that a model can serve.
+/// Returns the methods of the generate API that a model serves.
 fn methods(model: &Model) -> &'static [&'static str] {
     let chats = Format::ALL.into_iter().any(|format| model.offers(format.api()));
     let embeds = model.offers(Api::Embeddings) || model.offers(Api::EmbedContent);
@@ -401,86 +415,86 @@ fn methods(model: &Model) -> &'static [&'static str] {
     }
 }
 
-/// The parameter that says behind which model a page begins.
+/// Returns the name of the query parameter with the cursor of the next page.
 fn after_name(shape: models::ListingShape) -> &'static str {
     if shape == models::ListingShape::Generate { "pageToken" } else { "after_id" }
 }
 
-/// The part of the list that is asked for. Anthropic lists 20 and Gemini 50 a page when nothing is said.
-fn page(shape: models::ListingShape, query: Option<&str>) -> Result<Page, ApiError> {
+/// Parses the page parameters of a model listing. The default page size is 20 for Anthropic and 50 for Gemini.
+fn page(shape: models::ListingShape, query: Option<&str>) -> Result<ListingPage, ApiError> {
     let text = |name| path::query_value(query, name).filter(|value| !value.is_empty());
     let limit = |name: &'static str, default| match text(name).map(|value| value.parse::<usize>()) {
         None => Ok(Some(default)),
         Some(Ok(n)) if (1..=MAX_PAGE).contains(&n) => Ok(Some(n)),
         Some(_) => {
             let message = format!("'{name}' must be a number from 1 to {MAX_PAGE}.");
-            Err(ApiError::new(Kind::InvalidField, message).param(name))
+            Err(ApiError::new(ErrorKind::InvalidField, message).param(name))
         }
     };
     Ok(match shape {
-        models::ListingShape::List => Page::default(),
-        models::ListingShape::Messages => Page {
+        models::ListingShape::List => ListingPage::default(),
+        models::ListingShape::Messages => ListingPage {
             limit: limit("limit", 20)?,
             after: text("after_id").map(Into::into),
             before: text("before_id").map(Into::into),
         },
         models::ListingShape::Generate => {
-            // Gemini takes 0 for nothing said, and what is too large for the largest.
+            // Gemini treats 0 as the default and clamps larger values.
             let large = text("pageSize").and_then(|value| value.parse::<u64>().ok());
             let limit = match large {
                 Some(0) => Some(50),
                 Some(n) if n > MAX_PAGE as u64 => Some(MAX_PAGE),
                 _ => limit("pageSize", 50)?,
             };
-            Page { limit, after: text("pageToken").map(Into::into), before: None }
+            ListingPage { limit, after: text("pageToken").map(Into::into), before: None }
         }
     })
 }
 
-/// A client's text, short enough for a message.
+/// Cuts a client's text to 100 characters, for an error message.
 pub(super) fn short(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
 fn unknown_path(head: &RequestHeader) -> ApiError {
     let message = format!("Unknown path: {} {}", short(head.method.as_str()), short(head.uri.path()));
-    ApiError::new(Kind::UnknownPath, message)
+    ApiError::new(ErrorKind::UnknownPath, message)
 }
 
 fn unknown_model(name: &str) -> ApiError {
     let message = format!("The model `{}` does not exist or you do not have access to it.", short(name));
-    ApiError::new(Kind::UnknownModel, message).param("model")
+    ApiError::new(ErrorKind::UnknownModel, message).param("model")
 }
 
 fn too_large(limit: usize) -> ApiError {
-    ApiError::new(Kind::BodyTooLarge, format!("The request body is larger than {limit} bytes."))
+    ApiError::new(ErrorKind::BodyTooLarge, format!("The request body is larger than {limit} bytes."))
 }
 
-/// The gateway has as much to do as it may take on.
+/// Returns the error of a request that exceeds the gateway's capacity; its `Retry-After` is one second.
 pub(super) fn overloaded() -> ApiError {
-    let message = "The gateway has too much to do at the moment; please try again.";
-    ApiError::new(Kind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
+    let message = "The gateway is overloaded; please try again.";
+    ApiError::new(ErrorKind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }
 
 fn slow_body() -> ApiError {
-    ApiError::new(Kind::BodyTimeout, "The request body did not arrive in time.")
+    ApiError::new(ErrorKind::BodyTimeout, "The request body did not arrive in time.")
 }
 
-fn gone() -> ApiError {
-    ApiError::new(Kind::ClientGone, "The client closed the connection.")
+fn disconnect_error() -> ApiError {
+    ApiError::new(ErrorKind::ClientGone, "The client closed the connection.")
 }
 
 fn body_error(error: &pingora::Error) -> ApiError {
     let io = error.root_cause().downcast_ref::<std::io::Error>();
     if io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<Misframed>()) {
-        return ApiError::new(Kind::InvalidField, "The request body is framed wrongly.");
+        return ApiError::new(ErrorKind::InvalidField, "The framing of the request body is invalid.");
     }
     match error.etype().as_str() {
         "ReadTimedout" => slow_body(),
-        // The last two are names that Pingora gives where it reads chunks.
+        // Pingora gives the last two as custom error names when it reads chunks.
         "InvalidHTTPHeader" | "InvalidChunk" | "InvalidTrailerEnd" => {
-            ApiError::new(Kind::InvalidField, "The request body is framed wrongly.")
+            ApiError::new(ErrorKind::InvalidField, "The framing of the request body is invalid.")
         }
-        _ => gone(),
+        _ => disconnect_error(),
     }
 }

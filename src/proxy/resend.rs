@@ -1,44 +1,45 @@
-//! Whether a request whose connection failed is sent to the same target a second time.
+//! Resend policy: whether a request whose connection failed is sent to the same target a second time.
 //!
-//! A provider may close a pooled connection just before a request is written to it, and then never acts on that request.
-//! From here this looks the same as a provider that read the request, worked on it and closed. A request is therefore
-//! sent again once at most, on a new connection, and only while the first reading is the likely one (RFC 9110, 9.2.2).
+//! A provider may close a pooled connection just before a request is written to it; then it never processes that
+//! request. For the gateway this looks the same as a provider that read the request, processed it and closed. A request
+//! is therefore sent again once at most, on a new connection, and only while the first case is the likely one (RFC
+//! 9110, 9.2.2).
 
 use std::time::Duration;
 
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
-/// How long after the last byte of a request the end of its connection is taken for one that crossed the request on the
-/// way. That end arrives within a round trip, some 300 ms around the globe; a provider that has had the request for
-/// longer has most likely begun to act on it.
-const MOMENT: Duration = Duration::from_secs(1);
+/// Time after the last byte of a request within which a closed connection counts as stale: its close crossed the
+/// request on the way. That close arrives within a round trip, some 300 ms around the globe; a provider that has had
+/// the request for longer has most likely begun to process it.
+const STALE_WINDOW: Duration = Duration::from_secs(1);
 
-/// A request whose connection failed before the head of its answer.
+/// Request whose connection failed before the response head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unanswered<'e> {
     pub(super) error: &'e Error,
     /// The connection came from the pool.
     pub(super) reused: bool,
-    /// A byte of an answer has come.
+    /// A byte of the response has arrived.
     pub(super) answered: bool,
-    /// When all of the request had been written.
+    /// When the whole request had been written. `None` if it was not.
     pub(super) delivered: Option<Instant>,
-    /// The request may reach the provider twice.
+    /// The provider may receive the request twice.
     pub(super) repeatable: bool,
 }
 
-/// Why a request is sent again.
+/// Reason for which a request is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// Its connection had been closed.
+    /// The pooled connection had been closed.
     StaleConnection,
-    /// The provider wants HTTP/1.1.
+    /// The provider requires HTTP/1.1.
     Http1,
 }
 
 impl Reason {
-    /// The name in metrics.
+    /// Returns the metric label.
     pub(super) fn label(self) -> &'static str {
         match self {
             Reason::StaleConnection => "stale_connection",
@@ -47,7 +48,7 @@ impl Reason {
     }
 }
 
-/// What was sent again in one attempt at a target.
+/// Resends of one attempt at a target.
 #[derive(Debug, Default)]
 pub(super) struct Resends {
     stale: bool,
@@ -55,27 +56,27 @@ pub(super) struct Resends {
 }
 
 impl Resends {
-    /// Whether the request may be written to a connection from the pool.
+    /// Returns whether the request may use a pooled connection.
     pub(super) fn may_reuse(&self) -> bool {
         !self.stale
     }
 
-    /// Whether to connect anew after the provider has declined HTTP/2 while connecting: once.
+    /// Returns whether to connect again with HTTP/1.1 after the provider declined HTTP/2 while connecting. True once.
     pub(super) fn downgrade(&mut self) -> bool {
         !std::mem::replace(&mut self.downgraded, true)
     }
 
-    /// Whether the request is sent again, and why.
+    /// Decides whether the request is sent again. Returns the reason, or `None` if it must not be.
     pub(super) fn decide(&mut self, failed: Unanswered<'_>) -> Option<Reason> {
         let Unanswered { error, reused, answered, delivered, repeatable } = failed;
-        let recent = delivered.is_none_or(|at| at.elapsed() <= MOMENT);
+        let recent = delivered.is_none_or(|at| at.elapsed() <= STALE_WINDOW);
         let unheard = repeatable && recent && !answered;
         if is_downgrade(error) {
-            // Who asks for HTTP/1.1 says that the request was not acted on; who speaks HTTP/2 badly says nothing.
+            // `H2Downgrade` is HTTP_1_1_REQUIRED, so the request was not processed. `InvalidH2` proves nothing.
             let refused = *error.etype() == ErrorType::H2Downgrade;
             return ((refused || unheard) && self.downgrade()).then_some(Reason::Http1);
         }
-        // A request that could not be written is the same case, seen a moment earlier.
+        // A failed write is the same case: the close arrived a moment earlier.
         let closed = error.retry() || *error.etype() == ErrorType::WriteError;
         if reused && closed && unheard && !self.stale {
             self.stale = true;
@@ -85,7 +86,7 @@ impl Resends {
     }
 }
 
-/// Whether the provider is to be spoken to in HTTP/1.1 from now on.
+/// Returns whether the provider must be sent HTTP/1.1 from now on.
 pub(super) fn is_downgrade(error: &Error) -> bool {
     matches!(error.etype(), ErrorType::H2Downgrade | ErrorType::InvalidH2)
 }
@@ -94,7 +95,7 @@ pub(super) fn is_downgrade(error: &Error) -> bool {
 mod tests {
     use super::*;
 
-    /// A pooled connection that was closed without a word.
+    /// Returns the error of a pooled connection that was closed without a response byte.
     fn closed() -> Box<Error> {
         let mut error = Error::new_up(ErrorType::ConnectionClosed);
         error.retry = true.into();
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn stale_connections_cost_one_resend_on_a_new_connection() {
+    async fn resend_after_a_stale_connection_happens_once() {
         let (error, mut resends) = (closed(), Resends::default());
         assert!(resends.may_reuse());
         let failed = Unanswered { delivered: Some(Instant::now()), ..unanswered(&error) };
@@ -116,19 +117,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn delivered_requests_are_resent_within_a_moment_only() {
+    async fn resend_of_a_delivered_request_is_allowed_briefly() {
         let error = closed();
         let failed = Unanswered { delivered: Some(Instant::now()), ..unanswered(&error) };
-        tokio::time::advance(MOMENT).await;
+        tokio::time::advance(STALE_WINDOW).await;
         assert_eq!(Resends::default().decide(failed), Some(Reason::StaleConnection));
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(Resends::default().decide(failed), None);
-        // What was never delivered whole was not acted on, however long it took.
+        // A request that was never delivered whole was not processed, however long ago it was.
         assert!(Resends::default().decide(unanswered(&error)).is_some());
     }
 
     #[test]
-    fn requests_are_not_resent_where_they_may_have_been_heard() {
+    fn resend_is_denied_if_the_request_may_have_been_processed() {
         let (error, write) = (closed(), Error::new_up(ErrorType::WriteError));
         let other = Error::new_up(ErrorType::InvalidHTTPHeader);
         for failed in [
@@ -143,18 +144,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn http2_is_given_up_once() {
+    async fn resend_falls_back_to_http1_once() {
         let refused = Error::new_up(ErrorType::H2Downgrade);
         let invalid = Error::new_up(ErrorType::InvalidH2);
         for error in [&refused, &invalid] {
             let mut resends = Resends::default();
-            // Over a new connection as over one from the pool.
+            // New connections and pooled ones behave the same.
             let failed = Unanswered { reused: false, ..unanswered(error) };
             assert_eq!(resends.decide(failed), Some(Reason::Http1));
             assert_eq!(resends.decide(failed), None);
         }
         let long_ago = Some(Instant::now());
-        tokio::time::advance(2 * MOMENT).await;
+        tokio::time::advance(2 * STALE_WINDOW).await;
         let late = |error| Unanswered { delivered: long_ago, repeatable: false, ..unanswered(error) };
         assert_eq!(Resends::default().decide(late(&refused)), Some(Reason::Http1));
         assert_eq!(Resends::default().decide(late(&invalid)), None);

@@ -1,4 +1,4 @@
-//! The answer: from the provider's head and body to the client's.
+//! Response phase: the upstream response head and body, and what is forwarded to the client.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -6,11 +6,11 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
 use super::context::{Attempt, Context, RequestId, ResponseInProgress, Translation, UpstreamResponse};
-use super::encoding::Decoder;
+use super::encoding::ContentDecoder;
 use super::request::overloaded;
-use super::upstream::scrubbed;
+use super::upstream::redact_secrets;
 use super::{Gateway, names};
-use crate::error::{ApiError, Kind, RetryAfter};
+use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};
@@ -19,11 +19,11 @@ use crate::wire::path::Action;
 use crate::wire::watch::StreamEnd as Ending;
 use crate::wire::{Format, messages};
 
-/// An error body is read up to this size; beyond it nothing of use stands.
+/// Maximum length of an upstream error body, in bytes. What follows is discarded.
 pub(super) const MAX_ERROR_BODY: usize = 256 * 1024;
 
-/// Headers of the provider's answer that the client gets.
-const PASSED: [HeaderName; 6] = [
+/// Upstream response headers that are forwarded to the client.
+const FORWARDED_HEADERS: [HeaderName; 6] = [
     names::RETRY_AFTER_MS,
     names::X_SHOULD_RETRY,
     names::OPENAI_PROCESSING_MS,
@@ -33,39 +33,42 @@ const PASSED: [HeaderName; 6] = [
 ];
 
 impl Gateway {
-    /// The provider's head has come: what kind of answer is it?
-    pub(super) fn open_answer(&self, head: &ResponseHeader, ctx: &mut Context) -> pingora::Result<()> {
-        ctx.record.answered = Some(std::time::Instant::now());
+    /// Handles the upstream response head: chooses between a stream, a whole document and an error.
+    pub(super) fn on_response_head(&self, head: &ResponseHeader, ctx: &mut Context) -> pingora::Result<()> {
+        ctx.record.head_received_at = Some(std::time::Instant::now());
         let status = head.status.as_u16();
         ctx.record.upstream_status = Some(status);
         let text = |name: &HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
-        ctx.record.upstream_id = text(&names::X_REQUEST_ID).or_else(|| text(&names::REQUEST_ID)).map(note_id);
+        ctx.record.upstream_id =
+            text(&names::X_REQUEST_ID).or_else(|| text(&names::REQUEST_ID)).map(truncated_id);
         if ctx.record.targets > 0 {
-            ctx.learn(&head.headers);
+            ctx.observe_quota(&head.headers);
         }
         let encoding = text(&header::CONTENT_ENCODING).unwrap_or_default();
-        let decoder = match Decoder::new(encoding) {
+        let decoder = match ContentDecoder::new(encoding) {
             Ok(decoder) => decoder.map(Box::new),
-            Err(error) => return Err(self.broken(ctx, &error)),
+            Err(error) => return Err(self.malformed_response(ctx, &error)),
         };
         ctx.decoder = decoder;
-        let plan = ctx.plan.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
+        let plan = ctx.attempt.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
         if head.status.is_success() {
             let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
-            let (mut exchange, stream) = match self.onward(plan, ctx.resume.as_mut(), arrival) {
+            // A continued stream comes first; then a client with an early head, which must get a stream in whatever
+            // form the response arrives.
+            let (mut exchange, stream) = match self.resumed_exchange(plan, ctx.resume.as_mut(), arrival) {
                 Some(exchange) => (exchange, true),
-                None => match plan.promised(ctx, arrival, self.limits.answer) {
-                    None => self.exchange_of(plan, arrival),
+                None => match plan.translate_to_stream(ctx, arrival, self.limits.answer) {
+                    None => self.new_exchange(plan, arrival),
                     Some(promised) => (Exchange::Translated(promised), true),
                 },
             };
-            exchange.expect(plan.lane.family, ctx.charges.expected_input());
+            exchange.expect(plan.upstream_route.family, ctx.charges.expected_input());
             if stream {
-                ctx.follow(&mut exchange);
+                ctx.record_transcript(&mut exchange);
             }
             ctx.record.stream = stream;
             let passing = Box::new(ResponseInProgress::new(exchange));
-            ctx.answer = if stream {
+            ctx.response = if stream {
                 UpstreamResponse::Stream(passing)
             } else {
                 UpstreamResponse::Whole(passing, BytesMut::new())
@@ -73,18 +76,18 @@ impl Gateway {
         } else {
             let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
             ctx.record.stream = false;
-            ctx.answer = UpstreamResponse::Refused { status, retry_after, body: BytesMut::new() };
+            ctx.response = UpstreamResponse::Refused { status, retry_after, body: BytesMut::new() };
         }
         Ok(())
     }
 
-    /// How the answer is brought to the client, and whether as a stream.
-    fn exchange_of(&self, plan: &Attempt, arrival: Arrival) -> (Exchange, bool) {
+    /// Creates the exchange of a success response. Returns also whether the client gets a stream.
+    fn new_exchange(&self, plan: &Attempt, arrival: Arrival) -> (Exchange, bool) {
         let Some(translation) = &plan.translation else {
             let verbatim = Verbatim::new(plan.api, arrival, plan.changes.clone(), self.limits.frame);
             return (Exchange::Verbatim(verbatim), arrival != Arrival::Whole);
         };
-        // A client that asked for a stream gets one, whichever way the answer comes, and the same for a document.
+        // The client gets a stream if it requested one, in whatever form the response arrives; otherwise a document.
         let Translation { client, provider, reply, restore, .. } = &**translation;
         let route = Route { client: *client, provider: *provider, stream: plan.stream };
         let limit = if arrival == Arrival::Whole { self.limits.answer } else { self.limits.frame };
@@ -92,7 +95,7 @@ impl Gateway {
         (Exchange::Translated(Box::new(translated)), plan.stream)
     }
 
-    /// The head that the client gets for an answer that passes. `length` is that of the body, where it is known.
+    /// Builds the response head for the client. `length` is the length of the body in bytes, where it is known.
     pub(super) fn client_head(
         &self,
         client: &RequestHeader,
@@ -104,10 +107,10 @@ impl Gateway {
         parts.status = provider.status;
         let mut ours = HeaderMap::with_capacity(8);
         let theirs = &provider.headers;
-        let kind = match &ctx.answer {
-            // Errors are told in JSON, whatever they came as.
+        let kind = match &ctx.response {
+            // Errors are sent as JSON, whatever their upstream content type is.
             UpstreamResponse::Refused { .. } => None,
-            _ => match ctx.plan.as_ref().and_then(|plan| plan.translation.as_deref()) {
+            _ => match ctx.attempt.as_ref().and_then(|plan| plan.translation.as_deref()) {
                 None => theirs.get(header::CONTENT_TYPE).cloned(),
                 Some(translation) if ctx.record.stream && !translation.array => {
                     Some(HeaderValue::from_static("text/event-stream; charset=utf-8"))
@@ -124,51 +127,56 @@ impl Gateway {
         } else if client.version == http::Version::HTTP_11 {
             ours.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        for name in PASSED {
+        for name in FORWARDED_HEADERS {
             if let Some(value) = theirs.get(&name) {
                 ours.insert(name, value.clone());
             }
         }
-        if let UpstreamResponse::Refused { retry_after: Some(RetryAfter::Header(wait)), .. } = &ctx.answer
+        if let UpstreamResponse::Refused { retry_after: Some(RetryAfter::Header(wait)), .. } = &ctx.response
             && let Ok(wait) = HeaderValue::from_str(wait)
         {
             ours.insert(header::RETRY_AFTER, wait);
         }
         if ctx.record.stream {
-            keep_flowing(&mut ours);
+            disable_buffering(&mut ours);
         }
-        if let Some(warning) = ctx.plan.as_ref().and_then(|plan| plan.warning.as_ref()) {
+        if let Some(warning) = ctx.attempt.as_ref().and_then(|plan| plan.warning.as_ref()) {
             ours.insert(names::X_GATEWAY_WARNING, warning.clone());
         }
-        for (name, value) in ctx.way() {
+        for (name, value) in ctx.target_headers() {
             ours.insert(name, value);
         }
         add_ids(&mut ours, ctx.format, &ctx.id);
-        for (name, value) in ctx.charges.shown(ctx.format, ctx.now()) {
+        for (name, value) in ctx.charges.rate_limit_headers(ctx.format, ctx.now()) {
             ours.insert(name, value);
         }
         parts.headers = ours;
         if client.version < http::Version::HTTP_11 {
-            // Neither chunks nor, for a stream, a length: the end of the connection is the end of the answer.
+            // HTTP/1.0 has no chunks, and a stream has no length: the end of the connection ends the response.
             parts.version = http::Version::HTTP_10;
         }
         ResponseHeader::from(parts)
     }
 
-    /// Takes a piece of the provider's body; returns what leaves for the client, which may be nothing.
+    /// Forwards a piece of the upstream body. Returns the bytes to send to the client, which may be empty.
     ///
-    /// What cannot go on is an error whose meaning is left in `ctx.failure`.
-    pub(super) fn pass(&self, piece: Bytes, end: bool, ctx: &mut Context) -> pingora::Result<Bytes> {
-        if let UpstreamResponse::Stream(passing) = &mut ctx.answer {
-            return self.pass_stream(passing, piece, end).map_err(|failure| self.failed(ctx, failure));
+    /// # Errors
+    /// Returns an error if the response cannot continue; `ctx.failure` holds the client's error then.
+    pub(super) fn forward_piece(&self, piece: Bytes, end: bool, ctx: &mut Context) -> pingora::Result<Bytes> {
+        // The hot path runs for every piece of a stream and leaves the response in place.
+        if let UpstreamResponse::Stream(passing) = &mut ctx.response {
+            return self
+                .forward_stream(passing, piece, end)
+                .map_err(|failure| self.forward_failure(ctx, failure));
         }
-        let mut answer = std::mem::replace(&mut ctx.answer, UpstreamResponse::Done);
+        // Moved out, because `tell_refusal` borrows the whole context.
+        let mut answer = std::mem::replace(&mut ctx.response, UpstreamResponse::Done);
         let result = match &mut answer {
-            UpstreamResponse::Whole(passing, body) => self.pass_whole(passing, body, piece, end),
+            UpstreamResponse::Whole(passing, body) => self.forward_whole(passing, body, piece, end),
             UpstreamResponse::Refused { status, retry_after, body } => {
                 collect_error(body, &piece);
                 Ok(if end {
-                    self.tell_refusal(*status, retry_after.take(), body.split().freeze(), ctx)
+                    self.convert_error(*status, retry_after.take(), body.split().freeze(), ctx)
                 } else {
                     Bytes::new()
                 })
@@ -178,11 +186,11 @@ impl Gateway {
             | UpstreamResponse::Synthesized(_)
             | UpstreamResponse::Done => Ok(Bytes::new()),
         };
-        ctx.answer = answer;
-        result.map_err(|failure| self.failed(ctx, failure))
+        ctx.response = answer;
+        result.map_err(|failure| self.forward_failure(ctx, failure))
     }
 
-    fn pass_whole(
+    fn forward_whole(
         &self,
         passing: &mut ResponseInProgress,
         body: &mut BytesMut,
@@ -191,15 +199,15 @@ impl Gateway {
     ) -> Result<Bytes, Failure> {
         let mut last = Bytes::new();
         if !piece.is_empty() {
-            passing.held = body.len() + piece.len();
-            if passing.held > self.limits.answer {
+            passing.buffered_bytes = body.len() + piece.len();
+            if passing.buffered_bytes > self.limits.answer {
                 return Err(Failure::TooLarge(self.limits.answer));
             }
-            if !self.memory.grow(&mut passing.weight, passing.held) {
+            if !self.memory.grow(&mut passing.memory_permit, passing.buffered_bytes) {
                 return Err(Failure::NoMemory);
             }
             if end && body.is_empty() {
-                // The usual answer comes in one piece and is not copied.
+                // Mostly the response arrives in one piece, which is not copied.
                 last = piece;
             } else {
                 body.extend_from_slice(&piece);
@@ -211,112 +219,114 @@ impl Gateway {
         let whole = if last.is_empty() { body.split().freeze() } else { last };
         let passed = passing.exchange.whole(whole)?;
         if passing.exchange.meter().end() != Ending::Failed {
-            // What its provider does not say is counted where there is time for it.
+            // Count the usage that the provider did not report here: a large document has its turn of `offload` now.
             passing.exchange.complete();
         }
         Ok(passed)
     }
 
-    /// Passes a piece of a stream. What is taken in and does not leave, such as a frame that does not end, is counted
-    /// in `limits.memory`. It is an upper bound: frames that are read and mean nothing to the client count until the
-    /// next one leaves.
-    fn pass_stream(
+    /// Forwards a piece of a stream. `limits.memory` counts bytes that were read and not forwarded, such as a frame
+    /// without an end. The count is an upper bound: frames that have no equivalent in the client's format count until
+    /// the next one leaves.
+    fn forward_stream(
         &self,
         passing: &mut ResponseInProgress,
         piece: Bytes,
         end: bool,
     ) -> Result<Bytes, Failure> {
-        let held = passing.held + piece.len();
-        let out = pass_stream(passing, piece, end)?;
-        passing.held = if out.is_empty() { held } else { 0 };
-        if passing.held == 0 {
-            passing.weight = None;
-        } else if !self.memory.grow(&mut passing.weight, passing.held) {
+        let held = passing.buffered_bytes + piece.len();
+        let out = feed_stream(passing, piece, end)?;
+        passing.buffered_bytes = if out.is_empty() { held } else { 0 };
+        if passing.buffered_bytes == 0 {
+            passing.memory_permit = None;
+        } else if !self.memory.grow(&mut passing.memory_permit, passing.buffered_bytes) {
             return Err(Failure::NoMemory);
         }
         Ok(out)
     }
 
-    /// Puts a provider's refusal into the client's words; keeps it as the request's failure.
-    fn tell_refusal(
+    /// Maps a provider's error to the client's format. Returns its body and sets `ctx.failure`.
+    fn convert_error(
         &self,
         status: u16,
         retry_after: Option<RetryAfter>,
         body: Bytes,
         ctx: &mut Context,
     ) -> Bytes {
-        let provider = ctx.plan.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
+        let provider = ctx.attempt.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
         let reported = ProviderError::decode(&body);
-        let detail = scrubbed(provider, reported.message.clone());
+        let detail = redact_secrets(provider, reported.message.clone());
         let mut error = wire_error::from_provider(status, reported, retry_after);
-        error.message = scrubbed(provider, error.message.into_owned()).into();
+        error.message = redact_secrets(provider, error.message.into_owned()).into();
         ctx.record.detail = (*detail != *error.message).then(|| detail.into_boxed_str());
-        let same_format = ctx.plan.as_ref().is_some_and(|plan| plan.api.error_format() == ctx.format);
+        let same_format = ctx.attempt.as_ref().is_some_and(|plan| plan.api.error_format() == ctx.format);
+        // Forward the provider's own body if it is valid in the client's format, because it has more details than a new
+        // one. Not for `UpstreamAuth`, which is about the gateway's own credential.
         let told = std::str::from_utf8(&body)
             .ok()
-            .filter(|_| same_format && error.kind != Kind::UpstreamAuth && error.status == status)
+            .filter(|_| same_format && error.kind != ErrorKind::UpstreamAuth && error.status == status)
             .filter(|text| wire_error::is_in_shape(ctx.format, status, text))
             .map(|text| {
                 let maps = ctx.format == Format::Messages && provider.is_some_and(|by| by.standard_errors);
                 let mapped = if maps { messages::error::standardised(text, status) } else { None };
-                Bytes::from(scrubbed(provider, mapped.unwrap_or_else(|| text.to_owned())))
+                Bytes::from(redact_secrets(provider, mapped.unwrap_or_else(|| text.to_owned())))
             });
         let told = told.unwrap_or_else(|| wire_error::body(ctx.format, &error, ctx.id.as_str()).freeze());
         ctx.failure = Some(Box::new(error));
         told
     }
 
-    fn failed(&self, ctx: &mut Context, failure: Failure) -> Box<Error> {
+    fn forward_failure(&self, ctx: &mut Context, failure: Failure) -> Box<Error> {
         let (error, detail) = match failure {
             Failure::NoMemory => (overloaded(), None),
             Failure::TooLarge(limit) => {
-                let message = format!("The upstream provider's answer is larger than {limit} bytes.");
-                (ApiError::new(Kind::UpstreamBroken, message), None)
+                let message = format!("The upstream provider's response is larger than {limit} bytes.");
+                (ApiError::new(ErrorKind::UpstreamBroken, message), None)
             }
             Failure::Stream(StreamError::FirstFrame(frame), _) => (self.first_frame(ctx, &frame), None),
             Failure::Stream(StreamError::Failed(frame), rest) => (self.first_frame(ctx, &frame), Some(rest)),
             Failure::Stream(error, rest) => {
-                // What was complete before the fault still belongs to the client; the driver sends it first.
+                // The frames before the fault are valid and still belong to the client; the caller sends them first.
                 ctx.record.detail = Some(error.to_string().into_boxed_str());
                 let message = match &error {
                     StreamError::Cut => "The upstream provider's stream ended before it was complete.",
-                    _ => "The upstream provider's answer is not valid.",
+                    _ => "The upstream provider's response is not valid.",
                 };
-                (ApiError::new(Kind::UpstreamBroken, message), Some(rest))
+                (ApiError::new(ErrorKind::UpstreamBroken, message), Some(rest))
             }
         };
         ctx.failure = Some(Box::new(error));
-        let mut broken = Error::explain(ErrorType::Custom("BrokenAnswer"), "broken answer").into_up();
+        let mut broken = Error::explain(ErrorType::Custom("BrokenAnswer"), "invalid response").into_up();
         if let Some(rest) = detail.filter(|rest| !rest.is_empty()) {
             broken.cause = Some(Box::new(BytesBeforeFault(rest)));
         }
         broken
     }
 
-    fn broken(&self, ctx: &mut Context, error: &dyn std::fmt::Display) -> Box<Error> {
+    fn malformed_response(&self, ctx: &mut Context, error: &dyn std::fmt::Display) -> Box<Error> {
         ctx.record.detail = Some(error.to_string().into_boxed_str());
-        let told = "The upstream provider's answer is not valid.";
-        ctx.failure = Some(Box::new(ApiError::new(Kind::UpstreamBroken, told)));
-        Error::explain(ErrorType::Custom("BrokenAnswer"), "broken answer").into_up()
+        let told = "The upstream provider's response is not valid.";
+        ctx.failure = Some(Box::new(ApiError::new(ErrorKind::UpstreamBroken, told)));
+        Error::explain(ErrorType::Custom("BrokenAnswer"), "invalid response").into_up()
     }
 
-    /// An error inside a 200: the error, with the status that it would have had.
+    /// Returns the client's error for an error frame inside a 200 response, with the status that fits it.
     pub(super) fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
         let reported = ProviderError::decode(frame);
         let status = status_of(&reported);
         let mut error = wire_error::from_provider(status, reported, None);
-        let provider = ctx.plan.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
-        error.message = scrubbed(provider, error.message.into_owned()).into();
+        let provider = ctx.attempt.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
+        error.message = redact_secrets(provider, error.message.into_owned()).into();
         error
     }
 }
 
-/// Why a piece cannot pass.
+/// Reason why a piece cannot be forwarded.
 enum Failure {
     TooLarge(usize),
-    /// All requests together hold as much as they may.
+    /// The memory budget of all requests is exhausted.
     NoMemory,
-    /// With what was still to be sent before.
+    /// The stream is broken. The bytes are the complete frames before the fault.
     Stream(StreamError, Bytes),
 }
 
@@ -326,17 +336,17 @@ impl From<StreamError> for Failure {
     }
 }
 
-/// Frames that were complete when the stream broke.
+/// Complete frames before the fault of a stream, which were not sent yet.
 #[derive(Debug, thiserror::Error)]
 #[error("{} bytes unsent", .0.len())]
 pub(super) struct BytesBeforeFault(pub(super) Bytes);
 
-fn note_id(text: &str) -> Box<str> {
+fn truncated_id(text: &str) -> Box<str> {
     text.chars().take(128).collect::<String>().into_boxed_str()
 }
 
-/// Passes a piece of a stream.
-fn pass_stream(passing: &mut ResponseInProgress, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
+/// Feeds a piece to the exchange of a stream, and finishes the exchange at the end.
+fn feed_stream(passing: &mut ResponseInProgress, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
     let mut out = Bytes::new();
     if !piece.is_empty() {
         out = match passing.exchange.feed(piece) {
@@ -366,13 +376,13 @@ fn collect_error(body: &mut BytesMut, piece: &[u8]) {
     body.extend_from_slice(piece.get(..room.min(piece.len())).unwrap_or_default());
 }
 
-/// Proxies in between must neither keep nor hold back a stream.
-pub(super) fn keep_flowing(ours: &mut HeaderMap) {
+/// Adds the headers that stop intermediate proxies from caching or buffering a stream.
+pub(super) fn disable_buffering(ours: &mut HeaderMap) {
     ours.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     ours.insert(names::X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
 }
 
-/// The request's id, under the names that the client's SDK reads.
+/// Adds the request id under the names that the client's SDK reads.
 pub(super) fn add_ids(ours: &mut HeaderMap, format: Format, id: &RequestId) {
     let Ok(id) = HeaderValue::from_bytes(id.as_bytes()) else { return };
     if format == Format::Messages {
@@ -381,7 +391,7 @@ pub(super) fn add_ids(ours: &mut HeaderMap, format: Format, id: &RequestId) {
     ours.insert(names::X_REQUEST_ID, id);
 }
 
-/// Whether an answer comes as a stream, by its type and by what was asked for.
+/// Returns how a response arrives: its content type decides, and the request where the type is missing.
 fn arrival(plan: &Attempt, content_type: &str) -> Arrival {
     let kind = content_type.split(';').next().unwrap_or_default().trim();
     if kind.eq_ignore_ascii_case("text/event-stream") {
@@ -390,13 +400,13 @@ fn arrival(plan: &Attempt, content_type: &str) -> Arrival {
     let json = kind.eq_ignore_ascii_case("application/json");
     match plan.action {
         Some(Action::Stream { sse: false }) if json || kind.is_empty() => Arrival::Array,
-        // Some servers forget the type of their streams.
+        // Some servers send streams without a content type.
         _ if plan.stream && kind.is_empty() => Arrival::Events,
         _ => Arrival::Whole,
     }
 }
 
-/// The HTTP status that an error inside a 200 stands for.
+/// Returns the HTTP status that fits an error inside a 200 response.
 pub(super) fn status_of(provider: &ProviderError) -> u16 {
     let numeric = provider.code.as_deref().and_then(|code| code.parse::<u16>().ok());
     if let Some(status) = numeric.filter(|status| (400..600).contains(status)) {

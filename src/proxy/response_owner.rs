@@ -1,5 +1,6 @@
-//! Whose a response is that its provider keeps. A provider knows the gateway's account alone and would let every key go on
-//! from every response, so the gateway keeps who made which, and refuses to others what they would not find elsewhere.
+//! Owners of responses that a provider stores. A provider knows only the gateway's account, and would let every key
+//! continue every response. The gateway therefore stores which account or key created each response, and refuses it to
+//! others.
 
 use std::time::Duration;
 
@@ -9,31 +10,34 @@ use super::Gateway;
 use super::context::Context;
 use super::stored::{previous_not_found, unavailable};
 use crate::account::Key;
-use crate::error::{ApiError, Kind};
-use crate::store::{Pending, SealKey, StoreError};
+use crate::error::{ApiError, ErrorKind};
+use crate::store::{Pending, StoreError, StoreKey};
 use crate::wire::Api;
 use crate::wire::request::Body;
 
-/// How long the end of an answer waits until its owner is kept.
-const CLAIMING: Duration = Duration::from_secs(1);
-/// How long a request waits until the owner of what it goes on from is known.
-const FINDING: Duration = Duration::from_secs(5);
+/// Maximum time that the end of a response waits for its owner to be stored.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum time that a request waits for the owner of the response it continues.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a request will own when its answer has come.
+/// Ownership claims of a request, stored when its response is complete.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// The provider may keep the answer.
+    /// The provider may store the response.
     answer: bool,
-    /// What the request goes on from, and nobody is known to own.
+    /// Ids of the responses and conversations that the request continues and that have no known owner, or whose entry
+    /// it renews.
     adopted: Vec<String>,
+    /// Claims that were sent to the store.
+    pending: Vec<Pending<()>>,
 }
 
-/// Where the owner of an id stands.
-fn key(id: &str) -> SealKey {
+/// Returns the store key of an id's owner.
+fn key(id: &str) -> StoreKey {
     Sha256::new_with_prefix(b"owner\0").chain_update(id.as_bytes()).finalize().into()
 }
 
-/// An account, or a key without one. They do not share names.
+/// Returns the owner: an account, or a key without an account. The prefix keeps their names apart.
 fn owner(key: &Key) -> String {
     match &key.account {
         Some(account) => format!("account:{}", account.name),
@@ -42,10 +46,12 @@ fn owner(key: &Key) -> String {
 }
 
 impl Gateway {
-    /// Whether the key owns what the request goes on from, as far as it is known.
+    /// Checks that the key owns the responses and conversations that the request continues.
     ///
     /// # Errors
-    /// It is another's; or nobody's that is known, and those are refused; or it is not known at the moment.
+    /// Returns [`ErrorKind::UnknownResponse`] if one belongs to another owner, or has no known owner and the
+    /// configuration refuses those; [`ErrorKind::InvalidField`] for an unreadable id; and an error if the store is
+    /// unavailable.
     pub(super) async fn check_response_owner(
         &self,
         ctx: &mut Context,
@@ -55,20 +61,24 @@ impl Gateway {
         if api != Api::Responses {
             return Ok(());
         }
-        let mut claims = Claims { answer: body.may_be_kept(), ..Claims::default() };
-        for (member, id) in body.all_kept() {
+        let mut claims = Claims { answer: body.may_be_stored(), ..Claims::default() };
+        for (member, id) in body.stored_ids() {
             if id.is_empty() {
                 let message = format!("'{member}' must name one response or conversation by its id.");
-                return Err(ApiError::new(Kind::InvalidField, message).param(member));
+                return Err(ApiError::new(ErrorKind::InvalidField, message).param(member));
             }
             let Some(own) = ctx.key.as_ref().map(|key| owner(key)) else { continue };
-            let found = self.owners.owner(key(&id)).within(FINDING).await;
+            let found = self.owners.owner(key(&id)).within(LOOKUP_TIMEOUT).await;
             self.count_store("owner", &found);
             match found.map_err(|error| unavailable(&error))? {
+                // A conversation has no end: each use renews its entry. A response expires at its provider.
+                Some(owner) if owner == own && member == "conversation" => claims.adopted.push(id),
                 Some(owner) if owner == own => {}
                 Some(_) => return Err(not_found(member, &id)),
-                None if self.keeps() && self.has_kept(ctx, &id).await? => {}
+                // The gateway stores this response itself, under the request's owner.
+                None if self.stores_responses() && self.is_stored(ctx, &id).await? => {}
                 None if self.refuse_foreign => return Err(not_found(member, &id)),
+                // The owner is unknown. The first key that continues the response owns it from then on.
                 None => claims.adopted.push(id),
             }
         }
@@ -78,30 +88,35 @@ impl Gateway {
         Ok(())
     }
 
-    /// Keeps whose the answer is that has come to its end. What is returned is waited for before the end leaves, so that
-    /// whoever has the id may go on from it at any gateway, and nobody else.
-    pub(super) fn claim(&self, ctx: &mut Context) -> Vec<Pending<()>> {
-        if ctx.claims.is_none() {
-            return Vec::new();
+    /// Sends the owner of a response to the store as soon as the provider has sent the id, because a client that leaves
+    /// before the end knows the id too. Only the first call with a known id has an effect.
+    pub(super) fn claim(&self, ctx: &mut Context) {
+        if ctx.claims.as_ref().is_none_or(|claims| !claims.pending.is_empty()) {
+            return;
         }
-        let (Some(plan), Some(passing), Some(by)) = (&ctx.plan, ctx.passing(), &ctx.key) else {
-            return Vec::new();
+        let (Some(plan), Some(passing), Some(by)) = (&ctx.attempt, ctx.response_in_progress(), &ctx.key)
+        else {
+            return;
         };
         let id = passing.exchange.meter().id();
-        // Where it is translated, the provider is told to keep nothing.
+        // A translated request tells the provider to store nothing, so there is no id to claim.
         if id.is_empty() || plan.api != Api::Responses {
-            return Vec::new();
+            return;
         }
         let (id, owner) = (id.to_owned(), owner(by));
-        let Some(claims) = ctx.claims.take() else { return Vec::new() };
+        let Some(claims) = &mut ctx.claims else { return };
         let answer = claims.answer.then_some(id);
-        answer.iter().chain(&claims.adopted).map(|id| self.owners.claim(key(id), &owner)).collect()
+        let ids = answer.iter().chain(&claims.adopted);
+        claims.pending = ids.map(|id| self.owners.claim(key(id), &owner)).collect();
     }
 
-    /// Waits until owners are kept. That they are not is no reason for the client not to get its answer.
-    pub(super) async fn claimed(&self, ctx: &Context, all: Vec<Pending<()>>) {
-        for pending in all {
-            let outcome = pending.within(CLAIMING).await;
+    /// Waits until the owners are stored, before the end of the response is sent, so that the owner can continue from
+    /// it at any gateway, and other keys cannot. A failure is logged; the client gets its response anyway.
+    pub(super) async fn await_claims(&self, ctx: &mut Context) {
+        self.claim(ctx);
+        let Some(claims) = ctx.claims.take() else { return };
+        for pending in claims.pending {
+            let outcome = pending.within(STORE_TIMEOUT).await;
             self.count_store("claim", &outcome);
             if let Err(error) = outcome {
                 warn(ctx, &error);
@@ -112,14 +127,14 @@ impl Gateway {
 
 fn warn(ctx: &Context, error: &StoreError) {
     let request = ctx.id.as_str();
-    tracing::warn!(%error, request, "the owner of a response was not kept");
+    tracing::warn!(%error, request, "the owner of a response was not stored");
 }
 
-/// As if there were no such thing.
+/// Returns the error of an unknown id, so that a key cannot find out which ids of others exist.
 fn not_found(member: &'static str, id: &str) -> ApiError {
     if member == "conversation" {
         let message = format!("Conversation with id '{}' not found.", super::request::short(id));
-        return ApiError::new(Kind::UnknownResponse, message).param(member);
+        return ApiError::new(ErrorKind::UnknownResponse, message).param(member);
     }
     previous_not_found(id)
 }

@@ -1,11 +1,11 @@
-//! Root certificates on machines that have none, such as an empty container.
+//! Root certificates for systems without a certificate store, such as an empty container.
 
 use std::io::Write as _;
 use std::path::Path;
 
 use super::ServeError;
 
-/// Where systems keep their root certificates.
+/// Files with root certificates on common systems.
 const PLACES: [&str; 7] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -16,9 +16,12 @@ const PLACES: [&str; 7] = [
     "/usr/local/share/certs/ca-root-nss.crt",
 ];
 
-/// A file of root certificates to use instead of the system's; nothing where the system has its own.
+/// Writes Mozilla's root certificates to a temporary file and returns its path. `None` if the system has its own.
 ///
-/// Pingora's connector panics without any, so Mozilla's are written to a file of this process.
+/// Pingora's connector panics if it finds no root certificates.
+///
+/// # Errors
+/// Returns [`ServeError::Io`] if the file cannot be written.
 pub(super) fn file() -> Result<Option<String>, ServeError> {
     let set = |name| std::env::var_os(name).is_some_and(|path| Path::new(&path).exists());
     if set("SSL_CERT_FILE") || set("SSL_CERT_DIR") || PLACES.iter().any(|place| Path::new(place).exists()) {
@@ -28,12 +31,13 @@ pub(super) fn file() -> Result<Option<String>, ServeError> {
     let mut file =
         tempfile::Builder::new().prefix("model-gateway-roots-").suffix(".pem").tempfile().map_err(error)?;
     file.write_all(bundled().as_bytes()).map_err(error)?;
-    // The connector reads it now and never again, but only after this function has returned.
+    // The connector reads the file once, after this function has returned, so it must not be deleted here.
     let (_, path) = file.keep().map_err(|kept| error(kept.error))?;
-    tracing::warn!("no root certificates on this system; using Mozilla's, as of this build");
+    tracing::warn!("no root certificates found on this system; using the Mozilla certificates of this build");
     Ok(Some(path.display().to_string()))
 }
 
+/// Returns the bundled root certificates as PEM.
 fn bundled() -> String {
     use base64::Engine as _;
     let mut pem = String::new();

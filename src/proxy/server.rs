@@ -1,4 +1,4 @@
-//! The process: listeners, workers, signals, and what is handed to a new process.
+//! Server process: creates the gateway, its listeners and background services, and runs them on Pingora.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,48 +17,48 @@ use pingora::services::listening::Service;
 use super::acceptor::Acceptor;
 use super::check::Probes;
 use super::listener_service::{ListenerHandle, ListenerService};
-use super::signals::{self, AdminThread, ProcessStatus, RetiredSnapshots, Signals, Watch};
+use super::signals::{self, AdminThread, ProcessStatus, RetiredSnapshots, SignalWatch, Signals};
 use super::task::TaskPoller;
 use super::tls::TlsListeners;
 use super::upgrade::ReadySocket;
-use super::{Gateway, Parts, Shutdown, dns, open, roots};
-use crate::config::{AccessLog as LogTo, Loaded, Reloader, Settings, Vault};
+use super::{Gateway, GatewayParts, Shutdown, dns, open, roots};
+use crate::config::{AccessLogSettings as LogTo, Loaded, Reloader, Settings, Vault};
 use crate::metrics::access_log::{AccessLog, Destination};
 use crate::metrics::{Metrics, MetricsError, log};
 use crate::supervise::Supervisor;
 
-/// Buffer for what is written to a client: a head and a usual JSON answer leave in one write.
+/// Write buffer of a client connection, in bytes: a head and a typical JSON response leave in one write.
 const WRITE_BUFFER: usize = 3 * 1024;
-/// Buffer for what is read under TLS: a record has up to 16 KiB. Plaintext needs none, because heads and bodies are
-/// read into buffers of their own.
+/// Read buffer of a TLS connection, in bytes: a TLS record has up to 16 KiB. Plaintext needs none, because heads and
+/// bodies are read into buffers of their own.
 const TLS_READ_BUFFER: usize = 16 * 1024;
-/// Concurrent streams of a client's HTTP/2 connection. SDKs open one a request.
+/// Concurrent streams of a client's HTTP/2 connection. SDKs open one stream per request.
 const H2_STREAMS: u32 = 250;
-/// Windows of a client's HTTP/2 connection, in bytes: h2's default of 64 KiB would make a 60 MB upload over 50 ms of
-/// round-trip time take a minute.
+/// Flow-control windows of a client's HTTP/2 stream and connection, in bytes: with h2's default of 64 KiB, a 60 MB
+/// upload over 50 ms of round-trip time would take a minute.
 const H2_STREAM_WINDOW: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW: u32 = 8 << 20;
-/// How long Pingora waits beyond the drain limit before it tears the runtimes down.
+/// Time beyond the drain limit after which Pingora tears the runtimes down.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Why a gateway does not start.
+/// Reason why the gateway does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// An address cannot be bound or a file not be used.
+    /// An address cannot be bound, or a file cannot be used.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The address or file.
         what: String,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A TLS listener cannot be set up.
     #[error("TLS listener {0}: {1}")]
     Tls(SocketAddr, String),
-    /// The store cannot be used.
+    /// A store or the ledger cannot be opened.
     #[error(transparent)]
     Store(#[from] open::StoreFault),
-    /// The metrics table is wrong.
+    /// The table of metrics is invalid.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
     /// The resolver cannot be set up.
@@ -72,17 +72,17 @@ impl From<dns::DnsError> for ServeError {
     }
 }
 
-/// How a process starts.
+/// Start options of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServeOptions {
-    /// Take the listeners over from a process that runs (`--upgrade`).
+    /// Takes the listeners over from a running process (`--upgrade`).
     pub upgrade: bool,
 }
 
 /// Called when the gateway accepts requests.
 pub type Started = Box<dyn FnOnce() + Send>;
 
-/// A gateway that is ready to run.
+/// Server that is ready to run.
 pub struct Server {
     settings: Settings,
     options: ServeOptions,
@@ -95,16 +95,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Prepares everything that can fail before a port is opened.
+    /// Loads and opens everything that can fail before a port is opened: logs, stores, ledger and resolver.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Returns [`ServeError`] if one of them fails.
     pub fn new(
         loaded: Loaded,
         vault: Box<dyn Vault + Send + Sync>,
         options: ServeOptions,
     ) -> Result<Self, ServeError> {
-        let Loaded { settings, snapshot } = loaded;
+        let Loaded { settings, snapshot, baseline } = loaded;
         let metrics = Arc::new(Metrics::new()?);
         let destination = match &settings.log.access {
             LogTo::Off => Destination::Off,
@@ -124,7 +124,7 @@ impl Server {
         supervisor.add(access_log.thread().cloned());
         supervisor.add(log::thread());
         let unset = crate::snapshot::Snapshot::default();
-        let gateway = Gateway::new(Parts {
+        let gateway = Gateway::new(GatewayParts {
             snapshot: unset,
             limits: settings.limits.clone(),
             metrics: metrics.clone(),
@@ -133,7 +133,7 @@ impl Server {
             store,
             tasks,
             owners,
-            refuse_foreign: settings.kept.refuse_foreign,
+            refuse_foreign: settings.retention.refuse_foreign,
             ledger,
             supervisor,
             ca_file: roots::file()?,
@@ -146,8 +146,8 @@ impl Server {
                 settings.keys.clone(),
                 settings.reload,
                 vault,
-                &snapshot,
-                Box::new(move |snapshot| retired.keep(gateway.install(snapshot))),
+                (&snapshot, baseline),
+                Box::new(move |snapshot| retired.push(gateway.install(snapshot))),
             )
         };
         gateway.install(snapshot);
@@ -156,15 +156,16 @@ impl Server {
         Ok(Server { settings, options, gateway, reloader, retired, metrics, access_log, shutdown })
     }
 
-    /// What stops it, for those who run it inside another program.
+    /// Returns the shutdown handle, for programs that embed the server.
     pub fn shutdown(&self) -> &Arc<Shutdown> {
         &self.shutdown
     }
 
-    /// Runs until the process is told to stop. Ends the process when all answers are complete, or at the drain limit.
+    /// Runs the server until a signal stops it. The process exits when all responses are complete, or at the drain
+    /// limit.
     ///
     /// # Errors
-    /// A listener cannot be set up.
+    /// Returns [`ServeError`] if a listener or the admin port cannot be set up.
     pub fn run(self, started: Started) -> Result<(), ServeError> {
         super::memory::set_up();
         let conf = self.configuration();
@@ -181,7 +182,7 @@ impl Server {
         } else {
             None
         };
-        // With --upgrade this waits for the listeners of the process that runs.
+        // With `--upgrade`, this waits for the running process to transfer its listeners.
         server.bootstrap();
         let listeners = Arc::new(ListenerHandle::default());
         server.add_service(ListenerService { service, handle: listeners.clone() });
@@ -207,12 +208,12 @@ impl Server {
             ready_socket: parking_lot::Mutex::new(ready_socket),
             started: parking_lot::Mutex::new(Some(started)),
         };
-        server.run(RunArgs { shutdown_signal: Box::new(Watch(Arc::new(signals))) });
+        server.run(RunArgs { shutdown_signal: Box::new(SignalWatch(Arc::new(signals))) });
         self.access_log.close();
         Ok(())
     }
 
-    /// Pingora panics in a thread of its own when a port is taken; this says so in time.
+    /// Checks that all addresses can be bound. Pingora would panic in a thread of its own if one is taken.
     fn check_ports(&self) -> Result<(), ServeError> {
         let tls = self.settings.tls.iter().map(|tls| &tls.listen);
         for address in self.settings.listen.iter().chain(tls) {
@@ -227,7 +228,7 @@ impl Server {
         ServerConf {
             threads: if self.settings.threads == 0 { cores } else { self.settings.threads },
             upgrade_sock: self.settings.upgrade_socket.display().to_string(),
-            // The process ends by itself when the last answer is complete; this is only the last resort.
+            // Last resort only: the process exits by itself when the last response is complete.
             grace_period_seconds: Some((self.settings.drain + GRACE).as_secs()),
             graceful_shutdown_timeout_seconds: Some(1),
             upstream_keepalive_pool_size: 1,
@@ -259,7 +260,7 @@ impl Server {
             service.add_listener(listener);
         }
         for tls in &self.settings.tls {
-            // The handshake is made by the front, where it is counted and timed.
+            // `Acceptor` makes the TLS handshake, so that it is counted and timed.
             let listener = ListenerConfig::tcp(tls.listen.to_string())
                 .l4_buffer(L4BufferSettings::new(TLS_READ_BUFFER, WRITE_BUFFER));
             service.add_listener(listener);

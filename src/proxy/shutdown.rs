@@ -1,4 +1,4 @@
-//! Starting and stopping: whether anybody is served yet, who still works, who wants to stop, and when waiting ends.
+//! Shutdown state of the process: readiness, requests in flight, draining, and the drain limit.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,101 +9,102 @@ use std::task::{Context, Poll, Waker};
 use prometheus::IntGauge;
 use tokio::sync::Notify;
 
-/// The state of a process from its start to its end.
+/// State of a process from its start to its end.
 #[derive(Debug, Default)]
 pub struct Shutdown {
     serving: AtomicBool,
     draining: AtomicBool,
-    over: AtomicBool,
-    /// Requests whose head has come and whose answer has not ended.
+    deadline_passed: AtomicBool,
+    /// Requests whose head has arrived and whose response has not ended.
     in_flight: AtomicUsize,
-    /// What draining waits for: these requests, and connections whose first request may be on its way.
-    held: AtomicUsize,
+    /// Drain guards: the requests in flight, and connections whose first request may be on its way.
+    guards: AtomicUsize,
     idle: Notify,
-    begun: Notify,
+    drain_started: Notify,
     deadline: Notify,
 }
 
 impl Shutdown {
-    /// A process that runs.
+    /// Creates the state of a process that starts.
     pub fn new() -> Arc<Self> {
         Arc::new(Shutdown::default())
     }
 
-    /// Notes that the listeners accept.
+    /// Records that the listeners accept.
     pub(super) fn serve(&self) {
         self.serving.store(true, Ordering::Release);
     }
 
-    /// Whether the listeners have come up.
+    /// Returns whether the listeners accept.
     pub(super) fn is_serving(&self) -> bool {
         self.serving.load(Ordering::Acquire)
     }
 
-    /// Begins draining: no new work should come.
+    /// Starts the drain: the process accepts no new requests.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
-        self.begun.notify_waiters();
-        if self.held.load(Ordering::Acquire) == 0 {
+        self.drain_started.notify_waiters();
+        if self.guards.load(Ordering::Acquire) == 0 {
             self.idle.notify_waiters();
         }
     }
 
-    /// Whether the process is draining.
+    /// Returns whether the process is draining.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Ends waiting: answers that are still under way end with an error that their clients see.
+    /// Ends the drain at its limit: responses in progress end with an error.
     pub fn end(&self) {
-        self.over.store(true, Ordering::Release);
+        self.deadline_passed.store(true, Ordering::Release);
         self.deadline.notify_waiters();
     }
 
-    /// Resolves when draining has begun.
+    /// Resolves when the drain has started.
     pub fn draining(&self) -> impl Future<Output = ()> + Send {
-        Raised { flag: &self.draining, notified: Box::pin(self.begun.notified()), waker: None }
+        Raised { flag: &self.draining, notified: Box::pin(self.drain_started.notified()), waker: None }
     }
 
-    /// Resolves when waiting has ended.
+    /// Resolves when the drain has reached its limit.
     pub fn ended(&self) -> impl Future<Output = ()> + Send {
-        Raised { flag: &self.over, notified: Box::pin(self.deadline.notified()), waker: None }
+        Raised { flag: &self.deadline_passed, notified: Box::pin(self.deadline.notified()), waker: None }
     }
 
-    /// Requests under way. A connection that has not said anything is none.
+    /// Returns the number of requests in flight. A connection without a request does not count.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)
     }
 
-    /// Resolves when no request is under way, and no accepted connection may still bring one.
+    /// Resolves when no drain guard is left: no request is in flight, and no accepted connection may still send one.
     pub async fn idle(&self) {
         loop {
+            // Register before the check: a guard that is dropped between the two would otherwise not wake this task.
             let notified = self.idle.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
-            if self.held.load(Ordering::Acquire) == 0 {
+            if self.guards.load(Ordering::Acquire) == 0 {
                 return;
             }
             notified.await;
         }
     }
 
-    /// Counts a request until the guard is dropped.
+    /// Counts a request as in flight until the result is dropped.
     pub(super) fn enter(self: &Arc<Self>, gauge: &IntGauge) -> InFlightRequests {
         gauge.inc();
         self.in_flight.fetch_add(1, Ordering::AcqRel);
-        InFlightRequests { held: self.hold(), gauge: gauge.clone() }
+        InFlightRequests { held: self.guard(), gauge: gauge.clone() }
     }
 
-    /// Makes those who wait for the requests under way wait, until it is dropped.
-    pub(super) fn hold(self: &Arc<Self>) -> DrainGuard {
-        self.held.fetch_add(1, Ordering::AcqRel);
+    /// Returns a guard that the drain waits for.
+    pub(super) fn guard(self: &Arc<Self>) -> DrainGuard {
+        self.guards.fetch_add(1, Ordering::AcqRel);
         DrainGuard(self.clone())
     }
 }
 
-/// Resolves when a flag is up. It is polled for every piece of a stream, so that it asks the list of those who wait,
-/// which has a lock, only when it is polled by another task than before.
+/// Future that resolves when a flag is set. A stream polls it for every piece, so it registers with `Notify`, which
+/// takes a lock, only when its task's waker has changed.
 struct Raised<'s, N> {
     flag: &'s AtomicBool,
     notified: Pin<Box<N>>,
@@ -124,12 +125,12 @@ impl<N: Future<Output = ()>> Future for Raised<'_, N> {
         if self.notified.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        // It may have gone up before anybody was listed.
+        // The flag may have been set before this task was registered.
         if self.flag.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
-/// A request under way.
+/// One request in flight. Dropping it decrements the counters.
 #[derive(Debug)]
 pub(super) struct InFlightRequests {
     held: DrainGuard,
@@ -149,7 +150,7 @@ pub(super) struct DrainGuard(Arc<Shutdown>);
 
 impl Drop for DrainGuard {
     fn drop(&mut self) {
-        if self.0.held.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.is_draining() {
+        if self.0.guards.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.is_draining() {
             self.0.idle.notify_waiters();
         }
     }
@@ -161,7 +162,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn idle_resolves_when_the_last_request_is_done() {
+    async fn shutdown_idle_resolves_after_the_last_request() {
         let shutdown = Shutdown::new();
         let gauge = IntGauge::new("g", "g").unwrap();
         let first = shutdown.enter(&gauge);
@@ -181,10 +182,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn held_connections_are_waited_for_and_are_no_requests() {
+    async fn shutdown_waits_for_held_connections_not_counted_as_requests() {
         let shutdown = Shutdown::new();
         let gauge = IntGauge::new("g", "g").unwrap();
-        let silent = shutdown.hold();
+        let silent = shutdown.guard();
         assert_eq!(shutdown.in_flight(), 0);
         let request = shutdown.enter(&gauge);
         assert_eq!((shutdown.in_flight(), gauge.get()), (1, 1));
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_reaches_those_who_wait_and_those_who_come_late() {
+    async fn shutdown_end_reaches_present_and_later_waiters() {
         let shutdown = Shutdown::new();
         let waiting = tokio::spawn({
             let shutdown = shutdown.clone();

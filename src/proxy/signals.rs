@@ -1,11 +1,11 @@
-//! What the process is told from outside, and what it tells: signals, systemd, the admin port.
+//! Process control: signals, notifications to systemd, and the status of the admin port.
 //!
 //! | signal | effect |
 //! |---|---|
-//! | SIGHUP | routes and keys are read again; the access log is opened again |
-//! | SIGTERM, SIGINT | stop: no new requests, answers under way end, at the drain limit with an error; twice: at once |
-//! | SIGQUIT | hand the listeners to the process that was started with `--upgrade`, then stop |
-//! | SIGUSR2 | start the program anew with `--upgrade` and hand over to it |
+//! | SIGHUP | reload routes and keys; reopen the access log |
+//! | SIGTERM, SIGINT | drain: responses in progress end, with an error at the drain limit; the second time: exit |
+//! | SIGQUIT | transfer the listeners to the process that was started with `--upgrade`, then drain |
+//! | SIGUSR2 | start this program with `--upgrade` and transfer the listeners to it |
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,25 +24,25 @@ use super::server::Started;
 use super::upgrade::{ReadySocket, Successor, UpgradeError, transfer_listeners};
 use super::watchdog;
 use super::{Gateway, Shutdown};
-use crate::config::{Outcome, Reloader, Settings};
+use crate::config::{ReloadOutcome, Reloader, Settings};
 use crate::json::Writer;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::metrics::admin::{self, Status};
 use crate::supervise::Supervised;
 
-/// How long listeners may take to come up.
-const START: Duration = Duration::from_secs(20);
-/// How long answers may take to be written out after the last request has ended or was told to end.
-const FLUSH: Duration = Duration::from_secs(2);
-/// How long a new process may take until it waits for the listeners.
-const HAND_OVER: Duration = Duration::from_secs(30);
+/// Maximum time until the listeners accept.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum time to write responses out after the drain limit is reached.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum time until a new process is ready to receive the listeners.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time from the last accept to the start of the drain after an upgrade. A connection is counted by its own task, and
 /// one whose task has not run yet would be lost.
 const ACCEPT_SETTLE: Duration = Duration::from_secs(1);
-/// Bound of the work before the process exits.
+/// Maximum time that the access log may take to write its last lines.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often old snapshots are looked at.
+/// Time between two sweeps of retired snapshots.
 const SWEEP: Duration = Duration::from_secs(30);
 
 /// Retired snapshots that requests may still use. A background task drops them: dropping 100,000 keys takes
@@ -51,7 +51,7 @@ const SWEEP: Duration = Duration::from_secs(30);
 pub(super) struct RetiredSnapshots(Arc<Mutex<Vec<Arc<dyn Send + Sync>>>>);
 
 impl RetiredSnapshots {
-    pub(super) fn keep(&self, snapshot: Arc<dyn Send + Sync>) {
+    pub(super) fn push(&self, snapshot: Arc<dyn Send + Sync>) {
         self.0.lock().push(snapshot);
         self.sweep();
     }
@@ -61,13 +61,13 @@ impl RetiredSnapshots {
     }
 }
 
-/// Seconds since the epoch.
+/// Returns the current Unix time in seconds.
 pub(super) fn unix_now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// The admin port on a thread of its own.
+/// Admin port on a thread of its own.
 pub(super) struct AdminThread {
     stop: Mutex<Option<tokio::sync::oneshot::Sender<()>>>,
 }
@@ -89,7 +89,7 @@ impl AdminThread {
             runtime.block_on(async {
                 let serve = || admin::serve(&listener, metrics.clone(), status.clone());
                 tokio::select! {
-                    () = supervised.keep_task(serve) => {}
+                    () = supervised.run_task_supervised(serve) => {}
                     _ = stopped => {}
                 }
             });
@@ -104,7 +104,7 @@ impl AdminThread {
     }
 }
 
-/// What the admin port says.
+/// Status of the process, for the admin port.
 pub(super) struct ProcessStatus {
     pub(super) reloader: Arc<Reloader>,
     pub(super) shutdown: Arc<Shutdown>,
@@ -117,7 +117,7 @@ impl Status for ProcessStatus {
             () if self.shutdown.is_draining() => Err("draining".into()),
             // The admin port is up before the listeners are.
             () if !self.shutdown.is_serving() => Err("starting".into()),
-            () => self.gateway.fault().map_or(Ok(()), |fault| Err(fault.into())),
+            () => self.gateway.readiness_fault().map_or(Ok(()), |fault| Err(fault.into())),
         }
     }
 
@@ -126,7 +126,7 @@ impl Status for ProcessStatus {
         let mut out = Vec::new();
         let mut json = Writer::new(&mut out);
         json.begin_object();
-        json.key("version").string(env!("CARGO_PKG_VERSION"));
+        json.key("version").string(env!("MODEL_GATEWAY_VERSION"));
         json.key("pid").number(std::process::id());
         json.key("draining").boolean(self.shutdown.is_draining());
         json.key("requests_in_flight").number(self.shutdown.in_flight());
@@ -157,7 +157,7 @@ impl Status for ProcessStatus {
     }
 }
 
-/// Listens for signals; Pingora asks it what to do.
+/// Signal handler: decides when Pingora shuts down.
 pub(super) struct Signals {
     pub(super) settings: Settings,
     pub(super) gateway: Gateway,
@@ -174,23 +174,23 @@ pub(super) struct Signals {
     pub(super) started: Mutex<Option<Started>>,
 }
 
-/// Pingora's handle on the signals.
-pub(super) struct Watch(pub(super) Arc<Signals>);
+/// Adapter through which Pingora waits for [`Signals`].
+pub(super) struct SignalWatch(pub(super) Arc<Signals>);
 
 #[async_trait]
-impl ShutdownSignalWatch for Watch {
+impl ShutdownSignalWatch for SignalWatch {
     async fn recv(&self) -> ShutdownSignal {
         let supervised = self.0.gateway.supervisor.add_new("signals");
         let listen = || async {
             match Streams::new() {
-                Ok(streams) => self.0.listen(streams).await,
+                Ok(streams) => self.0.handle_signals(streams).await,
                 Err(error) => {
                     tracing::error!(%error, "signals cannot be received");
                     ShutdownSignal::FastShutdown
                 }
             }
         };
-        supervised.keep_task(listen).await
+        supervised.run_task_supervised(listen).await
     }
 }
 
@@ -254,21 +254,22 @@ impl<T> Drop for BackgroundTask<T> {
 }
 
 impl Signals {
-    async fn listen(self: &Arc<Self>, mut streams: Streams) -> ShutdownSignal {
+    async fn handle_signals(self: &Arc<Self>, mut streams: Streams) -> ShutdownSignal {
         if !self.announce().await {
-            tracing::error!("the listeners did not come up");
+            tracing::error!("the listeners did not start");
             return ShutdownSignal::FastShutdown;
         }
         tokio::spawn(watchdog::serve(self.listeners.clone()));
         let mut sweep = tokio::time::interval(SWEEP);
         let (mut reload, mut once_more) = (BackgroundTask(None), false);
         let mut upgrade = BackgroundTask(None);
-        // Reloads and upgrades run as tasks, so that a stop does not wait for a file or for another process.
+        // Reloads and upgrades run as tasks, so that SIGTERM takes effect during a slow file or a hung process.
         loop {
             tokio::select! {
                 _ = streams.terminate.recv() => break,
                 _ = streams.interrupt.recv() => break,
                 _ = streams.hangup.recv() => {
+                    // The running reload may have read its files before this signal, so another one must follow.
                     once_more = reload.is_running();
                     if !once_more {
                         reload.start(self.clone().reload());
@@ -285,16 +286,16 @@ impl Signals {
                 },
                 outcome = upgrade.join() => match outcome {
                     Some(Ok(())) => {
-                        tracing::info!("the new process serves");
+                        tracing::info!("the new process accepts requests");
                         return self.stop(streams, true);
                     }
-                    Some(Err(error)) => tracing::error!(%error, "this process was not replaced; this one goes on"),
-                    None => tracing::error!("the upgrade failed; this one goes on"),
+                    Some(Err(error)) => tracing::error!(%error, "the upgrade failed; this process continues"),
+                    None => tracing::error!("the upgrade task failed; this process continues"),
                 },
                 _ = sweep.tick() => self.retired.sweep(),
             }
         }
-        // A new process that does not serve yet is killed.
+        // Dropping the task kills a new process that does not serve yet.
         upgrade.cancel().await;
         tracing::info!(limit = ?self.settings.drain, in_flight = self.shutdown.in_flight(), "stopping");
         notify(&[NotifyState::Stopping]);
@@ -302,10 +303,10 @@ impl Signals {
         self.stop(streams, false)
     }
 
-    /// Closes the listeners, and ends the process when the answers under way are complete.
+    /// Starts the drain task, which exits the process, and makes Pingora close the listeners.
     fn stop(self: &Arc<Self>, streams: Streams, replaced: bool) -> ShutdownSignal {
         if replaced {
-            // The new process answers on the admin port.
+            // The new process serves the admin port now.
             self.admin.stop();
         }
         let this = self.clone();
@@ -314,9 +315,10 @@ impl Signals {
         ShutdownSignal::GracefulTerminate
     }
 
-    /// Waits until the listeners accept, then says so to whoever started the process.
+    /// Waits until every listener accepts, then reports readiness to systemd and to the process that is to be replaced.
+    /// False if a listener does not accept in time.
     async fn announce(&self) -> bool {
-        if !tokio::time::timeout(START, self.listeners.accepting()).await.unwrap_or(false) {
+        if !tokio::time::timeout(START_TIMEOUT, self.listeners.accepting()).await.unwrap_or(false) {
             return false;
         }
         let tls = self.settings.tls.iter().map(|tls| tls.listen);
@@ -326,7 +328,7 @@ impl Signals {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             };
-            if tokio::time::timeout(START, reach).await.is_err() {
+            if tokio::time::timeout(START_TIMEOUT, reach).await.is_err() {
                 return false;
             }
         }
@@ -351,26 +353,26 @@ impl Signals {
         self.access_log.reopen();
         let reloader = self.reloader.clone();
         match tokio::task::spawn_blocking(move || reloader.reload()).await {
-            Ok(outcome) => self.tell(&outcome),
+            Ok(outcome) => self.report_reload(&outcome),
             Err(error) => tracing::error!(%error, "the reload failed"),
         }
         notify(&[NotifyState::Ready]);
     }
 
-    fn tell(&self, outcome: &Outcome) {
+    fn report_reload(&self, outcome: &ReloadOutcome) {
         let result = if outcome.refused.is_none() { "applied" } else { "refused" };
         self.metrics.reloads.with_label_values(&[result]).inc();
         match &outcome.refused {
             None => {
                 self.metrics.reload_time.set(unix_now());
-                let Outcome { generation, models, keys, took, .. } = outcome;
-                tracing::info!(generation, models, keys, ?took, "routes and keys were read again");
+                let ReloadOutcome { generation, models, keys, took, .. } = outcome;
+                tracing::info!(generation, models, keys, ?took, "routes and keys were reloaded");
             }
             Some(report) => {
                 for problem in &report.problems {
-                    tracing::error!(%problem, "the new configuration was refused");
+                    tracing::error!(%problem, "the new configuration was rejected");
                 }
-                tracing::error!(generation = outcome.generation, "routes and keys stay as they were");
+                tracing::error!(generation = outcome.generation, "routes and keys are unchanged");
             }
         }
     }
@@ -378,7 +380,7 @@ impl Signals {
     /// Transfers the listeners to a new process. With `start`, starts that process.
     async fn upgrade(self: Arc<Self>, start: bool) -> Result<(), UpgradeError> {
         let socket = &self.settings.upgrade_socket;
-        let successor = if start { Some(Successor::start(socket, HAND_OVER).await?) } else { None };
+        let successor = if start { Some(Successor::start(socket, TRANSFER_TIMEOUT).await?) } else { None };
         tracing::info!(in_flight = self.shutdown.in_flight(), "handing over to a new process");
         transfer_listeners(self.listeners.fds(), socket).await?;
         if let Some(successor) = successor {
@@ -387,7 +389,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Waits for the answers under way, and ends the process.
+    /// Waits for the responses in progress, closes the ledger and the logs, and exits the process.
     async fn drain(&self, mut streams: Streams, replaced: bool) {
         let answers = async {
             if replaced {
@@ -399,22 +401,22 @@ impl Signals {
             if tokio::time::timeout(self.settings.drain, self.shutdown.idle()).await.is_err() {
                 tracing::warn!(in_flight = self.shutdown.in_flight(), "the drain limit is reached");
                 self.shutdown.end();
-                let _ = tokio::time::timeout(FLUSH, self.shutdown.idle()).await;
+                let _ = tokio::time::timeout(FLUSH_TIMEOUT, self.shutdown.idle()).await;
             }
         };
         tokio::select! {
             () = answers => {}
-            _ = streams.terminate.recv() => tracing::warn!("told twice to stop"),
-            _ = streams.interrupt.recv() => tracing::warn!("told twice to stop"),
+            _ = streams.terminate.recv() => tracing::warn!("stopped by a second signal"),
+            _ = streams.interrupt.recv() => tracing::warn!("stopped by a second signal"),
         }
-        // HTTP/2 frames may be queued although their requests are done; connections close when they are written.
+        // HTTP/2 frames may still be queued when their requests are done. A connection closes when they are written.
         let closed = async {
             while self.metrics.connections.get() > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         let _ = tokio::time::timeout(Duration::from_millis(250), closed).await;
-        // What is still owed is written, and leases go back to the fleet.
+        // Flushes charges and returns leases to the coordinator.
         self.gateway.close().await;
         self.close().await;
         tracing::info!("stopped");
@@ -422,23 +424,23 @@ impl Signals {
         std::process::exit(0);
     }
 
-    /// Work before the process exits, which runs no destructors. Bounded in time.
+    /// Closes the access log, because `exit` runs no destructors. Bounded by [`CLOSE_TIMEOUT`].
     async fn close(&self) {
         let access_log = self.access_log.clone();
         // A destination that blocks must not delay the exit.
         let written = tokio::task::spawn_blocking(move || access_log.close());
         if tokio::time::timeout(CLOSE_TIMEOUT, written).await.is_err() {
-            tracing::warn!("the access log does not take its last lines");
+            tracing::warn!("the last lines of the access log could not be written");
         }
     }
 }
 
-/// Tells systemd; without it nobody listens, which is no error.
+/// Notifies systemd. Does nothing if the process does not run under systemd.
 pub(super) fn notify(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }
 
-/// An address at which a listener can be reached from here.
+/// Returns a local address at which a listener is reachable: loopback for an unspecified address.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let mut address = listen;
     if listen.ip().is_unspecified() {

@@ -1,14 +1,14 @@
-//! Time spans as headers of providers tell them. Whatever stands there, nothing overflows, and nothing is longer than a
-//! day.
+//! Time spans in upstream response headers (`retry-after`, rate-limit resets). Parsing never overflows and returns at
+//! most one day.
 
 use std::time::{Duration, SystemTime};
 
 use crate::canonical::time::unix_seconds;
 
-/// The longest span that is believed: the longest limit that a provider has is one of a day.
+/// Maximum of a parsed span: the longest limit of a provider is daily.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// How long a `retry-after` header asks to wait: seconds, or a date.
+/// Parses a `retry-after` header (RFC 9110, 10.2.3): seconds or a date. `None` if it is neither.
 pub(super) fn retry_after(text: &str) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
@@ -18,8 +18,8 @@ pub(super) fn retry_after(text: &str) -> Option<Duration> {
     Some(date.duration_since(SystemTime::now()).unwrap_or_default().min(LONGEST))
 }
 
-/// How long it is until a limit is as if nothing had been taken: OpenAI writes a time span (`6m0s`, `20ms`), Anthropic
-/// a point in time, others seconds. `now` is in Unix seconds.
+/// Parses the time until a rate limit is reset. OpenAI sends a time span (`6m0s`, `20ms`), Anthropic a point in time,
+/// others seconds. `now` is the Unix time in seconds. `None` if the text is none of these.
 pub(super) fn until_reset(text: &str, now: i64) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
@@ -50,7 +50,7 @@ pub(super) fn until_reset(text: &str, now: i64) -> Option<Duration> {
     Some(total)
 }
 
-/// Seconds, unless they are negative or no number.
+/// Converts seconds. `None` if they are negative or not a number.
 fn span(seconds: f64) -> Option<Duration> {
     (seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).map_or(LONGEST, |span| span.min(LONGEST)))
 }
@@ -64,7 +64,7 @@ mod tests {
     const NOW: i64 = 1_790_000_000;
 
     #[test]
-    fn times_are_read_as_providers_write_them() {
+    fn span_of_reset_and_retry_after_headers_is_parsed() {
         let millis = |text: &str| until_reset(text, NOW).map(|span| span.as_millis());
         for (text, expected) in [
             ("1s", Some(1_000)),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_spans_are_a_day() {
+    fn span_absurd_is_capped_at_a_day_or_refused() {
         let long = "18000000000000000000s";
         for text in [long, &long.repeat(2), "1e300", "inf", "9999-12-31T23:59:59Z", "400000000000d"] {
             assert_eq!(until_reset(text, NOW), Some(LONGEST), "{text}");
@@ -105,9 +105,9 @@ mod tests {
     }
 
     proptest! {
-        /// Overflow would be a panic here.
+        /// An overflow panics in this build.
         #[test]
-        fn any_header_is_read_or_refused(
+        fn span_arbitrary_header_never_overflows(
             text in "([-+:0-9a-zA-Z., ]{0,60})|([0-9]{1,30}(ms|s|m|h|d)){1,4}",
             now in any::<i64>(),
         ) {

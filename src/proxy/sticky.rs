@@ -1,5 +1,5 @@
-//! Going on at the provider that has the conversation: responses and conversations of the responses format stay where
-//! they were made.
+//! Session stickiness: a request that continues a stored response or conversation (responses format) goes to the target
+//! that stores it.
 
 use super::Gateway;
 use super::context::Context;
@@ -10,31 +10,32 @@ use crate::wire::Api;
 use crate::wire::request::Body;
 
 impl Gateway {
-    /// Of the targets that fit, the one that has what the request goes on from. All of them, if it goes on from nothing
-    /// or nobody knows where that is.
-    pub(super) fn at_home(&self, model: &Model, api: Api, fitting: u64, body: &mut Body) -> u64 {
+    /// Returns the bit mask of the fitting targets, narrowed to the one that stores what the request continues.
+    /// Unchanged if the request continues nothing, if the target is unknown, or if it does not fit.
+    pub(super) fn narrow_to_sticky(&self, model: &Model, api: Api, fitting: u64, body: &mut Body) -> u64 {
         if api != Api::Responses {
             return fitting;
         }
-        let home = body.kept().and_then(|kept| self.homes.find(fingerprint(0, &kept)));
+        let home = body.stored_id().and_then(|kept| self.sticky_table.find(fingerprint(0, &kept)));
         let lives_here = |home: StickyTarget| {
-            let targets = model.targets.iter().take(crate::route::pick::MOST_TARGETS);
-            let index = targets.into_iter().position(|target| home.is(target.seat.state.id))?;
+            let targets = model.targets.iter().take(crate::route::pick::MAX_TARGETS);
+            let index = targets.into_iter().position(|target| home.matches(target.handle.state.id))?;
             Some(1 << index & fitting).filter(|at| *at != 0)
         };
         home.and_then(lives_here).unwrap_or(fitting)
     }
 
-    /// Remembers where a response is that its provider may have kept, before its client can go on from it.
-    pub(super) fn remember_home(&self, ctx: &Context) {
-        let Some(plan) = &ctx.plan else { return };
+    /// Records which target may have stored a response. Must run before the client receives the end of the response,
+    /// because the client can continue it from then on.
+    pub(super) fn record_sticky(&self, ctx: &Context) {
+        let Some(plan) = &ctx.attempt else { return };
         if ctx.record.targets == 0 || plan.api != Api::Responses || plan.translation.is_some() {
             return;
         }
-        let (Some(passing), Some(target)) = (ctx.passing(), plan.target()) else { return };
+        let (Some(passing), Some(target)) = (ctx.response_in_progress(), plan.target()) else { return };
         let id = passing.exchange.meter().id();
         if !id.is_empty() {
-            self.homes.remember(fingerprint(0, id.as_bytes()), target.seat.state.id);
+            self.sticky_table.record(fingerprint(0, id.as_bytes()), target.handle.state.id);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Responses that the gateway keeps: found for a request that goes on from one, kept before an answer's end leaves, and
-//! shown to those whose they are.
+//! Stored responses: loads them for requests that continue one, stores them before the end of a response is sent, and
+//! serves them to their owners.
 
 use std::time::Duration;
 
@@ -9,86 +9,90 @@ use rand::Rng as _;
 
 use super::context::Context;
 use super::{Client, Gateway};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::store::{Found, Pending, Store, StoreError, StoredResponse};
 use crate::wire::path::{self, Endpoint};
-use crate::wire::responses::stored::{self, Page};
+use crate::wire::responses::stored::{self, ItemPage};
 
-/// How long the end of an answer waits for its response to be kept. Longer, and the client waits for something that it
-/// did not ask for.
-const KEEPING: Duration = Duration::from_secs(1);
-/// How long a request waits for what it goes on from, or asks to see.
-const FINDING: Duration = Duration::from_secs(5);
-/// Most items of a page (OpenAI API, "List input items").
+/// Maximum time that the end of a response waits until the response is stored. The client did not ask for a longer
+/// wait.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum time that a request waits for the stored response that it continues or reads.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum items of a page (OpenAI API, "List input items").
 const MAX_PAGE: usize = 100;
-/// The member that names the response that a request goes on from.
+/// Request member with the id of the response to continue.
 const PREVIOUS: &str = "previous_response_id";
 
-/// What is known of an answer that is to be kept, while it is on its way.
-pub(super) struct ResponseKeeping {
-    /// Its id.
+/// Storage data of a response in progress.
+pub(super) struct ResponseStorage {
+    /// Id of the response.
     pub(super) id: String,
-    /// The conversation that it belongs to.
+    /// Conversation up to the response, as JSON items.
     pub(super) items: Bytes,
 }
 
-/// An id that nobody can guess and that is given once.
+/// Returns a new response id: unique, with 128 random bits, so that it cannot be guessed.
 pub(super) fn new_id() -> String {
     let mut random = rand::rng();
     format!("resp_{:016x}{:016x}", random.next_u64(), random.next_u64())
 }
 
-/// Whether an id may be one of the gateway's own. Those of providers are longer.
+/// Returns whether an id has the form of the gateway's own ids. Provider ids are longer.
 fn is_own_id(id: &str) -> bool {
     let digits = id.strip_prefix("resp_").unwrap_or_default();
     digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 impl Gateway {
-    /// Whether there is a place where responses are kept.
-    pub(super) fn keeps(&self) -> bool {
-        self.store.as_ref().is_some_and(|store| store.keeps_responses())
+    /// Returns whether responses are stored.
+    pub(super) fn stores_responses(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.stores_responses())
     }
 
-    /// The conversation behind a response that a request goes on from.
+    /// Loads the conversation up to and including a stored response. `None` if there is no store.
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::UnknownResponse`] if the account has no response with this id.
     pub(super) async fn conversation(&self, ctx: &Context, id: &str) -> Result<Option<String>, ApiError> {
         let Some(store) = self.store.as_deref() else { return Ok(None) };
-        let Some(found) = self.found(store, ctx, id).await? else {
+        let Some(found) = self.load_stored(store, ctx, id).await? else {
             return Err(previous_not_found(id));
         };
         let joined = stored::with_answer(text(&found.items)?, text(&found.document)?);
         joined.map(Some).map_err(|_| unreadable())
     }
 
-    /// Whether the gateway keeps a response of this id for the request's owner.
-    pub(super) async fn has_kept(&self, ctx: &Context, id: &str) -> Result<bool, ApiError> {
+    /// Returns whether the gateway stores a response with this id for the request's account.
+    pub(super) async fn is_stored(&self, ctx: &Context, id: &str) -> Result<bool, ApiError> {
+        // Ids of providers cost no query.
         let Some(store) = self.store.as_deref().filter(|_| is_own_id(id)) else { return Ok(false) };
-        let found = store.find(&account(ctx), id).within(FINDING).await;
+        let found = store.find(&account(ctx), id).within(LOAD_TIMEOUT).await;
         self.count_store("owner", &found);
         found.map(|found| found.is_some()).map_err(|error| unavailable(&error))
     }
 
-    /// Keeps the answer that is about to end, if it is one that is kept. What is returned is waited for before the end
-    /// leaves.
-    pub(super) fn keep(&self, ctx: &mut Context) -> Option<Pending<()>> {
+    /// Starts to store a complete response. The caller waits for the result before it sends the end of the response.
+    /// `None` if the response is not to be stored.
+    pub(super) fn store_response(&self, ctx: &mut Context) -> Option<Pending<()>> {
         let store = self.store.as_deref()?;
-        let document = ctx.passing_mut()?.exchange.take_document()?;
-        let keep = ctx.plan.as_mut()?.translation.as_mut()?.keep.take()?;
-        let ResponseKeeping { id, items } = *keep;
-        Some(store.keep(StoredResponse { account: account(ctx), id, items, document }))
+        let document = ctx.response_in_progress_mut()?.exchange.take_document()?;
+        let keep = ctx.attempt.as_mut()?.translation.as_mut()?.storage.take()?;
+        let ResponseStorage { id, items } = *keep;
+        Some(store.store_response(StoredResponse { account: account(ctx), id, items, document }))
     }
 
-    /// Waits until an answer is kept. That it is not is no reason for the client not to get it.
-    pub(super) async fn kept(&self, ctx: &Context, pending: Pending<()>) {
-        let outcome = pending.within(KEEPING).await;
+    /// Waits until a response is stored. A failure is logged; the client gets its response anyway.
+    pub(super) async fn await_stored(&self, ctx: &Context, pending: Pending<()>) {
+        let outcome = pending.within(STORE_TIMEOUT).await;
         self.count_store("keep", &outcome);
         if let Err(error) = outcome {
             let request = ctx.id.as_str();
-            tracing::warn!(%error, request, "a response was not kept; the client has it nevertheless");
+            tracing::warn!(%error, request, "a response was not stored; the client has received it");
         }
     }
 
-    /// Answers a request for what is kept.
+    /// Serves a stored response: its document, its input items, or its deletion.
     pub(super) async fn reply_stored(
         &self,
         client: &mut Client,
@@ -101,7 +105,7 @@ impl Gateway {
         let query = head.uri.query();
         let body = match endpoint {
             Endpoint::Response { .. } if head.method == Method::DELETE => {
-                let removed = store.remove(&account(ctx), id).within(FINDING).await;
+                let removed = store.remove(&account(ctx), id).within(LOAD_TIMEOUT).await;
                 self.count_store("remove", &removed);
                 if !removed.map_err(|error| unavailable(&error))? {
                     return Err(not_found(id));
@@ -113,17 +117,17 @@ impl Gateway {
             Endpoint::Response { .. } => {
                 if path::query_value(query, "stream").as_deref() == Some("true") {
                     let message = "A response that is complete cannot be streamed again.";
-                    return Err(ApiError::new(Kind::Unsupported, message).param("stream"));
+                    return Err(ApiError::new(ErrorKind::Unsupported, message).param("stream"));
                 }
-                self.found(store, ctx, id).await?.ok_or_else(|| not_found(id))?.document
+                self.load_stored(store, ctx, id).await?.ok_or_else(|| not_found(id))?.document
             }
             _ => {
                 let page = page(query)?;
-                let found = self.found(store, ctx, id).await?.ok_or_else(|| not_found(id))?;
+                let found = self.load_stored(store, ctx, id).await?.ok_or_else(|| not_found(id))?;
                 let mut out = BytesMut::with_capacity(found.items.len() + 256);
                 if !stored::list(text(&found.items)?, id, &page, &mut out).map_err(|_| unreadable())? {
-                    let message = "'after' is the id of no item of this response.";
-                    return Err(ApiError::new(Kind::InvalidField, message).param("after"));
+                    let message = "'after' is not the id of an item of this response.";
+                    return Err(ApiError::new(ErrorKind::InvalidField, message).param("after"));
                 }
                 out.freeze()
             }
@@ -131,13 +135,22 @@ impl Gateway {
         self.reply_json(client, ctx, body).await
     }
 
-    async fn found(&self, store: &dyn Store, ctx: &Context, id: &str) -> Result<Option<Found>, ApiError> {
-        let found = store.find(&account(ctx), id).within(FINDING).await;
+    async fn load_stored(
+        &self,
+        store: &dyn Store,
+        ctx: &Context,
+        id: &str,
+    ) -> Result<Option<Found>, ApiError> {
+        let found = store.find(&account(ctx), id).within(LOAD_TIMEOUT).await;
         self.count_store("find", &found);
         let Some(found) = found.map_err(|error| unavailable(&error))? else { return Ok(None) };
-        Ok(Some(Found { items: self.weighed(found.items)?, document: self.weighed(found.document)? }))
+        Ok(Some(Found {
+            items: self.charge_memory(found.items)?,
+            document: self.charge_memory(found.document)?,
+        }))
     }
 
+    /// Counts a store operation, and updates the gauge of the store's size.
     pub(super) fn count_store<T>(&self, operation: &'static str, outcome: &Result<T, StoreError>) {
         let result = outcome.as_ref().err().map_or("done", StoreError::label);
         self.metrics.store_operations.with_label_values(&[operation, result]).inc();
@@ -147,8 +160,8 @@ impl Gateway {
     }
 }
 
-/// Whose responses these are: those of the key's account, or of the key's name, so that a key may be replaced by
-/// another.
+/// Returns the owner name that responses are stored under: the key's account, or else the key's name, so that one
+/// secret may replace another.
 pub(super) fn account(ctx: &Context) -> String {
     ctx.key.as_ref().map_or_else(String::new, |key| key.owner().to_owned())
 }
@@ -157,12 +170,12 @@ fn text(bytes: &Bytes) -> Result<&str, ApiError> {
     std::str::from_utf8(bytes).map_err(|_| unreadable())
 }
 
-fn page(query: Option<&str>) -> Result<Page, ApiError> {
+fn page(query: Option<&str>) -> Result<ItemPage, ApiError> {
     let value = |name| path::query_value(query, name).filter(|value| !value.is_empty());
     let wrong = |name: &'static str, wanted: String| {
-        ApiError::new(Kind::InvalidField, format!("'{name}' must be {wanted}.")).param(name)
+        ApiError::new(ErrorKind::InvalidField, format!("'{name}' must be {wanted}.")).param(name)
     };
-    let mut page = Page::default();
+    let mut page = ItemPage::default();
     if let Some(limit) = value("limit") {
         let limit = limit.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit));
         page.limit = limit.ok_or_else(|| wrong("limit", format!("a number from 1 to {MAX_PAGE}")))?;
@@ -178,22 +191,22 @@ fn page(query: Option<&str>) -> Result<Page, ApiError> {
 
 fn not_found(id: &str) -> ApiError {
     let message = format!("Response with id '{}' not found.", super::request::short(id));
-    ApiError::new(Kind::UnknownResponse, message)
+    ApiError::new(ErrorKind::UnknownResponse, message)
 }
 
-/// No response is known by which a request could go on, or it is another account's.
+/// Returns the error of a response to continue that does not exist, or belongs to another account.
 pub(super) fn previous_not_found(id: &str) -> ApiError {
     let message = format!("Previous response with id '{}' not found.", super::request::short(id));
-    let mut error = ApiError::new(Kind::UnknownResponse, message).param(PREVIOUS).status(400);
+    let mut error = ApiError::new(ErrorKind::UnknownResponse, message).param(PREVIOUS).status(400);
     error.code = Some("previous_response_not_found".into());
     error
 }
 
 pub(super) fn unavailable(error: &StoreError) -> ApiError {
-    tracing::warn!(%error, "a kept response cannot be read or removed");
-    ApiError::new(Kind::Internal, "The store of responses is not available; please try again.")
+    tracing::warn!(%error, "a stored response cannot be read or deleted");
+    ApiError::new(ErrorKind::Internal, "The response store is not available; please try again.")
 }
 
 fn unreadable() -> ApiError {
-    ApiError::new(Kind::Internal, "The stored response cannot be read.")
+    ApiError::new(ErrorKind::Internal, "The stored response cannot be read.")
 }

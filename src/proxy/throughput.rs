@@ -1,9 +1,8 @@
-//! Whether an answer comes at the rate that its provider must keep, where one is configured (`timeouts.min_rate`).
+//! Minimum rate of an upstream response, where one is configured (`timeouts.min_rate`).
 //!
-//! A document counts from its head on. A stream is as slow as the model that writes it, and whole frames may come at
-//! any rate; of a stream only a frame that has begun must come at the rate. Who is silent is the business of
-//! `timeouts.idle`. Bytes are counted over one window after the other; the last one, which the end of the answer cuts
-//! short, does not count.
+//! A document is measured from its head on. A stream is as slow as the model that writes it, so only a frame that has
+//! started must arrive at the rate. `timeouts.idle` covers silence. Bytes are counted in consecutive windows; the last
+//! one, which the end of the response cuts short, does not count.
 
 use std::time::Duration;
 
@@ -11,19 +10,19 @@ use tokio::time::Instant;
 
 use crate::provider::Timeouts;
 
-/// See the module.
+/// Rate measurement of one response.
 pub(super) struct Throughput {
-    /// Bytes that must come in a window.
-    least: u64,
+    /// Bytes that must arrive in a window.
+    min_bytes: u64,
     window: Duration,
     bytes: u64,
-    /// When the window ends; nothing between the frames of a stream.
+    /// End of the window. `None` between the frames of a stream.
     until: Option<Instant>,
     streaming: bool,
 }
 
 impl Throughput {
-    /// From now on; nothing where no rate is configured.
+    /// Starts a measurement. `None` if no rate is configured.
     pub(super) fn new(timeouts: &Timeouts, streaming: bool) -> Option<Self> {
         if timeouts.min_rate == 0 || timeouts.rate_window.is_zero() {
             return None;
@@ -31,50 +30,51 @@ impl Throughput {
         let window = timeouts.rate_window;
         let least = u128::from(timeouts.min_rate).saturating_mul(window.as_millis()) / 1_000;
         let least = u64::try_from(least).unwrap_or(u64::MAX);
-        let mut throughput = Throughput { least, window, bytes: 0, until: None, streaming };
+        let mut throughput = Throughput { min_bytes: least, window, bytes: 0, until: None, streaming };
         if !streaming {
             throughput.begin();
         }
         Some(throughput)
     }
 
-    /// How often it is to be looked at.
+    /// Returns the length of a window, at which the caller checks the rate.
     pub(super) fn window(&self) -> Duration {
         self.window
     }
 
-    /// When the window ends, if one has begun.
+    /// Returns the end of the current window. `None` if none has started.
     pub(super) fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// So many bytes have come; `partial` says that a frame has begun and not ended with them.
-    pub(super) fn received(&mut self, bytes: usize, partial: bool) {
+    /// Records received bytes. `partial`: they end within a frame.
+    pub(super) fn on_received(&mut self, bytes: usize, partial: bool) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
         if !self.streaming {
             return;
         }
         if !partial {
+            // A stream may be silent between frames.
             self.until = None;
         } else if self.until.is_none() {
             self.begin();
         }
     }
 
-    /// The provider could not be read for a while: its client was slow.
-    pub(super) fn paused(&mut self) {
+    /// Restarts the window of a stream: the gateway did not read for a while, because its client was slow.
+    pub(super) fn on_pause(&mut self) {
         if self.streaming && self.until.is_some() {
             self.begin();
         }
     }
 
-    /// Whether a window has ended in which too little came.
+    /// Returns whether a window has ended with too few bytes. Starts the next window then.
     pub(super) fn is_too_low(&mut self) -> bool {
         let Some(until) = self.until else { return false };
         if Instant::now() < until {
             return false;
         }
-        let low = self.bytes < self.least;
+        let low = self.bytes < self.min_bytes;
         self.begin();
         low
     }
@@ -96,11 +96,11 @@ mod tests {
         Throughput::new(&timeouts, streaming)
     }
 
-    /// Gives so many bytes each second; tells after how many seconds it was too low.
+    /// Receives `bytes` each second. Returns the second after which the rate was too low.
     async fn too_low(rate: &mut Throughput, bytes: usize, partial: bool) -> Option<u64> {
         for second in 1..=60 {
             tokio::time::advance(SECOND).await;
-            rate.received(bytes, partial);
+            rate.on_received(bytes, partial);
             if rate.is_too_low() {
                 return Some(second);
             }
@@ -109,28 +109,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn documents_come_at_the_rate_or_fail() {
+    async fn throughput_document_below_the_rate_fails() {
         assert!(rate(0, false).is_none());
         assert_eq!(too_low(&mut rate(100, false).unwrap(), 100, false).await, None);
         assert_eq!(too_low(&mut rate(100, false).unwrap(), 99, false).await, Some(10));
         let mut late = rate(100, false).unwrap();
-        late.received(1_000, false);
+        late.on_received(1_000, false);
         assert_eq!(too_low(&mut late, 0, false).await, Some(20));
-        // Figures that do not fit are the largest, on both sides.
+        // Overflowing values saturate, on both sides.
         assert_eq!(too_low(&mut rate(u64::MAX, false).unwrap(), usize::MAX / 16, false).await, Some(10));
         assert_eq!(too_low(&mut rate(u64::MAX, false).unwrap(), usize::MAX / 2, false).await, None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn streams_may_be_slow_but_not_their_frames() {
+    async fn throughput_stream_fails_only_for_a_slow_frame() {
         assert_eq!(too_low(&mut rate(100, true).unwrap(), 1, false).await, None);
         // The frame begins with the first second.
         assert_eq!(too_low(&mut rate(100, true).unwrap(), 1, true).await, Some(11));
         assert_eq!(too_low(&mut rate(100, true).unwrap(), 100, true).await, None);
         let mut paused = rate(100, true).unwrap();
-        paused.received(1, true);
+        paused.on_received(1, true);
         tokio::time::advance(60 * SECOND).await;
-        paused.paused();
+        paused.on_pause();
         assert!(!paused.is_too_low());
     }
 }

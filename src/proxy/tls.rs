@@ -1,8 +1,8 @@
-//! TLS towards clients.
+//! TLS termination for client connections.
 //!
-//! Pingora makes the handshake before it hands a connection over, with a fixed time-out of 60 s and without counting it.
-//! Here all listeners are plaintext ones for Pingora, and the handshake is made behind the limits of the connection. Which
-//! listener a connection came to is known by its own end's address.
+//! Pingora would make the handshake before it hands a connection over, with a fixed time-out of 60 s and without
+//! counting it. Here all listeners are plaintext for Pingora, and the handshake is made after the connection limits
+//! apply. The connection's local address tells which listener accepted it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,19 +15,19 @@ use pingora::tls::{ServerConfig, install_default_crypto_provider, load_certs_and
 
 use crate::config::TlsListener;
 
-/// Listeners whose connections begin with a handshake.
+/// TLS listeners by address.
 #[derive(Default)]
 pub(super) struct TlsListeners(Vec<(SocketAddr, Arc<Acceptor>)>);
 
-/// A connection that cannot be told to be of a listener, or of none.
+/// Error of a connection whose listener cannot be determined.
 #[derive(Debug)]
 pub(super) struct UnknownListener;
 
 impl TlsListeners {
-    /// Loads certificates and keys.
+    /// Loads certificates and private keys.
     ///
     /// # Errors
-    /// The first listener that cannot be set up, and why.
+    /// Returns the first listener that cannot be set up, with the reason.
     pub(super) fn load(listeners: &[TlsListener]) -> Result<Self, (SocketAddr, String)> {
         let load = |tls: &TlsListener| {
             let acceptor = acceptor(&tls.cert, &tls.key).map_err(|error| (tls.listen, error))?;
@@ -36,10 +36,10 @@ impl TlsListeners {
         listeners.iter().map(load).collect::<Result<_, _>>().map(TlsListeners)
     }
 
-    /// What makes the handshake of a connection; `None` for one of a plaintext listener.
+    /// Returns the TLS acceptor of a connection; `None` for a connection to a plaintext listener.
     ///
     /// # Errors
-    /// The connection's own address is not known; it may have ended already.
+    /// Returns [`UnknownListener`] if the local address is unknown; the connection may have ended already.
     pub(super) fn of(&self, stream: &Stream) -> Result<Option<Arc<Acceptor>>, UnknownListener> {
         if self.0.is_empty() {
             return Ok(None);
@@ -49,8 +49,8 @@ impl TlsListeners {
         Ok(self.find(*local).cloned())
     }
 
-    /// The listener of an address: one of exactly this address, or one of all addresses with its port. The system does not
-    /// let both listen.
+    /// Finds the listener of a local address: one with exactly this address, or a wildcard listener with its port. The
+    /// system does not let both listen.
     fn find(&self, local: SocketAddr) -> Option<&Arc<Acceptor>> {
         let ip = local.ip().to_canonical();
         let found = self.0.iter().find(|(listen, _)| {
@@ -61,10 +61,10 @@ impl TlsListeners {
     }
 }
 
-/// Makes a handshake.
+/// Makes the TLS handshake of a connection.
 ///
 /// # Errors
-/// It failed.
+/// Returns an error if the handshake fails.
 pub(super) async fn handshake(acceptor: &Acceptor, stream: Stream) -> pingora::Result<Stream> {
     let stream = stream.into_any().downcast::<TcpStream>();
     let stream = stream.map_err(|_| pingora::Error::new(pingora::ErrorType::InternalError))?;
@@ -75,7 +75,7 @@ fn acceptor(cert: &Path, key: &Path) -> Result<Acceptor, String> {
     install_default_crypto_provider();
     let text = |path: &Path| path.display().to_string();
     let loaded = load_certs_and_key_files(&text(cert), &text(key)).map_err(|error| error.to_string())?;
-    let (certs, key) = loaded.ok_or_else(|| "the files hold no certificate or no key".to_owned())?;
+    let (certs, key) = loaded.ok_or_else(|| "the files have no certificate or no key".to_owned())?;
     let versions = [&version::TLS12, &version::TLS13];
     let mut config = ServerConfig::builder_with_protocol_versions(&versions)
         .with_no_client_auth()

@@ -1,11 +1,12 @@
 //! Binary upgrade: transfer of the listening sockets to a new process that confirms when it serves.
 //!
-//! A new process (`--upgrade`) listens on the readiness socket, `server.upgrade_socket` with `.ready` appended, before it asks
-//! for the listening sockets. The old process connects to it, sends the sockets, and keeps accepting until it reads one byte
-//! from that connection. Then it stops accepting. If the connection ends without the byte, or the byte does not come in time,
-//! the upgrade has failed and the old process keeps serving.
+//! A new process (`--upgrade`) listens on the readiness socket, `server.upgrade_socket` with `.ready` appended, before
+//! it requests the listening sockets. The old process connects to it, sends the sockets, and accepts until it reads one
+//! byte from that connection. Then it stops accepting. If the connection ends without the byte, or the byte does not
+//! arrive in time, the upgrade has failed and the old process continues to serve.
 //!
-//! A new process of an earlier version has no readiness socket. The old process then accepts for a fixed time beside it.
+//! A new process of an earlier version has no readiness socket. The old process then accepts for a fixed time beside
+//! it.
 
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixListener;
@@ -17,18 +18,18 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-/// How long the old process waits for a new one that was started by an operator.
+/// Maximum time that the old process waits for a new one that an operator started.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(6);
-/// From the transfer to the confirmation. Above the start time-out of the new process, 20 s.
+/// Maximum time from the transfer to the confirmation. Above the start time-out of the new process, 20 s.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long both processes accept if the new one cannot confirm. Pingora's own value.
+/// Time for which both processes accept if the new one cannot confirm. Pingora's own value.
 const UNCONFIRMED_OVERLAP: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Why an upgrade has failed.
+/// Reason why an upgrade failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UpgradeError {
-    #[error("no process has asked for the listeners")]
+    #[error("no process has requested the listeners")]
     NoRequest,
     #[error("the listeners cannot be sent: {0}")]
     Transfer(String),
@@ -40,7 +41,7 @@ pub(super) enum UpgradeError {
     Spawn(io::Error),
     #[error("the new process ended with {0}")]
     Exited(std::process::ExitStatus),
-    #[error("the new process did not ask for the listeners within {0:?}")]
+    #[error("the new process did not request the listeners within {0:?}")]
     StartTimeout(Duration),
 }
 
@@ -58,7 +59,7 @@ pub(super) struct ReadySocket {
 }
 
 impl ReadySocket {
-    /// Opens the socket. Must be called before the listening sockets are asked for.
+    /// Opens the socket. Must be called before the listening sockets are requested.
     pub(super) fn open(upgrade_socket: &Path) -> io::Result<ReadySocket> {
         let path = ready_socket_path(upgrade_socket);
         let _ = std::fs::remove_file(&path);
@@ -87,7 +88,10 @@ impl Drop for ReadySocket {
 pub(super) struct Successor(Option<Child>);
 
 impl Successor {
-    /// Starts the program under this process's own path and waits until it asks for the listening sockets.
+    /// Starts the executable of this process again and waits until the new process requests the listening sockets.
+    ///
+    /// # Errors
+    /// Returns [`UpgradeError`] if it cannot be started, exits early, or sends no request in time.
     pub(super) async fn start(upgrade_socket: &Path, timeout: Duration) -> Result<Successor, UpgradeError> {
         let _ = std::fs::remove_file(upgrade_socket);
         let _ = std::fs::remove_file(ready_socket_path(upgrade_socket));
@@ -107,7 +111,7 @@ impl Successor {
         Ok(successor)
     }
 
-    /// Lets the process outlive this one.
+    /// Releases the process, so that it outlives this one.
     pub(super) fn detach(mut self) {
         drop(self.0.take());
     }
@@ -130,11 +134,14 @@ fn spawn() -> io::Result<Child> {
     if !arguments.iter().any(|argument| argument == "--upgrade") {
         arguments.push("--upgrade".into());
     }
-    // With the old process's id in it, the new process would not serve the watchdog.
+    // systemd sets WATCHDOG_PID to the old process's id; with it, the new process would not serve the watchdog.
     Command::new(program).args(arguments).env_remove("WATCHDOG_PID").spawn()
 }
 
 /// Sends the listening sockets and waits for the confirmation.
+///
+/// # Errors
+/// Returns [`UpgradeError`] if no process requests them, the transfer fails, or no confirmation arrives in time.
 pub(super) async fn transfer_listeners(
     fds: Option<ListenFds>,
     upgrade_socket: &Path,
@@ -144,7 +151,7 @@ pub(super) async fn transfer_listeners(
     let path = upgrade_socket.display().to_string();
     // Pingora's sender blocks its thread.
     let sent = tokio::task::spawn_blocking(move || {
-        let fds = fds.ok_or_else(|| "there are none".to_owned())?;
+        let fds = fds.ok_or_else(|| "no listeners exist".to_owned())?;
         fds.lock().send_to_sock(path.as_str()).map_err(|error| error.to_string())
     });
     sent.await.map_err(|error| error.to_string()).and_then(|sent| sent).map_err(UpgradeError::Transfer)?;
@@ -159,8 +166,8 @@ pub(super) async fn transfer_listeners(
     }
 }
 
-/// Waits until a new process asks for the listening sockets. Returns the connection to its readiness socket; `None` for a process
-/// of an earlier version.
+/// Waits until a new process requests the listening sockets. Returns the connection to its readiness socket; `None` for
+/// a process of an earlier version.
 async fn wait_for_request(upgrade_socket: &Path) -> Option<UnixStream> {
     let ready = ready_socket_path(upgrade_socket);
     loop {
@@ -186,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn confirmation_reaches_the_old_process() {
+    async fn upgrade_confirmation_reaches_the_old_process() {
         let (_folder, path) = socket_path();
         let ready = ReadySocket::open(&path).unwrap();
         let mut connection = wait_for_request(&path).await.unwrap();
@@ -196,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn end_of_the_new_process_is_detected() {
+    async fn upgrade_end_of_the_new_process_is_detected() {
         let (_folder, path) = socket_path();
         let ready = ReadySocket::open(&path).unwrap();
         let mut connection = wait_for_request(&path).await.unwrap();
@@ -205,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn process_without_a_readiness_socket_is_accepted() {
+    async fn upgrade_process_without_a_readiness_socket_is_accepted() {
         let (_folder, path) = socket_path();
         std::fs::write(&path, "").unwrap();
         assert!(wait_for_request(&path).await.is_none());

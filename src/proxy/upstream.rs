@@ -1,4 +1,4 @@
-//! The request as the provider gets it: where it goes, under which name, with which headers.
+//! Upstream request heads: URI, credentials and headers of the request to the provider.
 
 use std::sync::Arc;
 
@@ -11,21 +11,23 @@ use super::{Client, Gateway, names};
 use crate::provider::Provider;
 use crate::wire::{Api, Format};
 
-/// Headers of the client that go upstream as they are, whatever the API. Everything else stays here: keys and
+/// Client headers that are forwarded to every API. Except for API-specific ones, all others are dropped: keys and
 /// cookies because they are secrets, `user-agent` and the SDKs' telemetry because they would describe a client to a
-/// provider that it has no contract with, hop-by-hop headers because they are about another connection.
-const PASSED: [HeaderName; 4] =
+/// provider that it has no contract with, and hop-by-hop headers because they concern another connection.
+const FORWARDED_HEADERS: [HeaderName; 4] =
     [header::ACCEPT_LANGUAGE, names::TRACEPARENT, names::TRACESTATE, names::BAGGAGE];
 
 impl Gateway {
-    /// The head that the provider gets. It is made anew; of the client's head only what is known to be wanted goes
-    /// along.
+    /// Builds the upstream request head from the route's template and an allowlist of the client's headers.
+    ///
+    /// # Errors
+    /// Returns an internal error if the request has no attempt, or its target has no URI.
     pub(super) fn upstream_head(&self, client: &Client, ctx: &Context) -> pingora::Result<RequestHeader> {
         let internal = || Error::new_in(ErrorType::InternalError);
-        let plan = ctx.plan.as_ref().ok_or_else(internal)?;
+        let plan = ctx.attempt.as_ref().ok_or_else(internal)?;
         let target = plan.target().ok_or_else(internal)?;
         let theirs = &client.req_header().headers;
-        let mut ours = plan.lane.head();
+        let mut ours = plan.upstream_route.head();
         ours.insert(header::CONTENT_LENGTH, HeaderValue::from(plan.body_len));
         if plan.stream {
             ours.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
@@ -33,26 +35,31 @@ impl Gateway {
         if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
             ours.insert(names::X_REQUEST_ID, id);
         }
-        pass(&mut ours, theirs, plan);
+        copy_client_headers(&mut ours, theirs, plan);
         if target.provider.forward_client {
             add_forwarded(&mut ours, client);
         }
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = Method::POST;
-        parts.uri = plan.lane.uri(target, plan.action).ok_or_else(internal)?;
+        parts.uri = plan.upstream_route.uri(target, plan.action).ok_or_else(internal)?;
         parts.headers = ours;
         Ok(RequestHeader::from(parts))
     }
 }
 
-/// Takes over what the client says and the provider is to hear.
-fn pass(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Attempt) {
-    for name in PASSED {
-        if let Some(value) = theirs.get(&name) {
-            ours.insert(name, value.clone());
+/// Copies the client headers that this API accepts.
+fn copy_client_headers(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Attempt) {
+    for name in FORWARDED_HEADERS {
+        let mut values = theirs.get_all(&name).iter();
+        // The first line replaces a header of the template.
+        let Some(first) = values.next() else { continue };
+        ours.insert(&name, first.clone());
+        // Several lines of a list are one list (RFC 9110, section 5.3). `traceparent` is no list.
+        if name != names::TRACEPARENT {
+            values.for_each(|value| _ = ours.append(&name, value.clone()));
         }
     }
-    // Headers that mean something to one API go to it alone.
+    // API-specific headers are sent only to the API that defines them.
     let beta = match plan.api {
         Api::Messages | Api::CountTokens => names::ANTHROPIC_BETA,
         Api::Responses | Api::Chat => names::OPENAI_BETA,
@@ -69,8 +76,8 @@ fn pass(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Attempt) {
     }
 }
 
-/// What the provider takes only from who says in a header that it knows it: the version that fits what the body has,
-/// unless one is named already.
+/// Adds the beta header that the provider requires for members of the body (`anthropic-beta`), in the version that fits
+/// the body, unless the client names a version of that feature already.
 fn add_betas(ours: &mut HeaderMap, plan: &Attempt) {
     let mut add = |family: &str, value: &'static str| {
         let named = ours.get_all(names::ANTHROPIC_BETA).iter().any(|said| {
@@ -82,7 +89,7 @@ fn add_betas(ours: &mut HeaderMap, plan: &Attempt) {
         }
     };
     if plan.betas.mcp {
-        // The older version has all about a server in the server, the newer one has sets of tools beside.
+        // The older version has the tool configuration inside the server, the newer one in separate toolsets.
         let value = if plan.betas.toolsets { "mcp-client-2025-11-20" } else { "mcp-client-2025-04-04" };
         add("mcp-client-", value);
     }
@@ -91,17 +98,14 @@ fn add_betas(ours: &mut HeaderMap, plan: &Attempt) {
     }
 }
 
-/// Says who asked: for upstreams of one's own that keep logs or limits by client.
+/// Adds the `X-Forwarded-*` headers: for self-hosted upstreams that log or limit by client.
 fn add_forwarded(ours: &mut HeaderMap, client: &Client) {
     let theirs = &client.req_header().headers;
     let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-    let before = theirs.get(names::X_FORWARDED_FOR).and_then(|value| value.to_str().ok());
-    let chain = match (before, address) {
-        (Some(before), Some(address)) => format!("{before}, {address}"),
-        (Some(before), None) => before.to_owned(),
-        (None, Some(address)) => address.to_string(),
-        (None, None) => String::new(),
-    };
+    // Several lines of a header are one list (RFC 9110, section 5.3).
+    let lines = theirs.get_all(names::X_FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
+    let chain = lines.map(str::to_owned).chain(address.map(|address| address.to_string()));
+    let chain = chain.collect::<Vec<_>>().join(", ");
     if let Ok(chain) = HeaderValue::try_from(chain) {
         ours.insert(names::X_FORWARDED_FOR, chain);
     }
@@ -114,7 +118,7 @@ fn add_forwarded(ours: &mut HeaderMap, client: &Client) {
     }
 }
 
-/// Takes a provider's secrets out of what a client or a log will see.
-pub(super) fn scrubbed(provider: Option<&Arc<Provider>>, text: String) -> String {
+/// Removes a provider's secrets from a text for a client or a log.
+pub(super) fn redact_secrets(provider: Option<&Arc<Provider>>, text: String) -> String {
     provider.and_then(|provider| provider.scrub(&text)).unwrap_or(text)
 }

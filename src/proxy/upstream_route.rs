@@ -1,5 +1,5 @@
-//! What all requests for one model at one provider through one endpoint have in common: made once per snapshot, used
-//! for every request.
+//! Prepared upstream routes: what all requests for one model at one target through one endpoint share. Created once per
+//! snapshot.
 
 use http::{HeaderMap, HeaderValue, Uri, header};
 
@@ -8,26 +8,26 @@ use crate::canonical::Dialect;
 use crate::metrics::{Metrics, Series};
 use crate::provider::{ANTHROPIC_VERSION, HttpVersion, Provider, Scheme};
 use crate::route::{Model, Target};
-use crate::tokens::Family;
+use crate::tokens::TokenizerFamily;
 use crate::wire::path::Action;
 use crate::wire::{Api, Format};
 
-/// How the gateway names itself to providers.
+/// `User-Agent` of upstream requests.
 pub(super) const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
 
 /// Prepared upstream route of a target: request head, address and metric handles that every request shares.
 pub(super) struct UpstreamRoute {
-    /// The API that the provider is asked through.
+    /// The API of the upstream request.
     pub(super) api: Api,
-    /// Where the way to the provider stands among the snapshot's.
-    pub(super) link: usize,
-    /// Handles of the series.
+    /// Index of the provider's addresses in the snapshot.
+    pub(super) addresses_index: usize,
+    /// Metric handles.
     pub(super) series: Series,
-    /// The family of the model that is asked.
-    pub(super) family: Family,
-    /// How the target's model is spoken to, but for the names, which the target has.
+    /// Model family, for token estimates.
+    pub(super) family: TokenizerFamily,
+    /// Capability profile of the target's model, without the names, which the target holds.
     dialect: Dialect<'static>,
-    /// How clients are told of the target.
+    /// Value of the `x-gateway-target` header. `None` if the names are not valid in a header.
     pub(super) name: Option<HeaderValue>,
     head: HeaderMap,
     uri: Option<Uri>,
@@ -44,38 +44,51 @@ impl UpstreamRoute {
     ) -> Self {
         let provider = &target.provider;
         let series = Series::new(metrics, endpoint, &model.id, &provider.name, provider.kind.otel_name());
-        // An action stands in the path; it is a part of the request.
+        // A path that contains an action depends on the request, so it cannot be prepared.
         let fixed = !target.provider.path_needs_action(api);
         let uri = if fixed { address(target, api, None) } else { None };
-        let known = [&*target.model, &*model.id].map(Family::of);
-        let family = known.into_iter().find(|family| *family != Family::Other).unwrap_or(Family::Other);
+        let known = [&*target.model, &*model.id].map(TokenizerFamily::of);
+        let family = known
+            .into_iter()
+            .find(|family| *family != TokenizerFamily::Other)
+            .unwrap_or(TokenizerFamily::Other);
         let name = HeaderValue::try_from(format!("{}/{}", provider.name, target.model)).ok();
         let dialect = Dialect { model: "", issuer: "", ..provider.dialect(api, &target.model) };
-        UpstreamRoute { api, link, series, family, dialect, name, head: template(provider, api), uri }
+        UpstreamRoute {
+            api,
+            addresses_index: link,
+            series,
+            family,
+            dialect,
+            name,
+            head: template(provider, api),
+            uri,
+        }
     }
 
-    /// How the model of the lane's target is spoken to.
+    /// Returns the capability profile of the target's model.
     pub(super) fn dialect<'t>(&self, target: &'t Target) -> Dialect<'t> {
         Dialect { model: &target.model, issuer: target.provider.issuer(), ..self.dialect.clone() }
     }
 
-    /// Where the request goes: a path, and over HTTP/2 scheme and authority before it.
+    /// Returns the request URI: a path, and over HTTP/2 also scheme and authority. `None` if it is not a valid URI.
     pub(super) fn uri(&self, target: &Target, action: Option<Action>) -> Option<Uri> {
         self.uri.clone().or_else(|| address(target, self.api, action))
     }
 
-    /// The headers that every request carries; those that differ hold a value to be replaced.
+    /// Returns the shared headers. Headers that differ per request hold a placeholder.
     pub(super) fn head(&self) -> HeaderMap {
         self.head.clone()
     }
 }
 
-/// The path of a request; the whole address where HTTP/2 may be spoken, which needs its parts.
+/// Returns the request URI of an API.
 fn address(target: &Target, api: Api, action: Option<Action>) -> Option<Uri> {
     address_of(&target.provider, target.provider.path(api, &target.model, action))
 }
 
-/// The same for any path of a provider.
+/// Returns the request URI of any path of a provider: the path alone for HTTP/1, an absolute URI where HTTP/2 is
+/// possible, which needs scheme and authority. `None` if it is not a valid URI.
 pub(super) fn address_of(provider: &Provider, path: String) -> Option<Uri> {
     let scheme = match (provider.http, provider.base.scheme()) {
         (HttpVersion::Http1, _) | (HttpVersion::Auto, Scheme::Http) => return Uri::try_from(path).ok(),
@@ -86,7 +99,7 @@ pub(super) fn address_of(provider: &Provider, path: String) -> Option<Uri> {
     uri.build().ok()
 }
 
-/// The headers that every request to a provider carries.
+/// Returns the headers that every request to a provider carries.
 pub(super) fn template(provider: &Provider, api: Api) -> HeaderMap {
     let mut head = HeaderMap::with_capacity(16);
     if let Ok(host) = HeaderValue::from_str(provider.base.authority()) {
@@ -98,7 +111,7 @@ pub(super) fn template(provider: &Provider, api: Api) -> HeaderMap {
     head.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     head.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
     head.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    // A stream must not be held back by a compressor, and frames must be readable.
+    // A compressor may hold frames of a stream back, and compressed frames would have to be decoded first.
     head.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     head.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     head.insert(names::X_REQUEST_ID, HeaderValue::from_static("-"));

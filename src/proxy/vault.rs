@@ -1,7 +1,8 @@
-//! Signatures and encrypted reasoning, kept for clients that send none back: found before a request goes to the
-//! provider that issued them, kept before the end of an answer leaves.
+//! Provider signatures (thinking signatures and encrypted reasoning), stored for clients that do not send them back:
+//! loaded before a request goes to the provider that issued them, stored before the end of a response is sent.
 //!
-//! An account finds its own and nothing else; a key holds the issuer, so a provider gets back its own and nothing else.
+//! An account finds only its own signatures. The store key contains the issuer, so that a provider receives only its
+//! own.
 
 use std::time::Duration;
 
@@ -13,41 +14,44 @@ use super::plan::Selection;
 use super::remote_media::MediaFault;
 use super::stored::account;
 use crate::canonical::Thinking;
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::store::Pending;
-use crate::translate::{Key, Recalled, StoreOptions, issues_seals};
+use crate::translate::{SignatureKey, StoreOptions, StoredSignatures, issues_signatures};
 
-/// How long an answer's end or a request waits. Without what is kept a conversation goes on all the same, as far as the
-/// provider allows.
-const WAIT: Duration = Duration::from_secs(1);
+/// Maximum time that a request or the end of a response waits for the store. Without the signatures a conversation
+/// continues as far as the provider allows.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Gateway {
-    /// Whether a request may need what is kept: it goes to another format, and to a model that issues seals.
-    pub(super) fn may_recall(&self, chosen: &Selection) -> bool {
+    /// Returns whether a request may need stored signatures: it is translated for a model whose provider issues some.
+    pub(super) fn may_need_signatures(&self, chosen: &Selection) -> bool {
         let Some(provider) = chosen.upstream.format().filter(|_| chosen.api != chosen.upstream) else {
             return false;
         };
         self.store.is_some()
-            && chosen.target().is_ok_and(|target| issues_seals(&chosen.lane.dialect(target), provider))
+            && chosen
+                .target()
+                .is_ok_and(|target| issues_signatures(&chosen.upstream_route.dialect(target), provider))
     }
 
-    /// Finds what belongs to the turns of a request that have lost it.
-    async fn recall(&self, ctx: &Context, keys: Vec<Key>) -> Vec<(Key, Bytes)> {
+    /// Loads the signatures under these keys. Those that are not found are left out, as are all if the store is too
+    /// slow.
+    async fn load_signatures(&self, ctx: &Context, keys: Vec<SignatureKey>) -> Vec<(SignatureKey, Bytes)> {
         let Some(store) = self.store.as_deref() else { return Vec::new() };
-        let found = store.recall(&account(ctx), keys.clone()).within(WAIT).await;
+        let found = store.load_signatures(&account(ctx), keys.clone()).within(STORE_TIMEOUT).await;
         self.count_store("recall", &found);
         match found {
             Ok(found) => keys.into_iter().zip(found).filter_map(|(key, value)| Some((key, value?))).collect(),
             Err(error) => {
                 let request = ctx.id.as_str();
-                tracing::warn!(%error, request, "what a provider wants back was not found in time");
+                tracing::warn!(%error, request, "provider signatures were not found in time");
                 Vec::new()
             }
         }
     }
 
-    /// Translates a request once more, with what its turns have lost and what lies behind its addresses.
-    pub(super) async fn translate_with(
+    /// Translates a request again, with the provider signatures that its turns lack, or with its remote media.
+    pub(super) async fn translate_with_signatures(
         &self,
         ctx: &Context,
         stuck: MediaFault,
@@ -56,40 +60,42 @@ impl Gateway {
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, ApiError> {
         let (chosen, keys) = match stuck {
-            MediaFault::Told(error) => return Err(error),
-            MediaFault::Linked(stuck) => {
-                return self.translate_linked(ctx, *stuck, thinking, text, stored).await;
+            MediaFault::Rejected(error) => return Err(error),
+            MediaFault::NeedsFetch(stuck) => {
+                return self.translate_with_media(ctx, *stuck, thinking, text, stored).await;
             }
-            MediaFault::Bare(bare) => *bare,
+            MediaFault::NeedsSignatures(bare) => *bare,
         };
-        let found = self.recall(ctx, keys).await;
-        let stored = StoreOptions { recalled: Some(Recalled(&found)), ..stored };
+        let found = self.load_signatures(ctx, keys).await;
+        let stored = StoreOptions { signatures: Some(StoredSignatures(&found)), ..stored };
         match self.translate(ctx, chosen, thinking, text, stored).await {
             Ok(plan) => Ok(plan),
-            Err(MediaFault::Linked(stuck)) => {
-                self.translate_linked(ctx, *stuck, thinking, text, stored).await
+            Err(MediaFault::NeedsFetch(stuck)) => {
+                self.translate_with_media(ctx, *stuck, thinking, text, stored).await
             }
-            Err(MediaFault::Told(error)) => Err(error),
-            Err(MediaFault::Bare(_)) => Err(ApiError::new(Kind::Internal, "The gateway failed.")),
+            Err(MediaFault::Rejected(error)) => Err(error),
+            Err(MediaFault::NeedsSignatures(_)) => {
+                Err(ApiError::new(ErrorKind::Internal, "Internal gateway error."))
+            }
         }
     }
 
-    /// Keeps the seals of the answer that is about to end, if it has any. What is returned is waited for before the end
-    /// leaves.
-    pub(super) fn remember(&self, ctx: &mut Context) -> Option<Pending<()>> {
+    /// Starts to store the provider signatures of a complete response. The caller waits for the result before it sends
+    /// the end of the response. `None` if the response has none.
+    pub(super) fn store_signatures(&self, ctx: &mut Context) -> Option<Pending<()>> {
         let store = self.store.as_deref()?;
-        let keepsake = ctx.passing_mut()?.exchange.take_keepsake()?;
+        let keepsake = ctx.response_in_progress_mut()?.exchange.take_signatures()?;
         let entries = keepsake.keys.into_iter().map(|key| (key, keepsake.record.clone())).collect();
-        Some(store.remember(&account(ctx), entries))
+        Some(store.store_signatures(&account(ctx), entries))
     }
 
-    /// Waits until the seals are kept. That they are not is no reason for the client not to get its answer.
-    pub(super) async fn remembered(&self, ctx: &Context, pending: Pending<()>) {
-        let outcome = pending.within(WAIT).await;
+    /// Waits until the signatures are stored. A failure is logged; the client gets its response anyway.
+    pub(super) async fn await_signatures_stored(&self, ctx: &Context, pending: Pending<()>) {
+        let outcome = pending.within(STORE_TIMEOUT).await;
         self.count_store("remember", &outcome);
         if let Err(error) = outcome {
             let request = ctx.id.as_str();
-            tracing::warn!(%error, request, "the signatures of an answer were not kept");
+            tracing::warn!(%error, request, "the signatures of a response were not stored");
         }
     }
 }

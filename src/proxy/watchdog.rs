@@ -1,4 +1,4 @@
-//! Keep-alive messages for systemd's watchdog (`WatchdogSec=`), sent as long as the workers run tasks in time.
+//! Keep-alive messages for systemd's watchdog (`WatchdogSec=`), sent while the workers run tasks in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::runtime::Handle;
 use super::listener_service::ListenerHandle;
 use super::signals::notify;
 
-/// Serves the watchdog until the process ends. Returns at once if systemd has set none.
+/// Serves the watchdog until the process ends. Returns at once if systemd has not enabled it.
 pub(super) async fn serve(listeners: Arc<ListenerHandle>) {
     let Some(limit) = sd_notify::watchdog_enabled() else { return };
-    // Two messages may be late before systemd ends the process.
+    // Two messages may be late before systemd kills the process.
     let period = limit / 3;
     let mut interval = tokio::time::interval(period);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -24,13 +24,13 @@ pub(super) async fn serve(listeners: Arc<ListenerHandle>) {
         } else {
             tracing::error!(
                 ?period,
-                "no worker has run a task in this time; systemd's watchdog gets no message"
+                "no worker has run a task in this period; systemd's watchdog is not notified"
             );
         }
     }
 }
 
-/// Whether a worker runs a task within the time.
+/// Returns whether a worker runs a task within `timeout`.
 async fn workers_respond(workers: &Handle, timeout: Duration) -> bool {
     matches!(tokio::time::timeout(timeout, workers.spawn(async {})).await, Ok(Ok(())))
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn blocked_workers_are_detected() {
+    async fn watchdog_detects_blocked_workers() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         assert!(workers_respond(runtime.handle(), Duration::from_secs(30)).await);
         let (open, gate) = std::sync::mpsc::channel::<()>();
@@ -49,7 +49,7 @@ mod tests {
             let gate = gate.clone();
             runtime.spawn(async move { drop(gate.lock().map(|gate| gate.recv())) });
         }
-        // Until both workers are blocked.
+        // Wait until both workers are blocked.
         while workers_respond(runtime.handle(), Duration::from_millis(100)).await {}
         drop(open);
         assert!(workers_respond(runtime.handle(), Duration::from_secs(30)).await);

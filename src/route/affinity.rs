@@ -1,17 +1,18 @@
-//! Which target a conversation belongs to, so that it finds its prompt cached there.
+//! Conversation affinity: weighted rendezvous hashing with bounded loads, for prompt-cache hits.
 //!
-//! Weighted rendezvous hashing: every target draws a number for the conversation, and the best one wins. When a target
-//! joins or leaves, only the conversations that it wins or had won move. A target that has much more to do than its
-//! share is passed over, and the next best one wins.
+//! Each target gets a score from the hash of conversation and target; the highest score wins. When a target joins or
+//! leaves, only the conversations that it wins or had won move. A target whose load is well above its share is skipped,
+//! and the next best score wins.
 
 use super::target_handle::TargetHandle;
 
-/// A target may have so many hundredths of its share under way ...
+/// Load bound in percent of the target's share of all requests in flight.
 const BOUND: u64 = 125;
-/// ... and so many in any case: few requests are never evenly spread.
+/// Load bound in requests, if that is higher: a small number of requests is never evenly spread.
 const SLACK: u64 = 8;
 
-/// A number that two others stand for, evenly spread (the finaliser of splitmix64, whose output is fixed for ever).
+/// Mixes two numbers into an evenly distributed one (the finalizer of splitmix64). Must stay the same in every version
+/// and process: it decides where conversations go.
 fn mix(one: u64, other: u64) -> u64 {
     let mut mixed = one ^ other.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,8 +20,8 @@ fn mix(one: u64, other: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What stands for a text, in every process the same: sixteen bytes at a time, each half multiplied with the other and
-/// the product folded (the step of wyhash), mixed at the end.
+/// Hashes a text, with the same result in every process: 16 bytes at a time, multiply and fold (the step of wyhash),
+/// with a final mix.
 pub fn fingerprint(seed: u64, text: &[u8]) -> u64 {
     const BLOCK: usize = 16;
     let mut hash = seed ^ 0xcbf2_9ce4_8422_2325 ^ u64::try_from(text.len()).unwrap_or(0);
@@ -32,7 +33,7 @@ pub fn fingerprint(seed: u64, text: &[u8]) -> u64 {
     let (blocks, rest) = text.as_chunks::<BLOCK>();
     blocks.iter().for_each(|block| step(*block));
     if !rest.is_empty() {
-        // The length tells what stands there from what does not.
+        // Zero padding is unambiguous, because the length is part of the initial hash.
         let mut last = [0; BLOCK];
         last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
         step(last);
@@ -45,10 +46,10 @@ fn halves(word: u128) -> (u64, u64) {
     (half(word), half(word >> 64))
 }
 
-/// How well a target fits: `-weight / ln(u)`, whose largest falls to each with the probability of its weight. Where all
-/// weigh the same, `u` is in the same order.
+/// Computes the rendezvous score `-weight / ln(u)`: each target has the highest score with a probability proportional
+/// to its weight. If all weights are equal (`alike`), `u` itself has the same order, and the logarithm is saved.
 fn score(conversation: u64, seat: &TargetHandle, alike: bool) -> f64 {
-    // 53 bits are what a float holds; never 0, whose logarithm there is not.
+    // 53 bits fit an `f64` exactly. The 0.5 avoids 0, whose logarithm is infinite.
     let draw = (mix(conversation, seat.state.id) >> 11) as f64 + 0.5;
     if alike {
         return draw;
@@ -57,11 +58,13 @@ fn score(conversation: u64, seat: &TargetHandle, alike: bool) -> f64 {
     f64::from(seat.weight) / -uniform.ln()
 }
 
-/// Picks among targets of one tier.
+/// Selects among the targets of one tier. If all are above their load bounds, the highest score wins anyway. Returns
+/// `None` if there are no targets.
 pub(super) fn choose<'s>(
     conversation: u64,
     seats: impl Iterator<Item = (usize, &'s TargetHandle)> + Clone,
 ) -> Option<usize> {
+    // Include the request to be placed, so that the bound is never 0.
     let (mut requests, mut weights) = (1, 0);
     let (mut alike, mut before) = (true, None);
     for (_, seat) in seats.clone() {

@@ -1,79 +1,84 @@
-//! One table: whose fault a failure is, and whether another target may do better.
+//! Failure classification: which side is at fault, and whether another target is tried.
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 
-/// Whose fault it is, and with that what is done about it.
+/// Side at fault for a failure, which decides what the breakers record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// The client's: nothing is learnt of the target.
+    /// The client caused it: the target responded and is healthy.
     Client,
-    /// The gateway's own, or nobody's: it is not known how it would have gone.
+    /// The gateway, or no particular side: the outcome says nothing about the target.
     Gateway,
-    /// The target failed.
+    /// The target failed; counts against its breaker.
     Target,
-    /// The target wants to be left alone for a while.
+    /// The target is overloaded or rate limited; it gets a cooldown.
     Busy,
-    /// The provider cannot be reached: no target of it can.
+    /// The provider is unreachable; counts against all its targets.
     Provider,
-    /// The provider refuses the credential: all its targets are out until somebody mends it.
+    /// The provider rejects the credential: all its targets are excluded until a probe succeeds.
     Credential,
 }
 
-/// What follows from a failure.
+/// Classification of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Whose fault it is.
+pub struct FaultClass {
+    /// Side at fault.
     pub blame: Blame,
-    /// Whether the next target is asked, as long as the client has seen nothing.
-    pub next: Next,
+    /// Whether another target is tried, as long as the client has received nothing.
+    pub next: RetryDecision,
 }
 
-/// Whether another target is asked.
+/// Whether another target is tried after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Another one would say the same.
+pub enum RetryDecision {
+    /// No: every target would fail in the same way.
     No,
-    /// Another one may do better.
+    /// Yes: another target may succeed.
     Yes,
-    /// If the route says so: the request is too long for the target.
+    /// Only with `retry.also = ["context_length"]`: the request exceeds the target's context length.
     ContextLength,
-    /// If the route says so: the request has something in it that the target cannot do.
+    /// Only with `retry.also = ["unsupported"]`: the target does not support a feature that the request uses.
     Unsupported,
 }
 
-/// What follows from an error. `status` is the provider's, where it gave one.
-pub fn verdict(error: &ApiError, status: Option<u16>) -> Verdict {
+/// Classifies an error. `status` is the provider's HTTP status, `None` if no response head arrived.
+pub fn classify(error: &ApiError, status: Option<u16>) -> FaultClass {
     use Blame::{Busy, Client, Credential, Gateway, Provider, Target};
     let (blame, next) = match (error.kind, status) {
-        (Kind::UpstreamUnreachable, None) => (Provider, Next::Yes),
-        // What was promised with a good status and then not kept.
-        (Kind::UpstreamBroken | Kind::UpstreamTimeout, None | Some(200..=299)) => (Target, Next::Yes),
-        // An error inside a 200 has the kind and the status that it should have had.
-        (Kind::UpstreamFailed, None | Some(200..=299)) if matches!(error.status, 529) => (Busy, Next::Yes),
-        (Kind::UpstreamFailed, None | Some(200..=299)) => (Target, Next::Yes),
-        (Kind::UpstreamAuth, Some(402 | 403)) => (Target, Next::Yes),
-        (Kind::UpstreamAuth, _) => (Credential, Next::Yes),
-        (Kind::UpstreamRateLimit, _) => (Busy, Next::Yes),
-        (_, Some(529)) => (Busy, Next::Yes),
-        (_, Some(503)) if error.retry_after.is_some() => (Busy, Next::Yes),
-        // 425: too early to be replayed; 409: in the way of another request. Neither is anybody's fault.
-        (_, Some(409 | 425)) => (Gateway, Next::Yes),
-        (_, Some(408 | 500..=599)) => (Target, Next::Yes),
-        // A deployment that is not there, or something of the client's that is not.
-        (Kind::UpstreamRejected, Some(404)) if names_model(error) => (Target, Next::Yes),
-        (Kind::UpstreamRejected, Some(404)) => (Client, Next::Yes),
-        // What a request goes on from is at one provider alone.
-        (Kind::UpstreamRejected, _) if lacks_response(error) => (Client, Next::Yes),
-        (Kind::UpstreamRejected, _) => (Client, refusal(error)),
-        (Kind::Unsupported, _) => (Client, Next::Unsupported),
-        (Kind::UpstreamBroken, Some(_)) => (Target, Next::Yes),
-        _ => (Gateway, Next::No),
+        (ErrorKind::UpstreamUnreachable, None) => (Provider, RetryDecision::Yes),
+        // The response failed after a success status.
+        (ErrorKind::UpstreamBroken | ErrorKind::UpstreamTimeout, None | Some(200..=299)) => {
+            (Target, RetryDecision::Yes)
+        }
+        // Error event inside a 200: `error.status` is the status that the response should have had.
+        (ErrorKind::UpstreamFailed, None | Some(200..=299)) if matches!(error.status, 529) => {
+            (Busy, RetryDecision::Yes)
+        }
+        (ErrorKind::UpstreamFailed, None | Some(200..=299)) => (Target, RetryDecision::Yes),
+        (ErrorKind::UpstreamAuth, Some(402 | 403)) => (Target, RetryDecision::Yes),
+        (ErrorKind::UpstreamAuth, _) => (Credential, RetryDecision::Yes),
+        (ErrorKind::UpstreamRateLimit, _) => (Busy, RetryDecision::Yes),
+        (_, Some(529)) => (Busy, RetryDecision::Yes),
+        (_, Some(503)) if error.retry_after.is_some() => (Busy, RetryDecision::Yes),
+        // 409: a conflict with a concurrent request. 425: too early to be replayed. The target is not at fault.
+        (_, Some(409 | 425)) => (Gateway, RetryDecision::Yes),
+        (_, Some(408 | 500..=599)) => (Target, RetryDecision::Yes),
+        // 404: either the target's model or deployment does not exist, or an object that the client references does
+        // not.
+        (ErrorKind::UpstreamRejected, Some(404)) if names_model(error) => (Target, RetryDecision::Yes),
+        (ErrorKind::UpstreamRejected, Some(404)) => (Client, RetryDecision::Yes),
+        // Only the provider that stored the previous response has it.
+        (ErrorKind::UpstreamRejected, _) if is_response_missing(error) => (Client, RetryDecision::Yes),
+        (ErrorKind::UpstreamRejected, _) => (Client, classify_rejection(error)),
+        (ErrorKind::Unsupported, _) => (Client, RetryDecision::Unsupported),
+        (ErrorKind::UpstreamBroken, Some(_)) => (Target, RetryDecision::Yes),
+        _ => (Gateway, RetryDecision::No),
     };
-    Verdict { blame, next }
+    FaultClass { blame, next }
 }
 
-/// Whether the provider does not have the response that the request goes on from.
-fn lacks_response(error: &ApiError) -> bool {
+/// Returns whether the provider does not have the response that `previous_response_id` names.
+fn is_response_missing(error: &ApiError) -> bool {
     error.code.as_deref() == Some("previous_response_not_found")
 }
 
@@ -82,8 +87,8 @@ fn names_model(error: &ApiError) -> bool {
     code.contains("model") || code.contains("deployment") || error.message.contains("model")
 }
 
-/// What kind of refusal it is, by the codes and the words of the providers.
-fn refusal(error: &ApiError) -> Next {
+/// Classifies the rejection of a request by the error codes and message texts that providers use.
+fn classify_rejection(error: &ApiError) -> RetryDecision {
     const LONG: [&str; 8] = [
         "context_length",
         "context length",
@@ -105,27 +110,27 @@ fn refusal(error: &ApiError) -> Next {
     let message = error.message.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| code.contains(word) || message.contains(word));
     if error.status == 413 || says(&LONG) {
-        Next::ContextLength
+        RetryDecision::ContextLength
     } else if says(&UNABLE) {
-        Next::Unsupported
+        RetryDecision::Unsupported
     } else {
-        Next::No
+        RetryDecision::No
     }
 }
 
-/// How much an error tells the client: of those of several targets it gets the one that tells most.
-pub fn usefulness(error: &ApiError) -> u8 {
+/// Ranks errors by usefulness to the client, which gets the highest-ranked error of all attempts.
+pub fn error_rank(error: &ApiError) -> u8 {
     match error.kind {
-        // Another target, which failed, may have it.
-        Kind::UpstreamRejected | Kind::UnknownResponse if lacks_response(error) => 0,
-        // What the client can mend by itself.
-        Kind::UpstreamRejected | Kind::Unsupported | Kind::InvalidField => 5,
-        // When to come back.
-        Kind::UpstreamRateLimit if error.retry_after.is_some() => 4,
-        Kind::UpstreamRateLimit => 3,
-        Kind::UpstreamFailed => 3,
-        Kind::UpstreamTimeout => 2,
-        Kind::UpstreamBroken | Kind::UpstreamUnreachable => 1,
+        // Lowest rank: another target, which failed, may be the one that has the response.
+        ErrorKind::UpstreamRejected | ErrorKind::UnknownResponse if is_response_missing(error) => 0,
+        // The client can correct the request.
+        ErrorKind::UpstreamRejected | ErrorKind::Unsupported | ErrorKind::InvalidField => 5,
+        // The client learns when to retry.
+        ErrorKind::UpstreamRateLimit if error.retry_after.is_some() => 4,
+        ErrorKind::UpstreamRateLimit => 3,
+        ErrorKind::UpstreamFailed => 3,
+        ErrorKind::UpstreamTimeout => 2,
+        ErrorKind::UpstreamBroken | ErrorKind::UpstreamUnreachable => 1,
         _ => 0,
     }
 }
@@ -134,9 +139,9 @@ pub fn usefulness(error: &ApiError) -> u8 {
 mod tests {
     use super::*;
 
-    fn of(kind: Kind, status: Option<u16>) -> Verdict {
+    fn of(kind: ErrorKind, status: Option<u16>) -> FaultClass {
         let error = ApiError::new(kind, "");
-        verdict(
+        classify(
             &match status {
                 Some(status) if status >= 400 => error.status(status),
                 _ => error,
@@ -146,56 +151,78 @@ mod tests {
     }
 
     #[test]
-    fn what_another_target_may_do_better_goes_on() {
+    fn verdict_of_provider_failures_tries_the_next_target() {
         for status in [408, 409, 425, 500, 502, 503, 504, 520, 529] {
-            let kind = if status == 408 { Kind::UpstreamTimeout } else { Kind::UpstreamFailed };
-            let kind = if matches!(status, 409 | 425) { Kind::UpstreamRejected } else { kind };
-            assert_eq!(of(kind, Some(status)).next, Next::Yes, "{status}");
+            let kind = if status == 408 { ErrorKind::UpstreamTimeout } else { ErrorKind::UpstreamFailed };
+            let kind = if matches!(status, 409 | 425) { ErrorKind::UpstreamRejected } else { kind };
+            assert_eq!(of(kind, Some(status)).next, RetryDecision::Yes, "{status}");
         }
-        assert_eq!(of(Kind::UpstreamRateLimit, Some(429)), Verdict { blame: Blame::Busy, next: Next::Yes });
-        assert_eq!(of(Kind::UpstreamAuth, Some(401)), Verdict { blame: Blame::Credential, next: Next::Yes });
-        assert_eq!(of(Kind::UpstreamAuth, Some(403)).blame, Blame::Target);
-        assert_eq!(of(Kind::UpstreamUnreachable, None), Verdict { blame: Blame::Provider, next: Next::Yes });
-        assert_eq!(of(Kind::UpstreamTimeout, None), Verdict { blame: Blame::Target, next: Next::Yes });
-        assert_eq!(of(Kind::UpstreamBroken, Some(200)), Verdict { blame: Blame::Target, next: Next::Yes });
+        assert_eq!(
+            of(ErrorKind::UpstreamRateLimit, Some(429)),
+            FaultClass { blame: Blame::Busy, next: RetryDecision::Yes }
+        );
+        assert_eq!(
+            of(ErrorKind::UpstreamAuth, Some(401)),
+            FaultClass { blame: Blame::Credential, next: RetryDecision::Yes }
+        );
+        assert_eq!(of(ErrorKind::UpstreamAuth, Some(403)).blame, Blame::Target);
+        assert_eq!(
+            of(ErrorKind::UpstreamUnreachable, None),
+            FaultClass { blame: Blame::Provider, next: RetryDecision::Yes }
+        );
+        assert_eq!(
+            of(ErrorKind::UpstreamTimeout, None),
+            FaultClass { blame: Blame::Target, next: RetryDecision::Yes }
+        );
+        assert_eq!(
+            of(ErrorKind::UpstreamBroken, Some(200)),
+            FaultClass { blame: Blame::Target, next: RetryDecision::Yes }
+        );
     }
 
     #[test]
-    fn what_is_the_clients_own_does_not() {
-        for kind in [Kind::ClientGone, Kind::ShuttingDown, Kind::Internal, Kind::BodyTimeout] {
-            assert_eq!(of(kind, None).next, Next::No, "{kind:?}");
+    fn verdict_of_client_faults_tries_no_other_target() {
+        for kind in
+            [ErrorKind::ClientGone, ErrorKind::ShuttingDown, ErrorKind::Internal, ErrorKind::BodyTimeout]
+        {
+            assert_eq!(of(kind, None).next, RetryDecision::No, "{kind:?}");
         }
         for status in [400, 405, 411, 422] {
-            let verdict = of(Kind::UpstreamRejected, Some(status));
-            assert_eq!(verdict, Verdict { blame: Blame::Client, next: Next::No }, "{status}");
+            let verdict = of(ErrorKind::UpstreamRejected, Some(status));
+            assert_eq!(verdict, FaultClass { blame: Blame::Client, next: RetryDecision::No }, "{status}");
         }
     }
 
     #[test]
-    fn refusals_of_length_and_ability_are_told_apart_in_every_providers_words() {
+    fn verdict_distinguishes_context_length_from_unsupported() {
         for (status, code, message, next) in [
             (
                 400,
                 "context_length_exceeded",
                 "This model's maximum context length is 128000 tokens.",
-                Next::ContextLength,
+                RetryDecision::ContextLength,
             ),
-            (400, "", "prompt is too long: 210000 tokens > 200000 maximum", Next::ContextLength),
+            (400, "", "prompt is too long: 210000 tokens > 200000 maximum", RetryDecision::ContextLength),
             (
                 400,
                 "",
                 "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-                Next::ContextLength,
+                RetryDecision::ContextLength,
             ),
-            (413, "", "Request exceeds the maximum size", Next::ContextLength),
-            (400, "unsupported_parameter", "Unsupported parameter: 'logprobs'.", Next::Unsupported),
-            (400, "", "thinking is not supported by this model", Next::Unsupported),
-            (400, "", "messages: field required", Next::No),
-            (400, "previous_response_not_found", "Previous response with id 'resp_1' not found.", Next::Yes),
+            (413, "", "Request exceeds the maximum size", RetryDecision::ContextLength),
+            (400, "unsupported_parameter", "Unsupported parameter: 'logprobs'.", RetryDecision::Unsupported),
+            (400, "", "thinking is not supported by this model", RetryDecision::Unsupported),
+            (400, "", "messages: field required", RetryDecision::No),
+            (
+                400,
+                "previous_response_not_found",
+                "Previous response with id 'resp_1' not found.",
+                RetryDecision::Yes,
+            ),
         ] {
-            let mut error = ApiError::new(Kind::UpstreamRejected, message).status(status);
+            let mut error = ApiError::new(ErrorKind::UpstreamRejected, message).status(status);
             error.code = (!code.is_empty()).then(|| code.into());
-            assert_eq!(verdict(&error, Some(status)).next, next, "{message}");
+            assert_eq!(classify(&error, Some(status)).next, next, "{message}");
         }
     }
 }

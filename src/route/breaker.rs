@@ -1,28 +1,29 @@
-//! When something that fails is left alone, and how it is tried again.
+//! Circuit breaker of a target or a provider.
 //!
-//! Closed, everybody may enter. After too many failures it opens, and nobody may enter until its cooldown is over. Then
-//! it is half open: one request at a time may enter, as a probe, and decides whether it closes or opens for longer. Who
-//! enters a closed breaker pays for one load; what takes a lock is only what follows a failure.
+//! Closed, the breaker admits every request. Too many failures open it, and it admits none until its cooldown is over.
+//! Then it is half open: it admits one request at a time as a probe, whose outcome closes it or opens it for longer.
+//! Admission by a closed breaker costs one atomic load; only failures and the outcomes of probes take a lock.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Nanos;
 
-/// When a breaker opens and for how long.
+/// Breaker thresholds and cooldowns. The breaker opens after `failures` in a row, or at `percent` failures of at least
+/// `requests` within `within`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerRules {
-    /// So many failures in a row.
+    /// Consecutive failures that open the breaker.
     pub failures: u32,
-    /// Or so many of a hundred requests ...
+    /// Failure rate that opens the breaker, in percent.
     pub percent: u32,
-    /// ... of at least so many ...
+    /// Minimum number of requests in the window before the failure rate counts.
     pub requests: u32,
-    /// ... within this time.
+    /// Length of the window, in nanoseconds.
     pub within: Nanos,
-    /// How long it stays open at first; doubled with each probe that fails ...
+    /// First cooldown, in nanoseconds; doubled after each failed probe.
     pub cooldown: Nanos,
-    /// ... up to this.
+    /// Upper bound of the cooldown, in nanoseconds, before jitter.
     pub longest: Nanos,
 }
 
@@ -31,7 +32,7 @@ const SECOND: Nanos = 1_000_000_000;
 impl Default for BreakerRules {
     fn default() -> Self {
         BreakerRules {
-            // One failure is bad luck, five in a row are not; and with five nobody waits long for the sixth.
+            // One failure may be chance, five in a row are not; and at five, few clients suffer before it opens.
             failures: 5,
             percent: 50,
             requests: 20,
@@ -46,51 +47,51 @@ impl Default for BreakerRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum BreakerAdmission {
-    /// Through a closed breaker.
+    /// The breaker was closed.
     Closed,
-    /// As the only probe of a half-open one.
+    /// The request is the only probe of a half-open breaker.
     Probe,
-    /// Although it is open, because there was nowhere else to go.
+    /// The breaker was open and overridden, because there was no alternative.
     Forced,
 }
 
-/// What a breaker is.
+/// State of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Everybody may enter.
+    /// Admits every request.
     Closed,
-    /// One at a time may enter.
+    /// Admits one probe at a time.
     HalfOpen,
-    /// Nobody may enter until then.
+    /// Admits no request until this time.
     Open(Nanos),
 }
 
-/// See the module.
+/// Circuit breaker.
 #[derive(Debug, Default)]
 pub struct Breaker {
-    /// 0 when closed; otherwise open until then, and half open after it.
+    /// 0 if closed; otherwise the end of the cooldown, after which the breaker is half open.
     until: AtomicI64,
     probing: AtomicBool,
-    /// It is open because of something that only a request can show to be better.
+    /// Opened by [`Breaker::trip`]: only a request that succeeds shows the fault to be gone.
     tripped: AtomicBool,
-    /// Failures in a row.
-    row: AtomicU32,
+    /// Consecutive failures.
+    consecutive_failures: AtomicU32,
     /// Successes in the window.
-    good: AtomicU32,
-    rest: Mutex<Cooldown>,
+    successes: AtomicU32,
+    cooldown: Mutex<Cooldown>,
 }
 
 #[derive(Debug, Default)]
 struct Cooldown {
-    /// How often it opened without having closed in between.
+    /// Times that it opened since it was last closed.
     trips: u32,
     /// Failures in the window.
-    bad: u32,
-    begun: Nanos,
+    failures: u32,
+    window_start: Nanos,
 }
 
 impl Breaker {
-    /// What it is now.
+    /// Returns the state at `now`.
     pub fn state(&self, now: Nanos) -> BreakerState {
         match self.until.load(Ordering::Acquire) {
             0 => BreakerState::Closed,
@@ -99,8 +100,8 @@ impl Breaker {
         }
     }
 
-    /// Whether somebody could enter now.
-    pub fn admits(&self, now: Nanos) -> bool {
+    /// Returns whether [`Breaker::admit`] would admit a request at `now`.
+    pub fn would_admit(&self, now: Nanos) -> bool {
         match self.state(now) {
             BreakerState::Closed => true,
             BreakerState::HalfOpen => !self.probing.load(Ordering::Relaxed),
@@ -108,8 +109,8 @@ impl Breaker {
         }
     }
 
-    /// Enters, if it may be.
-    pub fn enter(&self, now: Nanos) -> Option<BreakerAdmission> {
+    /// Admits a request. Returns `None` if the breaker is open, or half open with a probe in flight.
+    pub fn admit(&self, now: Nanos) -> Option<BreakerAdmission> {
         match self.state(now) {
             BreakerState::Closed => Some(BreakerAdmission::Closed),
             BreakerState::Open(_) => None,
@@ -120,59 +121,65 @@ impl Breaker {
         }
     }
 
-    /// It went well.
-    pub fn succeeded(&self, entry: BreakerAdmission) {
+    /// Records a success. The success of a probe or of a forced request closes the breaker.
+    pub fn on_success(&self, entry: BreakerAdmission) {
         match entry {
             BreakerAdmission::Closed => {
-                if self.row.load(Ordering::Relaxed) != 0 {
-                    self.row.store(0, Ordering::Relaxed);
+                // Read before write: the usual success must not dirty the cache line.
+                if self.consecutive_failures.load(Ordering::Relaxed) != 0 {
+                    self.consecutive_failures.store(0, Ordering::Relaxed);
                 }
-                self.good.fetch_add(1, Ordering::Relaxed);
+                self.successes.fetch_add(1, Ordering::Relaxed);
             }
             BreakerAdmission::Probe | BreakerAdmission::Forced => {
                 let mut rest = self.lock();
                 *rest = Cooldown::default();
-                self.row.store(0, Ordering::Relaxed);
-                self.good.store(0, Ordering::Relaxed);
+                self.consecutive_failures.store(0, Ordering::Relaxed);
+                self.successes.store(0, Ordering::Relaxed);
                 self.tripped.store(false, Ordering::Relaxed);
                 self.until.store(0, Ordering::Release);
-                self.leave(entry);
+                self.release_probe(entry);
             }
         }
     }
 
-    /// It failed. `point` is uniform over all of `u64`. True when it opens with this.
-    pub fn failed(&self, entry: BreakerAdmission, now: Nanos, rules: &BreakerRules, point: u64) -> bool {
+    /// Records a failure. Returns true if the breaker was closed and opens now. `point` is uniform over all of `u64`
+    /// and jitters the cooldown.
+    pub fn on_failure(&self, entry: BreakerAdmission, now: Nanos, rules: &BreakerRules, point: u64) -> bool {
         let mut rest = self.lock();
         let closed = self.until.load(Ordering::Relaxed) == 0;
         let opens = match entry {
             BreakerAdmission::Probe => true,
+            // A forced request tests a breaker that is open already; its failure must not prolong the cooldown.
             BreakerAdmission::Forced => false,
-            // What began before it opened says nothing new.
+            // Requests admitted before it opened do not extend the cooldown when they fail.
             BreakerAdmission::Closed => closed && self.count(&mut rest, now, rules),
         };
         if opens {
             self.open(&mut rest, now, rules, point);
         }
-        self.leave(entry);
+        self.release_probe(entry);
         opens && closed
     }
 
-    /// Opens, whatever was before: this failure leaves no doubt. True when it was closed.
+    /// Opens the breaker on a single failure that is conclusive, such as a rejected credential. Returns true if the
+    /// breaker was closed.
     pub fn trip(&self, entry: BreakerAdmission, now: Nanos, rules: &BreakerRules, point: u64) -> bool {
         let mut rest = self.lock();
         let closed = self.until.load(Ordering::Relaxed) == 0;
         self.tripped.store(true, Ordering::Relaxed);
+        // Requests admitted before it opened fail in the same way and must not reopen it with a longer cooldown.
         if closed || entry == BreakerAdmission::Probe {
             self.open(&mut rest, now, rules, point);
         }
-        self.leave(entry);
+        self.release_probe(entry);
         closed
     }
 
-    /// Something else than a request has shown that it works again. What tripped stays open unless `tripped_too`. True
-    /// when it closes with this.
-    pub fn vouch(&self, tripped_too: bool) -> bool {
+    /// Closes the breaker on evidence other than a request, such as a health check. A tripped breaker stays open unless
+    /// `tripped_too`. Returns true if the breaker was open and closes now.
+    pub fn recover(&self, tripped_too: bool) -> bool {
+        // Fast path without the lock: health checks of a healthy provider end here.
         if self.until.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -182,51 +189,53 @@ impl Breaker {
             return false;
         }
         *rest = Cooldown::default();
-        self.row.store(0, Ordering::Relaxed);
-        self.good.store(0, Ordering::Relaxed);
+        self.consecutive_failures.store(0, Ordering::Relaxed);
+        self.successes.store(0, Ordering::Relaxed);
         self.tripped.store(false, Ordering::Relaxed);
         self.until.store(0, Ordering::Release);
         true
     }
 
-    /// It is not known how it would have gone.
-    pub fn given_up(&self, entry: BreakerAdmission) {
-        self.leave(entry);
+    /// Records an unknown outcome: releases the probe without a verdict.
+    pub fn on_unknown(&self, entry: BreakerAdmission) {
+        self.release_probe(entry);
     }
 
-    fn leave(&self, entry: BreakerAdmission) {
+    fn release_probe(&self, entry: BreakerAdmission) {
         if entry == BreakerAdmission::Probe {
             self.probing.store(false, Ordering::Release);
         }
     }
 
-    /// Counts a failure; says whether it is one too many.
+    /// Counts a failure in the window. Returns true if a threshold is reached.
     fn count(&self, rest: &mut Cooldown, now: Nanos, rules: &BreakerRules) -> bool {
-        if now.saturating_sub(rest.begun) > rules.within {
-            *rest = Cooldown { trips: rest.trips, bad: 0, begun: now };
-            self.good.store(0, Ordering::Relaxed);
+        // The window restarts with the first failure after its end, so that successes need no clock.
+        if now.saturating_sub(rest.window_start) > rules.within {
+            *rest = Cooldown { trips: rest.trips, failures: 0, window_start: now };
+            self.successes.store(0, Ordering::Relaxed);
         }
-        rest.bad = rest.bad.saturating_add(1);
-        let row = self.row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let all = u64::from(rest.bad) + u64::from(self.good.load(Ordering::Relaxed));
-        let often = u64::from(rest.bad) * 100 >= all * u64::from(rules.percent);
+        rest.failures = rest.failures.saturating_add(1);
+        let row = self.consecutive_failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let all = u64::from(rest.failures) + u64::from(self.successes.load(Ordering::Relaxed));
+        let often = u64::from(rest.failures) * 100 >= all * u64::from(rules.percent);
         row >= rules.failures || (all >= u64::from(rules.requests) && often)
     }
 
     fn open(&self, rest: &mut Cooldown, now: Nanos, rules: &BreakerRules, point: u64) {
+        // Exponential backoff. The shift is capped at 20 to stay within 64 bits.
         let span = rules.cooldown.saturating_mul(1 << rest.trips.min(20)).min(rules.longest);
-        *rest = Cooldown { trips: rest.trips.saturating_add(1), bad: 0, begun: now };
-        self.row.store(0, Ordering::Relaxed);
-        self.good.store(0, Ordering::Relaxed);
+        *rest = Cooldown { trips: rest.trips.saturating_add(1), failures: 0, window_start: now };
+        self.consecutive_failures.store(0, Ordering::Relaxed);
+        self.successes.store(0, Ordering::Relaxed);
         self.until.store(now.saturating_add(jittered(span, point)).max(1), Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Cooldown> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cooldown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Between a span and a fifth more, so that many gateways do not come back at once.
+/// Adds up to 20% of random jitter to `span`, so that many gateways do not probe at the same moment.
 pub(super) fn jittered(span: Nanos, point: u64) -> Nanos {
     let most = u128::from((span / 5).unsigned_abs());
     let more = (u128::from(point) * most) >> 64;

@@ -1,35 +1,35 @@
-//! What the answer to a check says of a provider, and what follows for its targets.
+//! Health check evaluation: classifies the result of a probe and updates the provider's breaker.
 //!
-//! A check asks for something else than requests do. It shows whether the provider can be reached and takes the
-//! credential; it shows nothing of a target that answers, and fails.
+//! A probe requests something else than clients do. It shows whether the provider is reachable and accepts the
+//! credential; it says nothing about a target whose requests fail.
 
 use super::Nanos;
-use super::blame::{Blame, verdict};
+use super::blame::{Blame, classify};
 use super::breaker::{Breaker, BreakerAdmission, BreakerRules, BreakerState};
 use crate::error::ApiError;
 
-/// How a check went.
+/// Result of a health check probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeOutcome {
-    /// The provider answers.
-    Well,
-    /// It wants to be left alone. It has said so to a check, not to a request.
+    /// The provider responds.
+    Healthy,
+    /// The provider is overloaded or rate limits the probe; requests need not be affected.
     Busy,
-    /// It does not show this to whoever has the credential, which may be good for requests nevertheless.
+    /// 402 or 403: the credential may not access the probed resource, but may be valid for requests.
     Forbidden,
-    /// It refuses the credential.
+    /// The provider rejects the credential.
     Credential,
-    /// It fails, or does not answer in time.
+    /// The provider fails or does not respond in time.
     Failed,
-    /// There is no connection.
+    /// No connection can be established.
     Unreachable,
 }
 
 impl ProbeOutcome {
-    /// The name in metrics and logs.
+    /// Returns the name in metrics and logs.
     pub const fn label(self) -> &'static str {
         match self {
-            ProbeOutcome::Well => "well",
+            ProbeOutcome::Healthy => "well",
             ProbeOutcome::Busy => "busy",
             ProbeOutcome::Forbidden => "forbidden",
             ProbeOutcome::Credential => "credential",
@@ -38,43 +38,46 @@ impl ProbeOutcome {
         }
     }
 
-    /// How a check went that ended with this error and this status. Whoever says that there is no such thing answers.
+    /// Classifies a probe that ended with an error; `status` is the provider's HTTP status, if a response arrived. A
+    /// 404 shows a provider that responds.
     pub fn of(error: &ApiError, status: Option<u16>) -> ProbeOutcome {
-        match (verdict(error, status).blame, status) {
+        match (classify(error, status).blame, status) {
             (Blame::Credential, _) => ProbeOutcome::Credential,
             (_, Some(402 | 403)) => ProbeOutcome::Forbidden,
-            (_, Some(404)) => ProbeOutcome::Well,
+            (_, Some(404)) => ProbeOutcome::Healthy,
             (Blame::Busy, _) => ProbeOutcome::Busy,
             (Blame::Provider, _) => ProbeOutcome::Unreachable,
-            (Blame::Client | Blame::Gateway, Some(_)) => ProbeOutcome::Well,
+            (Blame::Client | Blame::Gateway, Some(_)) => ProbeOutcome::Healthy,
             _ => ProbeOutcome::Failed,
         }
     }
 }
 
-/// What a check has changed, to be said loudly.
+/// State change that a probe caused, to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeChange {
-    /// Nothing that was not so before.
-    Nothing,
-    /// The provider's targets are left alone from now on.
-    Gone,
-    /// They are, because it refuses the credential.
+    /// No change.
+    Unchanged,
+    /// The provider's breaker opened.
+    Opened,
+    /// The provider's breaker opened because the provider rejected the credential.
     Credential,
-    /// They were, and may be asked again.
-    Back,
+    /// The provider's breaker closed.
+    Closed,
 }
 
 /// State of a provider's health check between two probes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProbeState {
-    /// The last one was refused the credential: what is looked up is shown to nobody without a good one.
+    /// The last probe was rejected for its credential, so the probed resource requires a valid one, and a later success
+    /// proves that the credential is valid.
     was_refused: bool,
 }
 
 impl ProbeState {
-    /// Takes over what a check says. `breaker` is that of the provider as a whole, `point` uniform over all of `u64`.
-    pub fn take(
+    /// Applies the result of a probe to `breaker`, the breaker of the provider. `point` is uniform over all of `u64`
+    /// and jitters the cooldown.
+    pub fn apply(
         &mut self,
         outcome: ProbeOutcome,
         breaker: &Breaker,
@@ -82,32 +85,34 @@ impl ProbeState {
         rules: &BreakerRules,
         point: u64,
     ) -> ProbeChange {
-        // Who comes while nobody may enter says nothing new; while one may, a check is as good as a request.
-        let entry = || breaker.enter(now);
+        // Open, a failed probe adds nothing and is ignored. Half open, the probe takes the breaker's only admission, as
+        // a request would.
+        let entry = || breaker.admit(now);
         match outcome {
-            ProbeOutcome::Well => {
+            ProbeOutcome::Healthy => {
+                // A success closes a tripped breaker only if the probe was rejected before: see `was_refused`.
                 let vouches = std::mem::take(&mut self.was_refused);
-                if breaker.vouch(vouches) {
-                    return ProbeChange::Back;
+                if breaker.recover(vouches) {
+                    return ProbeChange::Closed;
                 }
-                // What failed before it did not do so in a row.
+                // Ends a run of consecutive failures.
                 if breaker.state(now) == BreakerState::Closed {
-                    breaker.succeeded(BreakerAdmission::Closed);
+                    breaker.on_success(BreakerAdmission::Closed);
                 }
-                ProbeChange::Nothing
+                ProbeChange::Unchanged
             }
             ProbeOutcome::Failed | ProbeOutcome::Unreachable => match entry() {
-                Some(entry) if breaker.failed(entry, now, rules, point) => ProbeChange::Gone,
-                _ => ProbeChange::Nothing,
+                Some(entry) if breaker.on_failure(entry, now, rules, point) => ProbeChange::Opened,
+                _ => ProbeChange::Unchanged,
             },
             ProbeOutcome::Credential => {
                 self.was_refused = true;
                 match breaker.trip(entry().unwrap_or(BreakerAdmission::Forced), now, rules, point) {
                     true => ProbeChange::Credential,
-                    false => ProbeChange::Nothing,
+                    false => ProbeChange::Unchanged,
                 }
             }
-            ProbeOutcome::Busy | ProbeOutcome::Forbidden => ProbeChange::Nothing,
+            ProbeOutcome::Busy | ProbeOutcome::Forbidden => ProbeChange::Unchanged,
         }
     }
 }
@@ -115,7 +120,7 @@ impl ProbeState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{Kind, RetryAfter};
+    use crate::error::{ErrorKind, RetryAfter};
 
     const SECOND: Nanos = 1_000_000_000;
 
@@ -124,103 +129,106 @@ mod tests {
     }
 
     #[test]
-    fn what_answers_is_well_unless_it_fails_or_refuses_the_credential() {
-        let of =
-            |kind: Kind, status: u16| ProbeOutcome::of(&ApiError::new(kind, "").status(status), Some(status));
+    fn probe_outcome_depends_on_error_kind_and_status() {
+        let of = |kind: ErrorKind, status: u16| {
+            ProbeOutcome::of(&ApiError::new(kind, "").status(status), Some(status))
+        };
         for status in [400, 404, 405, 409, 410, 422] {
-            assert_eq!(of(Kind::UpstreamRejected, status), ProbeOutcome::Well, "{status}");
+            assert_eq!(of(ErrorKind::UpstreamRejected, status), ProbeOutcome::Healthy, "{status}");
         }
-        let gone = ApiError::new(Kind::UpstreamRejected, "no such model").status(404);
-        assert_eq!(ProbeOutcome::of(&gone, Some(404)), ProbeOutcome::Well);
-        assert_eq!(of(Kind::UpstreamAuth, 401), ProbeOutcome::Credential);
-        // Google says 400 to a key that is none.
-        assert_eq!(of(Kind::UpstreamAuth, 400), ProbeOutcome::Credential);
-        assert_eq!(of(Kind::UpstreamAuth, 403), ProbeOutcome::Forbidden);
-        assert_eq!(of(Kind::UpstreamRateLimit, 429), ProbeOutcome::Busy);
-        assert_eq!(of(Kind::UpstreamFailed, 529), ProbeOutcome::Busy);
-        assert_eq!(of(Kind::UpstreamTimeout, 408), ProbeOutcome::Failed);
+        let gone = ApiError::new(ErrorKind::UpstreamRejected, "no such model").status(404);
+        assert_eq!(ProbeOutcome::of(&gone, Some(404)), ProbeOutcome::Healthy);
+        assert_eq!(of(ErrorKind::UpstreamAuth, 401), ProbeOutcome::Credential);
+        // Google answers an invalid key with 400.
+        assert_eq!(of(ErrorKind::UpstreamAuth, 400), ProbeOutcome::Credential);
+        assert_eq!(of(ErrorKind::UpstreamAuth, 403), ProbeOutcome::Forbidden);
+        assert_eq!(of(ErrorKind::UpstreamRateLimit, 429), ProbeOutcome::Busy);
+        assert_eq!(of(ErrorKind::UpstreamFailed, 529), ProbeOutcome::Busy);
+        assert_eq!(of(ErrorKind::UpstreamTimeout, 408), ProbeOutcome::Failed);
         for status in [500, 502, 503, 504] {
-            assert_eq!(of(Kind::UpstreamFailed, status), ProbeOutcome::Failed, "{status}");
+            assert_eq!(of(ErrorKind::UpstreamFailed, status), ProbeOutcome::Failed, "{status}");
         }
         let wait = Some(RetryAfter::Header("5".to_owned()));
-        let busy = ApiError::new(Kind::UpstreamFailed, "").status(503).retry_after(wait);
+        let busy = ApiError::new(ErrorKind::UpstreamFailed, "").status(503).retry_after(wait);
         assert_eq!(ProbeOutcome::of(&busy, Some(503)), ProbeOutcome::Busy);
         let unheard = |kind| ProbeOutcome::of(&ApiError::new(kind, ""), None);
-        assert_eq!(unheard(Kind::UpstreamUnreachable), ProbeOutcome::Unreachable);
-        assert_eq!(unheard(Kind::UpstreamTimeout), ProbeOutcome::Failed);
-        assert_eq!(unheard(Kind::UpstreamBroken), ProbeOutcome::Failed);
+        assert_eq!(unheard(ErrorKind::UpstreamUnreachable), ProbeOutcome::Unreachable);
+        assert_eq!(unheard(ErrorKind::UpstreamTimeout), ProbeOutcome::Failed);
+        assert_eq!(unheard(ErrorKind::UpstreamBroken), ProbeOutcome::Failed);
     }
 
     #[test]
-    fn a_provider_that_does_not_answer_is_left_alone_and_back_at_once_when_it_does() {
+    fn probe_unreachable_opens_the_breaker_and_success_closes_it() {
         let (breaker, mut checked, rules) = breaker();
         let mut now = SECOND;
         let mut news = Vec::new();
         for _ in 0..rules.failures + 3 {
-            news.push(checked.take(ProbeOutcome::Unreachable, &breaker, now, &rules, 0));
+            news.push(checked.apply(ProbeOutcome::Unreachable, &breaker, now, &rules, 0));
             now += SECOND / 10;
         }
-        assert_eq!(news.iter().filter(|news| **news == ProbeChange::Gone).count(), 1);
+        assert_eq!(news.iter().filter(|news| **news == ProbeChange::Opened).count(), 1);
         assert!(matches!(breaker.state(now), BreakerState::Open(_)));
-        assert_eq!(checked.take(ProbeOutcome::Well, &breaker, now, &rules, 0), ProbeChange::Back);
+        assert_eq!(checked.apply(ProbeOutcome::Healthy, &breaker, now, &rules, 0), ProbeChange::Closed);
         assert_eq!(breaker.state(now), BreakerState::Closed);
-        assert_eq!(checked.take(ProbeOutcome::Well, &breaker, now, &rules, 0), ProbeChange::Nothing);
+        assert_eq!(checked.apply(ProbeOutcome::Healthy, &breaker, now, &rules, 0), ProbeChange::Unchanged);
     }
 
     #[test]
-    fn a_check_that_fails_now_and_then_takes_nobody_out() {
+    fn probe_occasional_failures_do_not_open_the_breaker() {
         let (breaker, mut checked, rules) = breaker();
         for turn in 0..100 {
             let now = SECOND * 10 * turn;
-            let outcome = if turn % 5 == 0 { ProbeOutcome::Failed } else { ProbeOutcome::Well };
-            assert_eq!(checked.take(outcome, &breaker, now, &rules, 0), ProbeChange::Nothing, "{turn}");
+            let outcome = if turn % 5 == 0 { ProbeOutcome::Failed } else { ProbeOutcome::Healthy };
+            assert_eq!(checked.apply(outcome, &breaker, now, &rules, 0), ProbeChange::Unchanged, "{turn}");
         }
         assert_eq!(breaker.state(SECOND * 1_000), BreakerState::Closed);
     }
 
     #[test]
-    fn a_check_is_the_probe_where_no_request_is() {
+    fn probe_serves_as_the_half_open_trial() {
         let (breaker, mut checked, rules) = breaker();
         for _ in 0..rules.failures {
-            checked.take(ProbeOutcome::Failed, &breaker, SECOND, &rules, 0);
+            checked.apply(ProbeOutcome::Failed, &breaker, SECOND, &rules, 0);
         }
         let BreakerState::Open(until) = breaker.state(SECOND) else { panic!("it is not open") };
         assert_eq!(breaker.state(until), BreakerState::HalfOpen);
-        checked.take(ProbeOutcome::Failed, &breaker, until, &rules, 0);
+        checked.apply(ProbeOutcome::Failed, &breaker, until, &rules, 0);
         let BreakerState::Open(later) = breaker.state(until) else {
             panic!("a probe that failed left it half open")
         };
         assert!(later - until > until - SECOND);
-        // A request that is on its way as the probe is not disturbed.
-        let entry = breaker.enter(later).unwrap();
+        // A health check does not disturb a request that is the breaker's probe.
+        let entry = breaker.admit(later).unwrap();
         assert_eq!(entry, BreakerAdmission::Probe);
-        assert_eq!(checked.take(ProbeOutcome::Failed, &breaker, later, &rules, 0), ProbeChange::Nothing);
-        assert!(!breaker.admits(later), "two probes at a time");
-        breaker.succeeded(entry);
+        assert_eq!(checked.apply(ProbeOutcome::Failed, &breaker, later, &rules, 0), ProbeChange::Unchanged);
+        assert!(!breaker.would_admit(later), "two probes at a time");
+        breaker.on_success(entry);
         assert_eq!(breaker.state(later), BreakerState::Closed);
     }
 
-    /// What a check looks up may be shown to everybody: that it is says nothing of a credential that requests were
-    /// refused.
+    /// The probed resource may be public: its success does not prove a credential that requests were rejected for.
     #[test]
-    fn a_refused_credential_is_vouched_for_by_whom_it_was_refused() {
+    fn probe_success_clears_a_bad_credential_only_if_a_probe_saw_it() {
         let (breaker, mut checked, rules) = breaker();
-        let entry = breaker.enter(SECOND).unwrap();
+        let entry = breaker.admit(SECOND).unwrap();
         assert!(breaker.trip(entry, SECOND, &rules, 0));
-        assert_eq!(checked.take(ProbeOutcome::Well, &breaker, SECOND, &rules, 0), ProbeChange::Nothing);
+        assert_eq!(checked.apply(ProbeOutcome::Healthy, &breaker, SECOND, &rules, 0), ProbeChange::Unchanged);
         assert!(matches!(breaker.state(SECOND), BreakerState::Open(_)));
-        assert_eq!(checked.take(ProbeOutcome::Credential, &breaker, SECOND, &rules, 0), ProbeChange::Nothing);
-        assert_eq!(checked.take(ProbeOutcome::Well, &breaker, SECOND, &rules, 0), ProbeChange::Back);
+        assert_eq!(
+            checked.apply(ProbeOutcome::Credential, &breaker, SECOND, &rules, 0),
+            ProbeChange::Unchanged
+        );
+        assert_eq!(checked.apply(ProbeOutcome::Healthy, &breaker, SECOND, &rules, 0), ProbeChange::Closed);
 
         assert_eq!(
-            checked.take(ProbeOutcome::Credential, &breaker, SECOND, &rules, 0),
+            checked.apply(ProbeOutcome::Credential, &breaker, SECOND, &rules, 0),
             ProbeChange::Credential
         );
         assert!(matches!(breaker.state(SECOND), BreakerState::Open(_)));
         for outcome in [ProbeOutcome::Busy, ProbeOutcome::Forbidden] {
-            assert_eq!(checked.take(outcome, &breaker, SECOND, &rules, 0), ProbeChange::Nothing);
+            assert_eq!(checked.apply(outcome, &breaker, SECOND, &rules, 0), ProbeChange::Unchanged);
             assert!(matches!(breaker.state(SECOND), BreakerState::Open(_)));
         }
-        assert_eq!(checked.take(ProbeOutcome::Well, &breaker, SECOND, &rules, 0), ProbeChange::Back);
+        assert_eq!(checked.apply(ProbeOutcome::Healthy, &breaker, SECOND, &rules, 0), ProbeChange::Closed);
     }
 }

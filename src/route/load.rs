@@ -1,58 +1,60 @@
-//! How busy a target is and how quickly it answers.
+//! Load of a target: latency estimate and requests in flight.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::Nanos;
 
-/// In this time what was seen loses two thirds of its weight: long enough to bridge the gaps between requests, short
-/// enough to notice that a target has recovered.
+/// Decay time constant, in nanoseconds (10 s): after it, an observation has lost two thirds of its weight. Long enough
+/// to bridge gaps between requests, short enough to notice a recovery.
 const DECAY: f64 = 10e9;
-/// Less is not told apart: a target that was never asked is as good as one on the same machine.
-const LEAST: f64 = 1e6;
+/// Lower bound of the mean, in nanoseconds (1 ms). A target without history counts as fast as one on the same machine.
+const MIN_LATENCY: f64 = 1e6;
 
-/// The time until a target answers, as a mean that follows what is worse at once and what is better slowly (peak EWMA).
+/// Time until a target starts to respond, as a peak EWMA: rises to a worse value at once and falls to a better one
+/// slowly.
 #[derive(Debug, Default)]
 pub struct Latency {
-    /// Bits of a float, in nanoseconds.
+    /// Bits of an `f64`, in nanoseconds.
     mean: AtomicU64,
-    seen: AtomicI64,
+    observed_at: AtomicI64,
 }
 
 impl Latency {
-    /// Notes how long an answer took.
+    /// Records a latency, in nanoseconds.
     pub fn observe(&self, took: Nanos, now: Nanos) {
         let took = took.max(0) as f64;
         let before = f64::from_bits(self.mean.load(Ordering::Relaxed));
-        let weight = fade(now - self.seen.load(Ordering::Relaxed));
+        let weight = decay(now - self.observed_at.load(Ordering::Relaxed));
+        // A slower observation replaces the mean, a faster one is weighted by the time since the last.
         let mean = if took > before { took } else { before * weight + took * (1.0 - weight) };
-        // Two observations at once may lose one of them: they are alike.
+        // Two concurrent updates may lose one observation. That is harmless, and avoids a lock.
         self.mean.store(mean.to_bits(), Ordering::Relaxed);
-        self.seen.store(now, Ordering::Relaxed);
+        self.observed_at.store(now, Ordering::Relaxed);
     }
 
-    /// The mean, in nanoseconds; what was seen long ago fades.
+    /// Returns the mean in nanoseconds, decayed by the time since the last observation.
     pub fn mean(&self, now: Nanos) -> f64 {
         let mean = f64::from_bits(self.mean.load(Ordering::Relaxed));
-        (mean * fade(now - self.seen.load(Ordering::Relaxed))).max(LEAST)
+        (mean * decay(now - self.observed_at.load(Ordering::Relaxed))).max(MIN_LATENCY)
     }
 }
 
-fn fade(span: Nanos) -> f64 {
+fn decay(span: Nanos) -> f64 {
     (-(span.max(0) as f64) / DECAY).exp()
 }
 
-/// Requests that are under way.
+/// Number of requests in flight.
 #[derive(Debug, Default)]
 pub struct InFlight(AtomicU32);
 
 impl InFlight {
-    /// How many there are.
+    /// Returns the number of requests.
     pub fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// One more, if there are fewer than `most`.
-    pub fn enter(&self, most: Option<u32>) -> bool {
+    /// Adds one request. Returns false, and adds nothing, if `most` is reached.
+    pub fn acquire(&self, most: Option<u32>) -> bool {
         match most {
             None => {
                 self.0.fetch_add(1, Ordering::Relaxed);
@@ -65,8 +67,8 @@ impl InFlight {
         }
     }
 
-    /// One less.
-    pub fn leave(&self) {
+    /// Removes one request.
+    pub fn release(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

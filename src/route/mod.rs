@@ -1,12 +1,12 @@
-//! Which target answers a request for a model.
+//! Routing: selects the target that serves a request.
 //!
-//! Here live the table of models and their targets ([`RoutingTable`]), what a client may call them ([`Named`]), and the
-//! choice among them ([`pick`](pick::pick)): tiers, weights, policies, limits ([`target_handle`]), what is left alone
-//! because it fails ([`breaker`]) and what checks say of it ([`check`]), whose fault a failure is ([`blame`]), how
-//! often a request may be tried again ([`retry_budget`]) and who has what a request goes on from ([`sticky`]). What is
-//! known of a target outlives a reload. Time and chance are given by the caller, so that all of it can be simulated.
+//! Contains the routing table of models and targets ([`RoutingTable`]), the resolution of model names ([`Named`]), the
+//! load balancer ([`pick`](pick::pick)) with tiers, weights, policies and limits ([`target_handle`]), circuit breakers
+//! ([`breaker`]), the evaluation of health checks ([`check`]) and of failures ([`blame`]), retry budgets
+//! ([`retry_budget`]) and session stickiness ([`sticky`]). The state of a target survives a reload. The caller passes
+//! in time and randomness, so that tests can simulate all of it.
 //!
-//! Here must not live: connections, bodies, or what a format means.
+//! Connections, bodies and the semantics of formats must not live here.
 
 pub mod affinity;
 pub mod blame;
@@ -30,7 +30,7 @@ pub mod target_handle;
 #[cfg(test)]
 mod tests;
 
-/// A point in time: nanoseconds since some beginning that is the same for all.
+/// Monotonic time in nanoseconds since an epoch that the whole process shares.
 pub type Nanos = i64;
 
 pub use pick::Policy;
@@ -39,6 +39,6 @@ pub use pick::Policy;
 pub use {
     name::Named,
     rules::{RetryRules, RoutingRules},
-    select::{api_that_stops, upstream_api},
+    select::{stop_sequence_api, upstream_api},
     table::{Model, RoutingTable, Target},
 };

@@ -1,29 +1,30 @@
-//! What a client may write for a model besides its id: a provider before it, and how much to reason behind it.
+//! Model name resolution: an id, optionally with a provider prefix and a reasoning suffix.
 
 use std::sync::Arc;
 
 use super::{Model, RoutingTable};
 use crate::canonical::{Effort, Thinking};
 
-/// A model as a client named it.
+/// Resolved model name.
 #[derive(Clone, Debug)]
 pub struct Named<'t> {
-    /// The model.
+    /// Resolved model.
     pub model: &'t Arc<Model>,
-    /// What the name says about reasoning.
+    /// Reasoning setting of the suffix.
     pub thinking: Thinking,
-    /// The only provider whose targets may answer, where the name begins with one.
+    /// Provider prefix: only targets of this provider may serve the request. `None` without a prefix.
     pub provider: Option<&'t str>,
 }
 
 impl RoutingTable {
-    /// The model that a name means: an id as it is listed comes first; then `<provider>/<id>`, and ids with
-    /// `-thinking`, `-nothinking`, `-thinking-<budget>` or `-thinking-<effort>` behind them (specification, 4.1 and
-    /// 4.7), or both.
+    /// Resolves a model name: an id of the table first, then `<provider>/<id>`, or an id with the suffix `-thinking`,
+    /// `-nothinking`, `-thinking-<budget>` or `-thinking-<effort>`, or both. Returns `None` if no model matches, or if
+    /// the named provider does not serve the model.
     pub fn resolve(&self, name: &str) -> Option<Named<'_>> {
         let plain = |model, thinking| Named { model, thinking, provider: None };
+        // An exact id wins: model ids may contain slashes and end in `-thinking` themselves.
         if let Some(model) = self.model(name) {
-            return Some(plain(model, Thinking::Unsaid));
+            return Some(plain(model, Thinking::Unset));
         }
         if let Some((base, thinking)) = split_suffix(name)
             && let Some(model) = self.model(base)
@@ -33,18 +34,19 @@ impl RoutingTable {
         let (first, rest) = name.split_once('/')?;
         let provider = self.providers().iter().find(|provider| &*provider.name == first)?;
         let (model, thinking) = match self.model(rest) {
-            Some(model) => (model, Thinking::Unsaid),
+            Some(model) => (model, Thinking::Unset),
             None => {
                 let (base, thinking) = split_suffix(rest)?;
                 (self.model(base)?, thinking)
             }
         };
+        // A fallback target counts as well, because fallbacks are part of `targets`.
         let served = model.targets.iter().any(|target| Arc::ptr_eq(&target.provider, provider));
         served.then(|| Named { model, thinking, provider: Some(&provider.name) })
     }
 }
 
-/// Takes what a name says about reasoning off its end.
+/// Splits the reasoning suffix off a name. Returns `None` if the name has none.
 fn split_suffix(name: &str) -> Option<(&str, Thinking)> {
     if let Some(base) = name.strip_suffix("-nothinking") {
         return Some((base, Thinking::Off));
@@ -67,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_say_how_much_to_reason() {
+    fn suffix_of_the_model_name_sets_reasoning() {
         for (name, expected) in [
             ("m-thinking", Some(("m", Thinking::Effort(Effort::Medium)))),
             ("m-nothinking", Some(("m", Thinking::Off))),

@@ -1,33 +1,33 @@
-//! The choice among targets: the first tier that has one to be asked, and in it what the policy says.
+//! Load balancer: selects a target from the lowest tier that has capacity, by the policy of the model.
 //!
-//! Nothing here allocates, waits or asks a clock: time and chance are given.
+//! Nothing here allocates, waits or reads a clock: the caller passes in time and randomness.
 
 use super::Nanos;
 use super::affinity;
 use super::target_handle::{Excluded, TargetHandle, TargetPermit};
 
-/// Targets of a model at most: they are told apart by the bits of a number.
-pub const MOST_TARGETS: usize = 64;
+/// Maximum number of targets of a model: sets of targets are bit masks in a `u64`.
+pub const MAX_TARGETS: usize = 64;
 
-/// How a target is chosen within its tier.
+/// Load-balancing policy within a tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// At random, by weight.
+    /// Weighted random.
     #[default]
     Weight,
-    /// The one with the fewest requests under way for its weight.
+    /// Weighted least requests.
     Least,
-    /// The quicker one of two, taken at random.
+    /// Power of two random choices, by expected latency.
     Latency,
-    /// The one that has seen the beginning of the conversation.
+    /// Conversation affinity, for prompt-cache hits: weighted rendezvous hashing with bounded loads.
     Affinity,
 }
 
 impl Policy {
-    /// All policies, in the order of the documentation.
+    /// All policies, in the order of docs/routing.md.
     pub const ALL: [Policy; 4] = [Policy::Weight, Policy::Least, Policy::Latency, Policy::Affinity];
 
-    /// The name in the configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Policy::Weight => "weight",
@@ -37,7 +37,7 @@ impl Policy {
         }
     }
 
-    /// The policy of this name.
+    /// Returns the policy of this name, or `None` if there is no such policy.
     pub fn from_name(name: &str) -> Option<Policy> {
         Policy::ALL.into_iter().find(|policy| policy.name() == name)
     }
@@ -45,10 +45,10 @@ impl Policy {
 
 /// Candidate targets of a request, in a stable order.
 pub trait Candidates {
-    /// How many there are; only the first [`MOST_TARGETS`] are seen.
+    /// Returns the number of targets; only the first [`MAX_TARGETS`] are considered.
     fn count(&self) -> usize;
-    /// One of them.
-    fn seat(&self, index: usize) -> Option<&TargetHandle>;
+    /// Returns the target at `index`, or `None` beyond the end.
+    fn handle(&self, index: usize) -> Option<&TargetHandle>;
 }
 
 impl Candidates for [TargetHandle] {
@@ -56,7 +56,7 @@ impl Candidates for [TargetHandle] {
         self.len()
     }
 
-    fn seat(&self, index: usize) -> Option<&TargetHandle> {
+    fn handle(&self, index: usize) -> Option<&TargetHandle> {
         self.get(index)
     }
 }
@@ -64,102 +64,112 @@ impl Candidates for [TargetHandle] {
 /// Selection input of the balancer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PickRequest {
-    /// Now.
+    /// Current time.
     pub now: Nanos,
-    /// Input tokens that are expected.
+    /// Expected input tokens.
     pub tokens: u64,
-    /// Uniform over all of `u64`.
-    pub point: u64,
-    /// What stands for the conversation.
+    /// Random number, uniform over all of `u64`.
+    pub random_point: u64,
+    /// Hash of the conversation, for [`Policy::Affinity`].
     pub conversation: Option<u64>,
-    /// The targets that can serve the request, as bits.
-    pub fitting: u64,
-    /// Those of them that were tried.
+    /// Bit mask of the targets that can serve the request.
+    pub eligible: u64,
+    /// Bit mask of the targets that were tried already.
     pub tried: u64,
 }
 
 /// Reason why no candidate can take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoTarget {
-    /// None can serve the request, or all have been tried.
+    /// No target can serve the request, or all have been tried.
     Exhausted,
-    /// All are at their limits, until then.
+    /// All targets are at their limits; capacity is expected at this time.
     RateLimited(Nanos),
 }
 
-/// The bits of the targets that `fits` says yes to.
+/// Returns the bit mask of the targets with a positive weight for which `fits` returns true.
 pub fn mask<S: Candidates + ?Sized>(seats: &S, mut fits: impl FnMut(usize) -> bool) -> u64 {
     let mut mask = 0;
-    for index in 0..seats.count().min(MOST_TARGETS) {
-        if seats.seat(index).is_some_and(|seat| seat.weight > 0) && fits(index) {
+    for index in 0..seats.count().min(MAX_TARGETS) {
+        if seats.handle(index).is_some_and(|seat| seat.weight > 0) && fits(index) {
             mask |= 1 << index;
         }
     }
     mask
 }
 
-/// The indexes of a mask's bits.
+/// Returns the indexes of the bits that are set.
 fn bits(mut mask: u64) -> impl Iterator<Item = usize> + Clone {
     std::iter::from_fn(move || {
         let index = mask.trailing_zeros();
         mask &= mask.wrapping_sub(1);
-        usize::try_from(index).ok().filter(|index| *index < MOST_TARGETS)
+        usize::try_from(index).ok().filter(|index| *index < MAX_TARGETS)
     })
 }
 
-/// Picks a target and takes a place there.
+/// Selects a target and acquires its permit. Returns the index of the target.
 ///
 /// # Errors
-/// There is none.
+/// Returns [`NoTarget`] if no candidate can take the request.
 pub fn pick<S: Candidates + ?Sized>(
     seats: &S,
     policy: Policy,
     ask: &PickRequest,
 ) -> Result<(usize, TargetPermit), NoTarget> {
-    let untried = ask.fitting & !ask.tried;
+    let untried = ask.eligible & !ask.tried;
     if untried == 0 {
         return Err(NoTarget::Exhausted);
     }
-    if ask.fitting.is_power_of_two() {
-        return only(seats, ask);
+    // One fitting target, for example a model without alternatives: skip the selection.
+    if ask.eligible.is_power_of_two() {
+        return pick_only(seats, ask);
     }
     let mut left = untried;
-    while let Some(tier) = bits(left).filter_map(|index| seats.seat(index)).map(|seat| seat.tier).min() {
+    while let Some(tier) = bits(left).filter_map(|index| seats.handle(index)).map(|seat| seat.tier).min() {
+        // Partition off this tier, and keep its targets that have capacity.
         let mut able = 0;
         for index in bits(left) {
-            let Some(seat) = seats.seat(index) else { continue };
+            let Some(seat) = seats.handle(index) else { continue };
             if seat.tier == tier {
                 left &= !(1 << index);
-                if seat.out(ask.now, ask.tokens).is_none() {
+                if seat.exclusion(ask.now, ask.tokens).is_none() {
                     able |= 1 << index;
                 }
             }
         }
+        // `out` takes nothing, so `enter` can still fail. Then try the rest of the tier before the next one.
         while let Some(index) = choose(seats, policy, ask, able) {
-            if let Some(permit) = seats.seat(index).and_then(|seat| seat.enter(ask.now, ask.tokens, false)) {
+            if let Some(permit) =
+                seats.handle(index).and_then(|seat| seat.acquire(ask.now, ask.tokens, false))
+            {
                 return Ok((index, permit));
             }
-            // Somebody was quicker.
+            // A concurrent request took the last slot or the probe.
             able &= !(1 << index);
         }
     }
     last_resort(seats, ask, untried)
 }
 
-/// There is one that can serve the request: whatever is known of it, there is nowhere else to go.
-fn only<S: Candidates + ?Sized>(seats: &S, ask: &PickRequest) -> Result<(usize, TargetPermit), NoTarget> {
-    let index = bits(ask.fitting).next().unwrap_or(0);
-    let seat = seats.seat(index).ok_or(NoTarget::Exhausted)?;
-    match seat.enter(ask.now, ask.tokens, true) {
+/// Admits to the only target that can serve the request. Breakers, cooldowns and reported quota are overridden, since
+/// no alternative exists; the configured limits still apply.
+fn pick_only<S: Candidates + ?Sized>(
+    seats: &S,
+    ask: &PickRequest,
+) -> Result<(usize, TargetPermit), NoTarget> {
+    let index = bits(ask.eligible).next().unwrap_or(0);
+    let seat = seats.handle(index).ok_or(NoTarget::Exhausted)?;
+    match seat.acquire(ask.now, ask.tokens, true) {
         Some(permit) => Ok((index, permit)),
-        None => match seat.out(ask.now, ask.tokens) {
-            Some(Excluded::Full(until)) => Err(NoTarget::RateLimited(until)),
+        None => match seat.exclusion(ask.now, ask.tokens) {
+            Some(Excluded::RateLimited(until)) => Err(NoTarget::RateLimited(until)),
             _ => Err(NoTarget::RateLimited(ask.now)),
         },
     }
 }
 
-/// All that could be asked fail: the one that may be tried again first. Limits are kept.
+/// Fallback when every untried target is excluded: forces a request through the breaker that permits a probe first.
+/// Limits still apply.
 fn last_resort<S: Candidates + ?Sized>(
     seats: &S,
     ask: &PickRequest,
@@ -168,43 +178,48 @@ fn last_resort<S: Candidates + ?Sized>(
     let mut full: Option<Nanos> = None;
     let mut first: Option<(Nanos, usize)> = None;
     for index in bits(untried) {
-        match seats.seat(index).map(|seat| seat.out(ask.now, ask.tokens)) {
-            Some(Some(Excluded::Full(until))) => full = Some(full.map_or(until, |full| full.min(until))),
-            Some(Some(Excluded::Failing(until))) if first.is_none_or(|(other, _)| until < other) => {
+        match seats.handle(index).map(|seat| seat.exclusion(ask.now, ask.tokens)) {
+            Some(Some(Excluded::RateLimited(until))) => {
+                full = Some(full.map_or(until, |full| full.min(until)))
+            }
+            Some(Some(Excluded::BreakerOpen(until))) if first.is_none_or(|(other, _)| until < other) => {
                 first = Some((until, index));
             }
+            // Became available since the tiers were tried.
             Some(None) => first = Some((0, index)),
             _ => {}
         }
     }
     let forced =
-        first.and_then(|(_, index)| Some((index, seats.seat(index)?.enter(ask.now, ask.tokens, true)?)));
+        first.and_then(|(_, index)| Some((index, seats.handle(index)?.acquire(ask.now, ask.tokens, true)?)));
     forced.ok_or(NoTarget::RateLimited(full.unwrap_or(ask.now)))
 }
 
 fn choose<S: Candidates + ?Sized>(seats: &S, policy: Policy, ask: &PickRequest, able: u64) -> Option<usize> {
+    // Zero or one target: no policy needed.
     if able == 0 || able.is_power_of_two() {
         return bits(able).next();
     }
     match (policy, ask.conversation) {
-        (Policy::Weight, _) => by_weight(seats, ask.point, able),
+        (Policy::Weight, _) => by_weight(seats, ask.random_point, able),
         (Policy::Latency, _) => by_latency(seats, ask, able),
         (Policy::Affinity, Some(conversation)) => {
-            affinity::choose(conversation, bits(able).filter_map(|index| Some((index, seats.seat(index)?))))
+            affinity::choose(conversation, bits(able).filter_map(|index| Some((index, seats.handle(index)?))))
         }
-        (Policy::Least | Policy::Affinity, _) => by_load(seats, ask.point, able),
+        // Affinity without a conversation balances by load.
+        (Policy::Least | Policy::Affinity, _) => by_load(seats, ask.random_point, able),
     }
 }
 
-/// Maps a point onto `[0, most)` without a division.
-fn within(point: u64, most: u64) -> u64 {
+/// Maps a uniform `u64` onto `[0, most)` without a division.
+fn scale_to(point: u64, most: u64) -> u64 {
     u64::try_from((u128::from(point) * u128::from(most)) >> 64).unwrap_or(0)
 }
 
 fn by_weight<S: Candidates + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
-    let weight = |index: usize| seats.seat(index).map_or(0, |seat| u64::from(seat.weight));
+    let weight = |index: usize| seats.handle(index).map_or(0, |seat| u64::from(seat.weight));
     let total: u64 = bits(able).map(weight).sum();
-    let mut left = within(point, total);
+    let mut left = scale_to(point, total);
     for index in bits(able) {
         let weight = weight(index);
         if left < weight {
@@ -215,18 +230,18 @@ fn by_weight<S: Candidates + ?Sized>(seats: &S, point: u64, able: u64) -> Option
     None
 }
 
-/// The fewest requests for its weight. Of several that are alike one is taken by weight, so that an idle gateway does
-/// not ask the first one always.
+/// Weighted least requests. Ties are broken by weighted random choice: otherwise an idle gateway would always select
+/// the first target.
 fn by_load<S: Candidates + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
     let load = |index: usize| {
-        let seat = seats.seat(index)?;
+        let seat = seats.handle(index)?;
         Some((u64::from(seat.state.in_flight.get()) + 1, u64::from(seat.weight.max(1))))
     };
     let mut best: Option<(u64, u64)> = None;
     let mut alike = 0;
     for index in bits(able) {
         let Some((requests, weight)) = load(index) else { continue };
-        // Idle targets are all alike, whatever their weights.
+        // All idle targets tie, whatever their weights. `requests` includes the request to be sent, so 1 means idle.
         let order = match best {
             None => std::cmp::Ordering::Less,
             Some((1, _)) if requests == 1 => std::cmp::Ordering::Equal,
@@ -246,13 +261,13 @@ fn by_load<S: Candidates + ?Sized>(seats: &S, point: u64, able: u64) -> Option<u
     by_weight(seats, point, alike)
 }
 
-/// Two at random, and of these the one where an answer is expected sooner.
+/// Power of two choices: of two targets drawn by weight, the one with the lower mean latency times requests in flight.
 fn by_latency<S: Candidates + ?Sized>(seats: &S, ask: &PickRequest, able: u64) -> Option<usize> {
-    let first = by_weight(seats, ask.point, able)?;
-    // The low bits of the point are as random as the high ones.
-    let second = by_weight(seats, ask.point.rotate_left(32), able & !(1 << first))?;
+    let first = by_weight(seats, ask.random_point, able)?;
+    // Reuse the random number: its low bits are as random as its high bits, which `within` uses.
+    let second = by_weight(seats, ask.random_point.rotate_left(32), able & !(1 << first))?;
     let cost = |index: usize| {
-        seats.seat(index).map_or(f64::MAX, |seat| {
+        seats.handle(index).map_or(f64::MAX, |seat| {
             seat.state.latency.mean(ask.now) * f64::from(seat.state.in_flight.get().saturating_add(1))
         })
     };

@@ -1,4 +1,4 @@
-//! How a model is routed, as the configuration says it.
+//! Routing rules of a model: policy, retries and breaker thresholds, as configured.
 
 use std::time::Duration;
 
@@ -6,34 +6,33 @@ use super::breaker::BreakerRules;
 use super::pick::Policy;
 use super::retry_budget::RetryShare;
 
-/// When a request is tried again.
+/// Retry rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryRules {
-    /// Targets that are asked at most.
+    /// Maximum number of attempts, including the first.
     pub attempts: u8,
-    /// After this time no other target is asked.
+    /// Time since the start of the request after which no further attempt is made.
     pub deadline: Duration,
-    /// How long the beginning of a stream is held back, so that another target can still be asked if it fails.
+    /// Maximum time for which the start of a stream is buffered, so that fallback is still possible if it fails.
     pub hold: Duration,
-    /// How many requests may be tried again.
+    /// Retry budget.
     pub share: RetryShare,
-    /// Also when the request is too long for a target.
+    /// Whether to also retry a request that exceeds a target's context length.
     pub context_length: bool,
-    /// Also when a target cannot do something that the request asks for.
+    /// Whether to also retry a request that uses a feature that the target does not support.
     pub unsupported: bool,
-    /// Also when a stream breaks off of which the client has a part: another target goes on with it.
+    /// Whether to resume a stream at another target after a part of it has been sent to the client.
     pub resume: bool,
 }
 
 impl Default for RetryRules {
     fn default() -> Self {
         RetryRules {
-            // The first and two more: who fails three times will fail a fourth time.
+            // The first attempt and two retries: after three failures, a fourth attempt rarely succeeds.
             attempts: 3,
-            // The official SDKs give up after ten minutes, people long before.
+            // The official SDKs time out after 10 minutes, users much earlier.
             deadline: Duration::from_secs(60),
-            // As long as a client waits for the head of an answer without a thought, and no longer than its
-            // keep-alives.
+            // Clients tolerate this delay of the first frame, and it is no longer than their keep-alive interval.
             hold: Duration::from_secs(10),
             share: RetryShare::default(),
             context_length: false,
@@ -43,13 +42,13 @@ impl Default for RetryRules {
     }
 }
 
-/// See the module.
+/// Routing rules of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoutingRules {
-    /// How a target is chosen within its tier.
+    /// Load-balancing policy within a tier.
     pub policy: Policy,
-    /// When a request is tried again.
+    /// Retry rules.
     pub retry: RetryRules,
-    /// When a target is left alone.
+    /// Breaker thresholds and cooldowns.
     pub breaker: BreakerRules,
 }

@@ -1,42 +1,42 @@
-//! Which target keeps what: responses and conversations that stay at the provider that made them, and that no other one
-//! knows.
+//! Session stickiness: which target stores a response or conversation that only its provider can continue.
 //!
-//! As much as is likely to be gone on with is remembered, in a table of fixed size in which what is newer takes the
-//! place of what is older. It is lost with the process: then targets are asked in turn until one knows.
+//! A direct-mapped table of fixed size, in which newer entries overwrite older ones. It is lost on a restart; then
+//! targets are tried in turn until one has the response.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Places in the table, each of 8 bytes: half a MiB, made when it is first needed.
-const PLACES: usize = 1 << 16;
-/// The bits of a place that tell the target; the others tell what is kept there.
+/// Slots of the table, 8 bytes each: half a MiB, allocated on first use.
+const SLOTS: usize = 1 << 16;
+/// Bits of a slot that hold the target id; the other 32 bits are the tag of the stored object.
 const TARGET: u64 = 0xffff_ffff;
 
 /// Sticky table: which target stores a response or a conversation.
 #[derive(Debug, Default)]
 pub struct StickyTable {
-    places: OnceLock<Box<[AtomicU64]>>,
+    slots: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl StickyTable {
-    /// Remembers where something is kept. Both are numbers that stand for it, evenly spread.
-    pub fn remember(&self, kept: u64, target: u64) {
-        let places = self.places.get_or_init(|| (0..PLACES).map(|_| AtomicU64::new(0)).collect());
-        if let Some(place) = place(places, kept) {
+    /// Records the target of a stored object. Both arguments are evenly distributed hashes.
+    pub fn record(&self, kept: u64, target: u64) {
+        let places = self.slots.get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect());
+        if let Some(place) = slot(places, kept) {
             place.store(kept & !TARGET | target & TARGET, Ordering::Relaxed);
         }
     }
 
-    /// Whether this target is where it is kept; nothing where that is not known.
+    /// Returns the target of a stored object, or `None` if the table has no entry for it.
     pub fn find(&self, kept: u64) -> Option<StickyTarget> {
-        let found = place(self.places.get()?, kept)?.load(Ordering::Relaxed);
+        let found = slot(self.slots.get()?, kept)?.load(Ordering::Relaxed);
+        // 0 marks an empty slot; a different tag belongs to another object with the same slot.
         (found != 0 && (found ^ kept) & !TARGET == 0).then_some(StickyTarget(found & TARGET))
     }
 }
 
-/// The low bits say which place, so that the others need not be told by it.
-fn place(places: &[AtomicU64], kept: u64) -> Option<&AtomicU64> {
-    places.get(usize::try_from(kept & TARGET).ok()? % PLACES)
+/// Selects the slot by the low bits, which the tag does not contain, so that tag and slot are independent.
+fn slot(places: &[AtomicU64], kept: u64) -> Option<&AtomicU64> {
+    places.get(usize::try_from(kept & TARGET).ok()? % SLOTS)
 }
 
 /// Target that stores what a request continues from.
@@ -44,8 +44,8 @@ fn place(places: &[AtomicU64], kept: u64) -> Option<&AtomicU64> {
 pub struct StickyTarget(u64);
 
 impl StickyTarget {
-    /// Whether it is the target that this number stands for.
-    pub fn is(self, target: u64) -> bool {
+    /// Returns whether this is the target with the given hash.
+    pub fn matches(self, target: u64) -> bool {
         target & TARGET == self.0
     }
 }
@@ -60,17 +60,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_somewhere_is_found_there_and_nowhere_else() {
+    fn sticky_response_is_found_at_its_target_only() {
         let homes = StickyTable::default();
         assert_eq!(homes.find(number("resp_1")), None);
         let targets: Vec<u64> = (0..5).map(|index| number(&format!("target {index}"))).collect();
         for turn in 0..500_usize {
-            homes.remember(number(&format!("resp_{turn}")), targets[turn % 5]);
+            homes.record(number(&format!("resp_{turn}")), targets[turn % 5]);
         }
         let mut found = 0;
         for turn in 0..500_usize {
             let Some(home) = homes.find(number(&format!("resp_{turn}"))) else { continue };
-            let at: Vec<usize> = (0..5).filter(|index| home.is(targets[*index])).collect();
+            let at: Vec<usize> = (0..5).filter(|index| home.matches(targets[*index])).collect();
             assert_eq!(at, [turn % 5]);
             found += 1;
         }
@@ -80,11 +80,11 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_is_found_at_its_new_place() {
+    fn sticky_conversation_that_moves_is_found_at_its_new_target() {
         let homes = StickyTable::default();
-        homes.remember(number("conv_1"), number("one"));
-        homes.remember(number("conv_1"), number("two"));
+        homes.record(number("conv_1"), number("one"));
+        homes.record(number("conv_1"), number("two"));
         let home = homes.find(number("conv_1")).unwrap();
-        assert!(home.is(number("two")) && !home.is(number("one")));
+        assert!(home.matches(number("two")) && !home.matches(number("one")));
     }
 }

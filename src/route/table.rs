@@ -1,4 +1,4 @@
-//! The table of models, immutable once it is built.
+//! Routing table: models, their targets and providers. Immutable once a snapshot holds it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,54 +16,54 @@ use crate::wire::Api;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// One way to serve a model.
+/// Target: one model at one provider.
 #[derive(Debug)]
 pub struct Target {
-    /// Who serves it.
+    /// Provider that serves the model.
     pub provider: Arc<Provider>,
-    /// The model's name there.
+    /// Model name at the provider.
     pub model: Box<str>,
-    /// Its share among the targets of its tier, its limits, and what is known of it.
-    pub seat: TargetHandle,
-    /// How long is waited for it: the provider's times, or the model's own.
+    /// Weight, tier, limits and shared state.
+    pub handle: TargetHandle,
+    /// Time-outs: the provider's, unless the model overrides them.
     pub timeouts: Timeouts,
 }
 
 impl Target {
-    /// A target with this weight in the first tier, and without limits.
+    /// Creates a target in the first tier, without limits.
     pub fn new(provider: Arc<Provider>, model: &str, weight: u32) -> Target {
         let seat = TargetHandle { weight, tier: 0, limits: TargetLimits::default(), state: Arc::default() };
-        Target { timeouts: provider.timeouts, provider, model: model.into(), seat }
+        Target { timeouts: provider.timeouts, provider, model: model.into(), handle: seat }
     }
 }
 
-/// A model that clients may name.
+/// Model that clients can request.
 #[derive(Debug)]
 pub struct Model {
-    /// Its index in the table.
+    /// Index in the table.
     pub index: usize,
-    /// The name that clients use.
+    /// Model id that clients send.
     pub id: Box<str>,
-    /// The name as it is put back into answers.
+    /// Model id, JSON-escaped, as it is written into responses.
     pub escaped_id: EscapedString,
-    /// Who made it, for listings.
+    /// Owner (`owned_by` in model listings).
     pub owned_by: Box<str>,
-    /// When it was released, in Unix seconds, for listings.
+    /// Release time in Unix seconds (`created` in model listings).
     pub created: i64,
-    /// Where it is served.
+    /// Targets that serve the model.
     pub targets: Vec<Target>,
-    /// What it costs.
+    /// Price of the model.
     pub price: Arc<Price>,
-    /// How a target is chosen, and what happens when it fails.
+    /// Policy, retries and breaker thresholds.
     pub routing: RoutingRules,
-    /// How many of its requests may still be tried again. Outlives a reload.
+    /// Retry budget. Survives a reload.
     pub budget: Arc<RetryBudget>,
 }
 
 impl Model {
-    /// Whether any target offers an API.
+    /// Returns whether any target with a positive weight offers `api`.
     pub fn offers(&self, api: Api) -> bool {
-        self.targets.iter().any(|target| target.seat.weight > 0 && target.provider.offers(api))
+        self.targets.iter().any(|target| target.handle.weight > 0 && target.provider.offers(api))
     }
 }
 
@@ -72,8 +72,8 @@ impl Candidates for Model {
         self.targets.len()
     }
 
-    fn seat(&self, index: usize) -> Option<&TargetHandle> {
-        self.targets.get(index).map(|target| &target.seat)
+    fn handle(&self, index: usize) -> Option<&TargetHandle> {
+        self.targets.get(index).map(|target| &target.handle)
     }
 }
 
@@ -86,15 +86,15 @@ pub struct RoutingTable {
 }
 
 impl RoutingTable {
-    /// Builds the table. Ids must be unique; of two the first is kept. What is known of a target is one thing,
-    /// whichever models lead to it.
+    /// Builds the table. Ids must be unique; the first of two equal ones wins. Models that lead to the same target
+    /// share its state.
     pub fn new(models: Vec<Model>, providers: Vec<Arc<Provider>>) -> Self {
         let mut table = RoutingTable { providers, ..RoutingTable::default() };
         let mut known = KnownTargets::default();
         for mut model in models {
             model.index = table.models.len();
             for target in &mut model.targets {
-                target.seat.state = known.state(target);
+                target.handle.state = known.state(target);
             }
             let id = model.id.clone();
             if let std::collections::hash_map::Entry::Vacant(entry) = table.by_id.entry(id) {
@@ -105,50 +105,51 @@ impl RoutingTable {
         table
     }
 
-    /// Takes over what an older table knows of targets and budgets that are in this one too. A provider that has
-    /// another address or credential is another one. To be called before the table is used.
+    /// Adopts the target states and retry budgets of an older table. A provider whose address or credential has changed
+    /// starts without history. Must be called before the table is shared.
     pub fn inherit(&mut self, older: &RoutingTable) {
         let mut known = KnownTargets::default();
         for provider in &self.providers {
+            // The provider's breaker and state are valid only for the same address and credential.
             let before = older.providers.iter().find(|before| before.is_same_way(provider));
             let targets = || older.models.iter().flat_map(|model| &model.targets);
             for target in targets().filter(|target| before.is_some_and(|b| Arc::ptr_eq(b, &target.provider)))
             {
                 known
                     .provider_breakers
-                    .insert(provider.name.clone(), target.seat.state.provider_breaker.clone());
+                    .insert(provider.name.clone(), target.handle.state.provider_breaker.clone());
                 let key = (provider.name.clone(), target.model.clone());
-                known.targets.insert(key, target.seat.state.clone());
+                known.targets.insert(key, target.handle.state.clone());
             }
         }
         for model in &mut self.models {
             let before = older.model(&model.id).map(|before| before.budget.clone());
-            // Nobody else has it yet.
+            // Succeeds for every model, because the table is not shared yet.
             let Some(model) = Arc::get_mut(model) else { continue };
             for target in &mut model.targets {
-                target.seat.state = known.state(target);
+                target.handle.state = known.state(target);
             }
             model.budget = before.unwrap_or_else(|| model.budget.clone());
         }
     }
 
-    /// The model of this id.
+    /// Returns the model with this id, or `None` if there is none.
     pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
         self.models.get(*self.by_id.get(id)?)
     }
 
-    /// All models in the order of the configuration.
+    /// Returns all models in the order of the configuration.
     pub fn models(&self) -> &[Arc<Model>] {
         &self.models
     }
 
-    /// All providers in the order of the configuration.
+    /// Returns all providers in the order of the configuration.
     pub fn providers(&self) -> &[Arc<Provider>] {
         &self.providers
     }
 }
 
-/// What is known, by provider and by target.
+/// Target states by provider and model, and breakers by provider.
 #[derive(Default)]
 struct KnownTargets {
     provider_breakers: Map<Box<str>, Arc<Breaker>>,

@@ -1,4 +1,4 @@
-//! One target among those of a model, as the choice sees it: its share, its limits, and what is known of it.
+//! Target of a model as the balancer sees it: weight, limits, admission and shared state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,17 +9,18 @@ use super::breaker::{Breaker, BreakerAdmission, BreakerRules, jittered};
 use super::load::{InFlight, Latency};
 use super::reported_quota::{Rate, ReportedQuota};
 
-/// How long a target is left alone that wants to be and does not say for how long.
-const BUSY: Nanos = 1_000_000_000;
-/// A provider that wants to be left alone for longer is asked again after this time: it may have had a bad moment.
-const LONGEST: Nanos = 600_000_000_000;
-/// What is noted of a failure as the time it took, at least: who fails at once is not quick.
-const FAILURE: Nanos = 1_000_000_000;
+/// Default cooldown of a busy target whose provider sends no `retry-after`: 1 s.
+const DEFAULT_COOLDOWN: Nanos = 1_000_000_000;
+/// Upper bound on a cooldown or quota reset that a provider names: 10 min. An absurd value must not exclude a target
+/// for days.
+const MAX_COOLDOWN: Nanos = 600_000_000_000;
+/// Lower bound on the latency recorded for a failure (1 s), so that fast failures do not attract traffic.
+const MIN_FAILURE_LATENCY: Nanos = 1_000_000_000;
 
-/// What may be asked of a target. Nothing where a limit is not set.
+/// Limits of a target. `None` where a limit is not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetLimits {
-    /// Requests at a time.
+    /// Concurrent requests.
     pub concurrent: Option<u32>,
     /// Requests per minute.
     pub requests_per_minute: Option<u64>,
@@ -30,13 +31,13 @@ pub struct TargetLimits {
 /// Target of a model as the balancer sees it: weight, tier, limits and shared state.
 #[derive(Clone, Debug)]
 pub struct TargetHandle {
-    /// Its share among the targets of its tier; 0 takes it out.
+    /// Weight among the targets of its tier; 0 disables the target.
     pub weight: u32,
-    /// Targets of a tier are asked when none of the tiers before it can be.
+    /// Tier; a tier is used only while no target of a lower tier can take the request.
     pub tier: u8,
-    /// Its limits.
+    /// Limits of the target.
     pub limits: TargetLimits,
-    /// What is known of it. Outlives a reload.
+    /// Shared state. Survives a reload.
     pub state: Arc<TargetState>,
 }
 
@@ -44,88 +45,90 @@ pub struct TargetHandle {
 /// target share it.
 #[derive(Debug, Default)]
 pub struct TargetState {
-    /// What stands for the target in hashes: the same in every process.
+    /// Stable hash of provider and model name, equal in every process.
     pub id: u64,
-    /// Whether it fails.
+    /// Circuit breaker of the target.
     pub breaker: Breaker,
-    /// Whether its provider can be reached and takes the credential.
+    /// Circuit breaker of the provider, shared by all its targets. Counts connection failures and rejected credentials.
     pub provider_breaker: Arc<Breaker>,
-    /// Requests under way.
+    /// Requests in flight.
     pub in_flight: InFlight,
-    /// How quickly it answers.
+    /// Latency estimate.
     pub latency: Latency,
-    /// The provider wants to be left alone until then.
-    told: AtomicI64,
+    /// End of the provider's cooldown, from `retry-after` or the default; a time in the past if none applies.
+    cooldown_until: AtomicI64,
     requests: Rate,
     tokens: Rate,
-    learnt_requests: ReportedQuota,
+    reported_requests: ReportedQuota,
     learnt_tokens: ReportedQuota,
 }
 
 /// Reason why a target is excluded from selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excluded {
-    /// It fails; it may be tried again at that time.
-    Failing(Nanos),
-    /// A limit is reached; it is worth asking again at that time.
-    Full(Nanos),
+    /// The breaker is open; a probe is permitted at this time.
+    BreakerOpen(Nanos),
+    /// A limit or a cooldown applies; capacity is expected at this time.
+    RateLimited(Nanos),
 }
 
 impl TargetState {
-    /// A target of which nothing is known.
+    /// Creates the state of a target without history.
     pub fn new(id: u64, provider_breaker: Arc<Breaker>) -> TargetState {
         TargetState { id, provider_breaker, ..TargetState::default() }
     }
 
-    /// Leaves it alone until then.
-    pub fn hold(&self, until: Nanos) {
-        self.told.fetch_max(until, Ordering::Relaxed);
+    /// Starts a cooldown until `until`, unless a longer one runs already.
+    pub fn start_cooldown(&self, until: Nanos) {
+        self.cooldown_until.fetch_max(until, Ordering::Relaxed);
     }
 
-    /// Takes over what its provider said of its limit on requests.
-    pub fn learn_requests(&self, left: u64, until: Nanos, now: Nanos) {
-        self.learnt_requests.tell(left, until.min(now.saturating_add(LONGEST)));
+    /// Stores the remaining requests that the provider reported. They apply until `until`, at most 10 min from `now`.
+    pub fn observe_requests(&self, left: u64, until: Nanos, now: Nanos) {
+        self.reported_requests.observe(left, until.min(now.saturating_add(MAX_COOLDOWN)));
     }
 
-    /// Takes over what its provider said of its limit on tokens.
-    pub fn learn_tokens(&self, left: u64, until: Nanos, now: Nanos) {
-        self.learnt_tokens.tell(left, until.min(now.saturating_add(LONGEST)));
+    /// Stores the remaining tokens that the provider reported. They apply until `until`, at most 10 min from `now`.
+    pub fn observe_tokens(&self, left: u64, until: Nanos, now: Nanos) {
+        self.learnt_tokens.observe(left, until.min(now.saturating_add(MAX_COOLDOWN)));
     }
 
-    /// Until when it is left alone because it was asked for; a time that is over otherwise.
-    pub fn told(&self) -> Nanos {
-        self.told.load(Ordering::Relaxed)
+    /// Returns the end of the last cooldown; a time in the past if none applies.
+    pub fn cooldown_until(&self) -> Nanos {
+        self.cooldown_until.load(Ordering::Relaxed)
     }
 }
 
 impl TargetHandle {
-    /// Why a request of so many tokens cannot go here now; nothing if it can.
-    pub fn out(&self, now: Nanos, tokens: u64) -> Option<Excluded> {
+    /// Returns why a request of `tokens` input tokens cannot be sent to this target now, or `None` if it can.
+    pub fn exclusion(&self, now: Nanos, tokens: u64) -> Option<Excluded> {
         let state = &*self.state;
+        // Limits come before breakers: a target at its limit must not be forced by the last resort.
         let full = self.full(now, tokens);
         if full > now {
-            return Some(Excluded::Full(full));
+            return Some(Excluded::RateLimited(full));
         }
         for breaker in [&state.breaker, &*state.provider_breaker] {
-            if !breaker.admits(now) {
+            if !breaker.would_admit(now) {
                 let until = match breaker.state(now) {
                     super::breaker::BreakerState::Open(until) => until,
                     _ => now,
                 };
-                return Some(Excluded::Failing(until));
+                return Some(Excluded::BreakerOpen(until));
             }
         }
         None
     }
 
-    /// Until when its limits are reached.
+    /// Returns when the limits and the cooldown permit the request; a time not after `now` if they do already.
     fn full(&self, now: Nanos, tokens: u64) -> Nanos {
         let (state, limits) = (&*self.state, &self.limits);
-        let mut until = state.told();
+        let mut until = state.cooldown_until();
+        // When a slot becomes free is unknown; 1 s is a `retry-after` that does not make clients spin.
         if limits.concurrent.is_some_and(|most| state.in_flight.get() >= most) {
-            until = until.max(now.saturating_add(BUSY));
+            until = until.max(now.saturating_add(DEFAULT_COOLDOWN));
         }
-        let mut wait = state.learnt_requests.wait(now, 1).max(state.learnt_tokens.wait(now, tokens));
+        let mut wait = state.reported_requests.wait(now, 1).max(state.learnt_tokens.wait(now, tokens));
         if let Some(limit) = limits.requests_per_minute {
             wait = wait.max(state.requests.wait(now, 1, limit));
         }
@@ -135,13 +138,17 @@ impl TargetHandle {
         until.max(now.saturating_add(wait))
     }
 
-    /// Sends a request here, unless somebody else was quicker. `forced` goes through breakers, never beyond limits.
-    pub fn enter(&self, now: Nanos, tokens: u64, forced: bool) -> Option<TargetPermit> {
+    /// Admits a request and returns its permit, or `None` if a configured limit or a breaker does not admit it, for
+    /// example because a concurrent request took the last slot since [`TargetHandle::exclusion`]. `forced` overrides
+    /// breakers, never limits. Cooldown and reported quota are not checked here, but in [`TargetHandle::exclusion`].
+    pub fn acquire(&self, now: Nanos, tokens: u64, forced: bool) -> Option<TargetPermit> {
         let (state, limits) = (&self.state, &self.limits);
-        if !state.in_flight.enter(limits.concurrent) {
+        // The balancer checked the limits in `out`, without taking anything. Each step below is atomic, so that
+        // concurrent requests cannot exceed a limit.
+        if !state.in_flight.acquire(limits.concurrent) {
             return None;
         }
-        // From here on, whatever was taken is given back by dropping it.
+        // From here on an early return drops the permit, which releases the concurrency slot and any breaker probe.
         let mut permit = TargetPermit {
             state: state.clone(),
             target: BreakerAdmission::Closed,
@@ -151,8 +158,8 @@ impl TargetHandle {
         };
         let or_forced =
             |entry: Option<BreakerAdmission>| entry.or(forced.then_some(BreakerAdmission::Forced));
-        permit.target = or_forced(state.breaker.enter(now))?;
-        permit.provider = or_forced(state.provider_breaker.enter(now))?;
+        permit.target = or_forced(state.breaker.admit(now))?;
+        permit.provider = or_forced(state.provider_breaker.admit(now))?;
         if let Some(limit) = limits.requests_per_minute
             && !state.requests.take(now, 1, limit)
         {
@@ -162,26 +169,28 @@ impl TargetHandle {
             && !state.tokens.take(now, tokens, limit)
         {
             if let Some(limit) = limits.requests_per_minute {
-                state.requests.give_back(1, limit);
+                // The rate limiter has no transaction over both limits: undo the first.
+                state.requests.refund(1, limit);
             }
             return None;
         }
-        state.learnt_requests.take(now, 1);
+        // Reported quota is only an estimate between two reports, so it may go negative and never rejects here.
+        state.reported_requests.take(now, 1);
         state.learnt_tokens.take(now, tokens);
         Some(permit)
     }
 }
 
-/// What a failure has changed, to be said loudly.
+/// State change that a failure caused, to be logged as a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerChange {
-    /// Nothing that was not so before.
-    Nothing,
-    /// The target is left alone from now on.
+    /// No breaker opened.
+    Unchanged,
+    /// The target's breaker opened.
     Target,
-    /// All of the provider's targets are.
+    /// The provider's breaker opened; it excludes all targets of the provider.
     Provider,
-    /// They are, because the provider refuses the credential.
+    /// The provider's breaker opened because the provider rejected the credential.
     Credential,
 }
 
@@ -196,24 +205,26 @@ pub struct TargetPermit {
 }
 
 impl TargetPermit {
-    /// The target.
+    /// Returns the shared state of the target.
     pub fn state(&self) -> &Arc<TargetState> {
         &self.state
     }
 
-    /// The target has begun to answer. Only the first time counts.
-    pub fn answered(&mut self, now: Nanos) {
+    /// Records that the target has started to respond: the latency until now, and a success for both breakers. Only the
+    /// first call has an effect.
+    pub fn on_response(&mut self, now: Nanos) {
         if std::mem::replace(&mut self.answered, true) {
             return;
         }
         self.state.latency.observe(now - self.begun, now);
-        self.state.breaker.succeeded(std::mem::replace(&mut self.target, BreakerAdmission::Closed));
+        self.state.breaker.on_success(std::mem::replace(&mut self.target, BreakerAdmission::Closed));
         self.state
             .provider_breaker
-            .succeeded(std::mem::replace(&mut self.provider, BreakerAdmission::Closed));
+            .on_success(std::mem::replace(&mut self.provider, BreakerAdmission::Closed));
     }
 
-    /// The request failed. `wait` is how long the provider wants to be left alone, `point` uniform over all of `u64`.
+    /// Records a failed request and returns the breaker change that it caused. `wait` is the provider's `retry-after`
+    /// in nanoseconds; `point` is uniform over all of `u64` and jitters the times.
     pub fn failed(
         mut self,
         blame: Blame,
@@ -223,13 +234,13 @@ impl TargetPermit {
         point: u64,
     ) -> BreakerChange {
         match blame {
-            // Its answer came: that is what a probe wants to know.
-            Blame::Client => self.answered(now),
-            // It is not known how it would have gone on.
+            // A rejected request shows that the target responds, so it counts as a success and ends a probe.
+            Blame::Client => self.on_response(now),
+            // The outcome is unknown: dropping the permit releases a probe without a verdict.
             Blame::Gateway => {}
             _ => return self.failed_for(blame, wait, now, rules, point),
         }
-        BreakerChange::Nothing
+        BreakerChange::Unchanged
     }
 
     fn failed_for(
@@ -242,45 +253,45 @@ impl TargetPermit {
     ) -> BreakerChange {
         let state = self.state.clone();
         let (target, provider) = (self.target, self.provider);
-        // What was said here is not to be said again when the permit goes.
+        // The breakers get their outcome below. Without this, dropping the permit would report a second one.
         self.answered = true;
-        state.latency.observe((now - self.begun).max(FAILURE), now);
+        state.latency.observe((now - self.begun).max(MIN_FAILURE_LATENCY), now);
         let (changed, opened) = match blame {
-            Blame::Client | Blame::Gateway => (BreakerChange::Nothing, false),
+            Blame::Client | Blame::Gateway => (BreakerChange::Unchanged, false),
             Blame::Target => {
-                state.provider_breaker.succeeded(provider);
-                (BreakerChange::Target, state.breaker.failed(target, now, rules, point))
+                state.provider_breaker.on_success(provider);
+                (BreakerChange::Target, state.breaker.on_failure(target, now, rules, point))
             }
             Blame::Busy => {
-                let wait = wait.unwrap_or_else(|| jittered(BUSY, point)).clamp(0, LONGEST);
-                state.hold(now.saturating_add(wait));
-                // It answers, which is all that the provider's breaker is about; but a probe has not shown that it
-                // works.
-                state.provider_breaker.succeeded(provider);
+                let wait = wait.unwrap_or_else(|| jittered(DEFAULT_COOLDOWN, point)).clamp(0, MAX_COOLDOWN);
+                state.start_cooldown(now.saturating_add(wait));
+                // The provider responds, which is all that its breaker is about. A probe of the target, however, did
+                // not show that the target works: it counts as failed.
+                state.provider_breaker.on_success(provider);
                 match target {
-                    BreakerAdmission::Closed => (BreakerChange::Nothing, false),
-                    entry => (BreakerChange::Nothing, state.breaker.failed(entry, now, rules, point)),
+                    BreakerAdmission::Closed => (BreakerChange::Unchanged, false),
+                    entry => (BreakerChange::Unchanged, state.breaker.on_failure(entry, now, rules, point)),
                 }
             }
             Blame::Provider => {
-                state.breaker.given_up(target);
-                (BreakerChange::Provider, state.provider_breaker.failed(provider, now, rules, point))
+                state.breaker.on_unknown(target);
+                (BreakerChange::Provider, state.provider_breaker.on_failure(provider, now, rules, point))
             }
             Blame::Credential => {
-                state.breaker.given_up(target);
+                state.breaker.on_unknown(target);
                 (BreakerChange::Credential, state.provider_breaker.trip(provider, now, rules, point))
             }
         };
-        if opened { changed } else { BreakerChange::Nothing }
+        if opened { changed } else { BreakerChange::Unchanged }
     }
 }
 
 impl Drop for TargetPermit {
     fn drop(&mut self) {
-        self.state.in_flight.leave();
+        self.state.in_flight.release();
         if !self.answered {
-            self.state.breaker.given_up(self.target);
-            self.state.provider_breaker.given_up(self.provider);
+            self.state.breaker.on_unknown(self.target);
+            self.state.provider_breaker.on_unknown(self.provider);
         }
     }
 }

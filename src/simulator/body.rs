@@ -1,4 +1,4 @@
-//! The body of an answer: a list of steps that is played while the client reads.
+//! Response body: a list of steps, played while the client reads.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -12,35 +12,35 @@ use tokio::time::Sleep;
 
 use super::server::InFlight;
 
-/// Large bodies are handed over in slices of this size, so that a client that goes away in the middle is noticed
-/// before everything was handed to the connection.
+/// Slice size of large bodies in bytes. Small slices reveal a client that disconnects midway before the whole body is
+/// in hyper's buffer.
 const SLICE: usize = 64 * 1024;
 
-/// One step of playing a body.
+/// Step of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// One data frame, written as one HTTP chunk.
+    /// Sends one data frame, written as one HTTP chunk.
     Send(Bytes),
-    /// A pause; what was sent before it is flushed.
+    /// Pauses. Earlier data is flushed.
     Wait(Duration),
-    /// What was sent before is flushed.
+    /// Flushes earlier data.
     Flush,
-    /// Nothing more ever comes, and the connection stays open.
+    /// Sends nothing more and keeps the connection open.
     Stall,
-    /// The connection is aborted (HTTP/2: the stream is reset).
+    /// Resets the connection (HTTP/2: the stream).
     Cut,
 }
 
-/// The body was cut on purpose; hyper closes the connection when it sees this.
+/// Error that ends a body intentionally. hyper closes the connection on it.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer was cut on purpose")]
 pub(super) struct Cut;
 
-/// Plays steps as a hyper body, and tells the request's [`InFlight`] when the answer is complete.
+/// Plays steps as a hyper body, and marks the request's [`InFlight`] as complete with the last one.
 #[derive(Debug)]
 pub(super) struct Playback {
     steps: VecDeque<Step>,
-    /// Known length, for `content-length`; streams have none.
+    /// Known length in bytes, for `content-length`. `None` for streams.
     length: Option<u64>,
     timer: Option<Pin<Box<Sleep>>>,
     stalled: bool,
@@ -48,23 +48,23 @@ pub(super) struct Playback {
 }
 
 impl Playback {
-    /// A body of steps whose length is not said beforehand.
+    /// Returns a body of steps, without a declared length.
     pub(super) fn steps(steps: Vec<Step>, in_flight: InFlight) -> Playback {
         Playback { steps: steps.into(), length: None, timer: None, stalled: false, in_flight }
     }
 
-    /// A body that is known as a whole.
+    /// Returns a body of known content and length.
     pub(super) fn whole(bytes: &Bytes, mut in_flight: InFlight) -> Playback {
         let steps: VecDeque<Step> = slices(bytes).map(Step::Send).collect();
         if steps.is_empty() {
-            // hyper does not poll a body that is at its end.
+            // hyper does not poll a body that is already at its end.
             in_flight.complete();
         }
         Playback { steps, length: Some(bytes.len() as u64), timer: None, stalled: false, in_flight }
     }
 }
 
-/// The bytes in pieces of at most [`SLICE`].
+/// Splits bytes into slices of at most [`SLICE`].
 pub(super) fn slices(bytes: &Bytes) -> impl Iterator<Item = Bytes> {
     let mut rest = bytes.clone();
     std::iter::from_fn(move || {
@@ -94,13 +94,15 @@ impl Body for Playback {
                     return Poll::Ready(None);
                 }
                 Some(Step::Send(bytes)) => {
+                    // Complete before the last data leaves: a client may disconnect as soon as it has the whole
+                    // response.
                     if self.steps.is_empty() {
                         self.in_flight.complete();
                     }
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
                 Some(Step::Wait(time)) => self.timer = Some(Box::pin(tokio::time::sleep(time))),
-                // hyper flushes whenever a body is pending.
+                // hyper flushes its write buffer when a body is pending.
                 Some(Step::Flush) => {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
@@ -115,7 +117,7 @@ impl Body for Playback {
     }
 
     fn is_end_stream(&self) -> bool {
-        // Of a stream without a single frame, too, the end has to be written as a stream's end.
+        // A stream without frames is not at its end yet: its final chunk must be written.
         self.length.is_some() && self.steps.is_empty()
     }
 

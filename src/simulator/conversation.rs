@@ -1,39 +1,39 @@
-//! A conversation, read from the first turn to the last: what remains of it is what the answer refers to.
+//! Conversation state: what a response refers to, collected while the turns are read in order.
 
 use super::directive;
 use super::script::{Ask, Media};
 
-/// What the turns of a conversation come to, collected while a provider reads them from the first to the last.
+/// Conversation state, updated by a provider's request reader turn by turn.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Conversation {
     pub(super) system: String,
     pub(super) media: Media,
     text: String,
-    /// The user's turn has no text yet: its first one replaces that of the turn before.
+    /// The user turn has no text yet. Its first text replaces the text of earlier turns.
     fresh: bool,
     results: Vec<(String, String)>,
-    /// Identifiers and names of all calls.
+    /// Identifiers and names of all tool calls.
     calls: Vec<(String, String)>,
 }
 
 impl Conversation {
-    /// Instructions; several are joined.
+    /// Adds system instructions. Several are joined by line breaks.
     pub(super) fn instruct(&mut self, text: &str) {
         join(&mut self.system, text);
     }
 
-    /// A turn of the user begins.
+    /// Starts a user turn.
     pub(super) fn user(&mut self) {
         self.results.clear();
         self.fresh = true;
     }
 
-    /// A turn of the model begins.
+    /// Starts a model turn.
     pub(super) fn assistant(&mut self) {
         self.results.clear();
     }
 
-    /// A text of the user's turn; several are joined.
+    /// Adds text of the user turn. Several are joined by line breaks.
     pub(super) fn say(&mut self, text: &str) {
         if std::mem::take(&mut self.fresh) {
             self.text.clear();
@@ -41,18 +41,17 @@ impl Conversation {
         join(&mut self.text, text);
     }
 
-    /// The model called a tool.
     pub(super) fn call(&mut self, id: &str, name: &str) {
         self.calls.push((id.to_owned(), name.to_owned()));
     }
 
-    /// A tool answered. If nobody named it, its identifier stands for its name.
+    /// Adds a tool result. If its call is unknown, its identifier serves as the tool name.
     pub(super) fn result(&mut self, id: &str, text: String) {
         let name = self.calls.iter().rev().find(|(call, _)| call == id).map_or(id, |(_, name)| name.as_str());
         self.results.push((name.to_owned(), text));
     }
 
-    /// What is asked, so far as the turns say it.
+    /// Returns the request, as far as the conversation determines it.
     pub(super) fn ask(self, provider: &'static str, model: &str) -> Ask {
         let (directives, text) = directive::take(&self.text);
         Ask {

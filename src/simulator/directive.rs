@@ -1,35 +1,35 @@
-//! Directives in double brackets: what a person or a test asks the simulator to stage.
+//! Directives in double brackets, by which a person or a test controls the simulator.
 
 use std::time::Duration;
 
-/// The largest text that `big` makes.
+/// Maximum text length of `big`, in bytes.
 const MAX_BIG: usize = 100_000_000;
-/// The most words that `words` makes.
+/// Maximum number of words of `words`.
 const MAX_WORDS: usize = 200_000;
-/// The longest pause that a directive makes, in milliseconds: an hour.
+/// Maximum pause in milliseconds: one hour.
 const MAX_PAUSE: u64 = 3_600_000;
 
-/// What goes wrong in a stream.
+/// Fault of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FaultKind {
-    /// An error in the provider's own form; the stream ends after it.
+    /// Error in the provider's format, after which the stream ends.
     Error,
-    /// The connection is aborted.
+    /// The connection is reset.
     Cut,
     /// The body ends cleanly.
     End,
-    /// Nothing more comes.
+    /// No further data.
     Stall,
 }
 
-/// What goes wrong, and after how many deltas.
+/// Fault, and the number of deltas before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) kind: FaultKind,
     pub(super) after: usize,
 }
 
-/// What the whole answer is instead of one.
+/// Fault of the response as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Hang,
@@ -39,26 +39,26 @@ pub(super) enum Shape {
     Garbage,
 }
 
-/// Everything that the directives of one text ask for.
+/// All directives of a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Directives {
     pub(super) status: Option<u16>,
-    /// Seconds.
+    /// In seconds.
     pub(super) retry_after: Option<u64>,
     pub(super) delay: Option<Duration>,
     pub(super) first: Option<Duration>,
     pub(super) pace: Option<Duration>,
     pub(super) words: Option<usize>,
     pub(super) big: Option<usize>,
-    /// Tokens.
+    /// In tokens.
     pub(super) cached: Option<u64>,
     pub(super) fault: Option<Fault>,
     pub(super) shape: Option<Shape>,
     pub(super) refuse: bool,
 }
 
-/// Takes the directives out of a text: what they ask for, and the text without them. Brackets with anything else in
-/// them stay in the text.
+/// Extracts the directives from a text. Returns them and the text without them. Brackets with other content stay in the
+/// text.
 pub(super) fn take(text: &str) -> (Directives, String) {
     let mut directives = Directives::default();
     let mut kept = String::with_capacity(text.len());
@@ -68,7 +68,7 @@ pub(super) fn take(text: &str) -> (Directives, String) {
         match opened.split_once("]]").and_then(|(inside, after)| Some((directives.with(inside)?, after))) {
             Some((more, after)) => {
                 directives = more;
-                // One of the two spaces around a directive goes with it.
+                // Remove one of the two spaces around a directive with it.
                 rest = if kept.is_empty() || kept.ends_with(char::is_whitespace) {
                     after.strip_prefix(' ').unwrap_or(after)
                 } else {
@@ -87,7 +87,7 @@ pub(super) fn take(text: &str) -> (Directives, String) {
 }
 
 impl Directives {
-    /// These and the ones inside one pair of brackets; `None` if anything there is not a directive.
+    /// Adds the directives within one pair of brackets. Returns `None` if any word is not a directive.
     fn with(&self, inside: &str) -> Option<Directives> {
         let mut all = self.clone();
         let mut words = inside.split_whitespace().peekable();
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_in_one_and_in_several_brackets() {
+    fn directives_are_read_from_one_or_many_brackets() {
         let (d, text) = take("Hello [[status 429 retry-after 3]] dear [[pace 50]] world [[words 9]]");
         assert_eq!(text, "Hello dear world");
         assert_eq!((d.status, d.retry_after, d.words), (Some(429), Some(3), Some(9)));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn faults() {
+    fn directive_fault_is_read_with_its_position() {
         assert_eq!(take("[[cut 3]]").0.fault, Some(Fault { kind: FaultKind::Cut, after: 3 }));
         assert_eq!(take("[[error 0]]").0.fault, Some(Fault { kind: FaultKind::Error, after: 0 }));
         assert_eq!(
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_stays() {
+    fn directive_unknown_or_malformed_text_stays() {
         for text in [
             "a [[b]] c",
             "[[status]]",

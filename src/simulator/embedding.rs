@@ -1,4 +1,4 @@
-//! Embeddings: unit vectors made from a hash of the text.
+//! Embeddings: unit vectors derived from a hash of the text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::ids::{Ids, hash};
 
-/// How many numbers the vectors of a model have, if the model's name is known. Sources: the providers' model pages.
+/// Returns the number of dimensions of a known model (from the providers' model pages), and 1,536 for others.
 pub(super) fn dimension(model: &str) -> usize {
     match model {
         "text-embedding-3-large" => 3072,
@@ -16,11 +16,11 @@ pub(super) fn dimension(model: &str) -> usize {
     }
 }
 
-/// The vector of a text: of length one, the same for the same text. A shorter one is the beginning of a longer one,
-/// normalised again.
+/// Returns the unit vector of a text, deterministically. A shorter vector is the start of a longer one, normalized
+/// again.
 pub(super) fn vector(text: &[u8], dimensions: usize) -> Vec<f32> {
     let mut numbers = Ids::seeded(hash(text));
-    // The upper 24 bits are what an f32 holds exactly.
+    // The upper 24 bits, which an `f32` represents exactly.
     let mut vector: Vec<f32> =
         (0..dimensions).map(|_| (numbers.next() >> 40) as f32 / 8_388_608.0 - 1.0).collect();
     let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
@@ -30,12 +30,12 @@ pub(super) fn vector(text: &[u8], dimensions: usize) -> Vec<f32> {
     vector
 }
 
-/// The vector as a JSON array, with as few digits as tell the 32-bit floats apart.
+/// Returns the vector as a JSON array of the shortest decimals that identify the 32-bit floats.
 pub(super) fn numbers(vector: &[f32]) -> Value {
     vector.iter().map(|x| x.to_string().parse::<f64>().map_or(json!(0.0), |x| json!(x))).collect()
 }
 
-/// The vector as OpenAI sends it for `encoding_format: base64`: little-endian 32-bit floats.
+/// Returns the vector in OpenAI's `encoding_format: base64`: little-endian 32-bit floats.
 pub(super) fn base64(vector: &[f32]) -> String {
     let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
     STANDARD.encode(bytes)
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unit_vectors() {
+    fn embedding_vector_has_unit_length_and_is_deterministic() {
         for (text, dimensions) in [("", 8), ("a", 1536), ("a", 256), ("b", 1)] {
             let v = vector(text.as_bytes(), dimensions);
             assert_eq!(v.len(), dimensions);

@@ -1,4 +1,4 @@
-//! A request as a provider reads it, and an answer as a provider gives it.
+//! Requests and responses in the form that provider implementations use.
 
 use std::time::Duration;
 
@@ -9,42 +9,42 @@ use serde_json::Value;
 use super::body::{Step, slices};
 use super::directive::{Directives, Fault, FaultKind, Shape};
 
-/// Time that a connection gets to send what was written before it is aborted: hyper drops its buffer otherwise.
+/// Time for written data to leave before a connection is aborted. hyper otherwise drops its write buffer.
 pub(super) const BEFORE_CUT: Duration = Duration::from_millis(20);
 
-/// A request with its whole body.
+/// Request with its complete body.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) method: Method,
-    /// The path without the query, not decoded.
+    /// Path without the query, not percent-decoded.
     pub(super) path: String,
-    /// The decoded pairs of the query.
+    /// Query parameters, percent-decoded.
     pub(super) query: Vec<(String, String)>,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-    /// The body was larger than the server takes; `body` is empty then.
+    /// The body exceeds the server's limit; `body` is empty.
     pub(super) too_large: bool,
 }
 
 impl Request {
-    /// A header's value, if it is text.
+    /// Returns a header value. `None` if it is absent or not visible ASCII.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The first value of a parameter of the query.
+    /// Returns the first value of a query parameter.
     pub(super) fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The token of `authorization: Bearer`.
+    /// Returns the token of `authorization: Bearer`.
     pub(super) fn bearer(&self) -> Option<&str> {
         let (scheme, token) = self.header("authorization")?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     }
 }
 
-/// The pairs of a query, decoded.
+/// Parses a query into decoded name-value pairs.
 pub(super) fn parse_query(query: &str) -> Vec<(String, String)> {
     query
         .split('&')
@@ -56,7 +56,7 @@ pub(super) fn parse_query(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Undoes percent-encoding; what is not valid UTF-8 afterwards is replaced, what is not an escape is kept.
+/// Percent-decodes a text. Invalid UTF-8 is replaced; an invalid escape stays as it is.
 pub(super) fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -79,7 +79,7 @@ pub(super) fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// When an answer starts.
+/// Start time of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
     Now,
@@ -87,18 +87,17 @@ pub(super) enum Start {
     Never,
 }
 
-/// What an answer's body is.
+/// Content of a response body.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Known as a whole, with its length.
+    /// Complete body with its length.
     Whole(Bytes),
-    /// Steps under a content length that is said to be so many bytes.
+    /// Steps with a declared content length in bytes, which they may not fulfill.
     Claimed(Vec<Step>, usize),
-    /// A stream.
+    /// Stream.
     Steps(Vec<Step>),
 }
 
-/// An answer.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -108,7 +107,6 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// An answer with a body of this content type.
     pub(super) fn new(status: u16, content_type: &str, body: impl Into<Bytes>) -> Reply {
         Reply {
             status,
@@ -118,12 +116,12 @@ impl Reply {
         }
     }
 
-    /// A compact JSON answer.
+    /// Returns a response with compact JSON.
     pub(super) fn json(status: u16, body: &Value) -> Reply {
         Reply::new(status, "application/json", body.to_string())
     }
 
-    /// A stream.
+    /// Returns a streamed response with status 200.
     pub(super) fn stream(content_type: &str, steps: Vec<Step>) -> Reply {
         Reply {
             status: 200,
@@ -133,27 +131,25 @@ impl Reply {
         }
     }
 
-    /// Adds a header.
     pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Reply {
         self.headers.push((name, value.into()));
         self
     }
 
-    /// Says when to come back, if the status wants it said and nothing else was asked for.
+    /// Adds `retry-after` to statuses 429 and 503, unless it is set.
     pub(super) fn with_retry_after(self) -> Reply {
         let said = self.headers.iter().any(|(name, _)| *name == "retry-after");
         if matches!(self.status, 429 | 503) && !said { self.with("retry-after", "7") } else { self }
     }
 
-    /// Replaces a header.
     pub(super) fn set(mut self, name: &'static str, value: impl Into<String>) -> Reply {
         self.headers.retain(|(key, _)| *key != name);
         self.with(name, value)
     }
 }
 
-/// Stages what the directives ask for around an answer. `error` is the provider's own error for a status, `answer`
-/// the answer if nothing is staged instead of it, `overload` the status that the provider is overloaded with.
+/// Applies directives to a response. `error` returns the provider's error for a status, `answer` the regular response,
+/// and `overload` is the provider's status for overload.
 pub(super) fn stage(
     directives: &Directives,
     overload: u16,
@@ -189,7 +185,7 @@ pub(super) fn stage(
     reply
 }
 
-/// A JSON answer with the fault that was asked for.
+/// Applies a fault to a JSON response.
 fn spoil(bytes: Bytes, shape: Option<Shape>, fault: Option<Fault>) -> Content {
     let half = bytes.slice(..bytes.len() / 2);
     let sent = || slices(&half).map(Step::Send).collect::<Vec<Step>>();
@@ -204,7 +200,7 @@ fn spoil(bytes: Bytes, shape: Option<Shape>, fault: Option<Fault>) -> Content {
     }
 }
 
-/// The same length, but no JSON: the first half twice over, without the opening of the second.
+/// Returns invalid JSON of about the same length: the first half twice.
 fn garbage(bytes: &Bytes) -> Bytes {
     let half = bytes.slice(..bytes.len() / 2);
     Bytes::from([half.as_ref(), b"}]garbage[{", half.as_ref()].concat())
@@ -218,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_and_escapes() {
+    fn query_and_percent_escapes_are_decoded() {
         assert_eq!(
             parse_query("alt=sse&key=a%2Bb+c&flag&&x=%zz"),
             [("alt", "sse"), ("key", "a+b c"), ("flag", ""), ("x", "%zz")]
@@ -228,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_json() {
+    fn garbage_is_not_valid_json() {
         let bytes = Bytes::from(r#"{"a":[1,2,3],"b":{"c":"text"}}"#);
         assert!(serde_json::from_slice::<Value>(&garbage(&bytes)).is_err());
     }

@@ -1,17 +1,17 @@
-//! Identifiers and seals: made from a counter and hashes, so that the same request gets the same ones.
+//! Identifiers and provider signatures, derived from a counter and hashes, so that equal requests get equal ones.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
-/// The key of all seals. It is no secret: it only makes a seal that the simulator did not issue recognisable. It is
-/// the same in every simulator, so that a conversation may move from one to another as with the real providers.
+/// Key of all signatures. It is not secret: it only makes signatures recognizable that the simulator did not issue. All
+/// simulators share it, so that a conversation can move from one to another, as between accounts of a real provider.
 const KEY: u64 = 0x5eed_0f5e_a15e_a1ed;
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const HEX: &[u8; 16] = b"0123456789abcdef";
 const BASE36: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// A 64-bit hash of bytes. Not for adversaries.
+/// Returns a 64-bit hash of bytes. Not collision-resistant against an adversary.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     let mut state = bytes.len() as u64 ^ 0x9e37_79b9_7f4a_7c15;
     let mut chunks = bytes.chunks_exact(8);
@@ -23,52 +23,51 @@ pub(super) fn hash(bytes: &[u8]) -> u64 {
     combine(state, tail)
 }
 
-/// One hash out of two.
+/// Combines two hashes.
 pub(super) fn combine(one: u64, other: u64) -> u64 {
     mix((one.rotate_left(23) ^ other).wrapping_mul(0xff51_afd7_ed55_8ccd))
 }
 
-/// The finalizer of splitmix64.
+/// Finalizer of splitmix64.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ z >> 31
 }
 
-/// A source of identifiers (and of any other numbers that only must look random): splitmix64.
+/// Generator of identifiers and other pseudo-random numbers: splitmix64.
 #[derive(Debug, Clone)]
 pub(super) struct Ids {
     state: u64,
 }
 
 impl Ids {
-    /// The identifiers of the `serial`-th request, whose body is `body`.
+    /// Returns the generator for a request, seeded with its number and body.
     pub(super) fn new(serial: u64, body: &[u8]) -> Ids {
         Ids { state: combine(hash(body), serial) }
     }
 
-    /// The numbers that belong to `seed`.
     pub(super) fn seeded(seed: u64) -> Ids {
         Ids { state: seed }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub(super) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state)
     }
 
-    /// `prefix` and `length` letters and digits.
+    /// Returns an identifier: `prefix` and `length` letters and digits.
     pub(super) fn base62(&mut self, prefix: &str, length: usize) -> String {
         self.pick(BASE62, prefix, length)
     }
 
-    /// `prefix` and `length` lower-case letters and digits.
+    /// Returns an identifier: `prefix` and `length` lower-case letters and digits.
     pub(super) fn base36(&mut self, prefix: &str, length: usize) -> String {
         self.pick(BASE36, prefix, length)
     }
 
-    /// `prefix` and `length` hexadecimal digits.
+    /// Returns an identifier: `prefix` and `length` hexadecimal digits.
     pub(super) fn hex(&mut self, prefix: &str, length: usize) -> String {
         self.pick(HEX, prefix, length)
     }
@@ -88,15 +87,15 @@ impl Ids {
     }
 }
 
-/// A seal over a text: nobody but a simulator issues it, and it fits no other text. Base64, about 90 characters.
+/// Returns the signature of a text, as for Anthropic's thinking blocks: base64 of 66 bytes, valid for this text only.
 pub(super) fn seal(text: &str) -> String {
     let mut bytes = vec![0x12, 0x40];
     bytes.extend(Ids::seeded(combine(KEY, hash(text.as_bytes()))).bytes(8));
     STANDARD.encode(bytes)
 }
 
-/// A token that nobody but a simulator issues, recognisable without the text that it came with. The first byte is
-/// that of the tokens that it stands for.
+/// Returns an opaque token that is recognizable without further data: `head`, random bytes and an authentication tag.
+/// `head` are the first bytes of the real provider's tokens.
 fn token(head: &[u8], seed: u64) -> Vec<u8> {
     let mut bytes = head.to_vec();
     bytes.extend(Ids::seeded(seed).bytes(6));
@@ -112,22 +111,23 @@ fn is_token(bytes: &[u8]) -> bool {
     }
 }
 
-/// An opaque token in standard base64, as Gemini's thought signatures are.
+/// Returns an opaque token in standard base64, in the form of Gemini's thought signatures.
 pub(super) fn opaque(seed: u64) -> String {
     STANDARD.encode(token(&[0x12, 0x38, 0x0a], seed))
 }
 
-/// Whether [`opaque`] issued this token; it may be in either alphabet of base64.
+/// Returns true if a text is an opaque token of the simulator, in either base64 alphabet.
 pub(super) fn is_opaque(text: &str) -> bool {
     decode_base64(text).is_some_and(|bytes| is_token(&bytes))
 }
 
-/// An opaque token as OpenAI's `encrypted_content` is: URL-safe base64 that begins like a Fernet token.
+/// Returns an opaque token in the form of OpenAI's `encrypted_content`: URL-safe base64 that starts like a Fernet
+/// token.
 pub(super) fn encrypted(seed: u64) -> String {
     URL_SAFE.encode(token(&[0x80, 0, 0, 0, 0, 0x6a], seed))
 }
 
-/// Decodes base64 of either alphabet, padded or not.
+/// Decodes base64 of either alphabet, padded or not. Returns `None` if it is invalid.
 pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let plain: String = text
         .trim_end_matches('=')
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_request_has_the_same_ids() {
+    fn ids_are_deterministic_per_request() {
         let id = |serial, body: &str| Ids::new(serial, body.as_bytes()).base62("call_", 24);
         assert_eq!(id(1, "a"), id(1, "a"));
         assert_ne!(id(1, "a"), id(2, "a"));
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn hashes_depend_on_every_byte() {
+    fn hash_depends_on_every_byte() {
         assert_ne!(hash(b""), hash(b"\0"));
         assert_ne!(hash(b"12345678"), hash(b"12345679"));
         assert_ne!(hash(b"123456789"), hash(b"12345678"));
     }
 
     #[test]
-    fn tokens_are_recognised() {
+    fn opaque_tokens_are_recognized() {
         assert!(is_opaque(&opaque(7)));
         assert!(is_opaque(&encrypted(7)));
         assert!(encrypted(7).starts_with("gAAAAABq"));

@@ -1,55 +1,54 @@
-//! Simulated model providers on loopback: each speaks its API for real, and the text it answers is made up.
+//! Simulated model providers on loopback: each implements its provider's HTTP API and returns generated text.
 //!
-//! Here live: the listener and what it counts ([`Simulator`]), the plan of an answer that no provider's name appears in
-//! (`conversation`, `script`, `text`, `schema`, `embedding`), the staging of failures (`directive`, `stream`, `body`)
-//! and one folder per provider (`openai`, `anthropic`, `google`), or for several (`search`, `image`, `video`), that
-//! reads that provider's requests and writes its answers, headers, streams and errors. Here must not live: anything
-//! that the gateway itself needs to answer a request. Nothing in this folder is used by the gateway to serve, and
-//! nothing of the gateway is used here, so that the two cannot agree on the same mistake.
+//! This module has the listener and its counters ([`Simulator`]), the provider-independent plan of a response
+//! (`conversation`, `script`, `text`, `schema`, `embedding`), the injection of faults (`directive`, `stream`, `body`),
+//! and one folder per provider (`openai`, `anthropic`, `google`) or for several (`search`, `image`, `video`) that reads
+//! the provider's requests and writes its responses, headers, streams and errors. Code that the gateway needs to serve
+//! requests must not live here. The gateway and the simulator share no code, so that they cannot share a mistake.
 //!
-//! # What is answered
-//! Any model name is accepted, except names that start with `missing-`: those get the provider's own 404. The answer
-//! repeats the last user text, names the model, and says which pictures, documents and tool results arrived. It is
-//! the same for the same request: no clock and no chance is in the text, and identifiers are made from a counter
-//! and a hash of the request.
+//! # Responses
+//! Any model name is accepted, except names that start with `missing-`: those get the provider's 404. The response
+//! repeats the last user text, names the model, and states how many images, documents and tool results arrived. It is
+//! deterministic: the text depends on neither time nor chance, and identifiers derive from a counter and a hash of the
+//! request.
 //!
-//! * **Tools** are called when `tool_choice` forces it or the user's text mentions their name, unless the last turn
-//!   is a tool result. The arguments are made from the tool's JSON schema.
-//! * **Structured output** is made from its JSON schema.
-//! * **Thinking** comes in the provider's own form, with signatures that are verified when they come back.
-//! * **Limits** (maximum of tokens, stop sequences) are kept. A token is four bytes.
+//! * **Tools** are called if `tool_choice` forces it or the user's text mentions their name, unless the last turn
+//!   is a tool result. The arguments are generated from the tool's JSON schema.
+//! * **Structured output** is generated from its JSON schema.
+//! * **Thinking** has the provider's format, with signatures that are verified when the client sends them back.
+//! * **Limits** (maximum tokens, stop sequences) are enforced. A token is four bytes.
 //!
 //! # Directives
-//! The last user text (of embeddings: the last input) may contain directives in double square brackets, several of
-//! them separated by spaces or each in brackets of its own. They are taken out of the text before it is repeated.
-//! Brackets that hold anything else are left in the text.
+//! The last user text (for embeddings: the last input) may contain directives in double square brackets, several of
+//! them separated by spaces or each in its own brackets. They are removed from the text before it is repeated. Brackets
+//! with other content stay in the text.
 //!
 //! | Directive | Effect |
 //! |---|---|
-//! | `[[status 429]]` | the provider's own error for this HTTP status (200 to 599); 429 and 503 say `retry-after: 7` |
-//! | `[[retry-after 3]]` | the answer, whatever it is, carries `retry-after: 3` |
-//! | `[[delay 1500]]` | milliseconds before the head of the answer |
+//! | `[[status 429]]` | the provider's error for this HTTP status (200 to 599); 429 and 503 have `retry-after: 7` |
+//! | `[[status 429]]` | the provider's error for this HTTP status (200 to 599); 429 and 503 have `retry-after: 7` |
+//! | `[[delay 1500]]` | milliseconds before the response head |
 //! | `[[first 800]]` | streams: milliseconds between the head and the first token |
 //! | `[[pace 50]]` | streams: milliseconds per token |
-//! | `[[words 300]]` | the text of the answer has so many words |
-//! | `[[big 5000000]]` | the text of the answer has so many bytes, in frames of up to 100 kB, no token limit applies; of images: each has so many bytes |
-//! | `[[cached 1000]]` | so many of the prompt's tokens are reported as read from the provider's cache |
-//! | `[[error 3]]` | an error in the stream, in the provider's own form, after 3 deltas (0: it is the first frame) |
-//! | `[[cut 3]]` | the connection is aborted after 3 deltas |
-//! | `[[end 3]]` | the body ends cleanly after 3 deltas, but the answer is not finished |
-//! | `[[stall 3]]` | nothing more comes after 3 deltas; the connection stays open |
-//! | `[[hang]]` | there is never an answer |
-//! | `[[refuse]]` | the model refuses, in the provider's own form |
+//! | `[[words 300]]` | number of words in the response text |
+//! | `[[big 5000000]]` | bytes of response text, in frames up to 100 kB, without token limit; bytes of each image |
+//! | `[[cached 1000]]` | number of prompt tokens that are reported as read from the provider's cache |
+//! | `[[error 3]]` | an error in the stream, in the provider's format, after 3 deltas (0: it is the first frame) |
+//! | `[[cut 3]]` | the connection is reset after 3 deltas |
+//! | `[[end 3]]` | the body ends cleanly after 3 deltas, with the response unfinished |
+//! | `[[stall 3]]` | no further data after 3 deltas; the connection stays open |
+//! | `[[hang]]` | no response at all |
+//! | `[[refuse]]` | the model refuses, in the provider's format |
 //! | `[[html]]` | 200 with an HTML page |
 //! | `[[empty]]` | 200 with an empty body |
-//! | `[[truncate]]` | half of the JSON answer under a content length for all of it; a stream breaks off in a frame |
-//! | `[[garbage]]` | a JSON answer, or the third frame of a stream, that is not JSON |
+//! | `[[truncate]]` | half of the JSON response with the content length of all of it; a stream ends within a frame |
+//! | `[[garbage]]` | a JSON response, or the third frame of a stream, is invalid JSON |
 //!
-//! Videos have directives of their own: `video`.
+//! Videos have further directives: see `video`.
 //!
-//! A delta is a frame with a piece of text, of thinking or of tool arguments. When there are fewer deltas than the
-//! directive asks for, it takes effect after the last one. With an answer that is not a stream, `error` is the
-//! provider's overload error as a status, and `cut`, `end` and `stall` take effect in the middle of the body.
+//! A delta is a frame with a piece of text, of thinking or of tool arguments. If there are fewer deltas than a
+//! directive states, it takes effect after the last one. For a response that is not streamed, `error` is the provider's
+//! overload status, and `cut`, `end` and `stall` take effect in the middle of the body.
 
 mod anthropic;
 mod body;
@@ -80,28 +79,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Which provider's API a simulator speaks.
+/// Provider whose API a simulator implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SimulatedProvider {
-    /// Chat completions, responses, embeddings, images and models of the OpenAI API.
+    /// OpenAI: chat completions, responses, embeddings, images, videos and models.
     OpenAi,
-    /// Messages, token counting and models of the Anthropic API.
+    /// Anthropic: messages, token counting and models.
     Anthropic,
-    /// Content generation (whole and streamed), token counting, embeddings, images and models of the Gemini API.
+    /// Gemini API: content generation (whole and streamed), token counting, embeddings, images, videos and models.
     Google,
-    /// Images and videos of Volcengine's Ark.
+    /// Volcengine Ark: images and videos.
     Ark,
-    /// Vectors and orders of the Cohere API.
+    /// Cohere: embeddings and reranking.
     Cohere,
-    /// Images, vectors and orders of DashScope, at its own address and at those for other providers' clients.
+    /// DashScope: images, videos, embeddings and reranking, with its native API and its compatibility APIs.
     DashScope,
-    /// Vectors and orders of the Jina API.
+    /// Jina: embeddings and reranking.
     Jina,
-    /// Vectors and orders of a server of Text embeddings inference.
+    /// Text Embeddings Inference (TEI): embeddings and reranking.
     Tei,
-    /// Orders of a server of vLLM.
+    /// vLLM: reranking.
     Vllm,
-    /// Vectors and orders of the Voyage API.
+    /// Voyage: embeddings and reranking.
     Voyage,
 }
 
@@ -122,22 +121,22 @@ impl fmt::Display for SimulatedProvider {
     }
 }
 
-/// How a simulator listens and how fast it answers.
+/// Options of a simulator: address, credential and pacing.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where to listen; port 0 is any free port.
+    /// Address to listen on. Port 0 selects any free port.
     pub addr: SocketAddr,
-    /// The key that requests must carry in the provider's own way, or else they get the provider's own error.
-    /// `None`: any key will do, also none.
+    /// API key that requests must have in the provider's header; other requests get its authentication error. `None`
+    /// accepts any key, and none.
     pub credential: Option<String>,
-    /// Pause of a stream between its head and its first token. Zero: none.
+    /// Pause between the head and the first token of a stream. Zero for no pause.
     pub first_token: Duration,
-    /// Pause of a stream before each further token. Zero: as fast as possible.
+    /// Pause before each further token of a stream. Zero for no pause.
     pub per_token: Duration,
 }
 
 impl Default for Options {
-    /// Loopback, any port, no credential, no pauses.
+    /// Returns options for loopback, any port, no credential and no pauses.
     fn default() -> Self {
         Options {
             addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -148,37 +147,37 @@ impl Default for Options {
     }
 }
 
-/// Why a simulator could not start.
+/// Reason why a simulator cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulatorError {
-    /// The address is taken, not local, or not permitted.
+    /// The address is in use, not local, or not permitted.
     #[error("cannot listen on {addr}: {source}")]
     Listen {
-        /// The address that was asked for.
+        /// Address of the attempt.
         addr: SocketAddr,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// What the last request looked like when it arrived.
+/// Record of the last request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {
-    /// The method, in capitals.
+    /// Method, in upper case.
     pub method: String,
-    /// The path with the query, as it was sent.
+    /// Path with the query, as sent.
     pub path: String,
-    /// Names in lower case, values as text (bytes that are not UTF-8 are replaced), in the order of arrival;
-    /// values of a name that occurs several times stand together.
+    /// Header names in lower case, and values as text (invalid UTF-8 is replaced), in the order of arrival. Values of a
+    /// repeated name are adjacent.
     pub headers: Vec<(String, String)>,
-    /// The body, unchunked; empty when it was larger than 100 MB.
+    /// Body without transfer coding. Empty if it was larger than 100 MB.
     pub body: Bytes,
-    /// The HTTP version: HTTP/1.1 or HTTP/2.0.
+    /// HTTP version: HTTP/1.1 or HTTP/2.0.
     pub version: ::http::Version,
 }
 
-/// A simulated provider on a socket of its own. It runs on the tokio runtime that it was started on, answers HTTP/1.1
-/// and HTTP/2 with prior knowledge on the same port, and stops when it is dropped.
+/// Simulated provider on its own socket. It runs on the Tokio runtime that started it, serves HTTP/1.1 and HTTP/2 with
+/// prior knowledge on one port, and stops when it is dropped.
 #[derive(Debug)]
 pub struct Simulator {
     server: server::Server,
@@ -186,10 +185,10 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// Starts to listen; requests can be sent as soon as this returns.
+    /// Starts to listen. The simulator accepts requests as soon as this returns.
     ///
     /// # Errors
-    /// [`SimulatorError::Listen`] when the address cannot be bound.
+    /// Returns [`SimulatorError::Listen`] if the address cannot be bound.
     pub async fn start(provider: SimulatedProvider, options: Options) -> Result<Simulator, SimulatorError> {
         let addr = options.addr;
         let server = server::Server::start(provider, options)
@@ -198,13 +197,13 @@ impl Simulator {
         Ok(Simulator { server, provider })
     }
 
-    /// The address that it listens on.
+    /// Returns the listening address.
     pub fn addr(&self) -> SocketAddr {
         self.server.addr()
     }
 
-    /// What a client takes as the provider's base URL: `http://127.0.0.1:PORT/v1`, for Google `/v1beta`. Google's
-    /// methods are also served under `/v1`, as the provider does.
+    /// Returns the provider's base URL for clients: `http://127.0.0.1:PORT/v1`, for Google `/v1beta`. Google's methods
+    /// are also served below `/v1`, as by the provider.
     pub fn base_url(&self) -> String {
         let version = match self.provider {
             SimulatedProvider::OpenAi
@@ -221,19 +220,19 @@ impl Simulator {
         format!("http://{}/{version}", self.addr())
     }
 
-    /// How many requests have been read to their end and answered, whatever the answer was. Counted before the
-    /// first byte of the answer leaves.
+    /// Returns the number of requests that were read completely and answered, with any status. A request counts before
+    /// the first byte of its response is sent.
     pub fn requests(&self) -> u64 {
         self.server.requests()
     }
 
-    /// How many requests lost their client before the answer was complete, also before its first byte. Answers that
-    /// the simulator broke off itself are not counted.
+    /// Returns the number of requests whose client disconnected before the response was complete, or before it started.
+    /// Responses that the simulator broke off itself do not count.
     pub fn aborted(&self) -> u64 {
         self.server.aborted()
     }
 
-    /// The last request that was read to its end.
+    /// Returns the last request that was read completely.
     pub fn last_request(&self) -> Option<Recorded> {
         self.server.last_request()
     }

@@ -1,19 +1,19 @@
-//! Values made from a JSON schema: arguments of tools and structured answers.
+//! Example values for JSON schemas: tool arguments and structured output.
 //!
-//! Both dialects are read: JSON Schema as OpenAI and Anthropic take it, and the OpenAPI subset of the Gemini API
-//! (upper-case types, `nullable`, snake_case or camelCase keywords).
+//! Both dialects are supported: JSON Schema as accepted by OpenAI and Anthropic, and the OpenAPI subset of the Gemini
+//! API (upper-case types, `nullable`, snake_case or camelCase keywords).
 
 use std::cell::Cell;
 
 use serde_json::{Map, Number, Value, json};
 
-/// Schemas that refer to themselves end here: deeper arrays are empty, deeper objects too.
+/// Maximum nesting depth, for recursive schemas. Deeper arrays and objects are empty.
 const MAX_DEPTH: usize = 8;
-/// A schema makes at most so many values; the ones after are null. A small schema can ask for millions.
+/// Maximum number of values. Further values are null: a small schema can describe millions.
 const MAX_VALUES: usize = 10_000;
 
-/// A value that the schema accepts: every required property (all of them, if `required` is absent), the first member
-/// of an enumeration, one element per array. The same schema gives the same value.
+/// Returns an example value that conforms to the schema: every required property (all, if `required` is absent), the
+/// first member of an enumeration, one element per array. The result is deterministic.
 pub(super) fn example(schema: &Value) -> Value {
     Maker { root: schema, left: Cell::new(MAX_VALUES) }.value(schema, 0)
 }
@@ -36,7 +36,7 @@ impl<'a> Maker<'a> {
             return first.clone();
         }
         if let Some(target) = self.resolve(schema) {
-            // One that goes round in a circle without any level in between ends too.
+            // References that only refer to each other add no nesting level of their own, so they end here.
             return if depth > 4 * MAX_DEPTH { Value::Null } else { self.value(target, depth + 1) };
         }
         for key in ["anyOf", "any_of", "oneOf"] {
@@ -59,7 +59,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// What a `$ref` (or `ref`) points at, if the schema is one.
+    /// Returns the target of a `$ref` (or `ref`). `None` if the schema is not a reference.
     fn resolve(&self, schema: &'a Value) -> Option<&'a Value> {
         let reference = schema.get("$ref").or_else(|| schema.get("ref"))?.as_str()?;
         match reference.strip_prefix('#') {
@@ -68,7 +68,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The alternative to take: the first that is not null; deep down the null, if there is one.
+    /// Returns the alternative to use: the first that is not null. At the maximum depth, null if it is allowed.
     fn choose(&self, choices: &'a [Value], depth: usize) -> Option<&'a Value> {
         let null = choices.iter().find(|choice| self.type_of(choice) == "null");
         let other = choices.iter().find(|choice| self.type_of(choice) != "null");
@@ -120,13 +120,13 @@ impl<'a> Maker<'a> {
         if let Some(tuple) = schema.get("prefixItems").and_then(Value::as_array) {
             return tuple.iter().map(|item| self.value(item, depth + 1)).collect();
         }
-        // More than a handful of equal elements shows nothing more.
+        // Schemas with a large `minItems` get 32 elements; more equal ones would add nothing.
         let count = limit("minItems", "min_items").unwrap_or(1).clamp(1, 32);
         let items = schema.get("items");
         (0..count).map(|_| items.map_or(json!("example"), |items| self.value(items, depth + 1))).collect()
     }
 
-    /// The objects of all parts in one, or the first part that is something else.
+    /// Merges the objects of all parts, or returns the first part that is not an object.
     fn merge(&self, parts: &'a [Value], depth: usize) -> Value {
         let mut all = Map::new();
         for part in parts {
@@ -143,7 +143,7 @@ fn list<'a>(schema: &'a Value, key: &str) -> &'a [Value] {
     schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A limit as a number; the Gemini API writes 64-bit integers as strings.
+/// Parses a limit. The Gemini API writes 64-bit integers as strings.
 fn limit_of(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
@@ -195,8 +195,8 @@ fn text(schema: &Value) -> String {
     sample.chars().chain(std::iter::repeat('e')).take(sample.len().max(least).min(most)).collect()
 }
 
-/// Why a schema cannot be used with `strict: true`: the path of the object (as OpenAI writes it, `()` is the root) and
-/// what is wrong with it. Source: the messages of the OpenAI API.
+/// Returns the first reason why a schema is invalid for `strict: true`, with the path of the object as OpenAI formats
+/// it (`()` is the root). `None` if the schema is valid. The texts are those of the OpenAI API.
 pub(super) fn strict_violation(schema: &Value) -> Option<(String, String)> {
     violation(schema, &mut Vec::new())
 }
@@ -242,7 +242,7 @@ fn violation(schema: &Value, path: &mut Vec<String>) -> Option<(String, String)>
 }
 
 fn descend(child: &Value, path: &mut Vec<String>, steps: &[&str]) -> Option<(String, String)> {
-    // serde_json limits the nesting of what it reads, so this ends.
+    // The recursion ends: serde_json limits the nesting of its input.
     let length = path.len();
     path.extend(steps.iter().map(|step| (*step).to_owned()));
     let found = violation(child, path);
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn required_properties_of_every_type() {
+    fn example_has_the_required_properties_of_every_type() {
         let schema = json!({"type": "object", "required": ["s", "e", "i", "n", "b", "a", "o", "u"], "properties": {
             "s": {"type": "string"}, "e": {"enum": ["red", "blue"]}, "i": {"type": "integer"},
             "n": {"type": "number"}, "b": {"type": "boolean"}, "a": {"type": "array", "items": {"type": "string"}},
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn references_and_recursion_end() {
+    fn example_of_recursive_references_ends() {
         let schema = json!({"$defs": {"Node": {"type": "object", "required": ["name", "children", "next"],
             "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/Node"}},
                 "next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}}}, "$ref": "#/$defs/Node"});
@@ -284,14 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn the_dialect_of_gemini() {
+    fn example_accepts_the_gemini_dialect() {
         let schema = json!({"type": "OBJECT", "properties": {"when": {"type": "STRING", "format": "date"},
             "tags": {"type": "ARRAY", "items": {"type": "STRING"}, "minItems": "2"}}});
         assert_eq!(example(&schema), json!({"when": "2026-01-02", "tags": ["example", "example"]}));
     }
 
     #[test]
-    fn limits() {
+    fn example_respects_numeric_and_length_limits() {
         assert_eq!(example(&json!({"type": "integer", "maximum": 0})), json!(0));
         assert_eq!(example(&json!({"type": "integer", "multipleOf": 5, "minimum": 12})), json!(15));
         assert_eq!(example(&json!({"type": "number", "exclusiveMinimum": 2})), json!(2.5));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn strictness() {
+    fn strict_violation_names_the_place() {
         let strict = json!({"type": "object", "properties": {"a": {"type": "object", "properties": {},
             "additionalProperties": false}}, "required": ["a"], "additionalProperties": false});
         assert_eq!(strict_violation(&strict), None);

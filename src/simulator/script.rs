@@ -1,4 +1,4 @@
-//! The plan of an answer: what is asked and what is said, without any provider's names.
+//! Plan of a response: the request and the response without any provider's format.
 
 use serde_json::{Value, json};
 
@@ -8,43 +8,43 @@ use super::text::{
     BYTES_PER_TOKEN, by_bytes, cut_at_stop, filler, floor, mentions, padding, shortened, tokens, words,
 };
 
-/// A tool that the model may call.
+/// Tool that the model may call.
 #[derive(Debug, Clone)]
 pub(super) struct Tool {
     pub(super) name: String,
     pub(super) schema: Value,
-    /// Takes free text instead of arguments.
+    /// The tool takes free text instead of JSON arguments.
     pub(super) custom: bool,
 }
 
-/// Which tools the model may or must call.
+/// Tools that the model may or must call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// None, although some are offered.
+    /// No tool, although some are offered.
     None,
-    /// Those that it likes to.
+    /// Any tool, or none.
     #[default]
     Auto,
-    /// At least one.
+    /// At least one tool.
     Required,
-    /// At least one of these.
+    /// At least one of the named tools.
     Named(Vec<String>),
-    /// Only these, if any.
+    /// Any of the named tools, or none.
     Allowed(Vec<String>),
 }
 
-/// What form the text of the answer has.
+/// Format of the response text.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Format {
     #[default]
     Text,
-    /// Some JSON object.
+    /// Any JSON object.
     Json,
-    /// JSON that this schema accepts.
+    /// JSON that conforms to this schema.
     Schema(Value),
 }
 
-/// Media in the request, counted.
+/// Numbers of media items in the request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Media {
     pub(super) images: usize,
@@ -53,17 +53,17 @@ pub(super) struct Media {
     pub(super) videos: usize,
 }
 
-/// What a request asks for.
+/// Request, without a provider's format.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ask {
     pub(super) model: String,
     pub(super) provider: &'static str,
-    /// The last user text, without directives.
+    /// Last user text, without directives.
     pub(super) text: String,
     pub(super) directives: Directives,
     pub(super) system: String,
     pub(super) media: Media,
-    /// Names and texts of the tool results that the last turn consists of.
+    /// Names and texts of the tool results in the last turn. Empty if the last turn has none.
     pub(super) results: Vec<(String, String)>,
     pub(super) tools: Vec<Tool>,
     pub(super) choice: Choice,
@@ -75,23 +75,22 @@ pub(super) struct Ask {
     pub(super) prompt_tokens: u64,
 }
 
-/// A tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ToolCall {
     pub(super) name: String,
-    /// Compact JSON, unless it was cut or the tool is custom.
+    /// Compact JSON, unless truncated by the token limit or the tool is custom.
     pub(super) arguments: String,
     pub(super) custom: bool,
 }
 
 impl ToolCall {
-    /// The arguments as an object; `None` if they were cut.
+    /// Returns the arguments as an object. `None` if they were truncated.
     pub(super) fn object(&self) -> Option<Value> {
         serde_json::from_str(&self.arguments).ok().filter(Value::is_object)
     }
 }
 
-/// Why the answer ends.
+/// Reason why the response ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Finish {
     Done,
@@ -101,38 +100,36 @@ pub(super) enum Finish {
     Refused,
 }
 
-/// An answer.
+/// Planned response.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) thinking: Option<String>,
-    /// The text, in the pieces that a stream sends.
+    /// Text, in the pieces of a stream.
     pub(super) pieces: Vec<String>,
     pub(super) calls: Vec<ToolCall>,
     pub(super) finish: Finish,
     pub(super) thinking_tokens: u64,
-    /// Of text and calls, without thinking.
+    /// Tokens of text and calls, without thinking.
     pub(super) answer_tokens: u64,
 }
 
 impl Plan {
-    /// The whole text.
     pub(super) fn text(&self) -> String {
         self.pieces.concat()
     }
 
-    /// Tokens of everything that the model made.
     pub(super) fn output_tokens(&self) -> u64 {
         self.thinking_tokens + self.answer_tokens
     }
 }
 
 impl Ask {
-    /// Tokens of the prompt that the directives want to be reported as cached.
+    /// Returns the number of prompt tokens to report as cached, by directive.
     pub(super) fn cached_tokens(&self) -> u64 {
         self.directives.cached.unwrap_or(0).min(self.prompt_tokens)
     }
 
-    /// The answer; choices after the first (which is 0) say which one they are.
+    /// Returns the plan of a choice. Choices after the first, number 0, state their number in the text.
     pub(super) fn plan(&self, choice: usize) -> Plan {
         let mut plan = Plan {
             thinking: self.thinking.then(|| self.thoughts()),
@@ -162,7 +159,7 @@ impl Ask {
         plan
     }
 
-    /// Cuts the plan to the limit of tokens, and counts them.
+    /// Counts the plan's tokens and truncates it at the token limit.
     fn limit(&self, plan: &mut Plan, mut text: String) {
         let limit = if self.directives.big.is_some() { None } else { self.max_tokens };
         let mut budget = Budget { left: limit.unwrap_or(u64::MAX), short: false };
@@ -203,7 +200,7 @@ impl Ask {
         )
     }
 
-    /// The calls that the model makes now.
+    /// Returns the tool calls of this response.
     fn calls(&self) -> Vec<ToolCall> {
         if !self.results.is_empty() {
             return Vec::new();
@@ -285,15 +282,15 @@ fn call(tool: &Tool) -> ToolCall {
     ToolCall { name: tool.name.clone(), arguments, custom: tool.custom }
 }
 
-/// Tokens that are left of a limit.
+/// Token budget: the rest of a limit.
 struct Budget {
     left: u64,
-    /// Something had to be cut.
+    /// The budget was too small for some text.
     short: bool,
 }
 
 impl Budget {
-    /// Takes the tokens of a text, cuts the text to what is left, and says how many they were.
+    /// Counts the tokens of a text, and truncates the text to the budget.
     fn spend(&mut self, text: &mut String) -> u64 {
         if text.is_empty() {
             return 0;
@@ -328,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn length_words_and_bytes() {
+    fn plan_length_is_set_in_words_or_bytes() {
         let mut a = ask("[[words 30]] x");
         assert_eq!(a.plan(0).text().split_whitespace().count(), 30);
         a = ask("[[big 250001]]");
@@ -338,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_cuts() {
+    fn plan_is_cut_at_max_tokens() {
         let mut a = ask("héllo 🤖");
         a.max_tokens = Some(3);
         let plan = a.plan(0);
@@ -351,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_called_when_mentioned_or_forced() {
+    fn plan_calls_tools_when_mentioned_or_forced() {
         let mut a = ask("Please use get_weather, not get_weather2.");
         a.tools = vec![tool("get_weather"), tool("add"), tool("weather")];
         let names = |a: &Ask| a.plan(0).calls.iter().map(|c| c.name.clone()).collect::<Vec<_>>();
@@ -372,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn stop_sequences() {
+    fn plan_ends_at_the_first_stop_sequence() {
         let mut a = ask("hello");
         a.stop = vec!["simulated".into(), "said".into()];
         let plan = a.plan(0);

@@ -1,4 +1,4 @@
-//! The socket: accepts connections, reads requests, counts and records them, plays the answers.
+//! Server of a simulator: accepts connections, reads, counts and records requests, and plays responses.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,14 +21,13 @@ use super::http::{Content, Reply, Request, Start, parse_query};
 use super::stream::Pacing;
 use super::{Options, Recorded, SimulatedProvider, anthropic, google, image, openai, search, video};
 
-/// The largest request body that is taken: what the largest of the providers takes.
+/// Maximum request body in bytes, which is the largest limit of the simulated providers.
 const MAX_BODY: usize = 100 * 1024 * 1024;
-/// Windows of HTTP/2, so that large bodies do not crawl.
+/// Initial HTTP/2 flow-control window in bytes, large enough for large bodies at full speed.
 const H2_WINDOW: u32 = 1024 * 1024;
-/// Pause after a failed `accept` (usually: no file descriptors left), so that it is not tried in a busy loop.
+/// Pause after a failed `accept`, usually for lack of file descriptors, to prevent a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// A listening provider.
 #[derive(Debug)]
 pub(super) struct Server {
     addr: SocketAddr,
@@ -36,7 +35,7 @@ pub(super) struct Server {
     accepting: JoinHandle<()>,
 }
 
-/// What connections have in common.
+/// State that all connections share.
 #[derive(Debug)]
 struct Shared {
     site: Site,
@@ -55,7 +54,7 @@ struct Counts {
     aborted: AtomicU64,
 }
 
-/// A provider with what it remembers.
+/// Provider implementation, with its state.
 #[derive(Debug)]
 enum Site {
     OpenAi(openai::Site),
@@ -65,19 +64,19 @@ enum Site {
     Ark(image::Ark),
 }
 
-/// What a provider needs to know to answer one request.
+/// Request with its context, as passed to a provider implementation.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) request: &'a Request,
-    /// The key that the request must carry.
+    /// API key that the request must have. `None` accepts any.
     pub(super) credential: Option<&'a str>,
     pub(super) pacing: Pacing,
-    /// Counts the requests of this server.
+    /// Number of this request at the server, from which identifiers derive.
     pub(super) serial: u64,
 }
 
 impl Server {
-    /// Binds, and starts to accept.
+    /// Binds the address and starts to accept.
     pub(super) async fn start(provider: SimulatedProvider, options: Options) -> io::Result<Server> {
         let listener = TcpListener::bind(options.addr).await?;
         let addr = listener.local_addr()?;
@@ -126,7 +125,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The task owns the listener and its connections: both close with it.
+        // The task owns the listener and its connections; aborting it closes both.
         self.accepting.abort();
     }
 }
@@ -141,13 +140,15 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
+            // Reap finished connections: a `JoinSet` keeps their results until they are joined.
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
         }
     }
 }
 
 async fn connection(socket: TcpStream, shared: Arc<Shared>) {
-    // Small frames must not wait for the acknowledgement of the ones before. Without it they only come later.
+    // Without `TCP_NODELAY`, Nagle's algorithm delays small frames until the previous ones are acknowledged. The result
+    // of the call is ignored, since a failure only means that delay.
     let _ = socket.set_nodelay(true);
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
@@ -158,11 +159,11 @@ async fn connection(socket: TcpStream, shared: Arc<Shared>) {
         .initial_connection_window_size(2 * H2_WINDOW)
         .max_frame_size(Some(64 * 1024));
     let service = service_fn(move |request| serve(Arc::clone(&shared), request));
-    // How a connection ends is seen by its requests.
+    // The requests of a connection record how it ended, so its result is ignored.
     let _ = builder.serve_connection(TokioIo::new(socket), service).await;
 }
 
-/// The client went away in the middle of its request: nobody would read an answer.
+/// Error for a client that disconnected before its request was complete. There is no client to respond to.
 #[derive(Debug, thiserror::Error)]
 #[error("the client went away in the middle of its request")]
 struct Gone;
@@ -196,13 +197,13 @@ async fn serve(shared: Arc<Shared>, incoming: http::Request<Incoming>) -> Result
         Start::Never => std::future::pending().await,
     }
     if request.method == Method::HEAD || matches!(reply.status, 204 | 304) {
-        // hyper drops the body of such an answer unread.
+        // hyper drops the body of such a response without polling it.
         in_flight.complete();
     }
     Ok(respond(reply, in_flight))
 }
 
-/// Reads a request to its end. `None`: the connection was lost before.
+/// Reads a request completely. Returns `None` if the connection ends before.
 async fn read(incoming: http::Request<Incoming>) -> Option<(Request, Recorded)> {
     let (parts, body) = incoming.into_parts();
     let (body, too_large) = match Limited::new(body, MAX_BODY).collect().await {
@@ -250,7 +251,7 @@ fn respond(reply: Reply, in_flight: InFlight) -> Response<Playback> {
     }
     let length = claimed.map(|length| ("content-length", length.to_string()));
     for (name, value) in reply.headers.into_iter().chain(length) {
-        // A value may hold what the client sent; what no header can hold is left out.
+        // A value may come from the request. Values that are not valid in a header are left out.
         if let Ok(value) = HeaderValue::from_str(&value) {
             response.headers_mut().append(HeaderName::from_static(name), value);
         }
@@ -258,8 +259,8 @@ fn respond(reply: Reply, in_flight: InFlight) -> Response<Playback> {
     response
 }
 
-/// A request whose answer is not complete yet. Dropped before [`InFlight::complete`], it counts as aborted: hyper
-/// drops the future or the body of a request whose client has gone.
+/// Guard of a request in progress. If it is dropped before [`InFlight::complete`], the request counts as aborted: hyper
+/// drops the future or the body of a request whose client has disconnected.
 #[derive(Debug)]
 pub(super) struct InFlight {
     counts: Arc<Counts>,
@@ -271,7 +272,7 @@ impl InFlight {
         InFlight { counts, completed: false }
     }
 
-    /// The answer is complete, or was broken off on purpose.
+    /// Marks the response as complete, or as broken off intentionally.
     pub(super) fn complete(&mut self) {
         self.completed = true;
     }

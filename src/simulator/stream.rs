@@ -1,4 +1,4 @@
-//! From the frames of a whole answer to the steps of its stream: pauses and faults.
+//! Conversion of a response's frames to the steps of its stream, with pauses and faults.
 
 use std::time::Duration;
 
@@ -9,18 +9,17 @@ use super::body::Step;
 use super::directive::{Directives, Fault, FaultKind, Shape};
 use super::http::BEFORE_CUT;
 
-/// How far an answer has come with a frame.
+/// Kind of a frame, for pacing and faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Leaves together with the head, before the model has begun.
+    /// Sent together with the head, before the model's first token.
     Lead,
-    /// Carries a piece of text, of thinking or of arguments.
+    /// Has a piece of text, of thinking or of tool arguments.
     Delta,
-    /// Anything else.
     Other,
 }
 
-/// One frame of a stream, framing included.
+/// Frame of a stream, framing included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) kind: Kind,
@@ -32,28 +31,26 @@ impl Frame {
         Frame { kind, bytes: bytes.into() }
     }
 
-    /// `data: {...}`, without an event's name.
+    /// Returns a server-sent event without a name.
     pub(super) fn data(kind: Kind, data: &Value) -> Frame {
         Frame::new(kind, format!("data: {data}\n\n"))
     }
 
-    /// `event: name` and `data: {...}`.
+    /// Returns a named server-sent event.
     pub(super) fn event(kind: Kind, name: &str, data: &Value) -> Frame {
         Frame::new(kind, format!("event: {name}\ndata: {data}\n\n"))
     }
 }
 
-/// The pauses of a stream; zero is none.
+/// Pauses of a stream. Zero for no pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Pacing {
-    /// Before the first token.
     pub(super) first_token: Duration,
-    /// Before each further token.
     pub(super) per_token: Duration,
 }
 
 impl Pacing {
-    /// These pauses, but what the directives say goes first.
+    /// Returns these pauses, overridden by directives.
     fn directed(self, directives: &Directives) -> Pacing {
         Pacing {
             first_token: directives.first.unwrap_or(self.first_token),
@@ -62,8 +59,8 @@ impl Pacing {
     }
 }
 
-/// Plays frames at a pace, with the fault that the directives ask for. `error` writes the provider's error into a
-/// stream of which so many frames have left already.
+/// Converts frames to paced steps, with the fault of the directives. `error` returns the frames of the provider's
+/// error, given the number of frames sent before it.
 pub(super) fn schedule(
     mut frames: Vec<Frame>,
     pacing: Pacing,
@@ -96,13 +93,13 @@ pub(super) fn schedule(
     steps
 }
 
-/// How many frames leave until so many deltas have left. If there are fewer deltas: up to and with the last one.
+/// Returns the number of frames up to and including the `deltas`-th delta, or the last delta if there are fewer.
 fn frames_until(frames: &[Frame], deltas: usize) -> usize {
     let ends = frames.iter().enumerate().filter(|(_, frame)| frame.kind == Kind::Delta).map(|(at, _)| at + 1);
     if deltas == 0 { 0 } else { ends.take(deltas).last().unwrap_or(frames.len() / 2) }
 }
 
-/// Makes the third frame (or the last, if there are fewer) something that is not JSON.
+/// Makes the third frame, or the last if there are fewer, invalid JSON.
 fn spoil(frames: &mut [Frame]) {
     let at = frames.len().min(3).saturating_sub(1);
     if let Some(frame) = frames.get_mut(at) {
@@ -132,7 +129,8 @@ fn pace(frames: Vec<Frame>, pacing: Pacing) -> Vec<Step> {
             steps.push(Step::Flush);
         }
     }
-    // The end of the body must be the step after its last frame.
+    // `Playback` completes a request at a `Send` without further steps. With a `Flush` behind it, a client that
+    // disconnects after the last byte would count as aborted.
     if steps.last() == Some(&Step::Flush) {
         steps.pop();
     }
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_count_deltas() {
+    fn stream_fault_happens_after_the_given_deltas() {
         let none = Pacing::default();
         assert_eq!(played("", none), "s1o2e");
         assert_eq!(played("[[end 1]]", none), "s1");
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses() {
+    fn stream_pauses_before_the_first_and_between_deltas() {
         assert_eq!(played("[[first 5]]", Pacing::default()), "s|(5)1|o|2|e");
         assert_eq!(played("[[pace 7]]", Pacing::default()), "s|1|o|(7)2|e");
         let slow = Pacing { first_token: Duration::from_millis(3), per_token: Duration::from_millis(4) };

@@ -1,24 +1,24 @@
-//! Texts: how many tokens they are, how a stream cuts them, and what is found in them.
+//! Text functions: token estimates, splitting into stream pieces, and searching.
 
 use serde_json::Value;
 
-/// Bytes per token, in both directions.
+/// Bytes per token, for input and output.
 pub(super) const BYTES_PER_TOKEN: usize = 4;
-/// What a picture or a document counts as in a prompt: what Gemini counts for a picture.
+/// Tokens of an image or a document in a prompt: Gemini's number for an image.
 pub(super) const MEDIA_TOKENS: usize = 258;
-/// Pieces of a text that has no spaces are not longer than this, in characters.
+/// Maximum length of a piece without spaces, in characters.
 const LONGEST_PIECE: usize = 24;
-/// Length of the pieces of tool arguments, in characters.
+/// Length of a piece of tool arguments, in characters.
 const FRAGMENT: usize = 8;
-/// Size of the pieces of a `big` text, in bytes.
+/// Size of a piece of `[[big]]` text, in bytes.
 const BIG_PIECE: usize = 100_000;
 
-/// The estimate that all usage is made of.
+/// Returns the token estimate for a number of bytes, at least 1. All usage derives from it.
 pub(super) fn tokens(bytes: usize) -> u64 {
     bytes.div_ceil(BYTES_PER_TOKEN).max(1) as u64
 }
 
-/// Bytes of all texts in a part of a request, but not of what only holds it together; media count by
+/// Returns the number of bytes of all texts in a part of a request, without structural members. Media items count as
 /// [`MEDIA_TOKENS`].
 pub(super) fn weigh(value: &Value) -> usize {
     match value {
@@ -43,8 +43,8 @@ pub(super) fn weigh(value: &Value) -> usize {
     }
 }
 
-/// The text in words, each with the white space before it; together they are the text. Words that are too long are
-/// cut, but never inside a character.
+/// Splits a text into words, each with the white space before it, so that the pieces concatenate to the text. Words
+/// above the maximum length are split between characters.
 pub(super) fn words(text: &str) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     let mut piece = String::new();
@@ -65,7 +65,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     pieces
 }
 
-/// Tool arguments in pieces.
+/// Splits tool arguments into pieces.
 pub(super) fn fragments(arguments: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut chars = arguments.chars().peekable();
@@ -75,7 +75,7 @@ pub(super) fn fragments(arguments: &str) -> Vec<String> {
     pieces
 }
 
-/// The text in as few pieces of at most [`BIG_PIECE`] bytes as may be.
+/// Splits a text into the fewest pieces of at most [`BIG_PIECE`] bytes.
 pub(super) fn by_bytes(text: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -87,12 +87,12 @@ pub(super) fn by_bytes(text: &str) -> Vec<String> {
     pieces
 }
 
-/// The largest index up to `at` that does not split a character.
+/// Returns the largest character boundary up to `at`.
 pub(super) fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// The first characters of a text, with an ellipsis if there were more.
+/// Returns the first `most` characters of a text, with an ellipsis if it is longer.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
@@ -100,7 +100,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// Whether a name stands in the text as a word of its own, in any case.
+/// Returns true if the text contains the name as a whole word, ignoring case.
 pub(super) fn mentions(text: &str, name: &str) -> bool {
     let word = |c: char| c.is_alphanumeric() || c == '_';
     let (text, name) = (text.to_lowercase(), name.to_lowercase());
@@ -112,7 +112,7 @@ pub(super) fn mentions(text: &str, name: &str) -> bool {
         })
 }
 
-/// Cuts the text before the first of the stop sequences, and says which one it was.
+/// Truncates the text before the first stop sequence, and returns that sequence. `None` if there is none.
 pub(super) fn cut_at_stop(text: &mut String, stop: &[String]) -> Option<String> {
     let (at, found) = stop
         .iter()
@@ -123,19 +123,19 @@ pub(super) fn cut_at_stop(text: &mut String, stop: &[String]) -> Option<String> 
     Some(found.clone())
 }
 
-/// Words without end.
+/// Returns an endless sequence of words.
 pub(super) fn filler<'a>() -> impl Iterator<Item = &'a str> {
     FILLER.split_whitespace().cycle()
 }
 
-/// A text of so many bytes.
+/// Returns a text of `bytes` bytes.
 pub(super) fn padding(bytes: usize) -> String {
     let mut text = FILLER.repeat(bytes / FILLER.len() + 1);
     text.truncate(bytes);
     text
 }
 
-/// ASCII, so that it can be cut anywhere.
+/// ASCII only, so that it can be cut at any byte.
 const FILLER: &str = "The quick brown fox jumps over the lazy dog and runs away. ";
 
 #[cfg(test)]
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_the_text() {
+    fn text_words_concatenate_to_the_text() {
         for text in [
             "",
             "a",

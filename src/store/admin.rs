@@ -1,4 +1,4 @@
-//! What people do with the ledger, wherever it is.
+//! Administration of a ledger, independent of the database behind it.
 
 use std::io;
 use std::path::Path;
@@ -11,16 +11,18 @@ use super::sqlite_ledger::{
 
 /// Administration of a ledger while gateways run: accounts, credits and reports.
 pub trait LedgerAdmin {
-    /// Makes an account with nothing on it.
+    /// Creates an account with a balance of zero.
     ///
     /// # Errors
-    /// There is one of this name, or the store failed.
+    /// Returns [`AdminError`] if an account of this name exists, or the database failed.
     fn create(&self, account: &AccountId) -> Result<(), AdminError>;
 
-    /// Credits an account. A reference that was used for the same amount before changes nothing.
+    /// Credits an account with an amount in nano-units. A reference that was used before for the same amount changes
+    /// nothing, so that a credit can be retried.
     ///
     /// # Errors
-    /// There is no such account, the reference stands for another amount, or the store failed.
+    /// Returns [`AdminError`] if there is no such account, the reference was used for another amount, or the database
+    /// failed.
     fn credit(
         &self,
         account: &str,
@@ -29,56 +31,57 @@ pub trait LedgerAdmin {
         reference: Option<&str>,
     ) -> Result<Credited, AdminError>;
 
-    /// Switches an account on or off; tells whether that is news.
+    /// Enables or disables an account. Returns true if the state changed.
     ///
     /// # Errors
-    /// There is no such account, or the store failed.
+    /// Returns [`AdminError`] if there is no such account, or the database failed.
     fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, AdminError>;
 
-    /// An account.
+    /// Returns the state of one account.
     ///
     /// # Errors
-    /// There is no such account, or the store failed.
+    /// Returns [`AdminError`] if there is no such account, or the database failed.
     fn account(&self, account: &str) -> Result<AccountState, AdminError>;
 
-    /// All accounts, by name.
+    /// Returns all accounts, ordered by name.
     ///
     /// # Errors
-    /// The store failed.
+    /// Returns [`AdminError`] if the database failed.
     fn accounts(&self) -> Result<Vec<AccountState>, AdminError>;
 
-    /// The latest credits of an account, the latest first.
+    /// Returns at most `most` credits of an account, the latest first.
     ///
     /// # Errors
-    /// There is no such account, or the store failed.
+    /// Returns [`AdminError`] if there is no such account, or the database failed.
     fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, AdminError>;
 
-    /// What was used: days in order, names by what they cost.
+    /// Returns a usage report: days in chronological order, names by descending cost.
     ///
     /// # Errors
-    /// The store failed.
+    /// Returns [`AdminError`] if the database failed.
     fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError>;
 
-    /// Shows each record.
+    /// Calls `show` with each usage record that matches the filter.
     ///
     /// # Errors
-    /// The store failed, or `show` did.
+    /// Returns [`AdminError`] if the database failed or `show` returned an error.
     fn records(
         &self,
         filter: &UsageFilter,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
     ) -> Result<(), AdminError>;
 
-    /// What does not add up: accounts whose credits or charges are not the sum of their entries.
+    /// Audits the ledger. Returns one line for each account whose credits or charges differ from the sum of its
+    /// entries.
     ///
     /// # Errors
-    /// The store failed.
+    /// Returns [`AdminError`] if the database failed.
     fn audit(&self) -> Result<Vec<String>, AdminError>;
 
-    /// Writes a copy of everything.
+    /// Writes a backup of the whole ledger to a file.
     ///
     /// # Errors
-    /// The copy cannot be written, or is not made here.
+    /// Returns [`AdminError`] if the backup cannot be written, or this ledger makes no backups.
     fn backup(&self, to: &Path) -> Result<(), AdminError>;
 }
 

@@ -1,5 +1,5 @@
-//! The ledger as the gateway sees it: what a request may spend is held before it begins, and what it did spend is
-//! charged at its end.
+//! The ledger interface: the expected cost of a request is reserved before it is sent, and its actual cost is charged
+//! at its end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::{Limiter, Pending, StoreError, UsageRecord};
 use crate::supervise::Supervised;
 
-/// The name of an account.
+/// Name of an account: 1 to [`LONGEST`](Self::LONGEST) bytes without control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AccountId(Arc<str>);
 
@@ -18,12 +18,12 @@ impl AccountId {
     /// Longest name, in bytes.
     pub const LONGEST: usize = 128;
 
-    /// A name has 1 to [`LONGEST`](Self::LONGEST) bytes, and no control characters.
+    /// Creates an account name. Returns `None` if the name is empty, too long or contains a control character.
     pub fn new(name: &str) -> Option<Self> {
         Self::fits(name).then(|| AccountId(name.into()))
     }
 
-    /// The same for a name that is held already: nothing is copied.
+    /// Same as [`new`](Self::new), but shares the text instead of copying it.
     pub fn shared(name: &Arc<str>) -> Option<Self> {
         Self::fits(name).then(|| AccountId(name.clone()))
     }
@@ -32,7 +32,7 @@ impl AccountId {
         (1..=Self::LONGEST).contains(&name.len()) && !name.chars().any(char::is_control)
     }
 
-    /// The name.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -50,95 +50,96 @@ impl std::borrow::Borrow<str> for AccountId {
     }
 }
 
-/// Balances of accounts, and one record for each request. Money is nano-units of one currency.
+/// Balances of accounts, and one usage record per request. Money is counted in nano-units of one currency.
 ///
-/// Promises:
-/// * A balance is the sum of its credits less the sum of its charges, to the unit.
-/// * Reservations of one gateway never come to more than the balance that it knows. A balance falls below zero only by
-///   what requests under way cost more than was reserved for them, and, where several gateways share a store that
-///   tells them of each other only now and then, by what they hold and charge in between.
-/// * What a settlement has confirmed is charged once and recorded once, also when the process ends in that moment.
-/// * A reservation that is neither settled nor dropped, because its process has ended, holds nothing any more.
-/// * No method waits.
+/// Guarantees:
+/// * A balance is exactly the sum of its credits less the sum of its charges.
+/// * Open reservations of one gateway never exceed the balance that this gateway knows. A balance falls below zero only
+///   by the amount that requests in flight cost above their reservations and, where gateways share a store that
+///   synchronizes them periodically, by what the other gateways reserve and charge between two synchronizations.
+/// * A confirmed settlement is charged once and recorded once, even if the process ends at that moment.
+/// * A reservation that is neither settled nor dropped because its process has ended no longer reserves anything.
+/// * No method blocks.
 pub trait Ledger: Send + Sync {
-    /// Holds an amount of an account's balance for a request. Nothing is held for an amount of zero or less, but the
-    /// account must be there and enabled.
+    /// Reserves an amount, in nano-units, of an account's balance for a request. An amount of zero or less reserves
+    /// nothing, but still checks that the account exists and is enabled.
     fn reserve(&self, account: &AccountId, amount: i64) -> ReserveOutcome;
 
-    /// Ends a request: charges the record's cost to its account, gives back what is left of the reservation, and keeps
-    /// the record. Each request has one record, also one that failed (its cost is zero then) and one whose key has no
+    /// Settles a request: charges the record's cost to its account, refunds the rest of the reservation and stores the
+    /// record. Each request has exactly one record, including failed requests (cost zero) and requests whose key has no
     /// account.
     fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled;
 
-    /// What an account can still spend, as this gateway knows it: its balance less what is held. Nothing, if there is
-    /// no such account.
+    /// Returns the spendable balance of an account as this gateway knows it, in nano-units: the balance less open
+    /// reservations. `None` if this gateway knows no such account.
     fn available(&self, account: &AccountId) -> Option<i64>;
 
-    /// What each account and key has been charged since the beginning of a day (days since 1970-01-01, UTC), for
-    /// limits on spending that outlive the process.
+    /// Returns the charges of each account and key per day, from `day` on (days since 1970-01-01, UTC). Spend limits
+    /// are restored from it after a restart.
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>>;
 
-    /// Whether other processes hold amounts of the same balances, and are told of each other's.
+    /// Returns true if other processes reserve from the same balances and share limits through a coordinator.
     fn is_shared(&self) -> bool {
         self.limiter().is_some()
     }
 
-    /// What is wrong with the place where charges are kept, in words for people, while something is: then nothing is
-    /// held.
+    /// Returns a description of the current fault of the place where charges are written, for operators. `None` if
+    /// there is none. While there is a fault, reservations fail.
     fn fault(&self) -> Option<String> {
         None
     }
 
-    /// Brings what is settled to where it stays, and gives back what is set aside for this process. For the end of the
-    /// process: nothing should be held any more, and what is settled after that waits for the next process.
+    /// Flushes settled charges to the durable store and returns unspent leases, at the end of the process. No
+    /// reservation should be open any more. What is settled after this call is applied by the next process.
     fn close(&self) -> Pending<()>;
 
-    /// The threads that do its work.
+    /// Returns the threads that do the work of this ledger.
     fn threads(&self) -> Vec<Arc<Supervised>> {
         Vec::new()
     }
 
-    /// Who counts limits for all gateways on this ledger; nobody, where each counts for itself.
+    /// Returns the limiter that enforces limits across all gateways on this ledger. `None` if each gateway enforces its
+    /// own.
     fn limiter(&self) -> Option<&dyn Limiter> {
         None
     }
 }
 
-/// What an account and a key have been charged on a day.
+/// Charges of one account and key on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spent {
     /// Days since 1970-01-01, UTC.
     pub day: i64,
-    /// The account; empty for a key without one.
+    /// Account; empty for a key without one.
     pub account: String,
-    /// The key's name.
+    /// Name of the key.
     pub key: String,
-    /// The charge, in nano-units.
+    /// Sum of the charges, in nano-units.
     pub cost: i64,
 }
 
-/// Why nothing was held.
+/// Reason why a reservation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReserveError {
-    /// There is no such account.
-    #[error("there is no such account")]
+    /// The account does not exist.
+    #[error("the account does not exist")]
     UnknownAccount,
-    /// The account is switched off.
+    /// The account is disabled.
     #[error("the account is disabled")]
     Disabled,
-    /// There is not enough.
-    #[error("the balance does not suffice")]
+    /// The spendable balance is smaller than the amount.
+    #[error("the balance is too low")]
     Empty {
-        /// What the account can still spend: its balance less what is held for other requests.
+        /// Spendable balance in nano-units: the balance less open reservations.
         available: i64,
     },
-    /// The ledger cannot be asked, or could not keep what is charged.
+    /// The ledger cannot be reached, or cannot make charges durable.
     #[error("the ledger is not available")]
     Unavailable,
 }
 
 impl ReserveError {
-    /// A word for metrics.
+    /// Returns the value of the metric label for this error.
     pub fn label(self) -> &'static str {
         match self {
             ReserveError::UnknownAccount => "unknown_account",
@@ -149,33 +150,33 @@ impl ReserveError {
     }
 }
 
-/// Whoever holds amounts back, and takes them back.
-pub(super) trait Holder: Send + Sync + fmt::Debug {
-    /// What was held, or a part of it, can be spent again.
-    fn give_back(&self, reservation: u64, amount: i64);
+/// Owner of reserved amounts, to which a [`Reservation`] refunds itself.
+pub(super) trait ReservationHolder: Send + Sync + fmt::Debug {
+    /// Refunds a reservation or the rest of it, in nano-units. A negative amount is an overrun and is deducted.
+    fn refund(&self, reservation: u64, amount: i64);
 }
 
-/// An amount that is held for one request. Dropped without being settled, it is given back.
+/// Reservation of an amount for one request. It is refunded if it is dropped without being settled.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given back"]
 pub struct Reservation {
     id: u64,
     amount: i64,
-    holder: Arc<dyn Holder>,
+    holder: Arc<dyn ReservationHolder>,
 }
 
 impl Reservation {
-    pub(super) fn new(id: u64, amount: i64, holder: Arc<dyn Holder>) -> Self {
+    pub(super) fn new(id: u64, amount: i64, holder: Arc<dyn ReservationHolder>) -> Self {
         Reservation { id, amount, holder }
     }
 
-    /// What is held.
+    /// Returns the reserved amount, in nano-units.
     pub fn amount(&self) -> i64 {
         self.amount
     }
 
-    /// Ends the reservation at this cost; what is left of it is given back. A cost above what is held is taken.
-    pub(super) fn spend(mut self, cost: i64) {
+    /// Ends the reservation at this cost, in nano-units. Refunds the rest, or deducts the cost above the reservation.
+    pub(super) fn settle(mut self, cost: i64) {
         self.amount = self.amount.saturating_sub(cost);
     }
 }
@@ -183,7 +184,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.amount != 0 {
-            self.holder.give_back(self.id, self.amount);
+            self.holder.refund(self.id, self.amount);
         }
     }
 }
@@ -191,17 +192,18 @@ impl Drop for Reservation {
 /// Reservation result, known or pending. A reservation that arrives after its receiver is gone is refunded.
 #[derive(Debug)]
 pub enum ReserveOutcome {
-    /// It is known.
+    /// The ledger decided at once.
     Known(Result<Reservation, ReserveError>),
-    /// It is on its way.
+    /// The ledger asks the coordinator first.
     Pending(oneshot::Receiver<Result<Reservation, ReserveError>>),
 }
 
 impl ReserveOutcome {
-    /// Waits for the outcome, but not longer than this.
+    /// Waits for the outcome for at most `time`.
     ///
     /// # Errors
-    /// Nothing is held.
+    /// Returns [`ReserveError`] if nothing is reserved; [`ReserveError::Unavailable`] if the outcome does not arrive in
+    /// time.
     pub async fn within(self, time: Duration) -> Result<Reservation, ReserveError> {
         match self {
             ReserveOutcome::Known(outcome) => outcome,
@@ -213,20 +215,20 @@ impl ReserveOutcome {
     }
 }
 
-/// The outcome of a settlement, known or on its way.
+/// Outcome of a settlement, known or pending.
 #[derive(Debug)]
 pub enum Settled {
-    /// It is known.
+    /// The charge is durable, or writing it failed.
     Known(Result<(), StoreError>),
-    /// It is on its way.
+    /// The charge is being written.
     Pending(Pending<()>),
 }
 
 impl Settled {
-    /// Waits for the outcome outside of a runtime, but not longer than this.
+    /// Waits for the outcome for at most `time`, outside a Tokio runtime.
     ///
     /// # Errors
-    /// It was not done, or not in time.
+    /// Returns the error of the write, or [`StoreError::Timeout`] if the outcome does not arrive within `time`.
     pub fn wait(self, time: Duration) -> Result<(), StoreError> {
         match self {
             Settled::Known(outcome) => outcome,
@@ -234,10 +236,10 @@ impl Settled {
         }
     }
 
-    /// Waits for the outcome, but not longer than this. What takes longer may still be done later.
+    /// Waits for the outcome for at most `time`. A settlement that times out here may still become durable later.
     ///
     /// # Errors
-    /// It was not done, or not in time.
+    /// Returns the error of the write, or [`StoreError::Timeout`] if the outcome does not arrive within `time`.
     pub async fn within(self, time: Duration) -> Result<(), StoreError> {
         match self {
             Settled::Known(outcome) => outcome,

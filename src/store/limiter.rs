@@ -8,28 +8,28 @@ use crate::account::limit::LimitRequest;
 use crate::account::quota_lease::Denied;
 use crate::account::{LimitGrant, LimitState, UsageLimits};
 
-/// Whose limits they are.
+/// Owner of a set of limits: an account, or one key of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Whose {
-    /// The account; empty for a key without one.
+pub struct LimitOwner {
+    /// Account; empty for a key without one.
     pub account: Arc<str>,
-    /// The key's name; nothing for the limits of the account itself.
+    /// Name of the key. `None` for the limits of the account itself.
     pub key: Option<Arc<str>>,
 }
 
-/// Counts limits for all gateways together.
+/// Limiter for all gateways of a fleet together.
 ///
-/// Promises:
-/// * What gateways let in together is never more than a limit permits, but for what was set aside before a time that
-///   is looked at, and for what requests turn out to have used beyond what was expected of them.
-/// * What a gateway has that ends is free again after a while.
-/// * No method waits, and no outcome is waited for long.
+/// Guarantees:
+/// * In any window, gateways together admit no more than a limit permits, plus what was leased before the window began,
+///   plus what requests use beyond their estimates.
+/// * The leases of a gateway that has ended expire and become available to the others.
+/// * No method blocks, and each outcome arrives within a short time.
 pub trait Limiter: Send + Sync {
-    /// Takes a request's part of limits of which the gauge has not enough in hand. What arrives after nobody waits any
-    /// more is given back.
+    /// Grants a request from limits for which the local lease of `gauge` does not suffice. A grant that arrives after
+    /// its receiver is gone is returned to the limits.
     fn take(
         &self,
-        whose: Whose,
+        whose: LimitOwner,
         gauge: &Arc<LimitState>,
         limits: &UsageLimits,
         ask: &LimitRequest,

@@ -1,11 +1,12 @@
-//! What outlives a request: money, usage, and what is kept of conversations.
+//! Storage that outlives a request: balances, usage records, stored responses, provider signatures and tasks.
 //!
-//! Here live five traits with their promises: [`Store`] keeps responses for providers that keep none, and seals for
-//! clients that drop them; [`Ledger`] keeps balances and one record for each request; [`Limiter`] counts limits for
-//! several gateways; [`TaskStore`] keeps what providers work on for minutes; and [`OwnerStore`] knows whose a response
-//! is that its provider keeps. Here live their implementations, too: [`sqlite`], [`sqlite_ledger`] and
-//! [`sqlite_tasks`], embedded, in one file, and [`valkey`], for a fleet. Only this room names a database. Here must not
-//! live: what the kept texts mean (`wire`), who asks and what that costs (`account`), when something is kept (`proxy`).
+//! Five traits live here, each with its guarantees: [`Store`] holds responses for providers that store none, and
+//! provider signatures for clients that drop them; [`Ledger`] holds balances and one usage record per request;
+//! [`Limiter`] enforces limits across several gateways; [`TaskStore`] holds long-running tasks; [`OwnerStore`] records
+//! which account owns a response that its provider stores. Their implementations live here too: [`sqlite`],
+//! [`sqlite_ledger`] and [`sqlite_tasks`] (embedded, one file) and [`valkey`] (for a fleet). Only this module names a
+//! database. Here must not live: the meaning of stored documents (`wire`), authentication and prices (`account`), the
+//! decision when to store something (`proxy`).
 
 pub mod admin;
 pub mod journal;
@@ -27,7 +28,7 @@ mod suite;
 mod tests;
 
 pub use ledger::{AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent};
-pub use limiter::{Limiter, Whose};
+pub use limiter::{LimitOwner, Limiter};
 pub use owners::OwnerStore;
 pub use record::UsageRecord;
 pub use schema::OpenError;
@@ -42,145 +43,146 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::supervise::Supervised;
 
-/// How often a thread outside of a runtime looks for an outcome.
-const LOOK: Duration = Duration::from_micros(20);
+/// Polling interval of [`Pending::wait`], which runs outside a Tokio runtime.
+const WAIT_POLL_INTERVAL: Duration = Duration::from_micros(20);
 
-/// Keeps responses and seals.
+/// Store of responses and of provider signatures.
 ///
-/// Promises:
-/// * No method waits. Each hands a job to the store's own thread over a bounded queue, and returns the [`Pending`]
-///   outcome; a queue that is full is an outcome at once.
-/// * What an outcome has confirmed is found by whoever asks after that, also when the process has ended in between.
-/// * An account finds and removes its own and nothing else: for every other it is as if there were nothing.
-/// * What is expired or removed is never found again.
-/// * The limits hold: what is larger than one response may be is refused, and what would make the whole larger than it
-///   may be takes the place of the oldest. Responses and seals have limits of their own.
+/// Guarantees:
+/// * No method blocks. Each queues a job for the store's own thread and returns a [`Pending`] outcome. If the bounded
+///   queue is full, the outcome is known at once ([`StoreError::Busy`]).
+/// * A confirmed write is visible to every later read, also after a restart of the process.
+/// * An account finds and removes only its own entries. Entries of other accounts behave as if they did not exist.
+/// * An entry that has expired or was removed is never returned again.
+/// * Size limits hold: a response above the limit for one response is rejected; a write that exceeds the total evicts
+///   the oldest entries. Responses and provider signatures have separate limits.
 pub trait Store: Send + Sync {
-    /// Keeps a response. Under an id that the account has already, the new one replaces the old one.
-    fn keep(&self, response: StoredResponse) -> Pending<()>;
+    /// Stores a response. Replaces the response that this account has stored under the same id.
+    fn store_response(&self, response: StoredResponse) -> Pending<()>;
 
-    /// Whether responses are kept for any time.
-    fn keeps_responses(&self) -> bool;
+    /// Returns true if responses are stored at all, that is, if [`StoreLimits::lifetime`] is not zero.
+    fn stores_responses(&self) -> bool;
 
-    /// Finds a response.
+    /// Finds a response. The outcome is `None` if the account has no unexpired response with this id.
     fn find(&self, account: &str, id: &str) -> Pending<Option<Found>>;
 
-    /// Removes a response; tells whether there was one.
+    /// Removes a response. The outcome is true if there was one.
     fn remove(&self, account: &str, id: &str) -> Pending<bool>;
 
-    /// Keeps seals: what a provider wants back word for word, and a client does not know how to keep. Under a key that
-    /// the account has already, the new one replaces the old one.
-    fn remember(&self, account: &str, entries: Vec<(SealKey, Bytes)>) -> Pending<()>;
+    /// Stores provider signatures: opaque bytes (thinking signatures, encrypted reasoning) that a provider wants back
+    /// verbatim and that the client's format cannot carry. Replaces what this account has stored under the same key.
+    fn store_signatures(&self, account: &str, entries: Vec<(StoreKey, Bytes)>) -> Pending<()>;
 
-    /// Finds seals: for each key, in order, what is kept under it.
-    fn recall(&self, account: &str, keys: Vec<SealKey>) -> Pending<Vec<Option<Bytes>>>;
+    /// Finds provider signatures. The outcome has one element per key, in the order of `keys`; `None` if nothing is
+    /// stored.
+    fn load_signatures(&self, account: &str, keys: Vec<StoreKey>) -> Pending<Vec<Option<Bytes>>>;
 
-    /// Bytes that all responses count for, by the latest account.
+    /// Returns the accounted size of all stored responses, in bytes, as of the store's last count.
     fn size(&self) -> u64;
 
-    /// The threads that do its work.
+    /// Returns the threads that do the work of this store.
     fn threads(&self) -> Vec<Arc<Supervised>> {
         Vec::new()
     }
 }
 
-/// A hash of what a seal belongs to.
-pub type SealKey = [u8; 32];
+/// Key of a provider signature: hash of the content that the signature belongs to.
+pub type StoreKey = [u8; 32];
 
-/// A response to be kept.
+/// Response to be stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredResponse {
-    /// Whose it is.
+    /// Account that owns the response.
     pub account: String,
-    /// Its id.
+    /// Id of the response.
     pub id: String,
-    /// The conversation that it answered.
+    /// Conversation that led to the response, as a serialized list of items.
     pub items: Bytes,
-    /// The response itself.
+    /// The response, as a serialized document.
     pub document: Bytes,
 }
 
-/// A response that was kept.
+/// Stored response, as [`Store::find`] returns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The conversation that it answered.
+    /// Conversation that led to the response, as a serialized list of items.
     pub items: Bytes,
-    /// The response itself.
+    /// The response, as a serialized document.
     pub document: Bytes,
 }
 
-/// How long and how much is kept.
+/// Retention and size limits of a [`Store`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreLimits {
-    /// How long a response is kept. Zero keeps nothing.
+    /// Lifetime of a response. Zero disables the storage of responses.
     pub lifetime: Duration,
-    /// Largest response with its conversation, in bytes.
+    /// Largest response including its conversation, in bytes.
     pub response: usize,
-    /// Most bytes of all together.
+    /// Largest total size of all responses, in bytes.
     pub total: u64,
-    /// How long a seal is kept. Zero keeps none.
-    pub seal_lifetime: Duration,
-    /// Most bytes of all seals together.
-    pub seal_total: u64,
+    /// Lifetime of a provider signature. Zero disables their storage.
+    pub signature_lifetime: Duration,
+    /// Largest total size of all provider signatures, in bytes.
+    pub signature_total: u64,
 }
 
-/// Why something was not done.
+/// Failure of a store operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// It is larger than one may be.
-    #[error("{size} bytes are more than the {limit} that may be kept together")]
+    /// The entries of one call are larger than the limit for them.
+    #[error("{size} bytes are more than the limit of {limit} bytes")]
     TooLarge {
-        /// Its size.
+        /// Size of the entries, in bytes.
         size: usize,
-        /// The limit.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// There is more to do than the queue holds.
-    #[error("the store does not keep up")]
+    /// The job queue is full.
+    #[error("the store is overloaded")]
     Busy,
-    /// It took too long.
-    #[error("the store did not answer in time")]
-    Late,
-    /// The database failed.
+    /// The outcome did not arrive in time. The operation may still be carried out later.
+    #[error("the store did not respond in time")]
+    Timeout,
+    /// The database failed, or the store's thread has ended.
     #[error("the store failed: {0}")]
     Failed(String),
 }
 
 impl StoreError {
-    /// A word for metrics.
+    /// Returns the value of the metric label for this error.
     pub fn label(&self) -> &'static str {
         match self {
             StoreError::TooLarge { .. } => "too_large",
             StoreError::Busy => "busy",
-            StoreError::Late => "late",
+            StoreError::Timeout => "late",
             StoreError::Failed(_) => "failed",
         }
     }
 }
 
-/// An outcome that is on its way.
+/// Outcome of a store operation that runs on another thread.
 #[derive(Debug)]
 pub struct Pending<T>(oneshot::Receiver<Result<T, StoreError>>);
 
 impl<T> Pending<T> {
-    /// The two ends of an outcome.
+    /// Creates the sender and the receiver of an outcome.
     pub(crate) fn new() -> (oneshot::Sender<Result<T, StoreError>>, Self) {
         let (sender, receiver) = oneshot::channel();
         (sender, Pending(receiver))
     }
 
-    /// An outcome that is known.
+    /// Returns an outcome that is known already.
     pub(crate) fn known(outcome: Result<T, StoreError>) -> Self {
         let (sender, pending) = Pending::new();
-        // The other end is in the hand of the caller.
+        // This cannot fail: the receiver is in `pending`.
         let _ = sender.send(outcome);
         pending
     }
 
-    /// Waits for the outcome outside of a runtime, but not longer than this.
+    /// Waits for the outcome for at most `time`, outside a Tokio runtime, by polling.
     ///
     /// # Errors
-    /// It was not done, or not in time.
+    /// Returns the error of the operation, or [`StoreError::Timeout`] if the outcome does not arrive within `time`.
     pub fn wait(mut self, time: Duration) -> Result<T, StoreError> {
         let end = Instant::now() + time;
         loop {
@@ -189,21 +191,21 @@ impl<T> Pending<T> {
                 Err(TryRecvError::Closed) => {
                     return Err(StoreError::Failed("its thread has ended".to_owned()));
                 }
-                Err(TryRecvError::Empty) if Instant::now() >= end => return Err(StoreError::Late),
-                Err(TryRecvError::Empty) => std::thread::park_timeout(LOOK),
+                Err(TryRecvError::Empty) if Instant::now() >= end => return Err(StoreError::Timeout),
+                Err(TryRecvError::Empty) => std::thread::park_timeout(WAIT_POLL_INTERVAL),
             }
         }
     }
 
-    /// Waits for the outcome, but not longer than this. What takes longer may still be done later.
+    /// Waits for the outcome for at most `time`. An operation that times out here may still be carried out later.
     ///
     /// # Errors
-    /// It was not done, or not in time.
+    /// Returns the error of the operation, or [`StoreError::Timeout`] if the outcome does not arrive within `time`.
     pub async fn within(self, time: Duration) -> Result<T, StoreError> {
         match tokio::time::timeout(time, self.0).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(StoreError::Failed("its thread has ended".to_owned())),
-            Err(_) => Err(StoreError::Late),
+            Err(_) => Err(StoreError::Timeout),
         }
     }
 }
@@ -212,7 +214,7 @@ fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Unix milliseconds.
+/// Returns the current time in Unix milliseconds.
 fn now() -> i64 {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -1,45 +1,49 @@
-//! Whose a response is that its provider keeps: providers know one account, the gateway's, and would let everybody go
-//! on from everything.
+//! Owners of responses that a provider stores. A provider knows only the gateway's own account, and would let any
+//! client of the gateway continue any stored response.
 
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension as _, params};
 
 use super::sqlite_tasks::SqliteTasks;
-use super::{Pending, SealKey, millis, now};
+use super::{Pending, StoreKey, millis, now};
 
-/// How long an owner is known: as long as OpenAI keeps responses (30 days), and a day.
+/// Lifetime of an owner entry: OpenAI stores responses for 30 days; one day more.
 pub(super) const LIFETIME: Duration = Duration::from_secs(31 * 86_400);
-/// Most owners that are known; the oldest make room. At about 100 bytes each, 200 MB.
+/// Maximum number of owner entries; the oldest are evicted. At about 100 bytes each, 200 MB.
 pub(super) const MOST: i64 = 1 << 21;
-/// Of so many new rows, one removes as many that have expired or are too many, and some more.
+/// Number of inserts between two sweeps. Each sweep examines twice as many of the oldest rows and deletes those that
+/// have expired or exceed [`MOST`].
 const SWEPT: i64 = 16;
 
-/// Keeps owners.
+/// Store of owners.
 ///
-/// Promises: what an outcome has confirmed is found by whoever asks after that, also when the process has ended in
-/// between, until it expires or makes room; no method waits. What has an owner is not to be claimed for another one.
+/// Guarantees: a confirmed claim is visible to every later read, also after a restart of the process, until it expires
+/// or is evicted; no method blocks.
 pub trait OwnerStore: Send + Sync {
-    /// Notes whose a thing is, by the hash of its name.
-    fn claim(&self, key: SealKey, owner: &str) -> Pending<()>;
+    /// Records the owner of a resource, by the hash of its name. A resource that has an unexpired owner keeps it: a
+    /// claim of that owner renews the lifetime of the entry, and a claim of another one has no effect.
+    fn claim(&self, key: StoreKey, owner: &str) -> Pending<()>;
 
-    /// Whose a thing is; nothing where that is not known.
-    fn owner(&self, key: SealKey) -> Pending<Option<String>>;
+    /// Returns the owner of a resource. The outcome is `None` if it is unknown.
+    fn owner(&self, key: StoreKey) -> Pending<Option<String>>;
 }
 
 impl OwnerStore for SqliteTasks {
-    fn claim(&self, key: SealKey, owner: &str) -> Pending<()> {
+    fn claim(&self, key: StoreKey, owner: &str) -> Pending<()> {
         let owner = owner.to_owned();
         self.run(move |connection| {
             let expires = now().saturating_add(millis(LIFETIME));
             connection
                 .prepare_cached(
                     "INSERT INTO owner (key, owner, expires) VALUES (?1, ?2, ?3)
-                     ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, expires = excluded.expires
-                     WHERE owner.expires <= ?4",
+                     ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, expires = excluded.expires,
+                         number = (SELECT MAX(number) FROM owner) + 1
+                     WHERE owner.expires <= ?4 OR owner.owner = excluded.owner",
                 )?
                 .execute(params![&key[..], owner, expires, now()])?;
-            // Rows are numbered as they come and all live equally long: the lowest numbers are the oldest.
+            // `number` is assigned in insertion order and all rows have the same lifetime: the lowest numbers are the
+            // oldest.
             if connection.last_insert_rowid() % SWEPT != 0 {
                 return Ok(());
             }
@@ -53,7 +57,7 @@ impl OwnerStore for SqliteTasks {
         })
     }
 
-    fn owner(&self, key: SealKey) -> Pending<Option<String>> {
+    fn owner(&self, key: StoreKey) -> Pending<Option<String>> {
         self.run(move |connection| {
             let mut select =
                 connection.prepare_cached("SELECT owner FROM owner WHERE key = ?1 AND expires > ?2")?;

@@ -1,56 +1,56 @@
-//! The record of a request: what it was, what it used and what it cost, and how that is written in bytes.
+//! Usage record of a request (what it was, what it used, what it cost), and its binary encoding.
 
 use crate::account::amount::LARGEST;
 use crate::canonical::Usage;
 
-/// What is kept of a request.
+/// Usage record of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageRecord<'a> {
-    /// When it began, in Unix milliseconds.
+    /// Start of the request, in Unix milliseconds.
     pub time: i64,
-    /// Its id.
+    /// Id of the request.
     pub request: &'a str,
-    /// The account that it is charged to; empty for a key without one.
+    /// Account that is charged; empty for a key without one.
     pub account: &'a str,
-    /// The key's name.
+    /// Name of the key.
     pub key: &'a str,
-    /// The model, as the client named it.
+    /// Model, as the client named it.
     pub model: &'a str,
-    /// Who answered: the provider's name.
+    /// Name of the provider that answered.
     pub provider: &'a str,
-    /// The model's name there.
+    /// Name of the model at the provider.
     pub target: &'a str,
-    /// What was asked for.
+    /// Endpoint that the client requested.
     pub endpoint: &'a str,
-    /// The client's format.
+    /// Format of the client's request.
     pub client_format: &'a str,
-    /// The format that the provider was spoken to in.
+    /// Format of the request to the provider.
     pub provider_format: &'a str,
-    /// The kind of error, if the request failed; empty otherwise.
+    /// Error label, if the request failed; empty otherwise.
     pub error: &'a str,
-    /// The status that the client was answered with; 0 if it left before that.
+    /// Status sent to the client; 0 if the client left before that.
     pub status: u16,
-    /// Exchanges with providers that were tried.
+    /// Number of upstream attempts.
     pub attempts: u16,
-    /// Milliseconds from the beginning to the first byte of the answer, if there was one.
+    /// Milliseconds from the start to the first byte of the response. `None` if there was none.
     pub first_byte: Option<u32>,
-    /// Milliseconds from the beginning to the end.
+    /// Milliseconds from the start to the end.
     pub total: u32,
-    /// Whether the answer was a stream.
+    /// True if the response was a stream.
     pub stream: bool,
-    /// Whether usage was counted by the gateway because the provider reported none.
+    /// True if the gateway counted usage because the provider did not report all of it.
     pub counted: bool,
-    /// What was used.
+    /// Usage that is charged.
     pub usage: Usage,
-    /// What is charged, in nano-units.
+    /// Cost in nano-units, before [`UsageRecord::charge`] bounds it.
     pub cost: i64,
 }
 
-/// A kind of usage that is kept.
+/// Kind of usage that a record stores.
 pub struct UsageKind {
-    /// Its name, in reports and as a column.
+    /// Name, in reports and as a column.
     pub name: &'static str,
-    /// Reads it.
+    /// Reads the figure of this kind.
     pub get: fn(&Usage) -> Option<u64>,
     slot: fn(&mut Usage) -> &mut Option<u64>,
 }
@@ -61,7 +61,7 @@ macro_rules! kinds {
     };
 }
 
-/// All kinds of usage that are kept. The place in this list is part of what is written: new ones come last.
+/// All kinds of usage that a record stores. The index is part of the encoding: append new kinds at the end.
 pub const KINDS: [UsageKind; 10] = kinds!(
     input,
     cached,
@@ -75,31 +75,31 @@ pub const KINDS: [UsageKind; 10] = kinds!(
     searches
 );
 
-/// The version of what is written below.
+/// Version of the encoding, the first byte of a record.
 const VERSION: u8 = 1;
-/// Longest text of a record: more of it is cut off.
+/// Longest text of a record, in bytes. Longer texts are truncated.
 const LONGEST: usize = 512;
-/// Most that one request may cost: as much as a balance may come to.
+/// Largest cost of one request, in nano-units: the largest possible balance.
 pub const LARGEST_COST: i64 = LARGEST;
-/// Most of one kind that one request may use.
+/// Largest figure of one kind of usage in one request.
 const LARGEST_USAGE: u64 = 1_000_000_000_000;
 const STREAM: u8 = 1;
 const COUNTED: u8 = 2;
 const FIRST_BYTE: u8 = 4;
 
 impl<'a> UsageRecord<'a> {
-    /// What is charged: the cost, within what one request may cost. Beyond that a provider's figures are not to be
-    /// believed, and sums would come to an end.
+    /// Returns the charge in nano-units: the cost, bounded to 0 ..= [`LARGEST_COST`]. A figure beyond that is
+    /// implausible, and sums of such figures would overflow.
     pub fn charge(&self) -> i64 {
         self.cost.clamp(0, LARGEST_COST)
     }
 
-    /// Whether the request failed.
+    /// Returns true if the request failed.
     pub fn failed(&self) -> bool {
         !self.error.is_empty() || self.status >= 400
     }
 
-    /// Writes the record.
+    /// Appends the binary encoding of the record to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flag = |on: bool, bit| if on { bit } else { 0 };
         let first = flag(self.first_byte.is_some(), FIRST_BYTE);
@@ -142,7 +142,7 @@ impl<'a> UsageRecord<'a> {
         ]
     }
 
-    /// Reads a record that stands alone in these bytes. Nothing, if they are no record.
+    /// Decodes a record that fills `bytes` completely. Returns `None` if the bytes are not a record of this version.
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = bytes;
         let (&version, after) = rest.split_first()?;
@@ -190,24 +190,24 @@ impl<'a> UsageRecord<'a> {
     }
 }
 
-/// The beginning of a text, of no more than [`LONGEST`] bytes.
+/// Returns the longest prefix of at most [`LONGEST`] bytes that ends at a character boundary.
 fn cut(text: &str) -> &str {
     let end = (0..=LONGEST.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text.get(..end).unwrap_or_default()
 }
 
-#[allow(clippy::cast_sign_loss, reason = "the bits are what is meant")]
+#[allow(clippy::cast_sign_loss, reason = "only the bits matter")]
 fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-#[allow(clippy::cast_possible_wrap, reason = "the bits are what is meant")]
+#[allow(clippy::cast_possible_wrap, reason = "only the bits matter")]
 fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Seven bits to a byte, the lowest first; the highest bit says that more follow.
-#[allow(clippy::cast_possible_truncation, reason = "the low bits are what is meant")]
+/// Writes a LEB128 varint: seven bits per byte, lowest first; the highest bit is set if more bytes follow.
+#[allow(clippy::cast_possible_truncation, reason = "only the low bits matter")]
 fn put_number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -222,7 +222,7 @@ fn take_number(rest: &mut &[u8]) -> Option<u64> {
         let (&byte, after) = rest.split_first()?;
         *rest = after;
         let bits = u64::from(byte & 0x7f);
-        // The tenth byte has room for one bit.
+        // Nine bytes hold 63 bits: the tenth byte can contribute one bit only.
         if at == 9 && bits > 1 {
             return None;
         }
@@ -259,7 +259,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn record_round_trips_and_truncation_is_refused(
             texts in prop::collection::vec(".{0,40}", 10),
             numbers in (any::<i64>(), 0..=LARGEST_COST, any::<u16>(), any::<u16>(), any::<u32>()),
             first_byte in prop::option::of(any::<u32>()),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_would_believe_is_cut() {
+    fn record_implausible_values_are_capped() {
         let model = "é".repeat(LONGEST);
         let usage = Usage { input: Some(u64::MAX), ..Usage::default() };
         let record = UsageRecord { model: &model, cost: i64::MAX, usage, ..UsageRecord::default() };

@@ -1,4 +1,4 @@
-//! The layout of the file, and how a file of an older one is brought up to it.
+//! Schema of the database file, and the migrations from older schema versions.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-/// How long another connection may hold the file.
-const BUSY: Duration = Duration::from_millis(500);
-/// How long the start looks for damage. On a usual disk that is some gigabytes.
-const CHECK: Duration = Duration::from_secs(5);
+/// How long SQLite waits for a lock that another connection holds on the file.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time limit of the integrity check at the start. On a typical disk that is enough for some gigabytes.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What brings a file from each layout to the next; a new file begins at 0. What stands here is never changed: files of
-/// each layout exist.
-const STEPS: [&str; 4] = [
+/// Migrations, each from one schema version to the next; a new file starts at version 0. Never edit an existing entry:
+/// files of each version exist.
+const MIGRATIONS: [&str; 4] = [
     // 1: responses.
     "
     CREATE TABLE response (
@@ -31,8 +31,9 @@ const STEPS: [&str; 4] = [
     CREATE UNIQUE INDEX response_by_id ON response (id, account);
     CREATE INDEX response_by_end ON response (expires, size);
     ",
-    // 2: seals, accounts and what they used. `changed` counts up over all accounts, so that whoever has seen a number
-    // finds what changed after it. `journal` has the last frame of each journal that is in here.
+    // 2: provider signatures, accounts and their usage. `changed` is a counter over all accounts: a reader that
+    // remembers its highest value finds everything that changed later. `journal` has the number of the last applied
+    // frame of each journal.
     "
     CREATE TABLE seal (
         number  INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -100,7 +101,7 @@ const STEPS: [&str; 4] = [
         PRIMARY KEY (day, account, key, model)
     ) STRICT, WITHOUT ROWID;
     ",
-    // 3: tasks. `due` is when somebody should look after one; nothing when it has ended.
+    // 3: tasks. `due` is the time of the next poll; NULL when the task has ended.
     "
     CREATE TABLE task (
         owner   TEXT NOT NULL,
@@ -118,7 +119,7 @@ const STEPS: [&str; 4] = [
     CREATE INDEX task_by_due ON task (due) WHERE due IS NOT NULL;
     CREATE INDEX task_by_end ON task (expires);
     ",
-    // 4: owners of what providers keep. Numbers rise with time.
+    // 4: owners of responses that providers store. `number` increases with time.
     "
     CREATE TABLE owner (
         number  INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -129,88 +130,89 @@ const STEPS: [&str; 4] = [
     ",
 ];
 
-/// The layout that this version writes.
-pub const LAYOUT: i64 = STEPS.len() as i64;
+/// Schema version that this build writes (`PRAGMA user_version`).
+pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Why the file cannot be used.
+/// Reason why the database file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The operating system refuses.
+    /// The operating system returned an error.
     #[error("{}: {source}", .path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The database refuses.
+    /// The database returned an error.
     #[error("{}: {source}", .path.display())]
     Database {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the database.
         source: rusqlite::Error,
     },
-    /// The file is of a later version of the gateway.
-    #[error("{} has the layout {found}; this version knows {LAYOUT}", .path.display())]
+    /// The file was written by a later version of the gateway.
+    #[error("{} has layout {found}; this version supports {SCHEMA_VERSION}", .path.display())]
     Layout {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its layout.
+        /// Schema version of the file.
         found: i64,
     },
-    /// A journal that an ended process left cannot be brought in.
-    #[error("{}: the journal {journal:016x} cannot be read; it is of a later version, or damaged", .path.display())]
+    /// The journal of an ended process cannot be replayed.
+    #[error("{}: the journal {journal:016x} cannot be read; it is from a later version, or damaged", .path.display())]
     Journal {
-        /// Its folder.
+        /// Folder of the journal.
         path: PathBuf,
-        /// Which journal.
+        /// Id of the journal.
         journal: u64,
     },
-    /// There is no such file.
-    #[error("{} is not there; the gateway makes it when it starts", .0.display())]
+    /// The file does not exist.
+    #[error("{} does not exist; the gateway creates it when it starts", .0.display())]
     Missing(PathBuf),
-    /// The file is missing or empty, and its journal is not.
+    /// The file is missing or empty, but its journal exists.
     #[error(
-        "{} is missing or empty, but its journal is there ({}): the file was lost. Put a backup in its place (what the \
-         journal holds is brought in), or remove the folder of the journal to begin anew without balances and usage",
+        "{} is missing or empty, but its journal exists ({}): the file was lost. Restore a backup (the journal is \
+         applied to it), or remove the folder of the journal to start without balances and usage",
         .path.display(), .journal.display()
     )]
     Lost {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The folder of the journal.
+        /// Folder of the journal.
         journal: PathBuf,
     },
-    /// The file is damaged.
+    /// The file is corrupt.
     #[error(
-        "{} is damaged ({what}): put a backup in its place and remove {}-wal and {}-shm; what the journal holds is \
-         brought in", .path.display(), .path.display(), .path.display()
+        "{} is damaged ({what}): restore a backup and remove {}-wal and {}-shm; the journal is applied to the backup",
+        .path.display(), .path.display(), .path.display()
     )]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What SQLite says.
+        /// Result of SQLite's integrity check.
         what: String,
     },
 }
 
-/// Opens the file, makes it if it is not there, and brings it up to this layout.
+/// Opens the database file: creates it if it does not exist, and migrates it to the current schema version.
 ///
 /// # Errors
-/// The file cannot be used.
+/// Returns [`OpenError`] if the file cannot be used.
 pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     let journal = journals(path);
     let io = |source| OpenError::Io { path: journal.clone(), source };
-    // Asked first: another process that makes the file makes its journal after that.
+    // Check this before the database: another process that creates the file creates its journal afterwards.
     let is_left = super::journal::any(&journal).map_err(io)?;
     let lost = || OpenError::Lost { path: path.to_owned(), journal: journal.clone() };
-    // Before it is opened: SQLite would remove what stands beside a file that is empty.
+    // Check this before opening: SQLite deletes a leftover write-ahead log beside an empty file.
     if is_left && path.metadata().map_or(true, |file| file.len() == 0) {
         return Err(lost());
     }
-    // What is kept is nobody else's business. SQLite gives the files beside this one the same rights.
-    // A file that is there is not opened: to close it again would end the locks that other connections have on it.
+    // Mode 0600: the content is confidential. SQLite creates the -wal and -shm files with the same mode. An existing
+    // file is not opened here: closing it would release the POSIX locks that other connections of this process hold on
+    // it.
     match OpenOptions::new().create_new(true).append(true).mode(0o600).open(path) {
         Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
             return Err(OpenError::Io { path: path.to_owned(), source });
@@ -220,33 +222,34 @@ pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
     let database = |source: rusqlite::Error| failure(path, source);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(database)?;
-    connection.busy_timeout(BUSY).map_err(database)?;
-    if is_left && layout(&connection).map_err(database)? == 0 {
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(database)?;
+    if is_left && schema_version(&connection).map_err(database)? == 0 {
         return Err(lost());
     }
     let (before, found) = set_up(&connection).map_err(database)?;
     if before == 0 {
-        // So that a loss of power leaves the name, too: a journal whose file is gone is refused.
+        // Make the directory entry durable: after a loss of power, a journal without its file would be refused as
+        // `Lost`.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         super::journal::sync_folder(folder)
             .map_err(|source| OpenError::Io { path: folder.to_owned(), source })?;
     }
     match found {
-        LAYOUT => Ok(connection),
+        SCHEMA_VERSION => Ok(connection),
         found => Err(OpenError::Layout { path: path.to_owned(), found }),
     }
 }
 
-/// Looks for damage, for as long as [`CHECK`] permits.
+/// Checks the integrity of the file for at most [`CHECK_TIMEOUT`]. A check that takes longer is interrupted and passes.
 ///
 /// # Errors
-/// Damage was found, or the file cannot be read.
+/// Returns [`OpenError`] if the file is corrupt or cannot be read.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let (done, ended) = std::sync::mpsc::channel::<()>();
     let interrupt = connection.get_interrupt_handle();
     let found: rusqlite::Result<String> = std::thread::scope(|scope| {
         scope.spawn(move || {
-            if ended.recv_timeout(CHECK) == Err(RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(CHECK_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
                 interrupt.interrupt();
             }
         });
@@ -259,14 +262,14 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenErro
         Ok(found) if found == "ok" => Ok(()),
         Ok(found) => damaged(found.lines().take(2).collect::<Vec<_>>().join(" ")),
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
-            tracing::info!(path = %path.display(), "the store is too large to be checked whole at the start");
+            tracing::info!(path = %path.display(), "the store is too large for a full check at startup");
             Ok(())
         }
         Err(source) => Err(failure(path, source)),
     }
 }
 
-/// Why the database refuses.
+/// Maps a database error to an [`OpenError`]; corruption gets its own variant.
 fn failure(path: &Path, source: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match source.sqlite_error_code() {
@@ -275,65 +278,65 @@ fn failure(path: &Path, source: rusqlite::Error) -> OpenError {
     }
 }
 
-fn layout(connection: &Connection) -> rusqlite::Result<i64> {
+fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Where a file stands, and which it is.
+/// Path of a file with its identity (device and inode), to notice that the file was replaced.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct FileIdentity {
     path: PathBuf,
     file: (u64, u64),
 }
 
-impl Place {
-    /// The file that stands at a path now.
+impl FileIdentity {
+    /// Records the file that is at `path` now.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns [`OpenError`] if there is none.
     pub(super) fn of(path: &Path) -> Result<Self, OpenError> {
         let there = path.metadata().map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-        Ok(Place { path: path.to_owned(), file: (there.dev(), there.ino()) })
+        Ok(FileIdentity { path: path.to_owned(), file: (there.dev(), there.ino()) })
     }
 
-    /// Looks whether it still stands there.
+    /// Checks that the same file is still at the path.
     ///
     /// # Errors
-    /// It does not: what became of it, in words.
-    pub(super) fn look(&self) -> Result<(), String> {
+    /// Returns a description for operators if the file was replaced or removed.
+    pub(super) fn check_unchanged(&self) -> Result<(), String> {
         let path = self.path.display();
         match self.path.metadata() {
             Ok(there) if (there.dev(), there.ino()) == self.file => Ok(()),
             Ok(_) => {
-                Err(format!("{path} was replaced while the gateway ran; restart it to take the new file"))
+                Err(format!("{path} was replaced while the gateway ran; restart it to use the new file"))
             }
             Err(error) => {
-                Err(format!("{path} was removed while the gateway ran ({error}); put it back, or restart"))
+                Err(format!("{path} was removed while the gateway ran ({error}); restore it, or restart"))
             }
         }
     }
 }
 
-/// Prepares the file; returns its layout before and now.
+/// Sets the pragmas and migrates the schema in one transaction. Returns the schema version before and after.
 fn set_up(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
-    // Only a file that is still empty takes this one over.
+    // SQLite applies `auto_vacuum` only to a database that is still empty.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // What was removed is overwritten where that costs no further write.
+    // FAST overwrites deleted content where this needs no additional write.
     connection.execute_batch("PRAGMA secure_delete = FAST")?;
     let normal = || connection.pragma_update(None, "synchronous", "NORMAL");
-    let found = layout(connection)?;
-    if found >= LAYOUT {
+    let found = schema_version(connection)?;
+    if found >= SCHEMA_VERSION {
         normal()?;
         return Ok((found, found));
     }
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    // Another process may have been faster.
-    let found = layout(connection)?;
-    let steps = usize::try_from(found).ok().and_then(|found| STEPS.get(found..)).unwrap_or_default();
+    // Read the version again under the write lock: another process may have migrated the file meanwhile.
+    let found = schema_version(connection)?;
+    let steps = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found..)).unwrap_or_default();
     let done = steps.iter().try_for_each(|step| connection.execute_batch(step)).and_then(|()| {
-        let reached = if steps.is_empty() { found } else { LAYOUT };
+        let reached = if steps.is_empty() { found } else { SCHEMA_VERSION };
         connection.execute_batch(&format!("PRAGMA user_version = {reached}; COMMIT"))?;
         Ok(reached)
     });
@@ -345,7 +348,7 @@ fn set_up(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
     Ok((found, reached))
 }
 
-/// The folder of the journals that belong to a file.
+/// Returns the folder of the journals that belong to a database file.
 pub(super) fn journals(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push("-ledger");

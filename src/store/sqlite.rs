@@ -1,9 +1,9 @@
-//! The embedded store of responses and seals: one file of SQLite, one thread that owns the connection.
+//! Embedded store of responses and provider signatures: one SQLite file, and one thread that owns the connection.
 //!
-//! The thread takes whatever has gathered in its queue and does it in one transaction, so that a busy gateway pays for
-//! a commit once for many responses. The file is in write-ahead mode: a commit is safe from the end of the process;
-//! after a loss of power the last moments may be missing, but never half of something. Two processes may use the file
-//! at the same time, as they do while one hands over to the other.
+//! The thread runs all jobs that have queued up in one transaction, so that one commit serves many responses under
+//! load. The file is in WAL mode with `synchronous = NORMAL`: a commit survives the end of the process; after a loss of
+//! power the last commits may be missing, but each is atomic. Two processes may use the file at the same time, as they
+//! do during an upgrade.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
-use super::schema::{self, OpenError, Place};
-use super::{Found, Pending, SealKey, Store, StoreError, StoreLimits, StoredResponse, millis, now, vault};
+use super::schema::{self, FileIdentity, OpenError};
+use super::{Found, Pending, Store, StoreError, StoreKey, StoreLimits, StoredResponse, millis, now, vault};
 use crate::supervise::{self, Supervised};
 
-/// Jobs that may wait. With the batch below, a few tenths of a second of work.
+/// Maximum number of queued jobs. With [`BATCH`] jobs a transaction, some tenths of a second of work.
 const QUEUE: usize = 1024;
-/// Bytes that may wait to be written: what a burst of large conversations may hold in memory.
+/// Maximum bytes that queued writes may hold in memory during a burst of large conversations.
 const QUEUED_BYTES: usize = 64 << 20;
-/// Jobs that are done in one transaction at most, so that the first of them does not wait for long.
+/// Maximum number of jobs in one transaction, which bounds the latency of the first one.
 const BATCH: usize = 64;
-/// How often expired responses are removed.
-const SWEEP: Duration = Duration::from_secs(60);
-/// Rows that are removed in one step, so that a sweep never stands in the way for long.
+/// Interval between two removals of expired entries.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// Maximum number of rows that one sweep step removes, so that it delays queued jobs only briefly.
 const SWEPT_ROWS: usize = 200;
-/// Pages of the file that are given back in one step.
+/// Maximum number of file pages that one sweep step releases (`incremental_vacuum`).
 const FREED_PAGES: u32 = 256;
-/// The store.
+/// Embedded store of responses and provider signatures. Its thread ends when it is dropped.
 #[derive(Debug)]
 pub struct SqliteStore {
     jobs: SyncSender<Job>,
@@ -45,47 +45,50 @@ type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
 
 #[derive(Debug)]
 enum Job {
-    Keep(StoredResponse, Outcome<()>),
+    StoreResponse(StoredResponse, Outcome<()>),
     Find { account: String, id: String, outcome: Outcome<Option<Found>> },
     Remove { account: String, id: String, outcome: Outcome<bool> },
-    Remember { account: String, entries: Vec<(SealKey, Bytes)>, outcome: Outcome<()> },
-    Recall { account: String, keys: Vec<SealKey>, outcome: Outcome<Vec<Option<Bytes>>> },
+    StoreSignatures { account: String, entries: Vec<(StoreKey, Bytes)>, outcome: Outcome<()> },
+    LoadSignatures { account: String, keys: Vec<StoreKey>, outcome: Outcome<Vec<Option<Bytes>>> },
 }
 
 impl Job {
-    /// Bytes that wait with it to be written.
+    /// Returns the bytes of this job that count against [`QUEUED_BYTES`].
     fn size(&self) -> usize {
         match self {
-            Job::Keep(response, _) => size_of(response),
-            Job::Remember { account, entries, .. } => {
+            Job::StoreResponse(response, _) => size_of(response),
+            Job::StoreSignatures { account, entries, .. } => {
                 entries.iter().map(|(key, value)| key.len() + value.len() + account.len()).sum()
             }
-            Job::Find { .. } | Job::Remove { .. } | Job::Recall { .. } => 0,
+            Job::Find { .. } | Job::Remove { .. } | Job::LoadSignatures { .. } => 0,
         }
     }
 
-    /// Says that the file is gone.
+    /// Fails the job because the database file was removed or replaced.
     fn refuse(self, fault: &str) {
         let fault = || StoreError::Failed(fault.to_owned());
-        // Whoever asked may have stopped waiting.
+        // The send fails if the receiver is gone; that is fine.
         match self {
-            Job::Keep(_, outcome) | Job::Remember { outcome, .. } => drop(outcome.send(Err(fault()))),
+            Job::StoreResponse(_, outcome) | Job::StoreSignatures { outcome, .. } => {
+                drop(outcome.send(Err(fault())))
+            }
             Job::Find { outcome, .. } => drop(outcome.send(Err(fault()))),
             Job::Remove { outcome, .. } => drop(outcome.send(Err(fault()))),
-            Job::Recall { outcome, .. } => drop(outcome.send(Err(fault()))),
+            Job::LoadSignatures { outcome, .. } => drop(outcome.send(Err(fault()))),
         }
     }
 
-    fn reads(&self) -> bool {
-        matches!(self, Job::Find { .. } | Job::Recall { .. })
+    fn is_read(&self) -> bool {
+        matches!(self, Job::Find { .. } | Job::LoadSignatures { .. })
     }
 }
 
 impl SqliteStore {
-    /// Opens the file, makes it if it is not there, and starts the thread. The thread ends with this value.
+    /// Opens the file, creates it if it does not exist, and starts the thread. The thread ends when this value is
+    /// dropped.
     ///
     /// # Errors
-    /// The file cannot be used.
+    /// Returns [`OpenError`] if the file cannot be used.
     pub fn open(path: &Path, limits: StoreLimits) -> Result<Self, OpenError> {
         let connection = schema::open(path)?;
         let io = |source| OpenError::Io { path: path.to_owned(), source };
@@ -93,15 +96,15 @@ impl SqliteStore {
         let (jobs, queue) = sync_channel(QUEUE);
         let queued = Arc::new(AtomicUsize::new(0));
         let size = Arc::new(AtomicU64::new(0));
-        let place = Place::of(path)?;
+        let place = FileIdentity::of(path)?;
         let mut worker = Worker {
             connection,
-            place,
+            file: place,
             limits,
             queued: queued.clone(),
             size: size.clone(),
             total: 0,
-            seals: 0,
+            signature_bytes: 0,
         };
         worker.count().map_err(database)?;
         let (supervised, _) = supervise::spawn("store", move || worker.run(&queue)).map_err(io)?;
@@ -112,7 +115,7 @@ impl SqliteStore {
         let (outcome, pending) = Pending::new();
         let job = make(outcome);
         let size = job.size();
-        // A large one may always pass alone.
+        // A job larger than the whole budget is admitted when the queue is empty; otherwise it could never run.
         let before = self.queued.fetch_add(size, Ordering::Relaxed);
         let refused = if size > 0 && before > 0 && before + size > QUEUED_BYTES {
             Some(StoreError::Busy)
@@ -120,7 +123,7 @@ impl SqliteStore {
             match self.jobs.try_send(job) {
                 Ok(()) => return pending,
                 Err(TrySendError::Full(_)) => Some(StoreError::Busy),
-                // The end of the thread is told by the outcome that it dropped.
+                // The thread has ended: the job was dropped, and the receiver reports its dropped sender.
                 Err(TrySendError::Disconnected(_)) => None,
             }
         };
@@ -130,16 +133,16 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn keep(&self, response: StoredResponse) -> Pending<()> {
+    fn store_response(&self, response: StoredResponse) -> Pending<()> {
         let size = size_of(&response);
         let limit = self.limits.response.min(usize::try_from(self.limits.total).unwrap_or(usize::MAX));
         if size > limit {
             return Pending::known(Err(StoreError::TooLarge { size, limit }));
         }
-        self.submit(|outcome| Job::Keep(response, outcome))
+        self.submit(|outcome| Job::StoreResponse(response, outcome))
     }
 
-    fn keeps_responses(&self) -> bool {
+    fn stores_responses(&self) -> bool {
         !self.limits.lifetime.is_zero()
     }
 
@@ -153,20 +156,20 @@ impl Store for SqliteStore {
         self.submit(|outcome| Job::Remove { account, id, outcome })
     }
 
-    fn remember(&self, account: &str, entries: Vec<(SealKey, Bytes)>) -> Pending<()> {
+    fn store_signatures(&self, account: &str, entries: Vec<(StoreKey, Bytes)>) -> Pending<()> {
         let size = entries.iter().map(|(_, value)| vault::size_of(account, value)).sum::<u64>();
-        let limit = self.limits.seal_total;
+        let limit = self.limits.signature_total;
         if size > limit {
             let [size, limit] = [size, limit].map(|size| usize::try_from(size).unwrap_or(usize::MAX));
             return Pending::known(Err(StoreError::TooLarge { size, limit }));
         }
         let account = account.to_owned();
-        self.submit(|outcome| Job::Remember { account, entries, outcome })
+        self.submit(|outcome| Job::StoreSignatures { account, entries, outcome })
     }
 
-    fn recall(&self, account: &str, keys: Vec<SealKey>) -> Pending<Vec<Option<Bytes>>> {
+    fn load_signatures(&self, account: &str, keys: Vec<StoreKey>) -> Pending<Vec<Option<Bytes>>> {
         let account = account.to_owned();
-        self.submit(|outcome| Job::Recall { account, keys, outcome })
+        self.submit(|outcome| Job::LoadSignatures { account, keys, outcome })
     }
 
     fn size(&self) -> u64 {
@@ -178,29 +181,32 @@ impl Store for SqliteStore {
     }
 }
 
-/// What a response counts for.
+/// Returns the accounted size of a response, in bytes.
 fn size_of(response: &StoredResponse) -> usize {
     response.items.len() + response.document.len() + response.id.len() + response.account.len()
 }
 
-/// The outcome of a job, to be told when the transaction that it stands in is safe.
-enum Done {
-    Kept(Outcome<()>, rusqlite::Result<()>),
+/// Result of a job, sent once the transaction that contains it is committed. Reads are sent regardless of the commit.
+enum JobResult {
+    ResponseStored(Outcome<()>, rusqlite::Result<()>),
     Found(Outcome<Option<Found>>, rusqlite::Result<Option<Found>>),
     Removed(Outcome<bool>, rusqlite::Result<bool>),
-    Recalled(Outcome<Vec<Option<Bytes>>>, rusqlite::Result<Vec<Option<Bytes>>>),
+    SignaturesLoaded(Outcome<Vec<Option<Bytes>>>, rusqlite::Result<Vec<Option<Bytes>>>),
 }
 
-impl Done {
-    fn tell(self, committed: &Result<(), StoreError>) {
-        // Whoever asked may have stopped waiting.
+impl JobResult {
+    /// Sends the outcome. Writes fail if the commit failed.
+    fn send(self, committed: &Result<(), StoreError>) {
+        // The send fails if the receiver is gone; that is fine.
         match self {
-            Done::Kept(outcome, result) => drop(outcome.send(committed.clone().and(result.map_err(failed)))),
-            Done::Removed(outcome, result) => {
+            JobResult::ResponseStored(outcome, result) => {
                 drop(outcome.send(committed.clone().and(result.map_err(failed))))
             }
-            Done::Found(outcome, result) => drop(outcome.send(result.map_err(failed))),
-            Done::Recalled(outcome, result) => drop(outcome.send(result.map_err(failed))),
+            JobResult::Removed(outcome, result) => {
+                drop(outcome.send(committed.clone().and(result.map_err(failed))))
+            }
+            JobResult::Found(outcome, result) => drop(outcome.send(result.map_err(failed))),
+            JobResult::SignaturesLoaded(outcome, result) => drop(outcome.send(result.map_err(failed))),
         }
     }
 }
@@ -210,24 +216,25 @@ fn failed(error: rusqlite::Error) -> StoreError {
     StoreError::Failed(error.to_string())
 }
 
-/// The thread's side.
+/// State of the store's thread.
 struct Worker {
     connection: Connection,
-    place: Place,
+    file: FileIdentity,
     limits: StoreLimits,
     queued: Arc<AtomicUsize>,
     size: Arc<AtomicU64>,
-    /// Bytes that are kept. The other process of an upgrade writes too, so it is counted anew now and then.
+    /// Accounted bytes of all responses. During an upgrade the other process writes too, so each sweep counts them
+    /// again.
     total: u64,
-    /// The same, for seals.
-    seals: u64,
+    /// Accounted bytes of all provider signatures.
+    signature_bytes: u64,
 }
 
 impl Worker {
-    /// Works until the store is dropped.
+    /// Runs jobs and sweeps until the store is dropped.
     fn run(&mut self, queue: &Receiver<Job>) {
         if !self.connection.is_autocommit() {
-            // Left by a panic.
+            // A panic left the transaction open: the supervisor restarted this function.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         let mut next = Instant::now();
@@ -237,52 +244,53 @@ impl Worker {
                 Ok(job) => {
                     let jobs = std::iter::once(job).chain(queue.try_iter().take(BATCH - 1));
                     let jobs: Vec<Job> = jobs.collect();
-                    self.work(jobs);
+                    self.run_batch(jobs);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             if Instant::now() >= next {
-                // Where there is more to remove, jobs that wait come first and the rest directly after.
+                // If there is more to remove, run the queued jobs first and sweep again after 10 ms.
                 let more = self.sweep().unwrap_or_else(|error| {
-                    tracing::warn!(%error, "the store cannot remove what has expired");
+                    tracing::warn!(%error, "expired entries cannot be removed from the store");
                     false
                 });
-                next = Instant::now() + if more { Duration::from_millis(10) } else { SWEEP };
+                next = Instant::now() + if more { Duration::from_millis(10) } else { SWEEP_INTERVAL };
             }
         }
     }
 
-    fn work(&mut self, jobs: Vec<Job>) {
-        // First, so that a panic leaves nothing counted.
+    fn run_batch(&mut self, jobs: Vec<Job>) {
+        // Release the budget before the work, so that a panic below cannot leak it.
         let size = jobs.iter().map(Job::size).sum();
         self.queued.fetch_sub(size, Ordering::Relaxed);
-        if let Err(fault) = self.place.look() {
+        if let Err(fault) = self.file.check_unchanged() {
             jobs.into_iter().for_each(|job| job.refuse(&fault));
             return;
         }
-        let writes = !jobs.iter().all(Job::reads);
+        let writes = !jobs.iter().all(Job::is_read);
+        // Batches of reads need no transaction. IMMEDIATE takes the write lock now, so that a lock conflict fails here
+        // and not in the middle of the batch.
         let begun = if writes { self.connection.execute_batch("BEGIN IMMEDIATE") } else { Ok(()) };
-        let before = (self.total, self.seals);
+        let before = (self.total, self.signature_bytes);
         let mut done = Vec::with_capacity(jobs.len());
         for job in jobs {
             done.push(match job {
-                Job::Keep(response, outcome) => {
-                    let kept = if begun.is_ok() { self.keep(&response) } else { Ok(()) };
-                    Done::Kept(outcome, kept)
-                }
-                Job::Find { account, id, outcome } => Done::Found(outcome, self.find(&account, &id)),
+                Job::StoreResponse(response, outcome) => JobResult::ResponseStored(
+                    outcome,
+                    self.atomically(|worker| worker.store_response(&response)),
+                ),
+                Job::Find { account, id, outcome } => JobResult::Found(outcome, self.find(&account, &id)),
                 Job::Remove { account, id, outcome } => {
-                    let removed = if begun.is_ok() { self.remove(&account, &id) } else { Ok(false) };
-                    Done::Removed(outcome, removed)
+                    JobResult::Removed(outcome, self.atomically(|worker| worker.remove(&account, &id)))
                 }
-                Job::Remember { account, entries, outcome } => {
-                    let kept = if begun.is_ok() { self.remember(&account, &entries) } else { Ok(()) };
-                    Done::Kept(outcome, kept)
-                }
-                Job::Recall { account, keys, outcome } => {
+                Job::StoreSignatures { account, entries, outcome } => JobResult::ResponseStored(
+                    outcome,
+                    self.atomically(|worker| worker.store_signatures(&account, &entries)),
+                ),
+                Job::LoadSignatures { account, keys, outcome } => {
                     let find = |key| vault::find(&self.connection, &account, key);
-                    Done::Recalled(outcome, keys.iter().map(find).collect())
+                    JobResult::SignaturesLoaded(outcome, keys.iter().map(find).collect())
                 }
             });
         }
@@ -290,21 +298,58 @@ impl Worker {
             Ok(()) if writes => self.connection.execute_batch("COMMIT"),
             other => other,
         };
-        if committed.is_err() && !self.connection.is_autocommit() {
-            let _ = self.connection.execute_batch("ROLLBACK");
-            (self.total, self.seals) = before;
+        if committed.is_err() {
+            if !self.connection.is_autocommit() {
+                let _ = self.connection.execute_batch("ROLLBACK");
+            }
+            // The transaction is undone, so the running totals must be, too.
+            (self.total, self.signature_bytes) = before;
         }
         self.size.store(self.total, Ordering::Relaxed);
         let committed = committed.map_err(failed);
         for done in done {
-            done.tell(&committed);
+            done.send(&committed);
         }
     }
 
-    fn keep(&mut self, response: &StoredResponse) -> rusqlite::Result<()> {
+    /// Runs a write of the open transaction in a savepoint: a write that fails after some of its statements changes
+    /// nothing. Without a transaction nothing is run, and the result is the default, because the commit fails and its
+    /// error is reported instead.
+    fn atomically<T: Default>(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        // BEGIN failed, or an error such as a full disk has made SQLite roll the whole transaction back.
+        if self.connection.is_autocommit() {
+            return Ok(T::default());
+        }
+        let before = (self.total, self.signature_bytes);
+        self.execute("SAVEPOINT write")?;
+        let done = write(self);
+        if done.is_err() {
+            (self.total, self.signature_bytes) = before;
+            if self.connection.is_autocommit() {
+                return done;
+            }
+            if self.execute("ROLLBACK TO write").is_err() {
+                // Half of the write must not be committed.
+                let _ = self.connection.execute_batch("ROLLBACK");
+                return done;
+            }
+        }
+        self.execute("RELEASE write")?;
+        done
+    }
+
+    fn execute(&self, statement: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(statement)?.execute(()).map(drop)
+    }
+
+    fn store_response(&mut self, response: &StoredResponse) -> rusqlite::Result<()> {
+        // Remove a previous version first, so that its size is free before other entries are evicted.
         self.remove(&response.account, &response.id)?;
         let size = size_of(response) as u64;
-        self.make_room(size)?;
+        self.evict_for(size)?;
         let end = now().saturating_add(millis(self.limits.lifetime));
         let mut insert = self.connection.prepare_cached(
             "INSERT INTO response (account, id, expires, size, items, document) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -322,21 +367,21 @@ impl Worker {
         Ok(())
     }
 
-    fn remember(&mut self, account: &str, entries: &[(SealKey, Bytes)]) -> rusqlite::Result<()> {
-        let end = now().saturating_add(millis(self.limits.seal_lifetime));
+    fn store_signatures(&mut self, account: &str, entries: &[(StoreKey, Bytes)]) -> rusqlite::Result<()> {
+        let end = now().saturating_add(millis(self.limits.signature_lifetime));
         for (key, value) in entries {
             let (size, freed) = vault::insert(&self.connection, account, key, value, end)?;
-            self.seals = self.seals.saturating_add(size).saturating_sub(freed);
+            self.signature_bytes = self.signature_bytes.saturating_add(size).saturating_sub(freed);
         }
-        while self.seals > self.limits.seal_total {
+        while self.signature_bytes > self.limits.signature_total {
             let Some(freed) = vault::remove_oldest(&self.connection)? else { break };
-            self.seals = self.seals.saturating_sub(freed);
+            self.signature_bytes = self.signature_bytes.saturating_sub(freed);
         }
         Ok(())
     }
 
-    /// Removes the oldest until there is room for so many bytes.
-    fn make_room(&mut self, size: u64) -> rusqlite::Result<()> {
+    /// Evicts the oldest responses until `size` more bytes fit.
+    fn evict_for(&mut self, size: u64) -> rusqlite::Result<()> {
         while self.total.saturating_add(size) > self.limits.total {
             let mut oldest = self
                 .connection
@@ -376,7 +421,7 @@ impl Worker {
         Ok(end > now())
     }
 
-    /// Removes some of what has expired, and gives pages back. Tells whether there is more.
+    /// Removes some expired entries and releases free pages. Returns true if there may be more.
     fn sweep(&mut self) -> rusqlite::Result<bool> {
         let removed = self
             .connection
@@ -390,12 +435,12 @@ impl Worker {
         Ok(removed == SWEPT_ROWS || seals == SWEPT_ROWS)
     }
 
-    /// Counts what is kept.
+    /// Recounts the accounted sizes.
     fn count(&mut self) -> rusqlite::Result<()> {
         let total: i64 =
             self.connection.query_row("SELECT COALESCE(SUM(size), 0) FROM response", (), |row| row.get(0))?;
         self.total = u64::try_from(total).unwrap_or(0);
-        self.seals = vault::total(&self.connection)?;
+        self.signature_bytes = vault::total(&self.connection)?;
         self.size.store(self.total, Ordering::Relaxed);
         Ok(())
     }

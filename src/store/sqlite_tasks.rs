@@ -1,5 +1,5 @@
-//! The embedded place of tasks: a connection of its own to the file of SQLite, and the thread that owns it. Tasks are
-//! few and small, and each takes a moment; they need no batches.
+//! Embedded task store: its own connection to the SQLite file, and the thread that owns it. Tasks are few and small, so
+//! jobs are not batched.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::schema::{self, OpenError, Place};
+use super::schema::{self, FileIdentity, OpenError};
 use super::task::{NewTask, StoredTask, TaskStore};
 use super::{Pending, StoreError, millis, now};
 use crate::supervise::{self, Supervised};
 
-/// Jobs that may wait.
+/// Maximum number of queued jobs.
 const QUEUE: usize = 1024;
-/// How often expired tasks are removed.
+/// Interval between two removals of expired tasks.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Rows that are removed in one step.
+/// Maximum number of rows that one sweep removes.
 const SWEPT_ROWS: u32 = 200;
 
-/// What is done on the connection, or told why there is none.
+/// Job for the connection. It receives the fault instead if the database file was removed or replaced.
 type SqliteTaskJob = Box<dyn FnOnce(Result<&mut Connection, &str>) + Send>;
 
 /// Task store in SQLite. Its thread ends when it is dropped.
@@ -32,13 +32,13 @@ pub struct SqliteTasks {
 }
 
 impl SqliteTasks {
-    /// Opens the file, makes it if it is not there, and starts the thread.
+    /// Opens the file, creates it if it does not exist, and starts the thread.
     ///
     /// # Errors
-    /// The file cannot be used.
+    /// Returns [`OpenError`] if the file cannot be used.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let mut connection = schema::open(path)?;
-        let place = Place::of(path)?;
+        let place = FileIdentity::of(path)?;
         let (jobs, queue) = sync_channel(QUEUE);
         let started = supervise::spawn("tasks", move || work(&mut connection, &place, &queue));
         let (supervised, _) = started.map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
@@ -53,27 +53,27 @@ impl SqliteTasks {
         let job: SqliteTaskJob = Box::new(move |connection| {
             let done = connection.map_err(|fault| fault.to_owned());
             let done = done.and_then(|connection| job(connection).map_err(|error| error.to_string()));
-            // Whoever asked may have stopped waiting.
+            // The send fails if the receiver is gone; that is fine.
             let _ = outcome.send(done.map_err(StoreError::Failed));
         });
         match self.jobs.try_send(job) {
             Err(TrySendError::Full(_)) => Pending::known(Err(StoreError::Busy)),
-            // The end of the thread is told by the outcome that it dropped.
+            // If the thread has ended, the dropped job closes the channel, which the receiver reports.
             Ok(()) | Err(TrySendError::Disconnected(_)) => pending,
         }
     }
 }
 
-/// Works until the place is dropped.
-fn work(connection: &mut Connection, place: &Place, queue: &Receiver<SqliteTaskJob>) {
+/// Runs jobs and sweeps until the store is dropped.
+fn work(connection: &mut Connection, place: &FileIdentity, queue: &Receiver<SqliteTaskJob>) {
     if !connection.is_autocommit() {
-        // Left by a panic.
+        // A panic left the transaction open: the supervisor restarted this function.
         let _ = connection.execute_batch("ROLLBACK");
     }
     let mut next = Instant::now();
     loop {
         match queue.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(job) => match place.look() {
+            Ok(job) => match place.check_unchanged() {
                 Ok(()) => job(Ok(connection)),
                 Err(fault) => job(Err(&fault)),
             },
@@ -82,7 +82,7 @@ fn work(connection: &mut Connection, place: &Place, queue: &Receiver<SqliteTaskJ
         }
         if Instant::now() >= next {
             if let Err(error) = sweep(connection) {
-                tracing::warn!(%error, "tasks that have expired cannot be removed");
+                tracing::warn!(%error, "expired tasks cannot be removed");
             }
             next = Instant::now() + SWEEP;
         }
@@ -114,7 +114,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<StoredTask> {
 
 fn submit(connection: &mut Connection, task: &NewTask) -> rusqlite::Result<Option<String>> {
     let whole = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    let (mark, marked) = match &task.mark {
+    let (mark, marked) = match &task.idempotency_key {
         Some((mark, span)) => (Some(&mark[..]), after(*span)),
         None => (None, 0),
     };
@@ -126,7 +126,7 @@ fn submit(connection: &mut Connection, task: &NewTask) -> rusqlite::Result<Optio
         if found.is_some() {
             return Ok(found);
         }
-        // A mark that does not hold any more stands in nobody's way.
+        // Clear an expired idempotency key so that the UNIQUE index admits the new row.
         whole
             .prepare_cached("UPDATE task SET mark = NULL WHERE mark = ?1 AND owner = ?2")?
             .execute(params![mark, task.owner])?;
@@ -190,7 +190,7 @@ impl TaskStore for SqliteTasks {
         })
     }
 
-    fn forget(&self, owner: &str, id: &str) -> Pending<bool> {
+    fn remove(&self, owner: &str, id: &str) -> Pending<bool> {
         let (owner, id) = (owner.to_owned(), id.to_owned());
         self.run(move |connection| {
             let mut delete = connection

@@ -1,4 +1,4 @@
-//! Tasks as the gateway sees them: what a provider works on for minutes, under an id that is its owner's alone.
+//! Task store interface. A task is work of minutes at a provider (a video, for example); only its owner knows its id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,27 +11,27 @@ use crate::supervise::Supervised;
 /// Idempotency key of a task: hash of what two submissions of the same task have in common.
 pub type IdempotencyKey = [u8; 32];
 
-/// Keeps tasks.
+/// Store of tasks.
 ///
-/// Promises:
-/// * No method waits. What an outcome has confirmed is found by whoever asks after that, also when the process has
-///   ended in between, and by every gateway that shares the store.
-/// * An owner finds, changes and removes its own and nothing else: for every other it is as if there were nothing.
-/// * Of two submissions of one owner with the same mark, one makes a task and the other learns its id, for as long as
-///   the mark holds.
-/// * A state is changed by whoever knows the version that it replaces; of several who know it, by one.
-/// * A task that is due is given to one of those who look for such, and to nobody else before the lease is over.
-/// * What is expired or removed is never found again.
+/// Guarantees:
+/// * No method blocks. A confirmed write is visible to every later read, also after a restart of the process, and to
+///   every gateway that shares the store.
+/// * An owner finds, changes and removes only its own tasks. Tasks of others behave as if they did not exist.
+/// * Of two submissions of one owner with the same idempotency key, one creates a task and the other receives its id,
+///   while the key is valid.
+/// * A state is replaced by compare-and-swap on its version: of several writers with the same version, one succeeds.
+/// * A due task is leased to one poller, and to no other before the lease expires.
+/// * A task that has expired or was removed is never returned again.
 pub trait TaskStore: Send + Sync {
-    /// Keeps a new task. The outcome is the id of the task that has its mark already, if there is one; then nothing
-    /// is kept.
+    /// Stores a new task. The outcome is `None` if it was stored, or the id of the task that has the same idempotency
+    /// key already; then nothing is stored.
     fn submit(&self, task: NewTask) -> Pending<Option<String>>;
 
-    /// Finds a task.
+    /// Finds a task. The outcome is `None` if the owner has no unexpired task with this id.
     fn task(&self, owner: &str, id: &str) -> Pending<Option<StoredTask>>;
 
-    /// Replaces a task's state, if it still has this version; tells whether it had. It is due after the time that is
-    /// given; never, where none is.
+    /// Replaces a task's state if its version is still `version`. The outcome is true if it was replaced. The task is
+    /// due after `due`, or never if it is `None`.
     fn change(
         &self,
         owner: &str,
@@ -41,48 +41,48 @@ pub trait TaskStore: Send + Sync {
         due: Option<Duration>,
     ) -> Pending<bool>;
 
-    /// Removes a task, and its mark; tells whether there was one.
-    fn forget(&self, owner: &str, id: &str) -> Pending<bool>;
+    /// Removes a task and its idempotency key. The outcome is true if there was one.
+    fn remove(&self, owner: &str, id: &str) -> Pending<bool>;
 
-    /// Tasks that are due, at most so many. They are due again when the lease is over.
+    /// Leases at most `most` tasks that are due. They are due again when the lease expires.
     fn due(&self, most: usize, lease: Duration) -> Pending<Vec<StoredTask>>;
 
-    /// The threads that do its work.
+    /// Returns the threads that do the work of this store.
     fn threads(&self) -> Vec<Arc<Supervised>> {
         Vec::new()
     }
 }
 
-/// A task that begins.
+/// New task, as it is submitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTask {
-    /// Whose it is.
+    /// Owner: account or key name.
     pub owner: String,
-    /// Its id, which nobody can guess.
+    /// Id, which cannot be guessed.
     pub id: String,
-    /// What makes it the same as another one, and for how long.
-    pub mark: Option<(IdempotencyKey, Duration)>,
-    /// How long it is kept.
+    /// Idempotency key and its lifetime.
+    pub idempotency_key: Option<(IdempotencyKey, Duration)>,
+    /// Lifetime of the task.
     pub lifetime: Duration,
-    /// After which time somebody should look after it.
+    /// Time until the first poll is due.
     pub due: Duration,
-    /// What never changes.
+    /// Immutable part, serialized.
     pub facts: Bytes,
-    /// What does.
+    /// Mutable part, serialized.
     pub state: Bytes,
 }
 
-/// A task that is kept.
+/// Stored task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredTask {
-    /// Whose it is.
+    /// Owner: account or key name.
     pub owner: String,
-    /// Its id.
+    /// Id.
     pub id: String,
-    /// How often its state has changed.
+    /// Version: how often the state has been replaced.
     pub version: u64,
-    /// What never changes.
+    /// Immutable part, serialized.
     pub facts: Bytes,
-    /// What does.
+    /// Mutable part, serialized.
     pub state: Bytes,
 }

@@ -1,4 +1,4 @@
-//! The file of the store: what stands in `suite` holds wherever the store is.
+//! Tests of the SQLite file. Tests that hold for every store are in `suite`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,8 +12,8 @@ const LIMITS: StoreLimits = StoreLimits {
     lifetime: Duration::from_secs(3600),
     response: 1000,
     total: 10_000,
-    seal_lifetime: Duration::from_secs(3600),
-    seal_total: 10_000,
+    signature_lifetime: Duration::from_secs(3600),
+    signature_total: 10_000,
 };
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -37,32 +37,65 @@ async fn find(store: &SqliteStore, account: &str, id: &str) -> Option<String> {
     Some(format!("{}; {}", text(found.items), text(found.document)))
 }
 
-/// Another program holds the file: the outcome says so, and nothing is out of step afterwards.
+/// Another connection locks the file: the outcome is an error, and the store stays consistent.
 #[tokio::test]
-async fn a_write_that_fails_is_told_and_the_next_one_is_kept() {
+async fn store_failed_write_is_reported_and_the_next_succeeds() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path(), LIMITS);
-    store.keep(response("a", "resp_1", "one")).within(PATIENCE).await.unwrap();
+    store.store_response(response("a", "resp_1", "one")).within(PATIENCE).await.unwrap();
     let size = store.size();
     let other = rusqlite::Connection::open(folder.path().join("state.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let failed = store.keep(response("a", "resp_2", "two")).within(PATIENCE).await;
+    let failed = store.store_response(response("a", "resp_2", "two")).within(PATIENCE).await;
     assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
     let failed = store.remove("a", "resp_1").within(PATIENCE).await;
     assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
-    // What is there can be read meanwhile.
+    // Reads still work.
     assert!(find(&store, "a", "resp_1").await.is_some());
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(store.size(), size);
-    store.keep(response("a", "resp_2", "two")).within(PATIENCE).await.unwrap();
+    store.store_response(response("a", "resp_2", "two")).within(PATIENCE).await.unwrap();
     assert_eq!(store.size(), size * 2);
 }
 
-/// The end of an answer waits for a while, and then no longer.
+/// A write fails in the middle: what it had deleted before is there again, and others of its batch are kept.
+#[tokio::test]
+async fn replacement_that_fails_keeps_the_old_entries() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), LIMITS);
+    store.store_response(response("a", "resp_1", "one")).within(PATIENCE).await.unwrap();
+    let seal = |text: &'static str| Bytes::from_static(text.as_bytes());
+    store.store_signatures("a", vec![([1; 32], seal("one"))]).within(PATIENCE).await.unwrap();
+    let size = store.size();
+    let other = rusqlite::Connection::open(folder.path().join("state.db")).unwrap();
+    other
+        .execute_batch(
+            "CREATE TRIGGER no_response BEFORE INSERT ON response WHEN NEW.id = 'resp_1'
+             BEGIN SELECT RAISE(ABORT, 'no room'); END;
+             CREATE TRIGGER no_seal BEFORE INSERT ON seal WHEN substr(NEW.key, 1, 1) = x'02'
+             BEGIN SELECT RAISE(ABORT, 'no room'); END;",
+        )
+        .unwrap();
+    let replaced = store.store_response(response("a", "resp_1", "another"));
+    let beside = store.store_response(response("a", "resp_2", "two"));
+    let failed = replaced.within(PATIENCE).await;
+    assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
+    beside.within(PATIENCE).await.unwrap();
+    assert_eq!(find(&store, "a", "resp_1").await.as_deref(), Some("items of one; document of one"));
+    assert_eq!(find(&store, "a", "resp_2").await.as_deref(), Some("items of two; document of two"));
+    assert_eq!(store.size(), size * 2);
+    let entries = vec![([1; 32], seal("another")), ([2; 32], seal("two"))];
+    let failed = store.store_signatures("a", entries).within(PATIENCE).await;
+    assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
+    let recalled = store.load_signatures("a", vec![[1; 32], [2; 32]]).within(PATIENCE).await.unwrap();
+    assert_eq!(recalled, [Some(seal("one")), None]);
+}
+
+/// An outcome that does not arrive is abandoned after the time limit.
 #[tokio::test(start_paused = true)]
-async fn an_outcome_that_does_not_come_is_given_up() {
+async fn pending_outcome_times_out_or_fails_without_a_sender() {
     let (sender, pending) = Pending::<()>::new();
-    assert_eq!(pending.within(PATIENCE).await, Err(StoreError::Late));
+    assert_eq!(pending.within(PATIENCE).await, Err(StoreError::Timeout));
     drop(sender);
     let (sender, pending) = Pending::<()>::new();
     drop(sender);
@@ -71,7 +104,7 @@ async fn an_outcome_that_does_not_come_is_given_up() {
 
 #[cfg(unix)]
 #[test]
-fn nobody_else_may_read_the_file() {
+fn file_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let _store = open(folder.path(), LIMITS);
@@ -83,7 +116,7 @@ fn nobody_else_may_read_the_file() {
 }
 
 #[test]
-fn a_file_that_is_none_of_ours_is_refused() {
+fn file_that_is_not_a_database_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     std::fs::write(&path, "this is a letter and no database, whatever its name may say").unwrap();
@@ -94,12 +127,12 @@ fn a_file_that_is_none_of_ours_is_refused() {
     assert!(matches!(error, OpenError::Io { .. }), "{error}");
 }
 
-/// What a gateway of layout 1 left, with two responses of the key `demo`.
+/// File of schema version 1 with two responses of the key `demo`.
 const LAYOUT_1: &[u8] = include_bytes!("../../tests/store/layout-1.db");
 
-/// Several processes find an old file at the same time.
+/// Several processes open an old file at the same time.
 #[tokio::test]
-async fn a_file_of_an_older_layout_is_brought_up_and_keeps_what_is_in_it() {
+async fn file_of_an_older_layout_is_migrated_with_its_contents() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     std::fs::write(&path, LAYOUT_1).unwrap();
@@ -114,14 +147,14 @@ async fn a_file_of_an_older_layout_is_brought_up_and_keeps_what_is_in_it() {
         assert!(found.contains("Hello") && found.contains(id), "{found}");
     }
     let seal = Bytes::from_static(b"one");
-    store.remember("demo", vec![([1; 32], seal.clone())]).within(PATIENCE).await.unwrap();
-    assert_eq!(store.recall("demo", vec![[1; 32]]).within(PATIENCE).await.unwrap(), [Some(seal)]);
+    store.store_signatures("demo", vec![([1; 32], seal.clone())]).within(PATIENCE).await.unwrap();
+    assert_eq!(store.load_signatures("demo", vec![[1; 32]]).within(PATIENCE).await.unwrap(), [Some(seal)]);
     let account = AccountId::new("acme").unwrap();
     sqlite_ledger::SqliteAdmin::open(&path).unwrap().create(&account).unwrap();
 }
 
 #[test]
-fn a_file_of_a_later_layout_is_refused_and_left_alone() {
+fn file_of_a_later_layout_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     std::fs::write(&path, LAYOUT_1).unwrap();

@@ -1,23 +1,23 @@
-//! Seals: bytes under an account and a hash, for a time, within a size.
+//! Provider signatures in SQLite: values by account and hash, with a lifetime and a limit of their total size.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{SealKey, now};
+use super::{StoreKey, now};
 
-/// What an entry counts for beside its value: the key, the row and its places in the indexes.
+/// Accounted size of an entry beside its value and account name, in bytes: key, row header and index entries.
 const OVERHEAD: u64 = 128;
 
-/// What an entry counts for.
+/// Returns the accounted size of an entry, in bytes.
 pub(super) fn size_of(account: &str, value: &Bytes) -> u64 {
     (account.len() + value.len()) as u64 + OVERHEAD
 }
 
-/// Keeps one; returns by how much the whole has grown.
+/// Inserts or replaces one entry. Returns the bytes that were added and the bytes that were freed.
 pub(super) fn insert(
     connection: &Connection,
     account: &str,
-    key: &SealKey,
+    key: &StoreKey,
     value: &Bytes,
     expires: i64,
 ) -> rusqlite::Result<(u64, u64)> {
@@ -31,8 +31,12 @@ pub(super) fn insert(
     Ok((size, freed.and_then(|freed| u64::try_from(freed).ok()).unwrap_or(0)))
 }
 
-/// Finds one.
-pub(super) fn find(connection: &Connection, account: &str, key: &SealKey) -> rusqlite::Result<Option<Bytes>> {
+/// Finds one entry. Returns `None` if there is none or it has expired.
+pub(super) fn find(
+    connection: &Connection,
+    account: &str,
+    key: &StoreKey,
+) -> rusqlite::Result<Option<Bytes>> {
     let mut select = connection
         .prepare_cached("SELECT value FROM seal WHERE key = ?1 AND account = ?2 AND expires > ?3")?;
     let found =
@@ -40,7 +44,7 @@ pub(super) fn find(connection: &Connection, account: &str, key: &SealKey) -> rus
     found.optional()
 }
 
-/// Removes the oldest; returns what it counted for. Nothing, when there is none.
+/// Removes the oldest entry and returns its accounted size in bytes. Returns `None` if the table is empty.
 pub(super) fn remove_oldest(connection: &Connection) -> rusqlite::Result<Option<u64>> {
     let mut delete = connection.prepare_cached(
         "DELETE FROM seal WHERE number = (SELECT number FROM seal ORDER BY number LIMIT 1) RETURNING size",
@@ -49,7 +53,7 @@ pub(super) fn remove_oldest(connection: &Connection) -> rusqlite::Result<Option<
     Ok(freed.map(|freed| u64::try_from(freed).unwrap_or(0)))
 }
 
-/// Removes some of what has expired; returns how many.
+/// Removes at most `most` expired entries and returns how many were removed.
 pub(super) fn sweep(connection: &Connection, most: usize) -> rusqlite::Result<usize> {
     let mut delete = connection.prepare_cached(
         "DELETE FROM seal WHERE number IN (SELECT number FROM seal WHERE expires <= ?1 LIMIT ?2)",
@@ -57,7 +61,7 @@ pub(super) fn sweep(connection: &Connection, most: usize) -> rusqlite::Result<us
     delete.execute(params![now(), i64::try_from(most).unwrap_or(i64::MAX)])
 }
 
-/// Counts what all of them are.
+/// Returns the accounted size of all entries, in bytes.
 pub(super) fn total(connection: &Connection) -> rusqlite::Result<u64> {
     let total: i64 = connection.query_row("SELECT COALESCE(SUM(size), 0) FROM seal", (), |row| row.get(0))?;
     Ok(u64::try_from(total).unwrap_or(0))

@@ -1,44 +1,44 @@
-//! What is taken for tokens without being read: pictures, documents, sounds, videos.
+//! Token estimates for images, documents, audio and video.
 //!
-//! Providers count these after decoding them, each in another way (pictures by tiles, documents by pages, sounds and
-//! videos by the second). Here they are not decoded: what is known is how many bytes they have.
+//! Providers decode these and count each in another way: images by tiles, documents by pages, audio and video by the
+//! second. The gateway does not decode them; it estimates from the size in bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::canonical::Source;
+use crate::canonical::MediaSource;
 
-/// A picture (specification, sections 4.3 and 8).
+/// Tokens of an image, whatever its size (docs/token-counting.md).
 pub const IMAGE: u64 = 1_000;
-/// A page of a document: 1,500 to 3,000 (Anthropic, "PDF support"), as text and as a picture.
+/// Tokens of a page: 1,500 to 3,000 (Anthropic, "PDF support"), because pages are processed as text and as an image.
 const PAGE: u64 = 2_000;
-/// Bytes of a page, in documents that do not tell how many pages they have.
+/// Bytes of a page, for documents without a readable page count.
 const PAGE_BYTES: u64 = 50_000;
-/// A document behind an address or an id: its length is not known.
+/// Tokens of a document given by URL or id, whose length is unknown.
 const UNSEEN: u64 = 3_000;
-/// A second of sound (Gemini API, "Audio understanding").
+/// Tokens of a second of audio (Gemini API, "Audio understanding").
 const SOUND_SECOND: u64 = 32;
-/// A second of video with sound, one picture a second (Gemini API, "Video understanding").
+/// Tokens of a second of video with audio, at one frame per second (Gemini API, "Video understanding").
 const VIDEO_SECOND: u64 = 290;
-/// Bytes of a second of sound: 128 kbit/s, and 24,000 samples of 16 bits.
+/// Bytes of a second of audio: compressed at 128 kbit/s, and uncompressed with 24,000 samples of 16 bits.
 const PACKED_SOUND: u64 = 16_000;
 const PLAIN_SOUND: u64 = 48_000;
-/// Bytes of a second of video: 2 Mbit/s.
+/// Bytes of a second of video, at 2 Mbit/s.
 const VIDEO_BYTES: u64 = 250_000;
-/// Seconds of a sound or a video behind an address or an id.
+/// Assumed seconds of audio or video given by URL or id.
 const UNSEEN_SECONDS: u64 = 60;
-/// So much of a document is looked through for pages.
+/// Bytes of base64 that are searched for pages.
 const LOOK: usize = 8 << 20;
 
-/// A document; nothing for one that is text, which is counted as such.
-pub(super) fn document(source: &Source<'_>) -> Option<u64> {
+/// Returns the tokens of a document, or `None` for a text document, which the tokenizer counts.
+pub(super) fn document(source: &MediaSource<'_>) -> Option<u64> {
     match source {
-        Source::Text { .. } => None,
-        Source::Url { .. } | Source::Id { .. } => Some(UNSEEN),
-        Source::Base64 { mime, data } => {
+        MediaSource::Text { .. } => None,
+        MediaSource::Url { .. } | MediaSource::Id { .. } => Some(UNSEEN),
+        MediaSource::Base64 { mime, data } => {
             let data = data.escaped();
             if mime.escaped().starts_with("text/") {
-                // The bytes of the text, four to a token.
+                // Encoded text: about four bytes per token.
                 return Some(decoded_length(data) / 4);
             }
             let pages = pages(data).unwrap_or(decoded_length(data) / PAGE_BYTES);
@@ -47,10 +47,10 @@ pub(super) fn document(source: &Source<'_>) -> Option<u64> {
     }
 }
 
-/// A sound.
-pub(super) fn audio(source: &Source<'_>) -> u64 {
+/// Returns the tokens of audio.
+pub(super) fn audio(source: &MediaSource<'_>) -> u64 {
     let seconds = match source {
-        Source::Base64 { mime, data } => {
+        MediaSource::Base64 { mime, data } => {
             let plain = ["wav", "pcm", "l16", "x-wav"].iter().any(|kind| mime.escaped().ends_with(kind));
             decoded_length(data.escaped()) / if plain { PLAIN_SOUND } else { PACKED_SOUND } + 1
         }
@@ -59,10 +59,10 @@ pub(super) fn audio(source: &Source<'_>) -> u64 {
     seconds * SOUND_SECOND
 }
 
-/// A video.
-pub(super) fn video(source: &Source<'_>) -> u64 {
+/// Returns the tokens of a video.
+pub(super) fn video(source: &MediaSource<'_>) -> u64 {
     let seconds = match source {
-        Source::Base64 { data, .. } => decoded_length(data.escaped()) / VIDEO_BYTES + 1,
+        MediaSource::Base64 { data, .. } => decoded_length(data.escaped()) / VIDEO_BYTES + 1,
         _ => UNSEEN_SECONDS,
     };
     seconds * VIDEO_SECOND
@@ -72,7 +72,7 @@ fn decoded_length(base64: &str) -> u64 {
     base64.len() as u64 / 4 * 3
 }
 
-/// The pages that a PDF names; nothing where they stand in a compressed part of it.
+/// Returns the number of `/Type /Page` objects in a PDF, or `None` if there are none outside of its compressed parts.
 fn pages(base64: &str) -> Option<u64> {
     let length = base64.len().min(LOOK) / 4 * 4;
     let bytes = STANDARD.decode(base64.get(..length)?).ok()?;

@@ -1,38 +1,38 @@
-//! What a request consists of, as far as it costs tokens.
+//! Token-relevant parts of a request.
 
-use super::Family;
+use super::TokenizerFamily;
 use super::media;
-use super::text::{self, Piece};
-use crate::canonical::{Block, Input, OutputFormat, Request, Role, Source};
+use super::text::{self, TextPiece};
+use crate::canonical::{Block, Input, MediaSource, OutputFormat, Request, Role};
 use crate::json::{JsonStr, RawJson};
 
-/// The parts of a request, counted by kind; texts are counted when it is known for which model.
+/// Parts of a request by kind. Texts are tokenized later, when the model family is known.
 #[derive(Clone, Debug, Default)]
 pub struct Tally<'a> {
-    /// What is said.
-    words: Vec<Piece<'a>>,
-    /// Tools as they are defined.
-    definitions: Vec<Piece<'a>>,
-    /// The form that the answer must have.
-    form: Vec<Piece<'a>>,
-    /// Turns that are no instructions.
+    /// Message texts, names, tool calls and results.
+    words: Vec<TextPiece<'a>>,
+    /// Tool definitions.
+    definitions: Vec<TextPiece<'a>>,
+    /// Response schema.
+    form: Vec<TextPiece<'a>>,
+    /// User and assistant turns.
     pub turns: u64,
-    /// Turns of instructions.
+    /// System and developer turns.
     pub instructions: u64,
     /// Tools.
     pub tools: u64,
-    /// Calls of tools.
+    /// Tool calls.
     pub calls: u64,
-    /// What tools answered.
+    /// Tool results.
     pub results: u64,
-    /// Pictures.
+    /// Images.
     pub images: u64,
-    /// Tokens of documents, sounds and videos.
+    /// Tokens of documents, audio and video.
     pub media: u64,
 }
 
 impl<'a> Tally<'a> {
-    /// Walks over a request.
+    /// Collects the parts of a request.
     pub fn of(request: &Request<'a>) -> Self {
         let mut tally = Tally::default();
         for turn in &request.turns {
@@ -57,8 +57,8 @@ impl<'a> Tally<'a> {
         tally
     }
 
-    /// The tokens of all of it for a model of a family.
-    pub fn tokens(&self, family: Family) -> u64 {
+    /// Returns the input tokens for a model of `family`.
+    pub fn tokens(&self, family: TokenizerFamily) -> u64 {
         let rule = family.rule();
         let [words, definitions, form] = self.texts(family);
         let part = |tokens: u64, per_mille: u64| tokens.saturating_mul(per_mille).div_ceil(1_000);
@@ -81,9 +81,9 @@ impl<'a> Tally<'a> {
             + self.media
     }
 
-    /// The tokens of the texts alone, in the family's vocabulary: what is said, the tools as they are defined, and the
-    /// form of the answer.
-    pub fn texts(&self, family: Family) -> [u64; 3] {
+    /// Returns the tokens of the texts only, unscaled, in the family's vocabulary: messages, tool definitions, response
+    /// schema.
+    pub fn texts(&self, family: TokenizerFamily) -> [u64; 3] {
         [&self.words, &self.definitions, &self.form].map(|texts| text::count(family.rule().table, texts))
     }
 
@@ -105,7 +105,7 @@ impl<'a> Tally<'a> {
             }
             Block::Audio { source } => self.media += media::audio(source),
             Block::Video { source } => self.media += media::video(source),
-            // Reasoning of earlier turns is not counted by the providers.
+            // Providers do not count reasoning of earlier turns.
             Block::Reasoning { .. } => {}
             Block::ToolUse { name, input, .. } => {
                 self.calls += 1;
@@ -124,11 +124,11 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn file(&mut self, source: &Source<'a>) {
+    fn file(&mut self, source: &MediaSource<'a>) {
         match media::document(source) {
             Some(tokens) => self.media += tokens,
             None => {
-                if let Source::Text { text } = source {
+                if let MediaSource::Text { text } = source {
                     self.escaped(*text);
                 }
             }
@@ -137,10 +137,10 @@ impl<'a> Tally<'a> {
 }
 
 fn put<'a>(
-    texts: &mut Vec<Piece<'a>>,
+    texts: &mut Vec<TextPiece<'a>>,
     words: impl IntoIterator<Item = JsonStr<'a>>,
     values: impl IntoIterator<Item = RawJson<'a>>,
 ) {
-    texts.extend(words.into_iter().filter(|text| !text.is_empty()).map(Piece::Escaped));
-    texts.extend(values.into_iter().map(Piece::Json));
+    texts.extend(words.into_iter().filter(|text| !text.is_empty()).map(TextPiece::Escaped));
+    texts.extend(values.into_iter().map(TextPiece::Json));
 }

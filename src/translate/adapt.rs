@@ -1,34 +1,35 @@
-//! A request on its way to a provider of another format: what both formats mean but say in different numbers is settled
-//! here, on the hub, once for all pairs. What is only a matter of words is the encoders' business.
+//! Request adaptation on the canonical model: settles semantic differences between formats (names, order, limits,
+//! structured output) once for all pairs of formats. Differences in syntax are the encoders' task.
 
 use bumpalo::Bump;
 
 use super::fit::fit;
 use super::restore::Restore;
-use crate::canonical::dialect::{CacheMarks, Structured};
+use crate::canonical::dialect::{ReasoningParameter, Structured};
 use crate::canonical::{
-    Block, Dialect, Index, Input, Key, OutputFormat, Request, Role, Seal, Source, Thinking, Tool, ToolChoice,
-    ToolKind, Turn,
+    Block, Dialect, Index, IndexKey, Input, MediaSource, OutputFormat, ProviderSignature, Request, Role,
+    Thinking, Tool, ToolChoice, ToolKind, Turn,
 };
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 
-/// The schema of a function that stands for a tool with free text.
+/// Schema of the function that replaces a custom tool.
 const FREE_TEXT: RawJson<'static> = RawJson::from_text(
     r#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#,
 );
 
-/// Why a request with tools and a form of the answer is refused.
-const TOOLS_OR_FORMAT: &str = "This model cannot be held to a form of its answer while tools are offered; use one of both, or a newer model.";
+/// Message for a request that has both tools and structured output.
+const TOOLS_OR_FORMAT: &str =
+    "This model does not support a response format together with tools; use one of both, or a newer model.";
 
-/// What a model is told that must answer in JSON.
+/// Instruction for a model without JSON mode, or for a provider that requires the word JSON.
 const ANY_JSON: &str = "Answer with one JSON object and nothing else.";
 
-/// The name of the tool whose arguments are the answer, for models that cannot be asked for a schema.
+/// Name of the tool whose arguments are the response, for models without structured output.
 const ANSWER_TOOL: &str = "respond";
 
-/// Adapts a request; `bump` holds the text that must be made. What must be undone in the answer goes into the result.
+/// Adapts a request and returns the adaptations to reverse in the response. `bump` owns text that must be created.
 pub(super) fn adapt<'a>(
     request: &mut Request<'a>,
     dialect: &Dialect<'_>,
@@ -40,7 +41,7 @@ pub(super) fn adapt<'a>(
     count_choices(request, notes);
     fit(request, dialect, notes, bump);
     if let Thinking::Budget(wished @ 1..) = request.thinking
-        && let CacheMarks::Budget(told) = dialect.reasoning.tell(request.thinking)
+        && let ReasoningParameter::Budget(told) = dialect.reasoning.reasoning_parameter(request.thinking)
         && told != wished
     {
         notes.clamp(if notes.from() == Format::Generate { "thinkingBudget" } else { "budget_tokens" });
@@ -59,7 +60,7 @@ pub(super) fn adapt<'a>(
     restore
 }
 
-/// Only chat and generate have more than one answer.
+/// Drops the number of choices for formats without it: only chat and generate have several choices.
 fn count_choices(request: &mut Request<'_>, notes: &mut LossNotes) {
     if request.choices == Some(1) {
         request.choices = None;
@@ -69,12 +70,12 @@ fn count_choices(request: &mut Request<'_>, notes: &mut LossNotes) {
     }
 }
 
-/// Whether the target has tools with free text.
+/// Returns true if the target supports custom tools.
 fn has_custom_tools(to: Format, dialect: &Dialect<'_>) -> bool {
-    matches!(to, Format::Chat | Format::Responses) && dialect.habits.custom_tools
+    matches!(to, Format::Chat | Format::Responses) && dialect.quirks.custom_tools
 }
 
-/// Names as the target allows them.
+/// Returns true if the target's format allows the tool name.
 fn is_legal(name: &str, to: Format) -> bool {
     let limit = match to {
         Format::Chat | Format::Responses => 64,
@@ -86,7 +87,7 @@ fn is_legal(name: &str, to: Format) -> bool {
     (1..=limit).contains(&name.len()) && name.bytes().all(fits) && name.bytes().next().is_some_and(begins)
 }
 
-/// A legal name for an illegal one: what can be kept of it, and a number that keeps it apart from others.
+/// Makes a legal name from an illegal one: its legal characters, with a number that keeps it unique.
 fn legal_name(name: &str, number: usize) -> String {
     let mut legal = String::from("t");
     legal.push_str(&number.to_string());
@@ -96,7 +97,7 @@ fn legal_name(name: &str, number: usize) -> String {
     legal
 }
 
-/// A tool's name at the target: the same in its definition, in the choice and in the history.
+/// Returns the name of a tool at the target. The same name is used in the definition, the tool choice and the history.
 fn renamed<'a>(
     name: JsonStr<'a>,
     namespace: JsonStr<'a>,
@@ -127,6 +128,11 @@ fn settle_tools<'a>(
 ) {
     let to = notes.to();
     let custom_tools = has_custom_tools(to, dialect);
+    let is_grouped = |tool: &Tool<'_>| tool.kind == ToolKind::Custom && !tool.namespace.is_empty();
+    // Names of functions are needed only where a custom tool in a namespace could be taken for one of them.
+    let is_ambiguous = !custom_tools && request.tools.iter().any(is_grouped);
+    let functions = request.tools.iter().filter(|tool| is_ambiguous && tool.kind == ToolKind::Function);
+    let functions: Index = functions.map(|tool| IndexKey::of(tool.name)).collect();
     for tool in &mut request.tools {
         if tool.kind == ToolKind::Custom && !custom_tools {
             if tool.format.take().is_some() {
@@ -134,7 +140,11 @@ fn settle_tools<'a>(
             }
             tool.kind = ToolKind::Function;
             tool.schema = Some(FREE_TEXT);
-            restore.add_custom(tool.name);
+            restore.add_custom(tool.name, tool.namespace);
+            // A provider of the responses format may leave out the namespace of a call.
+            if !tool.namespace.is_empty() && !functions.has(IndexKey::of(tool.name)) {
+                restore.add_custom(tool.name, JsonStr::default());
+            }
         }
         tool.name = renamed(tool.name, tool.namespace, to, restore, bump);
         if to != Format::Responses {
@@ -142,10 +152,10 @@ fn settle_tools<'a>(
         }
     }
     let chosen = matches!(request.tool_choice, Some(ToolChoice::Tool(_) | ToolChoice::Allowed { .. }));
-    let tools: Index = request.tools.iter().filter(|_| chosen).map(|tool| Key::of(tool.name)).collect();
+    let tools: Index = request.tools.iter().filter(|_| chosen).map(|tool| IndexKey::of(tool.name)).collect();
     let mut choose = |name: &mut JsonStr<'a>| {
-        // A choice names no namespace. Where no tool is called so, one in a namespace is meant.
-        let known = tools.has(Key::of(*name));
+        // A tool choice has no namespace. If no tool has exactly this name, it means a tool in a namespace.
+        let known = tools.has(IndexKey::of(*name));
         *name = match restore.name_at_target(*name, JsonStr::default()).filter(|_| !known) {
             Some(here) => JsonStr::from_escaped(bump.alloc_str(here)),
             None => renamed(*name, JsonStr::default(), to, restore, bump),
@@ -156,14 +166,14 @@ fn settle_tools<'a>(
         Some(ToolChoice::Allowed { names, .. }) => names.iter_mut().for_each(choose),
         _ => {}
     }
-    // One provider's formats refuse a choice where there is nothing to choose from.
+    // Some formats refuse a tool choice in a request without tools.
     if request.tools.is_empty() && request.search.is_none() {
         request.tool_choice = None;
         request.parallel_tools = None;
     }
 }
 
-/// Earlier turns: names of tools, seals, and results in the order of their calls.
+/// Adapts earlier turns: tool names, provider signatures, and the order of tool results.
 fn settle_history<'a>(
     request: &mut Request<'a>,
     dialect: &Dialect<'_>,
@@ -173,8 +183,10 @@ fn settle_history<'a>(
 ) {
     let to = notes.to();
     let custom_tools = has_custom_tools(to, dialect);
+    // Names of tools that are only in the history are renamed in a copy: the model cannot call these tools, so the
+    // response needs no entry for them.
     let mut restore = tools.clone();
-    // The calls of the assistant's last turns, whose results are awaited, in order.
+    // Calls of the latest assistant turns, in order; their results are expected next.
     let mut calls = Index::default();
     let (mut all_calls, mut names) = (Index::default(), Vec::new());
     for turn in &mut request.turns {
@@ -183,7 +195,7 @@ fn settle_history<'a>(
         }
         for block in &mut turn.blocks {
             match block {
-                Block::ToolUse { id, name, namespace, kind, input, seal, .. } => {
+                Block::ToolUse { id, name, namespace, kind, input, signature: seal, .. } => {
                     keep_own_seal(seal, dialect, notes);
                     if *kind == ToolKind::Custom && !custom_tools {
                         *kind = ToolKind::Function;
@@ -193,7 +205,7 @@ fn settle_history<'a>(
                     if to != Format::Responses {
                         *namespace = JsonStr::default();
                     }
-                    let key = Key::of(*id);
+                    let key = IndexKey::of(*id);
                     calls.push(key);
                     all_calls.push(key);
                     names.push(*name);
@@ -202,11 +214,11 @@ fn settle_history<'a>(
                     if !custom_tools {
                         *kind = ToolKind::Function;
                     }
-                    let called = all_calls.last(Key::of(*id)).and_then(|at| names.get(at));
+                    let called = all_calls.last(IndexKey::of(*id)).and_then(|at| names.get(at));
                     match called {
                         Some(called) => *name = *called,
-                        // The result of a call that is not in this request: where a name is needed and not said,
-                        // the provider could not tell whose it is.
+                        // The call is not in this request. The generate format identifies results by tool name, which
+                        // is unknown here.
                         None if name.is_empty() && to == Format::Generate => {
                             let message =
                                 format!("No tool call has the id '{}' of this result.", id.escaped());
@@ -215,15 +227,17 @@ fn settle_history<'a>(
                         None => *name = renamed(*name, JsonStr::default(), to, &mut restore, bump),
                     }
                 }
-                Block::Reasoning { seal, .. } | Block::Text { seal, .. } | Block::Image { seal, .. } => {
+                Block::Reasoning { signature: seal, .. }
+                | Block::Text { signature: seal, .. }
+                | Block::Image { signature: seal, .. } => {
                     keep_own_seal(seal, dialect, notes);
                 }
                 _ => {}
             }
         }
         turn.blocks.retain(|block| match block {
-            Block::Reasoning { text, seal: None, hidden } => !hidden && !text.is_empty(),
-            // Said anew in its own format, it is understood.
+            Block::Reasoning { text, signature: None, hidden } => !hidden && !text.is_empty(),
+            // Same format: its encoder can write the block as it came.
             Block::Opaque { .. } if notes.from() == to => true,
             Block::Opaque { .. } => {
                 notes.lose("server_tool_block");
@@ -240,11 +254,11 @@ fn has_calls(turn: &Turn<'_>) -> bool {
     turn.blocks.iter().any(|block| matches!(block, Block::ToolUse { .. }))
 }
 
-/// A seal goes back to who issued it, and to nobody else. One without an envelope is from a provider of the client's
-/// own format, and stays where that format is only said anew.
-fn keep_own_seal(seal: &mut Option<Seal<'_>>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
+/// Removes a provider signature that another issuer issued. A signature without an envelope comes from a provider of
+/// the client's own format, and stays only if the format does not change.
+fn keep_own_seal(seal: &mut Option<ProviderSignature<'_>>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
     let same_format = notes.from() == notes.to();
-    let foreign = |seal: &Seal<'_>| match &seal.issuer {
+    let foreign = |seal: &ProviderSignature<'_>| match &seal.issuer {
         None => !same_format,
         Some(issuer) => **issuer != *dialect.issuer,
     };
@@ -254,7 +268,7 @@ fn keep_own_seal(seal: &mut Option<Seal<'_>>, dialect: &Dialect<'_>, notes: &mut
     }
 }
 
-/// The arguments of a function that stands for a tool with free text.
+/// Wraps the free-text input of a custom tool into function arguments.
 fn wrap_input<'a>(input: Input<'a>, bump: &'a Bump) -> Input<'a> {
     let Input::Text(text) = input else { return input };
     let mut out = Vec::with_capacity(text.escaped().len() + 12);
@@ -263,10 +277,10 @@ fn wrap_input<'a>(input: Input<'a>, bump: &'a Bump) -> Input<'a> {
     Input::Object(RawJson::from_text(std::str::from_utf8(out).unwrap_or("{}")))
 }
 
-/// Results of one turn in the order of the calls that they answer; what is no result stays behind them in its order.
+/// Sorts the tool results of a turn by the order of their calls. Other blocks follow behind them, in their order.
 fn order_results(turn: &mut Turn<'_>, calls: &Index) {
     let place = |block: &Block<'_>| match block {
-        Block::ToolResult { id, .. } => calls.first(Key::of(*id)).unwrap_or(usize::MAX - 1),
+        Block::ToolResult { id, .. } => calls.first(IndexKey::of(*id)).unwrap_or(usize::MAX - 1),
         _ => usize::MAX,
     };
     if turn.role == Role::User && turn.blocks.iter().any(|block| matches!(block, Block::ToolResult { .. })) {
@@ -274,7 +288,7 @@ fn order_results(turn: &mut Turn<'_>, calls: &Index) {
     }
 }
 
-/// Turns of one result each, which follow each other, in the order of the calls of the turn before them.
+/// Sorts adjacent turns that have only tool results by the order of the calls before them.
 fn order_result_turns(turns: &mut [Turn<'_>]) {
     let is_results = |turn: &Turn<'_>| {
         turn.role == Role::User
@@ -287,7 +301,7 @@ fn order_result_turns(turns: &mut [Turn<'_>]) {
         if run > 1 {
             let calls = calls_before(turns.get(..at).unwrap_or_default());
             let place = |turn: &Turn<'_>| match turn.blocks.first() {
-                Some(Block::ToolResult { id, .. }) => calls.first(Key::of(*id)).unwrap_or(usize::MAX),
+                Some(Block::ToolResult { id, .. }) => calls.first(IndexKey::of(*id)).unwrap_or(usize::MAX),
                 _ => usize::MAX,
             };
             if let Some(run) = turns.get_mut(at..at + run) {
@@ -298,18 +312,18 @@ fn order_result_turns(turns: &mut [Turn<'_>]) {
     }
 }
 
-/// The ids of the calls in the assistant's turns directly before.
+/// Returns the ids of the calls in the assistant turns directly before.
 fn calls_before(turns: &[Turn<'_>]) -> Index {
     let run = turns.iter().rev().take_while(|turn| turn.role == Role::Assistant).count();
     let turns = turns.get(turns.len() - run..).unwrap_or_default();
     let calls = turns.iter().flat_map(|turn| &turn.blocks).filter_map(|block| match block {
-        Block::ToolUse { id, .. } => Some(Key::of(*id)),
+        Block::ToolUse { id, .. } => Some(IndexKey::of(*id)),
         _ => None,
     });
     calls.collect()
 }
 
-/// How the answer is held to a form, as far as this model can be.
+/// Adapts structured output to the model's capabilities.
 fn settle_output<'a>(
     request: &mut Request<'a>,
     dialect: &Dialect<'_>,
@@ -326,19 +340,20 @@ fn settle_output<'a>(
     };
     match request.output {
         OutputFormat::Text => {}
-        // Messages has no word for "any JSON".
+        // Messages has no JSON mode without a schema.
         OutputFormat::Json if to != Format::Messages && (native || any_json) => {
-            // The providers of both formats refuse it where nobody speaks of JSON.
+            // Providers of both formats refuse JSON mode if the conversation does not mention JSON.
             if matches!(to, Format::Chat | Format::Responses) && !speaks_of_json(request) {
                 hint(request, ANY_JSON.to_owned(), to, bump);
             }
         }
-        // A model that has tools cannot be held to JSON as well; the provider would refuse it.
+        // The provider refuses tools together with JSON mode on this model.
         _ if dialect.structured == Structured::NativeWithoutTools && !native => {
             notes.refuse("response_format", TOOLS_OR_FORMAT);
         }
         OutputFormat::Json => {
-            // The format that has this demands that the conversation speaks of JSON, so that no more need be said.
+            // A client of JSON mode had to mention JSON in the conversation; only if it did not, an instruction is
+            // added.
             if !speaks_of_json(request) {
                 hint(request, ANY_JSON.to_owned(), to, bump);
             }
@@ -377,7 +392,7 @@ fn settle_output<'a>(
     }
 }
 
-/// Whether any text of the conversation says "JSON".
+/// Returns true if any text of the conversation contains "JSON", ignoring case.
 fn speaks_of_json(request: &Request<'_>) -> bool {
     let says = |text: &str| text.as_bytes().windows(4).any(|word| word.eq_ignore_ascii_case(b"json"));
     request.turns.iter().flat_map(|turn| &turn.blocks).any(|block| match block {
@@ -386,7 +401,7 @@ fn speaks_of_json(request: &Request<'_>) -> bool {
     })
 }
 
-/// A tool that must be called, whose arguments are the answer.
+/// Adds a tool that must be called, whose arguments are the response.
 fn offer_answer_tool<'a>(request: &mut Request<'a>, schema: RawJson<'a>, restore: &mut Restore) {
     request.tools.push(Tool {
         name: JsonStr::from_escaped(ANSWER_TOOL),
@@ -405,21 +420,21 @@ fn offer_answer_tool<'a>(request: &mut Request<'a>, schema: RawJson<'a>, restore
     restore.set_answer_tool(ANSWER_TOOL);
 }
 
-/// A word in the instructions, behind those that there are, so that what was there keeps its place in the cache.
+/// Adds an instruction behind the existing ones, so that the cached prompt prefix stays the same.
 fn hint<'a>(request: &mut Request<'a>, text: String, to: Format, bump: &'a Bump) {
     let mut escaped = Vec::with_capacity(text.len() + 16);
     crate::json::push_escaped(&mut escaped, &text);
     let escaped = std::str::from_utf8(bump.alloc_slice_copy(&escaped)).unwrap_or_default();
     let mut leading = request.turns.iter().take_while(|turn| turn.role.is_system()).count();
     if to == Format::Responses {
-        // The provider looks for the word in the input, and the leading instructions are none of it.
+        // The provider looks for the word in the input, which does not include the leading instructions.
         leading = (leading + 1).min(request.turns.len());
     }
     let turn = Turn::new(Role::System, vec![Block::text(JsonStr::from_escaped(escaped))]);
     request.turns.insert(leading, turn);
 }
 
-/// Some models refuse a conversation that ends with the assistant.
+/// Records the loss of a prefill for models that refuse a conversation that ends with the assistant.
 fn settle_prefill(request: &mut Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
     let ends_with_assistant = request.turns.last().is_some_and(|turn| turn.role == Role::Assistant);
     if ends_with_assistant && !dialect.prefill {
@@ -427,8 +442,9 @@ fn settle_prefill(request: &mut Request<'_>, dialect: &Dialect<'_>, notes: &mut 
     }
 }
 
-/// One format takes base64 in the alphabet for addresses, and its SDKs write it so; the others do not read it. What is no
-/// base64 stays as its client wrote it: decoded, it could end the string that it is pasted into.
+/// Converts base64 to the standard alphabet with padding. Clients of the generate format may use the URL-safe alphabet,
+/// which other formats do not accept. Text that is not base64 stays escaped as the client wrote it: decoded, it could
+/// contain a quote and end the JSON string that it is inserted into.
 fn usual_base64<'a>(block: &mut Block<'a>, bump: &'a Bump) {
     let source = match block {
         Block::Image { source, .. }
@@ -441,7 +457,7 @@ fn usual_base64<'a>(block: &mut Block<'a>, bump: &'a Bump) {
         }
         _ => return,
     };
-    let Source::Base64 { data, .. } = source else { return };
+    let MediaSource::Base64 { data, .. } = source else { return };
     let text = data.escaped();
     if memchr::memchr2(b'-', b'_', text.as_bytes()).is_none() && text.len().is_multiple_of(4) {
         return;

@@ -1,9 +1,9 @@
-//! The beginning of a stream, kept small for as long as the stream lasts.
+//! Compressed copy of the start of a stream, stored while the stream lasts.
 //!
-//! The lines of a stream are alike but for a few bytes: of each one only what differs from one before it is kept, which
-//! is a tenth of it.
+//! The lines of a stream differ in a few bytes. Only the part of a line that differs from an earlier line (its pattern)
+//! is stored, which is about a tenth of it.
 
-/// A line: so many bytes as its pattern begins with, so many of its own, so many as its pattern ends with.
+/// Compressed line: lengths of the prefix and the suffix shared with its pattern, and of its own bytes in between.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     first: u16,
@@ -12,12 +12,12 @@ struct Line {
     long: bool,
 }
 
-/// Lines from this length on have a pattern of their own: names of events stand between data.
+/// Length in bytes from which on lines have a separate pattern: short `event:` lines alternate with long `data:` lines.
 const LONG: usize = 64;
-/// Shorter ones have none.
+/// Minimum length in bytes of a pattern.
 const SHORT: usize = 8;
 
-/// From where to where the patterns stand.
+/// Byte ranges of the two current patterns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Patterns {
     short: (usize, usize),
@@ -30,33 +30,35 @@ impl Patterns {
     }
 }
 
-/// See the module.
+/// Compressed start of a stream.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Beginning {
+pub(super) struct StreamPrefix {
     lines: Vec<Line>,
-    /// What is kept of the lines, and at the end, as it came, the line that is not complete.
+    /// Own bytes of all lines, followed by the current incomplete line.
     bytes: Vec<u8>,
-    /// Where that begins.
+    /// Offset of the incomplete line in `bytes`.
     open: usize,
     patterns: Patterns,
-    heard: usize,
+    length: usize,
     full: bool,
 }
 
-impl Beginning {
-    /// Takes what comes next; of all together, `most` bytes are kept, which must be less than 64 KiB.
-    pub(super) fn hear(&mut self, piece: &[u8], most: usize) {
-        let room = most.saturating_sub(self.heard);
+impl StreamPrefix {
+    /// Appends a piece. At most `most` bytes of the stream are stored; `most` must be below 64 KiB.
+    pub(super) fn push(&mut self, piece: &[u8], most: usize) {
+        // Limit the uncompressed length, so that the count at the end has a bounded cost.
+        let room = most.saturating_sub(self.length);
         self.full = piece.len() > room;
         let mut rest = piece.get(..room).unwrap_or(piece);
-        self.heard += rest.len();
+        self.length += rest.len();
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let (line, behind) = rest.split_at(end + 1);
             rest = behind;
+            // The whole line is in this piece: compress it without a copy.
             if self.open == self.bytes.len() {
                 self.pack(line);
             } else {
-                // Hardly any: a line that came in pieces.
+                // Rare: the line arrived in several pieces.
                 let mut whole = self.bytes.split_off(self.open);
                 whole.extend_from_slice(line);
                 self.pack(&whole);
@@ -67,14 +69,14 @@ impl Beginning {
         }
     }
 
-    /// Whether more came than is kept.
+    /// Returns true if the stream was longer than the stored part.
     pub(super) fn is_full(&self) -> bool {
         self.full
     }
 
-    /// What was heard.
+    /// Returns the stored part of the stream, decompressed.
     pub(super) fn text(&self) -> Vec<u8> {
-        let mut text: Vec<u8> = Vec::with_capacity(self.heard);
+        let mut text: Vec<u8> = Vec::with_capacity(self.length);
         let mut patterns = Patterns::default();
         let mut at = 0;
         for line in &self.lines {
@@ -101,7 +103,7 @@ impl Beginning {
         let mut last =
             alike_at_the_end(like.get(first..).unwrap_or_default(), line.get(first..).unwrap_or_default());
         if (first + last) * 2 < line.len() {
-            // Too little to be worth it: from now on it is the pattern.
+            // The line shares too little with its pattern: store it whole, so that it becomes the new pattern.
             (first, last) = (0, 0);
         }
         let own = line.get(first..line.len() - last).unwrap_or_default();
@@ -115,10 +117,10 @@ impl Beginning {
     }
 }
 
-/// Bytes that are compared at a time.
+/// Number of bytes that are compared at a time.
 const BLOCK: usize = size_of::<u128>();
 
-/// How many bytes two texts begin with alike.
+/// Returns the length of the common prefix, in bytes.
 fn alike(one: &[u8], other: &[u8]) -> usize {
     let (blocks, others) = (one.as_chunks::<BLOCK>(), other.as_chunks::<BLOCK>());
     let mut alike = 0;
@@ -133,7 +135,7 @@ fn alike(one: &[u8], other: &[u8]) -> usize {
     alike + rest.take_while(|(one, other)| one == other).count()
 }
 
-/// How many bytes two texts end with alike.
+/// Returns the length of the common suffix, in bytes.
 fn alike_at_the_end(one: &[u8], other: &[u8]) -> usize {
     let (blocks, others) = (one.as_rchunks::<BLOCK>(), other.as_rchunks::<BLOCK>());
     let mut alike = 0;
@@ -160,22 +162,22 @@ mod tests {
 
     use super::*;
 
-    fn heard(text: &[u8], pieces: &[usize], most: usize) -> Beginning {
-        let mut beginning = Beginning::default();
+    fn heard(text: &[u8], pieces: &[usize], most: usize) -> StreamPrefix {
+        let mut beginning = StreamPrefix::default();
         let mut rest = text;
         for piece in pieces.iter().cycle() {
             if rest.is_empty() {
                 break;
             }
             let (piece, behind) = rest.split_at((*piece).clamp(1, rest.len()));
-            beginning.hear(piece, most);
+            beginning.push(piece, most);
             rest = behind;
         }
         beginning
     }
 
     #[test]
-    fn a_stream_takes_a_tenth() {
+    fn beginning_of_a_stream_is_compressed_to_less_than_a_quarter() {
         let mut chat = String::new();
         let mut messages = String::new();
         for n in 0..100 {
@@ -203,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_heard_is_there(
+        fn beginning_restores_the_recorded_text(
             lines in prop::collection::vec("(data: )?[ab]{0,90}(\r?\n)?", 0..40),
             pieces in prop::collection::vec(1..200usize, 1..8),
             most in 0..3_000usize,

@@ -1,23 +1,24 @@
-//! How much of a request is translated: bounds on what there may be many of, far beyond what anybody needs.
+//! Limits on the number of elements in a translated request, far above real requests.
 //!
-//! Reading, adapting and writing a request takes time in proportion to its length, and room in proportion to the number
-//! of its parts: a part of thirty bytes becomes a block of two hundred. What passes as it is is not read for these.
+//! Translation takes time proportional to the length of a request, and memory proportional to the number of its parts:
+//! a part of 30 bytes becomes a block of 200 bytes. Requests that pass unchanged are not checked.
 
 use crate::canonical::{Block, Request, ToolChoice};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::wire::Format;
 
-/// Tools at most. OpenAI takes 128 and Gemini 512; who offers more lets the model search among them.
+/// Maximum number of tools. OpenAI accepts 128 and Gemini 512; clients with more tools let the model search them.
 pub const MOST_TOOLS: usize = 4_096;
-/// Calls of tools at most. In a million tokens of context there is no room for so many: a call and its result have thirty.
+/// Maximum number of tool calls. A context of a million tokens cannot hold as many: a call and its result take 30
+/// tokens.
 pub const MOST_CALLS: usize = 65_536;
-/// Turns and their parts at most, those in results of tools included: one for each four tokens of a million.
+/// Maximum number of turns and their parts, including parts of tool results: one per four tokens of a million.
 pub const MOST_PARTS: usize = 262_144;
 
-/// Checks a request.
+/// Checks a decoded request against the limits.
 ///
 /// # Errors
-/// It has too many of something; the error names the member.
+/// Returns [`ApiError`] if a limit is exceeded; the error names the request member.
 pub(super) fn check(request: &Request<'_>, client: Format) -> Result<(), ApiError> {
     let conversation = match client {
         Format::Chat | Format::Messages => "messages",
@@ -46,7 +47,7 @@ pub(super) fn check(request: &Request<'_>, client: Format) -> Result<(), ApiErro
     ] {
         if count > most {
             let message = format!("'{member}' has {count} {what}; at most {most} are translated.");
-            return Err(ApiError::new(Kind::InvalidField, message).param(member));
+            return Err(ApiError::new(ErrorKind::InvalidField, message).param(member));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The codecs of all formats behind one type each: the only place where they are listed.
+//! Codecs of all formats behind one type each. This is the only module that lists them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::json::JsonError;
 use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
 use crate::wire::{Format, chat, generate, messages, responses};
 
-/// Reads a stream of any format.
+/// Stream decoder of any format.
 #[derive(Debug)]
 pub(super) enum AnyDecoder {
     Chat(Box<chat::stream::Decoder>),
@@ -20,7 +20,7 @@ pub(super) enum AnyDecoder {
 }
 
 impl AnyDecoder {
-    /// `tagged`: texts of chat answers may begin with reasoning between tags.
+    /// Creates a decoder. `tagged` is whether texts of chat responses may start with reasoning between tags.
     pub(super) fn new(format: Format, seed: &str, tagged: bool) -> Self {
         match format {
             Format::Chat => AnyDecoder::Chat(Box::new(chat::stream::Decoder::new(seed).with_tags(tagged))),
@@ -48,15 +48,15 @@ impl AnyDecoder {
         }
     }
 
-    /// Reads what was left unread while frames passed.
-    pub(super) fn settle(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+    /// Parses the frames whose parsing was deferred.
+    pub(super) fn parse_deferred(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         if let AnyDecoder::Generate(decoder) = self {
-            // What does not make sense says nothing.
-            let _ = decoder.settle(sink);
+            // An invalid deferred frame has no events.
+            let _ = decoder.parse_deferred(sink);
         }
     }
 
-    /// Whether it has been said why the answer ended, in formats where that is not its end.
+    /// Returns true if a finish reason has arrived, in formats where the stream continues after it.
     pub(super) fn has_reason(&self) -> bool {
         match self {
             AnyDecoder::Chat(decoder) => decoder.has_reason(),
@@ -75,7 +75,7 @@ impl AnyDecoder {
     }
 }
 
-/// Writes a stream of any format.
+/// Stream encoder of any format.
 #[derive(Debug)]
 pub(super) enum AnyEncoder {
     Chat(Box<chat::stream::Encoder>),
@@ -94,22 +94,22 @@ impl AnyEncoder {
         }
     }
 
-    /// What it is told has changed in the middle of the answer: another provider goes on with it.
-    pub(super) fn retell(&mut self, reply: Arc<ReplyOptions>) {
+    /// Replaces the reply options in the middle of a response, because another provider continues it.
+    pub(super) fn set_reply_options(&mut self, reply: Arc<ReplyOptions>) {
         match self {
-            AnyEncoder::Chat(encoder) => encoder.retell(reply),
-            AnyEncoder::Messages(encoder) => encoder.retell(reply),
-            AnyEncoder::Responses(encoder) => encoder.retell(reply),
-            AnyEncoder::Generate(encoder) => encoder.retell(reply),
+            AnyEncoder::Chat(encoder) => encoder.set_reply_options(reply),
+            AnyEncoder::Messages(encoder) => encoder.set_reply_options(reply),
+            AnyEncoder::Responses(encoder) => encoder.set_reply_options(reply),
+            AnyEncoder::Generate(encoder) => encoder.set_reply_options(reply),
         }
     }
 
-    /// The client knows the answer by these words of its provider, as they are.
-    pub(super) fn known_as(&mut self, start: &Start<'_>) {
+    /// Sets the id, model and creation time under which the client already knows the response.
+    pub(super) fn continue_as(&mut self, start: &Start<'_>) {
         match self {
-            AnyEncoder::Chat(encoder) => encoder.known_as(start),
-            AnyEncoder::Generate(encoder) => encoder.known_as(start),
-            // Said once, at the beginning.
+            AnyEncoder::Chat(encoder) => encoder.continue_as(start),
+            AnyEncoder::Generate(encoder) => encoder.continue_as(start),
+            // These formats send them only once, at the start.
             AnyEncoder::Messages(_) | AnyEncoder::Responses(_) => {}
         }
     }
@@ -123,7 +123,7 @@ impl AnyEncoder {
         }
     }
 
-    /// The response that is to be kept; only one format has such a thing.
+    /// Takes the response document to be stored; only the responses format has one.
     pub(super) fn take_document(&mut self) -> Option<Bytes> {
         match self {
             AnyEncoder::Responses(encoder) => encoder.take_document(),
@@ -150,7 +150,7 @@ impl AnyEncoder {
     }
 }
 
-/// Reads a whole answer.
+/// Decodes a whole response.
 pub(super) fn decode_answer(
     format: Format,
     body: &str,
@@ -166,7 +166,7 @@ pub(super) fn decode_answer(
     }
 }
 
-/// Writes a whole answer.
+/// Encodes a whole response.
 pub(super) fn encode_answer(format: Format, answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     match format {
         Format::Chat => chat::answer::encode(answer, reply, out),
@@ -176,10 +176,10 @@ pub(super) fn encode_answer(format: Format, answer: &Answer, reply: &ReplyOption
     }
 }
 
-/// Reads a request of any format.
+/// Decodes a request of any format.
 ///
 /// # Errors
-/// It is malformed; the error names the member.
+/// Returns [`ApiError`] if the request is malformed; the error names the member.
 pub fn decode_request(format: Format, body: &str) -> Result<Request<'_>, ApiError> {
     match format {
         Format::Chat => chat::request::decode(body),
@@ -189,7 +189,7 @@ pub fn decode_request(format: Format, body: &str) -> Result<Request<'_>, ApiErro
     }
 }
 
-/// Writes a request.
+/// Encodes a request.
 pub(super) fn encode_request(
     format: Format,
     request: &Request<'_>,

@@ -1,33 +1,35 @@
-//! What is counted where a provider does not say what was used: once, when an answer has ended, by the tokenizer of the
-//! model's family. Until then only the beginning of the answer is kept, and a request that is not large.
+//! Token counting for providers that report no usage: once, at the end of a response, with the tokenizer of the model's
+//! family. Until then only the start of the response is stored, and a small request.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::beginning::Beginning;
+use super::beginning::StreamPrefix;
 use super::codecs::{AnyDecoder, decode_answer, decode_request};
 use super::verbatim::Arrival;
 use crate::canonical::{Delta, Event as Said};
 use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
-use crate::framing::sse::{Event, SseSplitter};
+use crate::framing::sse::{SseEvent, SseSplitter};
 use crate::framing::{FrameBuffer, Splitter};
-use crate::tokens::{self, Family};
+use crate::tokens::{self, TokenizerFamily};
 use crate::wire::Format;
 
-/// Bytes that are kept of the beginning of a stream. What follows is taken to have as many tokens in a frame.
+/// Number of bytes stored of the start of a stream. Later frames are assumed to have the same number of tokens per
+/// frame.
 const BEGINNING: usize = 8 * 1_024;
-/// A request up to this size is kept as a whole, and counted exactly.
+/// Maximum size in bytes of a request that is stored as a whole and counted exactly.
 const WHOLE: usize = 16 * 1_024;
-/// Bytes that are kept of the end of a larger one. All of it is taken to have as many tokens in a byte.
+/// Number of bytes stored of the end of a larger request. The whole request is assumed to have the same number of
+/// tokens per byte.
 const END: usize = 4 * 1_024;
-/// Bytes of a request that one token is expected to have.
+/// Expected number of request bytes per token.
 const EXPECTED: u64 = 4;
-/// So many bytes without a space are no text.
+/// Number of bytes without a space from which on the content is not text (base64, for example).
 const WORDLESS: usize = 1_024;
 
-/// Words of requests for more than they hold: files, addresses, kept prompts and conversations, tools that the provider
-/// runs. The last ones may hide any of them.
+/// Substrings of requests that refer to content outside the request: files, URLs, stored prompts and conversations,
+/// tools that the provider runs. The last one, an escape, may hide any of the others.
 const ELSEWHERE: [&[u8]; 14] = [
     b"http",
     b"file",
@@ -45,7 +47,7 @@ const ELSEWHERE: [&[u8]; 14] = [
     b"\\u00",
 ];
 
-/// What is kept of a request.
+/// Stored part of a request, for token counting.
 #[derive(Clone, Debug, Default)]
 pub struct CountedRequest(KeptText);
 
@@ -58,18 +60,20 @@ enum KeptText {
 }
 
 impl CountedRequest {
-    /// Keeps what is needed of a body that stands in pieces.
+    /// Stores the needed part of a body that is held in pieces.
     pub fn of(pieces: SmallVec<[Bytes; 2]>) -> Self {
         let length: usize = pieces.iter().map(Bytes::len).sum();
         if length <= WHOLE {
             return CountedRequest(if length == 0 { KeptText::Nothing } else { KeptText::Whole(pieces) });
         }
+        // Sample the last piece that is long enough: the very last one may have only a few bytes.
         let last = pieces.iter().rev().find(|piece| piece.len() >= END).or(pieces.last());
         let end = last.map(|piece| piece.get(piece.len().saturating_sub(END)..).unwrap_or(piece));
         CountedRequest(KeptText::End(end.unwrap_or_default().into()))
     }
 
-    /// Whether all that was asked is in what is kept: nothing in it says that the provider reads or looks for more.
+    /// Returns true if the request is stored as a whole and refers to no content elsewhere, so that its size bounds the
+    /// input.
     #[cold]
     pub fn is_whole(&self) -> bool {
         let KeptText::Whole(pieces) = &self.0 else { return false };
@@ -77,9 +81,9 @@ impl CountedRequest {
         !ELSEWHERE.iter().any(|word| memchr::memmem::find(&text, word).is_some())
     }
 
-    /// The input tokens. `expected` is what they were taken for, by the bytes of the request.
+    /// Returns the number of input tokens. `expected` is the estimate from the number of request bytes.
     #[cold]
-    pub fn tokens(&self, family: Family, format: Option<Format>, expected: u64) -> u64 {
+    pub fn tokens(&self, family: TokenizerFamily, format: Option<Format>, expected: u64) -> u64 {
         match &self.0 {
             KeptText::Nothing => expected,
             KeptText::Whole(pieces) => {
@@ -94,6 +98,8 @@ impl CountedRequest {
                 if !is_text || end.is_empty() {
                     return expected;
                 }
+                // Scale the estimate by the token density of the sample, relative to the 4 bytes per token that it
+                // assumes.
                 let scaled = expected.saturating_mul(tokens::count_text(family, &text) * EXPECTED);
                 scaled.div_ceil(end.len() as u64)
             }
@@ -101,69 +107,69 @@ impl CountedRequest {
     }
 }
 
-/// What is needed to count.
+/// State for counting the tokens of one exchange.
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
     format: Option<Format>,
     arrival: Arrival,
-    pub(super) family: Family,
-    /// Input tokens that are expected.
+    pub(super) family: TokenizerFamily,
+    /// Expected number of input tokens.
     pub(super) input: u64,
-    pub(super) asked: CountedRequest,
-    heard: CountedAnswer,
+    pub(super) request: CountedRequest,
+    response: CountedAnswer,
 }
 
 #[derive(Clone, Debug, Default)]
 enum CountedAnswer {
     #[default]
     Nothing,
-    /// The beginning of a stream.
-    Beginning(Box<Beginning>),
-    /// A document.
+    /// Start of a stream.
+    Beginning(Box<StreamPrefix>),
+    /// Whole document.
     Whole(Bytes),
 }
 
 impl Counter {
     pub(super) fn new(format: Option<Format>, arrival: Arrival) -> Self {
         let (asked, heard) = (CountedRequest::default(), CountedAnswer::default());
-        Counter { format, arrival, family: Family::Other, input: 0, asked, heard }
+        Counter { format, arrival, family: TokenizerFamily::Other, input: 0, request: asked, response: heard }
     }
 
-    /// Keeps a piece of a stream, if it belongs to its beginning.
+    /// Stores a piece of a stream if it belongs to the start.
     #[inline]
-    pub(super) fn hear(&mut self, piece: &[u8]) {
-        match &mut self.heard {
-            CountedAnswer::Beginning(beginning) if !beginning.is_full() => beginning.hear(piece, BEGINNING),
+    pub(super) fn record_piece(&mut self, piece: &[u8]) {
+        match &mut self.response {
+            CountedAnswer::Beginning(beginning) if !beginning.is_full() => beginning.push(piece, BEGINNING),
             CountedAnswer::Nothing if self.format.is_some() && self.arrival != Arrival::Whole => {
-                self.heard = CountedAnswer::Beginning(Box::default());
-                self.hear(piece);
+                self.response = CountedAnswer::Beginning(Box::default());
+                self.record_piece(piece);
             }
             CountedAnswer::Beginning(_) | CountedAnswer::Whole(_) => {}
             CountedAnswer::Nothing => {}
         }
     }
 
-    /// Keeps a document.
-    pub(super) fn hear_whole(&mut self, body: &Bytes) {
+    /// Stores a whole response.
+    pub(super) fn record_whole(&mut self, body: &Bytes) {
         if self.format.is_some() {
-            self.heard = CountedAnswer::Whole(body.clone());
+            self.response = CountedAnswer::Whole(body.clone());
         }
     }
 
-    /// Bytes of the document that was heard.
-    pub(super) fn heard_bytes(&self) -> u64 {
-        match &self.heard {
+    /// Returns the size of the stored whole response in bytes; 0 for a stream.
+    pub(super) fn whole_response_bytes(&self) -> u64 {
+        match &self.response {
             CountedAnswer::Whole(body) => body.len() as u64,
             CountedAnswer::Nothing | CountedAnswer::Beginning(_) => 0,
         }
     }
 
-    /// The input tokens.
+    /// Returns the number of input tokens.
     pub(super) fn input(&self) -> u64 {
-        self.asked.tokens(self.family, self.format, self.input)
+        self.request.tokens(self.family, self.format, self.input)
     }
 
-    /// The output tokens of what was heard, in so many frames with content, each of which has at least one.
+    /// Returns the number of output tokens. `frames` is the number of frames with content; each has at least one token.
     #[cold]
     pub(super) fn output(&self, frames: u64) -> u64 {
         let Some(format) = self.format else { return frames };
@@ -171,8 +177,10 @@ impl Counter {
         let mut hear = |event: Said<'_>| {
             anything |= matches!(event, Said::BlockStart { .. } | Said::Delta { .. });
             if let Said::Delta { delta, .. } = event {
-                deltas +=
-                    u64::from(!matches!(delta, Delta::Seal(_) | Delta::Citation(_) | Delta::Logprobs(_)));
+                deltas += u64::from(!matches!(
+                    delta,
+                    Delta::Signature(_) | Delta::Citation(_) | Delta::Logprobs(_)
+                ));
                 match delta {
                     Delta::Text(part) | Delta::Arguments(part) => text.push_str(&part.decode()),
                     Delta::Object(object) => text.push_str(object.text()),
@@ -180,8 +188,8 @@ impl Counter {
                 }
             }
         };
-        // What cannot be read has nothing in it that could be counted.
-        match &self.heard {
+        // Errors are ignored: content that cannot be decoded adds no tokens.
+        match &self.response {
             CountedAnswer::Nothing => {}
             CountedAnswer::Whole(body) => {
                 let body = std::str::from_utf8(body).unwrap_or_default();
@@ -190,11 +198,12 @@ impl Counter {
             CountedAnswer::Beginning(beginning) => read(format, self.arrival, &beginning.text(), &mut hear),
         }
         let tokens = if text.is_empty() { 0 } else { tokens::count_text(self.family, &text) };
-        let all = match &self.heard {
+        let all = match &self.response {
+            // Only the start was stored: extrapolate by the number of frames of the whole stream.
             CountedAnswer::Beginning(beginning) if beginning.is_full() && deltas > 0 => {
                 tokens.saturating_mul(frames).div_ceil(deltas)
             }
-            // All of it is known, and nothing is in it: a provider that refuses ends its answer without any content.
+            // The whole response is known and has no content: a provider that refuses ends its response so.
             CountedAnswer::Beginning(beginning) if !beginning.is_full() && !anything => return 0,
             CountedAnswer::Whole(_) if !anything => return 0,
             _ => tokens,
@@ -203,7 +212,7 @@ impl Counter {
     }
 }
 
-/// Reads the frames of the beginning of a stream.
+/// Decodes the frames at the start of a stream.
 fn read(format: Format, arrival: Arrival, bytes: &[u8], hear: &mut impl FnMut(Said<'_>)) {
     let splitter = match arrival {
         Arrival::Array => Splitter::JsonArray(ArraySplitter::default()),
@@ -217,7 +226,7 @@ fn read(format: Format, arrival: Arrival, bytes: &[u8], hear: &mut impl FnMut(Sa
         let frame = source.get(range).unwrap_or_default();
         let data = match arrival {
             Arrival::Array => element(frame),
-            Arrival::Events | Arrival::Whole => Event::parse(frame, &mut scratch).data,
+            Arrival::Events | Arrival::Whole => SseEvent::parse(frame, &mut scratch).data,
         };
         if let Some(data) = data.and_then(|data| std::str::from_utf8(data).ok())
             && !decoder.is_over()

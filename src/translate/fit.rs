@@ -1,23 +1,24 @@
-//! A request is fitted to what its provider takes, where that is less than the provider's format has: what is lacking
-//! is taken off and accounted for, figures are brought into range, and a choice of tools becomes the nearest that can
-//! be said. [`Quirks`] says what; here is no provider.
+//! Request adaptation to a provider's deviations from its format: unsupported elements are removed and recorded as
+//! losses, numbers are clamped, and the tool choice becomes the nearest supported one. The deviations are data
+//! ([`Quirks`]); no provider is named here.
 
 use bumpalo::Bump;
 
-use crate::canonical::dialect::CacheMarks;
-use crate::canonical::quirks::Choices;
-use crate::canonical::{Block, Dialect, Index, Key, Quirks, Request, ToolChoice};
+use crate::canonical::dialect::ReasoningParameter;
+use crate::canonical::quirks::ToolChoiceSupport;
+use crate::canonical::{Block, Dialect, Index, IndexKey, Quirks, Request, ToolChoice};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::LossNotes;
 
-/// Fits a request; `bump` holds the text that must be made.
+/// Adapts a request. `bump` owns text that must be created.
 pub(super) fn fit<'a>(
     request: &mut Request<'a>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
     bump: &'a Bump,
 ) {
-    let habits = dialect.habits;
+    let habits = dialect.quirks;
+    // Most requests go to a provider without deviations.
     if *habits == Quirks::PLAIN {
         return;
     }
@@ -37,7 +38,7 @@ pub(super) fn fit<'a>(
     }
 }
 
-/// What the provider has no room for.
+/// Removes elements that the provider does not support.
 fn take_off(request: &mut Request<'_>, habits: &Quirks, notes: &mut LossNotes) {
     fn drop<T>(slot: &mut Option<T>, name: &'static str, habits: &Quirks, notes: &mut LossNotes) {
         if habits.lacks(name) && slot.take().is_some() {
@@ -60,7 +61,7 @@ fn take_off(request: &mut Request<'_>, habits: &Quirks, notes: &mut LossNotes) {
     drop(&mut request.cache_key, "prompt_cache_key", habits, notes);
     drop(&mut request.search, "web_search", habits, notes);
     if habits.lacks("parallel_tool_calls") {
-        // That several may be called is what everybody does anyway.
+        // `true` is the default of all providers, so dropping it is not a loss.
         request.parallel_tools = request.parallel_tools.filter(|several| !several);
         drop(&mut request.parallel_tools, "parallel_tool_calls", habits, notes);
     }
@@ -69,7 +70,7 @@ fn take_off(request: &mut Request<'_>, habits: &Quirks, notes: &mut LossNotes) {
         notes.warn("stop");
     }
     if habits.lacks("stream_options") {
-        // It says what was used without being asked.
+        // The provider reports usage without being asked.
         request.usage_wanted = false;
     }
     for tool in &mut request.tools {
@@ -90,7 +91,7 @@ fn take_off(request: &mut Request<'_>, habits: &Quirks, notes: &mut LossNotes) {
     });
 }
 
-/// Brings a figure into a range; what is no figure is the provider's to refuse.
+/// Clamps a number to a range. A value that is not a number stays, and the provider refuses it.
 fn bring_into(
     slot: &mut Option<RawJson<'_>>,
     (least, most): (&'static str, &'static str),
@@ -108,22 +109,23 @@ fn bring_into(
     notes.clamp(name);
 }
 
-/// The nearest choice of tools that can be said. What the client forbids stays forbidden.
+/// Maps the tool choice to the nearest supported one. A tool that the client forbids stays forbidden.
 fn choose<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
-    let choices = dialect.habits.choices;
-    if choices == Choices::ALL || request.tools.is_empty() {
+    let choices = dialect.quirks.choices;
+    if choices == ToolChoiceSupport::ALL || request.tools.is_empty() {
         return;
     }
-    let told = dialect.reasoning.tell(request.thinking);
-    let reasons = !matches!(told, CacheMarks::Nothing | CacheMarks::Off);
+    let told = dialect.reasoning.reasoning_parameter(request.thinking);
+    let reasons = !matches!(told, ReasoningParameter::Omitted | ReasoningParameter::Off);
+    // Some providers refuse a forced tool call while the model reasons.
     let forced = !reasons || choices.while_reasoning;
     let tools = &mut request.tools;
     let choice = match request.tool_choice.take() {
         None => None,
-        // The choice that everybody makes who is not told.
+        // `auto` is the default and need not be sent.
         Some(ToolChoice::Auto) if !choices.none => None,
         Some(ToolChoice::None) if !choices.none => {
-            // It cannot be told not to call, but it cannot call what it does not know.
+            // The choice "none" is not supported: remove the tools, so that the model cannot call any.
             tools.clear();
             None
         }
@@ -132,8 +134,8 @@ fn choose<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut Loss
             Some(ToolChoice::Required)
         }
         Some(ToolChoice::Allowed { names, required }) if !choices.some => {
-            let names: Index = names.iter().map(|name| Key::of(*name)).collect();
-            tools.retain(|tool| names.has(Key::of(tool.name)));
+            let names: Index = names.iter().map(|name| IndexKey::of(*name)).collect();
+            tools.retain(|tool| names.has(IndexKey::of(tool.name)));
             Some(if required { ToolChoice::Required } else { ToolChoice::Auto })
         }
         said => said,
@@ -148,7 +150,7 @@ fn choose<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut Loss
     };
 }
 
-/// An id of nine letters and digits: the same for the same id, wherever it stands.
+/// Returns an id of nine letters and digits, always the same for the same id.
 fn nine_letters<'a>(id: JsonStr<'a>, bump: &'a Bump) -> JsonStr<'a> {
     let text = id.escaped();
     if text.len() == 9 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()) {

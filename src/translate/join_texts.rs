@@ -1,13 +1,13 @@
-//! Texts of the model that came in pieces: clients of the generate format keep each frame of a stream as a part, or as a
-//! content of its own. What was said as one text goes on as one.
+//! Merging of fragmented model texts. Clients of the generate format store each frame of a stream as a separate part or
+//! content; the fragments of one text are merged before the request is sent to another format.
 
 use bumpalo::Bump;
 
 use crate::canonical::{Block, Request, Role, Turn};
 use crate::json::JsonStr;
 
-/// Joins turns of the model that follow each other, and in each of them texts that follow each other. A text with a seal
-/// is what it was sealed as, and stays apart.
+/// Merges adjacent turns of the model, and adjacent texts within each turn. A text with a provider signature stays
+/// separate, because the signature covers exactly that text.
 pub(super) fn join_pieces<'a>(request: &mut Request<'a>, bump: &'a Bump) {
     let mut turns: Vec<Turn<'a>> = Vec::with_capacity(request.turns.len());
     for turn in std::mem::take(&mut request.turns) {
@@ -33,7 +33,7 @@ fn is_one(before: &Turn<'_>, turn: &Turn<'_>) -> bool {
 
 fn plain<'a>(block: &Block<'a>) -> Option<JsonStr<'a>> {
     match block {
-        Block::Text { text, cache: None, seal: None } => Some(*text),
+        Block::Text { text, cache: None, signature: None } => Some(*text),
         _ => None,
     }
 }

@@ -1,61 +1,64 @@
-//! What a provider wants to see again, for clients that send nothing back but words and the ids of calls.
+//! Storage of provider signatures, for clients that send back only texts and tool-call ids.
 //!
-//! Most seals travel through clients in envelopes ([`Seal`]). A client that keeps no field of its format that it does
-//! not know loses them. So the seals of an answer are collected while it passes ([`Collector`]); whoever keeps things
-//! keeps them under the [`Key`]s of the turn: one for each call's id, or those of its words. When the turn comes back
-//! bare, [`missing`] names its key, and what is found is put back where it was ([`Recalled`]). Turns whose calls have
-//! no ids either are kept under what was said before them ([`super::call_fingerprint`]).
+//! Most signatures travel through clients in envelopes ([`ProviderSignature`]), but a client that drops unknown fields
+//! loses them. A [`Collector`] therefore collects the signatures of a response while it passes. The caller stores them
+//! under the [`SignatureKey`]s of the turn: one for each call id, or keys of its text. When the turn comes back without
+//! signatures, [`missing_keys`] returns its keys, and [`StoredSignatures`] inserts the stored signatures at their
+//! places. For turns whose calls have no ids either, the key contains the history before them
+//! ([`super::call_fingerprint`]).
 //!
-//! Every key holds the issuer, so that nothing comes to another provider. Whose answer it was is the keeper's business.
+//! Every key contains the issuer, so that no signature reaches another provider. The caller separates the accounts.
 
 use std::collections::{HashMap, HashSet};
 
 use bytes::{Bytes, BytesMut};
 use sha2::{Digest as _, Sha256};
 
-use super::call_fingerprint::{Arguments, HistoryHash, key_of_calls, key_of_text};
+use super::call_fingerprint::{HashedArguments, HistoryHash, key_of_calls, key_of_text};
 
 use crate::canonical::content::Turn;
-use crate::canonical::dialect::{CacheMarks, Reasoning};
-use crate::canonical::index::Key as Lookup;
-use crate::canonical::{Block, BlockKind, Delta, Dialect, Event, Index, Request, Role, Seal, Slots};
+use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport};
+use crate::canonical::index::IndexKey as Lookup;
+use crate::canonical::{
+    Block, BlockKind, Delta, Dialect, Event, Index, ProviderSignature, Request, Role, Slots,
+};
 use crate::json::{Cursor, JsonError, JsonStr, Writer};
 use crate::wire::Format;
 
-/// Under what the seals of a turn are kept.
-pub type Key = [u8; 32];
+/// Storage key of the signatures of a turn: a SHA-256 hash.
+pub type SignatureKey = [u8; 32];
 
-/// Turns that are asked for at most: the latest.
+/// Maximum number of turns that are looked up: the latest ones.
 const MOST_TURNS: usize = 256;
 
-/// Seals with their reasoning are kept up to this size. An answer beyond it goes without.
+/// Maximum size of the stored signatures with their reasoning, in bytes. A larger response is not stored.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The seals of an answer, and the keys under which they are to be kept.
+/// Provider signatures of a response, with the keys to store them under.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keepsake {
-    /// The keys.
-    pub keys: Vec<Key>,
-    /// The seals: what [`Recalled`] reads.
+pub struct SignatureBundle {
+    /// Storage keys.
+    pub keys: Vec<SignatureKey>,
+    /// Stored record, which [`StoredSignatures`] parses.
     pub record: Bytes,
 }
 
-/// Whether a model issues seals at all, as far as its provider's row tells.
-pub fn issues_seals(dialect: &Dialect<'_>, provider: Format) -> bool {
+/// Returns true if the model can issue signatures, according to its dialect.
+pub fn issues_signatures(dialect: &Dialect<'_>, provider: Format) -> bool {
     match provider {
         Format::Chat => dialect.extensions.contains(&"reasoning"),
-        _ => dialect.reasoning != Reasoning::Fixed,
+        _ => dialect.reasoning != ReasoningSupport::Fixed,
     }
 }
 
-/// Whether a provider issues seals when it is asked so.
-pub(super) fn may_seal(request: &Request<'_>, dialect: &Dialect<'_>, provider: Format) -> bool {
-    let told = dialect.reasoning.tell(request.thinking);
-    let unsaid = provider == Format::Messages && told == CacheMarks::Nothing;
-    issues_seals(dialect, provider) && told != CacheMarks::Off && !unsaid
+/// Returns true if the provider may issue signatures for this request.
+pub(super) fn may_sign(request: &Request<'_>, dialect: &Dialect<'_>, provider: Format) -> bool {
+    let told = dialect.reasoning.reasoning_parameter(request.thinking);
+    let unsaid = provider == Format::Messages && told == ReasoningParameter::Omitted;
+    issues_signatures(dialect, provider) && told != ReasoningParameter::Off && !unsaid
 }
 
-pub(super) fn key(issuer: &str, what: &str, text: impl FnOnce(&mut Sha256)) -> Key {
+pub(super) fn key(issuer: &str, what: &str, text: impl FnOnce(&mut Sha256)) -> SignatureKey {
     let mut hash = Sha256::new();
     hash.update(issuer.as_bytes());
     hash.update([0]);
@@ -65,8 +68,9 @@ pub(super) fn key(issuer: &str, what: &str, text: impl FnOnce(&mut Sha256)) -> K
     hash.finalize().into()
 }
 
-/// Clients change what an id may not hold in their format.
-fn key_of_call(issuer: &str, id: JsonStr<'_>) -> Key {
+/// Returns the key of a call id. Clients replace characters that their format does not allow in ids, so these are
+/// folded.
+fn key_of_call(issuer: &str, id: JsonStr<'_>) -> SignatureKey {
     key(issuer, "call", |hash| {
         for byte in id.escaped().bytes() {
             hash.update([if byte.is_ascii_alphanumeric() || byte == b'-' { byte } else { b'_' }]);
@@ -74,7 +78,8 @@ fn key_of_call(issuer: &str, id: JsonStr<'_>) -> Key {
     })
 }
 
-/// Clients trim words and join their pieces, so white space does not count.
+/// Hashes the words of a text without white space, because clients trim texts and join fragments. Returns false if
+/// there are no words.
 pub(super) fn add_words(hash: &mut Sha256, text: JsonStr<'_>) -> bool {
     let plain = text.decode();
     let mut any = false;
@@ -85,30 +90,30 @@ pub(super) fn add_words(hash: &mut Sha256, text: JsonStr<'_>) -> bool {
     any
 }
 
-/// Collects the seals of an answer's first choice while it passes.
+/// Collects the signatures of a response's first choice while it passes.
 #[derive(Debug)]
 pub(super) struct Collector {
     issuer: Box<str>,
-    /// What stands for the conversation before the answer.
+    /// Hash of the conversation before the response.
     before: [u8; 32],
-    /// The client may send back calls without their ids.
+    /// Whether the client may send back calls without their ids.
     drops_ids: bool,
-    /// What came, in order; the ids and names of the blocks that are open.
+    /// Blocks in order. `open` has the positions of the open ones.
     entries: Vec<Entry>,
     open: Slots<usize>,
     words: Option<Sha256>,
     bytes: usize,
     sealed: bool,
-    done: Option<Keepsake>,
+    done: Option<SignatureBundle>,
 }
 
 #[derive(Debug)]
 struct Entry {
     what: What,
-    /// Reasoning, or the id of a call: the inside of a JSON string.
+    /// Reasoning text, or the id of a call: the inside of a JSON string.
     text: String,
     seal: String,
-    /// The arguments of a call, where they are needed.
+    /// Arguments of a call, if its key needs them.
     arguments: String,
 }
 
@@ -150,8 +155,8 @@ impl Collector {
         }
     }
 
-    /// Takes note of an event.
-    pub(super) fn see(&mut self, event: &Event<'_>) {
+    /// Records an event.
+    pub(super) fn observe(&mut self, event: &Event<'_>) {
         match *event {
             Event::BlockStart { index, choice: 0, kind } => {
                 let (what, text) = match kind {
@@ -195,7 +200,7 @@ impl Collector {
                 self.bytes += text.escaped().len();
                 entry.text.push_str(text.escaped());
             }
-            Delta::Seal(seal) if !seal.is_empty() => {
+            Delta::Signature(seal) if !seal.is_empty() => {
                 self.bytes += seal.escaped().len();
                 self.sealed = true;
                 seal.escaped().clone_into(&mut entry.seal);
@@ -204,17 +209,17 @@ impl Collector {
         }
     }
 
-    fn keepsake(&mut self) -> Keepsake {
-        let mut keys: Vec<Key> = Vec::new();
+    fn keepsake(&mut self) -> SignatureBundle {
+        let mut keys: Vec<SignatureKey> = Vec::new();
         for call in self.entries.iter().filter(|entry| entry.what == What::Call) {
             keys.push(key_of_call(&self.issuer, JsonStr::from_escaped(&call.text)));
         }
         if self.drops_ids && !keys.is_empty() {
             let calls = self.entries.iter().filter(|entry| entry.what == What::Call);
-            let arguments = calls.map(|entry| Arguments::Plain(&entry.arguments));
+            let arguments = calls.map(|entry| HashedArguments::Plain(&entry.arguments));
             keys.push(key_of_calls(&self.issuer, &self.before, arguments));
         }
-        // A turn with calls is known by them; its words may stand in another turn as well.
+        // A turn with calls is identified by them. Its text alone may also occur in another turn.
         if let (true, Some(words)) = (keys.is_empty(), self.words.take()) {
             keys.push(key_of_text(&self.issuer, &self.before, words.clone()));
             keys.push(key_of_words(&self.issuer, words));
@@ -227,20 +232,20 @@ impl Collector {
             json.paste(JsonStr::from_escaped(text)).paste(JsonStr::from_escaped(seal)).end_array();
         }
         json.end_array();
-        Keepsake { keys, record: out.freeze() }
+        SignatureBundle { keys, record: out.freeze() }
     }
 
-    /// What is to be kept, once, as soon as the answer is known to be whole.
-    pub(super) fn take(&mut self) -> Option<Keepsake> {
+    /// Takes the signatures to be stored: `Some` once, when the response is complete.
+    pub(super) fn take(&mut self) -> Option<SignatureBundle> {
         self.done.take()
     }
 }
 
-fn key_of_words(issuer: &str, words: Sha256) -> Key {
+fn key_of_words(issuer: &str, words: Sha256) -> SignatureKey {
     key(issuer, "text", |hash| hash.update(words.finalize()))
 }
 
-/// The turns of the model that follow each other, as ranges.
+/// Returns the runs of adjacent turns of the model, as ranges; at most the last [`MOST_TURNS`].
 fn runs(turns: &[Turn<'_>]) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for (at, turn) in turns.iter().enumerate().filter(|(_, turn)| turn.role == Role::Assistant) {
@@ -254,44 +259,42 @@ fn runs(turns: &[Turn<'_>]) -> Vec<std::ops::Range<usize>> {
     runs
 }
 
-fn seal_of<'b, 'a>(block: &'b Block<'a>) -> Option<&'b Seal<'a>> {
+fn seal_of<'b, 'a>(block: &'b Block<'a>) -> Option<&'b ProviderSignature<'a>> {
     match block {
-        Block::Text { seal, .. }
-        | Block::Reasoning { seal, .. }
-        | Block::Image { seal, .. }
-        | Block::ToolUse { seal, .. } => seal.as_ref(),
+        Block::Text { signature: seal, .. }
+        | Block::Reasoning { signature: seal, .. }
+        | Block::Image { signature: seal, .. }
+        | Block::ToolUse { signature: seal, .. } => seal.as_ref(),
         _ => None,
     }
 }
 
-/// Whether clients of a format may send back calls without their ids: in this one they belong together by order.
+/// Returns true if clients of a format may send back calls without ids: in generate, results match calls by order.
 fn drops_ids(client: Format) -> bool {
     client == Format::Generate
 }
 
-/// Under what a turn may be kept.
 #[derive(Clone, Copy)]
 struct RecordKey {
-    key: Key,
-    /// Its calls have other ids than those that are kept.
+    key: SignatureKey,
+    /// Whether calls are matched by order, because their ids differ from the stored ones.
     in_order: bool,
-    /// No other turn of the conversation has this key.
     unique: bool,
 }
 
-/// A run that has lost its seals, and its names: the surest first.
+/// Run of turns without signatures, and its keys: the most specific first.
 struct Bare {
     run: std::ops::Range<usize>,
     names: [Option<RecordKey>; 2],
 }
 
-/// The runs that have lost their seals, but those that say nothing.
+/// Returns the runs that have no signature of the issuer. Runs without calls and text are left out.
 fn bare(turns: &[Turn<'_>], issuer: &str, client: Format) -> Vec<Bare> {
     let mut history = HistoryHash::default();
     let mut heard = 0;
     let named = |run: std::ops::Range<usize>| {
         let own = turns.get(run.clone())?;
-        history.hear(turns.get(heard..run.start).unwrap_or_default());
+        history.add_turns(turns.get(heard..run.start).unwrap_or_default());
         heard = run.start;
         let blocks = || own.iter().flat_map(|turn| &turn.blocks);
         if blocks().filter_map(seal_of).any(|seal| seal.issuer.as_deref() == Some(issuer)) {
@@ -299,7 +302,7 @@ fn bare(turns: &[Turn<'_>], issuer: &str, client: Format) -> Vec<Bare> {
         }
         let calls = || {
             blocks().filter_map(|block| match block {
-                Block::ToolUse { id, input, .. } => Some((*id, Arguments::Said(input))),
+                Block::ToolUse { id, input, .. } => Some((*id, HashedArguments::Said(input))),
                 _ => None,
             })
         };
@@ -324,26 +327,27 @@ fn bare(turns: &[Turn<'_>], issuer: &str, client: Format) -> Vec<Bare> {
     runs(turns).into_iter().filter_map(named).collect()
 }
 
-/// The keys of the turns of a request that have lost their seals.
-pub(super) fn missing(request: &Request<'_>, issuer: &str, client: Format) -> Vec<Key> {
+/// Returns the keys of all turns of a request that lack signatures.
+pub(super) fn missing_keys(request: &Request<'_>, issuer: &str, client: Format) -> Vec<SignatureKey> {
     let bare = bare(&request.turns, issuer, client);
     bare.into_iter().flat_map(|bare| bare.names).flatten().map(|name| name.key).collect()
 }
 
-/// Seals that were found: what each key holds.
+/// Stored signatures that were found: records by key.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Recalled<'s>(pub &'s [(Key, Bytes)]);
+pub struct StoredSignatures<'s>(pub &'s [(SignatureKey, Bytes)]);
 
-impl<'s> Recalled<'s> {
-    /// Puts the seals back where they were.
-    pub(super) fn put_back<'a>(&self, request: &mut Request<'a>, issuer: &'s str, client: Format)
+impl<'s> StoredSignatures<'s> {
+    /// Inserts the signatures at their places.
+    pub(super) fn insert_into<'a>(&self, request: &mut Request<'a>, issuer: &'s str, client: Format)
     where
         's: 'a,
     {
         if self.0.is_empty() {
             return;
         }
-        let found: HashMap<&Key, &'s Bytes> = self.0.iter().map(|(key, record)| (key, record)).collect();
+        let found: HashMap<&SignatureKey, &'s Bytes> =
+            self.0.iter().map(|(key, record)| (key, record)).collect();
         let bare = bare(&request.turns, issuer, client);
         let record = |bare: &Bare| {
             let record = |name: RecordKey| found.get(&name.key).map(|record| (name, *record));
@@ -351,8 +355,8 @@ impl<'s> Recalled<'s> {
         };
         let unique = bare.iter().filter_map(record).filter(|(name, _)| name.unique);
         let mut used: HashSet<&'s [u8]> = unique.map(|(_, record)| &record[..]).collect();
-        // Turns may say the same words. What is kept under words alone is the latest such turn's, and no other's: a
-        // provider refuses an item that is there twice.
+        // Several turns may have the same text. A record that is stored under text alone belongs to the latest such
+        // turn only, because a provider refuses an item that occurs twice.
         for bare in bare.iter().rev() {
             let Some((name, record)) = record(bare) else { continue };
             if !name.unique && !used.insert(record) {
@@ -395,20 +399,21 @@ fn read(record: &str) -> Result<Vec<Kept<'_>>, JsonError> {
     Ok(entries)
 }
 
-/// Reasoning goes before what it stood before; seals go on what they stood on. Calls are found by their ids, or by
-/// their order where they have none.
+/// Inserts reasoning before the block that it preceded, and signatures into their blocks. Calls are matched by id, or
+/// by order if their ids are unknown.
 fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str, in_order: bool) {
     let reasons = entries.iter().any(|entry| matches!(entry.what, What::Reasoning | What::Hidden));
     if reasons {
-        // What the client has of it is in the record as well, with its seal.
+        // The record has the same reasoning, with its signature: remove the client's copy.
         for turn in turns.iter_mut() {
-            turn.blocks.retain(|block| !matches!(block, Block::Reasoning { seal: None, .. }));
+            turn.blocks.retain(|block| !matches!(block, Block::Reasoning { signature: None, .. }));
         }
     }
     let sealed = |seal: JsonStr<'a>| {
-        (!seal.is_empty()).then(|| Seal { issuer: Some(issuer.into()), text: seal.escaped().into() })
+        (!seal.is_empty())
+            .then(|| ProviderSignature { issuer: Some(issuer.into()), text: seal.escaped().into() })
     };
-    // Where blocks stand, before anything is put between them: texts in their order, and calls by their ids.
+    // Positions of blocks before anything is inserted: texts in order, and calls by id.
     let (mut texts, mut calls, mut ids) = (Vec::new(), Vec::new(), Index::default());
     for (at, turn) in turns.iter().enumerate() {
         for (index, block) in turn.blocks.iter().enumerate() {
@@ -425,7 +430,7 @@ fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str, in
     let mut texts = texts.into_iter();
     let mut waiting: Vec<Block<'a>> = Vec::new();
     let mut placed: Vec<(usize, usize, Vec<Block<'a>>)> = Vec::new();
-    // The calls that were met, where they have no ids.
+    // Number of calls so far, for matching by order.
     let mut nth = 0;
     for entry in entries {
         match entry.what {
@@ -434,11 +439,11 @@ fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str, in
                 let hidden = entry.what == What::Hidden;
                 let text = Some(entry.text).filter(|text| !text.is_empty()).into_iter().collect::<Vec<_>>();
                 if seal.is_some() {
-                    waiting.push(Block::Reasoning { text, seal, hidden });
+                    waiting.push(Block::Reasoning { text, signature: seal, hidden });
                 }
             }
             What::Text => {
-                // Several texts of the provider may be one at the client.
+                // The client may have joined several texts of the provider into one.
                 settle(turns, texts.next(), &mut waiting, &mut placed, sealed(entry.seal));
             }
             What::Call => {
@@ -456,9 +461,9 @@ fn restore<'a>(turns: &mut [Turn<'a>], entries: &[Kept<'a>], issuer: &'a str, in
     }
 }
 
-/// Puts blocks before those in whose place they are to come.
+/// Inserts blocks before the blocks at the given positions.
 fn put_between<'a>(turns: &mut [Turn<'a>], mut placed: Vec<(usize, usize, Vec<Block<'a>>)>) {
-    // Sorted so that what comes to the same place stays in its order.
+    // The sort is stable, so blocks for the same position stay in order.
     placed.sort_by_key(|(turn, index, _)| (*turn, *index));
     let mut placed = placed.into_iter().peekable();
     for (at, turn) in turns.iter_mut().enumerate() {
@@ -479,11 +484,11 @@ fn settle<'a>(
     place: Option<(usize, usize)>,
     waiting: &mut Vec<Block<'a>>,
     placed: &mut Vec<(usize, usize, Vec<Block<'a>>)>,
-    seal: Option<Seal<'a>>,
+    seal: Option<ProviderSignature<'a>>,
 ) {
     let Some((at, index)) = place else { return };
     let Some(turn) = turns.get_mut(at) else { return };
-    if let Some(Block::Text { seal: slot, .. } | Block::ToolUse { seal: slot, .. }) =
+    if let Some(Block::Text { signature: slot, .. } | Block::ToolUse { signature: slot, .. }) =
         turn.blocks.get_mut(index)
         && slot.is_none()
     {

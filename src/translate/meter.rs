@@ -1,4 +1,4 @@
-//! What is noted of an answer while it passes: usage, id, finish reason, when its content began.
+//! Usage meter of a response: usage, id, finish reason and frame counts, recorded while it passes.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -6,14 +6,15 @@ use smallvec::SmallVec;
 use super::count::{CountedRequest, Counter};
 use super::verbatim::Arrival;
 use crate::canonical::{Delta, Event, Finish, Usage};
-use crate::tokens::Family;
+use crate::tokens::TokenizerFamily;
 use crate::wire::Format;
 use crate::wire::watch::{FrameFacts, StreamEnd};
 
-/// An id is kept up to this length (bytes): it is for logs.
+/// Maximum length of the recorded id, in bytes: it is for logs.
 const MAX_NOTE: usize = 80;
 
-/// A reason, likewise: the longest that a provider documents is `model_context_window_exceeded`.
+/// Maximum length of the recorded finish reason, in bytes: the longest documented one is
+/// `model_context_window_exceeded`.
 const MAX_REASON: usize = 40;
 
 /// Usage meter of one response. Allocates nothing after it is made.
@@ -27,14 +28,14 @@ pub struct Meter {
     seen: u64,
     finished: u64,
     end: StreamEnd,
-    /// What is kept in case that the provider does not say what was used.
+    /// Stored request and response parts for counting tokens if the provider reports no usage.
     counter: Counter,
-    /// The usage holds a figure that was counted here.
+    /// Whether the usage contains figures that the gateway counted.
     counted: bool,
 }
 
 impl Meter {
-    /// The notes of an answer in this format; nothing, if it has no output that is counted in tokens.
+    /// Creates the meter of a response. `format` is `None` if the response has no output that is counted in tokens.
     pub fn new(format: Option<Format>, arrival: Arrival) -> Self {
         Meter {
             usage: Usage::default(),
@@ -50,41 +51,41 @@ impl Meter {
         }
     }
 
-    /// Says whose tokens they are, and how many of input are expected, in case that the provider does not say how many
-    /// there were.
-    pub fn expect(&mut self, family: Family, input: u64) {
+    /// Sets the tokenizer family and the expected number of input tokens, as a fallback if the provider reports no
+    /// usage.
+    pub fn expect(&mut self, family: TokenizerFamily, input: u64) {
         self.counter.family = family;
         self.counter.input = input;
     }
 
-    /// Keeps what was asked, likewise.
-    pub fn asked(&mut self, asked: CountedRequest) {
-        self.counter.asked = asked;
+    /// Stores the request, as a fallback for counting its input tokens.
+    pub fn set_request(&mut self, asked: CountedRequest) {
+        self.counter.request = asked;
     }
 
-    /// Bytes of a whole answer; nothing of a stream, which leaves as it comes.
+    /// Returns the size of a whole response in bytes; 0 for a stream.
     pub fn whole_bytes(&self) -> u64 {
-        self.counter.heard_bytes()
+        self.counter.whole_response_bytes()
     }
 
-    /// Whether all that was asked is known to be in the request.
+    /// Returns true if the request refers to no content outside itself, so that its size bounds the input tokens.
     pub fn is_whole(&self) -> bool {
-        self.counter.asked.is_whole()
+        self.counter.request.is_whole()
     }
 
-    /// Takes note of a piece of a stream before it is read.
+    /// Records a piece of a stream before it is parsed.
     #[inline]
-    pub fn hear(&mut self, piece: &[u8]) {
-        self.counter.hear(piece);
+    pub fn record_piece(&mut self, piece: &[u8]) {
+        self.counter.record_piece(piece);
     }
 
-    /// Takes note of a whole answer before it is read.
-    pub fn hear_whole(&mut self, body: &Bytes) {
-        self.counter.hear_whole(body);
+    /// Records a whole response before it is parsed.
+    pub fn record_whole(&mut self, body: &Bytes) {
+        self.counter.record_whole(body);
     }
 
-    /// The answer is complete: what its provider has not said of its usage is counted. Gives the usage if something was
-    /// missing. `generates` tells answers that have output from those that have none.
+    /// Counts the usage that the provider of a complete response did not report. Returns the usage if a figure was
+    /// missing, and `None` otherwise. `generates` is whether the response has output tokens.
     pub fn count_missing(&mut self, generates: bool) -> Option<Usage> {
         let output = self.usage.output.is_none() && generates;
         if output {
@@ -98,7 +99,8 @@ impl Meter {
         (input || output).then_some(self.usage)
     }
 
-    /// The answer was cut off: what its provider said of the output so far may be less than what was delivered.
+    /// Counts the usage of a response that was cut off: the provider's last output figure may be below the delivered
+    /// output.
     pub fn count_cut(&mut self, generates: bool) {
         if let Some(said) = self.usage.output {
             let delivered = self.counter.output(self.content_frames);
@@ -110,18 +112,19 @@ impl Meter {
         self.count_missing(generates);
     }
 
-    /// Whether the usage holds figures that the provider did not say.
+    /// Returns true if the usage contains figures that the provider did not report.
     pub fn is_counted(&self) -> bool {
         self.counted
     }
 
-    /// Takes note of a frame, or of a whole answer.
-    pub fn see(&mut self, sight: &FrameFacts<'_>) {
+    /// Records a frame or a whole response.
+    pub fn observe(&mut self, sight: &FrameFacts<'_>) {
         self.frames += 1;
         self.content_frames += u64::from(sight.content);
         if let Some(usage) = &sight.usage {
             self.usage.update(usage);
         }
+        // Only the first id is recorded: `note` appends, and would join later ids to it.
         if self.id.is_empty()
             && let Some(id) = sight.id
         {
@@ -133,23 +136,24 @@ impl Meter {
         }
         self.seen |= sight.seen;
         self.finished |= sight.finished;
-        // A stream that has ended or failed stays so, whatever trails behind.
+        // The first terminator or error is final: frames behind it do not change the state.
         if self.end == StreamEnd::Open {
             self.end = sight.end;
         }
     }
 
-    /// Takes note of a frame whose events follow.
-    pub fn see_frame(&mut self) {
+    /// Records a frame whose events follow.
+    pub fn observe_frame(&mut self) {
         self.frames += 1;
     }
 
-    /// Takes note of an event of a translated answer.
-    pub fn see_event(&mut self, event: &Event<'_>) {
+    /// Records an event of a translated response.
+    pub fn observe_event(&mut self, event: &Event<'_>) {
         match event {
             Event::Start(start) => note(&mut self.id, start.id.escaped()),
             Event::Delta { delta, .. } => {
-                let content = !matches!(delta, Delta::Seal(_) | Delta::Citation(_) | Delta::Logprobs(_));
+                // These deltas add no output tokens, so a frame with them alone must not count as one token.
+                let content = !matches!(delta, Delta::Signature(_) | Delta::Citation(_) | Delta::Logprobs(_));
                 self.content_frames += u64::from(content);
             }
             Event::Usage(usage) => self.usage.update(usage),
@@ -163,60 +167,61 @@ impl Meter {
         }
     }
 
-    /// Takes note of a frame that holds nothing but content.
+    /// Records a frame that has only content.
     #[inline]
-    pub fn see_plain(&mut self) {
+    pub fn observe_content(&mut self) {
         self.frames += 1;
         self.content_frames += 1;
     }
 
-    /// Takes over usage that was left unread while frames passed.
-    pub fn see_usage(&mut self, usage: &Usage) {
+    /// Merges usage whose parsing was deferred.
+    pub fn observe_usage(&mut self, usage: &Usage) {
         self.usage.update(usage);
     }
 
-    /// Tokens, as the provider reported them last.
+    /// Returns the usage so far, in tokens.
     pub fn usage(&self) -> &Usage {
         &self.usage
     }
 
-    /// The answer's id as the provider gave it; empty when it gave none.
+    /// Returns the response id of the provider; empty if it sent none.
     pub fn id(&self) -> &str {
         std::str::from_utf8(&self.id).unwrap_or_default()
     }
 
-    /// Why the answer ended, in the provider's word; empty while unknown.
+    /// Returns the finish reason; empty while unknown. It is the provider's word in a verbatim response, and the
+    /// canonical name in a translated one.
     pub fn finish(&self) -> &str {
         std::str::from_utf8(&self.finish).unwrap_or_default()
     }
 
-    /// Frames seen.
+    /// Returns the number of frames.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Frames with content seen.
+    /// Returns the number of frames with content.
     pub fn content_frames(&self) -> u64 {
         self.content_frames
     }
 
-    /// Whether any choice or candidate has its finish reason.
+    /// Returns true if any choice or candidate has its finish reason.
     pub fn any_finished(&self) -> bool {
         self.finished != 0
     }
 
-    /// Whether every choice or candidate that was begun has its finish reason.
+    /// Returns true if every choice or candidate that has started has its finish reason.
     pub fn all_finished(&self) -> bool {
         self.seen != 0 && self.seen & !self.finished == 0
     }
 
-    /// How far the answer has come.
+    /// Returns the state of the stream.
     pub fn end(&self) -> StreamEnd {
         self.end
     }
 }
 
-/// The gateway's own word for why an answer ended.
+/// Returns the canonical name of a finish reason.
 fn finish_word(finish: Finish<'_>) -> &'static str {
     match finish {
         Finish::Stop => "stop",

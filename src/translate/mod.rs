@@ -1,11 +1,11 @@
-//! Where two formats meet, or the same format meets itself.
+//! Translation: the response path of an exchange, and the request path between two formats.
 //!
-//! Here lives the decision of an exchange, taken once ([`Exchange`]): pass everything as it is ([`verbatim`]), or
-//! translate it ([`translated`]), with the meter that reads along ([`Meter`]). A request that is translated is decoded,
-//! adapted on the hub to what its target can be asked, and encoded ([`outgoing`](outgoing())); what was adapted is
-//! undone in the answer.
+//! An [`Exchange`] is chosen once per response: pass the bytes unchanged ([`verbatim`]) or translate them
+//! ([`translated`]), with a usage meter on the path ([`Meter`]). A translated request is decoded into the canonical
+//! model, adapted to the capabilities of its target and encoded ([`outgoing`](outgoing())); the response reverses the
+//! adaptations.
 //!
-//! Here must not live: sockets, providers, routes; an exchange sees bytes and formats.
+//! This module must not use sockets, providers or routes: an exchange handles bytes and formats only.
 
 mod adapt;
 mod beginning;
@@ -33,13 +33,13 @@ use bytes::Bytes;
 pub use bounds::{MOST_CALLS, MOST_PARTS, MOST_TOOLS};
 pub use codecs::decode_request;
 pub use count::CountedRequest;
-pub use keepsake::{Keepsake, Key, Recalled, issues_seals};
+pub use keepsake::{SignatureBundle, SignatureKey, StoredSignatures, issues_signatures};
 pub use meter::Meter;
 pub use outgoing::{
-    EncodeBlocked, Outgoing, Refused, StoreOptions, TranslateRequest, outgoing, outgoing_sealed,
+    EncodeBlocked, EncodeError, Outgoing, StoreOptions, TranslateRequest, outgoing, outgoing_sealed,
     outgoing_stored,
 };
-pub use remote_parts::{FetchedMedia, RemoteParts, WantedMedia, links};
+pub use remote_parts::{FetchedMedia, RemoteParts, WantedMedia, remote_urls};
 pub use restore::Restore;
 pub use translated::Translated;
 pub use verbatim::{StreamError, Verbatim};
@@ -47,22 +47,22 @@ pub use verbatim::{StreamError, Verbatim};
 use verbatim::Arrival;
 
 use crate::error::ApiError;
-use crate::tokens::Family;
+use crate::tokens::TokenizerFamily;
 use crate::wire::Format;
 use crate::wire::error::{self as wire_error};
 
-/// How an answer is brought to its client: decided once, never frame by frame.
+/// Response path of an exchange, chosen once per response.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "it lives in a box already")]
 pub enum Exchange {
-    /// As it is.
+    /// Same format: the bytes pass unchanged.
     Verbatim(Verbatim),
-    /// In another format.
+    /// The response is translated into another format.
     Translated(Box<Translated>),
 }
 
 impl Exchange {
-    /// What was noted so far.
+    /// Returns the usage meter.
     pub fn meter(&self) -> &Meter {
         match self {
             Exchange::Verbatim(verbatim) => verbatim.meter(),
@@ -70,35 +70,35 @@ impl Exchange {
         }
     }
 
-    /// Reads what was left unread while frames passed: when nothing more will come.
-    pub fn settle(&mut self) {
+    /// Parses the frames whose parsing was deferred. Call it when no more input follows.
+    pub fn parse_deferred(&mut self) {
         match self {
-            Exchange::Verbatim(verbatim) => verbatim.settle(),
-            Exchange::Translated(translated) => translated.settle(),
+            Exchange::Verbatim(verbatim) => verbatim.parse_deferred(),
+            Exchange::Translated(translated) => translated.parse_deferred(),
         }
     }
 
-    /// Says whose tokens they are, and how many of input are expected, in case that the provider does not say how many
-    /// there were.
-    pub fn expect(&mut self, family: Family, input: u64) {
+    /// Sets the tokenizer family and the expected number of input tokens, as a fallback if the provider reports no
+    /// usage.
+    pub fn expect(&mut self, family: TokenizerFamily, input: u64) {
         self.meter_mut().expect(family, input);
     }
 
-    /// Keeps what the provider was asked, likewise.
-    pub fn asked(&mut self, asked: CountedRequest) {
-        self.meter_mut().asked(asked);
+    /// Stores the request, as a fallback for counting its input tokens if the provider reports none.
+    pub fn set_request(&mut self, asked: CountedRequest) {
+        self.meter_mut().set_request(asked);
     }
 
-    /// The answer is complete: its usage is what its provider said, and for the rest what was counted.
+    /// Marks the response as complete: usage that the provider did not report is counted.
     pub fn complete(&mut self) {
-        self.settle();
+        self.parse_deferred();
         let generates = self.generates();
         self.meter_mut().count_missing(generates);
     }
 
-    /// Nothing more will come, and the answer is not complete: its usage is what was delivered.
+    /// Marks the response as cut off: the output that was delivered is counted if the provider reported less.
     pub fn cut(&mut self) {
-        self.settle();
+        self.parse_deferred();
         let generates = self.generates();
         self.meter_mut().count_cut(generates);
     }
@@ -116,8 +116,8 @@ impl Exchange {
             Exchange::Translated(translated) => translated.arrival(),
         };
         match arrival {
-            Arrival::Whole => self.meter_mut().hear_whole(body),
-            Arrival::Events | Arrival::Array => self.meter_mut().hear(body),
+            Arrival::Whole => self.meter_mut().record_whole(body),
+            Arrival::Events | Arrival::Array => self.meter_mut().record_piece(body),
         }
     }
 
@@ -128,20 +128,21 @@ impl Exchange {
         }
     }
 
-    /// Takes a piece of a stream and returns what may leave.
+    /// Feeds a piece of a stream and returns the bytes to forward.
     ///
     /// # Errors
-    /// The answer cannot go on; see [`take_ready`](Self::take_ready).
+    /// Returns [`StreamError`] if the response cannot continue. [`take_ready`](Self::take_ready) then returns the
+    /// frames that were complete before the fault.
     #[inline]
     pub fn feed(&mut self, piece: Bytes) -> Result<Bytes, StreamError> {
-        self.meter_mut().hear(&piece);
+        self.meter_mut().record_piece(&piece);
         match self {
             Exchange::Verbatim(verbatim) => verbatim.feed(piece),
             Exchange::Translated(translated) => translated.feed(piece),
         }
     }
 
-    /// Whether a frame of a stream has begun whose end is still to come.
+    /// Returns true if a frame of the stream is incomplete.
     pub fn is_partial(&self) -> bool {
         match self {
             Exchange::Verbatim(verbatim) => verbatim.is_partial(),
@@ -149,10 +150,10 @@ impl Exchange {
         }
     }
 
-    /// The stream has ended: what is still to leave.
+    /// Ends the stream and returns the remaining bytes to forward.
     ///
     /// # Errors
-    /// The answer is not complete.
+    /// Returns [`StreamError`] if the response is incomplete.
     pub fn finish(&mut self) -> Result<Bytes, StreamError> {
         match self {
             Exchange::Verbatim(verbatim) => verbatim.finish(),
@@ -160,10 +161,10 @@ impl Exchange {
         }
     }
 
-    /// Takes a whole answer and returns what leaves for a client that wants a document.
+    /// Feeds a whole response and returns the document for a client that did not request a stream.
     ///
     /// # Errors
-    /// It is not what its format promises.
+    /// Returns [`StreamError`] if the body is not a valid response of its format.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
         self.hear_whole(&body);
         match self {
@@ -172,8 +173,8 @@ impl Exchange {
         }
     }
 
-    /// Something without meaning that may leave between what [`feed`](Self::feed) returns, so that a silent stream is
-    /// not given up; nothing once the answer is over.
+    /// Returns keep-alive filler, which may be sent between the results of [`feed`](Self::feed) so that an idle stream
+    /// does not time out. Empty once the response has ended.
     pub fn keep_alive(&mut self) -> Bytes {
         match self {
             Exchange::Verbatim(verbatim) => verbatim.keep_alive(),
@@ -181,7 +182,7 @@ impl Exchange {
         }
     }
 
-    /// What was complete before a fault and still belongs to the client.
+    /// Returns the output that was complete before a fault and still has to be forwarded.
     pub fn take_ready(&mut self) -> Bytes {
         match self {
             Exchange::Verbatim(verbatim) => verbatim.take_ready(),
@@ -189,7 +190,7 @@ impl Exchange {
         }
     }
 
-    /// The response that is to be kept, once, as soon as its end is among what may leave.
+    /// Takes the response document to be stored: `Some` once, as soon as the output contains the end of the response.
     pub fn take_document(&mut self) -> Option<Bytes> {
         match self {
             Exchange::Verbatim(_) => None,
@@ -197,15 +198,15 @@ impl Exchange {
         }
     }
 
-    /// The provider's seals that are to be kept, once, as soon as the end of the answer is among what may leave.
-    pub fn take_keepsake(&mut self) -> Option<Keepsake> {
+    /// Takes the provider signatures to be stored: `Some` once, as soon as the output contains the end of the response.
+    pub fn take_signatures(&mut self) -> Option<SignatureBundle> {
         match self {
             Exchange::Verbatim(_) => None,
-            Exchange::Translated(translated) => translated.take_keepsake(),
+            Exchange::Translated(translated) => translated.take_signatures(),
         }
     }
 
-    /// What is appended to a stream that cannot go on: the error in the client's own way.
+    /// Returns the bytes that end a failed stream: the error in the client's format.
     pub fn fail(&mut self, format: Format, error: &ApiError, request_id: &str) -> Bytes {
         match self {
             Exchange::Verbatim(verbatim) => {

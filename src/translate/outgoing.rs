@@ -1,4 +1,4 @@
-//! A request from a client of one format, as a provider of another gets it.
+//! Request translation: the body for a provider of another format, and the state needed for its response.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::bounds;
 use super::call_fingerprint::HistoryHash;
 use super::codecs::{decode_request, encode_request};
 use super::join_texts::join_pieces;
-use super::keepsake::{Key, Recalled, may_seal, missing};
+use super::keepsake::{SignatureKey, StoredSignatures, may_sign, missing_keys};
 use super::remote_parts::FetchedMedia;
 use super::restore::Restore;
 use super::resume::PrefillState;
@@ -22,7 +22,8 @@ use crate::wire::codec::{Loss, LossNotes, ReplyOptions};
 use crate::wire::responses::stored::Conversation;
 use crate::wire::{Format, generate};
 
-/// Members of a responses request that its answer repeats (reference: OpenAI API, "The response object").
+/// Members of a responses request that the response repeats
+/// (<https://platform.openai.com/docs/api-reference/responses/object>).
 const ECHOED: [&str; 18] = [
     "background",
     "instructions",
@@ -47,168 +48,173 @@ const ECHOED: [&str; 18] = [
 /// Translation input beside the body.
 #[derive(Debug)]
 pub struct TranslateRequest<'a> {
-    /// The client's format.
+    /// Format of the client.
     pub client: Format,
-    /// The provider's format.
+    /// Format of the provider.
     pub provider: Format,
-    /// The client wants a stream. It stands in the path for one format, in the body for the others.
+    /// Whether the client requested a stream. One format has this in the path, the others in the body.
     pub stream: bool,
-    /// The client's stream is to be one JSON array (generate without `alt=sse`).
+    /// Whether the client's stream is one JSON array (generate without `alt=sse`).
     pub array: bool,
-    /// What the model's name says about reasoning; what the body says comes first.
+    /// Reasoning setting implied by the model name; a setting in the body takes precedence.
     pub thinking: Thinking,
-    /// What the model can be asked for.
+    /// Capability profile of the target.
     pub dialect: &'a Dialect<'a>,
-    /// The model as the client knows it.
+    /// Model name that the client used.
     pub model: &'a EscapedString,
-    /// The id of the request, as the client may have chosen it: errors name it.
+    /// Request id, possibly chosen by the client; error bodies contain it.
     pub id: &'a str,
-    /// Ids are made from it where the provider gives none: random, so that no two requests share any, and the same for
-    /// all attempts of one request.
+    /// Seed of ids that the provider does not supply. Random, so that no two requests share an id, and the same for all
+    /// attempts of one request.
     pub seed: &'a str,
-    /// Now (Unix seconds).
+    /// Current time, in Unix seconds.
     pub now: u64,
 }
 
 /// Conversation options of a request: what the gateway keeps, and fetched media. Empty by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StoreOptions<'a> {
-    /// The conversation that the request goes on from: items, joined with commas.
+    /// Items of the conversation that the request continues, joined with commas; `None` if it continues none.
     pub before: Option<&'a str>,
-    /// The id under which the answer is kept; empty where it is not.
-    pub keep_as: &'a str,
-    /// Seals are kept for clients that do not send them back.
-    pub remembers: bool,
-    /// What was found for the turns of this request that have lost theirs; nothing before it was looked for.
-    pub recalled: Option<Recalled<'a>>,
-    /// What lay behind the addresses that the provider must not be given ([`links`](super::links)).
-    pub brought: FetchedMedia<'a>,
-    /// How far another provider has come with the answer.
-    pub begun: Option<PrefillState<'a>>,
+    /// Id under which the response is stored; empty if it is not stored.
+    pub store_as: &'a str,
+    /// Whether provider signatures are stored, for clients that do not send them back.
+    pub stores_signatures: bool,
+    /// Stored signatures for turns of this request that lack theirs; `None` before the lookup.
+    pub signatures: Option<StoredSignatures<'a>>,
+    /// Media fetched from addresses that the provider cannot fetch itself ([`remote_urls`](super::remote_urls)).
+    pub media: FetchedMedia<'a>,
+    /// Prefill, if this request continues a broken response.
+    pub prefill: Option<PrefillState<'a>>,
 }
 
-/// What goes to the provider, and what must be known when its answer comes.
+/// Translated request, and the state that is needed to translate its response.
 #[derive(Debug)]
 pub struct Outgoing {
-    /// The request's body.
+    /// Request body for the provider.
     pub body: Bytes,
-    /// What must be undone in the answer.
+    /// Adaptations to reverse in the response.
     pub restore: Restore,
-    /// What the answer's encoder is told.
+    /// Reply options for the response encoder.
     pub reply: ReplyOptions,
-    /// What was lost.
+    /// Elements that were lost or changed.
     pub losses: Vec<Loss>,
-    /// The conversation that the answer belongs to, where it is kept: items, joined with commas.
+    /// Items of the conversation up to the response, joined with commas; empty if the response is not stored.
     pub items: String,
 }
 
-/// Why a request is not translated.
+/// Error of a request that cannot be translated.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-pub struct Refused {
-    /// What the client is told.
+pub struct EncodeError {
+    /// Error for the client.
     pub error: ApiError,
-    /// What would have been lost, the reason included.
+    /// Losses, including the one that is the reason.
     pub losses: Vec<Loss>,
 }
 
 /// Reason why a request cannot be encoded, or not before media is fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeBlocked {
-    /// It cannot be.
+    /// The request is invalid or cannot be carried by the target.
     #[error(transparent)]
-    Refused(#[from] Refused),
-    /// Some of its turns have lost the seals that their provider may have issued. They may be found under these keys,
-    /// and be given as [`StoreOptions::recalled`].
-    #[error("turns of the request have lost their seals")]
-    Bare(Vec<Key>),
+    Rejected(#[from] EncodeError),
+    /// Turns lack provider signatures that may be in the store under these keys. The caller looks them up and repeats
+    /// the call with [`StoreOptions::signatures`].
+    #[error("turns of the request lack their provider signatures")]
+    MissingSignatures(Vec<SignatureKey>),
 }
 
 /// Translates a request.
 ///
 /// # Errors
-/// The request is malformed, or asks for something that cannot be carried.
-pub fn outgoing(body: &str, ask: &TranslateRequest<'_>) -> Result<Outgoing, Refused> {
+/// Returns [`EncodeError`] if the request is malformed, or has an element that cannot be carried.
+pub fn outgoing(body: &str, ask: &TranslateRequest<'_>) -> Result<Outgoing, EncodeError> {
     outgoing_stored(body, ask, StoreOptions::default())
 }
 
-/// Translates a request that goes on from a kept conversation, or whose answer is kept.
+/// Translates a request that continues a stored conversation, or whose response is stored.
 ///
 /// # Errors
-/// As [`outgoing`].
+/// Returns [`EncodeError`] as [`outgoing`] does.
 pub fn outgoing_stored(
     body: &str,
     ask: &TranslateRequest<'_>,
     stored: StoreOptions<'_>,
-) -> Result<Outgoing, Refused> {
+) -> Result<Outgoing, EncodeError> {
     run(body, ask, stored, None)
 }
 
-/// The same for a request whose seals have not been looked for. What has lost none is read no second time.
+/// Same as [`outgoing_stored`], before stored signatures were looked up. A request that lacks none is translated at
+/// once.
 ///
 /// # Errors
-/// As [`outgoing`]; and there are seals to look for.
+/// Returns [`EncodeBlocked::Rejected`] as [`outgoing`] does, and [`EncodeBlocked::MissingSignatures`] if signatures
+/// must be looked up.
 pub fn outgoing_sealed(
     body: &str,
     ask: &TranslateRequest<'_>,
     stored: StoreOptions<'_>,
 ) -> Result<Outgoing, EncodeBlocked> {
-    run(body, ask, stored, Some(EncodeBlocked::Bare))
+    run(body, ask, stored, Some(EncodeBlocked::MissingSignatures))
 }
 
-/// Translates; where there are seals to look for, `bare` says what comes of it.
-fn run<E: From<Refused>>(
+/// Translates a request. If `bare` is given and signatures must be looked up, returns its result as the error.
+fn run<E: From<EncodeError>>(
     body: &str,
     ask: &TranslateRequest<'_>,
     stored: StoreOptions<'_>,
-    bare: Option<fn(Vec<Key>) -> E>,
+    bare: Option<fn(Vec<SignatureKey>) -> E>,
 ) -> Result<Outgoing, E> {
     let bump = Bump::new();
     let conversation = conversation(body, ask.client, stored);
     let longer = longer(body, conversation.as_ref(), stored);
     let decoded = decode_request(ask.client, longer.as_deref().unwrap_or(body));
     let checked = decoded.and_then(|request| bounds::check(&request, ask.client).map(|()| request));
-    let mut request = checked.map_err(|error| Refused { error, losses: Vec::new() })?;
+    let mut request = checked.map_err(|error| EncodeError { error, losses: Vec::new() })?;
     if ask.client == Format::Generate
         && ask.provider != ask.client
         && let Some(error) = generate::request::unknown(&request)
     {
-        return Err(Refused { error, losses: Vec::new() }.into());
+        return Err(EncodeError { error, losses: Vec::new() }.into());
     }
     if longer.is_some() {
-        // It has been followed.
+        // The previous response has been expanded into the request.
         request.previous = None;
     }
     request.stream = ask.stream;
-    if request.thinking == Thinking::Unsaid {
+    // A reasoning suffix of the model name is a default: an explicit setting in the body wins.
+    if request.thinking == Thinking::Unset {
         request.thinking = ask.thinking;
     }
+    // Check before anything is inserted: the keys are hashes of the turns as the client sent them.
     if let Some(bare) = bare
-        && may_seal(&request, ask.dialect, ask.provider)
+        && may_sign(&request, ask.dialect, ask.provider)
     {
-        let keys = missing(&request, ask.dialect.issuer, ask.client);
+        let keys = missing_keys(&request, ask.dialect.issuer, ask.client);
         if !keys.is_empty() {
             return Err(bare(keys));
         }
     }
     let reply = ReplyOptions {
-        keep_as: stored.keep_as.into(),
-        remember: stored.remembers
+        store_as: stored.store_as.into(),
+        collect_signatures: stored.stores_signatures
             && ask.client != ask.provider
-            && may_seal(&request, ask.dialect, ask.provider)
+            && may_sign(&request, ask.dialect, ask.provider)
             && !sends_back(&request, ask.dialect.issuer),
         ..reply(&request, body, ask)
     };
-    let before = if reply.remember { HistoryHash::of(&request.turns) } else { Default::default() };
+    // Hash the history before signatures, media and prefill are inserted: the next request has it without them.
+    let before = if reply.collect_signatures { HistoryHash::of(&request.turns) } else { Default::default() };
     let reply = ReplyOptions { before, ..reply };
-    if let Some(recalled) = stored.recalled {
-        recalled.put_back(&mut request, ask.dialect.issuer, ask.client);
+    if let Some(recalled) = stored.signatures {
+        recalled.insert_into(&mut request, ask.dialect.issuer, ask.client);
     }
-    stored.brought.put_into(&mut request, ask.provider, ask.dialect);
-    if let Some(begun) = &stored.begun {
+    stored.media.put_into(&mut request, ask.provider, ask.dialect);
+    if let Some(begun) = &stored.prefill {
         begun.put_into(&mut request, &bump);
     }
-    // A provider's stream says what was used only if it is asked to.
+    // Always request usage: a provider's stream reports it only then, and accounting needs it.
     request.usage_wanted = true;
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
     let mut notes = LossNotes::new(ask.client, ask.provider);
@@ -216,50 +222,51 @@ fn run<E: From<Refused>>(
     if ask.client == Format::Generate && ask.provider != Format::Generate {
         join_pieces(&mut request, &bump);
     }
-    // Formats differ in the words around the content: a growth would copy all of it once more.
+    // Reserve more than the input size, because formats differ in the JSON around the content; growing would copy it
+    // all.
     let length = longer.as_deref().unwrap_or(body).len();
     let mut out = BytesMut::with_capacity(length + length / 16 + 1_024);
-    // The same format said anew: what only this format has is no loss. Encoders write it in its place; but chat's asks
-    // whether the provider knows a member, and here the client has said so.
+    // Chat to chat: members that only this format has are no loss. The chat encoder would drop those that the dialect
+    // does not list, so they are appended unchanged, because the client named them explicitly.
     let anew = ask.client == Format::Chat && ask.provider == Format::Chat;
     let own = if anew { std::mem::take(&mut request.extra) } else { Vec::new() };
     encode_request(ask.provider, &request, ask.dialect, &mut notes, &mut out);
     if let Some(refusal) = notes.take_refusal() {
-        return Err(Refused { error: *refusal, losses: notes.losses().to_vec() }.into());
+        return Err(EncodeError { error: *refusal, losses: notes.losses().to_vec() }.into());
     }
     append(&own, &mut out);
-    let items = conversation.filter(|_| !stored.keep_as.is_empty()).map(|all| all.items);
+    let items = conversation.filter(|_| !stored.store_as.is_empty()).map(|all| all.items);
     let losses = notes.losses().to_vec();
     Ok(Outgoing { body: out.freeze(), restore, reply, losses, items: items.unwrap_or_default() })
 }
 
-/// Whether the client has sent back reasoning with a seal of this issuer, and so does not need to be helped.
+/// Returns true if the client sent back reasoning with a signature of this issuer, so that storing is unnecessary.
 fn sends_back(request: &Request<'_>, issuer: &str) -> bool {
     request.turns.iter().flat_map(|turn| &turn.blocks).any(|block| match block {
-        Block::Reasoning { seal: Some(seal), .. } => seal.issuer.as_deref() == Some(issuer),
+        Block::Reasoning { signature: Some(seal), .. } => seal.issuer.as_deref() == Some(issuer),
         _ => false,
     })
 }
 
-/// The request with all that it goes on from in it, if it goes on from anything.
+/// Returns the request with the conversation that it continues inserted; `None` if it continues none.
 fn longer(body: &str, conversation: Option<&Conversation>, stored: StoreOptions<'_>) -> Option<String> {
     conversation.filter(|_| stored.before.is_some()).map(|all| all.request(body))
 }
 
-/// The same, for whoever has nothing but the body.
+/// Same as [`longer`], for callers that have only the body; returns the body itself if it continues nothing.
 pub(super) fn whole<'b>(body: &'b str, client: Format, stored: StoreOptions<'_>) -> Cow<'b, str> {
     let conversation = conversation(body, client, stored);
     longer(body, conversation.as_ref(), stored).map_or(Cow::Borrowed(body), Cow::Owned)
 }
 
-/// The conversation that the request is part of, if it goes on from one or is kept. A body that cannot be read is the
-/// decoder's to refuse.
+/// Reads the conversation that the request belongs to. Returns `None` if it continues none and is not stored, or if the
+/// body is malformed, which the decoder reports.
 fn conversation(body: &str, client: Format, stored: StoreOptions<'_>) -> Option<Conversation> {
-    let wanted = client == Format::Responses && (stored.before.is_some() || !stored.keep_as.is_empty());
+    let wanted = client == Format::Responses && (stored.before.is_some() || !stored.store_as.is_empty());
     wanted.then(|| Conversation::new(body, stored.before.unwrap_or_default()).ok())?
 }
 
-/// Puts members behind the last one of an object.
+/// Appends members to a JSON object.
 fn append(members: &[Extra<'_>], out: &mut BytesMut) {
     for member in members.iter().filter(|member| !member.name.contains('.')) {
         if out.last() == Some(&b'}') {
@@ -271,9 +278,9 @@ fn append(members: &[Extra<'_>], out: &mut BytesMut) {
     }
 }
 
-/// What the encoder of the answer is told, for an answer that is not kept.
+/// Returns the reply options of a response that is not stored.
 pub(super) fn reply(request: &Request<'_>, body: &str, ask: &TranslateRequest<'_>) -> ReplyOptions {
-    let thinking = if request.thinking == Thinking::Unsaid { ask.thinking } else { request.thinking };
+    let thinking = if request.thinking == Thinking::Unset { ask.thinking } else { request.thinking };
     ReplyOptions {
         model: ask.model.clone(),
         request: ask.id.into(),
@@ -283,25 +290,25 @@ pub(super) fn reply(request: &Request<'_>, body: &str, ask: &TranslateRequest<'_
         show_thinking: shows_thinking(ask.client, request.show_thinking, thinking),
         issuer: ask.dialect.issuer.into(),
         array: ask.array,
-        keep_as: Box::default(),
-        remember: false,
+        store_as: Box::default(),
+        collect_signatures: false,
         before: Default::default(),
         echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
     }
 }
 
-/// Whether a client sees reasoning, if there is any.
+/// Returns whether the client receives reasoning, if there is any.
 fn shows_thinking(client: Format, said: Option<bool>, thinking: Thinking) -> bool {
     said.unwrap_or(match client {
-        // An extension that clients who do not know it do not see.
+        // An extension of chat: clients that do not know it ignore it.
         Format::Chat => true,
-        Format::Messages => !matches!(thinking, Thinking::Unsaid | Thinking::Off),
-        // Both must be asked for it.
+        Format::Messages => !matches!(thinking, Thinking::Unset | Thinking::Off),
+        // Both formats send reasoning only on request.
         Format::Responses | Format::Generate => false,
     })
 }
 
-/// The members that the answer repeats, as text.
+/// Returns the request members that the response repeats, as JSON text.
 fn echo(body: &str) -> Box<str> {
     let mut out = String::new();
     let mut json = Cursor::new(body);

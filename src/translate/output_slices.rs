@@ -1,4 +1,4 @@
-//! The frames of a piece on their way out: a range of the piece as long as nothing changes, a copy from then on.
+//! Output frames of one piece: a range of the piece while nothing changes, a copy from the first change on.
 
 use std::ops::Range;
 
@@ -16,28 +16,31 @@ pub(super) struct OutputSlices<'b> {
 }
 
 impl<'b> OutputSlices<'b> {
-    /// Begins with a piece; `changed` is empty and takes the copies.
+    /// Creates the output of a piece. `changed` must be empty; it receives the copies.
     pub(super) fn new(changed: &'b mut BytesMut) -> Self {
         OutputSlices { changed, copying: false, from: 0, to: 0 }
     }
 
-    /// The frame leaves as it is.
+    /// Passes a frame unchanged. `joined` is whether the frame is outside the piece, because it began in an earlier
+    /// one.
     #[inline]
-    pub(super) fn pass(&mut self, source: &Bytes, range: Range<usize>, joined: bool) {
+    pub(super) fn forward(&mut self, source: &Bytes, range: Range<usize>, joined: bool) {
         if joined || self.copying {
             self.copying = true;
             self.changed.extend_from_slice(source.get(range.clone()).unwrap_or_default());
             if joined {
                 return;
             }
+        // Nothing has passed yet: the slice starts at this frame. Frames are contiguous, so only its end moves later.
         } else if self.from == self.to {
             self.from = range.start;
         }
         self.to = range.end;
     }
 
-    /// What passed of the piece so far goes into the copy.
+    /// Copies the part of the piece that has passed so far, and switches to copying.
     fn start_copying(&mut self, source: &Bytes, joined: bool) {
+        // The slice can no longer represent the output: copy the frames that passed so far.
         if !self.copying {
             self.copying = true;
             if !joined {
@@ -46,12 +49,12 @@ impl<'b> OutputSlices<'b> {
         }
     }
 
-    /// The frame does not leave.
+    /// Drops a frame.
     pub(super) fn drop(&mut self, source: &Bytes, joined: bool) {
         self.start_copying(source, joined);
     }
 
-    /// The frame leaves with another name of the model in the place `at` of its data.
+    /// Passes a frame with another model name at the range `at` of its data.
     pub(super) fn rename(
         &mut self,
         source: &Bytes,
@@ -64,7 +67,7 @@ impl<'b> OutputSlices<'b> {
         self.edit(source, range, joined, (data, at), |out| push_quoted(out, model));
     }
 
-    /// The frame leaves with something else in a place of its data, which `put` writes.
+    /// Passes a frame with one range of its data replaced by the output of `put`.
     pub(super) fn edit(
         &mut self,
         source: &Bytes,
@@ -75,7 +78,7 @@ impl<'b> OutputSlices<'b> {
     ) {
         let frame = source.get(range).unwrap_or_default();
         self.start_copying(source, joined);
-        // Where the data stands in the frame; data that was joined from several lines stands nowhere.
+        // Offset of the data in the frame. Data that was joined from several lines is not inside the frame.
         let offset = (data.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
         if offset <= frame.len() && offset + data.len() <= frame.len() {
             self.changed.extend_from_slice(frame.get(..offset + at.start).unwrap_or_default());
@@ -86,7 +89,7 @@ impl<'b> OutputSlices<'b> {
         }
     }
 
-    /// The lines of the data are written anew where the first of them stood; all other lines stay.
+    /// Slow path for data from several lines: rewrites all of them at the position of the first; other lines stay.
     #[cold]
     fn edit_lines(&mut self, frame: &[u8], data: &str, at: Range<usize>, put: impl Fn(&mut BytesMut)) {
         let mut renamed = BytesMut::with_capacity(data.len());
@@ -116,14 +119,14 @@ impl<'b> OutputSlices<'b> {
         }
     }
 
-    /// What leaves of the piece.
+    /// Returns the output of the piece.
     #[inline]
     pub(super) fn finish(self, piece: &Bytes) -> Bytes {
         if self.copying { self.changed.split().freeze() } else { piece.slice(self.from..self.to) }
     }
 }
 
-/// Writes a text that was escaped before, with its quotes.
+/// Writes an escaped text with its quotes.
 pub(super) fn push_quoted(out: &mut BytesMut, text: &EscapedString) {
     out.extend_from_slice(b"\"");
     out.extend_from_slice(text.as_json_str().escaped().as_bytes());

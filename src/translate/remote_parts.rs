@@ -1,23 +1,23 @@
-//! Media that a client gives by address, for providers that must be given the bytes.
+//! Remote media in requests, for providers that accept bytes only.
 //!
-//! Two steps, with the fetching between them, which is not done here: which addresses of a request its provider cannot
-//! be given ([`links`]), and the request with what lay behind them in it ([`FetchedMedia`]).
+//! There are two steps, and the caller fetches in between: [`remote_urls`] lists the addresses that the provider cannot
+//! fetch, and [`FetchedMedia`] replaces them by the fetched bytes.
 
 use super::codecs::decode_request;
 use super::outgoing::{StoreOptions, whole};
-use crate::canonical::{Block, Dialect, Index, Key, Request, Source};
+use crate::canonical::{Block, Dialect, Index, IndexKey, MediaSource, Request};
 use crate::json::JsonStr;
 use crate::wire::Format;
 use crate::wire::images::file;
 
-/// What lay behind an address.
+/// Media fetched from one address.
 #[derive(Clone, Debug)]
 pub struct RemoteParts {
-    /// The address as the client wrote it, without the escapes of JSON.
+    /// Address as the client wrote it, without JSON escapes.
     pub url: Box<str>,
-    /// What it is: plain ASCII.
+    /// Media type, plain ASCII.
     pub media_type: &'static str,
-    /// Its bytes, in the standard alphabet of base64.
+    /// Content, in the standard base64 alphabet.
     pub base64: String,
 }
 
@@ -26,38 +26,40 @@ pub struct RemoteParts {
 pub struct FetchedMedia<'a>(pub &'a [RemoteParts]);
 
 impl<'a> FetchedMedia<'a> {
-    /// Puts bytes in the place of addresses.
+    /// Replaces addresses by fetched bytes.
     pub(super) fn put_into(self, request: &mut Request<'a>, provider: Format, dialect: &Dialect<'_>) {
         if self.0.is_empty() {
             return;
         }
-        let brought: Index = self.0.iter().map(|linked| Key::of(&*linked.url)).collect();
+        let brought: Index = self.0.iter().map(|linked| IndexKey::of(&*linked.url)).collect();
         each_block(request, &mut |block| {
             let Some(source) = link_of(block, provider, dialect) else { return };
-            let Source::Url { url, .. } = *source else { return };
-            if let Some(linked) = brought.first(Key::of(&*url.decode())).and_then(|at| self.0.get(at)) {
+            let MediaSource::Url { url, .. } = *source else { return };
+            if let Some(linked) = brought.first(IndexKey::of(&*url.decode())).and_then(|at| self.0.get(at)) {
                 let (mime, data) = (linked.media_type, &linked.base64);
-                *source =
-                    Source::Base64 { mime: JsonStr::from_escaped(mime), data: JsonStr::from_escaped(data) };
+                *source = MediaSource::Base64 {
+                    mime: JsonStr::from_escaped(mime),
+                    data: JsonStr::from_escaped(data),
+                };
             }
         });
     }
 }
 
-/// What a link may lead to.
+/// Kind of media that an address must lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WantedMedia {
-    /// An image.
+    /// Image.
     Image,
-    /// A sound.
+    /// Audio.
     Audio,
-    /// A document, or anything else that is known.
+    /// Document, or any other known file type.
     File,
 }
 
 impl WantedMedia {
-    /// What these bytes are, by their beginning and whatever anybody calls them; nothing where they are not what is
-    /// wanted.
+    /// Returns the media type of the bytes, detected from their start and not from any declared type. Returns `None` if
+    /// they are not of the wanted kind.
     pub fn media_type(self, bytes: &[u8]) -> Option<&'static str> {
         let image = || file(bytes).map(|file| file.picture.media());
         match self {
@@ -67,7 +69,7 @@ impl WantedMedia {
         }
     }
 
-    /// The name for people.
+    /// Returns the display name.
     pub const fn name(self) -> &'static str {
         match self {
             WantedMedia::Image => "image",
@@ -96,8 +98,8 @@ fn document(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The addresses of a request that its provider must not be given, each once. None where the request cannot be read.
-pub fn links(
+/// Lists the addresses that the provider cannot fetch, without duplicates. Empty if the request is malformed.
+pub fn remote_urls(
     body: &str,
     client: Format,
     provider: Format,
@@ -106,7 +108,7 @@ pub fn links(
 ) -> Vec<(String, WantedMedia)> {
     let body = whole(body, client, stored);
     let Ok(mut request) = decode_request(client, &body) else { return Vec::new() };
-    let mut links: Vec<(String, WantedMedia)> = Vec::new();
+    let mut urls: Vec<(String, WantedMedia)> = Vec::new();
     let mut known = Index::default();
     each_block(&mut request, &mut |block| {
         let wanted = match block {
@@ -114,27 +116,28 @@ pub fn links(
             Block::Audio { .. } => WantedMedia::Audio,
             _ => WantedMedia::File,
         };
-        if let Some(Source::Url { url, .. }) = link_of(block, provider, dialect) {
+        if let Some(MediaSource::Url { url, .. }) = link_of(block, provider, dialect) {
             let url = url.decode();
-            if known.add(Key::of((&*url, wanted))) {
-                links.push((url.into_owned(), wanted));
+            // The same address may be wanted as an image and as a file: each kind accepts other media types.
+            if known.add(IndexKey::of((&*url, wanted))) {
+                urls.push((url.into_owned(), wanted));
             }
         }
     });
-    links
+    urls
 }
 
-/// The source of a block, if it is an address that the provider does not follow.
+/// Returns the source of a block if it is an address that the provider does not fetch.
 fn link_of<'b, 'a>(
     block: &'b mut Block<'a>,
     provider: Format,
     dialect: &Dialect<'_>,
-) -> Option<&'b mut Source<'a>> {
+) -> Option<&'b mut MediaSource<'a>> {
     let (source, follows) = match block {
         Block::Image { source, .. } => (source, dialect.media_urls),
         Block::File { source, .. } => {
             let follows = match provider {
-                Format::Chat => dialect.understands("file_url"),
+                Format::Chat => dialect.supports("file_url"),
                 _ => dialect.media_urls,
             };
             (source, follows)
@@ -142,8 +145,8 @@ fn link_of<'b, 'a>(
         Block::Audio { source } => {
             let follows = match provider {
                 Format::Generate => dialect.media_urls,
-                Format::Chat => dialect.understands("audio_url"),
-                // No bytes would do either.
+                Format::Chat => dialect.supports("audio_url"),
+                // The format has no audio input, so fetching would not help.
                 Format::Messages => true,
                 Format::Responses => false,
             };
@@ -152,7 +155,7 @@ fn link_of<'b, 'a>(
         _ => return None,
     };
     match source {
-        Source::Url { url, .. } if !follows && is_web(*url) => Some(source),
+        MediaSource::Url { url, .. } if !follows && is_web(*url) => Some(source),
         _ => None,
     }
 }

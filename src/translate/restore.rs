@@ -1,21 +1,21 @@
-//! What was adapted in a request is undone in its answer: tools get their own names back, tools with free text are
-//! called with free text, and an answer that had to come as a tool's arguments becomes the answer.
+//! Reversal of request adaptations in the response: tools get their original names, custom tools get free-text input,
+//! and a response that was forced through a tool call becomes text again.
 
-use crate::canonical::{BlockKind, Delta, Event, Finish, Index, Key, Slots, ToolKind};
+use crate::canonical::{BlockKind, Delta, Event, Finish, Index, IndexKey, Slots, ToolKind};
 use crate::json::{Cursor, JsonStr};
 
-/// What was adapted.
+/// Adaptations of a request that its response must reverse.
 #[derive(Clone, Debug, Default)]
 pub struct Restore {
     renamed: Vec<Renamed>,
-    /// Where in `renamed` names stand: those at the target, those at the client, and the latter with their namespaces.
+    /// Positions in `renamed` by target name, by client name, and by client name with namespace.
     at_target: Index,
     by_name: Index,
     by_both: Index,
-    /// Names (at the client) of tools with free text that the target knows as functions.
+    /// Client names with namespaces of custom tools that were sent to the target as functions.
     custom: Index,
     answer_tool: Option<String>,
-    /// Texts of answers may begin with reasoning between tags.
+    /// Whether texts of the response may start with reasoning between tags.
     pub(super) tagged: bool,
 }
 
@@ -27,7 +27,7 @@ struct Renamed {
 }
 
 impl Restore {
-    /// Whether there is nothing to undo in the events of an answer.
+    /// Returns true if no events of the response need to change.
     pub fn is_empty(&self) -> bool {
         self.renamed.is_empty() && self.custom.is_empty() && self.answer_tool.is_none()
     }
@@ -37,9 +37,9 @@ impl Restore {
     }
 
     pub(super) fn rename(&mut self, at_target: &str, name: JsonStr<'_>, namespace: JsonStr<'_>) {
-        self.at_target.push(Key::of(at_target));
-        self.by_name.push(Key::of(name));
-        self.by_both.push(Key::of((name, namespace)));
+        self.at_target.push(IndexKey::of(at_target));
+        self.by_name.push(IndexKey::of(name));
+        self.by_both.push(IndexKey::of((name, namespace)));
         self.renamed.push(Renamed {
             at_target: at_target.to_owned(),
             name: name.escaped().to_owned(),
@@ -47,18 +47,19 @@ impl Restore {
         });
     }
 
-    /// What a tool is called at the target, if it was renamed. A choice names no namespace: the first that fits.
+    /// Returns the target name of a renamed tool; `None` if it was not renamed. Without a namespace, the first match
+    /// counts.
     pub(super) fn name_at_target(&self, name: JsonStr<'_>, namespace: JsonStr<'_>) -> Option<&str> {
         let at = if namespace.is_empty() {
-            self.by_name.first(Key::of(name))
+            self.by_name.first(IndexKey::of(name))
         } else {
-            self.by_both.first(Key::of((name, namespace)))
+            self.by_both.first(IndexKey::of((name, namespace)))
         };
         self.renamed.get(at?).map(|renamed| &*renamed.at_target)
     }
 
-    pub(super) fn add_custom(&mut self, name: JsonStr<'_>) {
-        self.custom.push(Key::of(name));
+    pub(super) fn add_custom(&mut self, name: JsonStr<'_>, namespace: JsonStr<'_>) {
+        self.custom.push(IndexKey::of((name, namespace)));
     }
 
     pub(super) fn set_answer_tool(&mut self, name: &str) {
@@ -66,15 +67,15 @@ impl Restore {
     }
 
     fn tool(&self, name: &str) -> Option<&Renamed> {
-        self.renamed.get(self.at_target.first(Key::of(name))?)
+        self.renamed.get(self.at_target.first(IndexKey::of(name))?)
     }
 }
 
-/// Undoes it, event by event.
+/// Reverses the adaptations event by event.
 #[derive(Debug)]
 pub(super) struct Restorer {
     restore: Restore,
-    /// Blocks that are not what they were sent as.
+    /// Open blocks whose kind differs between provider and client.
     open: Slots<Open>,
     called: bool,
     answered: bool,
@@ -98,7 +99,7 @@ impl Restorer {
         Restorer { restore, open: Slots::default(), called: false, answered: false }
     }
 
-    /// Passes an event on, undone.
+    /// Passes an event on with the adaptations reversed.
     pub(super) fn event(&mut self, event: &Event<'_>, sink: &mut impl FnMut(&Event<'_>)) {
         match *event {
             Event::BlockStart { index, choice, kind: BlockKind::ToolUse { id, name, kind, namespace } } => {
@@ -110,11 +111,12 @@ impl Restorer {
                     return;
                 }
                 self.called = true;
+                // The model uses the target's name of the tool, and the client knows only its own.
                 let known = self.restore.tool(name.escaped());
                 let (name, namespace) = known.map_or((name, namespace), |tool| {
                     (JsonStr::from_escaped(&tool.name), JsonStr::from_escaped(&tool.namespace))
                 });
-                let custom = self.restore.custom.has(Key::of(name));
+                let custom = self.restore.custom.has(IndexKey::of((name, namespace)));
                 let kind = if custom { ToolKind::Custom } else { kind };
                 sink(&Event::BlockStart {
                     index,
@@ -136,6 +138,7 @@ impl Restorer {
                 }
                 sink(event);
             }
+            // The answer tool is invisible to the client: without another call, the finish reason must not be tool use.
             Event::Finish { choice, finish: Finish::ToolUse } if self.answered && !self.called => {
                 sink(&Event::Finish { choice, finish: Finish::Stop });
             }
@@ -148,7 +151,7 @@ impl Open {
     fn delta(&mut self, delta: Delta<'_>, sink: &mut impl FnMut(&Event<'_>)) {
         let index = self.index;
         match (self.what, delta) {
-            // The text of the arguments is the text of the answer.
+            // The arguments text of the answer tool is the response text.
             (OpenPart::Answer, Delta::Arguments(text)) => {
                 sink(&Event::Delta { index, delta: Delta::Text(text) })
             }
@@ -158,8 +161,8 @@ impl Open {
             }
             (OpenPart::Custom, Delta::Arguments(text)) => self.arguments.push_str(text.escaped()),
             (OpenPart::Custom, Delta::Object(object)) => self.arguments = escaped(object.text()),
-            // The provider wants it back with the call, whatever the call is to the client.
-            (OpenPart::Custom, Delta::Seal(_)) => sink(&Event::Delta { index, delta }),
+            // The signature belongs to the call in any form: the provider needs it back.
+            (OpenPart::Custom, Delta::Signature(_)) => sink(&Event::Delta { index, delta }),
             _ => {}
         }
     }
@@ -168,21 +171,21 @@ impl Open {
         if self.what == OpenPart::Custom {
             let text = JsonStr::from_escaped(&self.arguments);
             let object = text.decode();
-            // What is no such object is the model's own idea of the input.
+            // Arguments without the expected member are passed as they are: the model chose its own form of the input.
             let delta = Delta::Arguments(input_of(&object).unwrap_or(text));
             sink(&Event::Delta { index: self.index, delta });
         }
     }
 }
 
-/// Plain text as the inside of a JSON string.
+/// Escapes plain text as the inside of a JSON string.
 fn escaped(plain: &str) -> String {
     let mut out = Vec::with_capacity(plain.len() + 16);
     crate::json::push_escaped(&mut out, plain);
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// The member `input` of an object.
+/// Returns the string member `input` of an object; `None` if it is absent, not a string, or the object is malformed.
 fn input_of(object: &str) -> Option<JsonStr<'_>> {
     let mut json = Cursor::new(object);
     json.begin_object().ok()?;

@@ -1,14 +1,14 @@
-//! An answer that is translated: frames become events, events become frames of another format, piece by piece.
+//! Translated response: decodes frames into events and encodes events as frames of another format, piece by piece.
 //!
-//! Either side may be one document instead of a stream. A document is read as the events that it stands for, and events
-//! are collected into one, so that an answer means the same whichever way it comes and goes.
+//! Either side may be one document instead of a stream. A document is decoded into the events that it stands for, and
+//! events are collected into a document, so that both ways have the same meaning.
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
 use super::codecs::{AnyDecoder, AnyEncoder, decode_answer, encode_answer};
-use super::keepsake::{Collector, Keepsake};
+use super::keepsake::{Collector, SignatureBundle};
 use super::restore::{Restore, Restorer};
 use super::resume::TranslatedTap;
 use super::verbatim::{Arrival, is_whole};
@@ -25,34 +25,35 @@ use crate::wire::Format;
 use crate::wire::codec::{ReplyOptions, is_to_come};
 use crate::wire::watch::StreamEnd;
 
-/// Room for frames on their way out, at first. When what left before is written, the same place is used again.
+/// Initial capacity of the output buffer, in bytes. The buffer is reused once its earlier content has been written.
 const OUT: usize = 4_096;
-/// Room that is made at once for what a piece becomes, at most. A place that grows while it is written is copied.
+/// Maximum capacity that is reserved for the output of a piece, in bytes. Growing the buffer during a write would copy
+/// it.
 const MAX_OUT: usize = 16_384;
 
-/// Reads, translates and writes one answer.
+/// Translator of one response.
 #[derive(Debug)]
 pub struct Translated {
     client: Format,
     provider: Format,
     arrival: Arrival,
-    hold: FrameBuffer,
+    frame_buffer: FrameBuffer,
     from: AnyDecoder,
     through: Through,
-    /// Texts of the answer may begin with reasoning between tags.
+    /// Whether texts of the response may start with reasoning between tags.
     tagged: bool,
-    /// A document, as far as it has come.
+    /// Body of a document, as far as it has arrived.
     body: BytesMut,
     limit: usize,
     scratch: Vec<u8>,
-    /// What a piece became at most so far, rounded up.
+    /// Largest output of a piece so far, in bytes, rounded up to a power of two.
     room: usize,
     reply: Arc<ReplyOptions>,
-    /// The document that the client gets, where it is to be kept.
+    /// Document for the client, if it is to be stored.
     document: Option<Bytes>,
 }
 
-/// The way of an event: through the meter and what is undone, to the client.
+/// Event pipeline from the decoder to the client's encoder: meter, signature collector, restorer, transcript tap.
 #[derive(Debug)]
 struct Through {
     meter: Meter,
@@ -60,19 +61,19 @@ struct Through {
     restorer: Option<Restorer>,
     to: To,
     out: BytesMut,
-    /// The provider's error, once it has come.
+    /// Error of the provider, once it has arrived.
     error: Option<Bytes>,
-    /// Something came besides reasoning.
+    /// Whether any block other than reasoning has arrived.
     spoke: bool,
-    /// What the client is given is noted, so that another provider can go on with it, or goes on with what was.
-    along: Option<Box<TranslatedTap>>,
+    /// Transcript tap, if another provider may continue this response or this response continues another one.
+    tap: Option<Box<TranslatedTap>>,
 }
 
-/// What another provider takes over.
+/// Parts that the next provider's translation takes over.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct TranslationParts {
     pub(super) to: Option<AnyEncoder>,
-    pub(super) along: Option<Box<TranslatedTap>>,
+    pub(super) tap: Option<Box<TranslatedTap>>,
     pub(super) reply: Arc<ReplyOptions>,
 }
 
@@ -84,9 +85,10 @@ enum To {
 
 impl Through {
     fn event(&mut self, event: &Event<'_>) {
-        self.meter.see_event(event);
+        // The meter and the collector must see every event, even behind an error that stops the output.
+        self.meter.observe_event(event);
         if let Some(collector) = &mut self.collector {
-            collector.see(event);
+            collector.observe(event);
         }
         if self.error.is_some() {
             return;
@@ -96,16 +98,17 @@ impl Through {
                 self.error = Some(Bytes::copy_from_slice(error.text().as_bytes()));
                 return;
             }
+            // State is stored per block: an endless series of blocks would exhaust memory.
             Event::BlockStart { index, .. } if *index >= MAX_BLOCKS => {
                 let error =
-                    br#"{"error":{"type":"server_error","message":"The answer has too many parts."}}"#;
+                    br#"{"error":{"type":"server_error","message":"The response has too many parts."}}"#;
                 self.error = Some(Bytes::from_static(error));
                 return;
             }
             Event::BlockStart { kind, .. } => {
                 self.spoke |= !matches!(kind, BlockKind::Reasoning | BlockKind::HiddenReasoning);
             }
-            // An answer without a word that ended for a reason of the provider's own is none.
+            // An empty response with an unknown finish reason is treated as an upstream error.
             Event::Finish { finish: Finish::Other(word), .. }
                 if !self.spoke && !word.is_empty() && !is_to_come(*word) =>
             {
@@ -114,9 +117,9 @@ impl Through {
             }
             _ => {}
         }
-        let Through { meter, restorer, to, out, along, .. } = self;
-        // What the client is shown is what was noted, the same figures to the last one; and what its provider does not
-        // say is counted before it is too late to show it.
+        let Through { meter, restorer, to, out, tap: along, .. } = self;
+        // Send the merged figures of the meter, so that the client and the accounting have the same. Usage that the
+        // provider does not report is counted before the end, which is the last chance to send it.
         let mut usage = match event {
             Event::Usage(_) => Some(*meter.usage()),
             Event::End => meter.count_missing(true),
@@ -133,9 +136,11 @@ impl Through {
         if let Some(usage) = usage {
             write(&Event::Usage(usage));
         }
+        // The merged figures were written above; the raw report would repeat or contradict them.
         if let Event::Usage(_) = event {
             return;
         }
+        // Most requests have no adaptations, and their events skip the restorer.
         match restorer {
             None => write(event),
             Some(restorer) => restorer.event(event, &mut write),
@@ -143,20 +148,20 @@ impl Through {
     }
 }
 
-/// What an answer is translated from and to.
+/// Formats of a translation.
 #[derive(Debug)]
 pub struct Route {
-    /// The client's format.
+    /// Format of the client.
     pub client: Format,
-    /// The provider's format.
+    /// Format of the provider.
     pub provider: Format,
-    /// The client wants a stream.
+    /// Whether the client requested a stream.
     pub stream: bool,
 }
 
 impl Translated {
-    /// Prepares to translate an answer that arrives so. `limit` bounds a frame, in bytes, and a document for a client
-    /// that wants a stream.
+    /// Creates a translator. `limit` is the maximum size in bytes of a frame, and of a document for a client that
+    /// requested a stream.
     pub fn new(
         route: &Route,
         arrival: Arrival,
@@ -180,19 +185,19 @@ impl Translated {
             client: route.client,
             provider: route.provider,
             arrival,
-            hold: FrameBuffer::new(splitter, limit),
+            frame_buffer: FrameBuffer::new(splitter, limit),
             from,
             through: Through {
                 meter: Meter::new(Some(route.provider), arrival),
                 collector: reply
-                    .remember
+                    .collect_signatures
                     .then(|| Box::new(Collector::new(&reply.issuer, reply.before, route.client))),
                 restorer: (!restore.is_empty()).then(|| Restorer::new(restore)),
                 to,
                 out: BytesMut::with_capacity(OUT),
                 error: None,
                 spoke: false,
-                along: None,
+                tap: None,
             },
             body: BytesMut::new(),
             limit,
@@ -203,7 +208,7 @@ impl Translated {
         }
     }
 
-    /// Goes on with an answer that another provider began: what wrote it writes on.
+    /// Creates a translator that continues the response of another provider with that response's encoder and tap.
     pub(super) fn resumed(
         route: &Route,
         arrival: Arrival,
@@ -215,76 +220,77 @@ impl Translated {
     ) -> Self {
         let mut translated = Translated::new(route, arrival, reply, restore, limit);
         translated.through.to = To::Stream(to);
-        translated.through.along = Some(along);
+        translated.through.tap = Some(along);
         translated
     }
 
-    /// See [`Exchange::follow`](super::Exchange::follow).
-    pub fn follow(&mut self) {
+    /// Starts the transcript: see [`Exchange::follow`](super::Exchange::record_transcript).
+    pub fn record_transcript(&mut self) {
         if let To::Stream(_) = self.through.to {
-            self.through.along.get_or_insert_default();
+            self.through.tap.get_or_insert_default();
         }
     }
 
-    pub(super) fn along(&self) -> Option<&TranslatedTap> {
-        self.through.along.as_deref()
+    pub(super) fn tap(&self) -> Option<&TranslatedTap> {
+        self.through.tap.as_deref()
     }
 
     pub(super) fn client(&self) -> Format {
         self.client
     }
 
-    /// Whether the provider has said why the answer ended, though not that it did.
+    /// Returns true if a finish reason has arrived, but not the end of the response.
     pub(super) fn has_reason(&self) -> bool {
         self.from.has_reason()
     }
 
-    pub(super) fn into_parts(self) -> Parts {
-        let Through { to, along, .. } = self.through;
+    pub(super) fn into_parts(self) -> TranslationParts {
+        let Through { to, tap: along, .. } = self.through;
         let to = if let To::Stream(encoder) = to { Some(encoder) } else { None };
-        Parts { to, along, reply: self.reply }
+        TranslationParts { to, tap: along, reply: self.reply }
     }
 
-    /// Puts bytes in front of what leaves next.
-    pub(super) fn say(&mut self, bytes: &[u8]) {
+    /// Inserts bytes before the next output.
+    pub(super) fn insert_bytes(&mut self, bytes: &[u8]) {
         self.through.out.extend_from_slice(bytes);
     }
 
-    /// Writes an event that no provider has sent.
+    /// Handles an event that did not come from a provider.
     pub(super) fn event(&mut self, event: &Event<'_>) {
         self.through.event(event);
     }
 
-    /// Reads what was left unread while frames passed.
-    pub fn settle(&mut self) {
+    /// Parses the frames whose parsing was deferred.
+    pub fn parse_deferred(&mut self) {
         let Translated { from, through, .. } = self;
-        from.settle(&mut |event| through.event(&event));
+        from.parse_deferred(&mut |event| through.event(&event));
     }
 
-    /// What was noted so far; [`settle`](Self::settle) first when nothing more will come.
+    /// Returns the meter. Call [`parse_deferred`](Self::parse_deferred) first when no more input follows.
     pub fn meter(&self) -> &Meter {
         &self.through.meter
     }
 
-    /// The same, to be ended.
+    /// Returns the meter, mutable.
     pub fn meter_mut(&mut self) -> &mut Meter {
         &mut self.through.meter
     }
 
-    /// How the answer arrives.
+    /// Returns how the response arrives.
     pub fn arrival(&self) -> Arrival {
         self.arrival
     }
 
-    /// Whether a frame, or a document, has begun whose end is still to come.
+    /// Returns true if a frame or a document is incomplete.
     pub fn is_partial(&self) -> bool {
-        self.arrival == Arrival::Whole || self.hold.is_partial()
+        self.arrival == Arrival::Whole || self.frame_buffer.is_partial()
     }
 
-    /// Takes a piece of the provider's answer; returns what leaves for the client, which may be nothing.
+    /// Feeds a piece of the provider's response. Returns the bytes to forward, which may be empty.
     ///
     /// # Errors
-    /// The answer cannot go on. What was complete before the fault is in [`take_ready`](Self::take_ready).
+    /// Returns [`StreamError`] if the response cannot continue. [`take_ready`](Self::take_ready) then returns the
+    /// output that was complete before the fault.
     pub fn feed(&mut self, piece: Bytes) -> Result<Bytes, StreamError> {
         if self.arrival == Arrival::Whole {
             if self.body.len() + piece.len() > self.limit {
@@ -293,9 +299,9 @@ impl Translated {
             self.body.extend_from_slice(&piece);
             return Ok(Bytes::new());
         }
-        let Translated { arrival, hold, from, through, scratch, room, .. } = self;
+        let Translated { arrival, frame_buffer: hold, from, through, scratch, room, .. } = self;
         if through.out.is_empty() {
-            // Now the place of what has left can be used from its beginning.
+            // The output buffer is empty, so `reserve` can reclaim the memory of output that has been written.
             through.out.reserve(*room);
         }
         hold.feed(&piece, |source, range| {
@@ -307,30 +313,30 @@ impl Translated {
         Ok(ready)
     }
 
-    /// The provider's answer has ended; returns the rest of what leaves.
+    /// Ends the provider's response and returns the remaining bytes to forward.
     ///
     /// # Errors
-    /// As [`feed`](Self::feed); and the answer is not complete.
+    /// Returns [`StreamError`] as [`feed`](Self::feed) does, and if the response is incomplete.
     pub fn finish(&mut self) -> Result<Bytes, StreamError> {
         if self.arrival == Arrival::Whole {
             let body = self.body.split().freeze();
-            self.through.meter.hear_whole(&body);
+            self.through.meter.record_whole(&body);
             return self.whole(body);
         }
         self.end_stream()?;
         Ok(self.close())
     }
 
-    /// Translates an answer that is all there.
+    /// Translates a whole response.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish).
+    /// Returns [`StreamError`] as [`finish`](Self::finish) does.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
         if self.arrival == Arrival::Whole {
             let text =
                 simdutf8::basic::from_utf8(&body).map_err(|error| StreamError::Invalid(error.to_string()))?;
             let through = &mut self.through;
-            through.meter.see_frame();
+            through.meter.observe_frame();
             decode_answer(self.provider, text, &self.reply.seed, self.tagged, &mut |event| {
                 through.event(&event)
             })
@@ -340,6 +346,8 @@ impl Translated {
             }
         } else {
             let ready = self.feed(body)?;
+            // A stream arrived for a client that wants a document: the events are collected, so there is no output
+            // before the end.
             debug_assert!(
                 ready.is_empty() || matches!(self.through.to, To::Stream(_)),
                 "a document in pieces"
@@ -349,9 +357,9 @@ impl Translated {
         Ok(self.close())
     }
 
-    /// The response that is to be kept, once, as soon as its end is among what may leave.
+    /// Takes the response document to be stored: `Some` once, as soon as the output contains the end of the response.
     pub fn take_document(&mut self) -> Option<Bytes> {
-        if self.reply.keep_as.is_empty() {
+        if self.reply.store_as.is_empty() {
             return None;
         }
         match &mut self.through.to {
@@ -360,17 +368,17 @@ impl Translated {
         }
     }
 
-    /// See [`Exchange::take_keepsake`](super::Exchange::take_keepsake).
-    pub fn take_keepsake(&mut self) -> Option<Keepsake> {
+    /// Takes the provider signatures to be stored: see [`Exchange::take_keepsake`](super::Exchange::take_signatures).
+    pub fn take_signatures(&mut self) -> Option<SignatureBundle> {
         self.through.collector.as_mut()?.take()
     }
 
-    /// What is ready to leave.
+    /// Takes the output that is ready to be forwarded.
     pub fn take_ready(&mut self) -> Bytes {
         self.through.out.split().freeze()
     }
 
-    /// See [`Exchange::keep_alive`](super::Exchange::keep_alive).
+    /// Returns keep-alive filler: see [`Exchange::keep_alive`](super::Exchange::keep_alive).
     pub fn keep_alive(&mut self) -> Bytes {
         let Through { meter, to, out, .. } = &mut self.through;
         if let To::Stream(encoder) = to
@@ -381,7 +389,7 @@ impl Translated {
         self.take_ready()
     }
 
-    /// Ends a stream with an error in the client's own way.
+    /// Ends a stream with an error in the client's format. Returns the bytes to forward.
     pub fn fail(&mut self, error: &ApiError) -> Bytes {
         let Through { to, out, .. } = &mut self.through;
         if let To::Stream(encoder) = to {
@@ -390,14 +398,14 @@ impl Translated {
         self.take_ready()
     }
 
-    /// Reads what is left of a stream when its connection has closed.
+    /// Handles the rest of the input when the connection has closed.
     fn end_stream(&mut self) -> Result<(), StreamError> {
-        let rest = self.hold.rest();
+        let rest = self.frame_buffer.take_rest();
         let Translated { arrival, from, through, scratch, .. } = self;
-        // The last event may lack its blank line; what is left of an array is its bracket.
-        let last = sse::Event::parse(&rest, scratch).data.and_then(|data| std::str::from_utf8(data).ok());
-        // A frame that breaks off in the middle tells nothing, whatever stands in its beginning; that the answer is not
-        // complete is seen below.
+        // The last event may lack its blank line. The rest of an array is only its closing bracket.
+        let last = sse::SseEvent::parse(&rest, scratch).data.and_then(|data| std::str::from_utf8(data).ok());
+        // Ignore a truncated frame: its beginning may look valid. `finish` below detects that the response is
+        // incomplete.
         if *arrival == Arrival::Events && last.is_some_and(is_whole) {
             match read_frame(*arrival, &rest, from, through, scratch) {
                 Ok(()) | Err(StreamError::Invalid(_)) => {}
@@ -408,27 +416,27 @@ impl Translated {
         through.check()
     }
 
-    /// Writes the document, where the client wants one; returns what is left to leave.
+    /// Encodes the document if the client wants one. Returns the remaining bytes to forward.
     fn close(&mut self) -> Bytes {
         let Through { to, out, .. } = &mut self.through;
         let To::Whole(answer) = to else { return self.take_ready() };
         encode_answer(self.client, answer, &self.reply, out);
         let document = out.split().freeze();
-        if !self.reply.keep_as.is_empty() {
+        if !self.reply.store_as.is_empty() {
             self.document = Some(document.clone());
         }
         document
     }
 }
 
-/// The error that a provider did not write which gave up.
+/// Builds an error body for a response that ended without content for the provider's own reason.
 fn gave_up(word: JsonStr<'_>) -> Bytes {
-    // The provider misses what the client should have sent.
+    // Client error: the request lacks a signature that the provider requires.
     let kind = if word.is("MISSING_THOUGHT_SIGNATURE") { "invalid_request_error" } else { "server_error" };
     let mut out = BytesMut::with_capacity(160);
     let mut json = Writer::new(&mut out);
     json.begin_object().key("error").begin_object().key("type").string(kind).key("message").pasted(|out| {
-        out.extend_from_slice(b"The model gave up before it had said anything: ");
+        out.extend_from_slice(b"The model stopped before it had produced content: ");
         out.extend_from_slice(word.escaped().as_bytes());
     });
     json.end_object().end_object();
@@ -436,9 +444,11 @@ fn gave_up(word: JsonStr<'_>) -> Bytes {
 }
 
 impl Through {
-    /// Whether the provider's stream has turned into an error.
+    /// Returns the provider's error, if one has arrived.
     fn check(&mut self) -> Result<(), StreamError> {
         let Some(error) = self.error.take() else { return Ok(()) };
+        // Before any content the error can still become a status or a fallback; afterwards only the stream can carry
+        // it.
         let nothing_left = self.meter.content_frames() == 0 && matches!(self.to, To::Stream(_));
         Err(if nothing_left || matches!(self.to, To::Whole(_)) {
             StreamError::FirstFrame(error)
@@ -448,7 +458,8 @@ impl Through {
     }
 }
 
-/// An element without its line breaks, all of which stand between tokens: its values are pasted into lines of events.
+/// Replaces line breaks in an array element by spaces. They occur only between tokens of JSON; without this, values
+/// that are copied into a line of an event stream would break the line.
 fn in_one_line<'a>(element: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
     if memchr::memchr2(b'\n', b'\r', element).is_none() {
         return element;
@@ -467,14 +478,15 @@ fn read_frame(
 ) -> Result<(), StreamError> {
     let data = match arrival {
         Arrival::Array => element(frame).map(|element| in_one_line(element, scratch)),
-        Arrival::Events | Arrival::Whole => sse::Event::parse_json(frame, scratch).data,
+        Arrival::Events | Arrival::Whole => sse::SseEvent::parse_json(frame, scratch).data,
     };
     let Some(data) = data.filter(|data| !data.trim_ascii().is_empty()) else { return Ok(()) };
+    // Some providers send frames behind the terminator; the client's stream has ended already.
     if from.is_over() {
         return Ok(());
     }
     let text = simdutf8::basic::from_utf8(data).map_err(|error| StreamError::Invalid(error.to_string()))?;
-    through.meter.see_frame();
+    through.meter.observe_frame();
     from.frame(text, &mut |event| through.event(&event))
         .map_err(|error| StreamError::Invalid(error.to_string()))?;
     through.check()

@@ -1,10 +1,10 @@
-//! An answer that passes as it is: the client's format is the provider's.
+//! Verbatim response: client and provider have the same format, so the bytes pass unchanged.
 //!
-//! Only these things may change. The model's name is put back to the one that the client asked for, where the route
-//! renamed it; the usage chunk of a chat stream is taken out again, where the gateway had asked for it and the client
-//! had not; and the usage of a chat completion, or of a chat stream whose client asked for it, is put in where the
-//! provider reports none. Everything else leaves byte for byte, in whole frames, so that a stream that breaks can still
-//! be ended with an error that the client's SDK reads.
+//! Only these edits are made. A renamed model gets the client's name back. The usage chunk of a chat stream is removed
+//! if the gateway requested it and the client did not. The usage of a chat completion, or of a chat stream whose client
+//! requested it, is inserted if the provider reports none. Error types of the messages format and the encoding of
+//! embeddings are corrected on request ([`Changes`]). Everything else is forwarded byte for byte, in whole frames, so
+//! that a broken stream can still be ended with an error that the client's SDK parses.
 
 use bytes::{Bytes, BytesMut};
 
@@ -13,7 +13,7 @@ use super::output_slices::{OutputSlices, push_quoted};
 use super::resume::VerbatimTap;
 use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
-use crate::framing::sse::{Event, SseSplitter};
+use crate::framing::sse::{SseEvent, SseSplitter};
 use crate::framing::{FrameBuffer, Splitter};
 use crate::json::{Cursor, EscapedString};
 use crate::wire::chat::usage::{UsageChunk, with_usage};
@@ -21,30 +21,30 @@ use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, FrameClass, FrameFacts, StreamEnd};
 use crate::wire::{Api, Format, embeddings, filler, messages};
 
-/// Frames at the beginning of a stream that are read whole.
+/// Number of frames at the start of a stream that are always parsed.
 const READ_WHOLE: u64 = 8;
 
-/// Why an answer cannot go on.
+/// Reason why a response cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// A frame is too large.
+    /// A frame exceeds the size limit.
     #[error(transparent)]
     Frame(#[from] FrameTooLarge),
-    /// The answer is not JSON, or not an object.
-    #[error("the upstream provider's answer is not valid: {0}")]
+    /// The response is not valid JSON, or not an object.
+    #[error("the upstream provider's response is not valid: {0}")]
     Invalid(String),
-    /// The stream ended without the end that its format demands.
+    /// The stream ended without the terminator that its format requires.
     #[error("the upstream provider's stream ended before it was complete")]
     Cut,
-    /// The first frame is an error.
+    /// The first frame is an error; nothing has been forwarded except comments.
     #[error("the upstream provider's stream began with an error")]
     FirstFrame(Bytes),
-    /// A later frame is an error, and the client must be told in its own format.
+    /// A later frame is an error that must be sent to the client in its own format.
     #[error("the upstream provider's stream turned into an error")]
     Failed(Bytes),
 }
 
-/// How an answer arrives.
+/// Transport form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// One JSON document.
@@ -55,46 +55,47 @@ pub enum Arrival {
     Array,
 }
 
-/// What may change in an answer.
+/// Edits to a response.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// The model's name, as the client knows it.
+    /// Model name to restore, as the client knows it; `None` if the route did not rename it.
     pub model: Option<EscapedString>,
-    /// Take the usage chunk out.
+    /// Whether to remove the usage chunk.
     pub drop_usage: bool,
-    /// The client of a chat stream wants the usage chunk: it is put in where the provider reports no usage.
-    pub tell_usage: Option<UsageChunk>,
-    /// Errors of the messages format get the types of the specification's table.
+    /// Usage chunk to insert if the provider reports no usage, for a chat stream whose client requested usage.
+    pub insert_usage: Option<UsageChunk>,
+    /// Whether errors of the messages format get the standard type for their status.
     pub standard_errors: bool,
-    /// The form in which vectors are wanted: as base64, or not. Providers exist that do not ask.
+    /// Encoding of embedding vectors that the client wants: base64 or numbers. Some providers ignore the requested
+    /// encoding.
     pub base64: Option<bool>,
 }
 
-/// Reads and passes one answer.
+/// Verbatim forwarder of one response.
 #[derive(Debug)]
 pub struct Verbatim {
     api: Api,
     arrival: Arrival,
     changes: Changes,
-    hold: FrameBuffer,
+    frame_buffer: FrameBuffer,
     meter: Meter,
-    /// The last frame that was not read because nothing but content and usage is in it.
+    /// Last frame that has content and usage and whose parsing was deferred; empty if there is none.
     unread: Vec<u8>,
-    /// Rebuilt frames, when something in them changes.
+    /// Output buffer for pieces in which a frame changes.
     rebuilt: BytesMut,
     scratch: Vec<u8>,
     array: ArrayState,
-    /// The bracket that closes a JSON array, kept until the answer is known to be complete: an error must stand before
-    /// it.
+    /// Closing bracket of a JSON array, held back until the response is known to be complete: an error element must
+    /// precede it.
     closing: Bytes,
-    /// The last event was taken out, and the line feed that may follow it goes with it.
+    /// Whether the last event was removed, so that a line feed that still belongs to it is removed as well.
     dropped: bool,
-    /// What the client is given is noted, so that another provider can go on with it.
-    beside: Option<Box<VerbatimTap>>,
+    /// Transcript tap, if another provider may continue this response.
+    tap: Option<Box<VerbatimTap>>,
 }
 
 impl Verbatim {
-    /// Prepares to pass an answer of `api`. `max_frame` bounds a frame of a stream, in bytes.
+    /// Creates a forwarder for a response of `api`. `max_frame` is the maximum size of a stream frame, in bytes.
     pub fn new(api: Api, arrival: Arrival, changes: Changes, max_frame: usize) -> Self {
         let splitter = match arrival {
             Arrival::Array => Splitter::JsonArray(ArraySplitter::default()),
@@ -104,7 +105,7 @@ impl Verbatim {
             api,
             arrival,
             changes,
-            hold: FrameBuffer::new(splitter, max_frame),
+            frame_buffer: FrameBuffer::new(splitter, max_frame),
             meter: Meter::new(api.format(), arrival),
             unread: Vec::new(),
             rebuilt: BytesMut::new(),
@@ -112,70 +113,70 @@ impl Verbatim {
             array: ArrayState::Nothing,
             closing: Bytes::new(),
             dropped: false,
-            beside: None,
+            tap: None,
         }
     }
 
-    /// See [`Exchange::follow`](super::Exchange::follow). One format's answers are kept by their provider, and nobody
-    /// else can go on with them.
-    pub fn follow(&mut self) {
+    /// Starts the transcript: see [`Exchange::follow`](super::Exchange::record_transcript). Responses of the responses
+    /// format are stored by their provider, so no other provider can continue them.
+    pub fn record_transcript(&mut self) {
         let format = self.api.format().filter(|format| *format != Format::Responses);
         if let Some(format) = format.filter(|_| self.arrival != Arrival::Whole) {
-            self.beside = Some(Box::new(VerbatimTap::new(format)));
+            self.tap = Some(Box::new(VerbatimTap::new(format)));
         }
     }
 
-    pub(super) fn beside(&self) -> Option<&VerbatimTap> {
-        self.beside.as_deref()
+    pub(super) fn tap(&self) -> Option<&VerbatimTap> {
+        self.tap.as_deref()
     }
 
-    /// What was noted, and the name that the model was given.
-    pub(super) fn into_beside(self) -> (Option<Box<VerbatimTap>>, Option<EscapedString>) {
-        (self.beside, self.changes.model)
+    /// Returns the transcript tap and the client's name of a renamed model.
+    pub(super) fn into_tap(self) -> (Option<Box<VerbatimTap>>, Option<EscapedString>) {
+        (self.tap, self.changes.model)
     }
 
-    /// The format, if it is one of those that generate.
+    /// Returns the format; `None` for an API without generated output, such as embeddings.
     pub fn format(&self) -> Option<Format> {
         self.api.format()
     }
 
-    /// What had passed of a piece when the rest of it could not.
+    /// Takes the output of a piece that passed before the fault in it.
     pub fn take_ready(&mut self) -> Bytes {
-        self.beside.as_mut().map(|beside| std::mem::take(&mut beside.ready)).unwrap_or_default()
+        self.tap.as_mut().map(|beside| std::mem::take(&mut beside.ready)).unwrap_or_default()
     }
 
-    /// What was noted so far, to be ended.
+    /// Returns the meter, mutable.
     pub fn meter_mut(&mut self) -> &mut Meter {
         &mut self.meter
     }
 
-    /// Reads what was left unread while frames passed.
-    pub fn settle(&mut self) {
+    /// Parses the frame whose parsing was deferred.
+    pub fn parse_deferred(&mut self) {
         settle(self.api, &mut self.unread, &mut self.meter);
     }
 
-    /// What was noted so far; [`settle`](Self::settle) first when nothing more will come.
+    /// Returns the meter. Call [`parse_deferred`](Self::parse_deferred) first when no more input follows.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// Whether the answer has output that is counted in tokens.
+    /// Returns true if the response has output that is counted in tokens.
     pub fn generates(&self) -> bool {
         self.api.format().is_some()
     }
 
-    /// How the answer arrives.
+    /// Returns how the response arrives.
     pub fn arrival(&self) -> Arrival {
         self.arrival
     }
 
-    /// What has been passed of a JSON array, for an error that must be put behind it.
+    /// Returns how much of a JSON array has been forwarded, so that an error can be appended; `None` for other forms.
     pub fn array_state(&self) -> Option<ArrayState> {
         (self.arrival == Arrival::Array).then_some(self.array)
     }
 
-    /// See [`Exchange::keep_alive`](super::Exchange::keep_alive). Only whole frames have left, so it stands between
-    /// two.
+    /// Returns keep-alive filler: see [`Exchange::keep_alive`](super::Exchange::keep_alive). Only whole frames are
+    /// forwarded, so the filler is always between two frames.
     pub fn keep_alive(&self) -> Bytes {
         match self.api.format() {
             Some(format) if self.arrival != Arrival::Whole && self.meter.end() == StreamEnd::Open => {
@@ -185,21 +186,23 @@ impl Verbatim {
         }
     }
 
-    /// Whether a frame has begun whose end is still to come.
+    /// Returns true if a frame is incomplete.
     pub fn is_partial(&self) -> bool {
-        self.hold.is_partial()
+        self.frame_buffer.is_partial()
     }
 
-    /// Takes a piece of a stream and returns what may leave: whole frames, usually the piece itself.
+    /// Feeds a piece of a stream and returns the bytes to forward: whole frames, usually the piece itself without a
+    /// copy.
     ///
     /// # Errors
-    /// A frame is too large; or the first frame of all is an error, and then nothing has left but comments.
+    /// Returns [`StreamError`] if a frame is too large or invalid, or if it is an error that must not be forwarded.
+    /// [`StreamError::FirstFrame`] means that nothing has been forwarded except comments.
     pub fn feed(&mut self, piece: Bytes) -> Result<Bytes, StreamError> {
         let Verbatim {
             api,
             arrival,
             changes,
-            hold,
+            frame_buffer: hold,
             meter,
             unread,
             rebuilt,
@@ -207,7 +210,7 @@ impl Verbatim {
             array,
             closing,
             dropped,
-            beside,
+            tap: beside,
         } = self;
         let mut run = OutputSlices::new(rebuilt);
         let passed = hold.feed(&piece, |source, range| {
@@ -216,10 +219,13 @@ impl Verbatim {
                 Arrival::Array => element(frame),
                 Arrival::Events | Arrival::Whole => {
                     let bare = *api == Api::Generate || meter.frames() == 0;
-                    Event::parse(frame, scratch).data.or_else(|| bare_json(frame).filter(|_| bare))
+                    SseEvent::parse(frame, scratch).data.or_else(|| bare_json(frame).filter(|_| bare))
                 }
             };
+            // A frame that began in an earlier piece is in the reassembly buffer, not in this piece, and must be
+            // copied.
             let joined = !std::ptr::eq(source, &piece);
+            // The removed event ended in `\r` at the end of a piece: its `\n` arrives as a frame of its own.
             if *dropped {
                 *dropped = frame == b"\n";
                 if *dropped {
@@ -228,58 +234,70 @@ impl Verbatim {
                 }
             }
             if *arrival == Arrival::Array {
+                // The closing bracket has arrived: another element would make the client's JSON invalid.
                 if !closing.is_empty() {
                     return Err(StreamError::Invalid("something follows the array".to_owned()));
                 }
                 if data.is_none() {
+                    // A frame without an element is the closing bracket: hold it back, so that an error can still
+                    // precede it.
                     *closing = source.slice(range);
                     run.drop(source, joined);
                     return Ok(());
                 }
                 *array = ArrayState::Elements;
             }
+            // Decode the frame before it passes: a frame that the client cannot read must not reach it, or a
+            // continuation would follow a broken frame.
             if let (Some(beside), Some(data)) = (beside.as_mut(), data) {
                 beside.frame(data, meter.frames() == 0)?;
             }
-            // The first frames are read whole, for the id and for how many answers there are, and so are those behind
-            // the end of one of several answers; most of the others hold nothing to read.
+            // Performance: the first frames are parsed for the id and the number of choices, and so is every frame
+            // after a choice has finished. Most other frames need only a substring search, which costs a tenth of
+            // parsing.
             if let Some(data) = data
                 && meter.frames() >= READ_WHOLE
                 && changes.model.is_none()
                 && !meter.any_finished()
             {
-                let glance = watch::glance(api.format().unwrap_or(Format::Chat), data);
+                let glance = watch::classify(api.format().unwrap_or(Format::Chat), data);
                 if glance != FrameClass::Read {
-                    meter.see_plain();
+                    // Usage is cumulative: only the last of these reports counts, so its parsing is deferred.
+                    meter.observe_content();
                     if glance == FrameClass::ContentAndUsage {
                         unread.clear();
                         unread.extend_from_slice(data);
                     }
-                    run.pass(source, range, joined);
+                    run.forward(source, range, joined);
                     return Ok(());
                 }
             }
-            // Frames that are no JSON pass: keep-alives of some providers, and faults that are the client's to see.
+            // Frames that are not JSON pass unchanged: keep-alives of some providers, and faults that the client is to
+            // see.
             let sight = data
                 .and_then(|data| simdutf8::basic::from_utf8(data).ok())
                 .filter(|data| !data.is_empty())
                 .and_then(|data| watch_frame(*api, data).ok().map(|sight| (data, sight)));
             let Some((data, sight)) = sight else {
-                run.pass(source, range, joined);
+                run.forward(source, range, joined);
                 return Ok(());
             };
+            // Nothing has been forwarded yet, so the caller can still answer with an error status or try another
+            // target.
             if sight.end == StreamEnd::Failed && meter.frames() == 0 {
                 return Err(StreamError::FirstFrame(Bytes::copy_from_slice(data.as_bytes())));
             }
-            // What was left is older than what is read now, which may say less.
+            // The deferred frame is older than this one: merge its usage first, because this one may report fewer
+            // figures.
             settle(*api, unread, meter);
-            meter.see(&sight);
+            meter.observe(&sight);
             if changes.drop_usage && sight.usage_only {
                 *dropped = true;
                 run.drop(source, joined);
                 return Ok(());
             }
-            if let Some(chunk) = changes.tell_usage.as_ref().filter(|_| sight.end == StreamEnd::Terminated)
+            // Last chance: SDKs stop reading at `[DONE]`, so missing usage is counted and inserted before it.
+            if let Some(chunk) = changes.insert_usage.as_ref().filter(|_| sight.end == StreamEnd::Terminated)
                 && !meter.usage().is_known()
                 && let Some(usage) = meter.count_missing(true)
             {
@@ -299,7 +317,7 @@ impl Verbatim {
             }
             match (&changes.model, &sight.model_at) {
                 (Some(model), Some(at)) => run.rename(source, range, joined, data, at.clone(), model),
-                _ => run.pass(source, range, joined),
+                _ => run.forward(source, range, joined),
             }
             Ok(())
         });
@@ -307,31 +325,32 @@ impl Verbatim {
             Ok(()) => {
                 let out = run.finish(&piece);
                 if let Some(beside) = beside {
-                    beside.passed(&out);
+                    beside.record_forwarded(&out);
                 }
                 Ok(out)
             }
             Err(error) => {
                 if let Some(beside) = beside {
                     beside.ready = run.finish(&piece);
-                    beside.passed(&beside.ready.clone());
+                    beside.record_forwarded(&beside.ready.clone());
                 }
                 Err(error)
             }
         }
     }
 
-    /// Ends a stream: what is still to leave.
+    /// Ends a stream and returns the remaining bytes to forward.
     ///
     /// # Errors
-    /// The stream was cut: it lacks the end that its format demands.
+    /// Returns [`StreamError::Cut`] if the stream lacks the terminator that its format requires.
     pub fn finish(&mut self) -> Result<Bytes, StreamError> {
-        self.settle();
+        self.parse_deferred();
         let tail = self.end()?;
+        // Evaluate this before `count_missing`, which fills in the usage.
         let is_told = self.meter.usage().is_known() || self.meter.end() != StreamEnd::Open;
         let counted = self.meter.count_missing(self.generates());
-        match (&self.changes.tell_usage, counted) {
-            // The stream has no `[DONE]`, which the chunk would stand before.
+        match (&self.changes.insert_usage, counted) {
+            // The stream has no `[DONE]`, before which the usage chunk would have been inserted.
             (Some(chunk), Some(usage)) if !is_told => {
                 let mut out = BytesMut::from(&*tail);
                 out.extend_from_slice(b"data: ");
@@ -344,8 +363,8 @@ impl Verbatim {
     }
 
     fn end(&mut self) -> Result<Bytes, StreamError> {
-        let rest = self.hold.rest();
-        let (tail, closed) = match self.hold.splitter() {
+        let rest = self.frame_buffer.take_rest();
+        let (tail, closed) = match self.frame_buffer.splitter() {
             Splitter::JsonArray(splitter) => {
                 let closed = splitter.is_closed();
                 let closing = std::mem::take(&mut self.closing);
@@ -356,15 +375,16 @@ impl Verbatim {
         };
         match self.meter.end() {
             StreamEnd::Terminated | StreamEnd::Failed => Ok(tail),
-            // Chat providers exist that never send `[DONE]`; Gemini has no terminator.
+            // Some chat providers never send `[DONE]`, and Gemini has no terminator: the finish reasons of all choices
+            // suffice.
             StreamEnd::Open
                 if closed && self.meter.all_finished() && matches!(self.api, Api::Chat | Api::Generate) =>
             {
                 Ok(tail)
             }
             StreamEnd::Open => {
-                // An array's bracket is kept back; an event that lacked its blank line is an event nevertheless.
-                if let Some(beside) = self.beside.as_mut().filter(|_| self.arrival == Arrival::Events) {
+                // The bracket of an array stays held back. The last event is forwarded even without its blank line.
+                if let Some(beside) = self.tap.as_mut().filter(|_| self.arrival == Arrival::Events) {
                     beside.ready = tail;
                 }
                 Err(StreamError::Cut)
@@ -372,10 +392,10 @@ impl Verbatim {
         }
     }
 
-    /// An event without the blank line that ends it: some providers' last one. It passes if its data is whole.
+    /// Handles the last event of some providers, which lacks its blank line. It passes only if its data is complete.
     fn last_event(&mut self, rest: &Bytes) -> Result<Bytes, StreamError> {
         let mut scratch = Vec::new();
-        let whole = Event::parse(rest, &mut scratch)
+        let whole = SseEvent::parse(rest, &mut scratch)
             .data
             .or_else(|| bare_json(rest))
             .and_then(|data| std::str::from_utf8(data).ok())
@@ -383,24 +403,27 @@ impl Verbatim {
         if !whole {
             return Ok(Bytes::new());
         }
+        // Complete the event with a blank line: the splitter then returns it, and an error appended later starts a new
+        // event.
         let mut event = BytesMut::with_capacity(rest.len() + 4);
         event.extend_from_slice(rest);
         event.extend_from_slice(b"\n\n");
         self.feed(event.freeze())
     }
 
-    /// Passes a whole answer, checked.
+    /// Checks a whole response and returns it with the edits applied.
     ///
     /// # Errors
-    /// The answer is not a JSON object.
+    /// Returns [`StreamError`] if the response is not a JSON object, or is an error.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
         let text =
             simdutf8::basic::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
         let sight = watch_answer(self.api, text).map_err(|error| StreamError::Invalid(error.to_string()))?;
+        // An error body with status 200: the caller turns it into an upstream error.
         if sight.end == StreamEnd::Failed {
             return Err(StreamError::FirstFrame(body));
         }
-        self.meter.see(&sight);
+        self.meter.observe(&sight);
         let counted = self.meter.count_missing(self.generates()).filter(|_| self.api == Api::Chat);
         let named = match (&self.changes.model, sight.model_at) {
             (Some(model), Some(at)) => {
@@ -422,27 +445,27 @@ impl Verbatim {
     }
 }
 
-/// JSON that stands in a stream of events without a field: in this way Gemini reports an error in the middle, and some
-/// servers answer altogether that were asked for a stream.
+/// Returns JSON that is in an event stream without a `data:` field. Gemini reports errors in mid-stream this way, and
+/// some servers answer a streaming request with a plain document.
 fn bare_json(frame: &[u8]) -> Option<&[u8]> {
     let text = frame.trim_ascii();
     text.starts_with(b"{").then_some(text)
 }
 
-/// Whether data was not cut off: reading a frame may stop before its end.
+/// Returns true if the data is complete. Parsing a frame may stop before its end, so it does not detect truncation.
 pub(super) fn is_whole(data: &str) -> bool {
     let mut json = Cursor::new(data);
     data.starts_with("[DONE]") || json.skip().and_then(|()| json.end()).is_ok()
 }
 
-/// Reads the usage of a frame that was left unread.
+/// Merges the usage of the frame whose parsing was deferred.
 fn settle(api: Api, unread: &mut Vec<u8>, meter: &mut Meter) {
     if unread.is_empty() {
         return;
     }
     let text = std::str::from_utf8(unread).unwrap_or_default();
     if let Some(usage) = watch_frame(api, text).ok().and_then(|sight| sight.usage) {
-        meter.see_usage(&usage);
+        meter.observe_usage(&usage);
     }
     unread.clear();
 }

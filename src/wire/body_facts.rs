@@ -1,50 +1,52 @@
-//! What a body asks for beyond its model, as far as money and permission depend on it: how much output it permits,
-//! which other models it names, and what its provider has kept for it. Read from the members that the scanner found.
+//! Facts of a request body that pricing and permission checks need besides its model: the output limit, other models
+//! that it names, and stored responses that it refers to. They are read from the members that the scanner found.
 
 use smallvec::SmallVec;
 
 use super::fields::{Fields, STORE};
 use super::request::Body;
 use super::{Api, watch};
-use crate::json::{Cursor, JsonError, Kind, RawJson};
+use crate::json::{Cursor, JsonError, RawJson, ValueKind};
 
-/// The most output that a client wants, as far as it says so.
+/// Output limits that the client sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputCaps {
-    /// Tokens of each answer: the largest limit, where there are several.
+    /// Maximum output of each response, in tokens; the largest value if several members set it. `None` if no member
+    /// does.
     pub output: Option<u64>,
-    /// Tokens that a limit permits whose spelling belongs to other APIs. A provider that does not know it has no limit
-    /// by it, so that it never lowers what is expected.
+    /// Output limit in tokens from members that belong to other APIs; 0 if there is none. A provider that ignores such
+    /// a member has no limit from it, so this value can only raise the expected usage, never lower it.
     pub unsure: u64,
-    /// Answers at once.
+    /// Number of responses requested (`n`, `candidateCount`). `None` if the request does not say.
     pub answers: Option<u64>,
 }
 
-/// Names of other models in a member.
+/// Names of other models in one member.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct NamedModels {
-    /// The member.
+    /// Name of the member.
     pub member: &'static str,
-    /// The names.
+    /// Model names.
     pub names: Vec<String>,
-    /// Something in it is no name of a model, as far as can be told.
+    /// Whether the member holds something that cannot be read as a model name.
     pub unreadable: bool,
 }
 
 impl Body {
-    /// The most output that the client wants. A limit that is no whole number counts as if it were endless.
-    pub fn most(&mut self) -> OutputCaps {
+    /// Returns the output limits that the client sets. A limit that is not a valid number counts as unlimited.
+    pub fn output_caps(&mut self) -> OutputCaps {
         let mut most = OutputCaps::default();
         let Fields { caps, loose, counts, .. } = *self.fields;
         for (index, member) in self.members.with_any(caps | loose | counts) {
-            let text = self.text.look(member.value.clone());
+            let text = self.text.view(member.value.clone());
+            // Three kinds of members: number of responses, `generationConfig` with limits inside, and plain limits.
             let is_cap = counts >> index & 1 == 0;
             let exact = member.wanted.is_some() && loose >> index & 1 == 0;
             if !is_cap {
                 most.answers = most.answers.max(amount(&text));
-            } else if member.kind == Kind::Object {
+            } else if member.kind == ValueKind::Object {
                 let mut said = OutputCaps::default();
-                // The scanner found the text to be sound.
+                // Cannot fail: the scanner has validated the text.
                 let _ = of_settings(std::str::from_utf8(&text).unwrap_or_default(), &mut said);
                 most.answers = most.answers.max(said.answers);
                 if exact {
@@ -52,25 +54,25 @@ impl Body {
                 } else {
                     most.unsure = most.unsure.max(said.output.unwrap_or(0));
                 }
-            } else if exact && member.kind != Kind::Array {
+            } else if exact && member.kind != ValueKind::Array {
                 most.output = most.output.max(amount(&text));
-            } else if member.kind != Kind::Array {
+            } else if member.kind != ValueKind::Array {
                 most.unsure = most.unsure.max(amount(&text).unwrap_or(0));
             }
         }
         most
     }
 
-    /// Whether the body may name models besides the one that it asks for.
+    /// Returns whether the body may name models besides `model`.
     pub fn names_models(&self) -> bool {
         self.members.has_any(self.fields.models)
     }
 
-    /// The models that it names besides, by member: some providers let them answer instead.
+    /// Returns the fallback models that the body names, by member. Some providers answer with one of them instead.
     pub fn named_models(&mut self) -> Vec<NamedModels> {
         let mut found = Vec::new();
         for (index, member) in self.members.with_any(self.fields.models) {
-            let text = self.text.look(member.value.clone());
+            let text = self.text.view(member.value.clone());
             let mut others = NamedModels { member: self.fields.name(index), ..NamedModels::default() };
             let mut json = Cursor::new(std::str::from_utf8(&text).unwrap_or_default());
             let read = match others.member {
@@ -83,39 +85,39 @@ impl Body {
         found
     }
 
-    /// Whether the provider may keep the answer, because the client does not forbid it.
-    pub fn may_be_kept(&mut self) -> bool {
+    /// Returns whether the provider may store the response: a responses request without `store: false`.
+    pub fn may_be_stored(&mut self) -> bool {
         self.api == Api::Responses
             && self
                 .members
                 .find(STORE)
-                .is_none_or(|store| &self.text.look(store.value.clone())[..] != b"false")
+                .is_none_or(|store| &self.text.view(store.value.clone())[..] != b"false")
     }
 
-    /// Whether the provider may keep the answer, or the request goes on from what it has kept.
-    pub fn is_about_kept(&mut self) -> bool {
-        self.members.has_any(self.fields.kept) || self.may_be_kept()
+    /// Returns whether the provider may store the response, or whether the request continues a stored one.
+    pub fn refers_to_stored(&mut self) -> bool {
+        self.members.has_any(self.fields.stored_refs) || self.may_be_stored()
     }
 
-    /// The ids of all that the provider has kept and the request goes on from, with the members that name them; an
-    /// empty one where it cannot be read.
-    pub fn all_kept(&mut self) -> SmallVec<[(&'static str, String); 1]> {
+    /// Returns the ids of stored responses or conversations that the request continues, each with the name of its
+    /// member. An id that cannot be read is an empty string, so that the caller can refuse it.
+    pub fn stored_ids(&mut self) -> SmallVec<[(&'static str, String); 1]> {
         let mut ids = SmallVec::new();
-        for (index, member) in self.members.with_any(self.fields.kept) {
-            if member.kind == Kind::Null {
+        for (index, member) in self.members.with_any(self.fields.stored_refs) {
+            if member.kind == ValueKind::Null {
                 continue;
             }
             let name = self.fields.name(index);
-            let text = self.text.look(member.value.clone());
+            let text = self.text.view(member.value.clone());
             let text = std::str::from_utf8(&text).unwrap_or_default();
             let before = ids.len();
             let mut take = |value: RawJson<'_>| {
                 let id = value.as_str().map(|id| id.decode().into_owned()).unwrap_or_default();
                 ids.push((name, id));
             };
-            if member.kind == Kind::Object {
+            if member.kind == ValueKind::Object {
                 let mut json = Cursor::new(text);
-                // The scanner found the text to be sound.
+                // Cannot fail: the scanner has validated the text.
                 let _ = watch::members(&mut json, |key, json| {
                     let value = json.raw()?;
                     if key.decode().eq_ignore_ascii_case("id") {
@@ -126,6 +128,7 @@ impl Body {
             } else {
                 take(RawJson::from_text(text));
             }
+            // An object without an id still refers to stored content.
             if ids.len() == before {
                 ids.push((name, String::new()));
             }
@@ -134,7 +137,7 @@ impl Body {
     }
 }
 
-/// The limits in Gemini's settings. Whoever says a thing twice means the larger one.
+/// Reads the limits in Gemini's `generationConfig`. If a member occurs twice, the larger value counts.
 fn of_settings(text: &str, most: &mut OutputCaps) -> Result<(), JsonError> {
     watch::members(&mut Cursor::new(text), |key, json| {
         match key.decode().as_ref() {
@@ -150,9 +153,10 @@ fn of_settings(text: &str, most: &mut OutputCaps) -> Result<(), JsonError> {
     })
 }
 
-/// How much a value permits. Nothing for `null`; for what is no number that is not negative, all there is, since what
-/// its provider makes of that is open. A number in quotes counts as one, because lenient providers read it so.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "out of range is all there is")]
+/// Returns the number of tokens or responses that a limit permits. `None` for `null`. `u64::MAX` for a negative number
+/// or anything that is not a number, because each provider treats it differently. A number in quotes counts as a
+/// number, because lenient providers accept it.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
 fn amount(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).unwrap_or_default();
     if text == "null" {
@@ -167,7 +171,7 @@ fn amount(text: &[u8]) -> Option<u64> {
     Some(whole.or_else(rounded).unwrap_or(u64::MAX))
 }
 
-/// The models that Vercel's gateway falls back to.
+/// Reads the fallback models in `providerOptions.gateway.models` of Vercel's AI gateway.
 fn of_options(json: &mut Cursor<'_>, others: &mut NamedModels) -> Result<(), JsonError> {
     watch::members(json, |key, json| {
         if !key.decode().eq_ignore_ascii_case("gateway") {
@@ -180,26 +184,27 @@ fn of_options(json: &mut Cursor<'_>, others: &mut NamedModels) -> Result<(), Jso
 }
 
 impl NamedModels {
-    /// A name, a list of names, or objects that name a model or have such a list.
+    /// Reads a name, a list of names, or an object that names a model or holds such a list.
     fn read(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonError> {
         match json.kind()? {
-            Kind::Null => json.skip(),
-            Kind::String => {
+            ValueKind::Null => json.skip(),
+            ValueKind::String => {
                 self.names.push(json.string()?.decode().into_owned());
                 Ok(())
             }
-            Kind::Array => watch::elements(json, |json| self.read(json)).map(|_| ()),
-            Kind::Object => {
+            ValueKind::Array => watch::elements(json, |json| self.read(json)).map(|_| ()),
+            ValueKind::Object => {
                 let before = self.names.len();
                 watch::members(json, |key, json| match json.kind()? {
-                    Kind::Array => self.read(json),
-                    Kind::String if key.decode().eq_ignore_ascii_case("model") => self.read(json),
+                    ValueKind::Array => self.read(json),
+                    ValueKind::String if key.decode().eq_ignore_ascii_case("model") => self.read(json),
                     _ => json.skip(),
                 })?;
+                // An object without any model name has a shape that this code does not know.
                 self.unreadable |= self.names.len() == before;
                 Ok(())
             }
-            Kind::Number | Kind::Bool => {
+            ValueKind::Number | ValueKind::Bool => {
                 self.unreadable = true;
                 json.skip()
             }

@@ -1,4 +1,4 @@
-//! The members of a body that matter to its API, found by their index in [`Fields`](super::fields::Fields).
+//! Members of a request body that matter to its API, found by their index in [`Fields`](super::fields::Fields).
 
 use smallvec::SmallVec;
 
@@ -9,14 +9,14 @@ use crate::json::Member;
 #[derive(Clone, Debug, Default)]
 pub(super) struct BodyMembers {
     list: SmallVec<[Member; 12]>,
-    /// Indexes of names that are there as the API writes them.
+    /// Indexes of names that are present exactly as the API spells them, one bit each.
     there: u32,
-    /// Indexes of names that are there but for upper and lower case.
+    /// Indexes of names that are present in a different letter case, one bit each.
     folded: u32,
 }
 
 impl BodyMembers {
-    /// What a scan has found. Of many members only those with an index are kept.
+    /// Creates the table from the result of a scan. A long list is reduced to the members that have an index.
     pub(super) fn new(mut list: SmallVec<[Member; 12]>) -> BodyMembers {
         if list.spilled() {
             list.retain(|member| member.wanted.is_some() || member.folded.is_some());
@@ -30,12 +30,12 @@ impl BodyMembers {
         BodyMembers { list, there, folded }
     }
 
-    /// One bit for each index whose name is there as the API writes it.
+    /// Returns one bit for each index whose name is present exactly as the API spells it.
     pub(super) fn there(&self) -> u32 {
         self.there
     }
 
-    /// The member with this index.
+    /// Returns the member with this index, spelled exactly as the API does.
     #[inline]
     pub(super) fn find(&self, index: usize) -> Option<&Member> {
         if self.there >> index & 1 == 0 {
@@ -44,7 +44,7 @@ impl BodyMembers {
         self.list.iter().find(|member| member.wanted.is_some_and(|wanted| usize::from(wanted) == index))
     }
 
-    /// A member that a reader without regard to case takes for the model.
+    /// Returns a member that a case-insensitive JSON reader would take for `model`, such as `Model`.
     pub(super) fn second_model(&self) -> Option<&Member> {
         if self.folded >> MODEL & 1 == 0 {
             return None;
@@ -52,12 +52,12 @@ impl BodyMembers {
         self.list.iter().find(|member| member.folded.is_some_and(|folded| usize::from(folded) == MODEL))
     }
 
-    /// Whether a member with one of these indexes is there, in whatever case its name is written.
+    /// Returns whether a member with one of these indexes is present, in any letter case.
     pub(super) fn has_any(&self, indexes: u32) -> bool {
         (self.there | self.folded) & indexes != 0
     }
 
-    /// The members with these indexes, in whatever case their names are written, each with its index.
+    /// Returns the members with these indexes, in any letter case, each with its index.
     pub(super) fn with_any(&self, indexes: u32) -> impl Iterator<Item = (usize, &Member)> {
         let list = if self.has_any(indexes) { &self.list[..] } else { &[] };
         list.iter().filter_map(move |member| {

@@ -1,5 +1,5 @@
-//! What the codecs of all formats share: what an answer's encoder is told besides the events, and what a request's
-//! encoder tells besides the text.
+//! Types that the codecs of all formats share: options of response encoders, losses recorded by request encoders, and
+//! helpers for ids.
 
 use std::borrow::Cow;
 
@@ -7,47 +7,49 @@ use smallvec::SmallVec;
 
 use super::Format;
 use super::loss::{self, LossPolicy};
-use crate::canonical::{Index, Key};
-use crate::error::{ApiError, Kind};
+use crate::canonical::{Index, IndexKey};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::{Cursor, EscapedString, JsonStr, RawJson};
 
-/// What the encoder of an answer must know that is not in the answer. The same for a stream and for a whole answer.
+/// Options of a response encoder: facts that the response itself does not hold. The same for streams and whole
+/// responses.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyOptions {
-    /// The model under the name that the client used.
+    /// Model name that the client used.
     pub model: EscapedString,
-    /// The id of the request, which errors name.
+    /// Request id, which error bodies contain.
     pub request: Box<str>,
-    /// Ids are made from it where the provider gives none. It belongs to one request and is not the client's to choose.
+    /// Seed of ids that the provider did not supply. Unique per request and never chosen by the client.
     pub seed: Box<str>,
-    /// When the answer began (Unix seconds), where the provider does not say.
+    /// Start of the response (Unix seconds), used if the provider does not report it.
     pub created: u64,
-    /// The client asked for usage in its stream, in formats where that must be asked for.
+    /// Whether the client requested usage in its stream. Only for formats in which usage is optional.
     pub usage_wanted: bool,
-    /// The client wants to see reasoning.
+    /// Whether the client wants to receive reasoning.
     pub show_thinking: bool,
-    /// Who issues the seals in this answer: they go to the client in envelopes with this name on them.
+    /// Issuer of the provider signatures in this response. Each signature reaches the client in an envelope with this
+    /// name.
     pub issuer: Box<str>,
-    /// A generate stream is one JSON array instead of server-sent events.
+    /// Whether a generate stream is one JSON array instead of server-sent events.
     pub array: bool,
-    /// The id under which the answer is kept, and which it therefore carries instead of one made from the provider's: a
-    /// provider's id need not be the only one of its kind. Empty where the answer is not kept.
-    pub keep_as: Box<str>,
-    /// The seals in this answer are collected, because the client may not send them back.
-    pub remember: bool,
-    /// What stands for the conversation before the answer, where seals are collected.
+    /// Id under which the gateway stores the response. The response then carries this id instead of one that is derived
+    /// from the provider's id, because provider ids need not be unique. Empty if the response is not stored.
+    pub store_as: Box<str>,
+    /// Whether the provider signatures of this response are collected, because the client may not send them back.
+    pub collect_signatures: bool,
+    /// Hash of the conversation before this response. Set where provider signatures are collected.
     pub before: [u8; 32],
-    /// Members of the request that the format repeats in its answer: JSON text, `"name":value` joined with commas.
+    /// Request members that the format repeats in its response: JSON text, `"name":value` pairs joined with commas.
     pub echo: Box<str>,
 }
 
-/// Losses of a request that are recorded at most. Names of members that nobody knows are the client's, as many as it
-/// likes; this many say all that a header, a metric and a key that wants no losses need. More than [`loss::ROWS`] has
-/// rows, so that no number of silent losses hides one that matters.
+/// Maximum number of losses recorded per request. A client may send any number of unknown members; this many are enough
+/// for the warning header, the metric and keys that permit no losses. Larger than the number of rows in [`loss::ROWS`],
+/// so that silent losses never displace one that matters.
 pub const MOST_LOSSES: usize = 256;
 const _: () = assert!(MOST_LOSSES > loss::ROWS.len());
 
-/// What is found out while a request is encoded: what was lost.
+/// Losses that a request encoder records, and the first reason to refuse the request.
 #[derive(Debug)]
 pub struct LossNotes {
     from: Format,
@@ -57,83 +59,83 @@ pub struct LossNotes {
     refusal: Option<Box<ApiError>>,
 }
 
-/// An element of a request that its target cannot be given.
+/// Element of a request that the target format cannot carry as the client wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Its name: a row of the table in [`loss`], or the member's path where no row names it.
+    /// Name of the element: a row of the table in [`loss`], or the member's path if no row has it.
     pub element: Cow<'static, str>,
-    /// What is done about it.
+    /// Policy that applies to the element.
     pub policy: LossPolicy,
-    /// It is carried, but brought into the range of the target.
+    /// Whether the element is carried with a value that was moved into the target's range.
     pub clamped: bool,
 }
 
 impl LossNotes {
-    /// For a request from a client of one format to a provider of another.
+    /// Creates the record for a request that is translated from a client's format to a provider's format.
     pub fn new(from: Format, to: Format) -> Self {
         LossNotes { from, to, losses: SmallVec::new(), known: Index::default(), refusal: None }
     }
 
-    /// The format of the client.
+    /// Returns the format of the client.
     pub fn from(&self) -> Format {
         self.from
     }
 
-    /// The format of the provider.
+    /// Returns the format of the provider.
     pub fn to(&self) -> Format {
         self.to
     }
 
-    /// The element is not carried; the table says how bad that is. Said twice, it counts once.
+    /// Records an element that is not carried; the table decides on the policy. A repeated element counts once.
     pub fn lose(&mut self, element: impl Into<Cow<'static, str>>) {
         let element = element.into();
         let policy = loss::policy(&element, self.to);
         if policy == LossPolicy::Refuse {
-            let message = format!("'{element}' cannot be carried to the {} API of this model.", self.to);
-            self.refuse_with(ApiError::new(Kind::Unsupported, message).param(element.clone()));
+            let message = format!("'{element}' cannot be translated to the {} API of this model.", self.to);
+            self.refuse_with(ApiError::new(ErrorKind::Unsupported, message).param(element.clone()));
         }
         self.note(Loss { element, policy, clamped: false });
     }
 
-    /// The element is dropped, and the client is told so, whatever the table says.
+    /// Records an element that is dropped with a warning to the client, whatever the table says.
     pub fn warn(&mut self, element: impl Into<Cow<'static, str>>) {
         self.note(Loss { element: element.into(), policy: LossPolicy::Warn, clamped: false });
     }
 
-    /// A figure is brought into the range of the target, and the client is told so.
+    /// Records a value that is moved into the target's range, with a warning to the client.
     pub fn clamp(&mut self, element: impl Into<Cow<'static, str>>) {
         self.note(Loss { element: element.into(), policy: LossPolicy::Warn, clamped: true });
     }
 
-    /// The request cannot be carried. `message` says why, in words for the client.
+    /// Refuses the request. `message` is the explanation for the client. Only the first refusal is kept.
     pub fn refuse(&mut self, param: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) {
-        self.refuse_with(ApiError::new(Kind::Unsupported, message).param(param));
+        self.refuse_with(ApiError::new(ErrorKind::Unsupported, message).param(param));
     }
 
     fn refuse_with(&mut self, error: ApiError) {
-        // The first reason is as good as any.
+        // Keep the first reason: one is enough for the client.
         self.refusal.get_or_insert_with(|| Box::new(error));
     }
 
     fn note(&mut self, loss: Loss) {
-        if self.losses.len() < MOST_LOSSES && self.known.add(Key::of(&*loss.element)) {
+        if self.losses.len() < MOST_LOSSES && self.known.add(IndexKey::of(&*loss.element)) {
             self.losses.push(loss);
         }
     }
 
-    /// What was lost, in the order in which it was met.
+    /// Returns the losses in the order in which they were recorded.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }
 
-    /// Takes out why the request cannot be carried, if it cannot.
+    /// Takes the error that refuses the request. `None` if the request can be carried.
     pub fn take_refusal(&mut self) -> Option<Box<ApiError>> {
         self.refusal.take()
     }
 }
 
-/// The rest of an id behind the prefixes that formats give to the ids of answers, with nothing in it that needs an
-/// escape: `chatcmpl-9x` and `msg_9x` are `9x`. Empty for an empty id.
+/// Returns an id without the prefixes that formats give to response ids: `chatcmpl-9x` and `msg_9x` become `9x`.
+/// Characters that would need an escape become `_`. Empty for an empty id.
 pub fn bare_id(id: &str) -> Cow<'_, str> {
     let rest = ["chatcmpl-", "msg_", "resp_", "gen-"]
         .into_iter()
@@ -147,11 +149,11 @@ pub fn bare_id(id: &str) -> Cow<'_, str> {
     }
 }
 
-/// An id for something that the provider gave none: 24 letters and digits that depend on the seed and the number only,
-/// so that the same answer has the same ids whenever it is read.
+/// Makes an id for an object that has no id from the provider: the prefix and 24 letters and digits. They depend only
+/// on the seed and the number, so that the same response has the same ids whenever it is read.
 pub fn make_id(prefix: &str, seed: &str, number: u64) -> String {
     const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    // FNV-1a over seed and number, then a multiplicative step for each letter: spread, not secrecy.
+    // FNV-1a over seed and number, then one linear congruential step per letter. It spreads the bits; it is not secret.
     let mut state = 0xcbf2_9ce4_8422_2325_u64;
     for byte in seed.bytes().chain(number.to_le_bytes()) {
         state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -166,8 +168,9 @@ pub fn make_id(prefix: &str, seed: &str, number: u64) -> String {
     id
 }
 
-/// The text in an object that has nothing else, and the name that it has there: `{"output":"..."}` and its like, which
-/// a format writes that wants an object where the others have a text.
+/// Returns the name and text of an object with a single text member `output`, `result` or `error`, such as
+/// `{"output":"..."}`. Formats that require an object for a tool result wrap plain text this way. `None` for any other
+/// value.
 pub fn wrapped(object: RawJson<'_>) -> Option<(&'static str, JsonStr<'_>)> {
     let mut json = Cursor::new(object.text());
     json.begin_object().ok()?;
@@ -177,13 +180,13 @@ pub fn wrapped(object: RawJson<'_>) -> Option<(&'static str, JsonStr<'_>)> {
     json.next_key().ok()?.is_none().then_some((name, text))
 }
 
-/// Whether the reason that an answer ended with says that it has not begun: an answer that was asked for in the
-/// background is queued first (reference: OpenAI API, "Background mode").
+/// Returns whether a finish reason means that the response is still pending. Background responses are queued first
+/// (<https://platform.openai.com/docs/guides/background>).
 pub fn is_to_come(reason: JsonStr<'_>) -> bool {
     matches!(reason.escaped(), "queued" | "in_progress")
 }
 
-/// A stream ended before the answer in it was complete.
+/// Error of a stream that ended before its response was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream ended before it was complete")]
 pub struct CutText;

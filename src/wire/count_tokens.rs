@@ -1,25 +1,25 @@
-//! Counts of tokens, as each format tells them; and the request whose tokens are counted.
+//! Token counting: the request to count, and the response in each format.
 
 use bytes::BytesMut;
 
 use super::Format;
-use crate::error::{ApiError, Source};
+use crate::error::{ApiError, ErrorSource};
 use crate::json::{Cursor, JsonError, Writer};
 
-/// What was counted.
+/// Number of input tokens that were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// All of it.
+    /// Total number of tokens.
     pub total: u64,
-    /// What pictures are of it.
+    /// Tokens of images, included in `total`.
     pub images: u64,
 }
 
-/// The request whose tokens are to be counted: the body, or the whole request that stands in it (Gemini's
+/// Returns the request whose tokens are to be counted: the body, or the request inside it (Gemini's
 /// `generateContentRequest`).
 ///
 /// # Errors
-/// The body is not a JSON object.
+/// Returns [`JsonError`] if a generate body is not a JSON object.
 pub fn request(format: Format, body: &str) -> Result<&str, JsonError> {
     if format != Format::Generate {
         return Ok(body);
@@ -36,10 +36,10 @@ pub fn request(format: Format, body: &str) -> Result<&str, JsonError> {
     Ok(body)
 }
 
-/// Writes an answer.
+/// Writes the response of a token counting endpoint.
 ///
-/// Sources: Anthropic API, "Count tokens in a Message"; OpenAI API, "Get input token counts"; Gemini API,
-/// "models.countTokens".
+/// Sources: <https://docs.anthropic.com/en/api/messages-count-tokens>, OpenAI API "Get input token counts",
+/// <https://ai.google.dev/api/tokens>.
 pub fn encode(format: Format, count: Count, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object();
@@ -66,10 +66,11 @@ pub fn encode(format: Format, count: Count, out: &mut BytesMut) {
     json.end_object();
 }
 
-/// An error of `/v1/messages/count_tokens`, which has one word for all that is wrong with a request or its key
-/// (specification, section 7); nothing for errors that are told as everywhere.
+/// Returns the error body of `/v1/messages/count_tokens` for client errors with status 400 or 401: that endpoint uses
+/// the one type `invalid_request_error` for all faults of a request or its key. `None` for errors that are written as
+/// on all other endpoints.
 pub fn error(error: &ApiError, request_id: &str) -> Option<BytesMut> {
-    if error.kind.row().source != Source::Downstream || !matches!(error.status, 400 | 401) {
+    if error.kind.row().source != ErrorSource::Downstream || !matches!(error.status, 400 | 401) {
         return None;
     }
     let mut out = BytesMut::with_capacity(128 + error.message.len());
@@ -85,7 +86,7 @@ pub fn error(error: &ApiError, request_id: &str) -> Option<BytesMut> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Kind;
+    use crate::error::ErrorKind;
 
     fn encoded(format: Format, total: u64, images: u64) -> String {
         let mut out = BytesMut::new();
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn each_format_has_its_own_words() {
+    fn count_is_encoded_in_each_format() {
         assert_eq!(encoded(Format::Messages, 8, 0), r#"{"input_tokens":8}"#);
         assert_eq!(
             encoded(Format::Responses, 8, 0),
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_request_may_stand_in_the_body() {
+    fn count_request_may_contain_a_whole_generate_request() {
         let inner = r#"{"contents":[]}"#;
         for name in ["generateContentRequest", "generate_content_request"] {
             let body = format!(r#"{{"{name}":{inner}}}"#);
@@ -118,16 +119,18 @@ mod tests {
     }
 
     #[test]
-    fn one_word_for_all_that_is_wrong_with_a_request() {
+    fn count_error_for_a_wrong_request_is_invalid_request_error() {
         let told = |kind| {
             error(&ApiError::new(kind, "no"), "r1").map(|out| String::from_utf8(out.to_vec()).unwrap())
         };
         let wrong =
             r#"{"type":"error","error":{"type":"invalid_request_error","message":"no"},"request_id":"r1"}"#;
-        for kind in [Kind::InvalidField, Kind::InvalidJson, Kind::InvalidKey, Kind::DisabledKey] {
+        for kind in
+            [ErrorKind::InvalidField, ErrorKind::InvalidJson, ErrorKind::InvalidKey, ErrorKind::DisabledKey]
+        {
             assert_eq!(told(kind).as_deref(), Some(wrong));
         }
-        for kind in [Kind::UnknownModel, Kind::ModelNotPermitted, Kind::Internal] {
+        for kind in [ErrorKind::UnknownModel, ErrorKind::ModelNotPermitted, ErrorKind::Internal] {
             assert_eq!(told(kind), None);
         }
     }

@@ -1,43 +1,48 @@
-//! Errors: what a provider's error body says, whatever its shape, and an error in a client's own shape.
+//! Error bodies: reading a provider's error of any shape, and writing an error in a client's format.
 //!
-//! Shapes seen in recordings: `{"error":{message,type,param,code}}` (OpenAI; the code may be an integer),
+//! Provider shapes seen in recordings: `{"error":{message,type,param,code}}` (OpenAI; the code may be an integer),
 //! `{"type":"error","error":{type,message}}` (Anthropic), `{"error":{code,message,status,details}}` (Google, also
-//! inside a one-element array), `{"error":"text"}`, `{"code":…,"error":"text"}` (xAI),
-//! `{"object":"error","message":…}` (Mistral, vLLM), `{"code","message","request_id"}` (DashScope),
-//! `{"id","message"}` (Cohere), `{"detail":"text"}` or `{"detail":[{"msg":…}]}` (FastAPI), HTML, plain text, nothing.
+//! inside a one-element array), `{"error":"text"}`, `{"code":...,"error":"text"}` (xAI),
+//! `{"object":"error","message":...}` (Mistral, vLLM), `{"code","message","request_id"}` (DashScope),
+//! `{"id","message"}` (Cohere), `{"detail":"text"}` or `{"detail":[{"msg":...}]}` (FastAPI), HTML, plain text, nothing.
 
 use bytes::BytesMut;
 
 use super::Format;
-use crate::error::{ApiError, Kind, RetryAfter};
+use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::json::{Cursor, JsonError, RawJson, Writer};
 
-/// A provider's message is cut at this length: beyond it nobody reads, and some providers echo the whole prompt.
+/// Maximum length of a provider's message in bytes. Longer messages are useless to readers, and some providers echo the
+/// whole prompt.
 const MAX_MESSAGE: usize = 4096;
 
-/// What a provider's error body says.
+/// Maximum nesting depth of error objects and lists that are read. Each level is scanned once more, and no known form
+/// has more than four.
+const MAX_DEPTH: u32 = 6;
+
+/// Facts of a provider's error body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderError {
-    /// The text for people; empty when none was found.
+    /// Message for people. Empty if none was found.
     pub message: String,
     /// `type` (OpenAI, Anthropic) or `status` (Google).
     pub kind: Option<String>,
-    /// A code for programs.
+    /// Machine-readable error code.
     pub code: Option<String>,
-    /// The field at fault.
+    /// Request member at fault.
     pub param: Option<String>,
-    /// How long to wait, when the body says so (Google's `RetryInfo`).
+    /// Time to wait before a retry, if the body states it (Google's `RetryInfo`).
     pub retry_after: Option<RetryAfter>,
 }
 
 impl ProviderError {
-    /// Reads an error body of any shape. Never fails: what is not understood gives an empty message.
+    /// Reads an error body of any shape. Never fails: a body that cannot be understood gives an empty message.
     pub fn decode(body: &[u8]) -> ProviderError {
         let text = String::from_utf8_lossy(body);
         let text = text.trim().trim_start_matches('[').trim_start();
         let mut error = ProviderError::default();
         if text.starts_with('{') {
-            // What was read before the text broke off is kept.
+            // A truncated body is common; keep the members that were read before the error.
             let _ = error.read_object(&mut Cursor::new(text), 0);
         } else if !text.starts_with(['<', ']']) {
             error.message = text.to_owned();
@@ -51,8 +56,8 @@ impl ProviderError {
         while let Some(key) = json.next_key()? {
             let value = json.raw()?;
             match key.escaped() {
-                "message" | "msg" => self.read_message(value),
-                "error" | "detail" | "errors" if depth < 3 => self.read_nested(value, depth + 1)?,
+                "message" | "msg" => self.read_message(value, depth),
+                "error" | "detail" | "errors" => self.read_nested(value, depth + 1)?,
                 "type" if self.kind.is_none() || depth > 0 => self.kind = text_of(value).or(self.kind.take()),
                 "status" => self.kind = self.kind.take().or_else(|| text_of(value)),
                 "code" => self.code = self.code.take().or_else(|| scalar_of(value)),
@@ -64,25 +69,28 @@ impl ProviderError {
         Ok(())
     }
 
-    fn read_message(&mut self, value: RawJson<'_>) {
+    fn read_message(&mut self, value: RawJson<'_>, depth: u32) {
         if self.message.is_empty() {
             self.message = text_of(value).unwrap_or_default();
         }
         if self.message.is_empty() && value.text().starts_with('{') {
-            let _ = self.read_nested(value, 2);
+            let _ = self.read_nested(value, depth + 1);
         }
     }
 
     fn read_nested(&mut self, value: RawJson<'_>, depth: u32) -> Result<(), JsonError> {
+        if depth > MAX_DEPTH {
+            return Ok(());
+        }
         match value.text().as_bytes().first() {
-            Some(b'"') => self.read_message(value),
+            Some(b'"') => self.read_message(value, depth),
             Some(b'{') => self.read_object(&mut Cursor::new(value.text()), depth)?,
             Some(b'[') => {
                 let mut json = Cursor::new(value.text());
                 json.begin_array()?;
                 while json.next_element()? {
                     let element = json.raw()?;
-                    self.read_nested(element, depth)?;
+                    self.read_nested(element, depth + 1)?;
                 }
             }
             _ => {}
@@ -90,7 +98,7 @@ impl ProviderError {
         Ok(())
     }
 
-    /// Google: `google.rpc.RetryInfo` says how long to wait, `ErrorInfo` why.
+    /// Reads Google's error details: `google.rpc.RetryInfo` holds the retry delay, `ErrorInfo` the reason.
     fn read_details(&mut self, value: RawJson<'_>) -> Result<(), JsonError> {
         let mut json = Cursor::new(value.text());
         json.begin_array()?;
@@ -109,7 +117,7 @@ impl ProviderError {
     }
 }
 
-/// A protocol buffer duration: `32s`, `1.5s`.
+/// Parses a protocol buffer duration: `32s`, `1.5s`. `None` for anything else.
 fn parse_delay(text: &str) -> Option<RetryAfter> {
     let seconds = text.strip_suffix('s')?.parse::<f64>().ok()?;
     std::time::Duration::try_from_secs_f64(seconds).ok().map(RetryAfter::Wait)
@@ -135,61 +143,61 @@ fn truncate(text: &mut String, limit: usize) {
     }
 }
 
-/// What a provider's error means to the client: whose fault it is and which status it gets.
+/// Converts a provider's error to the client's error: fault domain and status.
 ///
-/// A refused credential is the gateway's, not the client's, whatever status says so (Google and xAI say 400).
+/// A refused credential is the gateway's fault, not the client's, whatever the status says (Google and xAI answer 400).
 pub fn from_provider(status: u16, provider: ProviderError, retry_after: Option<RetryAfter>) -> ApiError {
     let code = provider.code.as_deref().unwrap_or_default();
     let google_key = code == "API_KEY_INVALID";
     let refused_key = matches!(status, 401..=403) || google_key || says_invalid_key(&provider.message);
     let kind = match status {
-        _ if refused_key => Kind::UpstreamAuth,
-        429 => Kind::UpstreamRateLimit,
-        408 => Kind::UpstreamTimeout,
-        400..=499 => Kind::UpstreamRejected,
-        _ => Kind::UpstreamFailed,
+        _ if refused_key => ErrorKind::UpstreamAuth,
+        429 => ErrorKind::UpstreamRateLimit,
+        408 => ErrorKind::UpstreamTimeout,
+        400..=499 => ErrorKind::UpstreamRejected,
+        _ => ErrorKind::UpstreamFailed,
     };
     let row = kind.row();
-    if kind == Kind::UpstreamAuth {
-        // Nothing of the provider's text, which may hold a part of the credential or the account's name; Google's is
-        // a fixed sentence.
+    if kind == ErrorKind::UpstreamAuth {
+        // Do not forward the provider's text: it may contain part of the credential or the account's name. Google's
+        // message is a fixed sentence without either.
         let mut message = "The upstream provider refused the gateway's credential or account.".to_owned();
         if google_key {
             message = format!("The upstream provider refused the gateway's credential: {}", provider.message);
         }
-        // A 401 would make the client's SDK blame the client's key.
+        // Do not forward 401: the client's SDK would blame the client's own key.
         let status = if status == 400 { status } else { row.status };
         return ApiError::new(kind, message).status(status);
     }
     let message = if provider.message.trim().is_empty() {
-        format!("The upstream provider answered with HTTP status {status}.")
+        format!("The upstream provider responded with HTTP status {status}.")
     } else {
         provider.message
     };
     ApiError {
         kind,
-        // 3xx and unheard-of codes would confuse every client.
+        // Status 3xx and undefined codes would confuse every client.
         status: if (400..600).contains(&status) { status } else { row.status },
         message: message.into(),
         param: provider.param.map(Into::into),
-        // A code that only repeats the status says nothing that the client's own format would not say better.
+        // Drop a code that only repeats the status: the client's format has a more precise one.
         code: provider
             .code
-            .filter(|_| kind == Kind::UpstreamRejected || kind == Kind::UpstreamRateLimit)
+            .filter(|_| kind == ErrorKind::UpstreamRejected || kind == ErrorKind::UpstreamRateLimit)
             .filter(|code| *code != status.to_string())
             .map(Into::into),
         retry_after: retry_after.or(provider.retry_after),
     }
 }
 
-/// xAI and others answer 400 to a wrong key.
+/// Returns whether a message reports an invalid API key. xAI and others answer 400 in this case.
 fn says_invalid_key(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     message.contains("api key")
         && ["incorrect", "invalid", "not valid"].iter().any(|word| message.contains(word))
 }
 
-/// The body of an error response in a format. `request_id` is the gateway's own.
+/// Returns the body of an error response in a format. `request_id` is the gateway's own id of the request.
 pub fn body(format: Format, error: &ApiError, request_id: &str) -> BytesMut {
     let mut out = BytesMut::with_capacity(192 + error.message.len());
     match format {
@@ -200,10 +208,10 @@ pub fn body(format: Format, error: &ApiError, request_id: &str) -> BytesMut {
     out
 }
 
-/// What is appended to a stream that cannot go on: the error in the format's own way, never something that looks
-/// like an end.
+/// Returns the bytes to append to a stream that cannot continue: an error event of the format, never a regular end.
 ///
-/// `array` tells Gemini's JSON array from server-sent events, and what of it has been sent.
+/// `array` is `Some` for Gemini's JSON array streams, with the part of the array that was sent, and `None` for
+/// server-sent events.
 pub fn stream_tail(
     format: Format,
     error: &ApiError,
@@ -240,17 +248,17 @@ pub fn stream_tail(
     out
 }
 
-/// What has been sent of a JSON array.
+/// Part of a JSON array stream that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayState {
-    /// Not even the opening bracket.
+    /// No byte, not even the opening bracket.
     Nothing,
     /// At least one element.
     Elements,
 }
 
-/// Whether a provider's error body already is what a client of this format expects, so that it may pass as it is with
-/// all that the provider put into it.
+/// Returns whether a provider's error body already has the shape that clients of this format expect, so that it can be
+/// forwarded unchanged with all details.
 pub fn is_in_shape(format: Format, status: u16, body: &str) -> bool {
     match format {
         Format::Chat | Format::Responses => super::chat::error::is_in_shape(body),
@@ -259,14 +267,14 @@ pub fn is_in_shape(format: Format, status: u16, body: &str) -> bool {
     }
 }
 
-/// Reads an `error` member into what its own members are, for the shape checks.
+/// Calls `each` for every member of the `error` object. Returns whether `error` is an object. For the shape checks.
 pub(super) fn error_member(body: &str, mut each: impl FnMut(&str, RawJson<'_>)) -> Result<bool, JsonError> {
     let mut found = false;
     let mut json = Cursor::new(body);
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
         if key.is("error") {
-            found = json.kind()? == crate::json::Kind::Object;
+            found = json.kind()? == crate::json::ValueKind::Object;
             super::watch::members(&mut json, |key, json| {
                 each(key.escaped(), json.raw()?);
                 Ok(())

@@ -1,42 +1,43 @@
-//! The members of a body that matter to each API before it is routed.
+//! Tables of the body members that matter to each API before a request is routed.
 
 use super::Api;
-use super::ranges::Rule;
-use crate::json::{Kind, WantedMembers, WantedWord};
+use super::ranges::RangeRule;
+use crate::json::{ValueKind, WantedMembers, WantedWord};
 
-/// The members of the outermost object that matter to an API.
+/// Members of the outermost object of a body that matter to one API. Sets of members are bit masks of their indexes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
-    /// Names, in the order of the indexes below; and words that only some requests have.
+    /// Member names, in the order of the indexes below, and words whose presence is noted.
     pub(super) sought: &'static WantedMembers,
-    /// What the values of some of them must be.
-    pub(super) rules: &'static [(usize, Rule)],
-    /// Which of them may be spelled as the specification has them and the provider has not, one bit each.
+    /// Rules for values of members.
+    pub(super) rules: &'static [(usize, RangeRule)],
+    /// Members that may need a rewrite because of a spelling that only this gateway accepts (`super::spelling`), one
+    /// bit each.
     pub(super) spelled: u32,
-    /// Which of them must be there, with the kinds that they may have.
-    pub(super) required: &'static [(usize, &'static [Kind])],
-    /// Which of them limit the output, or hold what does, one bit each; the largest counts.
+    /// Required members, each with the JSON kinds that it may have.
+    pub(super) required: &'static [(usize, &'static [ValueKind])],
+    /// Members that limit the output or contain such a limit, one bit each. The largest value counts.
     pub(super) caps: u32,
-    /// Spellings of other APIs for the same, which some providers know as well.
+    /// Output limits in spellings of other APIs, which some providers accept as well.
     pub(super) loose: u32,
-    /// Which of them say how many answers are wanted.
+    /// Members that set the number of responses.
     pub(super) counts: u32,
-    /// Which of them name other models that may answer instead.
+    /// Members that name fallback models.
     pub(super) models: u32,
-    /// Which of them say what the provider has of the conversation.
-    pub(super) kept: u32,
-    /// What its client calls the conversation, or whom it is with, where it has one.
+    /// Members that refer to a response or conversation that the provider has stored.
+    pub(super) stored_refs: u32,
+    /// Index of the member that identifies the conversation or its user. `None` if the API has no such member.
     pub(super) label: Option<usize>,
 }
 
 impl Fields {
-    /// The name of the member with this index.
+    /// Returns the name of the member with this index.
     pub(super) fn name(&self, index: usize) -> &'static str {
         self.sought.names().get(index).copied().unwrap_or_default()
     }
 }
 
-/// One bit for each index.
+/// Returns the bit mask of these indexes.
 #[allow(clippy::indexing_slicing, reason = "evaluated when the gateway is built")]
 const fn bits(indexes: &[usize]) -> u32 {
     let (mut bits, mut at) = (0, 0);
@@ -49,25 +50,26 @@ const fn bits(indexes: &[usize]) -> u32 {
 
 /// Index of `model` in every list of names below.
 pub(super) const MODEL: usize = 0;
-/// Index of `stream`.
+/// Index of `stream` in every list of names below.
 pub(super) const STREAM: usize = 1;
-/// Index of `stream_options`, `prompt`, `max_tokens`, `query` or `generateContentRequest`: the one that each API adds.
+/// Index of one further member, different for each API: `stream_options`, `prompt`, `max_tokens`, `query`,
+/// `generateContentRequest` or another one.
 pub(super) const EXTRA: usize = 2;
-/// Index of what the request is about.
+/// Index of the content: messages, input, documents, contents or prompt.
 pub(super) const CONTENT: usize = 3;
-/// Index of another spelling of [`EXTRA`].
+/// Index of the other spelling of [`EXTRA`], only for the generate API.
 pub(super) const EXTRA_SNAKE: usize = 4;
 
-/// Index of whether a response may be kept by its provider.
+/// Index of `store` in the responses API: whether the provider may store the response.
 pub(super) const STORE: usize = 22;
 
-const STRING: &[Kind] = &[Kind::String];
-const ARRAY: &[Kind] = &[Kind::Array];
-const NUMBER: &[Kind] = &[Kind::Number];
-const TEXT_OR_ARRAY: &[Kind] = &[Kind::String, Kind::Array];
-const OBJECT: &[Kind] = &[Kind::Object];
+const STRING: &[ValueKind] = &[ValueKind::String];
+const ARRAY: &[ValueKind] = &[ValueKind::Array];
+const NUMBER: &[ValueKind] = &[ValueKind::Number];
+const TEXT_OR_ARRAY: &[ValueKind] = &[ValueKind::String, ValueKind::Array];
+const OBJECT: &[ValueKind] = &[ValueKind::Object];
 
-/// What no member says.
+/// Empty table, as the base of the others.
 const NOTHING: Fields = Fields {
     sought: &const { WantedMembers::new(&[], &[]) },
     rules: &[],
@@ -77,7 +79,7 @@ const NOTHING: Fields = Fields {
     loose: 0,
     counts: 0,
     models: 0,
-    kept: 0,
+    stored_refs: 0,
     label: None,
 };
 static CHAT_SOUGHT: WantedMembers = WantedMembers::new(
@@ -116,11 +118,11 @@ pub(super) mod chat {
 static CHAT: Fields = Fields {
     sought: &CHAT_SOUGHT,
     rules: &[
-        (chat::TEMPERATURE, Rule::Figure { least: 0.0, most: 2.0 }),
-        (chat::TOP_P, Rule::Figure { least: 0.0, most: 1.0 }),
-        (chat::MAX_TOKENS, Rule::Positive),
-        (chat::MAX_COMPLETION_TOKENS, Rule::Positive),
-        (chat::PARAMETERS, Rule::Parameters),
+        (chat::TEMPERATURE, RangeRule::Figure { least: 0.0, most: 2.0 }),
+        (chat::TOP_P, RangeRule::Figure { least: 0.0, most: 1.0 }),
+        (chat::MAX_TOKENS, RangeRule::Positive),
+        (chat::MAX_COMPLETION_TOKENS, RangeRule::Positive),
+        (chat::PARAMETERS, RangeRule::Parameters),
     ],
     spelled: 1 << chat::WEB_SEARCH_OPTIONS | 1 << chat::MAX_TOKENS,
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
@@ -128,7 +130,7 @@ static CHAT: Fields = Fields {
     loose: bits(&[17, 18]),
     counts: bits(&[6, 16]),
     models: bits(&[12, 13, 14, 15]),
-    kept: 0,
+    stored_refs: 0,
     label: Some(7),
 };
 static MESSAGES_SOUGHT: WantedMembers = WantedMembers::new(
@@ -152,7 +154,8 @@ static MESSAGES_SOUGHT: WantedMembers = WantedMembers::new(
         "fallback_models",
         "providerOptions",
     ],
-    // In the request itself, in its system prompt and tools, in the blocks of its messages, and in what those hold.
+    // Depths at which a cache mark can occur: the request itself, its system prompt and tools, the blocks of its
+    // messages, and the content of those blocks.
     &[WantedWord { text: "persistent", is_name: false, depth: (2, 16) }],
 );
 /// Indexes of members of a messages request.
@@ -170,11 +173,11 @@ pub(super) mod messages {
 static MESSAGES: Fields = Fields {
     sought: &MESSAGES_SOUGHT,
     rules: &[
-        (EXTRA, Rule::Positive),
-        (CONTENT, Rule::NotEmpty),
-        (messages::TEMPERATURE, Rule::Figure { least: 0.0, most: 1.0 }),
-        (messages::TOP_P, Rule::FractionOrUnset),
-        (messages::THINKING, Rule::Thinking),
+        (EXTRA, RangeRule::Positive),
+        (CONTENT, RangeRule::NotEmpty),
+        (messages::TEMPERATURE, RangeRule::Figure { least: 0.0, most: 1.0 }),
+        (messages::TOP_P, RangeRule::FractionOrUnset),
+        (messages::THINKING, RangeRule::Thinking),
     ],
     spelled: 1 << messages::THINKING,
     required: &[(MODEL, STRING), (CONTENT, ARRAY), (EXTRA, NUMBER)],
@@ -182,7 +185,7 @@ static MESSAGES: Fields = Fields {
     loose: 0,
     counts: 0,
     models: bits(&[14, 15, 16, 17]),
-    kept: 0,
+    stored_refs: 0,
     label: Some(4),
 };
 static COUNT_TOKENS: Fields = Fields {
@@ -225,7 +228,7 @@ static RESPONSES_SOUGHT: WantedMembers = WantedMembers::new(
         WantedWord { text: "user_location", is_name: true, depth: (3, 3) },
     ],
 );
-/// Indexes of members of a responses request, and the bits of its words.
+/// Indexes of members of a responses request, and bit masks of its wanted words.
 pub(super) mod responses {
     pub(in crate::wire) const MAX_OUTPUT_TOKENS: usize = 4;
     pub(in crate::wire) const PREVIOUS_RESPONSE_ID: usize = 6;
@@ -238,20 +241,20 @@ pub(super) mod responses {
     pub(in crate::wire) const TRUNCATION: usize = 13;
     pub(in crate::wire) const MAX_TOOL_CALLS: usize = 14;
     pub(in crate::wire) const METADATA: usize = 15;
-    /// Parts that stand where items should.
+    /// Content part types that occur directly in `input`, where the API expects items.
     pub(in crate::wire) const PARTS: u32 = 0b111;
-    /// Tools in the spelling of chat, and where users are.
+    /// Tools in the nested form of the chat format, and the location of web search users.
     pub(in crate::wire) const NESTED: u32 = 0b11_1000;
 }
 static RESPONSES: Fields = Fields {
     sought: &RESPONSES_SOUGHT,
     rules: &[
-        (responses::TEMPERATURE, Rule::Figure { least: 0.0, most: 2.0 }),
-        (responses::TOP_P, Rule::Figure { least: 0.0, most: 1.0 }),
-        (responses::MAX_OUTPUT_TOKENS, Rule::Positive),
-        (responses::MAX_TOOL_CALLS, Rule::Positive),
-        (responses::TRUNCATION, Rule::OneOf(&["auto", "disabled"])),
-        (responses::METADATA, Rule::Object),
+        (responses::TEMPERATURE, RangeRule::Figure { least: 0.0, most: 2.0 }),
+        (responses::TOP_P, RangeRule::Figure { least: 0.0, most: 1.0 }),
+        (responses::MAX_OUTPUT_TOKENS, RangeRule::Positive),
+        (responses::MAX_TOOL_CALLS, RangeRule::Positive),
+        (responses::TRUNCATION, RangeRule::OneOf(&["auto", "disabled"])),
+        (responses::METADATA, RangeRule::Object),
     ],
     spelled: 1 << responses::REASONING | 1 << responses::TOOL_CHOICE,
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
@@ -259,7 +262,7 @@ static RESPONSES: Fields = Fields {
     loose: bits(&[20, 21]),
     counts: 0,
     models: bits(&[16, 17, 18, 19]),
-    kept: bits(&[6, 7]),
+    stored_refs: bits(&[6, 7]),
     label: Some(5),
 };
 static EMBEDDINGS: Fields = Fields {
@@ -324,8 +327,8 @@ pub(super) mod generate {
 static GENERATE: Fields = Fields {
     sought: &GENERATE_SOUGHT,
     rules: &[
-        (generate::GENERATION_CONFIG[0], Rule::GenerationConfig),
-        (generate::GENERATION_CONFIG[1], Rule::GenerationConfig),
+        (generate::GENERATION_CONFIG[0], RangeRule::GenerationConfig),
+        (generate::GENERATION_CONFIG[1], RangeRule::GenerationConfig),
     ],
     spelled: 1 << generate::FUNCTION_CALLING_CONFIG[0] | 1 << generate::FUNCTION_CALLING_CONFIG[1],
     required: &[(CONTENT, ARRAY)],

@@ -1,19 +1,20 @@
-//! What is written into a stream that is silent, so that nobody on the way gives it up: what every reader of the format
-//! steps over.
+//! Keep-alive filler for silent streams: bytes that every reader of the format skips, sent so that no proxy or client
+//! on the way times out.
 
 use super::Format;
 
-/// A comment, which is nothing to a reader of server-sent events.
+/// Comment line of server-sent events, which readers skip
+/// (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 const COMMENT: &str = ": keep-alive\n\n";
 
-/// The filler of a format's streams. It stands between frames.
+/// Returns the keep-alive filler of a format. It may only be written between two frames.
 pub const fn filler(format: Format) -> &'static str {
     match format {
         Format::Chat | Format::Responses => COMMENT,
-        // The provider's own.
+        // Anthropic's own keep-alive event.
         Format::Messages => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
-        // google-genai takes every line that is not empty for data. Between the elements of an array this is white
-        // space.
+        // The google-genai SDK parses every line that is not empty as data, so a comment would break it. In a JSON
+        // array stream this is white space between elements.
         Format::Generate => "\r\n",
     }
 }

@@ -1,5 +1,5 @@
-//! What is done when an element of a request has no place in the format of its target: one table, from which the
-//! documentation is printed (docs/translation.md).
+//! Loss policies: one table of what happens to a request element that the target's format cannot carry. The table in
+//! docs/translation.md is printed from it.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,16 +9,16 @@ use super::Format;
 /// Policy for an element that is not carried: refuse, drop or warn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LossPolicy {
-    /// Dropped in silence: a hint for billing, transport or caching, which changes no answer.
+    /// Drop the element without notice: a hint for billing, transport or caching that does not change the response.
     Silent,
-    /// Dropped, and the client is told: `x-gateway-warning`, and a metric.
+    /// Drop the element and warn the client with the header `x-gateway-warning`; a metric counts it.
     Warn,
-    /// The request is refused with a 400 that names the element: without it the answer would be another.
+    /// Refuse the request with status 400 and the element's name, because the response would be different without it.
     Refuse,
 }
 
 impl LossPolicy {
-    /// The word in docs and metrics.
+    /// Returns the name in documentation and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             LossPolicy::Silent => "silent",
@@ -28,11 +28,11 @@ impl LossPolicy {
     }
 }
 
-/// One row: an element, and what is done about it for each target format, in the order of [`Format::ALL`].
+/// Row of the table: an element with its policy for each target format, in the order of [`Format::ALL`].
 pub struct LossRow {
-    /// The element: the path of a member in the client's request, or a name for something smaller.
+    /// Element: the path of a member in the client's request, or a name for a smaller part.
     pub element: &'static str,
-    /// For chat, messages, responses and generate.
+    /// Policies for the targets chat, messages, responses and generate.
     pub policies: [LossPolicy; 4],
 }
 
@@ -44,7 +44,7 @@ const fn row(element: &'static str, policies: [LossPolicy; 4]) -> LossRow {
     LossRow { element, policies }
 }
 
-/// The table. What stands in no row is dropped with a warning.
+/// Table of loss policies. An element without a row is dropped with a warning.
 #[rustfmt::skip] // a table reads as a table
 pub const ROWS: &[LossRow] = &[
     //                                        chat msgs resp gen
@@ -111,7 +111,7 @@ pub const ROWS: &[LossRow] = &[
     row("tools.local_shell",                 [E, E, E, E]),
     row("tools.shell",                       [E, E, E, E]),
     row("tools.apply_patch",                 [E, E, E, E]),
-    // All tools are there without it; it only finds them.
+    // Only a search over tools: without it the model still gets all tools.
     row("tools.tool_search",                 [W, W, W, W]),
     row("tools.programmatic_tool_calling",   [E, E, E, E]),
     row("web_search",                        [W, E, E, E]),
@@ -170,17 +170,18 @@ pub const ROWS: &[LossRow] = &[
     row("labels",                            [S, S, S, S]),
 ];
 
-/// The table by the names of its rows. A request may have millions of members that stand in no row.
+/// Rows by element name. A hash map, because a request may have millions of members that have no row.
 static ROWS_BY_NAME: LazyLock<HashMap<&'static str, &'static LossRow>> =
     LazyLock::new(|| ROWS.iter().map(|row| (row.element, row)).collect());
 
-/// What is done about an element that is not carried to a target of this format.
+/// Returns the policy for an element that is not carried to a target of this format. `Warn` if the table has no row for
+/// it.
 pub fn policy(element: &str, to: Format) -> LossPolicy {
     let column = Format::ALL.iter().position(|format| *format == to).unwrap_or_default();
     ROWS_BY_NAME.get(element).and_then(|row| row.policies.get(column).copied()).unwrap_or(LossPolicy::Warn)
 }
 
-/// The table as Markdown, for docs and for whoever asks.
+/// Returns the table as Markdown, for docs/translation.md and the command line.
 pub fn table() -> String {
     let mut out = String::from("| Element |");
     for format in Format::ALL {
@@ -203,13 +204,13 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_page_has_the_table() {
+    fn loss_table_is_on_the_page() {
         let page = include_str!("../../docs/translation.md");
         assert!(page.contains(&table()), "docs/translation.md must hold what this prints:\n{}", table());
     }
 
     #[test]
-    fn every_element_has_one_row() {
+    fn loss_table_has_one_row_per_element() {
         let mut seen = HashSet::new();
         for row in ROWS {
             assert!(seen.insert(row.element), "{} twice", row.element);

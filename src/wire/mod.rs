@@ -1,13 +1,13 @@
-//! The wire formats: what is said in which words.
+//! Wire formats of the LLM APIs: parsing and writing of requests, responses and streams.
 //!
-//! Here live the four formats that clients and providers speak ([`Format`]), the endpoints under which they are
-//! reached ([`path`]), and what may be read from a request, an answer or a frame without translating it
-//! ([`request`], [`watch`]), and how an error looks in each ([`error`]). A folder per format has what only that
-//! format knows, decode beside encode: its requests, its streams, its whole answers. The formats never import each
-//! other; what their codecs share is [`codec`] and [`schema`], and what is done about what they cannot say is [`loss`].
-//! Bodies that are forms, whatever they ask for, are read by [`form`].
+//! This module holds the four chat formats ([`Format`]), the endpoints and their URL paths ([`path`]), the facts that
+//! are read from a request, response or frame without translating it ([`request`], [`watch`]), and the error bodies of
+//! each format ([`error`]). Each format has its own folder with decoder and encoder side by side, for requests, streams
+//! and whole responses. Formats never import each other. Their codecs share [`codec`] and [`schema`]; [`loss`] decides
+//! about elements that a target format cannot carry. [`form`] reads multipart form bodies of any endpoint.
 //!
-//! Here must not live: who speaks a format (that is `provider`), sockets, or the meeting of two formats (`translate`).
+//! Providers and their quirks (`provider`), sockets, and translation between two formats (`translate`) must not live
+//! here.
 
 pub mod body_facts;
 mod body_members;
@@ -44,7 +44,7 @@ use std::fmt;
 
 pub use filler::filler;
 
-/// One of the four chat formats.
+/// Wire format of a chat API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// OpenAI chat completions.
@@ -58,15 +58,15 @@ pub enum Format {
 }
 
 impl Format {
-    /// All four.
+    /// All four formats.
     pub const ALL: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
 
-    /// The name in configuration, metrics and docs.
+    /// Returns the name in configuration, metrics and documentation.
     pub const fn name(self) -> &'static str {
         self.api().name()
     }
 
-    /// The API that speaks this format.
+    /// Returns the API that uses this format.
     pub const fn api(self) -> Api {
         match self {
             Format::Chat => Api::Chat,
@@ -102,16 +102,16 @@ pub enum Api {
     Rerank,
     /// Images: `/images/generations`.
     Images,
-    /// Video jobs.
+    /// Video generation tasks.
     Videos,
     /// Anthropic token counting: `/messages/count_tokens`.
     CountTokens,
-    /// Jobs of the task group.
+    /// Endpoints of the task group.
     Tasks,
 }
 
 impl Api {
-    /// All of them, in the order of the configuration's documentation.
+    /// All APIs, in the order of the configuration's documentation.
     pub const ALL: [Api; 11] = [
         Api::Chat,
         Api::Messages,
@@ -126,7 +126,7 @@ impl Api {
         Api::Tasks,
     ];
 
-    /// The name in configuration, metrics and docs.
+    /// Returns the name in configuration, metrics and documentation.
     pub const fn name(self) -> &'static str {
         match self {
             Api::Chat => "chat",
@@ -143,12 +143,12 @@ impl Api {
         }
     }
 
-    /// The API of this name.
+    /// Returns the API with this name. `None` if the name is unknown.
     pub fn from_name(name: &str) -> Option<Api> {
         Api::ALL.into_iter().find(|api| api.name() == name)
     }
 
-    /// The chat format that this API speaks, if it is one of the four.
+    /// Returns the chat format of this API. `None` for APIs that do not use one of the four.
     pub const fn format(self) -> Option<Format> {
         match self {
             Api::Chat => Some(Format::Chat),
@@ -159,7 +159,7 @@ impl Api {
         }
     }
 
-    /// The shape of this API's errors.
+    /// Returns the format in which this API's clients expect error bodies.
     pub const fn error_format(self) -> Format {
         match self {
             Api::Messages | Api::CountTokens => Format::Messages,

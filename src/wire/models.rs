@@ -1,10 +1,10 @@
-//! The model listing in its three shapes (specification, section 4.13).
+//! Model listing in the shapes of the OpenAI, Anthropic and Gemini APIs.
 
 use bytes::BytesMut;
 
 use crate::json::Writer;
 
-/// Which shape a client of the listing expects.
+/// Shape of the model listing that a client expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListingShape {
     /// OpenAI's list, the default.
@@ -15,21 +15,21 @@ pub enum ListingShape {
     Generate,
 }
 
-/// What the request carried that tells the shape.
+/// Properties of a request that determine the listing shape.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hints {
-    /// The path lies under `/v1beta`.
+    /// Whether the path lies under `/v1beta`.
     pub beta: bool,
-    /// The header `anthropic-version`, with whatever key header: the specification asks for `x-api-key` beside it, but
-    /// Anthropic's SDKs of 2026 send `Authorization: Bearer`. Or `x-api-key` and the version header of another
+    /// Whether the header `anthropic-version` is present, with any kind of key header: Anthropic's SDKs of 2026 send
+    /// `Authorization: Bearer` instead of `x-api-key`. Also set for `x-api-key` with the version header of another
     /// provider.
     pub provider_version: bool,
-    /// The header `x-goog-api-key` or `x-vendor-api-key`, or the query parameter `key`.
+    /// Whether the header `x-goog-api-key` or `x-vendor-api-key` or the query parameter `key` is present.
     pub google_key: bool,
 }
 
 impl Hints {
-    /// The shape.
+    /// Returns the listing shape.
     pub fn shape(self) -> ListingShape {
         if self.beta {
             ListingShape::Generate
@@ -43,32 +43,32 @@ impl Hints {
     }
 }
 
-/// One model as it is listed.
+/// Entry of the model listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedModel<'a> {
-    /// The id that requests name.
+    /// Model id, as requests name it.
     pub id: &'a str,
-    /// Who made it.
+    /// Organization that made the model.
     pub owned_by: &'a str,
-    /// When it was released, in Unix seconds.
+    /// Release time (Unix seconds).
     pub created: i64,
-    /// The native methods that it can serve (`generateContent` and so on).
+    /// Native Gemini methods that the model supports (`generateContent` and so on).
     pub methods: &'a [&'a str],
 }
 
-/// Which part of a list is wanted; each shape has its own parameters.
+/// Page of the listing that a client requests. Each shape has its own query parameters for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// At most so many entries; nothing for all.
+pub struct ListingPage {
+    /// Maximum number of entries. `None` for all.
     pub limit: Option<usize>,
-    /// Begin behind this id.
+    /// Id of the entry before the page. `None` to start at the beginning.
     pub after: Option<String>,
-    /// End before this id.
+    /// Id of the entry behind the page. `None` to continue to the end.
     pub before: Option<String>,
 }
 
-/// Writes a list. `entries` are in listing order.
-pub fn encode_list(shape: ListingShape, entries: &[ListedModel<'_>], page: &Page, out: &mut BytesMut) {
+/// Writes the listing. `entries` are in listing order.
+pub fn encode_list(shape: ListingShape, entries: &[ListedModel<'_>], page: &ListingPage, out: &mut BytesMut) {
     let (entries, more) = cut(entries, page);
     let mut json = Writer::new(out);
     json.begin_object();
@@ -108,13 +108,13 @@ pub fn encode_one(shape: ListingShape, entry: &ListedModel<'_>, out: &mut BytesM
     }
 }
 
-fn cut<'s, 'a>(entries: &'s [ListedModel<'a>], page: &Page) -> (&'s [ListedModel<'a>], bool) {
+fn cut<'s, 'a>(entries: &'s [ListedModel<'a>], page: &ListingPage) -> (&'s [ListedModel<'a>], bool) {
     let position = |id: &str| entries.iter().position(|entry| entry.id == id);
     let start = page.after.as_deref().and_then(position).map_or(0, |at| at + 1);
     let end = page.before.as_deref().and_then(position).unwrap_or(entries.len());
     let entries = entries.get(start..end).unwrap_or_default();
     match page.limit {
-        // A page before an id is the one right before it.
+        // A page that ends before an id holds the entries directly before it.
         Some(limit) if limit < entries.len() && page.before.is_some() => {
             (entries.get(entries.len() - limit..).unwrap_or_default(), true)
         }
@@ -134,7 +134,7 @@ fn messages_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'
     json.begin_object();
     json.key("type").string("model").key("id").string(entry.id).key("display_name").string(entry.id);
     json.key("created_at").string(&rfc3339(entry.created));
-    // What is not known is said so: the SDKs' types have these members.
+    // Unknown facts are null instead of absent: the SDKs' types require these members.
     json.key("lifecycle").string("active");
     for unknown in ["capabilities", "deprecated_at", "line", "max_input_tokens", "max_tokens", "retires_at"] {
         json.key(unknown).null();
@@ -159,7 +159,8 @@ fn generate_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'
     json.end_array().end_object();
 }
 
-/// Unix seconds as `2025-05-14T00:00:00Z` (days to civil date: Howard Hinnant's algorithm).
+/// Formats Unix seconds as `2025-05-14T00:00:00Z` (RFC 3339). Days to civil date: Howard Hinnant's algorithm
+/// (<https://howardhinnant.github.io/date_algorithms.html>).
 pub fn rfc3339(seconds: i64) -> String {
     let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let z = days + 719_468;

@@ -1,22 +1,22 @@
-//! Which endpoint a client's path means.
+//! Endpoints by URL path: parsing of request paths, and of query strings.
 //!
-//! Clients are given a base address and append to it what their SDK has: `{base}/v1`, `{base}/v1/` and
+//! Clients configure a base address to which their SDK appends a resource path. `{base}/v1`, `{base}/v1/` and
 //! `{base}/v1/chat/completions` all lead to `/v1/chat/completions`, `/v1/v1/chat/completions` or
-//! `/v1//chat/completions` (specification, sections 1 and 9). A base address may also be the full path of an endpoint,
-//! or end in a query: `/v1/chat/completions/chat/completions`, `/v1?api-version=2025-04-01/responses`.
+//! `/v1//chat/completions`, and all of them are accepted. A base address may also be the full path of an endpoint, or
+//! end in a query: `/v1/chat/completions/chat/completions`, `/v1?api-version=2025-04-01/responses`.
 
 use std::borrow::Cow;
 
 use super::{Api, Format, tasks, video};
 
-/// What is done with a model named in a path (`/models/{model}:{action}`).
+/// Method of a model named in a path (`/models/{model}:{action}`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `:generateContent`
     Generate,
-    /// `:streamGenerateContent`; as server-sent events with `alt=sse`, otherwise as one JSON array in pieces.
+    /// `:streamGenerateContent`: server-sent events with `alt=sse`, otherwise one JSON array in pieces.
     Stream {
-        /// `alt=sse` was asked for.
+        /// Whether the query contains `alt=sse`.
         sse: bool,
     },
     /// `:countTokens`
@@ -25,7 +25,7 @@ pub enum Action {
     Embed,
     /// `:batchEmbedContents`
     BatchEmbed,
-    /// `:predict`: images
+    /// `:predict`: image generation.
     Predict,
 }
 
@@ -42,48 +42,48 @@ pub enum Endpoint {
     Responses,
     /// `POST /v1/responses/input_tokens`
     InputTokens,
-    /// `GET` and `DELETE /v1/responses/{id}`: a response that was kept.
+    /// `GET` and `DELETE /v1/responses/{id}`: a stored response.
     Response {
-        /// The response's id, decoded.
+        /// Response id, percent-decoded.
         id: String,
     },
-    /// `GET /v1/responses/{id}/input_items`: the conversation that it answered.
+    /// `GET /v1/responses/{id}/input_items`: the input of a stored response.
     ResponseItems {
-        /// The response's id, decoded.
+        /// Response id, percent-decoded.
         id: String,
     },
     /// `POST /v1/embeddings`
     Embeddings,
     /// `POST /v1/images/generations`
     Images,
-    /// `POST /v1/images/edits`: the same, with images to begin with, also as a form.
+    /// `POST /v1/images/edits`: image generation with input images, as JSON or as a form.
     ImageEdits,
-    /// `POST /v1/rerank`; under `/v2` too, where Cohere's SDK looks for it.
+    /// `POST /v1/rerank`, and `/v2/rerank`, which Cohere's SDK uses.
     Rerank,
-    /// `POST /v1beta/models/{model}:{action}`, under `/v1` too.
+    /// `POST /v1beta/models/{model}:{action}`, and the same under `/v1`.
     Native {
-        /// The model, decoded and without `models/`.
+        /// Model, percent-decoded and without `models/`.
         model: String,
-        /// What to do with it.
+        /// Method to call on the model.
         action: Action,
     },
-    /// Videos, and how far they are.
-    Video(video::Place),
-    /// The task group.
-    Group(tasks::Place),
+    /// Video generation and the state of video tasks.
+    Video(video::VideoEndpoint),
+    /// Endpoint of the task group.
+    Group(tasks::TaskEndpoint),
     /// `GET /v1/models`
     Models,
     /// `GET /v1/models/{id}`
     Model {
-        /// The model, decoded and without `models/`.
+        /// Model, percent-decoded and without `models/`.
         id: String,
     },
-    /// `/`: some clients look whether anybody is there.
+    /// `/`: some clients use it as a reachability check.
     Root,
 }
 
 impl Endpoint {
-    /// The methods that it answers, as the `allow` header lists them.
+    /// Returns the methods of the endpoint, in the form of the `allow` header.
     pub fn allow(&self) -> &'static str {
         match self {
             Endpoint::Models | Endpoint::Model { .. } | Endpoint::ResponseItems { .. } | Endpoint::Root => {
@@ -96,22 +96,24 @@ impl Endpoint {
         }
     }
 
-    /// Path without an endpoint, answered 404 in the shape of its neighbours: an unknown path of the task group, or an
-    /// unknown method of a model (`POST /v1beta/models/{model}:{method}`).
+    /// Returns whether the path names no endpoint although it parsed: an unknown path of the task group, or an unknown
+    /// method of a model (`POST /v1beta/models/{model}:{method}`). The response is a 404 in the error format of its
+    /// neighbors.
     pub fn is_unknown(&self, method: &str) -> bool {
         match self {
-            Endpoint::Group(tasks::Place::Unknown) => true,
+            Endpoint::Group(tasks::TaskEndpoint::Unknown) => true,
             Endpoint::Model { id } => method == "POST" && id.contains(':'),
             _ => false,
         }
     }
 
-    /// Whether it answers this method.
+    /// Returns whether the endpoint accepts this method.
     pub fn allows(&self, method: &str) -> bool {
         self.allow().split(", ").any(|allowed| allowed == method)
     }
 
-    /// The upstream API that serves it in its own format.
+    /// Returns the upstream API that serves the endpoint in its own format. `None` for endpoints that the gateway
+    /// answers itself.
     pub fn api(&self) -> Option<Api> {
         match self {
             Endpoint::Chat => Some(Api::Chat),
@@ -132,12 +134,16 @@ impl Endpoint {
         }
     }
 
-    /// Whether its body may be a form.
-    pub fn takes_forms(&self) -> bool {
-        matches!(self, Endpoint::ImageEdits | Endpoint::Video(video::Place::Create | video::Place::Remix(_)))
+    /// Returns whether the body may be a multipart form.
+    pub fn accepts_forms(&self) -> bool {
+        matches!(
+            self,
+            Endpoint::ImageEdits
+                | Endpoint::Video(video::VideoEndpoint::Create | video::VideoEndpoint::Remix(_))
+        )
     }
 
-    /// The model that the path names.
+    /// Returns the model that the path names. `None` if the body names it.
     pub fn model(&self) -> Option<&str> {
         match self {
             Endpoint::Native { model, .. } => Some(model),
@@ -145,7 +151,7 @@ impl Endpoint {
         }
     }
 
-    /// What is done with that model.
+    /// Returns the method that the path calls on its model. `None` for other endpoints.
     pub fn action(&self) -> Option<Action> {
         match self {
             Endpoint::Native { action, .. } => Some(*action),
@@ -153,7 +159,7 @@ impl Endpoint {
         }
     }
 
-    /// The format of the request whose tokens are to be counted, for endpoints that do nothing else.
+    /// Returns the format of the request whose tokens are to be counted. `None` unless the endpoint only counts tokens.
     pub fn counts(&self) -> Option<Format> {
         match self {
             Endpoint::CountTokens => Some(Format::Messages),
@@ -163,7 +169,7 @@ impl Endpoint {
         }
     }
 
-    /// The name in metrics and logs: one of a fixed, small set.
+    /// Returns the name in metrics and logs: one of a fixed, small set.
     pub fn label(&self) -> &'static str {
         match self {
             Endpoint::Chat => "chat",
@@ -187,17 +193,17 @@ impl Endpoint {
     }
 }
 
-/// A path that was understood as far as possible.
+/// Result of parsing a request path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The endpoint; nothing for an unknown path.
+pub struct ParsedPath {
+    /// Endpoint. `None` for an unknown path.
     pub endpoint: Option<Endpoint>,
-    /// The path lies under `/v1beta`, which only clients of the generate format use.
+    /// Whether the path lies under `/v1beta`, which only clients of the generate format use.
     pub beta: bool,
 }
 
-impl Target {
-    /// The format that the path alone tells; nothing where headers must decide.
+impl ParsedPath {
+    /// Returns the client format that the path alone determines. `None` if it depends on the headers.
     pub fn format(&self) -> Option<Format> {
         if self.beta {
             return Some(Format::Generate);
@@ -227,7 +233,7 @@ const RESOURCES: [&str; 13] = [
     "videos",
 ];
 
-/// Endpoints whose full path is accepted as a base address. A path comes before its prefixes.
+/// Endpoints whose full path is accepted as a base address. A path must precede its own prefixes.
 const BASES: [&[&str]; 11] = [
     &["chat", "completions"],
     &["messages", "count_tokens"],
@@ -242,10 +248,10 @@ const BASES: [&[&str]; 11] = [
     &["videos"],
 ];
 
-/// Segments of a path without the leading versions.
+/// Segments of a path without its leading version segments.
 struct Segments<'p> {
     segments: Vec<&'p str>,
-    /// A version was one of the generate format.
+    /// Whether one of the versions belongs to the generate format.
     beta: bool,
 }
 
@@ -264,6 +270,7 @@ impl<'p> Segments<'p> {
             let after = begin + base;
             let rest = self.segments.get(after..).unwrap_or_default();
             let (versions, beta) = leading_versions(rest);
+            // Without a resource path behind it, this is the endpoint itself and not a base address.
             if !rest.get(versions).is_some_and(|first| RESOURCES.contains(first)) {
                 break;
             }
@@ -279,14 +286,15 @@ impl<'p> Segments<'p> {
     }
 }
 
-/// Number of versions at the beginning, and whether one of them is of the generate format. A base address may end in a
-/// version, and an SDK appends its own.
+/// Returns the number of leading version segments, and whether one of them belongs to the generate format. There may be
+/// several: a base address may end in a version, and an SDK appends its own.
 fn leading_versions(segments: &[&str]) -> (usize, bool) {
     let versions = segments.iter().take_while(|segment| matches!(**segment, "v1" | "v1beta" | "v1beta1"));
     versions.fold((0, false), |(count, beta), version| (count + 1, beta || *version != "v1"))
 }
 
-/// Number of segments of the base address at the beginning. `None` if there is no full endpoint path.
+/// Returns the number of segments of a leading base address. `None` if the path does not begin with a full endpoint
+/// path.
 fn base_length(segments: &[&str]) -> Option<usize> {
     if let Some(base) = BASES.iter().find(|base| segments.starts_with(base)) {
         return Some(base.len());
@@ -297,8 +305,8 @@ fn base_length(segments: &[&str]) -> Option<usize> {
     segments.iter().position(method).filter(|_| named).map(|at| at + 1)
 }
 
-/// Resource path, and the query behind it, in the query of a base address that has one:
-/// `api-version=2025-04-01/responses`.
+/// Parses the resource path, and the query behind it, inside the query of a base address that has one:
+/// `api-version=2025-04-01/responses`. `None` if the query contains no known resource path.
 fn resource_in_query(query: &str) -> Option<(Segments<'_>, Option<&str>)> {
     let (_, resource) = query.split_once('/')?;
     let (path, query) =
@@ -307,11 +315,13 @@ fn resource_in_query(query: &str) -> Option<(Segments<'_>, Option<&str>)> {
     segments.segments.first().is_some_and(|first| RESOURCES.contains(first)).then_some((segments, query))
 }
 
-/// Reads a request path (without the query) and the query.
-pub fn parse(path: &str, query: Option<&str>) -> Target {
+/// Parses a request path (without the query) and the query.
+pub fn parse(path: &str, query: Option<&str>) -> ParsedPath {
     let mut whole = Segments::of(path).without_base();
     let mut query = query;
     if let Some((resource, own)) = query.and_then(resource_in_query)
+        // A query with a slash is common (`after_id=openai/chat`). It holds a path only if the path so far is a base
+        // address.
         && whole.is_base()
     {
         let beta = whole.beta;
@@ -327,7 +337,7 @@ pub fn parse(path: &str, query: Option<&str>) -> Target {
         ["messages", "count_tokens"] => Some(Endpoint::CountTokens),
         ["responses"] => Some(Endpoint::Responses),
         ["responses", "input_tokens"] => Some(Endpoint::InputTokens),
-        // Words in the place of an id.
+        // Names of other methods, not response ids.
         ["responses", "compact" | "input_tokens", ..] => None,
         ["responses", id] => Some(Endpoint::Response { id: percent_decode(id).into_owned() }),
         ["responses", id, "input_items"] => {
@@ -343,7 +353,7 @@ pub fn parse(path: &str, query: Option<&str>) -> Target {
         }
         ["prod-api", "svc", "v4", "api", place @ ..] => Some(Endpoint::Group(tasks::place(place))),
         ["models", model @ ..] => parse_model(model, query),
-        // As Google's SDK has it for Vertex AI, with a key or with a project.
+        // Paths of Google's SDK for Vertex AI, with an API key or with a project.
         ["publishers", "google", "models", model @ ..]
         | ["projects", _, "locations", _, "publishers", "google", "models", model @ ..] => {
             parse_model(model, query)
@@ -351,22 +361,24 @@ pub fn parse(path: &str, query: Option<&str>) -> Target {
         ["tunedModels", ..] => parse_model(&rest, query),
         _ => None,
     };
-    Target { endpoint, beta }
+    ParsedPath { endpoint, beta }
 }
 
-/// `{model}:{action}` or `{model}`; a model id may hold slashes and, before its last colon, colons.
+/// Parses `{model}:{action}` or `{model}`. A model id may contain slashes and, before its last colon, colons. `None` if
+/// the model is empty.
 fn parse_model(segments: &[&str], query: Option<&str>) -> Option<Endpoint> {
     let whole = percent_decode(&segments.join("/")).into_owned();
     let bare = |model: &str| {
         let model = model.strip_prefix("models/").unwrap_or(model);
         (!model.is_empty()).then(|| model.to_owned())
     };
+    // The last colon separates the action, because model ids contain colons too (`model:free`).
     if let Some((model, action)) = whole.rsplit_once(':') {
         if action == "predictLongRunning" {
-            return Some(Endpoint::Video(video::Place::Predict { model: bare(model)? }));
+            return Some(Endpoint::Video(video::VideoEndpoint::Predict { model: bare(model)? }));
         }
         if action == "fetchPredictOperation" {
-            return Some(Endpoint::Video(video::Place::Fetch));
+            return Some(Endpoint::Video(video::VideoEndpoint::Fetch));
         }
         if let Some(action) = self::action(action, query) {
             return Some(Endpoint::Native { model: bare(model)?, action });
@@ -375,7 +387,7 @@ fn parse_model(segments: &[&str], query: Option<&str>) -> Option<Endpoint> {
     Some(Endpoint::Model { id: bare(&whole)? })
 }
 
-/// Action of a method name. `None` for an unknown method.
+/// Returns the action of a method name. `None` for an unknown method.
 fn action(name: &str, query: Option<&str>) -> Option<Action> {
     Some(match name {
         "generateContent" => Action::Generate,
@@ -390,12 +402,12 @@ fn action(name: &str, query: Option<&str>) -> Option<Action> {
     })
 }
 
-/// The decoded value of a query parameter; the first one of that name.
+/// Returns the decoded value of the first query parameter with this name. `None` if there is none.
 pub fn query_value<'q>(query: Option<&'q str>, name: &str) -> Option<Cow<'q, str>> {
     query_values(query, name).next()
 }
 
-/// The decoded values of all query parameters of a name.
+/// Returns the decoded values of all query parameters with this name.
 pub fn query_values<'q>(query: Option<&'q str>, name: &str) -> impl Iterator<Item = Cow<'q, str>> {
     query.unwrap_or_default().split('&').filter_map(move |pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -403,11 +415,12 @@ pub fn query_values<'q>(query: Option<&'q str>, name: &str) -> impl Iterator<Ite
     })
 }
 
-/// The query without the parameters of these names, other bytes as they were.
+/// Returns the query without the parameters with these names. All other bytes stay as they are.
 pub fn query_without(query: &str, names: &[&str]) -> String {
     let mut out = String::with_capacity(query.len());
     for pair in query.split('&') {
         let key = percent_decode(pair.split_once('=').map_or(pair, |(key, _)| key));
+        // Copy the pair as it is: decoding and encoding could change other bytes.
         if !pair.is_empty() && !names.contains(&&*key) {
             if !out.is_empty() {
                 out.push('&');
@@ -418,7 +431,8 @@ pub fn query_without(query: &str, names: &[&str]) -> String {
     out
 }
 
-/// Decodes `%xx`; what is not a valid escape, or would not be UTF-8, stays as it is.
+/// Decodes `%xx` (RFC 3986 section 2.1). An invalid escape stays as it is; so does the whole text if the result is not
+/// UTF-8.
 pub fn percent_decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
@@ -442,8 +456,8 @@ pub fn percent_decode(text: &str) -> Cow<'_, str> {
     String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// Appends `segment` with everything escaped that would not stay inside one path segment. A slash stays: providers
-/// whose model ids hold one take it as it is.
+/// Appends a path segment with percent-encoding. A slash is not encoded: providers whose model ids contain one expect
+/// it unencoded.
 pub fn push_path_segment(out: &mut String, segment: &str) {
     for byte in segment.bytes() {
         match byte {

@@ -1,36 +1,36 @@
-//! The body of an answer in pieces, so that what is large in it is held once.
+//! Response body in pieces, so that large media is held in memory once and encoded as base64 only while it is sent.
 
 use base64_simd::STANDARD;
 use bytes::Bytes;
 
-/// Bytes of a medium that are turned into text at a time: a multiple of three, so that the texts can be joined.
+/// Input bytes per base64 step: a multiple of three, so that the encoded steps can be concatenated.
 const STEP: usize = 48 * 1024;
 
-/// A piece.
+/// Piece of a response body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Text as it leaves.
+    /// Text that is sent unchanged.
     Text(Bytes),
-    /// Bytes that leave as base64, which is made while they leave.
+    /// Bytes that are sent as base64. The encoding happens while the body is sent.
     Base64(Bytes),
 }
 
-/// See the module.
+/// Response body as a list of pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Body(Vec<Piece>);
+pub struct BodyPieces(Vec<Piece>);
 
-impl Body {
-    /// An empty body.
+impl BodyPieces {
+    /// Creates an empty body.
     pub fn new() -> Self {
-        Body::default()
+        BodyPieces::default()
     }
 
-    /// Adds a piece.
+    /// Appends a piece.
     pub fn push(&mut self, piece: Piece) {
         self.0.push(piece);
     }
 
-    /// How long the body is when it leaves.
+    /// Returns the length of the encoded body in bytes.
     pub fn len(&self) -> usize {
         self.0
             .iter()
@@ -41,22 +41,22 @@ impl Body {
             .sum()
     }
 
-    /// Whether nothing leaves.
+    /// Returns whether the encoded body is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What leaves, step by step.
+    /// Returns the encoded body in chunks of at most 64 KiB for base64 pieces; a text piece is one chunk.
     pub fn into_steps(self) -> impl Iterator<Item = Bytes> + Send {
         self.0.into_iter().flat_map(|piece| Steps { piece }).filter(|step| !step.is_empty())
     }
 
-    /// All of it in one.
+    /// Returns the encoded body as one buffer.
     pub fn into_bytes(self) -> Bytes {
         match <[Piece; 1]>::try_from(self.0) {
             Ok([Piece::Text(text)]) => text,
-            Ok([piece]) => Body(vec![piece]).joined(),
-            Err(pieces) => Body(pieces).joined(),
+            Ok([piece]) => BodyPieces(vec![piece]).joined(),
+            Err(pieces) => BodyPieces(pieces).joined(),
         }
     }
 
@@ -67,9 +67,9 @@ impl Body {
     }
 }
 
-impl From<Bytes> for Body {
+impl From<Bytes> for BodyPieces {
     fn from(text: Bytes) -> Self {
-        Body(vec![Piece::Text(text)])
+        BodyPieces(vec![Piece::Text(text)])
     }
 }
 
@@ -97,10 +97,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_leave_as_one_text_of_the_length_that_was_said() {
+    fn pieces_are_encoded_as_one_text_of_the_announced_length() {
         for length in [0, 1, 2, 3, STEP - 1, STEP, STEP + 1, 3 * STEP + 2] {
             let bytes: Vec<u8> = (0..length).map(|n| (n * 7 % 251) as u8).collect();
-            let mut body = Body::new();
+            let mut body = BodyPieces::new();
             body.push(Piece::Text(Bytes::from_static(b"{\"x\":\"")));
             body.push(Piece::Base64(bytes.clone().into()));
             body.push(Piece::Text(Bytes::from_static(b"\"}")));
@@ -109,7 +109,7 @@ mod tests {
             assert!(body.clone().into_steps().all(|step| step.len() <= STEP / 3 * 4));
             assert_eq!(body.into_bytes(), expected);
         }
-        assert_eq!(Body::from(Bytes::from_static(b"abc")).into_bytes(), "abc");
-        assert!(Body::new().is_empty());
+        assert_eq!(BodyPieces::from(Bytes::from_static(b"abc")).into_bytes(), "abc");
+        assert!(BodyPieces::new().is_empty());
     }
 }

@@ -1,43 +1,47 @@
-//! How the prompt of a conversation begins: what stays the same from turn to turn.
+//! Conversation fingerprint: a hash of the beginning of a prompt, which stays the same from turn to turn.
 //!
-//! A conversation grows at its end. Its messages up to the first one of the user stay as they are, but for the marks
-//! that clients move along (`cache_control`), which is why what is said is read and not the text around it.
+//! A conversation grows at its end. The messages up to the first user message stay the same, except for the cache marks
+//! that clients move along (`cache_control`). Therefore only the text of the messages is hashed, not the JSON around
+//! it.
 
 use bytes::Bytes;
 
 use super::request::Body;
-use crate::json::{Kind, Member, Rope};
+use crate::json::{Member, Rope, ValueKind};
 
-/// What of a prompt is read to know its conversation again, in bytes. Most begin within the first of these; the other
-/// one is more than the system prompts of coding agents.
+/// Bytes of a prompt that are read to recognize its conversation, per attempt. Most beginnings fit into the first size;
+/// the second is larger than the system prompts of coding agents.
 const READ: [usize; 2] = [4 * 1024, 64 * 1024];
-/// Of a longer text, both ends of so many bytes are enough.
+/// Bytes that are hashed at each end of a text. The middle of a longer text is skipped.
 const ENDS: usize = 2 * 1024;
-/// What stands for a text, given what stands for those before it.
+/// Hash function: the hash of a text, given the hash of the texts before it.
 pub type Fingerprint = fn(u64, &[u8]) -> u64;
 
-/// Of what is no text (an image, a file), so much is enough to know it again.
+/// Bytes that are hashed of content other than text (an image, a file).
 const BINARY: usize = 256;
 
-/// The highest bit of each byte that is this one. Behind the first of them there may be more that are not.
+/// Returns a word with the highest bit set in each byte that equals `byte` (SWAR). Only the first match is reliable:
+/// bytes above it may be set wrongly.
 fn places(word: u64, byte: u8) -> u64 {
     let unlike = word ^ u64::from_ne_bytes([byte; 8]);
     unlike.wrapping_sub(0x0101_0101_0101_0101) & !unlike & 0x8080_8080_8080_8080
 }
 
-/// What stands for the conversation that is named so and begins as this prompt does. How much of it had to be read
-/// makes no difference: what lies behind its beginning is not looked at.
+/// Returns the fingerprint of a conversation: a hash of its name and of the beginning of its prompt. `None` if the
+/// request has neither. The result does not depend on how much of the prompt was read, because text after the beginning
+/// is ignored.
 ///
-/// A name alone does not tell conversations apart: one may stand for all users of an application, and an agent's
-/// session has several prompts. A conversation that its provider has, and whose beginning is not said again, has
-/// only its name.
+/// The name alone does not identify a conversation: all users of an application may share one, and an agent's session
+/// has several prompts. If the provider stores the conversation, the beginning is not in the request, and the name or
+/// the stored id is used alone.
 pub fn conversation(body: &mut Body, fingerprint: Fingerprint) -> Option<u64> {
     let named = body.label().map(|label| fingerprint(0, &label));
-    if let Some(kept) = body.kept() {
+    if let Some(kept) = body.stored_id() {
         return named.or_else(|| Some(fingerprint(0, &kept)));
     }
     let seed = named.unwrap_or(0);
     let mut hash = seed;
+    // Most beginnings fit into the first size; only others cost the second read.
     for most in READ {
         let Some(text) = body.beginning(most) else { return named };
         let mut said = false;
@@ -46,11 +50,12 @@ pub fn conversation(body: &mut Body, fingerprint: Fingerprint) -> Option<u64> {
             said = true;
             hash = both_ends(fingerprint, hash, piece);
         });
+        // The beginning is complete, or the whole content was read.
         if whole || text.len() < most {
             return Some(hash);
         }
         if !said {
-            // A first message that is longer than all that is read.
+            // The first message is longer than the part that is read: hash that part.
             hash = both_ends(fingerprint, seed, &text);
         }
     }
@@ -59,6 +64,7 @@ pub fn conversation(body: &mut Body, fingerprint: Fingerprint) -> Option<u64> {
 
 fn both_ends(fingerprint: Fingerprint, hash: u64, piece: &[u8]) -> u64 {
     let (first, last) = piece.split_at(piece.len().min(ENDS));
+    // The length separates texts with equal ends.
     let hash = fingerprint(hash ^ piece.len() as u64, first);
     if last.is_empty() {
         return hash;
@@ -66,26 +72,26 @@ fn both_ends(fingerprint: Fingerprint, hash: u64, piece: &[u8]) -> u64 {
     fingerprint(hash, last.get(last.len().saturating_sub(ENDS)..).unwrap_or_default())
 }
 
-/// Gives what is said in the messages up to the first of the user. `content` is the list of them in any format, or its
-/// beginning; or a text. It has been found to be sound where the body was read. False when what is looked for goes on
-/// behind what was given.
+/// Calls `each` for every text in the messages up to the first user message. `content` is a string, or the message list
+/// of any format or a prefix of it; the scanner has validated it. Returns false if the beginning continues behind the
+/// end of `content`.
 pub fn beginning(content: &[u8], each: &mut impl FnMut(&[u8])) -> bool {
     Walk { text: content, at: 0 }.messages(each).is_some()
 }
 
-/// What a conversation is called by this member of a body, without its quotes: a string, or the member `name` (written
-/// with its quotes) of an object. Nothing where there is none, or an empty one.
+/// Returns the name of a conversation in this member of a body, without its quotes: a string, or the member `name`
+/// (written with its quotes) of an object. `None` if it is absent or empty.
 pub(super) fn name_in(member: &Member, name: &[u8], body: &mut Rope) -> Option<Bytes> {
-    if !matches!(member.kind, Kind::String | Kind::Object) {
+    if !matches!(member.kind, ValueKind::String | ValueKind::Object) {
         return None;
     }
     let text = body.slice(member.value.clone());
-    let called = if member.kind == Kind::Object { member_of(&text, name)? } else { &text[..] };
+    let called = if member.kind == ValueKind::Object { member_of(&text, name)? } else { &text[..] };
     let called = called.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     (!called.is_empty()).then(|| text.slice_ref(called))
 }
 
-/// The value of an object's member, as it is written. The name has its quotes.
+/// Returns the raw value of an object's member. `name` includes its quotes. `None` if there is none.
 fn member_of<'t>(object: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
     let mut walk = Walk { text: object, at: 1 };
     while walk.another(b'}')? {
@@ -98,8 +104,8 @@ fn member_of<'t>(object: &'t [u8], name: &[u8]) -> Option<&'t [u8]> {
     None
 }
 
-/// Walks over a sound document, or the beginning of one: what was checked before is not checked again, so that a long
-/// text costs no more than looking for the quote at its end. Nothing where the text ends too early.
+/// Reader of a validated JSON document or a prefix of one. It does not validate again, so that a long text costs only
+/// the search for its closing quote. Its methods return `None` where the text ends too early.
 struct Walk<'t> {
     text: &'t [u8],
     at: usize,
@@ -112,9 +118,9 @@ impl<'t> Walk<'t> {
             while walk.another(b'}')? {
                 match walk.key()? {
                     b"\"role\"" => user = walk.value()? == b"\"user\"",
-                    // In the responses format, what is no message has no role.
+                    // In the responses format, items other than messages have no role.
                     b"\"type\"" => user &= walk.value()? == b"\"message\"",
-                    b"\"content\"" | b"\"parts\"" => walk.said(each)?,
+                    b"\"content\"" | b"\"parts\"" => walk.message_content(each)?,
                     _ => _ = walk.value()?,
                 }
             }
@@ -122,8 +128,8 @@ impl<'t> Walk<'t> {
         })
     }
 
-    /// The content of a message: a text, or parts.
-    fn said(&mut self, each: &mut impl FnMut(&[u8])) -> Option<()> {
+    /// Reads the content of a message: a text, or parts.
+    fn message_content(&mut self, each: &mut impl FnMut(&[u8])) -> Option<()> {
         self.list(each, |walk, each| {
             while walk.another(b'}')? {
                 match walk.key()? {
@@ -140,7 +146,8 @@ impl<'t> Walk<'t> {
         })
     }
 
-    /// A text, or a list of texts and objects. `object` takes the members of one, and says whether it was the last.
+    /// Reads a text, or a list of texts and objects. `object` reads the members of one object and returns whether to
+    /// stop after it.
     #[inline]
     fn list<E: FnMut(&[u8])>(
         &mut self,
@@ -165,7 +172,7 @@ impl<'t> Walk<'t> {
         Some(())
     }
 
-    /// The next byte that is not white space, without taking it.
+    /// Returns the next byte that is not white space, without consuming it.
     fn look(&mut self) -> Option<u8> {
         while let b' ' | b'\n' | b'\r' | b'\t' = self.text.get(self.at)? {
             self.at += 1;
@@ -173,7 +180,7 @@ impl<'t> Walk<'t> {
         self.text.get(self.at).copied()
     }
 
-    /// Whether the container has another member or element; at its end it is left.
+    /// Returns whether the container has another member or element. Consumes the closing bracket at its end.
     fn another(&mut self, close: u8) -> Option<bool> {
         if self.look()? == b',' {
             self.at += 1;
@@ -183,7 +190,7 @@ impl<'t> Walk<'t> {
         Some(!ends)
     }
 
-    /// The name of a member, quotes included.
+    /// Reads the name of a member and returns it with its quotes.
     fn key(&mut self) -> Option<&'t [u8]> {
         let key = self.value()?;
         if self.look()? == b':' {
@@ -192,7 +199,7 @@ impl<'t> Walk<'t> {
         Some(key)
     }
 
-    /// A value as it is written.
+    /// Reads a value and returns its text.
     fn value(&mut self) -> Option<&'t [u8]> {
         let first = self.look()?;
         let start = self.at;
@@ -200,7 +207,7 @@ impl<'t> Walk<'t> {
             b'"' => self.string()?,
             b'{' | b'[' => self.container()?,
             _ => {
-                // A number or a word, and at least a byte of it.
+                // A number or a literal. Consume at least one byte, so that the reader always advances.
                 let end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
                 self.at += self.text.get(start..)?.iter().position(end)?.max(1);
             }
@@ -208,7 +215,7 @@ impl<'t> Walk<'t> {
         self.text.get(start..self.at)
     }
 
-    /// Over an object or a list.
+    /// Skips an object or array.
     fn container(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -228,11 +235,11 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Over a string. A quote ends it unless an odd number of backslashes stands before it.
+    /// Skips a string. A quote ends it unless an odd number of backslashes precedes it.
     fn string(&mut self) -> Option<()> {
         let start = self.at + 1;
         let text = self.text.get(start..)?;
-        // Names and most values are short: looking for their end costs less than a call.
+        // Fast path for names and short values: checking eight bytes at once costs less than the call of `memchr`.
         if let Some(word) = text.first_chunk() {
             let word = u64::from_le_bytes(*word);
             let (quotes, escapes) = (places(word, b'"'), places(word, b'\\'));
@@ -269,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_that_grows_begins_as_before() {
+    fn fingerprint_is_unchanged_when_the_conversation_grows() {
         for (first, later, other) in [
             (
                 r#"[{"role":"system","content":"be brief"},{"role":"user","content":"hello"}]"#,
@@ -305,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_told_from_what_is_whole() {
+    fn fingerprint_is_complete_once_the_first_user_turn_ends() {
         let long = r#"[{"role":"system","content":"be brief"},{"role":"user","content":"hello"},{"role":"assistant"}]"#;
         let end = long.find(r#",{"role":"assistant"#).unwrap();
         for cut in 0..end {
@@ -333,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_tells_apart_what_begins_alike_and_does_not_join_what_begins_otherwise() {
+    fn fingerprint_depends_on_the_name_and_the_prompt() {
         let chat = |name: &str, said: &str| {
             let body = format!(
                 r#"{{"model":"m","messages":[{{"role":"user","content":"{said}"}}],"prompt_cache_key":{name}}}"#
@@ -360,7 +367,7 @@ mod tests {
             assert_eq!(of(&name("a"), "x"), of(&name("a"), "x"));
             assert_ne!(of(&name("a"), "x"), of(&name("b"), "x"));
             assert_ne!(of(&name("a"), "x"), of(&name("a"), "y"));
-            // What is no name counts as none.
+            // A value without a name counts as absent.
             for none in ["null", "\"\"", "{}", "[\"a\"]", "{\"user_id\":null}", "5"] {
                 assert_eq!(of(none, "x"), of("null", "x"), "{none}");
             }
@@ -369,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_provider_has_of_a_conversation_is_known_by_its_name_whatever_is_said_next() {
+    fn fingerprint_of_a_stored_conversation_ignores_the_new_input() {
         let of = |lines: &str, said: &str| {
             of_body(Api::Responses, &format!(r#"{{"model":"m","input":"{said}"{lines}}}"#), 11).unwrap()
         };
@@ -399,9 +406,9 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_has_one_key_whatever_its_length() {
+    fn fingerprint_is_the_same_for_any_length_and_split() {
         let mark = ",\"cache_control\":{\"type\":\"ephemeral\"}";
-        // Around the sizes in which a prompt is read, and where letters are cut through.
+        // Lengths around the sizes in which a prompt is read, and where a multi-byte character is cut.
         for length in (0..40).chain(3_900..4_100).step_by(7).chain([16_000, 16_300, 16_384, 40_000, 65_000]) {
             let system = "\u{fc}".repeat(length / 2);
             let first = begun(&system, "hello", "");
@@ -423,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_that_is_longer_than_what_is_read_is_known_by_what_is_read() {
+    fn fingerprint_of_a_long_prompt_depends_on_its_beginning() {
         let long = "a".repeat(200_000);
         let first = format!("{{\"role\":\"user\",\"content\":\"{long}\"}}");
         let later = format!("{first},{{\"role\":\"assistant\",\"content\":\"yes\"}}");

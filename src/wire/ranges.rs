@@ -1,68 +1,68 @@
-//! The values that members of a request must have, whichever provider serves it (specification, sections 4 and 8).
+//! Validation of request members: types and ranges that hold for every provider.
 
 use super::Api;
 use super::body_members::BodyMembers;
 use super::fields::{CONTENT, EXTRA, Fields, responses};
 use super::watch::members;
-use crate::error::{ApiError, Kind as ErrorKind};
-use crate::json::{Cursor, JsonStr, Kind, RawJson, Rope};
+use crate::error::{ApiError, ErrorKind};
+use crate::json::{Cursor, JsonStr, RawJson, Rope, ValueKind};
 
-/// What the value of a member must be. `null` is always allowed, and says nothing.
+/// Rule for the value of a member. `null` is always allowed and counts as absent.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Rule {
-    /// A number in this range.
+pub(super) enum RangeRule {
+    /// A number in this range, bounds included.
     Figure {
-        /// The least.
+        /// Lower bound.
         least: f64,
-        /// The most.
+        /// Upper bound.
         most: f64,
     },
-    /// A number from 0 to 1, or -1, which some SDKs send for none and which the provider takes.
+    /// A number from 0 to 1, or -1, which some SDKs send for "not set" and which the provider accepts.
     FractionOrUnset,
     /// A number of at least 1.
     Positive,
     /// An object.
     Object,
-    /// An array with an element.
+    /// An array with at least one element.
     NotEmpty,
-    /// One of these words.
+    /// One of these strings.
     OneOf(&'static [&'static str]),
-    /// `thinking` of the messages format: a budget of at least 1,024.
+    /// `thinking` of the messages format: a budget of at least 1,024 tokens.
     Thinking,
-    /// `parameters` of the chat format, which hold sampling again.
+    /// `parameters` of the chat format, which repeats the sampling members.
     Parameters,
-    /// `generationConfig`.
+    /// `generationConfig` of the generate format.
     GenerationConfig,
 }
 
-/// The least budget of reasoning in the messages format (tokens). The specification wants more than this, and its
-/// provider takes this very figure.
+/// Minimum reasoning budget of the messages format, in tokens. The gateway's specification requires more than this, but
+/// the provider accepts exactly this value.
 const MIN_BUDGET: f64 = 1_024.0;
 
-impl Rule {
-    /// Whether any value of this size meets the rule, without reading it.
+impl RangeRule {
+    /// Returns whether every value of this length in bytes meets the rule, so that it need not be read.
     pub(super) fn needs_no_look(self, length: usize) -> bool {
-        // The content of a request is never looked at for whether there is any.
-        matches!(self, Rule::NotEmpty) && length > 64
+        // Only short arrays can be empty. Long content is never read for this check.
+        matches!(self, RangeRule::NotEmpty) && length > 64
     }
 
-    /// Holds a value to the rule.
-    pub(super) fn check(self, name: &str, kind: Kind, text: &str) -> Result<(), ApiError> {
-        if kind == Kind::Null {
+    /// Checks a value. Returns an error that names the member if the value breaks the rule.
+    pub(super) fn check(self, name: &str, kind: ValueKind, text: &str) -> Result<(), ApiError> {
+        if kind == ValueKind::Null {
             return Ok(());
         }
         match self {
-            Rule::Figure { least, most } => figure(name, kind, text, least, most),
-            Rule::FractionOrUnset if kind == Kind::Number && is_unset(text) => Ok(()),
-            Rule::FractionOrUnset => figure(name, kind, text, 0.0, 1.0),
-            Rule::Positive => positive(name, kind, text),
-            Rule::Object if kind == Kind::Object => Ok(()),
-            Rule::Object => Err(wrong(name, "an object")),
-            Rule::NotEmpty if text.trim_matches(['[', ']', ' ', '\n', '\r', '\t']).is_empty() => {
+            RangeRule::Figure { least, most } => figure(name, kind, text, least, most),
+            RangeRule::FractionOrUnset if kind == ValueKind::Number && is_unset(text) => Ok(()),
+            RangeRule::FractionOrUnset => figure(name, kind, text, 0.0, 1.0),
+            RangeRule::Positive => positive(name, kind, text),
+            RangeRule::Object if kind == ValueKind::Object => Ok(()),
+            RangeRule::Object => Err(wrong(name, "an object")),
+            RangeRule::NotEmpty if text.trim_matches(['[', ']', ' ', '\n', '\r', '\t']).is_empty() => {
                 Err(wrong(name, "an array that is not empty"))
             }
-            Rule::NotEmpty => Ok(()),
-            Rule::OneOf(words) => {
+            RangeRule::NotEmpty => Ok(()),
+            RangeRule::OneOf(words) => {
                 let word = RawJson::from_text(text).as_str();
                 if word.is_some_and(|word| words.iter().any(|known| word.is(known))) {
                     return Ok(());
@@ -70,14 +70,15 @@ impl Rule {
                 let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
                 Err(wrong(name, &words.join(" or ")))
             }
-            Rule::Thinking => thinking(name, text),
-            Rule::Parameters => parameters(name, text),
-            Rule::GenerationConfig => generation_config(name, text),
+            RangeRule::Thinking => thinking(name, text),
+            RangeRule::Parameters => parameters(name, text),
+            RangeRule::GenerationConfig => generation_config(name, text),
         }
     }
 }
 
-/// Holds the members to the specification's rules. Which of them may have to be spelled differently is the result.
+/// Checks the members of a body. Returns the members that may need a different spelling, one bit each, or an error that
+/// names the first invalid member.
 pub(super) fn check_values(
     api: Api,
     members: &BodyMembers,
@@ -89,7 +90,7 @@ pub(super) fn check_values(
         if rule.needs_no_look(member.value.len()) {
             continue;
         }
-        let text = body.look(member.value.clone());
+        let text = body.view(member.value.clone());
         rule.check(fields.name(*index), member.kind, std::str::from_utf8(&text).unwrap_or_default())?;
     }
     if api == Api::Responses && has_no_input(members, body) {
@@ -98,19 +99,20 @@ pub(super) fn check_values(
     Ok(members.there() & fields.spelled)
 }
 
-/// Nothing is asked, and nothing else says what the answer is to.
+/// Returns whether a responses request has an empty input and no other member (`prompt`, `previous_response_id`,
+/// `conversation`) that supplies one.
 fn has_no_input(members: &BodyMembers, body: &mut Rope) -> bool {
-    let find = |index: usize| members.find(index).filter(|member| member.kind != Kind::Null);
+    let find = |index: usize| members.find(index).filter(|member| member.kind != ValueKind::Null);
     let elsewhere = [EXTRA, responses::PREVIOUS_RESPONSE_ID, responses::CONVERSATION];
+    // Only a short input can be empty.
     let Some(input) = find(CONTENT).filter(|input| input.value.len() <= 64) else { return false };
-    let text = body.look(input.value.clone());
+    let text = body.view(input.value.clone());
     let is_nothing = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'[' | b']' | b'"');
     text.iter().all(is_nothing) && elsewhere.into_iter().all(|index| find(index).is_none())
 }
 
 fn empty_input() -> ApiError {
-    let message =
-        "Invalid value for 'input': it must not be empty where no other member says what to answer.";
+    let message = "Invalid value for 'input': it must not be empty unless another member provides input.";
     ApiError::new(ErrorKind::InvalidField, message).param("input")
 }
 
@@ -119,25 +121,26 @@ fn wrong(name: &str, must_be: &str) -> ApiError {
     ApiError::new(ErrorKind::InvalidField, message).param(name.to_owned())
 }
 
-fn figure(name: &str, kind: Kind, text: &str, least: f64, most: f64) -> Result<(), ApiError> {
-    // Most figures are a few digits behind the point, which lie in every range that begins with 0.
+fn figure(name: &str, kind: ValueKind, text: &str, least: f64, most: f64) -> Result<(), ApiError> {
+    // Fast path: most values are a few digits behind "0.", which are in range for every rule that begins at 0.
     if text.len() <= 8
         && let Some(digits) = text.strip_prefix("0.")
         && digits.bytes().all(|byte| byte.is_ascii_digit())
     {
         return Ok(());
     }
-    let is_in = kind == Kind::Number && text.parse().is_ok_and(|said: f64| (least..=most).contains(&said));
+    let is_in =
+        kind == ValueKind::Number && text.parse().is_ok_and(|said: f64| (least..=most).contains(&said));
     if is_in { Ok(()) } else { Err(wrong(name, &format!("a number from {least} to {most}"))) }
 }
 
-/// Whether a figure of sampling in the messages format stands for none.
+/// Returns whether a sampling value of the messages format means "not set" (-1).
 pub(super) fn is_unset(figure: &str) -> bool {
     figure.parse() == Ok(-1.0_f64)
 }
 
-fn positive(name: &str, kind: Kind, text: &str) -> Result<(), ApiError> {
-    let is_it = kind == Kind::Number && text.parse().is_ok_and(|said: f64| said >= 1.0);
+fn positive(name: &str, kind: ValueKind, text: &str) -> Result<(), ApiError> {
+    let is_it = kind == ValueKind::Number && text.parse().is_ok_and(|said: f64| said >= 1.0);
     if is_it { Ok(()) } else { Err(wrong(name, "greater than 0")) }
 }
 
@@ -160,7 +163,8 @@ fn thinking(name: &str, text: &str) -> Result<(), ApiError> {
     }
 }
 
-/// The first fault among the members of an object. What is no object is for whoever reads it to refuse.
+/// Checks the members of an object and returns the first error. A value that is not an object passes; the decoder
+/// rejects it.
 fn inside(
     text: &str,
     check: impl Fn(JsonStr<'_>, RawJson<'_>) -> Result<(), ApiError>,
@@ -187,12 +191,12 @@ fn parameters(name: &str, text: &str) -> Result<(), ApiError> {
     })
 }
 
-fn kind_of(value: RawJson<'_>) -> Kind {
-    Cursor::new(value.text()).kind().unwrap_or(Kind::Null)
+fn kind_of(value: RawJson<'_>) -> ValueKind {
+    Cursor::new(value.text()).kind().unwrap_or(ValueKind::Null)
 }
 
-/// A figure as this format's provider takes it: a number, or a string that holds one. Everything else is for whoever
-/// reads it to refuse.
+/// Parses a number as the Gemini API accepts it: a JSON number, or a string that holds one. `None` for anything else,
+/// which the decoder rejects.
 fn number(value: RawJson<'_>) -> Option<f64> {
     value.as_str().map_or(value.text(), JsonStr::escaped).parse().ok()
 }
@@ -216,7 +220,10 @@ fn generation_config(name: &str, text: &str) -> Result<(), ApiError> {
                 let is_budget = matches!(inner.escaped(), "thinkingBudget" | "thinking_budget");
                 if is_budget && number(value).is_some_and(|said| said < -1.0) {
                     let path = format!("{}.{}", path(key.escaped()), inner.escaped());
-                    return Err(wrong(&path, "a number of tokens, 0 for none or -1 for as many as it needs"));
+                    return Err(wrong(
+                        &path,
+                        "a number of tokens, 0 for no thinking or -1 for no fixed budget",
+                    ));
                 }
                 Ok(())
             }),
@@ -229,15 +236,15 @@ fn generation_config(name: &str, text: &str) -> Result<(), ApiError> {
 mod tests {
     use super::*;
 
-    fn refused(rule: Rule, text: &str) -> Option<String> {
+    fn refused(rule: RangeRule, text: &str) -> Option<String> {
         let error = rule.check("x", kind_of(RawJson::from_text(text)), text).err()?;
         assert_eq!(error.status, 400);
         error.param.map(|param| param.into_owned())
     }
 
     #[test]
-    fn figures_have_ranges() {
-        let rule = Rule::Figure { least: 0.0, most: 1.0 };
+    fn range_of_numbers_is_enforced() {
+        let rule = RangeRule::Figure { least: 0.0, most: 1.0 };
         for text in ["0", "1", "0.5", "1.0", "1e-1", "0.123456789", "10e-1", "-0", "null"] {
             assert_eq!(refused(rule, text), None, "{text}");
         }
@@ -247,16 +254,16 @@ mod tests {
         for (text, fits) in
             [("-1", true), ("-1.0", true), ("0.5", true), ("-0.5", false), ("-2", false), ("1.5", false)]
         {
-            assert_eq!(refused(Rule::FractionOrUnset, text).is_none(), fits, "{text}");
+            assert_eq!(refused(RangeRule::FractionOrUnset, text).is_none(), fits, "{text}");
         }
         for (text, fits) in [("1", true), ("4096", true), ("0", false), ("-1", false), ("\"many\"", false)] {
-            assert_eq!(refused(Rule::Positive, text).is_none(), fits, "{text}");
+            assert_eq!(refused(RangeRule::Positive, text).is_none(), fits, "{text}");
         }
     }
 
     #[test]
-    fn a_budget_of_reasoning_has_a_least_figure_where_there_is_one() {
-        let of = |text: &str| refused(Rule::Thinking, text);
+    fn range_of_thinking_budget_has_a_minimum() {
+        let of = |text: &str| refused(RangeRule::Thinking, text);
         for budget in ["500", "1023", "0", "-1"] {
             let text = format!("{{\"type\":\"enabled\",\"budget_tokens\":{budget}}}");
             assert_eq!(of(&text).as_deref(), Some("x.budget_tokens"));
@@ -267,34 +274,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_is_named_by_its_path() {
+    fn range_fault_in_a_nested_member_has_its_path() {
         for (rule, text, path) in [
-            (Rule::Parameters, r#"{"temperature":3}"#, "x.temperature"),
-            (Rule::Parameters, r#"{"enable_search":true,"top_p":-1}"#, "x.top_p"),
-            (Rule::GenerationConfig, r#"{"temperature":2.5}"#, "x.temperature"),
-            (Rule::GenerationConfig, r#"{"topP":"1.5"}"#, "x.topP"),
-            (Rule::GenerationConfig, r#"{"max_output_tokens":0}"#, "x.max_output_tokens"),
+            (RangeRule::Parameters, r#"{"temperature":3}"#, "x.temperature"),
+            (RangeRule::Parameters, r#"{"enable_search":true,"top_p":-1}"#, "x.top_p"),
+            (RangeRule::GenerationConfig, r#"{"temperature":2.5}"#, "x.temperature"),
+            (RangeRule::GenerationConfig, r#"{"topP":"1.5"}"#, "x.topP"),
+            (RangeRule::GenerationConfig, r#"{"max_output_tokens":0}"#, "x.max_output_tokens"),
             (
-                Rule::GenerationConfig,
+                RangeRule::GenerationConfig,
                 r#"{"thinkingConfig":{"thinkingBudget":-2}}"#,
                 "x.thinkingConfig.thinkingBudget",
             ),
-            (Rule::NotEmpty, "[ ]", "x"),
-            (Rule::OneOf(&["auto"]), "\"weird\"", "x"),
-            (Rule::OneOf(&["auto"]), "3", "x"),
-            (Rule::Object, "[]", "x"),
+            (RangeRule::NotEmpty, "[ ]", "x"),
+            (RangeRule::OneOf(&["auto"]), "\"weird\"", "x"),
+            (RangeRule::OneOf(&["auto"]), "3", "x"),
+            (RangeRule::Object, "[]", "x"),
         ] {
             assert_eq!(refused(rule, text).as_deref(), Some(path), "{text}");
         }
         for (rule, text) in [
-            (Rule::Parameters, r#"{"temperature":0.4,"top_p":null}"#),
+            (RangeRule::Parameters, r#"{"temperature":0.4,"top_p":null}"#),
             (
-                Rule::GenerationConfig,
+                RangeRule::GenerationConfig,
                 r#"{"temperature":"1.5","topP":1,"thinkingConfig":{"thinkingBudget":-1}}"#,
             ),
-            (Rule::NotEmpty, "[{}]"),
-            (Rule::OneOf(&["auto"]), "\"auto\""),
-            (Rule::Object, "{}"),
+            (RangeRule::NotEmpty, "[{}]"),
+            (RangeRule::OneOf(&["auto"]), "\"auto\""),
+            (RangeRule::Object, "{}"),
         ] {
             assert_eq!(refused(rule, text), None, "{text}");
         }

@@ -1,4 +1,5 @@
-//! What must be known of a request body before it is routed: read while the body arrives, without a tree.
+//! Request bodies before routing: the members that routing, limits and pricing need are found while the body arrives,
+//! without building a JSON tree.
 
 use std::ops::Range;
 
@@ -11,63 +12,65 @@ use super::prompt::name_in;
 use super::ranges::check_values;
 use super::{Api, form, images};
 use crate::canonical::image::ImageRequest;
-use crate::error::{ApiError, Kind as ErrorKind};
-use crate::json::{Cursor, Edit, Kind, Member, Rope, ScanError, ScanErrorKind, Scanner};
+use crate::error::{ApiError, ErrorKind};
+use crate::json::{Cursor, Edit, Member, Rope, ScanError, ScanErrorKind, Scanner, ValueKind};
 
-/// Longest model id that is looked up. Providers' ids stay below 100 bytes; the bound keeps logs and errors readable.
+/// Maximum length of a model id in bytes. Providers' ids stay below 100 bytes; the bound keeps logs and errors
+/// readable.
 const MAX_MODEL: usize = 256;
 
-/// Reads a body while it arrives.
+/// Incremental reader of a request body.
 pub struct BodyReader {
     api: Api,
     fields: &'static Fields,
     scan: Scanner,
     body: Rope,
-    /// Images are asked for as predictions.
+    /// Whether the body is an image request in Gemini's `:predict` form.
     predict: bool,
-    /// The boundary of a form.
+    /// Boundary of a multipart form. `None` for JSON bodies.
     form: Option<String>,
 }
 
-/// A body that is complete and valid, with what was found in it.
+/// Request body that is complete and valid, with the members that were found in it.
 #[derive(Clone, Debug)]
 pub struct Body {
-    /// The text as it came.
+    /// Text of the body, unchanged.
     pub text: Rope,
-    /// The model that the body names; nothing for APIs that name it in the path.
+    /// Model that the body names. `None` for APIs that name it in the path.
     pub model: Option<String>,
-    /// The client wants a stream.
+    /// Whether the client requested a stream.
     pub stream: bool,
     stream_options: StreamOptions,
-    /// What is wanted, where images are: it has been read, and there is no text any more.
+    /// Decoded image request. `Some` only for images; the text is empty then.
     pub image: Option<Box<ImageRequest>>,
-    /// The API that it is for.
+    /// API of the request.
     pub(super) api: Api,
-    /// What matters to it.
+    /// Table of the members that matter to the API.
     pub(super) fields: &'static Fields,
-    /// The members that do.
+    /// Members of the body that matter to the API.
     pub(super) members: BodyMembers,
-    /// Words of the specification that may be in it, one bit each.
-    pub(super) seen: u32,
-    /// Members that may be spelled as the specification has them, one bit each.
+    /// Wanted words that occur in the body, one bit each.
+    pub(super) words_found: u32,
+    /// Members that may need a different spelling (`super::spelling`), one bit each.
     pub(super) spelled: u32,
 }
 
-/// What a chat request says about usage in its stream.
+/// Content of `stream_options` in a chat request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum StreamOptions {
-    /// No such member.
+    /// The member is absent.
     Absent,
     /// `include_usage` is true: the client wants the usage chunk.
     Asked,
-    /// Usage is asked for by this edit.
+    /// Usage is not requested; this edit requests it.
     AskBy(Edit),
-    /// Something that the provider is to judge; or another format, which has no such member.
+    /// A value that cannot be edited and is left to the provider; or another API, which has no such member.
     Strange,
 }
 
 impl BodyReader {
-    /// Starts reading a body for an API. `batch` tells a Gemini batch of embeddings from a single one.
+    /// Creates a reader for the body of an API. `batch` is true for a batch of Gemini embeddings, and for images in
+    /// Gemini's `:predict` form.
     pub fn new(api: Api, batch: bool) -> Self {
         let fields = fields(api, batch);
         let predict = batch && api == Api::Images;
@@ -81,43 +84,46 @@ impl BodyReader {
         }
     }
 
-    /// Starts reading a form.
+    /// Creates a reader for a multipart form with this boundary.
     pub fn form(api: Api, boundary: String) -> Self {
         BodyReader { form: Some(boundary), ..BodyReader::new(api, false) }
     }
 
-    /// Takes the next piece.
+    /// Adds the next piece of the body.
     ///
     /// # Errors
-    /// The body is not valid JSON so far. Reading on gives the same error again.
+    /// Returns [`ApiError`] if the body is not valid JSON so far. Further calls return the same error.
     pub fn push(&mut self, piece: Bytes) -> Result<(), ApiError> {
+        // Forms are not JSON and are parsed at the end.
         let scanned = if self.form.is_some() { Ok(()) } else { self.scan.push(&piece) };
         self.body.push(piece);
         scanned.map_err(|error| invalid_json(&error, &mut self.body))
     }
 
-    /// Bytes so far.
+    /// Returns the number of bytes received so far.
     pub fn len(&self) -> usize {
         self.body.len()
     }
 
-    /// True before the first byte.
+    /// Returns whether no byte was received yet.
     pub fn is_empty(&self) -> bool {
         self.body.is_empty()
     }
 
-    /// Ends the body.
+    /// Ends the body and checks it.
     ///
     /// # Errors
-    /// The body is incomplete, a required field is missing or of the wrong type.
+    /// Returns [`ApiError`] if the body is incomplete, or if a member is missing, ambiguous, of the wrong type or out
+    /// of range.
     pub fn finish(mut self) -> Result<Body, ApiError> {
         if let Some(boundary) = self.form.take() {
             return read_form(self.body, &boundary);
         }
-        let seen = self.scan.seen();
+        let seen = self.scan.words_found();
         let members = self.scan.finish().map_err(|error| invalid_json(&error, &mut self.body))?;
         let members = BodyMembers::new(members);
         let find = |index: usize| members.find(index);
+        // Checked before all else: authorization and price depend on the model.
         if let Some(model) = members.second_model() {
             return Err(ambiguous(&mut self.body, model));
         }
@@ -131,9 +137,11 @@ impl BodyReader {
             }
         }
         let stream = match find(STREAM) {
-            Some(member) if member.kind == Kind::Bool => &self.body.look(member.value.clone())[..] == b"true",
-            Some(member) if member.kind != Kind::Null && self.api != Api::Generate => {
-                return Err(wrong_type("stream", &[Kind::Bool], member.kind));
+            Some(member) if member.kind == ValueKind::Bool => {
+                &self.body.view(member.value.clone())[..] == b"true"
+            }
+            Some(member) if member.kind != ValueKind::Null && self.api != Api::Generate => {
+                return Err(wrong_type("stream", &[ValueKind::Bool], member.kind));
             }
             _ => false,
         };
@@ -152,6 +160,7 @@ impl BodyReader {
         if self.api == Api::Images {
             let text = self.body.into_contiguous();
             let text = std::str::from_utf8(&text).map_err(|_| images::not_utf8())?;
+            // The image job works on the decoded request; the text is not needed any more.
             let image =
                 if self.predict { images::predict::decode(text)? } else { images::request::decode(text)? };
             return Ok(Body::of_images(model, image));
@@ -164,14 +173,14 @@ impl BodyReader {
             text: self.body,
             api: self.api,
             fields: self.fields,
-            seen,
+            words_found: seen,
             spelled,
             members,
         })
     }
 }
 
-/// A form for images.
+/// Reads a multipart form for images.
 fn read_form(body: Rope, boundary: &str) -> Result<Body, ApiError> {
     let parts = form::read(&body.into_contiguous(), boundary)?;
     let model = parts.iter().find(|part| part.name == "model").ok_or_else(|| ApiError::missing("model"))?;
@@ -190,33 +199,33 @@ impl Body {
             api: Api::Images,
             fields: fields(Api::Images, false),
             members: BodyMembers::default(),
-            seen: 0,
+            words_found: 0,
             spelled: 0,
         }
     }
 
-    /// The member with this index.
+    /// Returns the member with this index. `None` if it is absent.
     pub(super) fn member(&self, index: usize) -> Option<&Member> {
         self.members.find(index)
     }
 
-    /// Where the model's name stands, quotes included. `None` for APIs that name it in the path.
+    /// Returns the byte range of the model name, quotes included. `None` for APIs that name it in the path.
     fn model_at(&self) -> Option<Range<usize>> {
-        let member = self.member(MODEL).filter(|member| member.kind == Kind::String)?;
+        let member = self.member(MODEL).filter(|member| member.kind == ValueKind::String)?;
         Some(member.value.clone())
     }
 
-    /// Requests inside the body, each of which may name the model again.
+    /// Returns the member that holds further requests, each of which may name the model again. `None` if there is none.
     fn inner(&self) -> Option<&Member> {
         match self.api {
             Api::Generate => self.member(EXTRA).or_else(|| self.member(EXTRA_SNAKE)),
-            Api::EmbedContent => self.member(CONTENT).filter(|member| member.kind == Kind::Array),
+            Api::EmbedContent => self.member(CONTENT).filter(|member| member.kind == ValueKind::Array),
             _ => None,
         }
     }
 
-    /// The edits, in no order, that put another model in the place of the one that the client named. Gemini's bodies
-    /// name it as a resource, `models/{model}`, and the provider refuses a name that is not the path's.
+    /// Returns the edits that replace the client's model name by another, in no order. Gemini's bodies name the model
+    /// as a resource, `models/{model}`, and the provider refuses a name that differs from the one in the path.
     pub fn set_model(&self, model: &str) -> SmallVec<[Edit; 1]> {
         let quoted = |name: &str| {
             let mut text = Vec::with_capacity(name.len() + 2);
@@ -226,35 +235,37 @@ impl Body {
         let names_resource = matches!(self.api, Api::Generate | Api::EmbedContent);
         let name = if names_resource { quoted(&format!("models/{model}")) } else { quoted(model) };
         let inner = self.inner().map(|member| inner_models(&mut self.text.clone(), member));
+        // Requests inside the body name the model again; all names must be replaced.
         let places = self.model_at().into_iter().chain(inner.unwrap_or_default());
         places.map(|range| Edit { range, text: name.clone() }).collect()
     }
 
-    /// The beginning of what the request is about, at most so many bytes; nothing where it is said elsewhere.
+    /// Returns the first `most` bytes of the content member. `None` if the body has none.
     pub fn beginning(&mut self, most: usize) -> Option<Bytes> {
         let at = self.member(CONTENT)?.value.clone();
         let end = at.end.min(at.start.saturating_add(most));
         Some(self.text.slice(at.start..end))
     }
 
-    /// What the client calls the conversation, as it is written: the key of its prompt cache, or its user, who in the
-    /// case of coding agents is a session.
+    /// Returns the client's name of the conversation as raw text: the key of its prompt cache, or its user id, which
+    /// coding agents set per session. `None` if there is none.
     pub fn label(&mut self) -> Option<Bytes> {
         let label = self.members.find(self.fields.label?)?;
         name_in(label, b"\"user_id\"", &mut self.text)
     }
 
-    /// The id of what the provider has of the conversation, as it is written: a response, or all of it.
-    pub fn kept(&mut self) -> Option<Bytes> {
-        let kept = (0..u32::BITS as usize).filter(|index| self.fields.kept >> index & 1 == 1);
+    /// Returns the id of the stored response or conversation that the request continues, as raw text. `None` if there
+    /// is none.
+    pub fn stored_id(&mut self) -> Option<Bytes> {
+        let kept = (0..u32::BITS as usize).filter(|index| self.fields.stored_refs >> index & 1 == 1);
         let mut members = kept.filter_map(|index| self.members.find(index));
         members
-            .find(|member| matches!(member.kind, Kind::String | Kind::Object))
+            .find(|member| matches!(member.kind, ValueKind::String | ValueKind::Object))
             .and_then(|member| name_in(member, b"\"id\"", &mut self.text))
     }
 
-    /// The edit that puts another member in the place of the model, for providers that have the model in the address.
-    /// Nothing where the member's name is written in a way that is not worth reading.
+    /// Returns the edit that replaces the model member by another member, for providers that take the model in the URL.
+    /// `None` if the body has no model, or if its name is not written plainly as `"model"` directly before the value.
     pub fn replace_model(&self, name: &str, value: &str) -> Option<Edit> {
         const KEY: &[u8] = b"\"model\"";
         let at = self.model_at()?;
@@ -269,7 +280,8 @@ impl Body {
         Some(Edit { range: from + key.len() - KEY.len()..at.end, text: Bytes::from(text) })
     }
 
-    /// The edit that puts another model in the place of the client's, with another member behind it.
+    /// Returns the edit that replaces the model name and inserts another member behind it. `None` if the body has no
+    /// model.
     pub fn set_model_beside(&self, model: &str, name: &str, value: &str) -> Option<Edit> {
         let range = self.model_at()?;
         let mut text = Vec::with_capacity(model.len() + name.len() + value.len() + 16);
@@ -281,14 +293,13 @@ impl Body {
         Some(Edit { range, text: Bytes::from(text) })
     }
 
-    /// Whether the client of a chat stream asked for the usage chunk.
-    pub fn asks_usage(&self) -> bool {
+    /// Returns whether the client of a chat stream requested the usage chunk.
+    pub fn requests_usage(&self) -> bool {
         self.stream_options == StreamOptions::Asked
     }
 
-    /// The edit that asks the provider of a chat stream for the usage chunk; nothing when it is asked for already or
-    /// cannot be.
-    pub fn ask_usage(&self) -> Option<Edit> {
+    /// Returns the edit that requests the usage chunk of a chat stream. `None` if it is requested already or cannot be.
+    pub fn request_usage(&self) -> Option<Edit> {
         match &self.stream_options {
             StreamOptions::Absent => {
                 let at = self.member(STREAM)?.value.end;
@@ -303,8 +314,8 @@ impl Body {
     }
 }
 
-/// Whether a request may do without its content: a stored prompt (responses), or a whole request whose tokens are to
-/// be counted (generate).
+/// Returns whether a request is valid without its content member: a stored prompt (responses), or a request inside the
+/// body whose tokens are to be counted (generate).
 fn content_is_elsewhere<'m>(api: Api, find: impl Fn(usize) -> Option<&'m Member>) -> bool {
     match api {
         Api::Responses => find(EXTRA).is_some(),
@@ -313,7 +324,7 @@ fn content_is_elsewhere<'m>(api: Api, find: impl Fn(usize) -> Option<&'m Member>
     }
 }
 
-/// Where `model` stands in a request inside the body, or in each of a list of requests.
+/// Returns the byte ranges of `model` in a request inside the body, or in each of a list of requests.
 fn inner_models(body: &mut Rope, member: &Member) -> Vec<Range<usize>> {
     let start = member.value.start;
     let text = body.slice(member.value.clone());
@@ -331,15 +342,16 @@ fn inner_models(body: &mut Rope, member: &Member) -> Vec<Range<usize>> {
             Ok(())
         })
     };
-    // The scanner found the text to be sound.
+    // Cannot fail: the scanner has validated the text.
     let _ = match member.kind {
-        Kind::Array => super::watch::elements(&mut json, read_one).map(|_| ()),
+        ValueKind::Array => super::watch::elements(&mut json, read_one).map(|_| ()),
         _ => read_one(&mut json),
     };
     found
 }
 
-/// A second name for the model, to readers that make no difference between upper and lower case.
+/// Returns the error for a second model member in a different letter case. A provider that ignores case could use it
+/// instead of the model that was authorized and priced.
 fn ambiguous(body: &mut Rope, member: &Member) -> ApiError {
     let name = body.slice(member.name.clone());
     let name: String = String::from_utf8_lossy(&name).chars().take(64).collect();
@@ -348,7 +360,7 @@ fn ambiguous(body: &mut Rope, member: &Member) -> ApiError {
 }
 
 fn read_model(body: &mut Rope, member: &Member) -> Result<String, ApiError> {
-    let text = body.look(member.value.start + 1..member.value.end - 1);
+    let text = body.view(member.value.start + 1..member.value.end - 1);
     let escaped = std::str::from_utf8(&text).unwrap_or_default();
     let model = crate::json::JsonStr::from_escaped(escaped).decode();
     check_model(&model).map(str::to_owned)
@@ -367,10 +379,10 @@ fn check_model(model: &str) -> Result<&str, ApiError> {
 
 fn read_stream_options(body: &mut Rope, member: &Member) -> StreamOptions {
     const ASK: &[u8] = br#"{"include_usage":true}"#;
-    if member.kind == Kind::Null {
+    if member.kind == ValueKind::Null {
         return StreamOptions::AskBy(Edit { range: member.value.clone(), text: Bytes::from_static(ASK) });
     }
-    if member.kind != Kind::Object {
+    if member.kind != ValueKind::Object {
         return StreamOptions::Strange;
     }
     let start = member.value.start;
@@ -395,6 +407,7 @@ fn read_stream_options(body: &mut Rope, member: &Member) -> StreamOptions {
                 });
             }
         }
+        // `include_usage` is absent: insert it as the first member, with a comma if others follow.
         let text: &'static [u8] =
             if members == 0 { br#""include_usage":true"# } else { br#""include_usage":true,"# };
         Ok::<_, crate::json::JsonError>(StreamOptions::AskBy(Edit {
@@ -405,18 +418,18 @@ fn read_stream_options(body: &mut Rope, member: &Member) -> StreamOptions {
     read().unwrap_or(StreamOptions::Strange)
 }
 
-fn kind_name(kind: Kind) -> &'static str {
+fn kind_name(kind: ValueKind) -> &'static str {
     match kind {
-        Kind::Object => "an object",
-        Kind::Array => "an array",
-        Kind::String => "a string",
-        Kind::Number => "a number",
-        Kind::Bool => "a boolean",
-        Kind::Null => "null",
+        ValueKind::Object => "an object",
+        ValueKind::Array => "an array",
+        ValueKind::String => "a string",
+        ValueKind::Number => "a number",
+        ValueKind::Bool => "a boolean",
+        ValueKind::Null => "null",
     }
 }
 
-fn wrong_type(name: &'static str, kinds: &[Kind], found: Kind) -> ApiError {
+fn wrong_type(name: &'static str, kinds: &[ValueKind], found: ValueKind) -> ApiError {
     let expected: Vec<&str> = kinds.iter().copied().map(kind_name).collect();
     let message = format!(
         "Invalid type for '{name}': expected {}, but got {} instead.",

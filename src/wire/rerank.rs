@@ -1,11 +1,11 @@
-//! Reranking: documents in the order in which they answer a query.
+//! Reranking: the client's request and response, the requests to providers, and the responses of providers.
 //!
-//! Here live what clients send and get (specification, sections 2.6 and 4.12), what providers are asked in, and what
-//! they answer, whatever its form:
+//! Providers return documents in the order of their relevance to a query, in one of these shapes:
 //!
 //! | Provider | Results | Score | Usage |
 //! |---|---|---|---|
-//! | Cohere, vLLM, llama.cpp, Together | `results[]` | `relevance_score` | `usage.total_tokens`; Cohere `meta.billed_units.search_units` |
+//! | Cohere | `results[]` | `relevance_score` | `meta.billed_units.search_units` |
+//! | vLLM, llama.cpp, Together | `results[]` | `relevance_score` | `usage.total_tokens` |
 //! | Jina | `results[]`, with the documents | `relevance_score` | `usage.total_tokens` |
 //! | Voyage | `data[]` | `relevance_score` | `usage.total_tokens` |
 //! | DashScope | `output.results[]`, or `results[]` | `relevance_score` | `usage.total_tokens` |
@@ -15,13 +15,13 @@ use bytes::BytesMut;
 
 use crate::canonical::rank::{Rank, RankDialect, RankShape};
 use crate::canonical::request::Extra;
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::{Cursor, EscapedString, JsonError, JsonStr, RawJson, Writer};
 
-/// Reads a request.
+/// Parses a client's request.
 ///
 /// # Errors
-/// It is malformed; the error names the member.
+/// Returns [`ApiError`] if the request is malformed. The error names the member.
 pub fn decode(body: &str) -> Result<Rank<'_>, ApiError> {
     let mut rank = Rank::default();
     let (mut query, mut documents) = (None, None);
@@ -72,7 +72,8 @@ fn documents(value: RawJson<'_>) -> Result<Vec<JsonStr<'_>>, ApiError> {
     Ok(documents)
 }
 
-/// A document: a string, or an object with a text, as some providers have it.
+/// Returns the text of a document: a string, or an object with a text, which some providers accept. `None` for anything
+/// else.
 fn text_of(value: RawJson<'_>) -> Option<JsonStr<'_>> {
     if value.text().starts_with('"') {
         return value.as_str();
@@ -90,15 +91,16 @@ fn text_of(value: RawJson<'_>) -> Option<JsonStr<'_>> {
 
 fn wrong(name: impl Into<String>, wanted: &str) -> ApiError {
     let name = name.into();
-    ApiError::new(Kind::InvalidField, format!("'{name}' must be {wanted}.")).param(name)
+    ApiError::new(ErrorKind::InvalidField, format!("'{name}' must be {wanted}.")).param(name)
 }
 
 fn not_json(_: JsonError) -> ApiError {
-    ApiError::new(Kind::InvalidJson, "The request body must be a JSON object.")
+    ApiError::new(ErrorKind::InvalidJson, "The request body must be a JSON object.")
 }
 
-/// Writes the request for some of the documents. They are not asked to come back: the gateway has them.
-pub fn ask(
+/// Writes the provider's request for some of the documents. It does not request the documents back, because the gateway
+/// has them.
+pub fn encode_request(
     rank: &Rank<'_>,
     documents: &[JsonStr<'_>],
     dialect: &RankDialect,
@@ -151,67 +153,78 @@ pub fn ask(
     json.end_object();
 }
 
-/// A document's place in the order.
+/// Result of a rerank request: one document and its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranked {
-    /// Which document, in the order of the request.
+    /// Index of the document in the request.
     pub index: usize,
-    /// How well it answers the query: more is better.
+    /// Relevance score. Higher is better.
     pub score: f64,
 }
 
-/// What an answer says.
+/// Response of a provider.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
-    /// In the order in which they came.
+pub struct RerankAnswer {
+    /// Results in the order of the response.
     pub results: Vec<Ranked>,
-    /// Tokens, where the provider says it.
+    /// Tokens used. `None` if the provider does not report it.
     pub tokens: Option<u64>,
-    /// Searches that are billed, where the provider says it.
+    /// Billed searches. `None` if the provider does not report it.
     pub searches: Option<u64>,
-    /// An error instead, in a 200.
+    /// Whether the response is an error with status 200.
     pub failed: bool,
 }
 
-/// Why a provider's answer cannot be used.
+/// Error of a provider's response that is malformed or inconsistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer is no order of the documents")]
-pub struct Broken;
+#[error("the response is not a ranking of the documents")]
+pub struct BrokenRerankAnswer;
 
-/// Reads an answer to a request with so many documents.
+/// Parses the provider's response to a request with this number of documents.
 ///
 /// # Errors
-/// It is not JSON, or no order of them.
-pub fn decode_answer(body: &str, documents: usize) -> Result<Answer, Broken> {
-    let mut answer = Answer::default();
+/// Returns [`BrokenRerankAnswer`] if the response is not JSON, or if a result lacks a valid index and score.
+pub fn decode_answer(body: &str, documents: usize) -> Result<RerankAnswer, BrokenRerankAnswer> {
+    let mut answer = RerankAnswer::default();
     let mut json = Cursor::new(body);
     let mut found = false;
     let read = match json.kind() {
-        Ok(crate::json::Kind::Array) => json.raw().and_then(|value| results(value, &mut answer, &mut found)),
-        _ => object(&mut json, &mut answer, &mut found),
+        Ok(crate::json::ValueKind::Array) => {
+            json.raw().and_then(|value| results(value, &mut answer, &mut found))
+        }
+        _ => object(&mut json, true, &mut answer, &mut found),
     };
-    read.and_then(|()| json.end()).map_err(|_| Broken)?;
+    read.and_then(|()| json.end()).map_err(|_| BrokenRerankAnswer)?;
     if !found {
-        return if answer.failed { Ok(answer) } else { Err(Broken) };
+        return if answer.failed { Ok(answer) } else { Err(BrokenRerankAnswer) };
     }
     answer.failed = false;
     let mut seen = vec![false; documents];
     for result in &answer.results {
         match seen.get_mut(result.index) {
             Some(seen) if !*seen && result.score.is_finite() => *seen = true,
-            _ => return Err(Broken),
+            _ => return Err(BrokenRerankAnswer),
         }
     }
     Ok(answer)
 }
 
-fn object(json: &mut Cursor<'_>, answer: &mut Answer, found: &mut bool) -> Result<(), JsonError> {
+/// Reads the outermost object, and DashScope's `output` object within it. A deeper `output` is skipped: no provider has
+/// one, and following it would exhaust the stack.
+fn object(
+    json: &mut Cursor<'_>,
+    outermost: bool,
+    answer: &mut RerankAnswer,
+    found: &mut bool,
+) -> Result<(), JsonError> {
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
         match key.escaped() {
             "results" | "data" => results(json.raw()?, answer, found)?,
-            "output" if json.kind()? == crate::json::Kind::Object => object(json, answer, found)?,
-            "usage" | "meta" => usage(json.raw()?, answer)?,
+            "output" if outermost && json.kind()? == crate::json::ValueKind::Object => {
+                object(json, false, answer, found)?;
+            }
+            "usage" | "meta" => usage(json.raw()?, true, answer)?,
             "error" => answer.failed |= !json.raw()?.is_void(),
             "code" | "message" => {
                 answer.failed |= json.raw()?.as_str().is_some_and(|text| !text.is_empty());
@@ -222,7 +235,7 @@ fn object(json: &mut Cursor<'_>, answer: &mut Answer, found: &mut bool) -> Resul
     Ok(())
 }
 
-fn results(value: RawJson<'_>, answer: &mut Answer, found: &mut bool) -> Result<(), JsonError> {
+fn results(value: RawJson<'_>, answer: &mut RerankAnswer, found: &mut bool) -> Result<(), JsonError> {
     if value.is_null() {
         return Ok(());
     }
@@ -230,7 +243,7 @@ fn results(value: RawJson<'_>, answer: &mut Answer, found: &mut bool) -> Result<
     let mut json = Cursor::new(value.text());
     json.begin_array()?;
     while json.next_element()? {
-        // What is missing gives a place that no document has, or a score that none can have.
+        // Defaults that the validation rejects: an index out of range and a score that is not finite.
         let mut result = Ranked { index: usize::MAX, score: f64::NAN };
         json.begin_object()?;
         while let Some(key) = json.next_key()? {
@@ -249,7 +262,8 @@ fn results(value: RawJson<'_>, answer: &mut Answer, found: &mut bool) -> Result<
     Ok(())
 }
 
-fn usage(value: RawJson<'_>, answer: &mut Answer) -> Result<(), JsonError> {
+/// Reads counts, and Cohere's `billed_units` and `tokens` within `meta`, which contain no further ones.
+fn usage(value: RawJson<'_>, outermost: bool, answer: &mut RerankAnswer) -> Result<(), JsonError> {
     if !value.text().starts_with('{') {
         return Ok(());
     }
@@ -261,18 +275,18 @@ fn usage(value: RawJson<'_>, answer: &mut Answer) -> Result<(), JsonError> {
             "total_tokens" => answer.tokens = value.as_u64().or(answer.tokens),
             "input_tokens" => answer.tokens = answer.tokens.or(value.as_u64()),
             "search_units" => answer.searches = value.as_u64(),
-            "billed_units" | "tokens" => usage(value, answer)?,
+            "billed_units" | "tokens" if outermost => usage(value, false, answer)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Puts results in order, the best first, with scores from 0 to 1; no more than are wanted.
+/// Sorts results by score, highest first, with scores from 0 to 1, and keeps at most `top` of them.
 ///
-/// Models give logits or probabilities, and which of them an answer holds is told by the first score that is no
-/// probability. The order stays the same.
-pub fn settle(results: &mut Vec<Ranked>, top: Option<usize>) {
+/// Models return logits or probabilities. If any score lies outside 0 to 1, all scores are taken for logits and mapped
+/// by the sigmoid function, which preserves their order.
+pub fn sort_results(results: &mut Vec<Ranked>, top: Option<usize>) {
     if results.iter().any(|result| !(0.0..=1.0).contains(&result.score)) {
         results.iter_mut().for_each(|result| result.score = 1.0 / (1.0 + (-result.score).exp()));
     }
@@ -280,7 +294,7 @@ pub fn settle(results: &mut Vec<Ranked>, top: Option<usize>) {
     results.truncate(top.unwrap_or(usize::MAX));
 }
 
-/// Writes an answer.
+/// Writes the client's response.
 pub fn encode(rank: &Rank<'_>, results: &[Ranked], model: &EscapedString, tokens: u64, out: &mut BytesMut) {
     let mut digits = zmij::Buffer::new();
     let mut json = Writer::new(out);
@@ -306,12 +320,12 @@ mod tests {
     fn asked(dialect: RankDialect) -> String {
         let rank = decode(DOCUMENTS).unwrap();
         let mut out = BytesMut::new();
-        ask(&rank, &rank.documents, &dialect, "up", &mut out);
+        encode_request(&rank, &rank.documents, &dialect, "up", &mut out);
         String::from_utf8(out.to_vec()).unwrap()
     }
 
     #[test]
-    fn each_provider_is_asked_in_its_form() {
+    fn request_is_encoded_for_each_provider() {
         let plain = RankDialect::PLAIN;
         assert_eq!(asked(plain), r#"{"model":"up","query":"q","documents":["a","b","c\n"],"top_n":2,"x":1}"#);
         let voyage = RankDialect { top: "top_k", extensions: false, ..plain };
@@ -326,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn request_malformed_is_refused_with_the_parameter() {
         for (body, param) in [
             (r#"{"documents":["a"]}"#, "query"),
             (r#"{"query":"","documents":["a"]}"#, "query"),
@@ -345,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn each_provider_s_answer_is_read() {
+    fn response_of_each_provider_is_decoded() {
         for (body, tokens, searches) in [
             (
                 r#"{"id":"x","results":[{"index":1,"relevance_score":0.9},{"index":0,"relevance_score":0.1}],"meta":{"api_version":{"version":"2"},"billed_units":{"search_units":1}}}"#,
@@ -371,7 +385,7 @@ mod tests {
         ] {
             let answer = decode_answer(body, 2).unwrap();
             let results = vec![Ranked { index: 1, score: 0.9 }, Ranked { index: 0, score: 0.1 }];
-            assert_eq!(answer, Answer { results, tokens, searches, failed: false }, "{body}");
+            assert_eq!(answer, RerankAnswer { results, tokens, searches, failed: false }, "{body}");
         }
         assert!(decode_answer(r#"{"code":"InvalidParameter","message":"no"}"#, 2).unwrap().failed);
         for broken in [
@@ -383,31 +397,51 @@ mod tests {
             r#"{"results":[{"relevance_score":0.9}]}"#,
             r#"{"results":[{"index":0,"relevance_score":"high"}]}"#,
         ] {
-            assert_eq!(decode_answer(broken, 2), Err(Broken), "{broken}");
+            assert_eq!(decode_answer(broken, 2), Err(BrokenRerankAnswer), "{broken}");
         }
     }
 
     #[test]
-    fn results_are_sorted_and_their_scores_are_probabilities() {
+    fn answer_nested_deeply_is_refused() {
+        let endless = r#"{"output":"#.repeat(500_000);
+        assert_eq!(decode_answer(&endless, 1), Err(BrokenRerankAnswer));
+        let results = r#"{"results":[{"index":0,"relevance_score":0.5}],"usage":{"total_tokens":3}}"#;
+        let one = format!(r#"{{"output":{results}}}"#);
+        let answer = decode_answer(&one, 1).unwrap();
+        assert_eq!((answer.results.len(), answer.tokens), (1, Some(3)));
+        // No provider has a second level.
+        assert_eq!(decode_answer(&format!(r#"{{"output":{one}}}"#), 1), Err(BrokenRerankAnswer));
+    }
+
+    #[test]
+    fn usage_nested_deeply_is_left_out() {
+        let usage =
+            format!(r#"{}{{"search_units":1}}{}"#, r#"{"billed_units":"#.repeat(400), "}".repeat(400));
+        let body = format!(r#"{{"results":[{{"index":0,"relevance_score":0.5}}],"meta":{usage}}}"#);
+        assert_eq!(decode_answer(&body, 1).unwrap().searches, None);
+    }
+
+    #[test]
+    fn results_are_sorted_and_scores_are_probabilities() {
         let ranked = |scores: &[f64]| -> Vec<Ranked> {
             scores.iter().enumerate().map(|(index, score)| Ranked { index, score: *score }).collect()
         };
         let mut plain = ranked(&[0.1, 0.9, 0.5, 0.9]);
-        settle(&mut plain, Some(3));
+        sort_results(&mut plain, Some(3));
         assert_eq!(plain.iter().map(|result| result.index).collect::<Vec<_>>(), [1, 3, 2]);
         assert_eq!(plain[0].score, 0.9, "a probability stays as it is");
         let mut logits = ranked(&[-8.37, 0.82, -4.76]);
-        settle(&mut logits, None);
+        sort_results(&mut logits, None);
         assert_eq!(logits.iter().map(|result| result.index).collect::<Vec<_>>(), [1, 2, 0]);
         assert!(logits.iter().all(|result| (0.0..=1.0).contains(&result.score)));
         assert!((logits[0].score - 0.694).abs() < 0.001);
         let mut extreme = ranked(&[1e300, -1e300]);
-        settle(&mut extreme, None);
+        sort_results(&mut extreme, None);
         assert_eq!((extreme[0].score, extreme[1].score), (1.0, 0.0));
     }
 
     #[test]
-    fn documents_come_from_the_request() {
+    fn response_documents_come_from_the_request() {
         let mut out = BytesMut::new();
         let rank = decode(DOCUMENTS).unwrap();
         let results = [Ranked { index: 2, score: 0.5 }, Ranked { index: 1, score: 0.25 }];

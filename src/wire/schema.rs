@@ -1,15 +1,14 @@
-//! Schemas in the dialect of OpenAPI 3.0 (types in capitals, `nullable`), rewritten as plain JSON schema for the
-//! formats that know only that.
+//! JSON schema conversion: from the OpenAPI 3.0 dialect of Gemini (upper-case types, `nullable`) to plain JSON schema.
 
 use bytes::BufMut;
 
-use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson, Writer};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind, Writer};
 
-/// Nesting that is rewritten; what lies deeper is taken over as it is.
+/// Maximum nesting depth that is converted. Deeper parts are copied unchanged.
 const MAX_DEPTH: u32 = 64;
 
-/// Writes a schema of the OpenAPI dialect as JSON schema. The order of members is kept. What is not a schema is taken
-/// over as it is.
+/// Writes an OpenAPI schema as JSON schema. The order of members is preserved. Text that is not a schema is copied
+/// unchanged.
 pub fn from_openapi(schema: RawJson<'_>, out: &mut impl BufMut) {
     let mut text = Vec::with_capacity(schema.text().len() + 32);
     match put_schema(&mut Cursor::new(schema.text()), 0, &mut Writer::new(&mut text)) {
@@ -19,12 +18,12 @@ pub fn from_openapi(schema: RawJson<'_>, out: &mut impl BufMut) {
 }
 
 fn put_schema(json: &mut Cursor<'_>, depth: u32, out: &mut Writer<'_, Vec<u8>>) -> Result<(), JsonError> {
-    if json.kind()? != Kind::Object || depth > MAX_DEPTH {
+    if json.kind()? != ValueKind::Object || depth > MAX_DEPTH {
         let value = json.raw()?;
         out.raw(value);
         return Ok(());
     }
-    // It may stand behind the type that it belongs to.
+    // Look ahead: `nullable` may follow the type that it modifies.
     let nullable = is_nullable(json.clone())?;
     out.begin_object();
     json.begin_object()?;
@@ -67,9 +66,9 @@ fn put_schema(json: &mut Cursor<'_>, depth: u32, out: &mut Writer<'_, Vec<u8>>) 
     Ok(())
 }
 
-/// An object whose members are schemas.
+/// Converts an object whose members are schemas.
 fn put_named(json: &mut Cursor<'_>, depth: u32, out: &mut Writer<'_, Vec<u8>>) -> Result<(), JsonError> {
-    if json.kind()? != Kind::Object {
+    if json.kind()? != ValueKind::Object {
         let value = json.raw()?;
         out.raw(value);
         return Ok(());
@@ -113,7 +112,7 @@ fn put_type(value: RawJson<'_>, nullable: bool, out: &mut Writer<'_, Vec<u8>>) {
     };
     let name = name.escaped().to_ascii_lowercase();
     match (name.as_str(), nullable) {
-        // The provider's word for "not said".
+        // Gemini's value for "not specified".
         ("type_unspecified", _) => {}
         (name, true) => {
             let name = JsonStr::from_escaped(name);
@@ -125,7 +124,8 @@ fn put_type(value: RawJson<'_>, nullable: bool, out: &mut Writer<'_, Vec<u8>>) {
     }
 }
 
-/// The provider's types write these as strings, being 64 bits wide, and know them with underscores too.
+/// Returns the JSON schema name of a count. Gemini writes counts as strings, because they are 64-bit integers, and
+/// accepts snake case too. `None` for other names.
 fn count_name(name: &str) -> Option<&'static str> {
     Some(match name {
         "minItems" | "min_items" => "minItems",
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_written_small_at_every_depth() {
+    fn openapi_types_become_lower_case_at_every_depth() {
         assert_eq!(
             converted(
                 r#"{"type":"OBJECT","properties":{"type":{"type":"STRING"},"l":{"type":"ARRAY","items":{"type":"INTEGER"}}},"required":["type"]}"#
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nullable_becomes_a_type_and_a_value() {
+    fn openapi_nullable_becomes_a_type_and_an_enum_value() {
         assert_eq!(
             converted(r#"{"type":"STRING","enum":["a"],"nullable":true}"#),
             r#"{"type":["string","null"],"enum":["a",null]}"#
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_provider_knows_is_left_out_and_counts_are_numbers() {
+    fn openapi_keywords_are_dropped_and_counts_become_numbers() {
         assert_eq!(
             converted(
                 r#"{"type":"TYPE_UNSPECIFIED","propertyOrdering":["a"],"minItems":"2","max_length":5,"title":"T"}"#
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_schemas_and_what_is_none_pass() {
+    fn openapi_conversion_keeps_plain_schemas_and_other_json() {
         for schema in [r#"{"type":"object","additionalProperties":false,"x":{"type":"KEEP"}}"#, "true", "[1]"]
         {
             assert_eq!(converted(schema), schema);

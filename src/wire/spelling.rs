@@ -1,8 +1,9 @@
-//! Requests in the specification's spellings, for providers of the same format that do not know them all.
+//! Edits of a request body for a provider of the same format: replaces spellings that only the gateway's specification
+//! defines (docs/specification.md) by those of the provider.
 //!
-//! The scan of a body tells whether one of these spellings may be in it; then the places are looked for, and edited.
-//! Everything else of the body stays as it is. What is spelled how is each format's own matter (`spellings.rs` in its
-//! folder); here are the tools: where the members of an object stand, and edits of them.
+//! The scan of the body reports whether such a spelling may occur; only then the places are searched and edited. All
+//! other bytes stay as they are. Each format's own rules are in `spellings.rs` of its folder; this module holds the
+//! tools: the byte ranges of the members of an object, and their edits.
 
 use std::ops::Range;
 
@@ -11,45 +12,45 @@ use bytes::Bytes;
 use super::fields::{chat as c, generate as g, messages as m, responses as r};
 use super::request::Body;
 use super::{Api, chat, generate, messages, responses};
-use crate::canonical::{Dialect, Index, Key};
-use crate::json::{Cursor, Edit, Kind, RawJson, Rope};
+use crate::canonical::{Dialect, Index, IndexKey};
+use crate::json::{Cursor, Edit, RawJson, Rope, ValueKind};
 use crate::wire::watch;
 
-/// What must be said differently to a provider.
+/// Edits that adapt a body to a provider of its own format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Respelling {
-    /// The edits that say it, in no order; none of them overlap.
+    /// Edits of the body. They do not overlap.
     pub edits: Vec<Edit>,
-    /// Elements that are left out.
+    /// Elements that the edits remove.
     pub dropped: Vec<&'static str>,
-    /// Elements that are brought into the provider's range.
+    /// Elements whose values the edits move into the provider's range.
     pub clamped: Vec<&'static str>,
 }
 
-/// A member of an object, and where it stands in the body.
+/// Member of an object with its byte ranges in the body.
 #[derive(Clone, Debug)]
-pub(super) struct Place<'a> {
-    /// The name.
+pub(super) struct MemberRange<'a> {
+    /// Name of the member.
     pub(super) name: &'a str,
-    /// Where the name stands, quotes included.
+    /// Byte range of the name, quotes included.
     pub(super) name_at: Range<usize>,
-    /// The value.
+    /// Value of the member.
     pub(super) value: RawJson<'a>,
-    /// Where the value stands.
+    /// Byte range of the value.
     pub(super) at: Range<usize>,
 }
 
-/// The members of an object that stands at `from` in the body; none of any other value.
-pub(super) fn places(text: &str, from: usize) -> Vec<Place<'_>> {
+/// Returns the members of an object that starts at byte `from` of the body. Empty for any other value.
+pub(super) fn member_ranges(text: &str, from: usize) -> Vec<MemberRange<'_>> {
     let mut found = Vec::new();
     let mut json = Cursor::new(text);
-    // The scan found the text to be sound.
+    // Cannot fail: the scan has validated the text.
     let _ = watch::members(&mut json, |key, json| {
         let name = key.escaped();
         let start = from + place_of(name, text);
         let value = json.raw()?;
         let end = from + json.offset();
-        found.push(Place {
+        found.push(MemberRange {
             name,
             name_at: start - 1..start + name.len() + 1,
             value,
@@ -60,7 +61,7 @@ pub(super) fn places(text: &str, from: usize) -> Vec<Place<'_>> {
     found
 }
 
-/// The elements of an array that stands at `from` in the body, and where they stand.
+/// Returns the elements of an array that starts at byte `from` of the body, with their byte ranges.
 pub(super) fn elements(text: &str, from: usize) -> Vec<(RawJson<'_>, Range<usize>)> {
     let mut found = Vec::new();
     let _ = watch::elements(&mut Cursor::new(text), |json| {
@@ -72,18 +73,18 @@ pub(super) fn elements(text: &str, from: usize) -> Vec<(RawJson<'_>, Range<usize
     found
 }
 
-/// Where a part of a text stands in it.
+/// Returns the byte offset of a part within the text that it borrows from.
 fn place_of(part: &str, whole: &str) -> usize {
     (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize)
 }
 
-/// The member of this name.
-pub(super) fn find<'p, 'a>(places: &'p [Place<'a>], name: &str) -> Option<&'p Place<'a>> {
+/// Returns the member with this name. `None` if it is absent.
+pub(super) fn find<'p, 'a>(places: &'p [MemberRange<'a>], name: &str) -> Option<&'p MemberRange<'a>> {
     places.iter().find(|place| place.name == name)
 }
 
-/// Whether the member of this name is the string `word`.
-pub(super) fn says(places: &[Place<'_>], name: &str, word: &str) -> bool {
+/// Returns whether the member with this name is the string `word`.
+pub(super) fn has_word(places: &[MemberRange<'_>], name: &str, word: &str) -> bool {
     find(places, name).and_then(|place| place.value.as_str()).is_some_and(|text| text.escaped() == word)
 }
 
@@ -92,19 +93,20 @@ pub(super) fn is_object(value: RawJson<'_>) -> bool {
 }
 
 impl Respelling {
-    /// Puts a text in the place of a range.
+    /// Replaces a byte range by a text.
     pub(super) fn replace(&mut self, range: Range<usize>, text: impl Into<Bytes>) {
         self.edits.push(Edit { range, text: text.into() });
     }
 
-    /// Takes the members with these indexes out of an object. The places are all members of the object.
-    pub(super) fn remove(&mut self, places: &[Place<'_>], indexes: &[usize]) {
+    /// Removes the members with these indexes from an object. `places` are all members of the object.
+    pub(super) fn remove(&mut self, places: &[MemberRange<'_>], indexes: &[usize]) {
         let mut at = 0;
         while let Some(first) = places.get(at) {
             if !indexes.contains(&at) {
                 at += 1;
                 continue;
             }
+            // Remove adjacent members with one edit; two edits would share a comma and overlap.
             let run = (at..places.len()).take_while(|index| indexes.contains(index)).count();
             let before = at.checked_sub(1).and_then(|before| places.get(before));
             let end = places.get(at + run - 1).map_or(first.at.end, |last| last.at.end);
@@ -118,15 +120,15 @@ impl Respelling {
         }
     }
 
-    /// Puts the members of an inner object in the place of the member that holds it. Members that the outer object has
-    /// already count.
-    pub(super) fn flatten(&mut self, outer: &[Place<'_>], name: &str) {
+    /// Replaces a member that holds an object by the members of that object. Members that the outer object has already
+    /// take precedence.
+    pub(super) fn flatten(&mut self, outer: &[MemberRange<'_>], name: &str) {
         let Some(index) = outer.iter().position(|place| place.name == name) else { return };
         let Some(wrapped) = outer.get(index) else { return };
-        let inner = places(wrapped.value.text(), wrapped.at.start);
+        let inner = member_ranges(wrapped.value.text(), wrapped.at.start);
         let mut text = String::new();
-        let known: Index = outer.iter().map(|place| Key::of(place.name)).collect();
-        for place in inner.iter().filter(|place| !known.has(Key::of(place.name))) {
+        let known: Index = outer.iter().map(|place| IndexKey::of(place.name)).collect();
+        for place in inner.iter().filter(|place| !known.has(IndexKey::of(place.name))) {
             if !text.is_empty() {
                 text.push(',');
             }
@@ -143,8 +145,8 @@ impl Respelling {
     }
 }
 
-/// The range that takes a member out of an object of which only the text is known: its name's quote is at `at.start`,
-/// and its value ends at `at.end`.
+/// Returns the byte range that removes a member, with one comma, from an object of which only the text is known. `at`
+/// begins at the quote of its name and ends behind its value.
 pub(super) fn removal(text: &mut Rope, at: Range<usize>) -> Range<usize> {
     if let Some((b',', comma)) = next_byte(text, at.end) {
         return at.start..comma + 1;
@@ -155,10 +157,10 @@ pub(super) fn removal(text: &mut Rope, at: Range<usize>) -> Range<usize> {
     }
 }
 
-/// How much is looked at at once for what stands beside white space.
+/// Bytes that are read at a time to find the next byte beside white space.
 const LOOK: usize = 64;
 
-/// The next byte that is not white space, and where it stands.
+/// Returns the next byte that is not white space, and its offset. `None` at the end of the text.
 pub(super) fn next_byte(text: &mut Rope, from: usize) -> Option<(u8, usize)> {
     let mut at = from;
     while at < text.len() {
@@ -184,33 +186,33 @@ fn last_byte(text: &mut Rope, to: usize) -> Option<(u8, usize)> {
     None
 }
 
-/// One member of the request itself, as text.
-pub(super) struct Top {
+/// Member of the outermost object, as text.
+pub(super) struct TopLevelMember {
     text: Bytes,
-    /// Where its name stands, quotes included.
+    /// Byte range of the name, quotes included.
     pub(super) name_at: Range<usize>,
-    /// Where its value stands.
+    /// Byte range of the value.
     pub(super) at: Range<usize>,
 }
 
-impl Top {
+impl TopLevelMember {
     pub(super) fn text(&self) -> &str {
         std::str::from_utf8(&self.text).unwrap_or_default()
     }
 
-    /// From its name to the end of its value.
+    /// Returns the byte range from the name to the end of the value.
     pub(super) fn whole(&self) -> Range<usize> {
         self.name_at.start..self.at.end
     }
 }
 
 impl Body {
-    /// Whether the body may hold something that a provider of its own format must be told differently.
+    /// Returns whether the body may need edits for a provider of its own format.
     pub fn may_be_spelled(&self) -> bool {
-        self.spelled != 0 || self.seen != 0
+        self.spelled != 0 || self.words_found != 0
     }
 
-    /// What must be told differently to a provider of the body's own format.
+    /// Returns the edits that adapt the body to a provider of its own format.
     pub fn respelled(&self, dialect: &Dialect<'_>) -> Respelling {
         let mut out = Respelling::default();
         let mut text = self.text.clone();
@@ -218,7 +220,7 @@ impl Body {
             let member = self.member(index)?;
             let at = member.value.clone();
             let name_at = member.name.start.saturating_sub(1)..member.name.end + 1;
-            Some(Top { text: text.slice(at.clone()), name_at, at })
+            Some(TopLevelMember { text: text.slice(at.clone()), name_at, at })
         };
         match self.api {
             Api::Chat => {
@@ -226,7 +228,7 @@ impl Body {
                     chat::spellings::search(search.text(), search.at.start, &mut out);
                 }
                 let (old, new) = (top(c::MAX_TOKENS), top(c::MAX_COMPLETION_TOKENS));
-                if let Some(old) = old.filter(|_| chat::spellings::wants_newer_cap(dialect)) {
+                if let Some(old) = old.filter(|_| chat::spellings::needs_max_completion_tokens(dialect)) {
                     match new {
                         None => out.replace(old.name_at.clone(), "\"max_completion_tokens\""),
                         Some(_) => out.replace(removal(&mut text, old.whole()), ""),
@@ -234,8 +236,9 @@ impl Body {
                 }
             }
             Api::Messages => {
+                // Only searched if the scan has seen the word `persistent`.
                 let marked = [m::SYSTEM, super::fields::CONTENT, m::TOOLS, m::CACHE_CONTROL];
-                for index in marked.into_iter().filter(|_| self.seen != 0) {
+                for index in marked.into_iter().filter(|_| self.words_found != 0) {
                     if let Some(member) = top(index) {
                         let is_mark = index == m::CACHE_CONTROL;
                         messages::spellings::marks(member.text(), member.at.start, is_mark, &mut out);
@@ -249,12 +252,12 @@ impl Body {
                 }
             }
             Api::Responses => {
-                if self.seen & r::PARTS != 0
+                if self.words_found & r::PARTS != 0
                     && let Some(input) = top(super::fields::CONTENT)
                 {
                     responses::spellings::input(input.text(), input.at.start, &mut out);
                 }
-                if self.seen & r::NESTED != 0
+                if self.words_found & r::NESTED != 0
                     && let Some(tools) = top(r::TOOLS)
                 {
                     responses::spellings::tools(tools.text(), tools.at.start, &mut out);
@@ -272,7 +275,7 @@ impl Body {
                 }
             }
             Api::Generate => {
-                if self.seen != 0
+                if self.words_found != 0
                     && let Some(tools) = top(g::TOOLS)
                 {
                     generate::spellings::tools(tools.text(), tools.at.start, &mut out);
@@ -300,17 +303,19 @@ impl Body {
             }
             _ => {}
         }
+        // The rope applies edits in ascending order.
         out.edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
         out
     }
 
-    /// Members of a messages request that its provider takes only from who says in a header that it knows them.
+    /// Returns the beta features of a messages request that its provider accepts only with an `anthropic-beta` header.
     pub fn betas(&self) -> Betas {
         if self.api != Api::Messages {
             return Betas::default();
         }
-        let is_there = |index| self.member(index).is_some_and(|member| member.kind != Kind::Null);
+        let is_there = |index| self.member(index).is_some_and(|member| member.kind != ValueKind::Null);
         let mcp = is_there(m::MCP_SERVERS);
+        // Toolsets matter only together with servers, and the search costs time in a long list.
         let tools =
             self.member(m::TOOLS).filter(|_| mcp).map(|tools| self.text.clone().slice(tools.value.clone()));
         Betas {
@@ -320,8 +325,8 @@ impl Body {
         }
     }
 
-    /// Whether a sequence that ends the answer is asked for.
-    pub fn asks_to_stop(&self) -> bool {
+    /// Returns whether the request sets a stop sequence. Only for messages and generate; false for other APIs.
+    pub fn has_stop_sequence(&self) -> bool {
         let mut text = self.text.clone();
         let mut value = |index: usize| self.member(index).map(|member| text.slice(member.value.clone()));
         let has = |list: &str| !elements(list, 0).is_empty() || list.starts_with('"');
@@ -330,7 +335,7 @@ impl Body {
                 value(m::STOP_SEQUENCES).is_some_and(|list| std::str::from_utf8(&list).is_ok_and(has))
             }
             Api::Generate => g::GENERATION_CONFIG.into_iter().find_map(value).is_some_and(|config| {
-                let config = places(std::str::from_utf8(&config).unwrap_or_default(), 0);
+                let config = member_ranges(std::str::from_utf8(&config).unwrap_or_default(), 0);
                 let list = find(&config, "stopSequences").or_else(|| find(&config, "stop_sequences"));
                 list.is_some_and(|list| has(list.value.text()))
             }),
@@ -339,18 +344,18 @@ impl Body {
     }
 }
 
-/// See [`Body::betas`].
+/// Beta features of a messages request; see [`Body::betas`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Betas {
-    /// Servers of tools.
+    /// Whether the request names MCP servers (`mcp_servers`).
     pub mcp: bool,
-    /// Tools name those servers, as the newer version of that interface wants it.
+    /// Whether tools refer to those servers by `mcp_toolset`, which requires the newer version of that beta.
     pub toolsets: bool,
-    /// Edits of the context.
+    /// Whether the request edits its context (`context_management`).
     pub context: bool,
 }
 
-/// The body as a provider gets it.
+/// Returns the body after the edits.
 #[cfg(test)]
 pub(super) fn applied(body: &Body, dialect: &Dialect<'_>) -> String {
     let edits = body.respelled(dialect).edits;

@@ -1,4 +1,4 @@
-//! What a passing frame or answer tells the meter. The bytes are read and left alone.
+//! Facts for the usage meter, read from a passing frame or whole response. The bytes are never changed.
 
 use std::ops::Range;
 
@@ -6,47 +6,47 @@ use super::Format;
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 
-/// How far a stream has come.
+/// State of a stream after a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// More may come.
+    /// More frames may follow.
     #[default]
     Open,
-    /// The format's terminator.
+    /// The frame is the format's terminator.
     Terminated,
-    /// The provider reports an error in the stream.
+    /// The frame reports an error from the provider.
     Failed,
 }
 
 /// Facts of one frame or whole response, borrowed from its text.
 #[derive(Clone, Debug, Default)]
 pub struct FrameFacts<'a> {
-    /// The answer's id.
+    /// Response id.
     pub id: Option<JsonStr<'a>>,
-    /// Where the value of the model's name stands in the text, quotes included.
+    /// Byte range of the model name in the text, quotes included.
     pub model_at: Option<Range<usize>>,
-    /// Tokens.
+    /// Token usage.
     pub usage: Option<Usage>,
-    /// Why the answer ended, in the format's own word.
+    /// Finish reason, as the format spells it.
     pub finish: Option<JsonStr<'a>>,
-    /// Which of several answers (choices, candidates) have something in it: a bit each, the 64th for all beyond.
+    /// Choices or candidates that have data in this frame: one bit each; bit 63 stands for index 63 and above.
     pub seen: u64,
-    /// Which of them have their finish reason in it.
+    /// Choices or candidates whose finish reason is in this frame: one bit each, as in `seen`.
     pub finished: u64,
-    /// Generated content is in it.
+    /// Whether the frame contains generated content.
     pub content: bool,
-    /// Nothing is in it but usage (the last chunk of a chat stream that was asked for usage).
+    /// Whether the frame contains only usage (the last chunk of a chat stream with `include_usage`).
     pub usage_only: bool,
-    /// How far the stream has come with it.
+    /// State of the stream after this frame.
     pub end: StreamEnd,
-    /// The error that it carries, as the provider wrote it.
+    /// Error object or text, as the provider wrote it.
     pub error: Option<RawJson<'a>>,
 }
 
 /// Reads the data of one frame of a stream.
 ///
 /// # Errors
-/// The data is not JSON. Streams hold such frames now and then; they pass and tell nothing.
+/// Returns [`JsonError`] if the data is not valid JSON. Some providers send such frames; they are forwarded unread.
 #[inline]
 pub fn frame(format: Format, data: &str) -> Result<FrameFacts<'_>, JsonError> {
     match format {
@@ -60,39 +60,38 @@ pub fn frame(format: Format, data: &str) -> Result<FrameFacts<'_>, JsonError> {
 /// Class of a frame, from a cheap look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameClass {
-    /// There may be something in it that must be read now.
+    /// The frame may contain something that must be parsed now.
     Read,
-    /// Nothing is in it but content.
+    /// The frame contains only content.
     Content,
-    /// Nothing is in it but content, and usage which the next report will replace.
+    /// The frame contains only content, and usage that the next report replaces.
     ContentAndUsage,
 }
 
-/// Whether a frame holds nothing but content: no finish reason, no error, no usage that would be lost. Told by the
-/// names that stand in it, which costs a tenth of reading it; a name can only be overlooked if it is written with
-/// escapes, which no provider does, and never seen where there is none, because a quote inside a string has a backslash
-/// before it.
+/// Classifies a frame by a substring search for member names: content only, or with a finish reason, an error or final
+/// usage. This costs a tenth of parsing it. A name that is written with escapes would be missed, but no provider does
+/// that. Text inside a string never matches, because a quote inside a string has a backslash before it.
 #[inline]
-pub fn glance(format: Format, data: &[u8]) -> FrameClass {
+pub fn classify(format: Format, data: &[u8]) -> FrameClass {
     match format {
-        Format::Chat => super::chat::watch::glance(data),
-        Format::Generate => super::generate::watch::glance(data),
-        Format::Messages => super::messages::watch::glance(data),
-        Format::Responses => super::responses::watch::glance(data),
+        Format::Chat => super::chat::watch::classify(data),
+        Format::Generate => super::generate::watch::classify(data),
+        Format::Messages => super::messages::watch::classify(data),
+        Format::Responses => super::responses::watch::classify(data),
     }
 }
 
-/// The type of a frame, if it stands first and is written without white space, as the providers of both formats that
-/// have one do.
+/// Returns the value of `type` if it is the first member and is written without white space, as the providers of the
+/// messages and responses formats do. `None` otherwise.
 #[inline]
 pub(super) fn type_in_front(data: &[u8]) -> Option<&[u8]> {
     let rest = data.strip_prefix(b"{\"type\":\"")?;
-    // The longest is one of 46 bytes.
+    // The longest event type has 46 bytes.
     let end = rest.iter().take(64).position(|&byte| byte == b'"')?;
     rest.get(..end)
 }
 
-/// Whether every member of this name has no value to speak of: null, false or an empty string.
+/// Returns whether every member with this name is empty: null, false or an empty string.
 #[inline]
 pub(super) fn is_void(finder: &memchr::memmem::Finder<'_>, data: &[u8]) -> bool {
     let mut rest = data;
@@ -100,10 +99,11 @@ pub(super) fn is_void(finder: &memchr::memmem::Finder<'_>, data: &[u8]) -> bool 
         rest = rest.get(at + finder.needle().len()..).unwrap_or_default();
         let value = rest.trim_ascii_start();
         let Some(value) = value.strip_prefix(b":") else {
-            // A string of this text, not a name.
+            // A string value with this text, not a member name.
             continue;
         };
         let value = value.trim_ascii_start();
+        // Some providers write these members in every chunk with an empty value.
         if ![&b"null"[..], b"\"\"", b"false"].iter().any(|void| value.starts_with(void)) {
             return false;
         }
@@ -111,10 +111,10 @@ pub(super) fn is_void(finder: &memchr::memmem::Finder<'_>, data: &[u8]) -> bool 
     true
 }
 
-/// Reads one whole answer.
+/// Reads one whole response.
 ///
 /// # Errors
-/// The answer is not JSON or not an object.
+/// Returns [`JsonError`] if the text is not valid JSON or not an object.
 pub fn answer(format: Format, body: &str) -> Result<FrameFacts<'_>, JsonError> {
     match format {
         Format::Chat => super::chat::watch::answer(body),
@@ -124,24 +124,25 @@ pub fn answer(format: Format, body: &str) -> Result<FrameFacts<'_>, JsonError> {
     }
 }
 
-/// The bit of the choice or candidate with this index.
+/// Returns the bit of the choice or candidate with this index. All indexes from 63 share one bit.
 pub(super) fn bit(index: u64) -> u64 {
     1 << index.min(63)
 }
 
-/// Reads a string and notes where it stands, for a value that may have to be replaced.
+/// Reads a value and returns its byte range, quotes included, so that an edit can replace it. `None` if it is not a
+/// string.
 pub(super) fn placed_string(json: &mut Cursor<'_>) -> Result<Option<Range<usize>>, JsonError> {
     let value = json.raw()?;
     let end = json.offset();
     Ok(value.as_str().map(|_| end - value.text().len()..end))
 }
 
-/// Visits the members of an object; steps over any other value.
+/// Calls `each` for every member of an object. Skips any other value.
 pub(super) fn members<'a>(
     json: &mut Cursor<'a>,
     mut each: impl FnMut(JsonStr<'a>, &mut Cursor<'a>) -> Result<(), JsonError>,
 ) -> Result<(), JsonError> {
-    if json.kind()? != crate::json::Kind::Object {
+    if json.kind()? != crate::json::ValueKind::Object {
         return json.skip();
     }
     json.begin_object()?;
@@ -151,12 +152,12 @@ pub(super) fn members<'a>(
     Ok(())
 }
 
-/// Visits the elements of an array; steps over any other value. Returns whether there was any.
+/// Calls `each` for every element of an array. Skips any other value. Returns whether the array had an element.
 pub(super) fn elements<'a>(
     json: &mut Cursor<'a>,
     mut each: impl FnMut(&mut Cursor<'a>) -> Result<(), JsonError>,
 ) -> Result<bool, JsonError> {
-    if json.kind()? != crate::json::Kind::Array {
+    if json.kind()? != crate::json::ValueKind::Array {
         json.skip()?;
         return Ok(false);
     }

@@ -1,15 +1,15 @@
-//! An allocator that counts what the calling thread asks for.
+//! Global allocator that counts the allocations of the calling thread.
 #![allow(unsafe_code, reason = "an allocator cannot be written without")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// What was asked for.
+/// Allocations of a piece of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// Allocations, a larger place for one that is there included.
+    /// Number of allocations and reallocations.
     pub(crate) calls: u64,
-    /// Bytes of them; of a larger place, what it is larger by.
+    /// Bytes allocated; of a reallocation, the growth.
     pub(crate) bytes: u64,
 }
 
@@ -23,7 +23,7 @@ thread_local! {
 static ALLOCATOR: Counting = Counting;
 
 fn note(bytes: usize) {
-    // A thread that ends has no count any more; nobody asks for it.
+    // While a thread is being destroyed, its counter is gone already and its allocations are not counted.
     let _ = COUNT.try_with(|count| {
         let Count { calls, bytes: before } = count.get();
         count.set(Count { calls: calls + 1, bytes: before + bytes as u64 });
@@ -60,7 +60,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What `work` asks for.
+/// Runs `work` and counts its allocations.
 pub(crate) fn count<T>(work: impl FnOnce() -> T) -> (Count, T) {
     let before = COUNT.get();
     let result = work();

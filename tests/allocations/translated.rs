@@ -1,4 +1,4 @@
-//! What translating allocates: nothing per frame, and a request about once.
+//! Allocations of translation, counted: none per frame, and about one copy of a request.
 
 use bytes::Bytes;
 use model_gateway::wire::Format;
@@ -7,11 +7,11 @@ use super::counting::{Count, count};
 use super::translation::{self, Said, Script, requests};
 use super::{FRAMES, NOTHING, WARM};
 
-/// What is kept until the end of a block grows by doubling: so often at most.
+/// Maximum number of growths of one buffer that keeps the text of a block until its end and grows by doubling.
 const GROWTHS: u64 = 4;
 
-/// A stream in the middle of a block, and what was allocated while most of its frames passed, each in a piece of its
-/// own, or several in one.
+/// Returns the allocations while most frames in the middle of a block are translated, `in_a_piece` frames in each
+/// piece.
 fn pass(provider: Format, client: Format, said: Said, ascii: bool, in_a_piece: usize) -> Count {
     let mut script = Script::new(provider);
     script.begin();
@@ -27,26 +27,26 @@ fn pass(provider: Format, client: Format, said: Said, ascii: bool, in_a_piece: u
         rest.chunks(in_a_piece).map(|some| String::from_utf8(some.concat()).unwrap()).collect();
     let pieces = translation::shared(&rest);
     let mut exchange = translation::translated(provider, client);
-    // What leaves is dropped, as after a write.
+    // The output is dropped, as after a write.
     for piece in warm.chunks(in_a_piece) {
         exchange.feed(Bytes::from(piece.concat())).unwrap();
     }
     let (count, left) =
         count(|| pieces.iter().map(|piece| exchange.feed(piece.clone()).unwrap().len()).sum::<usize>());
     assert_eq!(exchange.meter().content_frames(), (WARM + FRAMES) as u64, "{provider} to {client}: {said:?}");
-    // A call leaves in one piece where the format knows no other way.
+    // The generate format sends a tool call in one piece, at its end.
     assert!(left > 0 || (client, said) == (Format::Generate, Said::Arguments));
     count
 }
 
-/// Every frame of text, of reasoning and of arguments. Where a format demands that the whole text, or the whole of a
-/// call, is said at its end, it is kept meanwhile, and the place that it is kept in grows now and then. So does the
-/// list of the characters beyond ASCII, which tells where a text is cited, in the format that counts bytes.
+/// Translates frames of text, reasoning and tool arguments. Some formats repeat the whole text or the whole tool call
+/// at the end of a block: then it is kept, and its buffer grows by doubling. So does the list of non-ASCII characters
+/// that converts citation positions, because the generate format counts them in bytes.
 #[test]
-fn frames_are_translated_without_an_allocation() {
+fn translated_frames_allocate_nothing() {
     for (provider, client) in translation::pairs() {
         for said in [Said::Text, Said::Reasoning, Said::Arguments] {
-            // This format has no frames with parts of a call.
+            // The generate format has no frames with parts of a tool call.
             if (provider, said) == (Format::Generate, Said::Arguments) {
                 continue;
             }
@@ -67,9 +67,9 @@ fn frames_are_translated_without_an_allocation() {
     }
 }
 
-/// An image of 900 kB is copied once, into the request that leaves.
+/// An image of 900 kB is copied once, into the encoded request.
 #[test]
-fn a_request_with_an_image_is_copied_once() {
+fn translated_request_with_image_is_copied_once() {
     for (provider, client) in translation::pairs() {
         let body = requests::image(client);
         let (count, outgoing) = count(|| translation::translate(client, provider, &body));

@@ -1,18 +1,18 @@
-//! The folder of recordings, where there is one.
+//! Folder of recordings.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// All recordings, with their paths; nothing where there are none.
+/// Returns all recordings with their paths. `None` if the folder is missing.
 pub(crate) fn recordings() -> Option<Vec<(PathBuf, Value)>> {
     let folder = std::env::var_os("GATEWAY_CAPTURES")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/captures"), PathBuf::from);
     if !folder.is_dir() {
         let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
         assert!(!required, "no recordings, and GATEWAY_REQUIRE_ALL=1");
-        // Not through eprintln, which is shown for failed tests alone.
+        // The test harness captures the output of eprintln and shows it for failed tests only.
         let mut out = std::io::stderr();
         let _ = writeln!(out, "SKIPPED: no recorded traffic here (GATEWAY_CAPTURES names its folder)");
         return None;

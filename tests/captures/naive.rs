@@ -1,4 +1,4 @@
-//! A plain reading of the same recordings: the text cut at blank lines, every frame a tree.
+//! Reference reader of recordings: cuts the text at blank lines and parses every frame into a JSON tree.
 
 use model_gateway::canonical::Usage;
 use model_gateway::translate::Meter;
@@ -6,10 +6,10 @@ use model_gateway::translate::verbatim::Arrival;
 use model_gateway::wire::Api;
 use serde_json::{Map, Value, json};
 
-/// Longest id that is noted.
+/// Maximum length of a recorded id, in bytes.
 const MAX_ID: usize = 80;
 
-/// What is to be noted of an answer.
+/// Facts that the meter must note of a response.
 #[derive(Default)]
 pub(crate) struct Notes {
     id: String,
@@ -18,13 +18,13 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// What the meter noted otherwise.
+    /// Returns the difference to what the meter noted, or `None` if there is none.
     pub(crate) fn differ(&self, meter: &Meter) -> Option<String> {
         let id = self.id.get(..MAX_ID).unwrap_or(&self.id);
-        // What is kept for folding reports is no figure.
+        // These two fields are intermediate values of the meter.
         let mut noted_usage = Usage { uncached: None, written: None, ..*meter.usage() };
         if meter.is_counted() {
-            // What the provider did not say is the gateway's own figure, and no recording has that.
+            // Where the provider reports no figure, the meter has the gateway's own count, which no recording contains.
             noted_usage.input = noted_usage.input.filter(|_| self.usage.input.is_some());
             noted_usage.output = noted_usage.output.filter(|_| self.usage.output.is_some());
         }
@@ -83,7 +83,7 @@ impl Notes {
     }
 }
 
-/// Providers of this format may give a finish reason as a number.
+/// Normalizes a finish reason: some providers of the generate format send a number.
 fn reason_of(reason: &Value) -> Value {
     let names = ["STOP", "MAX_TOKENS", "SAFETY", "RECITATION"];
     let name =
@@ -91,7 +91,7 @@ fn reason_of(reason: &Value) -> Value {
     reason.as_u64().map_or_else(|| reason.clone(), |n| Value::from(name(n)))
 }
 
-/// Later reports replace earlier ones, member by member.
+/// Merges a later report into earlier ones, member by member.
 fn merge(all: &mut Value, later: &Value) {
     match (all, later) {
         (_, Value::Null) => {}
@@ -104,7 +104,7 @@ fn merge(all: &mut Value, later: &Value) {
     }
 }
 
-/// The canonical figures of a provider's report.
+/// Returns the canonical usage of a provider's report.
 fn usage(api: Api, report: &Value) -> Usage {
     let n = |value: &Value| value.as_u64();
     let mut usage = Usage::default();
@@ -128,7 +128,7 @@ fn usage(api: Api, report: &Value) -> Usage {
             usage.image_output = n(&details["image_tokens"]);
             let (reasoning, total) = (usage.reasoning.unwrap_or(0), n(&report["total_tokens"]));
             let sum = usage.output.map(|output| usage.input.unwrap_or(0) + output + reasoning);
-            // Counted beside the output, where the total says so, or where it is more than all of it.
+            // Reasoning is counted in addition to the output if the total shows it, or if it exceeds the output.
             let beside = reasoning > 0 && sum.is_some() && sum == total;
             if beside || usage.output.is_some_and(|output| reasoning > output) {
                 usage.output = usage.output.map(|output| output + reasoning);
@@ -184,7 +184,7 @@ fn usage(api: Api, report: &Value) -> Usage {
     usage
 }
 
-/// Whether an answer, or the data of a frame, is an error and no answer.
+/// Whether a response or the data of a frame is an error.
 pub(crate) fn is_error(api: Api, value: &Value) -> bool {
     match api {
         Api::Messages => value["type"] == "error",
@@ -193,7 +193,7 @@ pub(crate) fn is_error(api: Api, value: &Value) -> bool {
     }
 }
 
-/// Gemini takes and gives names in both spellings.
+/// Converts all names to camel case in the generate format, which permits both spellings.
 fn one_spelling(api: Api, value: &Value) -> Value {
     let camel = |name: &str| {
         let mut words = name.split('_');
@@ -217,7 +217,7 @@ fn one_spelling(api: Api, value: &Value) -> Value {
     }
 }
 
-/// What is to be noted of a whole answer.
+/// Returns the facts that the meter must note of a complete response.
 pub(crate) fn answer(api: Api, value: &Value) -> Notes {
     let value = &one_spelling(api, value);
     let (mut notes, mut report) = (Notes::default(), Value::Null);
@@ -226,15 +226,15 @@ pub(crate) fn answer(api: Api, value: &Value) -> Notes {
     notes
 }
 
-/// What is to be found of a stream.
+/// Expected outcome of a stream.
 pub(crate) struct Stream {
     pub(crate) notes: Notes,
     pub(crate) begins_with_error: bool,
-    /// It has the end that its format demands.
+    /// Whether it has the end that its format demands.
     pub(crate) complete: bool,
-    /// Bytes up to the end of the last frame.
+    /// Number of bytes up to the end of the last complete frame.
     pub(crate) passing: usize,
-    /// The last frame lacks its blank line, and is whole otherwise.
+    /// Whether the last frame is complete except for its blank line.
     pub(crate) unterminated: bool,
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn stream(api: Api, arrival: Arrival, text: &[u8]) -> Stream {
         };
         found.begins_with_error |= failed && read == 0;
         read += 1;
-        // An error, too, is an end that the client sees.
+        // An error ends a stream too.
         found.complete |= failed;
         found.complete |= ["message_stop", "response.completed", "response.incomplete"]
             .contains(&value["type"].as_str().unwrap_or_default());
@@ -305,7 +305,7 @@ fn last_blank_line(text: &[u8]) -> usize {
     (0..=text.len()).rev().find(|end| ends.iter().any(|blank| text[..*end].ends_with(blank))).unwrap_or(0)
 }
 
-/// The data of every frame that has any.
+/// Returns the data of every frame that has data.
 pub(crate) fn frames(arrival: Arrival, text: &[u8]) -> Vec<String> {
     let text = String::from_utf8(text.to_vec()).unwrap();
     if arrival == Arrival::Array {
@@ -316,14 +316,14 @@ pub(crate) fn frames(arrival: Arrival, text: &[u8]) -> Vec<String> {
     let events = text.split("\n\n").map(|event| {
         let lines = event.lines().filter_map(|line| line.strip_prefix("data:"));
         let lines: Vec<&str> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-        // JSON without a field: an error of Gemini in the middle of a stream.
+        // A JSON object without a field name: an error that Gemini sends in the middle of a stream.
         let bare = lines.is_empty() && event.trim().starts_with('{');
         if bare { event.trim().to_owned() } else { lines.join("\n") }
     });
     events.filter(|data| !data.is_empty()).collect()
 }
 
-/// Puts another model into the data of a frame.
+/// Replaces the model in the data of a frame.
 pub(crate) fn rename(api: Api, value: &mut Value, model: &str) {
     match (api, value["type"].as_str()) {
         (Api::Messages, Some("message_start")) => rename_answer(api, &mut value["message"], model),
@@ -337,7 +337,7 @@ pub(crate) fn rename(api: Api, value: &mut Value, model: &str) {
     }
 }
 
-/// Puts another model into a whole answer.
+/// Replaces the model in a complete response.
 pub(crate) fn rename_answer(api: Api, value: &mut Value, model: &str) {
     let names: &[_] = if api == Api::Generate { &["modelVersion", "model_version"] } else { &["model"] };
     for name in names {
@@ -347,7 +347,7 @@ pub(crate) fn rename_answer(api: Api, value: &mut Value, model: &str) {
     }
 }
 
-/// Puts another model into a request. Gemini names it as a resource, also in requests inside the request.
+/// Replaces the model in a request. Gemini names it as a resource, also in nested requests.
 pub(crate) fn rename_request(api: Api, request: &mut Value, model: &str) {
     let resource = matches!(api, Api::Generate | Api::EmbedContent);
     let name = if resource { format!("models/{model}") } else { model.to_owned() };
@@ -365,7 +365,7 @@ pub(crate) fn rename_request(api: Api, request: &mut Value, model: &str) {
     }
 }
 
-/// The member that is missing, or of the wrong kind.
+/// Returns the member that is missing or invalid and for which the gateway refuses the request.
 pub(crate) fn refused(api: Api, request: &Value) -> Option<&'static str> {
     let content = match api {
         Api::Chat | Api::Messages => request["messages"].is_array(),
@@ -380,7 +380,7 @@ pub(crate) fn refused(api: Api, request: &Value) -> Option<&'static str> {
     let named = matches!(api, Api::Generate | Api::EmbedContent)
         || request["model"].as_str().is_some_and(|model| !model.is_empty());
     let bounded = api != Api::Messages || request["max_tokens"].as_f64().is_some_and(|n| n > 0.0);
-    // Of the range of each format; a recorded provider refuses more than that too.
+    // Maximum temperature of each format. The providers in the recordings also refuse values above it.
     let warmest = match api {
         Api::Chat | Api::Responses | Api::Generate => 2.0,
         _ => 1.0,
@@ -395,7 +395,7 @@ pub(crate) fn asks_usage(request: &Value) -> bool {
     request["stream_options"]["include_usage"] == json!(true)
 }
 
-/// The same chat request, asking for the usage chunk.
+/// Returns the chat request with a request for the usage chunk.
 pub(crate) fn with_usage(request: &Value) -> Value {
     let mut request = request.clone();
     if !request["stream_options"].is_object() {

@@ -1,4 +1,4 @@
-//! Recordings, as files of one exchange each.
+//! Recordings: files of one exchange each.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use bytes::Bytes;
 use model_gateway::wire::Api;
 use serde_json::Value;
 
-/// An answer as it came.
+/// Recorded response.
 pub(crate) enum Answer {
     /// Server-sent events.
     Events(Bytes),
-    /// One JSON array in pieces.
+    /// One JSON array, streamed.
     Array(Bytes),
     /// One JSON document.
     Whole(Value),
 }
 
-/// One exchange.
+/// Recorded exchange.
 pub(crate) struct Recording {
     pub(crate) name: String,
     pub(crate) api: Api,
@@ -25,7 +25,7 @@ pub(crate) struct Recording {
     pub(crate) answer: Answer,
 }
 
-/// All recordings of APIs that are passed on; nothing where there is no folder of them.
+/// Returns all recordings of APIs that the verbatim exchange supports. `None` if there are none.
 pub(crate) fn all() -> Option<Vec<Recording>> {
     let folder = std::env::var_os("GATEWAY_CAPTURES")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/captures"), PathBuf::from);
@@ -46,7 +46,7 @@ pub(crate) fn all() -> Option<Vec<Recording>> {
     Some(recordings)
 }
 
-/// Not through eprintln, which is shown for failed tests alone.
+/// Writes to standard error directly: the test harness captures the output of eprintln.
 fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
@@ -77,7 +77,7 @@ fn read(folder: &Path, file: &Path) -> Option<Recording> {
     let request = Some(value["request"]["body"].take()).filter(Value::is_object);
     let response = value["response"].as_object_mut()?;
     let answer = if let Some(Value::String(events)) = response.remove("sse") {
-        // A body that is no stream, under a stream's heading.
+        // Some providers send a plain document with the content type of a stream.
         match serde_json::from_str::<Value>(&events) {
             Ok(whole) => Answer::Whole(whole),
             Err(_) => Answer::Events(Bytes::from(events)),
@@ -93,7 +93,7 @@ fn read(folder: &Path, file: &Path) -> Option<Recording> {
     Some(Recording { name, api, request, answer })
 }
 
-/// A stream of which the framing is not known, framed as its provider does it.
+/// Builds a stream from recorded chunks whose framing was not recorded, framed as the provider does.
 fn framed(api: Api, chunks: &[Value]) -> Bytes {
     let mut text = String::new();
     for chunk in chunks {

@@ -1,5 +1,5 @@
-//! Coding agents, by hand-written requests of theirs, with providers of every other format. What is asserted is what
-//! such a client needs to go on: its tools come back under their names, its thoughts go back to whom they belong.
+//! Coding agents, simulated with requests of their kind, at providers of every other format. The tests assert what such
+//! a client depends on: tools keep their names, and reasoning returns to the provider that produced it.
 
 use model_gateway::simulator::Simulator;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const CODEX: &str = "responses";
 const CLAUDE_CODE: &str = "messages";
 const GEMINI_CLI: &str = "generate";
 
-/// Sends a request that must be answered with a stream; gives the events and the warnings.
+/// Sends a request that must be answered with a stream. Returns the events and the warnings.
 async fn stream(
     providers: &Providers,
     path: &str,
@@ -27,19 +27,19 @@ async fn stream(
     (events(answer.text()), answer.get("x-gateway-warning").unwrap_or_default().to_owned())
 }
 
-/// What the provider was asked last.
+/// Returns the body of the last request to a provider.
 fn asked(provider: &Simulator) -> Value {
     serde_json::from_slice(&provider.last_request().unwrap().body).unwrap()
 }
 
-/// The turns of a provider's request, whatever they are called there, and everything that stands before them.
+/// Returns the turns of a request to a provider, in any format, and the members that precede them in the prompt.
 fn prefix(body: &Value) -> (Vec<Value>, [Value; 5]) {
     let turns = ["messages", "input", "contents"].iter().find_map(|name| body[name].as_array());
     let before = ["system", "instructions", "systemInstruction", "tools", "model"];
     (turns.unwrap().clone(), before.map(|name| body[name].clone()))
 }
 
-/// What a provider was asked before is the beginning of what it is asked now, so that its cache is of use.
+/// Asserts that the earlier request is a prefix of the later one, so that the provider's prompt cache applies.
 fn goes_on(before: &Value, now: &Value) {
     let ((earlier, head), (later, same)) = (prefix(before), prefix(now));
     assert_eq!(head, same);
@@ -85,7 +85,7 @@ fn codex_start(text: &str) -> Vec<Value> {
     ]
 }
 
-/// What Codex reads of a stream: the items that are done. Their order and what it insists on are checked.
+/// Checks a stream as Codex reads it and returns its completed items, in order.
 fn codex_items(events: &[Event]) -> Vec<Value> {
     assert_eq!(events[0].name, "response.created");
     let last = events.last().unwrap();
@@ -94,7 +94,7 @@ fn codex_items(events: &[Event]) -> Vec<Value> {
         named(events, "response.output_item.done").iter().map(|event| event.json()["item"].clone()).collect();
     assert_eq!(named(events, "response.output_item.added").len(), items.len());
     for item in &items {
-        // Reasoning alone has no status of its own.
+        // Only reasoning items have no status.
         assert!(item["type"] == "reasoning" || item["status"] == "completed", "{item}");
     }
     assert_eq!(last.json()["response"]["output"], Value::Array(items.clone()));
@@ -103,9 +103,10 @@ fn codex_items(events: &[Event]) -> Vec<Value> {
     items
 }
 
-/// reference: clients.md 1, 7, 8.
+/// Codex: custom tools and namespaced tools keep their names and kinds, reasoning returns with its signature, and the
+/// prompt prefix stays the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_1_codex_finds_its_tools_and_gets_its_thoughts_back() {
+async fn client_1_codex_tools_and_reasoning_round_trip() {
     let providers = Providers::start().await;
     for format in ["chat", "messages", "generate"] {
         let model = at(format);
@@ -116,7 +117,7 @@ async fn client_1_codex_finds_its_tools_and_gets_its_thoughts_back() {
             (function, "function_call", "spawn_agent", json!("collaboration"), "function_call_output"),
         ] {
             let mut input = codex_start("Go on, please.");
-            // Claude does not think where a tool is forced; nor need it here.
+            // Claude does not reason if a tool is forced.
             let mut body = codex(model, &input, choice);
             if format == "messages" {
                 body["tool_choice"] = json!("auto");
@@ -132,7 +133,7 @@ async fn client_1_codex_finds_its_tools_and_gets_its_thoughts_back() {
             let text = if kind == "custom_tool_call" { &call["input"] } else { &call["arguments"] };
             assert!(text.is_string(), "{call}");
 
-            // Everything goes back as it came, then the results.
+            // Everything is sent back as it was received, followed by the results.
             input.extend(items.iter().cloned());
             for item in items.iter().filter(|item| item["call_id"].is_string()) {
                 let output = if item["name"] == name {
@@ -161,7 +162,7 @@ async fn client_1_codex_finds_its_tools_and_gets_its_thoughts_back() {
                     .flat_map(|turn| turn["parts"].as_array().unwrap());
                 let call = parts.into_iter().find(|part| part["functionCall"].is_object()).unwrap();
                 let signature = call["thoughtSignature"].as_str().unwrap();
-                // Not the word, or its base64, that stands for none.
+                // A real signature, not the placeholder for a missing one, plain or in base64.
                 let none =
                     ["skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I"];
                 assert!(!none.iter().any(|none| signature.starts_with(none)), "{call}");
@@ -170,9 +171,9 @@ async fn client_1_codex_finds_its_tools_and_gets_its_thoughts_back() {
     }
 }
 
-/// reference: clients.md 1: it tries again only when it is told how long to wait.
+/// Codex retries only if the response has a retry-after header.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_1_codex_is_told_when_to_try_again() {
+async fn client_1_codex_receives_retry_after() {
     let providers = Providers::start().await;
     for format in ["chat", "messages", "generate"] {
         let body = codex(at(format), &codex_start("[[status 429]]"), json!("auto"));
@@ -183,9 +184,9 @@ async fn client_1_codex_is_told_when_to_try_again() {
     }
 }
 
-/// reference: clients.md 5: calls that were made together are answered together, in their order.
+/// Parallel calls form one turn, and their results follow in one turn, in the order of the calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_5_parallel_calls_are_one_turn_and_so_are_their_results() {
+async fn client_5_parallel_calls_and_their_results_are_one_turn_each() {
     let providers = Providers::start().await;
     let call = |id: &str| {
         json!({"type": "function_call", "call_id": id, "name": "exec_command",
@@ -243,7 +244,7 @@ fn claude_code(model: &str, messages: &[Value]) -> Value {
     })
 }
 
-/// What Claude Code makes of a stream: its blocks, of which no two are ever open at a time.
+/// Assembles the blocks of a stream as Claude Code does. At most one block is open at a time.
 fn claude_code_blocks(events: &[Event]) -> Vec<Value> {
     let (mut blocks, mut open, mut arguments) = (Vec::<Value>::new(), false, String::new());
     for event in events {
@@ -279,7 +280,7 @@ fn claude_code_blocks(events: &[Event]) -> Vec<Value> {
     blocks
 }
 
-/// reference: clients.md 2, 7.
+/// Claude Code: a stream with thinking, a tool call and its result, token counting, and the same prompt prefix.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_2_claude_code_works_with_every_provider() {
     let providers = Providers::start().await;
@@ -311,7 +312,7 @@ async fn client_2_claude_code_works_with_every_provider() {
         let end = named(&seen, "message_delta")[0].json();
         assert_eq!(end["delta"]["stop_reason"], "tool_use");
 
-        // The mark has moved to the last block.
+        // The cache mark has moved to the last block.
         let result = json!({"type": "tool_result", "tool_use_id": call["id"], "content": "a line",
                             "cache_control": {"type": "ephemeral"}});
         let messages = [
@@ -325,7 +326,7 @@ async fn client_2_claude_code_works_with_every_provider() {
         assert!(said.contains("The tool Read answered: a line."), "{format}: {said}");
         goes_on(&first, &asked(providers.of(format)));
 
-        // It counts tokens, whoever serves the model.
+        // Claude Code counts tokens with every provider.
         let count = json!({"model": at(format), "messages": [{"role": "user", "content": "x"}]}).to_string();
         let answer = providers
             .gateway
@@ -335,9 +336,9 @@ async fn client_2_claude_code_works_with_every_provider() {
     }
 }
 
-/// reference: clients.md 2: a stream that is cut is shown as an error.
+/// A truncated stream ends with an error event.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_2_claude_code_sees_that_a_stream_was_cut() {
+async fn client_2_claude_code_receives_an_error_for_a_cut_stream() {
     let providers = Providers::start().await;
     for format in ["chat", "responses", "generate"] {
         let ask = json!({"role": "user", "content": "Hello [[cut 3]]"});
@@ -361,7 +362,7 @@ fn gemini_cli(contents: &[Value]) -> Value {
     })
 }
 
-/// reference: clients.md 3, 7.
+/// Gemini CLI: a stream with thinking, a tool call and its result, and the same prompt prefix.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_3_gemini_cli_works_with_every_provider() {
     let providers = Providers::start().await;
@@ -381,7 +382,7 @@ async fn client_3_gemini_cli_works_with_every_provider() {
         let call = parts.iter_mut().find(|part| part["functionCall"].is_object()).unwrap();
         assert_eq!(call["functionCall"]["name"], "read_file");
         assert!(call["functionCall"]["args"]["file_path"].is_string(), "{call}");
-        // Where it got no signature, it makes one up.
+        // Gemini CLI sends a placeholder if it received no signature.
         if call["thoughtSignature"].is_null() {
             call["thoughtSignature"] = json!("skip_thought_signature_validator");
         }

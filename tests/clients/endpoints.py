@@ -1,8 +1,8 @@
-"""The official SDKs at the endpoints beside the conversations: vectors, orders, counts of tokens, images,
-videos, listings.
+"""Official SDKs at the endpoints other than conversations: embeddings, reranking, token counts, images,
+videos, model lists.
 
 Usage: endpoints.py BASE_URL KEY
-Each failure is a line; the exit status says whether there was one.
+Prints a line for each failure. Exits with 1 if there was a failure.
 """
 
 import base64
@@ -53,7 +53,7 @@ COHERE_1 = cohere.Client(api_key=KEY, base_url=BASE)
 
 
 def vectors_of_the_list(model):
-    # The SDK asks for base64 and decodes it, unless it is told otherwise.
+    # The SDK requests base64 and decodes it, unless encoding_format is set.
     packed = OPENAI.embeddings.create(model=model, input=TEXTS, dimensions=256)
     plain = OPENAI.embeddings.create(model=model, input=TEXTS, dimensions=256, encoding_format="float")
     assert [entry.index for entry in packed.data] == [0, 1, 2], packed.data
@@ -128,7 +128,7 @@ def images_of_the_list(model):
     assert len(made.data) == 2 and made.created > 1_700_000_000, made
     for image in made.data:
         png(image.b64_json)
-    # What it comes as unasked is the model's.
+    # Without response_format the model decides between URL and base64.
     one = PLAIN.images.generate(model=model, prompt="a red circle").data[0]
     assert bool(one.url) != bool(one.b64_json), one
 
@@ -180,7 +180,7 @@ def is_video(data):
 
 
 def seconds_of(model):
-    # What each family makes: 4, 6 or 8; 5 or 10; and so on.
+    # Each model family supports other lengths: 4, 6 or 8; 5 or 10; and so on.
     return 5 if model.startswith("wan") else 8
 
 
@@ -238,7 +238,7 @@ def listings():
     known = set(EMBEDDERS + SPEAKERS + [RANKER] + PAINTERS + FILMERS)
     listed = {model.id for model in OPENAI.models.list()}
     assert known <= listed, listed
-    # Page by page, as the SDKs go through them.
+    # Page by page, as the SDKs iterate.
     assert {model.id for model in ANTHROPIC.models.list(limit=2)} == listed
     assert {model.name.removeprefix("models/") for model in GOOGLE.models.list(config={"page_size": 2})} == listed
     for model in known:
@@ -271,7 +271,7 @@ def main():
     for check, arguments in checks:
         try:
             check(*arguments)
-        except Exception as error:  # noqa: BLE001: every failure is told
+        except Exception as error:  # noqa: BLE001: every failure is reported
             failed += 1
             where = traceback.extract_tb(error.__traceback__)[-1]
             print(f"FAILED {check.__name__}{arguments}: {type(error).__name__} {error} ({where.name}:{where.lineno})")

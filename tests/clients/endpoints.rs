@@ -1,5 +1,5 @@
-//! The official Python SDKs at the endpoints beside the conversations: what they ask and what their user must see is in
-//! `endpoints.py`. Its models are those of the demo, so that it can be run against that too.
+//! Official Python SDKs at the endpoints other than conversations. `endpoints.py` has the requests and the expected
+//! results. Its models are those of the demo, so that it can be run against the demo too.
 
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use crate::support::gateway::Gateway;
 use crate::support::setup::{CREDENTIAL, KEY, Setup};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sdk_works_with_vectors_orders_counts_images_videos_and_listings() {
+async fn sdks_work_at_the_endpoints_other_than_conversations() {
     let Some(python) = python("import openai, anthropic, cohere\nfrom google import genai") else { return };
     let mut simulators = Vec::new();
     let mut setup = Setup::new().limits("fetch_allow = [\"127.0.0.0/8\"]");

@@ -1,4 +1,4 @@
-//! Real clients against the gateway, with providers behind it that speak other formats.
+//! Real clients against the gateway, with providers of other formats behind it.
 
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]

@@ -1,4 +1,4 @@
-//! A gateway with simulated providers of every format, which refuse a request that is not exactly what their API takes.
+//! Gateway with simulated providers of every format. They refuse a request that their API would not accept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,17 +12,17 @@ use crate::support::gateway::Gateway;
 use crate::support::setup::{CREDENTIAL, Setup};
 use crate::support::upstream::Upstream;
 
-/// See the module.
+/// Gateway, its simulated providers, and delaying proxies between them.
 pub(crate) struct Providers {
     pub(crate) gateway: Gateway,
     pub(crate) openai: Simulator,
     pub(crate) anthropic: Simulator,
     pub(crate) google: Simulator,
-    /// What makes them late, if they are.
+    /// Delaying proxies; empty if the providers respond at once.
     between: Vec<Upstream>,
 }
 
-/// The gateway's model at the provider that speaks a format.
+/// Returns the gateway's model at the provider of a format.
 pub(crate) fn at(format: &str) -> &'static str {
     match format {
         "chat" => "gpt-chat",
@@ -32,7 +32,7 @@ pub(crate) fn at(format: &str) -> &'static str {
     }
 }
 
-/// All of them.
+/// Models of all providers.
 pub(crate) const MODELS: [&str; 4] = ["gpt-chat", "gpt-responses", "claude-messages", "gemini-generate"];
 
 async fn start(provider: SimulatedProvider) -> Simulator {
@@ -41,7 +41,7 @@ async fn start(provider: SimulatedProvider) -> Simulator {
         .unwrap()
 }
 
-/// What stands between the gateway and a provider that is to begin late: every answer waits here for a while.
+/// Starts a proxy in front of a provider that delays the start of every response.
 async fn delay(provider: &Simulator) -> Upstream {
     let url = provider.base_url();
     let provider = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
@@ -77,7 +77,7 @@ async fn delay(provider: &Simulator) -> Upstream {
     .await
 }
 
-/// How late: several times what the gateway waits.
+/// Delay of a response: several times `limits.slow_start`.
 const LATE: Duration = Duration::from_millis(300);
 
 async fn gateway([openai, anthropic, google]: [String; 3], limits: &str) -> Gateway {
@@ -103,7 +103,7 @@ impl Providers {
         Providers { gateway: gateway(urls, "").await, openai, anthropic, google, between: Vec::new() }
     }
 
-    /// The same with providers that begin to answer later than the gateway lets its clients wait for.
+    /// Starts the gateway with providers that respond later than `limits.slow_start`.
     pub(crate) async fn start_late() -> Providers {
         let openai = start(SimulatedProvider::OpenAi).await;
         let anthropic = start(SimulatedProvider::Anthropic).await;
@@ -122,7 +122,7 @@ impl Providers {
         Providers { gateway, openai, anthropic, google, between }
     }
 
-    /// The provider that speaks a format.
+    /// Returns the provider of a format.
     pub(crate) fn of(&self, format: &str) -> &Simulator {
         match format {
             "chat" | "responses" => &self.openai,

@@ -1,4 +1,4 @@
-//! The providers' official Python SDKs: what they ask and what their user must see is in `translation.py`.
+//! Official Python SDKs of the providers. `translation.py` has the requests and the expected results.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use crate::providers::{MODELS, Providers};
 use crate::support::setup::KEY;
 
-/// The Python that has the SDKs, if there is one: `imports` are what it must know. Where everything is required, its
-/// absence is a failure.
+/// Returns the Python interpreter if it has the modules of `imports`. Otherwise prints SKIPPED and returns `None`, or
+/// panics if `GATEWAY_REQUIRE_ALL=1`.
 pub(crate) fn python(imports: &str) -> Option<String> {
     let python = std::env::var("GATEWAY_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let there = Command::new(&python)
@@ -19,13 +19,13 @@ pub(crate) fn python(imports: &str) -> Option<String> {
     let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
     assert!(there || !required, "{python} lacks the SDKs, and GATEWAY_REQUIRE_ALL=1");
     if !there {
-        // Not through eprintln, which is shown for failed tests alone.
+        // The test harness captures the output of eprintln and shows it for failed tests only.
         let _ = writeln!(std::io::stderr(), "SKIPPED: {python} lacks the packages of tests/requirements.txt");
     }
     there.then_some(python)
 }
 
-/// Lets every SDK ask every model for these things, and gives what the script printed.
+/// Runs the script with every SDK and every model for these features, and returns its output.
 async fn run(python: &str, providers: &Providers, wishes: &str) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/translation.py");
     let run = tokio::process::Command::new(python)
@@ -45,16 +45,16 @@ async fn run(python: &str, providers: &Providers, wishes: &str) -> String {
 const IMPORTS: &str = "import openai, anthropic\nfrom google import genai";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sdk_works_with_the_providers_of_every_format() {
+async fn sdks_work_with_providers_of_every_format() {
     let Some(python) = python(IMPORTS) else { return };
     let providers = Providers::start().await;
     let told = run(&python, &providers, "text,stream,tool,structured,thinking,image,error").await;
     assert!(told.contains("112 passed, 0 failed"), "{told}");
 }
 
-/// Filler before an answer, and errors behind a head, are nothing that an SDK stumbles over.
+/// SDKs must accept keep-alive filler before a response and an error after an early head.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_sdk_waits_for_providers_that_begin_late() {
+async fn sdks_wait_for_slow_providers() {
     let Some(python) = python(IMPORTS) else { return };
     let providers = Providers::start_late().await;
     let told = run(&python, &providers, "stream,tool,error,late").await;

@@ -1,8 +1,8 @@
-"""The official SDKs against providers that speak another format: what a user of each sees.
+"""Official SDKs at providers of other formats: the results that a user of each SDK gets.
 
 Usage: translation.py BASE_URL KEY WISH,... MODEL...
-Every SDK asks every model for the same things: all of them, or the wishes that are named. Each failure is a line; the
-exit status says whether there was one.
+Every SDK tests every model with the named wishes (methods of the clients below). Prints a line for each failure. Exits
+with 1 if there was a failure.
 """
 
 import base64
@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 BASE, KEY, WISHES, MODELS = sys.argv[1], sys.argv[2], sys.argv[3].split(","), sys.argv[4:]
 
-# The smallest picture.
+# Image of one pixel.
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -109,7 +109,7 @@ class Chat:
         messages = self.user(ASK_TOOL)
         first = self.create(model, messages, tools=self.tools, reasoning_effort="high")
         message = first.choices[0].message
-        # What stands beside the SDK's own fields goes back as it came.
+        # Fields that the SDK does not know are sent back unchanged.
         messages.append(message.model_dump(exclude_none=True))
         messages.append(
             {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "sunny"}
@@ -200,7 +200,7 @@ class Responses:
             else:
                 first = self.create(model, items, **more)
             call = [item for item in first.output if item.type == "function_call"][0]
-            # Providers of chat completions keep to themselves what they think, and one signs the call instead.
+            # Chat providers do not return their reasoning, and Gemini signs the tool call instead.
             if model.endswith(("-messages", "-responses")):
                 assert any(item.type == "reasoning" and item.encrypted_content for item in first.output)
             items += [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in first.output]
@@ -413,7 +413,7 @@ def attempts(client):
     return [attempt(client, model, wish) for model in MODELS for wish in WISHES]
 
 
-# A thread for each client.
+# One thread for each client.
 with ThreadPoolExecutor() as pool:
     results = sum(pool.map(attempts, (Chat(), Responses(), Messages(), Generate())), [])
 failures = [result for result in results if result]

@@ -1,5 +1,7 @@
 //! The field's words: what docs/glossary.md defines is there, and what they replace is gone.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::source::{code_of, root, rust, words};
 use super::{assert_none, rows};
 
@@ -40,6 +42,68 @@ fn glossary_terms_live_where_the_glossary_says() {
         }
     }
     assert_none("docs/glossary.md names what is there", &faults);
+}
+
+/// Words that comments do not use, because the reader has to guess what they stand for.
+const BANNED: &[&str] = &[
+    "nobody", "whoever", "somebody", "anybody", "vendor", "vendors", "till", "purse", "purses", "clerk",
+    "parcel", "watchman", "mould", "keepsake", "brought", "hears",
+];
+
+/// The folder and the file of a definition, without the format's own folder: what siblings of one idea share.
+fn place_among_siblings(path: &str) -> String {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    if parts.first() == Some(&"src")
+        && parts.get(1) == Some(&"wire")
+        && parts.get(2).is_some_and(|name| ["chat", "generate", "messages", "responses"].contains(name))
+    {
+        parts.remove(2);
+    }
+    // `stream/choice/mod.rs` and `stream/choice.rs` are the same module.
+    parts.join("/").replace("/mod.rs", ".rs")
+}
+
+#[test]
+fn public_type_names_are_unique() {
+    let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in rust("src").into_iter().filter(|file| !file.is_test() && file.module() != Some("simulator")) {
+        let code = code_of(file.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default());
+        for line in code.lines() {
+            let Some(rest) = line.trim_start().strip_prefix("pub") else { continue };
+            let rest =
+                rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest);
+            let mut words = words(rest);
+            let kind = words.next().unwrap_or_default();
+            if let (true, Some(name)) = (["struct", "enum", "trait", "type"].contains(&kind), words.next()) {
+                places.entry(name.to_owned()).or_default().insert(place_among_siblings(&file.path));
+            }
+        }
+    }
+    assert!(places.len() > 300, "the rule sees only {} types: it has gone blind", places.len());
+    let twice = places.into_iter().filter(|(_, places)| places.len() > 1);
+    let faults: Vec<String> = twice.map(|(name, places)| format!("{name}: {places:?}")).collect();
+    assert_none("one name, one type", &faults);
+}
+
+#[test]
+fn comments_use_the_field_s_words() {
+    let mut faults = Vec::new();
+    for file in ["src", "tests", "benches", "fuzz"].into_iter().flat_map(rust) {
+        let code = code_of(&file.text);
+        for (at, (line, code)) in file.text.lines().zip(code.lines()).enumerate() {
+            // Where a comment begins, the code of the line ends.
+            let Some(begin) = line.find("//").filter(|_| code.trim_end().len() < line.trim_end().len())
+            else {
+                continue;
+            };
+            // Identifiers and examples stand in backticks.
+            let text: String = line[begin..].split('`').step_by(2).collect();
+            for word in words(&text).filter(|word| BANNED.contains(&word.to_ascii_lowercase().as_str())) {
+                faults.push(format!("{}:{}: {word}", file.path, at + 1));
+            }
+        }
+    }
+    assert_none("words of comments", &faults);
 }
 
 #[test]

@@ -68,11 +68,11 @@ impl File {
         self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
     }
 
-    /// The room of src/ that it belongs to; nothing for the two roots.
-    pub(crate) fn room(&self) -> Option<&str> {
+    /// The top-level module of src/ that the file belongs to; `None` for the two roots.
+    pub(crate) fn module(&self) -> Option<&str> {
         let path = self.path.strip_prefix("src/")?.trim_end_matches(".rs");
-        let room = path.split('/').next()?;
-        (!matches!(room, "lib" | "main")).then_some(room)
+        let module = path.split('/').next()?;
+        (!matches!(module, "lib" | "main")).then_some(module)
     }
 
     /// The paths within the crate that it uses, from the root of the crate: `crate::a::b` and `super::b` give

@@ -1,28 +1,28 @@
-//! The disk that a loss of power leaves: what was synced, and any part of what was not.
+//! Disk image after a power loss: everything that was synced, and any part of what was not.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rand::RngExt as _;
 
-/// What a disk writes at once, or not at all.
+/// Unit of a disk write, in bytes: a sector is written completely or not at all.
 const SECTOR: usize = 512;
 
-/// Something that was done to a file.
+/// Recorded file operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) kind: u8,
-    /// Nanoseconds.
+    /// Monotonic time, in nanoseconds.
     pub(crate) time: u64,
     pub(crate) offset: usize,
     pub(crate) path: PathBuf,
     pub(crate) data: Vec<u8>,
 }
 
-/// Reads what the shim wrote down.
+/// Parses the log of the shim.
 pub(crate) fn entries(mut log: &[u8]) -> Vec<Entry> {
     let mut entries = Vec::new();
-    // A process that is killed may leave half of an entry at the end of its part, but writes them in one piece each.
+    // Each entry is written in one piece, so that a killed process leaves no partial entry.
     while log.len() >= 25 {
         let number = |at: usize| u64::from_le_bytes(log[at..at + 8].try_into().unwrap());
         let length = |at: usize| u32::from_le_bytes(log[at..at + 4].try_into().unwrap()) as usize;
@@ -36,7 +36,7 @@ pub(crate) fn entries(mut log: &[u8]) -> Vec<Entry> {
     entries
 }
 
-/// How much of what was not synced reached the disk.
+/// Part of the unsynced operations that reached the disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Luck {
     None,
@@ -47,9 +47,9 @@ pub(crate) enum Luck {
 #[derive(Default)]
 struct File {
     synced: Vec<u8>,
-    /// Writes and cuts since then.
+    /// Writes and truncations since the last sync.
     since: Vec<Entry>,
-    /// Whether its name is on the disk, and whether it should be.
+    /// Whether the file's name is on the disk (`named`), and whether the process has the file (`there`).
     named: bool,
     there: bool,
 }
@@ -66,14 +66,14 @@ fn apply(bytes: &mut Vec<u8>, entry: &Entry, length: usize) {
     }
 }
 
-/// Builds the disk of the moment after these entries in another folder.
+/// Builds the disk image after these operations in another folder.
 pub(crate) fn build(entries: &[Entry], from: &Path, to: &Path, luck: Luck) {
     let mut random = rand::rng();
     let mut files: BTreeMap<&Path, File> = BTreeMap::new();
     for entry in entries {
         match entry.kind {
             b'C' => {
-                // A new file of the name of one that was removed is another file.
+                // A new file with the name of a removed one starts empty.
                 *files.entry(&entry.path).or_default() = File { there: true, ..File::default() };
             }
             b'W' | b'T' => files.entry(&entry.path).or_default().since.push(entry.clone()),
@@ -96,7 +96,7 @@ pub(crate) fn build(entries: &[Entry], from: &Path, to: &Path, luck: Luck) {
     }
     for (path, mut file) in files {
         let name = path.strip_prefix(from).unwrap();
-        // Shared memory is not on a disk, and marks are the test's own.
+        // Shared memory is not on a disk, and `marks` belongs to the test.
         if name.to_str().unwrap().ends_with("-shm") || name == Path::new("marks") {
             continue;
         }
@@ -110,7 +110,7 @@ pub(crate) fn build(entries: &[Entry], from: &Path, to: &Path, luck: Luck) {
             if reaches() {
                 apply(&mut file.synced, &entry, entry.data.len());
             } else if matches!(luck, Luck::Some) && entry.data.len() > SECTOR {
-                // Some sectors of it.
+                // Only some sectors of the write reached the disk.
                 let sectors = entry.data.len() / SECTOR;
                 apply(&mut file.synced, &entry, rand::rng().random_range(0..=sectors) * SECTOR);
             }

@@ -1,6 +1,6 @@
-/* Loaded before the C library: writes down, in order, what a process does to the files of one folder, so that a test can
- * build the disk that a loss of power would have left. An entry is: kind (1), time (8), offset (8), length of the path (4),
- * length of the data (4), path, data. */
+/* Preloaded library (LD_PRELOAD): logs the operations of a process on the files of one folder, in order, so that a test can
+ * rebuild the disk that a power loss would leave. An entry is, with sizes in bytes: kind (1), time in nanoseconds (8),
+ * offset (8), length of the path (4), length of the data (4), path, data. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

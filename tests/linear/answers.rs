@@ -1,6 +1,6 @@
-//! Answers that have many of one thing, in each format that has it: whole, and as streams.
+//! Responses with many of one element, as documents and as streams, in each format that has the element.
 //!
-//! Here live texts. What must not live here: anything that measures.
+//! Here live texts. What measures them lives in `measured`.
 
 use model_gateway::wire::Format;
 
@@ -11,10 +11,10 @@ use crate::frames::{
 };
 use crate::words::{list, members};
 
-/// An answer with so many of the thing, where the format has it.
+/// Builds a response with `n` elements. `None` if the format does not have the element.
 pub(crate) type Build = fn(Format, usize) -> Option<Answer>;
 
-/// The shapes: what there are many of.
+/// Name and builder of each shape of a response.
 pub(crate) const SHAPES: [(&str, Build); 19] = [
     ("an answer: calls", |format, n| Some(whole(format, &list(n, |i| call(format, i)), "tool"))),
     ("an answer: texts", |format, n| Some(whole(format, &list(n, |i| text(format, i, "")), "stop"))),

@@ -1,14 +1,14 @@
-//! What answers are made of, in the words of each format.
+//! Parts and frames of responses in each format.
 
 use model_gateway::wire::Format;
 
 use crate::words::list;
 
-/// An answer, as it comes.
+/// Response as the provider sends it.
 pub(crate) enum Answer {
-    /// A document.
+    /// JSON document.
     Whole(String),
-    /// A stream, in frames.
+    /// Event stream, in frames.
     Stream(Vec<String>),
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn generate(parts: &str, members: &str) -> String {
     )
 }
 
-/// A document of these parts, blocks or items.
+/// Returns a document with these parts, blocks or items.
 pub(crate) fn whole(format: Format, parts: &str, finish: &str) -> Answer {
     match format {
         Format::Chat if finish == "tool" => {
@@ -123,7 +123,7 @@ pub(crate) fn chat_chunk(delta: &str, finish: &str) -> String {
     format!("data: {{{CHUNK}\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n")
 }
 
-/// A stream of these blocks, with what comes before and behind them.
+/// Returns a stream of these blocks, with the frames that the format has before and after them.
 pub(crate) fn streamed(format: Format, blocks: impl Iterator<Item = Vec<String>>) -> Answer {
     let blocks = blocks.flatten();
     Answer::Stream(match format {
@@ -314,7 +314,7 @@ pub(crate) fn pieces_of_a_call(format: Format, n: usize) -> Answer {
     streamed(format, [frames].into_iter())
 }
 
-/// All calls are open at once, and each is added to in turn.
+/// Returns a stream in which all tool calls are open at once and grow in turn.
 pub(crate) fn side_by_side(format: Format, n: usize) -> Option<Answer> {
     let calls: Vec<Vec<String>> = (0..n).map(|i| call_frames(format, i)).collect();
     let steps = calls.first().map(Vec::len).filter(|_| format != Format::Generate)?;

@@ -1,15 +1,16 @@
-//! The cases, as they run under valgrind: each names itself, and does its work where it is counted.
+//! Measured cases, as they run under valgrind: each prints its name and its slot function, in which its cost is
+//! counted.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
-use model_gateway::canonical::quirks::Choices;
+use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use model_gateway::canonical::quirks::ToolChoiceSupport;
 use model_gateway::canonical::{Dialect, Quirks, Thinking};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::Route;
 use model_gateway::translate::verbatim::Arrival;
-use model_gateway::translate::{Outgoing, Restore, TranslateRequest, Translated, links, outgoing};
+use model_gateway::translate::{Outgoing, Restore, TranslateRequest, Translated, outgoing, remote_urls};
 use model_gateway::wire::Format;
 use model_gateway::wire::codec::ReplyOptions;
 
@@ -17,24 +18,24 @@ use crate::frames::Answer;
 use crate::slots::{Slot, slot};
 use crate::{answers, requests, schemas, settings};
 
-/// The variable that says which format is looked at: the client's of requests, the provider's of answers.
+/// Environment variable with the format under test: the client's of requests, the provider's of responses.
 pub(crate) const FORMAT: &str = "LINEAR_FORMAT";
-/// What stands before the name of a function and that of its case.
+/// Prefix of the output line with the slot function and the name of a case.
 pub(crate) const CASE: &str = "case: ";
 
-/// The smaller number of things, unless the variable `LINEAR_FEW` tells another. Hash maps have taken the place of
-/// scans for long, and the whole test takes two to three minutes on two processors.
+/// Smaller number of elements; `LINEAR_FEW` overrides it. At this number the gateway already uses hash maps instead of
+/// scans. The whole test takes two to three minutes on two processors.
 const FEW: usize = 100;
 
 const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
 
-/// A provider that takes whatever its format has.
+/// Capability profile that supports everything.
 const RICH: Dialect<'static> = Dialect {
     model: "model-of-the-provider",
     issuer: "provider",
-    reasoning: Reasoning::Budget { min: 1_024, max: 32_000, off: true },
+    reasoning: ReasoningSupport::Budget { min: 1_024, max: 32_000, off: true },
     max_output: 8_192,
-    sampling: Sampling::All,
+    sampling: SamplingSupport::All,
     structured: Structured::Native,
     json_schema: true,
     call_ids: true,
@@ -46,10 +47,10 @@ const RICH: Dialect<'static> = Dialect {
     media_urls: true,
     extensions: &["reasoning", "cache_control", "images", "top_k"],
     think_tags: false,
-    habits: &Quirks::PLAIN,
+    quirks: &Quirks::PLAIN,
 };
 
-/// One that takes little of it.
+/// Capability profile that supports little.
 static POOR: Dialect<'static> = Dialect {
     structured: Structured::Tool,
     json_schema: false,
@@ -60,9 +61,9 @@ static POOR: Dialect<'static> = Dialect {
     media_urls: false,
     extensions: &[],
     think_tags: true,
-    habits: &Quirks {
+    quirks: &Quirks {
         lacks: &[&["name", "seed"]],
-        choices: Choices::USUAL,
+        choices: ToolChoiceSupport::USUAL,
         joins_texts: true,
         nine_letter_ids: true,
         custom_tools: false,
@@ -72,7 +73,7 @@ static POOR: Dialect<'static> = Dialect {
     ..RICH
 };
 
-/// What is counted: valgrind looks for this name.
+/// Function that valgrind is configured to measure (`--toggle-collect`).
 #[inline(never)]
 fn count(slot: Slot, work: &mut dyn FnMut()) {
     slot(work);
@@ -89,7 +90,7 @@ fn translate(client: Format, provider: Format, dialect: &Dialect<'_>, body: &str
         provider,
         stream: false,
         array: false,
-        thinking: Thinking::Unsaid,
+        thinking: Thinking::Unset,
         dialect,
         model: &model,
         id: "01JXG3ZQK5V7W8Y9A0B1C2D3E4",
@@ -97,9 +98,9 @@ fn translate(client: Format, provider: Format, dialect: &Dialect<'_>, body: &str
         now: 1,
     };
     if !dialect.media_urls && body.contains("https:") {
-        links(body, client, provider, dialect, model_gateway::translate::StoreOptions::default());
+        remote_urls(body, client, provider, dialect, model_gateway::translate::StoreOptions::default());
     }
-    // What is refused has been read and written first.
+    // A refused request counts too: it has been decoded and encoded before.
     outgoing(body, &ask).ok()
 }
 
@@ -110,7 +111,7 @@ fn bring(provider: Format, client: Format, answer: &Answer, restore: &Restore, s
         usage_wanted: true,
         show_thinking: true,
         issuer: "provider".into(),
-        remember: true,
+        collect_signatures: true,
         ..ReplyOptions::default()
     };
     let arrival = match answer {
@@ -139,10 +140,10 @@ fn bring(provider: Format, client: Format, answer: &Answer, restore: &Restore, s
     }
 }
 
-/// Runs a case: once to warm up, and twice counted. It prints which functions did it.
+/// Runs a case once to warm up and twice measured, and prints the slot functions of the measured runs.
 fn case(next: &mut usize, name: &str, works: [&mut dyn FnMut(); 2]) {
     let [few, many] = works;
-    // What is done but once, such as the linking of functions, is none of it.
+    // One-time costs, such as dynamic linking, must not be counted.
     few();
     for work in [few, many] {
         let (function, function_name) = slot(*next);
@@ -152,7 +153,7 @@ fn case(next: &mut usize, name: &str, works: [&mut dyn FnMut(); 2]) {
     }
 }
 
-/// What an answer must undo whose request had tools with names of their own kind: so many.
+/// Returns the data that restores `n` renamed tools in a response.
 fn renamed(n: usize) -> Restore {
     let body = requests::with_other_names(n);
     translate(Format::Responses, Format::Chat, &RICH, &body).unwrap().restore

@@ -1,19 +1,19 @@
-//! Requests that have many of one thing, in each format that has it.
+//! Requests with many of one element, in each format that has the element.
 //!
-//! Here live texts. What must not live here: anything that measures.
+//! Here live texts. What measures them lives in `measured`.
 
 use model_gateway::wire::Format;
 
 use crate::words::{
-    SCHEMA, allowed, asks, call_turn, called, calls, calls_of, chosen, image, list, members, one, results,
-    settings, text, tool, turn, turn_with, whole, with_tools,
+    SCHEMA, allowed, asks, call_turn, called, calls, calls_of, chosen, image, list, members, one, result_of,
+    results, settings, text, tool, turn, turn_with, whole, with_tools,
 };
 
-/// A request with so many of the thing, where the format has it.
+/// Builds a request with `n` elements. `None` if the format does not have the element.
 pub(crate) type Build = fn(Format, usize) -> Option<String>;
 
-/// The shapes: what there are many of.
-pub(crate) const SHAPES: [(&str, Build); 47] = [
+/// Name and builder of each shape of a request.
+pub(crate) const SHAPES: [(&str, Build); 48] = [
     ("unknown members", |format, n| Some(whole(format, &asks(format), &members(n)))),
     ("unknown members of settings", settings),
     ("unknown members of a turn", |format, n| {
@@ -81,35 +81,21 @@ pub(crate) const SHAPES: [(&str, Build); 47] = [
         Some(whole(format, &turns.join(","), ""))
     }),
     ("a result with many parts", |format, n| {
-        let result = match format {
-            Format::Messages => {
-                let parts = list(n, |i| text(format, &format!("part {i}")));
-                let block = format!(r#"{{"type":"tool_result","tool_use_id":"call_0","content":[{parts}]}}"#);
-                turn(format, "user", &block)
-            }
-            Format::Chat => {
-                let parts = list(n, |i| text(format, &format!("part {i}")));
-                format!(r#"{{"role":"tool","tool_call_id":"call_0","content":[{parts}]}}"#)
-            }
-            Format::Responses => {
-                let parts = list(n, |i| text(format, &format!("part {i}")));
-                format!(r#"{{"type":"function_call_output","call_id":"call_0","output":[{parts}]}}"#)
-            }
+        let parts = list(n, |i| match format {
             Format::Generate => {
-                let parts = list(n, |i| {
-                    format!(
-                        r#"{{"inlineData":{{"mimeType":"image/png","data":"iVBORw0KGg{:02}"}}}}"#,
-                        i % 100
-                    )
-                });
-                let part = format!(
-                    r#"{{"functionResponse":{{"name":"get","id":"call_0","response":{{}},"parts":[{parts}]}}}}"#
-                );
-                turn(format, "user", &part)
+                let data = format!("iVBORw0KGg{:02}", i % 100);
+                format!(r#"{{"inlineData":{{"mimeType":"image/png","data":"{data}"}}}}"#)
             }
-        };
-        let turns = [asks(format), calls(format, 1, |_| String::new()), result];
+            _ => text(format, &format!("part {i}")),
+        });
+        let turns = [asks(format), calls(format, 1, |_| String::new()), result_of(format, &parts)];
         Some(whole(format, &turns.join(","), ""))
+    }),
+    // Long enough that a copy of all of them for each costs more than the rest.
+    ("a result with many long texts", |format, n| {
+        let parts = list(n, |_| text(format, &"long ".repeat(400)));
+        let turns = [asks(format), calls(format, 1, |_| String::new()), result_of(format, &parts)];
+        (format != Format::Generate).then(|| whole(format, &turns.join(","), ""))
     }),
     ("tools", |format, n| {
         let tools = list(n, |i| tool(format, &format!("tool_{i}"), SCHEMA, ""));
@@ -481,7 +467,7 @@ pub(crate) const SHAPES: [(&str, Build); 47] = [
     }),
 ];
 
-/// A request with so many tools whose names are of their own kind.
+/// Returns a request with `n` tools whose names are not valid in every format.
 pub(crate) fn with_other_names(n: usize) -> String {
     let tools = list(n, |i| tool(Format::Responses, &format!("some tool/{i}"), SCHEMA, ""));
     with_tools(Format::Responses, &asks(Format::Responses), &tools, "")

@@ -1,9 +1,9 @@
-//! Requests whose schemas have many of one thing.
+//! Requests with JSON schemas that have many of one element.
 
 use crate::requests::Build;
 use crate::words::{answered, asks, list, members, tool, with_tools};
 
-/// The shapes: what there are many of.
+/// Name and builder of each shape of a request.
 pub(crate) const SHAPES: [(&str, Build); 8] = [
     ("properties of a tool's schema", |format, n| {
         let properties =

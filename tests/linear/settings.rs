@@ -1,11 +1,11 @@
-//! Requests whose settings have many of one thing.
+//! Requests with settings that have many of one element.
 
 use model_gateway::wire::Format;
 
 use crate::requests::Build;
 use crate::words::{asks, list, members, whole};
 
-/// The shapes: what there are many of.
+/// Name and builder of each shape of a request.
 pub(crate) const SHAPES: [(&str, Build); 3] = [
     ("biased tokens", |format, n| {
         let tokens = list(n, |i| format!(r#""{i}":1"#));

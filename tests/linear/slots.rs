@@ -1,6 +1,7 @@
-//! Functions that differ in their names alone: valgrind tells what each function cost, and each is called once.
+//! Functions that differ only in their names. Valgrind reports the cost of each function, and each is called once, so
+//! that every case has its own count.
 
-/// Does the work.
+/// Function that runs the work it is given.
 pub(crate) type Slot = fn(&mut dyn FnMut());
 
 macro_rules! functions {
@@ -39,7 +40,7 @@ macro_rules! groups {
 
 groups!(g0 g1 g2 g3 g4 g5 g6 g7);
 
-/// A function, and its name as valgrind knows it.
+/// Returns a function and its name in valgrind's output.
 pub(crate) fn slot(number: usize) -> (Slot, String) {
     let (group, module, function) = (number / 256, number / 16 % 16, number % 16);
     (ALL[group][module][function], format!("linear::slots::g{group}::m{module}::f{function}"))

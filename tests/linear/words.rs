@@ -1,15 +1,15 @@
-//! What requests are made of, in the words of each format.
+//! Parts of requests in each format.
 
 use model_gateway::wire::Format;
 
 pub(crate) const SCHEMA: &str = r#"{"type":"object","properties":{"x":{"type":"string"}}}"#;
 
-/// So many of what `make` makes, joined with commas.
+/// Returns `n` elements that `make` makes, joined with commas.
 pub(crate) fn list(n: usize, make: impl Fn(usize) -> String) -> String {
     (0..n).map(make).collect::<Vec<_>>().join(",")
 }
 
-/// Members that nobody knows.
+/// Returns `n` unknown members.
 pub(crate) fn members(n: usize) -> String {
     list(n, |i| format!(r#""k{i}":1"#))
 }
@@ -25,7 +25,7 @@ pub(crate) fn settings(format: Format, n: usize) -> Option<String> {
     Some(whole(format, &asks(format), &format!(r#""{name}":{{{kind}{}}}"#, members(n))))
 }
 
-/// A request of these turns, with these members.
+/// Returns a request with these turns and members.
 pub(crate) fn whole(format: Format, turns: &str, members: &str) -> String {
     let head = match format {
         Format::Chat => format!(r#""model":"m","messages":[{turns}]"#),
@@ -146,7 +146,7 @@ pub(crate) fn allowed(format: Format, n: usize, name: &str) -> Option<String> {
     })
 }
 
-/// A turn of one call.
+/// Returns a turn with one tool call.
 pub(crate) fn call_turn(format: Format, i: usize) -> String {
     let call = call(format, i, "get", "");
     match format {
@@ -174,7 +174,7 @@ pub(crate) fn call(format: Format, i: usize, name: &str, members: &str) -> Strin
     }
 }
 
-/// A turn of many calls.
+/// Returns a turn with `n` tool calls.
 pub(crate) fn calls(format: Format, n: usize, members: impl Fn(usize) -> String) -> String {
     collected(format, list(n, |i| call(format, i, "get", &members(i))))
 }
@@ -206,7 +206,27 @@ pub(crate) fn result(format: Format, i: usize) -> String {
     }
 }
 
-/// The turn of these results, or the turns.
+/// Returns the result of the first call, with these parts.
+pub(crate) fn result_of(format: Format, parts: &str) -> String {
+    match format {
+        Format::Messages => {
+            let block = format!(r#"{{"type":"tool_result","tool_use_id":"call_0","content":[{parts}]}}"#);
+            turn(format, "user", &block)
+        }
+        Format::Chat => format!(r#"{{"role":"tool","tool_call_id":"call_0","content":[{parts}]}}"#),
+        Format::Responses => {
+            format!(r#"{{"type":"function_call_output","call_id":"call_0","output":[{parts}]}}"#)
+        }
+        Format::Generate => {
+            let part = format!(
+                r#"{{"functionResponse":{{"name":"get","id":"call_0","response":{{}},"parts":[{parts}]}}}}"#
+            );
+            turn(format, "user", &part)
+        }
+    }
+}
+
+/// Returns one turn with these tool results, or one turn for each in formats that require it.
 pub(crate) fn results(format: Format, which: impl IntoIterator<Item = usize>) -> String {
     let results: Vec<String> = which.into_iter().map(|i| result(format, i)).collect();
     let results = results.join(",");
@@ -221,7 +241,7 @@ pub(crate) fn called(format: Format, n: usize, order: fn(usize) -> Vec<usize>) -
     whole(format, &turns.join(","), "")
 }
 
-/// A request that wants an answer of this schema.
+/// Returns a request for a response of this schema.
 pub(crate) fn answered(format: Format, schema: &str) -> String {
     let member = match format {
         Format::Chat => format!(

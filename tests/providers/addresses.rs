@@ -1,6 +1,6 @@
-//! Where each platform is asked, and with which credential.
+//! Paths and credentials of each platform.
 
-use model_gateway::provider::{Kind, Provider};
+use model_gateway::provider::{Provider, ProviderKind};
 use model_gateway::wire::path::Action;
 use model_gateway::wire::{Api, Format};
 use serde_json::json;
@@ -16,8 +16,8 @@ fn header(provider: &mut Provider, api: Api) -> (String, String) {
 }
 
 #[test]
-fn platform_azure_has_the_deployment_in_the_path_and_a_version_in_the_query() {
-    let mut azure = provider(Kind::Azure, "https://res.openai.azure.com");
+fn platform_azure_has_deployment_in_path_and_version_in_query() {
+    let mut azure = provider(ProviderKind::Azure, "https://res.openai.azure.com");
     assert_eq!(
         azure.path(Api::Chat, "my-gpt", None),
         "/openai/deployments/my-gpt/chat/completions?api-version=2024-10-21"
@@ -35,32 +35,32 @@ fn platform_azure_has_the_deployment_in_the_path_and_a_version_in_the_query() {
 }
 
 #[test]
-fn platform_azure_v1_is_as_openai() {
-    let azure = provider(Kind::Azure, "https://res.openai.azure.com/openai/v1");
+fn platform_azure_v1_equals_openai() {
+    let azure = provider(ProviderKind::Azure, "https://res.openai.azure.com/openai/v1");
     assert_eq!(azure.path(Api::Chat, "my-gpt", None), "/openai/v1/chat/completions");
     assert_eq!(azure.path(Api::Responses, "my-gpt", None), "/openai/v1/responses");
-    // What its models can be asked is what they can be asked at OpenAI.
+    // Its models have the capabilities that they have at OpenAI.
     assert!(azure.dialect(Api::Chat, "gpt-5.2").max_completion_tokens);
 }
 
 const VERTEX: &str = "https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/europe-west1";
 
 #[test]
-fn platform_vertex_gemini_has_the_publisher_in_the_path_and_refuses_ids_of_calls() {
-    let mut vertex = provider(Kind::Vertex, VERTEX);
+fn platform_vertex_gemini_has_publisher_in_path_and_no_call_ids() {
+    let mut vertex = provider(ProviderKind::Vertex, VERTEX);
     assert_eq!(
         vertex.path(Api::Generate, "gemini-2.5-pro", STREAM),
         "/v1/projects/p/locations/europe-west1/publishers/google/models/gemini-2.5-pro:streamGenerateContent?alt=sse"
     );
     assert_eq!(header(&mut vertex, Api::Generate), ("authorization".to_owned(), "Bearer secret".to_owned()));
     assert!(!vertex.dialect(Api::Generate, "gemini-2.5-pro").call_ids);
-    let gemini = provider(Kind::Gemini, "https://generativelanguage.googleapis.com/v1beta");
+    let gemini = provider(ProviderKind::Gemini, "https://generativelanguage.googleapis.com/v1beta");
     assert!(gemini.dialect(Api::Generate, "gemini-2.5-pro").call_ids);
 }
 
 #[test]
-fn platform_vertex_claude_has_the_model_in_the_path_and_the_version_in_the_body() {
-    let mut vertex = provider(Kind::VertexAnthropic, VERTEX);
+fn platform_vertex_claude_has_model_in_path_and_version_in_body() {
+    let mut vertex = provider(ProviderKind::VertexAnthropic, VERTEX);
     let models = "/v1/projects/p/locations/europe-west1/publishers/anthropic/models/";
     let model = "claude-sonnet-4-5@20250929";
     assert_eq!(vertex.path(Api::Messages, model, STREAM), format!("{models}{model}:streamRawPredict"));
@@ -79,18 +79,18 @@ fn platform_vertex_claude_has_the_model_in_the_path_and_the_version_in_the_body(
     assert_eq!(sent["anthropic_version"], "vertex-2023-10-16");
     assert!(sent.get("model").is_none());
     assert_eq!(sent["messages"][0]["content"], json!([{"type": "text", "text": "Hi"}]));
-    // The version of the model is read behind the date, too.
+    // The version of a model is recognized although a date follows it.
     assert_eq!(dialect.max_output, 64_000);
 }
 
 #[test]
-fn platform_ark_and_the_others_have_their_own_places() {
-    let ark = provider(Kind::Ark, Kind::Ark.default_base_url().unwrap());
+fn platform_ark_and_others_have_their_own_paths() {
+    let ark = provider(ProviderKind::Ark, ProviderKind::Ark.default_base_url().unwrap());
     assert_eq!(ark.path(Api::Chat, "ep-1", None), "/api/v3/chat/completions");
-    let mut qwen = provider(Kind::DashScope, Kind::DashScope.default_base_url().unwrap());
+    let mut qwen = provider(ProviderKind::DashScope, ProviderKind::DashScope.default_base_url().unwrap());
     assert_eq!(qwen.path(Api::Chat, "qwen-plus", None), "/compatible-mode/v1/chat/completions");
     assert_eq!(header(&mut qwen, Api::Chat).1, "Bearer secret");
-    // DeepSeek speaks messages, too, below a path of its own.
-    let deepseek = provider(Kind::Anthropic, "https://api.deepseek.com/anthropic/v1");
+    // DeepSeek also has the messages format, below another path.
+    let deepseek = provider(ProviderKind::Anthropic, "https://api.deepseek.com/anthropic/v1");
     assert_eq!(deepseek.path(Api::Messages, "deepseek-chat", None), "/anthropic/v1/messages");
 }

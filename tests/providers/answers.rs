@@ -1,11 +1,11 @@
-//! What each provider answers: where it puts reasoning, usage, the ends of answers and its errors.
+//! Responses of each provider: where it puts reasoning, usage, finish reasons and errors.
 
 use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
 use model_gateway::canonical::{Answer, Usage};
 use model_gateway::wire::chat::{answer, stream};
 use model_gateway::wire::error::ProviderError;
 
-/// What frames say.
+/// Decodes the frames of a chat stream.
 fn read(frames: &[&str]) -> Answer {
     let mut all = Answer::default();
     let mut decoder = stream::Decoder::new("seed");
@@ -53,7 +53,7 @@ fn compat_reasoning_is_found_under_every_name() {
 }
 
 #[test]
-fn compat_usage_of_each_provider_means_the_same() {
+fn compat_usage_of_each_provider_is_normalized() {
     let cached = Usage { input: Some(10), output: Some(5), cached: Some(4), ..Usage::default() };
     for (provider, figures) in [
         (
@@ -83,7 +83,7 @@ fn compat_usage_of_each_provider_means_the_same() {
 }
 
 #[test]
-fn compat_usage_stands_wherever_the_provider_puts_it() {
+fn compat_usage_is_found_in_every_place() {
     let figures = r#"{"prompt_tokens":10,"completion_tokens":5}"#;
     let content = delta(r#""content":"a""#);
     let kimi = format!(
@@ -103,7 +103,7 @@ fn compat_usage_stands_wherever_the_provider_puts_it() {
 }
 
 #[test]
-fn compat_finish_words_of_each_provider() {
+fn compat_finish_reasons_of_each_provider_are_normalized() {
     let finish =
         |word: &str| read(&[&delta(r#""content":"a""#), &end(word, ""), "[DONE]"]).finishes[0].1.clone();
     assert_eq!(finish("eos"), FinishOwned::Stop); // Together
@@ -113,7 +113,7 @@ fn compat_finish_words_of_each_provider() {
     for failure in ["insufficient_system_resource", "network_error"] {
         assert!(matches!(finish(failure), FinishOwned::Other(_)), "{failure}");
     }
-    // xAI ends an answer with calls with nothing.
+    // xAI ends a response that has tool calls with an empty finish reason.
     let call =
         delta(r#""tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]"#);
     for word in ["", "stop", "tool_calls"] {
@@ -122,8 +122,8 @@ fn compat_finish_words_of_each_provider() {
 }
 
 #[test]
-fn compat_calls_of_each_provider_are_told_apart() {
-    // Whole, without an index; with an index that is always the same; with ids in every fragment; with an object.
+fn compat_tool_calls_of_each_provider_are_distinguished() {
+    // Complete calls without an index; an index that is always the same; ids in every fragment; arguments as an object.
     let whole = delta(
         r#""tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"g","arguments":"{\"x\":1}"}}]"#,
     );
@@ -166,7 +166,7 @@ fn compat_calls_of_each_provider_are_told_apart() {
 }
 
 #[test]
-fn compat_errors_in_streams_and_inside_of_a_200() {
+fn compat_errors_in_streams_and_in_200_responses_are_found() {
     for (provider, frame) in [
         (
             "openrouter",
@@ -182,7 +182,7 @@ fn compat_errors_in_streams_and_inside_of_a_200() {
     ] {
         assert!(read(&[frame]).error.is_some(), "{provider}");
     }
-    // A whole answer that is none, with the status of one.
+    // A document with status 200 that is no completion.
     for (provider, body) in [
         ("dashscope", r#"{"code":"InvalidParameter","message":"no","request_id":"r"}"#),
         ("zhipu", r#"{"error":{"code":"1302","message":"no"}}"#),

@@ -1,6 +1,6 @@
-//! Every provider's deviations, as a client of any format meets them: what is sent to it, and what it answers.
+//! Deviations of each provider, with clients of any format: the requests that it receives, and its responses.
 //!
-//! A test is named after its row of the table of providers (docs/providers.md).
+//! A test is named after the provider's row in docs/providers.md.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "it is a test")]
 
 mod addresses;
@@ -11,28 +11,28 @@ mod servers;
 
 use model_gateway::canonical::{Dialect, Thinking};
 use model_gateway::json::EscapedString;
-use model_gateway::provider::{BaseUrl, Kind, Provider, Setup};
-use model_gateway::translate::{Outgoing, Refused, TranslateRequest, outgoing};
+use model_gateway::provider::{BaseUrl, Provider, ProviderKind, Setup};
+use model_gateway::translate::{EncodeError, Outgoing, TranslateRequest, outgoing};
 use model_gateway::wire::{Api, Format};
 use serde_json::Value;
 
-/// A provider at an address.
-fn provider(kind: Kind, base: &str) -> Provider {
+/// Returns a provider of this kind at an address.
+fn provider(kind: ProviderKind, base: &str) -> Provider {
     let base = BaseUrl::parse(base).unwrap();
     Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![Api::Chat], base })
 }
 
-/// Somebody who speaks chat completions, known by the address.
+/// Returns a provider of chat completions whose preset is recognized by its address.
 fn at(base: &str) -> Provider {
-    provider(Kind::OpenAiCompatible, base)
+    provider(ProviderKind::OpenAiCompatible, base)
 }
 
-/// What becomes of a request on its way to a provider of chat completions.
-fn ask(provider: &Provider, model: &str, from: Format, body: &str) -> Result<Outgoing, Refused> {
+/// Translates a request for a provider of chat completions.
+fn ask(provider: &Provider, model: &str, from: Format, body: &str) -> Result<Outgoing, EncodeError> {
     go(&provider.dialect(Api::Chat, model), from, Format::Chat, body)
 }
 
-fn go(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Result<Outgoing, Refused> {
+fn go(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Result<Outgoing, EncodeError> {
     outgoing(
         body,
         &TranslateRequest {
@@ -40,7 +40,7 @@ fn go(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Result<Out
             provider: to,
             stream: serde_json::from_str::<Value>(body).unwrap()["stream"] == true,
             array: false,
-            thinking: Thinking::Unsaid,
+            thinking: Thinking::Unset,
             dialect,
             model: &EscapedString::from(dialect.model),
             id: "req_1",
@@ -50,17 +50,17 @@ fn go(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Result<Out
     )
 }
 
-/// What is sent from one format to another.
+/// Returns the translated body of a request.
 fn translated(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Value {
     serde_json::from_slice(&go(dialect, from, to, body).unwrap().body).unwrap()
 }
 
-/// What is sent for a request.
+/// Returns the body that a provider of chat completions receives for a request.
 fn sent_from(provider: &Provider, model: &str, from: Format, body: &str) -> Value {
     serde_json::from_slice(&ask(provider, model, from, body).unwrap().body).unwrap()
 }
 
-/// What is sent for members of a chat request, and the names of what was lost.
+/// Returns the body that is sent for members of a chat request, and the names of the lost elements.
 fn sent(provider: &Provider, model: &str, members: &str) -> (Value, Vec<String>) {
     let comma = if members.is_empty() { "" } else { "," };
     let messages = if members.contains("\"messages\"") {
@@ -74,7 +74,7 @@ fn sent(provider: &Provider, model: &str, members: &str) -> (Value, Vec<String>)
     (serde_json::from_slice(&outgoing.body).unwrap(), losses)
 }
 
-/// Why a chat request of these members is refused.
+/// Returns the parameter for which a chat request with these members is refused.
 fn refused(provider: &Provider, model: &str, members: &str) -> String {
     let body = format!(r#"{{"model":"m",{members},"messages":[{{"role":"user","content":"Hi"}}]}}"#);
     let refused = ask(provider, model, Format::Chat, &body).unwrap_err();
@@ -83,7 +83,7 @@ fn refused(provider: &Provider, model: &str, members: &str) -> String {
 
 const TOOLS: &str = r#""tools":[{"type":"function","function":{"name":"look","parameters":{"type":"object","properties":{}}}},{"type":"function","function":{"name":"find","parameters":{"type":"object","properties":{}}}}]"#;
 
-/// Members of a request with two tools and a choice.
+/// Returns members of a request with two tools and this tool choice.
 fn choose(choice: &str) -> String {
     format!(r#"{TOOLS},"tool_choice":{choice}"#)
 }

@@ -1,5 +1,5 @@
-//! A client of chat completions, in front of a provider that takes less than all of them: what fits passes as it was
-//! written; what does not is said anew, and loses nothing else.
+//! Chat clients at chat providers that support only a part of the format: a request that fits passes verbatim, any
+//! other is decoded and encoded again without further losses.
 
 use model_gateway::provider::Provider;
 use model_gateway::wire::chat::request::fits;
@@ -15,7 +15,7 @@ fn passes(provider: &Provider, model: &str, members: &str) -> bool {
 }
 
 #[test]
-fn compat_what_fits_passes_and_what_does_not_is_said_anew() {
+fn compat_verbatim_only_for_requests_that_fit_the_provider() {
     let deepseek = at("https://api.deepseek.com/v1");
     let asks = |members: &str| passes(&deepseek, "deepseek-chat", members);
     for fine in [
@@ -48,7 +48,7 @@ fn compat_what_fits_passes_and_what_does_not_is_said_anew() {
 }
 
 #[test]
-fn compat_each_provider_has_its_own_reasons() {
+fn compat_verbatim_conditions_differ_by_provider() {
     let mistral = at("https://api.mistral.ai/v1");
     assert!(passes(&mistral, "m", r#""random_seed":5,"safe_prompt":true,"tool_choice":"any""#));
     assert!(!passes(&mistral, "m", r#""seed":5"#));
@@ -74,7 +74,7 @@ fn compat_each_provider_has_its_own_reasons() {
 }
 
 #[test]
-fn compat_members_that_nobody_knows_stay_when_it_is_said_anew() {
+fn compat_unknown_members_survive_encoding() {
     let deepseek = at("https://api.deepseek.com/v1");
     let body =
         r#"{"model":"m","seed":1,"unheard_of":{"b":1,"a":2},"messages":[{"role":"user","content":"Hi"}]}"#;
@@ -84,13 +84,13 @@ fn compat_members_that_nobody_knows_stay_when_it_is_said_anew() {
 }
 
 #[test]
-fn compat_providers_of_their_own_format_are_never_read() {
+fn compat_verbatim_check_is_skipped_for_plain_providers() {
     for (base, particular) in [
         ("https://api.openai.com/v1", false),
         ("http://127.0.0.1:8000/v1", false),
         ("https://api.deepseek.com/v1", true),
         ("https://api.mistral.ai/v1", true),
     ] {
-        assert_eq!(at(base).is_particular(), particular, "{base}");
+        assert_eq!(at(base).needs_adaptation(), particular, "{base}");
     }
 }

@@ -1,4 +1,4 @@
-//! What each provider is asked, of those that one reaches at one address.
+//! Requests to each provider that serves its own models.
 
 use model_gateway::provider::Provider;
 use model_gateway::wire::Format;
@@ -24,7 +24,7 @@ fn lacks(sent: &Value, names: &[&str]) {
 }
 
 #[test]
-fn compat_deepseek_members_that_it_does_not_take_are_left_out() {
+fn compat_deepseek_unsupported_members_are_omitted() {
     let (body, _) = sent(&deepseek(), "deepseek-chat", OF_OPENAI);
     lacks(&body, &["store", "metadata", "service_tier", "user", "verbosity", "prompt_cache_key"]);
     lacks(&body, &["safety_identifier", "logit_bias"]);
@@ -38,7 +38,7 @@ fn compat_deepseek_members_that_it_does_not_take_are_left_out() {
     assert_eq!(body["tools"][0]["function"], json!({"name": "f"}));
     assert_eq!(lost, ["seed", "parallel_tool_calls", "tool_strict"]);
     assert_eq!(refused(&deepseek(), "deepseek-chat", r#""n":2"#), "n");
-    // One answer is what everybody gives.
+    // A single choice is the default everywhere.
     lacks(&sent(&deepseek(), "deepseek-chat", r#""n":1"#).0, &["n"]);
 }
 
@@ -51,13 +51,13 @@ fn compat_deepseek_developer_is_system_and_texts_are_strings() {
     let contents: Vec<&str> =
         body["messages"].as_array().unwrap().iter().map(|m| m["content"].as_str().unwrap()).collect();
     assert_eq!(contents, ["A\n\nB", "c\n\nd", "ef", "g"]);
-    // Where there is more than text, it is parts.
+    // Content with other parts than text stays a list of parts.
     let image = r#""messages":[{"role":"user","content":[{"type":"text","text":"c"},{"type":"image_url","image_url":{"url":"https://a.example/b.png"}}]}]"#;
     assert!(sent(&deepseek(), "deepseek-vl", image).0["messages"][0]["content"].is_array());
 }
 
 #[test]
-fn compat_deepseek_a_schema_is_any_json_and_a_word() {
+fn compat_deepseek_schema_becomes_json_object_and_an_instruction() {
     let (body, lost) = sent(&deepseek(), "deepseek-chat", SCHEMA);
     assert_eq!(body["response_format"], json!({"type": "json_object"}));
     assert!(body["messages"][0]["content"].as_str().unwrap().contains(r#"{"type":"object"}"#));
@@ -65,7 +65,7 @@ fn compat_deepseek_a_schema_is_any_json_and_a_word() {
 }
 
 #[test]
-fn compat_deepseek_thinking_is_a_switch_and_three_words() {
+fn compat_deepseek_thinking_is_a_switch_and_three_efforts() {
     for (said, word) in [
         ("minimal", "low"),
         ("low", "low"),
@@ -83,7 +83,7 @@ fn compat_deepseek_thinking_is_a_switch_and_three_words() {
 }
 
 #[test]
-fn compat_deepseek_calls_have_reasoning_while_it_thinks() {
+fn compat_deepseek_tool_calls_carry_reasoning_while_thinking() {
     let body = sent_from(&deepseek(), "deepseek-chat", Format::Chat, LOOP);
     assert_eq!(body["messages"][1]["reasoning_content"], " ");
     let told = LOOP.replace(r#""content":null,"#, r#""content":null,"reasoning_content":"so","#);
@@ -92,13 +92,13 @@ fn compat_deepseek_calls_have_reasoning_while_it_thinks() {
     let off = LOOP.replace(r#"{"model":"m","#, r#"{"model":"m","thinking":{"type":"disabled"},"#);
     let body = sent_from(&deepseek(), "deepseek-chat", Format::Chat, &off);
     assert!(body["messages"][1].get("reasoning_content").is_none());
-    // The first reasoning model refused to hear its own thoughts.
+    // The first reasoning model refuses its own reasoning as input.
     let body = sent_from(&deepseek(), "deepseek-r1", Format::Chat, &told);
     assert!(body["messages"][1].get("reasoning_content").is_none());
 }
 
 #[test]
-fn compat_deepseek_a_beginning_needs_the_beta_address() {
+fn compat_deepseek_prefill_needs_the_beta_address() {
     let begun =
         r#""messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"He","prefix":true}]"#;
     let (body, lost) = sent(&at("https://api.deepseek.com/beta"), "deepseek-chat", begun);
@@ -107,7 +107,7 @@ fn compat_deepseek_a_beginning_needs_the_beta_address() {
 }
 
 #[test]
-fn compat_deepseek_a_file_is_flat() {
+fn compat_deepseek_file_part_is_flat() {
     let file = r#""messages":[{"role":"user","content":[{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,JVBE"}}]}]"#;
     let (body, _) = sent(&deepseek(), "deepseek-chat", file);
     let flat = json!({"type": "file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"});
@@ -127,7 +127,7 @@ fn compat_qwen_thinking_is_a_switch_and_a_budget() {
 }
 
 #[test]
-fn compat_qwen_open_weights_answer_as_a_whole_without_thinking() {
+fn compat_qwen_open_weights_do_not_think_without_a_stream() {
     let qwen = at("https://dashscope.aliyuncs.com/compatible-mode/v1");
     for model in ["qwen3-32b", "qwen3-235b-a22b"] {
         assert_eq!(sent(&qwen, model, "").0["enable_thinking"], false, "{model}");
@@ -139,7 +139,7 @@ fn compat_qwen_open_weights_answer_as_a_whole_without_thinking() {
 }
 
 #[test]
-fn compat_qwen_some_models_only_stream() {
+fn compat_qwen_stream_only_models_are_always_streamed() {
     let qwen = at("https://dashscope.aliyuncs.com/compatible-mode/v1");
     for model in ["qwq-plus", "qwen-omni-turbo"] {
         let (body, _) = sent(&qwen, model, "");
@@ -149,7 +149,7 @@ fn compat_qwen_some_models_only_stream() {
 }
 
 #[test]
-fn compat_qwen_members_of_its_own_and_parameters_stand_at_the_top() {
+fn compat_qwen_own_members_and_parameters_are_at_the_top_level() {
     let qwen = at("https://dashscope.aliyuncs.com/compatible-mode/v1");
     let body = r#"{"model":"m","parameters":{"top_k":5,"enable_search":true,"repetition_penalty":1.1},"search_options":{"forced_search":true},"messages":[{"role":"user","content":"Hi"}]}"#;
     let body = sent_from(&qwen, "qwen-plus", Format::Chat, body);
@@ -165,12 +165,12 @@ fn compat_qwen_members_of_its_own_and_parameters_stand_at_the_top() {
 }
 
 #[test]
-fn compat_qwen_forced_calls_and_partial() {
+fn compat_qwen_forced_tool_calls_schemas_and_prefill() {
     let qwen = at("https://dashscope.aliyuncs.com/compatible-mode/v1");
     let (body, lost) = sent(&qwen, "qwen-plus", &choose(r#""required""#));
     assert_eq!((&body["tool_choice"], &*lost), (&json!("auto"), &["tool_choice".to_owned()][..]));
     assert_eq!(sent(&qwen, "qwen-plus", &choose(ONE)).0["tool_choice"]["function"]["name"], "find");
-    // Not while it thinks: then the other tools are not offered.
+    // A forced tool is not supported while thinking: only the chosen tool is offered instead.
     let (body, _) = sent(&qwen, "qwen-plus", &(choose(ONE) + r#","enable_thinking":true"#));
     assert_eq!((&body["tool_choice"], tools_of(&body)), (&json!("auto"), vec!["find"]));
     assert_eq!(sent(&qwen, "qwen-plus", SCHEMA).0["response_format"]["type"], "json_object");
@@ -181,7 +181,7 @@ fn compat_qwen_forced_calls_and_partial() {
 }
 
 #[test]
-fn compat_moonshot_temperature_ends_at_one_and_new_models_take_none() {
+fn compat_moonshot_temperature_is_clamped_or_omitted_by_model() {
     let kimi = at("https://api.moonshot.ai/v1");
     let (body, lost) = sent(&kimi, "moonshot-v1-8k", r#""temperature":1.7"#);
     assert_eq!((body["temperature"].as_f64(), &*lost), (Some(1.0), &["temperature".to_owned()][..]));
@@ -192,7 +192,7 @@ fn compat_moonshot_temperature_ends_at_one_and_new_models_take_none() {
 }
 
 #[test]
-fn compat_moonshot_thinking_and_forced_calls_by_generation() {
+fn compat_moonshot_thinking_and_forced_tool_calls_by_generation() {
     let kimi = at("https://api.moonshot.ai/v1");
     let (body, _) = sent(&kimi, "kimi-k2.5", r#""reasoning_effort":"high""#);
     assert_eq!(body["thinking"], json!({"type": "enabled"}));
@@ -201,7 +201,7 @@ fn compat_moonshot_thinking_and_forced_calls_by_generation() {
     assert_eq!(body["reasoning_effort"], "high");
     assert_eq!(sent(&kimi, "kimi-k2-0905", &choose(r#""required""#)).0["tool_choice"], "auto");
     assert_eq!(sent(&kimi, "kimi-k3", &choose(r#""required""#)).0["tool_choice"], "required");
-    // Reasoning is told again in loops of tools.
+    // Reasoning is sent back within a tool loop.
     let told = LOOP.replace(r#""content":null,"#, r#""content":null,"reasoning_content":"so","#);
     let body = sent_from(&kimi, "kimi-k2-thinking", Format::Chat, &told);
     assert_eq!(body["messages"][1]["reasoning_content"], "so");
@@ -210,7 +210,7 @@ fn compat_moonshot_thinking_and_forced_calls_by_generation() {
 }
 
 #[test]
-fn compat_moonshot_limits_and_texts() {
+fn compat_moonshot_unsupported_members_and_text_parts() {
     let kimi = at("https://api.moonshot.cn/v1");
     let (body, _) = sent(
         &kimi,
@@ -225,7 +225,7 @@ fn compat_moonshot_limits_and_texts() {
 }
 
 #[test]
-fn compat_glm_the_model_decides_about_tools_and_nothing_forbidden_is_allowed() {
+fn compat_glm_tool_choice_is_emulated_with_the_tool_list() {
     let glm = at("https://api.z.ai/api/paas/v4");
     let (body, lost) = sent(&glm, "glm-4.6", &choose(r#""required""#));
     lacks(&body, &["tool_choice"]);
@@ -240,7 +240,7 @@ fn compat_glm_the_model_decides_about_tools_and_nothing_forbidden_is_allowed() {
 }
 
 #[test]
-fn compat_glm_ranges_names_and_streams_of_arguments() {
+fn compat_glm_ranges_user_id_and_streamed_arguments() {
     let glm = at("https://open.bigmodel.cn/api/paas/v4");
     let (body, _) =
         sent(&glm, "glm-4.6", r#""temperature":0,"top_p":0,"user":"u1","seed":4,"presence_penalty":1"#);
@@ -262,7 +262,7 @@ fn compat_glm_thinking_by_generation_and_search_is_a_tool() {
     lacks(&body, &["reasoning_effort"]);
     let (body, _) = sent(&glm, "glm-5.3", r#""reasoning_effort":"medium""#);
     assert_eq!(body["reasoning_effort"], "high");
-    // It cannot be switched off.
+    // Thinking cannot be switched off.
     assert_eq!(sent(&glm, "glm-5.3", r#""reasoning_effort":"none""#).0["reasoning_effort"], "low");
     let (body, lost) = sent(&glm, "glm-4.6", r#""web_search_options":{}"#);
     assert_eq!(body["tools"], json!([{"type": "web_search", "web_search": {"enable": true}}]));

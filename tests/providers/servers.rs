@@ -1,4 +1,4 @@
-//! What each provider is asked, of those that serve models of others.
+//! Requests to each provider that serves models of others.
 
 use model_gateway::wire::Format;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const SCHEMA: &str =
 const LOOP: &str = r#"{"model":"m","messages":[{"role":"user","content":"Hi","name":"ann"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_abcdefghijkl","type":"function","function":{"name":"find","arguments":"{}"}},{"id":"abcDEF123","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_abcdefghijkl","content":"5"},{"role":"tool","tool_call_id":"abcDEF123","content":"6"}]}"#;
 
 #[test]
-fn compat_xai_the_fourth_generation_takes_no_penalties_no_stop_and_no_effort() {
+fn compat_xai_grok_4_takes_no_penalties_stop_or_effort() {
     let xai = at("https://api.x.ai/v1");
     let members = r#""presence_penalty":1,"frequency_penalty":1,"stop":["x"],"reasoning_effort":"high","max_completion_tokens":9,"n":2,"seed":3"#;
     let (body, lost) = sent(&xai, "grok-4", members);
@@ -31,7 +31,7 @@ fn compat_xai_the_fourth_generation_takes_no_penalties_no_stop_and_no_effort() {
 }
 
 #[test]
-fn compat_groq_takes_no_logprobs_no_names_and_one_answer() {
+fn compat_groq_takes_no_logprobs_no_names_and_one_choice() {
     let groq = at("https://api.groq.com/openai/v1");
     let (body, _) = sent(
         &groq,
@@ -54,7 +54,7 @@ fn compat_groq_reasoning_by_family() {
     let (body, _) = sent(&groq, "qwen/qwen3-32b", r#""reasoning_effort":"medium""#);
     assert_eq!((&body["reasoning_effort"], &body["reasoning_format"]), (&json!("default"), &json!("parsed")));
     assert_eq!(sent(&groq, "qwen/qwen3-32b", r#""reasoning_effort":"none""#).0["reasoning_effort"], "none");
-    // What the client says itself is not said twice.
+    // A setting of the client is not overridden.
     let (body, _) = sent(&groq, "qwen/qwen3-32b", r#""reasoning_format":"hidden""#);
     assert_eq!(body["reasoning_format"], "hidden");
     assert_eq!(sent(&groq, "openai/gpt-oss-20b", SCHEMA).0["response_format"]["type"], "json_schema");
@@ -62,26 +62,26 @@ fn compat_groq_reasoning_by_family() {
 }
 
 #[test]
-fn compat_mistral_ids_are_nine_letters_on_both_sides() {
+fn compat_mistral_call_ids_have_nine_characters() {
     let mistral = at("https://api.mistral.ai/v1");
     let body = sent_from(&mistral, "mistral-large-latest", Format::Chat, LOOP);
     let messages = body["messages"].as_array().unwrap();
     let id = messages[1]["tool_calls"][0]["id"].as_str().unwrap();
     assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
     assert_eq!(messages[2]["tool_call_id"], id);
-    // One of its own stays, and the same id is the same every time.
+    // An id that is valid already stays, and an id is always mapped to the same one.
     assert_eq!(
         (&messages[1]["tool_calls"][1]["id"], &messages[3]["tool_call_id"]),
         (&json!("abcDEF123"), &json!("abcDEF123"))
     );
     assert_eq!(sent_from(&mistral, "mistral-large-latest", Format::Chat, LOOP), body);
-    // Only results have names.
+    // Only tool results have names.
     assert!(messages[0].get("name").is_none());
     assert_eq!(messages[2]["name"], "find");
 }
 
 #[test]
-fn compat_mistral_any_is_its_word_and_one_tool_is_all_that_is_offered() {
+fn compat_mistral_forced_tool_is_any_with_only_that_tool() {
     let mistral = at("https://api.mistral.ai/v1");
     assert_eq!(sent(&mistral, "m", &choose(r#""required""#)).0["tool_choice"], "any");
     let (body, lost) = sent(&mistral, "m", &choose(ONE));
@@ -91,7 +91,7 @@ fn compat_mistral_any_is_its_word_and_one_tool_is_all_that_is_offered() {
 }
 
 #[test]
-fn compat_mistral_refuses_what_it_does_not_know() {
+fn compat_mistral_unsupported_members_are_renamed_or_omitted() {
     let mistral = at("https://api.mistral.ai/v1");
     let members = r#""seed":5,"user":"u","logit_bias":{"1":1},"logprobs":true,"store":true,"stream":true,"max_completion_tokens":8"#;
     let (body, _) = sent(&mistral, "m", members);
@@ -103,13 +103,13 @@ fn compat_mistral_refuses_what_it_does_not_know() {
     assert!(!mistral.takes_stream_options());
     let begun = r#"{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"He"}]}"#;
     assert_eq!(sent_from(&mistral, "m", Format::Messages, begun)["messages"][1]["prefix"], true);
-    // Instructions stand first.
+    // Instructions come first.
     let late = r#""messages":[{"role":"user","content":"a"},{"role":"system","content":"b"},{"role":"user","content":"c"}]"#;
     assert_eq!(sent(&mistral, "m", late).0["messages"][0], json!({"role": "system", "content": "b"}));
 }
 
 #[test]
-fn compat_openrouter_reasoning_is_an_object_and_marks_go_to_models_that_know_them() {
+fn compat_openrouter_reasoning_object_and_cache_marks_by_model() {
     let router = at("https://openrouter.ai/api/v1");
     let claude = "anthropic/claude-sonnet-4.5";
     assert_eq!(
@@ -131,7 +131,7 @@ fn compat_openrouter_reasoning_is_an_object_and_marks_go_to_models_that_know_the
 }
 
 #[test]
-fn compat_openrouter_details_of_reasoning_come_back_as_they_were() {
+fn compat_openrouter_reasoning_details_are_returned_unchanged() {
     let router = at("https://openrouter.ai/api/v1");
     let details = r#"[{"type":"reasoning.text","text":"so","signature":"sig","format":"anthropic-claude-v1","index":0},{"type":"reasoning.encrypted","data":"xyz","id":"r1","index":1}]"#;
     let body = format!(
@@ -143,7 +143,7 @@ fn compat_openrouter_details_of_reasoning_come_back_as_they_were() {
 }
 
 #[test]
-fn compat_together_hybrid_models_are_switched() {
+fn compat_together_hybrid_models_have_a_reasoning_switch() {
     let together = at("https://api.together.xyz/v1");
     assert_eq!(
         sent(&together, "zai-org/GLM-4.6", r#""reasoning_effort":"high""#).0["reasoning"],
@@ -161,7 +161,7 @@ fn compat_together_hybrid_models_are_switched() {
 }
 
 #[test]
-fn compat_fireworks_any_is_its_word_and_extra_members_are_refused() {
+fn compat_fireworks_forced_tool_is_any_and_extras_are_omitted() {
     let fireworks = at("https://api.fireworks.ai/inference/v1");
     assert_eq!(sent(&fireworks, "m", &choose(r#""required""#)).0["tool_choice"], "any");
     let (body, _) = sent(&fireworks, "m", r#""thinking":{"type":"enabled"},"store":true,"verbosity":"low""#);
@@ -172,9 +172,9 @@ fn compat_fireworks_any_is_its_word_and_extra_members_are_refused() {
 }
 
 #[test]
-fn compat_vllm_the_template_is_told() {
+fn compat_vllm_reasoning_is_a_template_argument() {
     let mut vllm = at("http://127.0.0.1:8000/v1");
-    vllm.row = model_gateway::provider::Preset::Vllm;
+    vllm.preset = model_gateway::provider::Preset::Vllm;
     let (body, _) = sent(&vllm, "qwen", r#""reasoning_effort":"none""#);
     assert_eq!(body["chat_template_kwargs"], json!({"enable_thinking": false}));
     let (body, _) =
@@ -189,7 +189,7 @@ fn compat_vllm_the_template_is_told() {
 }
 
 #[test]
-fn compat_ollama_no_choice_no_addresses_and_its_words_of_reasoning() {
+fn compat_ollama_has_no_tool_choice_no_media_urls_and_own_efforts() {
     let ollama = at("http://127.0.0.1:11434/v1");
     let (body, _) = sent(&ollama, "qwen3", &choose(r#""required""#));
     lacks(&body, &["tool_choice"]);
@@ -210,7 +210,7 @@ fn compat_ollama_no_choice_no_addresses_and_its_words_of_reasoning() {
 }
 
 #[test]
-fn compat_ark_thinking_is_a_switch_and_a_word() {
+fn compat_ark_thinking_is_a_switch_and_an_effort() {
     let ark = at("https://ark.cn-beijing.volces.com/api/v3");
     let (body, _) = sent(&ark, "doubao-seed-1-6", r#""reasoning_effort":"low","store":true"#);
     assert_eq!((&body["thinking"]["type"], &body["reasoning_effort"]), (&json!("enabled"), &json!("low")));
@@ -222,7 +222,7 @@ fn compat_ark_thinking_is_a_switch_and_a_word() {
 }
 
 #[test]
-fn compat_tools_with_free_text_are_functions_for_all_of_them() {
+fn compat_custom_tools_become_functions_at_every_provider() {
     let tools = r#"{"model":"m","input":"Hi","tools":[{"type":"custom","name":"patch"}]}"#;
     for base in ["https://api.deepseek.com", "https://openrouter.ai/api/v1", "http://127.0.0.1:9/v1"] {
         let body = sent_from(&at(base), "m", Format::Responses, tools);

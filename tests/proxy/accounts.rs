@@ -1,6 +1,6 @@
-//! What requests cost, and who pays: charges, refusals for money, and one record for each request.
+//! Accounting end to end: charges, refusals for an insufficient balance, and one usage record for each request.
 
-use model_gateway::tokens::{Family, count_text};
+use model_gateway::tokens::{TokenizerFamily, count_text};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -13,13 +13,14 @@ use crate::support::sse::events;
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
 
-/// A key whose account pays.
+/// A key with an account.
 pub(super) const PAYING: &str = "client-key-of-pia-0007";
-/// What the providers of [`Form`] report: 11 tokens in, 7 out, at 1 and 2 a million.
+/// Prices of 1 and 2 per million tokens. The providers of [`Form`] report 11 input and 7 output tokens, which cost
+/// `COST`.
 const PRICE: &str = "input = 1\noutput = 2";
 const COST: &str = "0.000025";
 
-/// Providers that answer as they are asked, and a key that pays with `acme`.
+/// Starts providers of all formats, and a gateway with a key of the account `acme`.
 async fn paid(credit: &'static str) -> (Upstream, Gateway) {
     let upstream = providers().await;
     let gateway = Gateway::start(&paying(&upstream, credit)).await;
@@ -32,7 +33,7 @@ pub(super) fn paying(upstream: &Upstream, credit: &'static str) -> Setup {
     setup
 }
 
-/// A provider of each format at one address.
+/// Starts an upstream that answers in every format, at one address.
 pub(super) async fn providers() -> Upstream {
     Upstream::start(|mut conn| async move {
         while let Some(asked) = conn.request().await {
@@ -51,7 +52,7 @@ pub(super) async fn providers() -> Upstream {
     .await
 }
 
-/// Tokens of the words that are asked, with what stands around them.
+/// Counted input tokens of the prompt, with its overhead.
 const ASKED: u64 = 9;
 
 pub(super) fn asking(form: Form, model: &str, stream: bool, key: &str) -> Vec<u8> {
@@ -59,7 +60,7 @@ pub(super) fn asking(form: Form, model: &str, stream: bool, key: &str) -> Vec<u8
     post_with(&form.path(model, stream), &[("authorization", &bearer)], form.body(model, stream))
 }
 
-/// Input and output tokens, as an answer shows them.
+/// Returns the input and output tokens that an answer reports.
 fn shown(form: Form, stream: bool, answer: &Answer) -> (u64, u64) {
     let documents: Vec<Value> = if stream {
         let data = |text: String| serde_json::from_str(&text).ok();
@@ -88,7 +89,7 @@ fn shown(form: Form, stream: bool, answer: &Answer) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn every_pair_of_formats_is_charged_by_what_the_client_is_shown() {
+async fn charge_equals_the_usage_shown_in_every_pair_of_formats() {
     let (_upstream, gateway) = paid("1").await;
     let mut asked = 0;
     for client in Form::ALL {
@@ -124,8 +125,8 @@ async fn every_pair_of_formats_is_charged_by_what_the_client_is_shown() {
 }
 
 #[tokio::test]
-async fn an_empty_balance_is_told_in_every_format_and_credit_mends_it() {
-    // Nothing can be held for 4,096 tokens of output, and the messages format asks for 64.
+async fn balance_insufficient_is_refused_in_every_format_until_credit() {
+    // The balance covers neither 4,096 output tokens nor the 64 that the messages request allows.
     let (upstream, gateway) = paid("0.0001").await;
     for form in Form::ALL {
         let answer = gateway.ask(asking(form, provider_of(form), false, PAYING)).await;
@@ -142,7 +143,7 @@ async fn an_empty_balance_is_told_in_every_format_and_credit_mends_it() {
     assert_eq!(upstream.count(), 0, "nothing was asked");
     let refusals = [("scope", "account"), ("limit", "balance")];
     assert_eq!(gateway.metrics().await.sum("gateway_limit_refusals_total", &refusals), 4.0);
-    // A key without an account is nobody's business.
+    // Requests of a key without an account are not charged.
     assert_eq!(gateway.ask(asking(Form::Chat, provider_of(Form::Chat), false, KEY)).await.status(), 200);
 
     gateway.command(&["accounts", "credit", "acme", "5", "--note", "more"]);
@@ -155,7 +156,7 @@ async fn an_empty_balance_is_told_in_every_format_and_credit_mends_it() {
 }
 
 #[tokio::test]
-async fn accounts_that_are_disabled_or_not_there_are_refused() {
+async fn account_disabled_or_unknown_is_refused() {
     let upstream = providers().await;
     let mut setup = paying(&upstream, "1");
     setup.keys += &key("lost", "client-key-of-lost-0008", "account = \"nowhere\"");
@@ -179,9 +180,9 @@ async fn accounts_that_are_disabled_or_not_there_are_refused() {
     }
 }
 
-/// An empty balance does not matter there.
+/// Free endpoints do not require a balance, but an enabled account.
 #[tokio::test]
-async fn disabled_account_is_refused_for_free_endpoints() {
+async fn account_disabled_is_refused_for_free_endpoints() {
     let upstream = providers().await;
     let mut setup = paying(&upstream, "1").account("poor", "0.000001");
     setup.keys += &key("lost", "client-key-of-lost-0008", "account = \"nowhere\"");
@@ -228,18 +229,18 @@ async fn disabled_account_is_refused_for_free_endpoints() {
 }
 
 #[tokio::test]
-async fn errors_cost_nothing_and_hold_nothing() {
+async fn charge_is_zero_for_errors_and_reservations_are_released() {
     every_form(|form| async move {
         let upstream = Upstream::answering_each(vec![
             reply::json(500, provider_error(form, 500, "broken")),
             reply::json(429, provider_error(form, 429, "slow down")),
             reply::json(200, "no json"),
-            // A stream that begins with nothing and ends.
+            // A stream without any frame.
             [reply::stream_head().into_bytes(), reply::LAST_CHUNK.to_vec()].concat(),
             reply::json(200, form.whole(provider_of(form))),
         ])
         .await;
-        // So little that two reservations do not fit.
+        // The balance is too small for two reservations at once.
         let gateway = Gateway::start(&paying(&upstream, "0.009")).await;
         for (n, stream) in [false, false, false, true].into_iter().enumerate() {
             let answer = gateway.ask(asking(form, provider_of(form), stream, PAYING)).await;
@@ -247,7 +248,7 @@ async fn errors_cost_nothing_and_hold_nothing() {
         }
         let answer = gateway.ask(asking(form, provider_of(form), false, PAYING)).await;
         assert_eq!(answer.status(), 200, "{form:?}: {}", answer.text());
-        // Refused before anybody was asked.
+        // A request that the gateway refuses itself.
         let bearer = format!("Bearer {PAYING}");
         let broken = post_with(&form.path("m", false), &[("authorization", &bearer)], "{");
         assert_eq!(gateway.ask(broken).await.status(), 400);
@@ -261,9 +262,8 @@ async fn errors_cost_nothing_and_hold_nothing() {
     .await;
 }
 
-/// bugs.md 44: a stream that breaks is charged for what was delivered.
 #[tokio::test]
-async fn bug_44_a_broken_stream_is_charged_for_what_was_delivered() {
+async fn bug_44_charge_of_a_broken_stream_is_for_what_was_delivered() {
     every_form(|form| async move {
         let frames = form.frames(provider_of(form));
         let half: Vec<u8> = frames[..frames.len() / 2 + 1].iter().flat_map(reply::chunk).collect();
@@ -286,7 +286,7 @@ async fn bug_44_a_broken_stream_is_charged_for_what_was_delivered() {
             assert_eq!(record["error"], "upstream_broken", "{place}");
             let input = record["input"].as_u64().unwrap();
             let output = record["output"].as_u64().unwrap();
-            // Two providers have said what the input is; for the others it is counted.
+            // Two formats report the input at the start of the stream; for the others it is counted.
             let said = matches!(form, Form::Messages | Form::Generate);
             assert_eq!(input, if said { 11 } else { ASKED }, "{place}");
             assert!((1..=8).contains(&output), "{place}");
@@ -298,7 +298,7 @@ async fn bug_44_a_broken_stream_is_charged_for_what_was_delivered() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_pays_for_what_was_begun() {
+async fn charge_of_a_disconnected_client_is_for_what_was_generated() {
     let gate = Gate::new();
     let wait = gate.clone();
     let frames = Form::Chat.frames("m");
@@ -319,12 +319,12 @@ async fn a_client_that_leaves_pays_for_what_was_begun() {
     })
     .await;
     let gateway = Gateway::start(&paying(&upstream, "1")).await;
-    // Before the first token.
+    // Disconnect before the first token.
     let mut client = gateway.connect().await;
     client.send(asking(Form::Chat, provider_of(Form::Chat), false, PAYING)).await;
     upstream.wait_for(1).await;
     drop(client);
-    // In the middle.
+    // Disconnect in the middle of a stream.
     let mut client = gateway.connect().await;
     client.send(asking(Form::Chat, provider_of(Form::Chat), true, PAYING)).await;
     client.head().await;
@@ -342,9 +342,9 @@ async fn a_client_that_leaves_pays_for_what_was_begun() {
     assert!(records.iter().all(|record| record["cost"] != "0.00"), "{records:?}");
 }
 
-/// What the provider does not say is counted, shown and charged alike.
+/// Usage that the provider does not report is counted; the client receives and the account is charged the same counts.
 #[tokio::test]
-async fn a_provider_that_reports_no_usage_is_charged_by_count() {
+async fn charge_is_by_counted_tokens_without_reported_usage() {
     let body = r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Thirty-two bytes of text, or so."},"finish_reason":"stop"}]}"#;
     let upstream = Upstream::answering(reply::json(200, body)).await;
     let gateway = Gateway::start(&paying(&upstream, "1")).await;
@@ -357,7 +357,7 @@ async fn a_provider_that_reports_no_usage_is_charged_by_count() {
         }
     }
     let records = gateway.records(4).await;
-    let said = count_text(Family::Other, "Thirty-two bytes of text, or so.");
+    let said = count_text(TokenizerFamily::Other, "Thirty-two bytes of text, or so.");
     for record in &records {
         assert_eq!((&record["counted"], &record["output"]), (&json!(true), &json!(said)), "{record}");
         let charged = (record["input"].as_u64().unwrap(), said);
@@ -367,7 +367,7 @@ async fn a_provider_that_reports_no_usage_is_charged_by_count() {
 }
 
 #[tokio::test]
-async fn what_is_kept_belongs_to_the_account() {
+async fn stored_response_is_shared_by_the_keys_of_an_account() {
     let upstream = providers().await;
     let mut setup = paying(&upstream, "1");
     setup.keys += &key("paul", "client-key-of-paul-0009", "account = \"acme\"");
@@ -383,7 +383,7 @@ async fn what_is_kept_belongs_to_the_account() {
 }
 
 #[tokio::test]
-async fn vectors_are_charged_by_their_input() {
+async fn charge_of_embeddings_is_by_input() {
     let body = r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5]}],"model":"e","usage":{"prompt_tokens":9,"total_tokens":9}}"#;
     let upstream = Upstream::answering(reply::json(200, body)).await;
     let mut setup = Setup::new()
@@ -402,9 +402,9 @@ async fn vectors_are_charged_by_their_input() {
     assert_eq!((&record["status"], &record["counted"]), (&json!(200), &json!(false)), "{record}");
 }
 
-/// Counting and listing cost nothing and need no balance.
+/// Counting tokens and listing models cost nothing and need no balance.
 #[tokio::test]
-async fn what_costs_nothing_needs_no_balance() {
+async fn balance_is_not_needed_for_free_endpoints() {
     let (upstream, gateway) = paid("0.0001").await;
     let bearer = format!("Bearer {PAYING}");
     let model = provider_of(Form::Messages);
@@ -417,15 +417,16 @@ async fn what_costs_nothing_needs_no_balance() {
     assert_eq!(gateway.account("acme")["balance"], "0.0001");
 }
 
-/// Whoever has the end of an answer has paid for it, also if the gateway is killed in that very moment.
+/// A client that has received the end of a response has been charged, even if the gateway is killed immediately
+/// afterwards.
 #[tokio::test]
-async fn an_answer_that_is_complete_is_charged_even_if_the_gateway_is_killed_then() {
+async fn charge_of_a_complete_response_survives_a_kill() {
     let upstream = providers().await;
     for round in 0..12 {
         let form = Form::ALL[round % 4];
         let provider = Form::ALL[round / 4 % 4];
         let mut gateway = Gateway::start(&paying(&upstream, "1")).await;
-        // Some that are complete, and some that are under way.
+        // Other streams, in flight or complete when the gateway is killed.
         let mut clients = Vec::new();
         for _ in 0..round % 3 {
             let mut client = gateway.connect().await;
@@ -455,7 +456,7 @@ async fn an_answer_that_is_complete_is_charged_even_if_the_gateway_is_killed_the
         }
         gateway.signal(Signal::SIGKILL);
         gateway.ended().await;
-        // What the ended process left is brought in by whoever opens the books.
+        // The next process that opens the ledger replays the journal of the killed one.
         let text = gateway.command(&["usage", "--records", "--json"]);
         let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let charged = records.iter().filter(|record| record["cost"] == COST).count();
@@ -472,10 +473,10 @@ async fn an_answer_that_is_complete_is_charged_even_if_the_gateway_is_killed_the
     }
 }
 
-/// A provider's error in the middle of a stream passes, and what came before it is charged; what is only an error is
-/// not.
+/// An error event of the provider passes to the client. The content before it is charged; a stream with nothing but an
+/// error is not.
 #[tokio::test]
-async fn a_stream_that_turns_into_an_error_is_charged_for_what_came_before() {
+async fn charge_of_a_stream_that_ends_in_an_error_is_for_its_content() {
     let frames = Form::Messages.frames("m");
     let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Busy\"}}\n\n";
     let answer = |frames: &[String]| {

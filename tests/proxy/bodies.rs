@@ -1,4 +1,4 @@
-//! Request bodies of every size and framing: what the client sends is what the provider gets.
+//! Request bodies of every size and framing: the provider receives the client's bytes unchanged.
 
 use bytes::Bytes;
 
@@ -10,14 +10,14 @@ use crate::support::setup::{KEY, Setup};
 use crate::support::upstream::{Upstream, a_moment};
 use crate::support::{http2, reply, tls};
 
-/// The sizes at which buffers end, and the largest that the default limit is meant for.
+/// Body sizes in bytes: buffer boundaries, and the largest body that the default limit is meant for.
 const SIZES: [usize; 6] = [120, 65_535, 65_536, 65_537, 1 << 20, 60 << 20];
 
-/// A chat body of exactly this size.
+/// Returns a chat request body of exactly `size` bytes.
 pub(crate) fn body_of(size: usize) -> Vec<u8> {
     let (start, end) = (r#"{"messages":[{"role":"user","content":""#, r#""}],"model":"gpt"}"#);
     let mut body = start.as_bytes().to_vec();
-    // Not all the same, so that a piece that is lost or doubled shows.
+    // Varied bytes, so that a lost or duplicated piece is noticed.
     body.extend(
         (0..size - start.len() - end.len()).map(|n| b'a' + u8::try_from((n ^ (n >> 9)) % 26).unwrap()),
     );
@@ -26,7 +26,7 @@ pub(crate) fn body_of(size: usize) -> Vec<u8> {
     body
 }
 
-/// An upstream that answers chat, and a gateway in front of it.
+/// Starts an upstream that answers in the chat format, and a gateway in front of it.
 pub(crate) async fn chat() -> (Upstream, Gateway) {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
@@ -41,7 +41,7 @@ pub(crate) fn assert_arrived(upstream: &Upstream, body: &[u8]) {
     assert_eq!(request.head.get("transfer-encoding"), None);
 }
 
-/// A body in chunks of these sizes, taken in turn; every second one with an extension.
+/// Encodes a body in chunks of these sizes, used in turn. Three of four chunks have a chunk extension.
 fn chunked(body: &[u8], sizes: &[usize], trailers: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = body;
@@ -67,7 +67,7 @@ pub(crate) fn chunked_head(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn with_a_content_length() {
+async fn body_with_content_length_arrives_unchanged() {
     let (upstream, gateway) = chat().await;
     let mut client = gateway.connect().await;
     for size in SIZES {
@@ -79,7 +79,7 @@ async fn with_a_content_length() {
 }
 
 #[tokio::test]
-async fn in_chunks() {
+async fn body_in_chunks_arrives_unchanged() {
     let (upstream, gateway) = chat().await;
     let mut client = gateway.connect().await;
     for (size, sizes) in [
@@ -108,7 +108,7 @@ async fn in_chunks() {
 }
 
 #[tokio::test]
-async fn byte_by_byte() {
+async fn body_sent_byte_by_byte_arrives_unchanged() {
     let (upstream, gateway) = chat().await;
     let mut client = gateway.connect().await;
     let body = body_of(100);
@@ -120,7 +120,7 @@ async fn byte_by_byte() {
 }
 
 #[tokio::test]
-async fn over_http2_without_tls() {
+async fn body_over_http2_without_tls_arrives_unchanged() {
     let (upstream, gateway) = chat().await;
     let mut client = http2::Client::connect(gateway.addr).await;
     for size in SIZES {
@@ -137,7 +137,7 @@ async fn over_http2_without_tls() {
 }
 
 #[tokio::test]
-async fn over_http2_in_frames_of_one_byte() {
+async fn body_over_http2_in_one_byte_frames_arrives_unchanged() {
     let (upstream, gateway) = chat().await;
     let mut client = http2::Client::connect(gateway.addr).await;
     let body = body_of(90);
@@ -154,7 +154,7 @@ async fn over_http2_in_frames_of_one_byte() {
 }
 
 #[tokio::test]
-async fn over_tls() {
+async fn body_over_tls_arrives_unchanged() {
     let authority = tls::Authority::new();
     let identity = authority.identity(&["gateway.test"]);
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
@@ -174,7 +174,7 @@ async fn over_tls() {
 }
 
 #[tokio::test]
-async fn to_an_upstream_that_speaks_http2() {
+async fn body_to_an_http2_upstream_arrives_unchanged() {
     let upstream = Upstream::start_h2(None, |mut exchange| async move {
         exchange.whole(200, "application/json", Form::Chat.whole("gpt")).await;
     })
@@ -194,7 +194,7 @@ async fn to_an_upstream_that_speaks_http2() {
 }
 
 #[tokio::test]
-async fn nothing_goes_upstream_before_the_body_is_complete() {
+async fn body_incomplete_opens_no_upstream_connection() {
     let (upstream, gateway) = chat().await;
     let mut client = gateway.connect().await;
     let whole = post("/v1/chat/completions", body_of(200_000));
@@ -205,7 +205,7 @@ async fn nothing_goes_upstream_before_the_body_is_complete() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_not_plain_json_are_refused_by_their_headers() {
+async fn body_with_unsupported_type_or_encoding_is_refused() {
     let (upstream, gateway) = chat().await;
     let bearer = format!("Bearer {KEY}");
     for header in [
@@ -225,7 +225,7 @@ async fn bodies_that_are_not_plain_json_are_refused_by_their_headers() {
         Form::Chat.error(&answer);
     }
     assert_eq!(upstream.connections(), 0);
-    // But a client that says nothing, or what browsers say, is served.
+    // No content type, the content type that browsers send, and the identity encoding are accepted.
     for kind in ["", "content-type: text/plain;charset=UTF-8\r\n", "content-encoding: identity\r\n"] {
         let body = body_of(100);
         let head = format!(
@@ -237,9 +237,9 @@ async fn bodies_that_are_not_plain_json_are_refused_by_their_headers() {
     }
 }
 
-/// Peak memory for one large body: about one copy of it.
+/// Peak memory for one large body is at most 1.5 times its size.
 #[tokio::test]
-async fn a_large_body_is_held_once() {
+async fn body_of_60_mib_is_held_once_in_memory() {
     let (upstream, _) = chat().await;
     let size = 60 << 20;
     let body = body_of(size);
@@ -276,9 +276,10 @@ async fn a_large_body_is_held_once() {
     assert!(used <= size as u64 * 3 / 2, "http/2: {used} bytes above idle");
 }
 
-/// A client that sends more and more never makes the gateway hold more than the limit.
+/// A body that exceeds the limit while it is being sent is answered with 413: the gateway never holds more than the
+/// limit and opens no connection to the provider.
 #[tokio::test]
-async fn a_body_beyond_the_limit_is_not_collected() {
+async fn body_beyond_the_limit_is_refused_while_it_is_sent() {
     let upstream = Upstream::answering(reply::json(200, "{}")).await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr).limits("body = \"1MiB\"")).await;
     let mut client = gateway.connect().await;

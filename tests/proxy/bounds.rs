@@ -1,5 +1,5 @@
-//! Bounds on what a provider may do with an answer: how long its beginning is held back, how slowly it may come, and
-//! what may stand in heads.
+//! Bounds on upstream responses: how long the first frames are buffered, the minimum transfer rate, interim responses,
+//! and values of rate-limit headers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::sse::read_until;
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
 
-/// A model with two targets, of which the first is asked first.
+/// A model with two targets; the first has priority.
 fn two(first: &Upstream, second: &Upstream, lines: &str) -> Setup {
     let mut setup = Setup::new();
     for (name, upstream) in [("one", first), ("two", second)] {
@@ -35,7 +35,7 @@ async fn healthy() -> Upstream {
     .await
 }
 
-/// An upstream that sends the head of a stream and this, and then waits.
+/// Starts an upstream that sends the head of a stream and `before`, and waits for the gate before it sends the rest.
 async fn beginning(before: impl Into<Vec<u8>>, gate: &Gate) -> Upstream {
     let (before, gate) = (before.into(), gate.clone());
     Upstream::start(move |mut conn| {
@@ -53,9 +53,9 @@ async fn beginning(before: impl Into<Vec<u8>>, gate: &Gate) -> Upstream {
     .await
 }
 
-/// With nothing else that would wake it, a stream was held back for a third of `timeouts.idle`: 100 seconds.
+/// Regression: without another wake-up, the stream was held back for a third of `timeouts.idle` (100 seconds).
 #[tokio::test]
-async fn a_stream_is_held_back_for_as_long_as_the_route_says() {
+async fn prefix_buffer_is_flushed_after_the_hold_of_the_route() {
     let gate = Gate::new();
     let opening = Form::Chat.opening("m");
     let (first, second) = (beginning(opening.clone(), &gate).await, healthy().await);
@@ -66,15 +66,15 @@ async fn a_stream_is_held_back_for_as_long_as_the_route_says() {
     let mut client = gateway.connect().await;
     client.send(Form::Chat.request_for("gpt", true)).await;
     assert_eq!(client.head().await.status(), 200);
-    // Under the model's name.
+    // The frame carries the client's name of the model.
     read_until(&mut client, &mut Vec::new(), Form::Chat.opening("gpt").trim_end()).await;
     assert!(!gate.is_open());
     gate.open();
 }
 
-/// What is no UTF-8 says nothing that the gateway can read, and is the client's to see all the same.
+/// The gateway cannot interpret invalid UTF-8, but forwards it to the client.
 #[tokio::test]
-async fn frames_that_are_no_utf8_are_not_held_back() {
+async fn prefix_buffer_forwards_frames_with_invalid_utf8() {
     let broken = b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\xff <here>\"}}]}\n\n";
     let opening = Form::Chat.opening("m").into_bytes();
     for before in [broken.to_vec(), [&opening[..], broken].concat()] {
@@ -92,7 +92,7 @@ async fn frames_that_are_no_utf8_are_not_held_back() {
     }
 }
 
-/// An upstream whose answers leave byte by byte.
+/// Starts an upstream that sends `at_once` bytes of its answer at once and the rest byte by byte, one every 20 ms.
 async fn dripping(answer: Vec<u8>, at_once: usize) -> Upstream {
     Upstream::start(move |mut conn| {
         let answer = answer.clone();
@@ -112,7 +112,7 @@ async fn dripping(answer: Vec<u8>, at_once: usize) -> Upstream {
     .await
 }
 
-/// Ten thousand bytes a second; what drips has fifty.
+/// A minimum rate of 10,000 bytes a second; the slow upstream sends 50.
 const RATE: &str = "timeouts = { min_rate = \"10000B\", rate_window = \"500ms\" }";
 
 fn head_of(answer: &[u8]) -> usize {
@@ -120,7 +120,7 @@ fn head_of(answer: &[u8]) -> usize {
 }
 
 #[tokio::test]
-async fn an_answer_that_drips_is_a_failure_where_a_rate_is_demanded() {
+async fn min_rate_slow_document_falls_back_or_is_504() {
     let long = format!("{{\"id\":\"{}\",\"choices\":[]}}", "slow".repeat(500));
     let whole = reply::json(200, &long);
     let at = head_of(&whole);
@@ -131,7 +131,7 @@ async fn an_answer_that_drips_is_a_failure_where_a_rate_is_demanded() {
     assert_eq!((answer.status(), answer.get("x-gateway-target")), (200, Some("two/m")), "{}", answer.text());
     let log = gateway.wait_for_log(1).await.remove(0);
     assert!(log["tried"].as_str().unwrap().starts_with("one/m: upstream_timeout"), "{log}");
-    // With nobody to fall back to it is the client's error.
+    // Without another target the client receives the error.
     let alone = Setup::providers_with(first.addr, RATE);
     let gateway = Gateway::start(&alone).await;
     let answer = gateway.ask(Form::Chat.request(false)).await;
@@ -140,7 +140,7 @@ async fn an_answer_that_drips_is_a_failure_where_a_rate_is_demanded() {
 }
 
 #[tokio::test]
-async fn a_frame_that_drips_is_a_failure_and_slow_frames_are_none() {
+async fn min_rate_slow_frame_falls_back_and_whole_slow_frames_pass() {
     let long =
         format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "slow".repeat(500));
     let chunks: Vec<u8> = long.bytes().flat_map(|byte| reply::chunk([byte])).collect();
@@ -152,7 +152,7 @@ async fn a_frame_that_drips_is_a_failure_and_slow_frames_are_none() {
     assert_eq!((answer.status(), answer.get("x-gateway-target")), (200, Some("two/m")), "{}", answer.text());
     assert!(Form::Chat.looks_complete(answer.text()), "{}", answer.text());
 
-    // Whole frames may come as slowly as a model writes.
+    // Whole frames may arrive slowly, as a model generates them.
     let slow = Upstream::start(|mut conn| async move {
         while conn.request().await.is_some() {
             conn.send(reply::stream_head()).await;
@@ -172,7 +172,7 @@ async fn a_frame_that_drips_is_a_failure_and_slow_frames_are_none() {
 }
 
 #[tokio::test]
-async fn a_call_of_a_job_that_drips_is_a_failure_too() {
+async fn min_rate_slow_job_call_is_504() {
     let long = format!("{{\"embeddings\":{{\"float\":[[{}1]]}}}}", "1, ".repeat(700));
     let whole = reply::json(200, &long);
     let at = head_of(&whole);
@@ -185,7 +185,7 @@ async fn a_call_of_a_job_that_drips_is_a_failure_too() {
 }
 
 #[tokio::test]
-async fn interim_responses_have_an_end() {
+async fn interim_responses_are_bounded_in_number_and_size() {
     let hint = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
     let long = format!("HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n", "a".repeat(40_000));
     let switch = "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n";
@@ -222,9 +222,9 @@ async fn interim_responses_have_an_end() {
     }
 }
 
-/// Whatever stands in a provider's headers, the answer is the client's.
+/// Absurd values in a provider's rate-limit and `retry-after` headers do not affect the client's response.
 #[tokio::test]
-async fn absurd_limits_of_a_provider_harm_nobody() {
+async fn reported_quota_with_absurd_values_does_no_harm() {
     let giant = "18000000000000000000s".repeat(2);
     let resets = [&*giant, "1e300", "-1", "inf", "9223372036854775807-01-01T00:00:00Z", "T", "\u{b5}s", ""];
     let mut heads: Vec<(String, String, String)> = Vec::new();

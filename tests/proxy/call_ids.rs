@@ -1,4 +1,4 @@
-//! Ids of calls that their provider gave none: no two requests share one, whatever their clients call the requests.
+//! Tool call ids for providers that send none: unique across requests, even if their clients reuse a request id.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::support::setup::{KEY, Setup};
 use crate::support::upstream::Upstream;
 
 #[tokio::test]
-async fn call_ids_of_two_requests_with_one_request_id_differ() {
+async fn tool_call_ids_differ_between_requests_with_one_request_id() {
     let answer = json!({"candidates": [{"content": {"role": "model", "parts": [
         {"functionCall": {"name": "look", "args": {"q": 1}}}, {"functionCall": {"name": "look", "args": {"q": 2}}}
     ]}, "finishReason": "STOP", "index": 0}], "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 4, "totalTokenCount": 7}});
@@ -39,7 +39,7 @@ async fn call_ids_of_two_requests_with_one_request_id_differ() {
             let id = |call: &serde_json::Value| call.get("call_id").or(call.get("id")).unwrap().to_string();
             let calls = calls.iter().filter(|call| call.to_string().contains("look"));
             ids.extend(calls.map(id));
-            // The answer itself.
+            // The id of the response.
             ids.push(answer["id"].to_string());
         }
     }

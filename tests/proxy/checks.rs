@@ -1,4 +1,4 @@
-//! Providers that are asked how they are: what a check says, on which way it goes, and what follows for targets.
+//! Health checks of providers: requests and results of checks, and their effect on targets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -13,15 +13,15 @@ use crate::support::setup::{CREDENTIAL, Setup};
 use crate::support::upstream::Upstream;
 use crate::support::{reply, soon, until};
 
-/// Often, because tests wait for checks.
+/// A short interval, because tests wait for checks.
 const CHECK: &str = "check = { every = \"100ms\", timeout = \"1s\" }";
 
-/// A provider of which the statuses of its listing and of its completions are set from outside.
+/// A provider whose status codes for the model listing and for completions are set by the test.
 struct Provider {
     upstream: Upstream,
     listing: Arc<AtomicU16>,
     answers: Arc<AtomicU16>,
-    /// Checks that are being answered, and the most that ever were at once.
+    /// Maximum number of checks that were answered at the same time.
     most: Arc<AtomicUsize>,
 }
 
@@ -58,14 +58,14 @@ impl Provider {
         self.upstream.requests().iter().filter(|request| request.head.line.starts_with(method)).count()
     }
 
-    /// Waits for so many more checks.
+    /// Waits for `more` further checks.
     async fn checked(&self, more: usize) {
         let count = self.asked("GET ") + more;
         until(|| self.asked("GET ") >= count).await;
     }
 }
 
-/// A model with the checked target first and another one behind it.
+/// A model whose first target is at the checked provider, and whose second target has a lower priority.
 fn two(first: &str, second: &Upstream, check: &str) -> Setup {
     let mut setup = Setup::new()
         .provider("one", "openai-compatible", first, &format!("{check}\nheaders = {{ x-team = \"search\" }}"))
@@ -80,7 +80,7 @@ async fn good() -> Upstream {
     Upstream::answering(reply::json(200, Form::Chat.whole("m"))).await
 }
 
-/// The state of the first target, and the result of the last check.
+/// Returns the state of the first target and the result of the last check.
 async fn state(gateway: &Gateway) -> (String, String) {
     let status = gateway.status().await;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -100,7 +100,7 @@ async fn wait_for(gateway: &Gateway, state_is: &str, result: &str) {
     soon(reached).await;
 }
 
-/// Who answers.
+/// Sends a request and returns the target that answered it.
 async fn answerer(gateway: &Gateway) -> String {
     let answer = gateway.ask(Form::Chat.request(false)).await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
@@ -108,7 +108,7 @@ async fn answerer(gateway: &Gateway) -> String {
 }
 
 #[tokio::test]
-async fn a_check_goes_the_way_of_requests_one_at_a_time() {
+async fn check_uses_the_route_of_requests_and_runs_one_at_a_time() {
     let (provider, other) = (provider().await, good().await);
     let gateway = Gateway::start(&two(&format!("http://{}/v1", provider.upstream.addr), &other, CHECK)).await;
     provider.checked(4).await;
@@ -133,14 +133,15 @@ async fn a_check_goes_the_way_of_requests_one_at_a_time() {
     let well = [("provider", "one"), ("result", "well")];
     assert!(metrics.sum("gateway_provider_checks_total", &well) >= 3.0);
     assert_eq!(metrics.sum("gateway_provider_well", &[("provider", "one")]), 1.0);
-    // A check is no request.
+    // A check is not counted as a request.
     assert_eq!(metrics.sum("gateway_requests_total", &[("provider", "one")]), 1.0);
     assert!(!gateway.everything_written().contains(CREDENTIAL));
 }
 
-/// Nobody is there, and is noticed without a request; and when somebody is, it need not wait for the cooldown.
+/// An unreachable provider is detected without a client request; when it is reachable again, its targets are used
+/// without waiting for the cooldown.
 #[tokio::test]
-async fn a_provider_is_left_alone_before_a_request_fails_and_is_back_at_once() {
+async fn check_opens_and_closes_the_breaker_of_an_unreachable_provider() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let place = listener.local_addr().unwrap();
     drop(listener);
@@ -163,7 +164,7 @@ async fn a_provider_is_left_alone_before_a_request_fails_and_is_back_at_once() {
             tokio::spawn(async move {
                 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
                 let mut buffer = [0; 4_096];
-                // Every request of this test comes in one piece.
+                // Every request of this test arrives in one read.
                 while socket.read(&mut buffer).await.is_ok_and(|read| read > 0) {
                     if socket.write_all(&answer).await.is_err() {
                         return;
@@ -174,12 +175,12 @@ async fn a_provider_is_left_alone_before_a_request_fails_and_is_back_at_once() {
     });
     wait_for(&gateway, "closed", "well").await;
     assert_eq!(answerer(&gateway).await, "one/m");
-    until(|| gateway.log().contains("answers again")).await;
+    until(|| gateway.log().contains("healthy again")).await;
     served.abort();
 }
 
 #[tokio::test]
-async fn a_refused_credential_takes_the_provider_out_and_is_said_loudly() {
+async fn check_refused_credential_opens_the_breaker_and_is_logged_once() {
     let (provider, other) = (provider().await, good().await);
     provider.listing.store(401, Ordering::SeqCst);
     let base = format!("http://{}/v1", provider.upstream.addr);
@@ -187,21 +188,21 @@ async fn a_refused_credential_takes_the_provider_out_and_is_said_loudly() {
     wait_for(&gateway, "provider_open", "credential").await;
     assert_eq!(answerer(&gateway).await, "two/m");
     assert_eq!(provider.asked("POST "), 0);
-    let loud = "the provider refuses the gateway's credential";
+    let loud = "the provider rejects the gateway's credential";
     until(|| gateway.log().contains(loud)).await;
     let said = gateway.log().lines().filter(|line| line.contains(loud)).count();
     assert_eq!(said, 1, "{}", gateway.log());
     provider.checked(3).await;
     assert_eq!(gateway.log().lines().filter(|line| line.contains(loud)).count(), 1, "said again and again");
-    // Somebody has mended it at the provider.
+    // The credential is accepted again.
     provider.listing.store(200, Ordering::SeqCst);
     wait_for(&gateway, "closed", "well").await;
     assert_eq!(answerer(&gateway).await, "one/m");
 }
 
-/// A provider that lists its models for everybody does not make a credential good that requests were refused.
+/// A successful listing, which may need no credential, does not clear a 401 that a request received.
 #[tokio::test]
-async fn a_listing_is_no_proof_of_a_credential_that_requests_were_refused() {
+async fn check_success_does_not_clear_a_refused_credential() {
     let (provider, other) = (provider().await, good().await);
     provider.answers.store(401, Ordering::SeqCst);
     let base = format!("http://{}/v1", provider.upstream.addr);
@@ -213,9 +214,9 @@ async fn a_listing_is_no_proof_of_a_credential_that_requests_were_refused() {
     assert_eq!(provider.asked("POST "), 1);
 }
 
-/// The listing is well and the completions are not: a check must not send requests back there.
+/// A successful check of the listing does not close the breaker of a target whose completions fail.
 #[tokio::test]
-async fn a_target_that_fails_is_not_helped_by_a_provider_that_is_well() {
+async fn check_success_does_not_close_the_breaker_of_a_target() {
     let (provider, other) = (provider().await, good().await);
     provider.answers.store(500, Ordering::SeqCst);
     let base = format!("http://{}/v1", provider.upstream.addr);
@@ -231,7 +232,7 @@ async fn a_target_that_fails_is_not_helped_by_a_provider_that_is_well() {
 }
 
 #[tokio::test]
-async fn who_answers_is_well_whatever_he_answers() {
+async fn check_result_by_status_code() {
     let (provider, other) = (provider().await, good().await);
     let base = format!("http://{}/v1", provider.upstream.addr);
     let gateway = Gateway::start(&two(&base, &other, CHECK)).await;
@@ -247,9 +248,9 @@ async fn who_answers_is_well_whatever_he_answers() {
     assert_eq!(answerer(&gateway).await, "two/m");
 }
 
-/// Who does not answer in time fails, and is asked again nevertheless.
+/// A check that times out fails, and checks continue.
 #[tokio::test]
-async fn a_provider_that_is_silent_fails() {
+async fn check_timeout_opens_the_breaker() {
     let silent = Upstream::start(|mut conn| async move { while conn.request().await.is_some() {} }).await;
     let other = good().await;
     let base = format!("http://{}/v1", silent.addr);
@@ -260,9 +261,9 @@ async fn a_provider_that_is_silent_fails() {
     assert!(silent.requests().iter().all(|request| request.head.line.starts_with("GET ")));
 }
 
-/// A reload begins anew where something has changed, ends what is not wanted any more, and leaves the rest alone.
+/// A reload restarts checks whose settings changed, ends removed ones and leaves the rest unchanged.
 #[tokio::test]
-async fn a_reload_changes_who_is_checked() {
+async fn check_is_started_and_ended_by_a_reload() {
     let (provider, other) = (provider().await, good().await);
     let base = format!("http://{}/v1", provider.upstream.addr);
     let setup = two(&base, &other, "check = { every = \"1h\" }");
@@ -294,9 +295,9 @@ async fn until_no_checks(gateway: &Gateway) {
     soon(none).await;
 }
 
-/// Whoever is told to stop asks nobody any more, even while answers are still under way.
+/// After SIGTERM no checks are sent, even while the gateway drains.
 #[tokio::test]
-async fn checks_end_with_the_process() {
+async fn check_ends_at_shutdown() {
     let (provider, other) = (provider().await, good().await);
     let base = format!("http://{}/v1", provider.upstream.addr);
     let mut gateway = Gateway::start(&two(&base, &other, CHECK)).await;

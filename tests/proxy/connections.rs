@@ -1,5 +1,4 @@
-//! HTTP/1 connections: which requests follow each other on one, when it is kept and when it ends, and that nothing on
-//! it is ever taken for something else.
+//! HTTP/1 connections of clients: keep-alive, pipelining, `100-continue`, and protection against request smuggling.
 
 use crate::bodies::{assert_arrived, body_of, chat, chunked_head};
 use crate::support::client::{post, post_with, request};
@@ -10,7 +9,7 @@ use crate::support::setup::{KEY, Setup};
 use crate::support::upstream::{Upstream, a_moment};
 
 #[tokio::test]
-async fn http_1_0_is_answered_in_its_own_way() {
+async fn http_1_0_document_has_no_chunks_and_ends_the_connection() {
     let (upstream, gateway) = chat().await;
     let body = body_of(70_000);
     let mut client = gateway.connect().await;
@@ -24,12 +23,12 @@ async fn http_1_0_is_answered_in_its_own_way() {
     assert_eq!(answer.get("transfer-encoding"), None);
     assert_eq!(answer.text(), Form::Chat.whole("gpt"));
     assert_arrived(&upstream, &body);
-    // The connection ends with the answer, which is the only end that such a client knows.
+    // An HTTP/1.0 client recognizes the end of the answer by the end of the connection.
     assert!(client.closed().await.is_empty());
 }
 
 #[tokio::test]
-async fn a_stream_to_http_1_0_ends_with_the_connection() {
+async fn http_1_0_stream_has_no_chunks_and_ends_with_the_connection() {
     let frames = Form::Chat.frames("gpt");
     let upstream = Upstream::answering(reply::stream(&frames)).await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
@@ -46,9 +45,9 @@ async fn a_stream_to_http_1_0_ends_with_the_connection() {
     assert_eq!(answer.text(), frames.concat());
 }
 
-/// Some clients send no more than a line: it is shorter than what tells HTTP/2 from HTTP/1.
+/// This request is shorter than the HTTP/2 preface, so the gateway must not wait for all of the preface.
 #[tokio::test]
-async fn the_shortest_request_is_answered() {
+async fn head_shorter_than_the_http2_preface_is_answered() {
     let (_upstream, gateway) = chat().await;
     let answer = gateway.ask("GET / HTTP/1.0\r\n\r\n").await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
@@ -56,7 +55,7 @@ async fn the_shortest_request_is_answered() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_100_continue_is_told_to_go_on() {
+async fn expect_100_continue_is_answered_before_the_body() {
     let (upstream, gateway) = chat().await;
     let mut client = gateway.connect().await;
     for size in [200, 1 << 20] {
@@ -77,7 +76,7 @@ async fn a_client_that_waits_for_100_continue_is_told_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_is_not_told_to_go_on_with_what_is_refused() {
+async fn expect_100_continue_refused_request_gets_no_100() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr).limits("body = \"1MiB\"")).await;
     let head = |key: &str, length: usize| {
@@ -96,7 +95,7 @@ async fn a_client_that_waits_is_not_told_to_go_on_with_what_is_refused() {
 }
 
 #[tokio::test]
-async fn one_connection_serves_requests_of_every_outcome() {
+async fn connection_is_kept_alive_after_every_outcome() {
     let (upstream, gateway) = chat().await;
     let mut client = gateway.connect().await;
     let path = "/v1/chat/completions";
@@ -116,7 +115,7 @@ async fn one_connection_serves_requests_of_every_outcome() {
             let shown = String::from_utf8_lossy(&request[..request.len().min(80)]).into_owned();
             assert_eq!(answer.status(), status, "{shown}: {}", answer.text());
             if status == 401 {
-                // Its body was not read, so this connection may have to end.
+                // The request body was not read, so the gateway may close this connection.
                 client = gateway.connect().await;
             } else {
                 assert_eq!(answer.get("connection").filter(|value| *value == "close"), None, "{shown}");
@@ -127,7 +126,7 @@ async fn one_connection_serves_requests_of_every_outcome() {
 }
 
 #[tokio::test]
-async fn a_client_that_wants_the_connection_closed_gets_it_closed() {
+async fn connection_close_of_the_client_is_honored() {
     let frames = Form::Chat.frames("gpt");
     let upstream = Upstream::answering_each(vec![
         reply::json(200, Form::Chat.whole("gpt")),
@@ -145,13 +144,13 @@ async fn a_client_that_wants_the_connection_closed_gets_it_closed() {
         assert!(answer.complete);
         assert_eq!(client.closed().await, b"");
     }
-    // Theirs is not ours: the provider's connection is kept.
+    // `connection: close` of the client does not affect the upstream connection, which is reused.
     assert_eq!(upstream.connections(), 1);
 }
 
-/// What was said to go on with does not change what is answered, be it whole, a stream or an error.
+/// A `100 Continue` does not change the final response: document, stream or error.
 #[tokio::test]
-async fn after_100_continue_everything_is_answered_as_ever() {
+async fn expect_100_continue_does_not_change_the_final_response() {
     let frames = Form::Chat.frames("gpt");
     let refused = provider_error(Form::Chat, 429, "slow down");
     let upstream = Upstream::answering_each(vec![
@@ -172,11 +171,11 @@ async fn after_100_continue_everything_is_answered_as_ever() {
         let answer = client.answer().await;
         assert_eq!((answer.status(), answer.text()), (status, &*expected));
     }
-    // What the gateway itself refuses.
+    // A request that the gateway itself refuses.
     client.send(post_with("/v1/chat/completions", &headers, "{]")).await;
     assert_eq!(client.head().await.status(), 100);
     assert_eq!(client.answer().await.status(), 400);
-    // An upstream that is not there.
+    // An upstream that refuses connections.
     drop(upstream);
     client.send(Form::Chat.request_with(true, &headers)).await;
     assert_eq!(client.head().await.status(), 100);
@@ -184,7 +183,7 @@ async fn after_100_continue_everything_is_answered_as_ever() {
 }
 
 #[tokio::test]
-async fn pipelined_requests_are_answered_in_order() {
+async fn pipelining_is_answered_in_order() {
     let answers =
         (0..4).map(|n| reply::json(200, format!("{{\"id\":\"answer-{n}\",\"choices\":[]}}"))).collect();
     let upstream = Upstream::answering_each(answers).await;
@@ -203,7 +202,7 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_pipelined_behind_a_stream_waits_for_its_end() {
+async fn pipelining_behind_a_stream_waits_for_its_end() {
     let frames = Form::Chat.frames("gpt");
     let upstream =
         Upstream::answering_each(vec![reply::stream(&frames), reply::json(200, Form::Chat.whole("gpt"))])
@@ -216,11 +215,11 @@ async fn a_request_that_is_pipelined_behind_a_stream_waits_for_its_end() {
 }
 
 #[tokio::test]
-async fn a_body_is_never_taken_for_another_request() {
+async fn smuggling_by_ambiguous_body_length_is_refused() {
     let (upstream, gateway) = chat().await;
     let hidden = "GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n";
     for headers in [
-        // Two lengths, a length beside chunks, and encodings that are not understood.
+        // Two lengths, a length beside chunks, and unknown transfer encodings.
         "content-length: 5\r\ncontent-length: 60",
         "content-length: 5, 60",
         "content-length: +5",
@@ -244,7 +243,7 @@ async fn a_body_is_never_taken_for_another_request() {
 }
 
 #[tokio::test]
-async fn chunks_that_are_none_are_refused() {
+async fn smuggling_by_malformed_chunks_is_refused() {
     let (upstream, gateway) = chat().await;
     let hidden = "GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n";
     for body in [
@@ -252,7 +251,7 @@ async fn chunks_that_are_none_are_refused() {
         "-2\r\n{}\r\n0\r\n\r\n".to_owned(),
         "2\r\n{}XX0\r\n\r\n".to_owned(),
         "fffffffffffffffff\r\n{}".to_owned(),
-        // A line feed ends a line for some parsers and not for others.
+        // Some parsers take a bare line feed for the end of a line, others do not.
         format!("2;a\nb\r\n{{}}\r\n0\r\n\r\n{hidden}"),
         format!("2;a=\"\n\"\r\n{{}}\r\n0\r\n\r\n{hidden}"),
         format!("2\n{{}}\r\n0\r\n\r\n{hidden}"),
@@ -265,7 +264,7 @@ async fn chunks_that_are_none_are_refused() {
             if apart {
                 client.send(&head).await;
                 a_moment().await;
-                // It may have been refused before all of it has gone.
+                // The gateway may refuse the request before all bytes are sent.
                 for byte in body.as_bytes().chunks(1) {
                     let _ = client.try_send(byte).await;
                 }
@@ -282,7 +281,7 @@ async fn chunks_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn head_is_answered_without_a_body() {
+async fn head_method_is_answered_without_a_body() {
     let (_upstream, gateway) = chat().await;
     let mut client = gateway.connect().await;
     client.send([request("HEAD", "/", &[]), post("/v1/chat/completions", body_of(100))].concat()).await;
@@ -291,16 +290,17 @@ async fn head_is_answered_without_a_body() {
     assert_eq!(client.unread(), b"");
 }
 
-/// Heads as other programs write them: a whole address, names in any case, odd white space, empty lines before them.
+/// Variants of valid heads: absolute-form target, names in any case, unusual white space, and empty lines before the
+/// head.
 #[tokio::test]
-async fn heads_are_read_however_they_are_written() {
+async fn head_variants_of_valid_syntax_are_accepted() {
     let (upstream, gateway) = chat().await;
     let body = body_of(100);
     for head in [
         format!(
             "POST http://gateway.test/v1/chat/completions HTTP/1.1\r\nHost: gateway.test\r\nAUTHORIZATION: Bearer {KEY}\r\n"
         ),
-        // The authority of the target wins over the host (RFC 9112, section 3.2.2).
+        // The authority of an absolute-form target overrides the `host` header (RFC 9112, section 3.2.2).
         format!(
             "POST HTTPS://gateway.test:8443/v1/chat/completions?x=1 HTTP/1.1\r\nHost: proxy.test\r\nx-api-key: {KEY}\r\n"
         ),
@@ -310,7 +310,7 @@ async fn heads_are_read_however_they_are_written() {
     ] {
         let mut client = gateway.connect().await;
         let request = [format!("{head}Content-Length: 100\r\n\r\n").as_bytes(), &body].concat();
-        // Pipelined, each of them.
+        // Pipelined.
         client.send([&request[..], &request[..], &request[..]].concat()).await;
         for _ in 0..3 {
             let answer = client.answer().await;
@@ -318,7 +318,7 @@ async fn heads_are_read_however_they_are_written() {
             assert_arrived(&upstream, &body);
             assert_eq!(upstream.last_request().head.all("host"), [upstream.addr.to_string()]);
         }
-        // And in pieces.
+        // In small pieces.
         for byte in request.chunks(50) {
             client.send(byte).await;
             tokio::task::yield_now().await;
@@ -327,9 +327,9 @@ async fn heads_are_read_however_they_are_written() {
     }
 }
 
-/// What is no head is answered 400, or not at all, and never as a request.
+/// An invalid head is answered with 400 or with a closed connection, and is never processed as a request.
 #[tokio::test]
-async fn what_is_no_head_is_refused() {
+async fn head_malformed_is_refused() {
     let (upstream, gateway) = chat().await;
     for head in [
         "\0\0\0\0\r\n\r\n",
@@ -341,7 +341,7 @@ async fn what_is_no_head_is_refused() {
         "POST /v1/chat/completions HTTP/1.1\r\nx: a\0b\r\n\r\n",
         "\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\u{1}\r\n\r\n",
         "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
-        // What two parsers may read in two ways.
+        // Heads that two parsers may interpret differently.
         "POST /v1/chat/completions HTTP/1.1\nhost: x\n\n",
         "POST /v1/chat/completions HTTP/1.1\r\nhost: x\nx-a: b\r\n\r\n",
         "POST  /v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n",

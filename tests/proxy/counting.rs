@@ -1,4 +1,4 @@
-//! Counting tokens: by the gateway, without a provider.
+//! Token counting endpoints: the gateway counts without calling a provider.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::support::reply;
 use super::support::setup::{KEY, NARROW_KEY, Setup, provider_of};
 use super::support::upstream::Upstream;
 
-/// A gateway whose providers must not be asked.
+/// Starts a gateway whose provider answers every request with 500.
 async fn alone() -> (Gateway, Upstream) {
     let upstream = Upstream::start(|mut conn| async move {
         while conn.request().await.is_some() {
@@ -27,7 +27,7 @@ async fn counted(gateway: &Gateway, path: &str, body: Value) -> Value {
 }
 
 #[tokio::test]
-async fn each_format_is_answered_in_its_own_words() {
+async fn count_tokens_answers_in_each_format() {
     let (gateway, upstream) = alone().await;
     let text = "Hello, how are you today?";
     let count = counted(
@@ -54,7 +54,7 @@ async fn each_format_is_answered_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn everything_of_the_input_counts_and_nothing_of_the_output() {
+async fn count_tokens_includes_all_input_and_no_output_settings() {
     let (gateway, _upstream) = alone().await;
     let messages = json!([{"role": "user", "content": "Hello"}]);
     let count = |body: Value| {
@@ -90,7 +90,7 @@ async fn everything_of_the_input_counts_and_nothing_of_the_output() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named() {
+async fn count_tokens_invalid_member_is_named() {
     let (gateway, _upstream) = alone().await;
     let messages = json!([{"role": "user", "content": "x"}]);
     for (path, body, field) in [
@@ -121,7 +121,7 @@ async fn what_is_wrong_is_named() {
 }
 
 #[tokio::test]
-async fn a_key_and_a_model_are_asked_for_as_everywhere() {
+async fn count_tokens_requires_key_model_and_permission() {
     let (gateway, _upstream) = alone().await;
     let body =
         |model: &str| json!({"model": model, "messages": [{"role": "user", "content": "x"}]}).to_string();
@@ -136,14 +136,15 @@ async fn a_key_and_a_model_are_asked_for_as_everywhere() {
     }
     let answer = gateway.ask(request("GET", path, &[("x-api-key", KEY)])).await;
     assert_eq!((answer.status(), answer.get("allow")), (405, Some("POST")));
-    // A request is counted when its answer has left.
+    // Metrics are updated after the response has been sent.
     let refused = [("endpoint", "count_tokens"), ("status", "403")];
     gateway.wait_for_metric("gateway_requests_total", &refused, 1.0).await;
 }
 
-/// The same conversation has as many tokens whichever way it is written.
+/// A conversation has the same token count in every format. No provider is called, also if the model's provider has a
+/// counting endpoint of its own.
 #[tokio::test]
-async fn all_formats_count_alike() {
+async fn count_tokens_is_equal_in_all_formats() {
     let upstream = Upstream::start(|_| async {}).await;
     let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
     let (system, asked, said, more) = ("Be brief.", "What is 2 + 2?", "It is 4.", "And 你好?");
@@ -180,4 +181,5 @@ async fn all_formats_count_alike() {
         }
         assert!(found[0] > 20 && found.iter().all(|count| *count == found[0]), "{model}: {found:?}");
     }
+    assert_eq!((upstream.connections(), upstream.count()), (0, 0), "no provider is called");
 }

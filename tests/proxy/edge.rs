@@ -1,4 +1,4 @@
-//! What can be sent before any key is known: heads of any size, handshakes that are never made.
+//! Limits that hold before authentication: size and memory of request heads, and incomplete TLS handshakes.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn gateway_with(limits: &str) -> (Upstream, Gateway) {
     (upstream, gateway)
 }
 
-/// A request whose head has this length.
+/// Returns a request whose head has exactly `length` bytes.
 fn head_of(length: usize) -> Vec<u8> {
     let bearer = format!("Bearer {KEY}");
     let bare = request("GET", "/v1/models", &[("authorization", &bearer), ("cookie", "")]).len();
@@ -26,11 +26,11 @@ fn head_of(length: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn head_beyond_its_limit_is_told_431() {
+async fn head_beyond_its_limit_is_answered_431() {
     for (limits, limit) in [("", 64 << 10), ("head = \"8KiB\"", 8 << 10), ("head = \"200KiB\"", 200 << 10)] {
-        let (_upstream, gateway) = gateway_with(limits).await;
+        let (upstream, gateway) = gateway_with(limits).await;
         let mut client = gateway.connect().await;
-        // The largest is served, more than once on a connection.
+        // A head of exactly the limit is accepted, also for the second request of a connection.
         for _ in 0..2 {
             let answer = client.ask(head_of(limit)).await;
             assert_eq!(answer.status(), 200, "{limit}: {}", answer.text());
@@ -45,7 +45,8 @@ async fn head_beyond_its_limit_is_told_431() {
             assert_eq!(answer.get("x-should-retry"), Some("false"));
             client.closed().await;
         }
-        // Nor is there any end to wait for, in a header, between headers or in the request line.
+        // A head without an end is refused too, be it in a header value, between headers, in the request line or before
+        // it.
         for endless in ["GET / HTTP/1.1\r\nhost: a\r\nx: ", "GET /", "GET / HTTP/1.1\r\n", "\r\n"] {
             let mut client = gateway.connect().await;
             let filler = if endless.ends_with("\r\n") { "y: z\r\n" } else { "yyyyyyyy" };
@@ -56,6 +57,9 @@ async fn head_beyond_its_limit_is_told_431() {
         }
         let metrics = gateway.metrics().await;
         assert_eq!(metrics.sum("gateway_errors_total", &[("kind", "head_too_large")]), 6.0);
+        // The gateway still serves requests, and only this one reaches the provider.
+        assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
+        assert_eq!(upstream.count(), 1);
     }
 }
 
@@ -71,15 +75,15 @@ async fn head_beyond_its_limit_is_refused_over_http2() {
             let (head, _) = http2::answer(answer).await;
             assert_eq!(head.status(), status, "{limit} {length}");
         }
-        // Its connection serves others.
+        // The HTTP/2 connection still serves other requests.
         let (head, _) = http2::answer(client.request(Form::Chat, false).await).await;
         assert_eq!(head.status(), 200);
     }
 }
 
-/// Many connections with heads that do not end hold no more than the limit each.
+/// 100 connections with heads that never end use no more memory than the head limit for each.
 #[tokio::test]
-async fn heads_that_do_not_end_hold_little_memory() {
+async fn head_without_an_end_uses_bounded_memory() {
     let (_upstream, gateway) = gateway_with("").await;
     let before = gateway.memory("VmRSS");
     let mut clients = Vec::new();
@@ -91,7 +95,7 @@ async fn heads_that_do_not_end_hold_little_memory() {
     gateway.wait_for_metric("gateway_connections", &[], 100.0).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let grown = gateway.memory("VmHWM").saturating_sub(before);
-    // 100 times 64 KiB, and what reallocation leaves behind; 1 MiB each would be 100 MiB.
+    // 100 times 64 KiB plus slack for reallocation; a limit of 1 MiB each would need 100 MiB.
     assert!(grown < 32 << 10, "{grown} KiB");
 }
 
@@ -103,7 +107,7 @@ fn tls_gateway(upstream: &Upstream, limits: &str) -> (tls::Authority, Setup) {
 }
 
 #[tokio::test]
-async fn handshakes_that_are_not_made_count_as_connections_and_end() {
+async fn tls_incomplete_handshakes_count_as_connections_and_time_out() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let (authority, setup) = tls_gateway(&upstream, "connections = 50\nheader_timeout = \"4s\"");
     let gateway = Gateway::start(&setup).await;
@@ -112,24 +116,25 @@ async fn handshakes_that_are_not_made_count_as_connections_and_end() {
     for number in 0..400 {
         let mut client = Client::over(soon(TcpStream::connect(gateway.tls)).await.unwrap());
         if number % 2 == 0 {
-            // The beginning of a hello.
+            // The first bytes of a TLS ClientHello.
             let _ = client.try_send(b"\x16\x03\x01\x02\x00\x01").await;
         }
         silent.push(client);
     }
     gateway.wait_for_metric("gateway_connections", &[], 50.0).await;
     gateway.wait_for_metric("gateway_connections_refused_total", &[], 350.0).await;
-    // The limit is one of both listeners.
+    // Both listeners share the connection limit.
     let mut refused = gateway.connect().await;
     let _ = refused.try_send(Form::Chat.request(false)).await;
     assert_eq!(refused.answer().await.status(), 503);
-    // All of them end without their doing: well before the 60 s that were fixed once, as `soon` has it.
+    // The gateway closes all of them after `header_timeout`. A regression to a fixed 60 s would exceed the limit of
+    // `soon`.
     for mut client in silent {
         assert_eq!(client.closed().await, b"");
     }
     gateway.wait_for_metric("gateway_connections", &[], 0.0).await;
     gateway.wait_for_metric("gateway_tls_handshakes_failed_total", &[("reason", "timeout")], 50.0).await;
-    // And the places are free for those who mean it.
+    // The freed connections are available to clients that complete the handshake.
     for alpn in [&["h2"][..], &["http/1.1"], &[]] {
         let (mut client, agreed) = gateway.connect_tls(authority.client(alpn), "gateway.test").await.unwrap();
         assert_eq!(agreed.as_deref(), alpn.first().map(|name| name.as_bytes()));
@@ -143,14 +148,14 @@ async fn handshakes_that_are_not_made_count_as_connections_and_end() {
 }
 
 #[tokio::test]
-async fn handshake_faults_are_counted_and_plaintext_listeners_stay_plaintext() {
+async fn tls_handshake_failures_are_counted_and_plaintext_stays_plaintext() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let (authority, mut setup) = tls_gateway(&upstream, "");
     setup.log = "level = \"debug\"".to_owned();
     let gateway = Gateway::start(&setup).await;
     let labels = [("reason", "failed")];
     let failed = || async { gateway.metrics().await.sum("gateway_tls_handshakes_failed_total", &labels) };
-    // Plain HTTP to the TLS listener, and TLS to the other one.
+    // Plain HTTP on the TLS listener, and TLS on the plaintext listener.
     let before = failed().await;
     let mut client = Client::over(soon(TcpStream::connect(gateway.tls)).await.unwrap());
     client.send(Form::Chat.request(false)).await;

@@ -1,4 +1,4 @@
-//! Vectors: clients of both formats, providers of every form.
+//! Embeddings: clients of both formats, and all kinds of providers.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::support::reply;
 use super::support::setup::{CREDENTIAL, Setup};
 use super::support::upstream::Upstream;
 
-/// Models, with the provider, its kind, and what is added to its base URL; a name tells what is particular.
+/// Models with their provider, its kind, and a variant of the base URL: `own` is DashScope's native API.
 const PROVIDERS: [(&str, SimulatedProvider, &str, &str); 9] = [
     ("text-embedding-3-small", SimulatedProvider::OpenAi, "openai", ""),
     ("compatible", SimulatedProvider::OpenAi, "openai-compatible", ""),
@@ -25,7 +25,7 @@ const PROVIDERS: [(&str, SimulatedProvider, &str, &str); 9] = [
     ("bge-m3", SimulatedProvider::Tei, "tei", ""),
 ];
 
-/// A gateway with all of them.
+/// A gateway with all [`PROVIDERS`], each simulated.
 struct Shop {
     gateway: Gateway,
     providers: BTreeMap<&'static str, Simulator>,
@@ -61,7 +61,7 @@ impl Shop {
         answer.json()
     }
 
-    /// What a provider was asked last.
+    /// Returns path and body of the last request that a provider received.
     fn asked(&self, model: &str) -> (String, Value) {
         let last = self.providers[model].last_request().unwrap();
         (last.path, serde_json::from_slice(&last.body).unwrap())
@@ -82,9 +82,9 @@ fn content(text: &str) -> Value {
     json!({"parts": [{"text": text}]})
 }
 
-/// The same texts have the same vectors in every format and encoding, in their order.
+/// The same texts yield the same embeddings in every format and encoding, in order.
 #[tokio::test]
-async fn every_format_gets_vectors_from_every_provider() {
+async fn embeddings_are_equal_in_every_format_from_every_provider() {
     let shop = Shop::open().await;
     let texts = ["First", "Zweitens: äöü", "3 \"quoted\"\nlines"];
     for (model, ..) in PROVIDERS {
@@ -117,7 +117,7 @@ async fn every_format_gets_vectors_from_every_provider() {
             let usage = &answer["metadata"]["usage"];
             assert!(usage["prompt_tokens"].as_u64().unwrap() > 0, "{model}: {answer}");
             assert_eq!(usage["total_tokens"], usage["prompt_tokens"]);
-            // As the official SDK sends it, with the model in each request.
+            // With the model in each request, as the official SDK sends it.
             let requests: Vec<Value> = texts
                 .iter()
                 .map(|text| {
@@ -137,7 +137,7 @@ async fn every_format_gets_vectors_from_every_provider() {
 }
 
 #[tokio::test]
-async fn what_a_vector_is_for_is_said_in_each_provider_s_words() {
+async fn embeddings_task_type_is_translated_for_each_provider() {
     let shop = Shop::open().await;
     for (model, task, member, word) in [
         ("gemini-embedding-001", "RETRIEVAL_QUERY", "taskType", json!("RETRIEVAL_QUERY")),
@@ -160,7 +160,7 @@ async fn what_a_vector_is_for_is_said_in_each_provider_s_words() {
         let (_, asked) = shop.asked(model);
         assert_eq!(asked[member], word, "{model} {task}: {asked}");
     }
-    // Clients of the list have words of their own for it.
+    // Clients of the list format use other members for the task type.
     for (model, member, word, expected) in [
         ("gemini-embedding-001", "input_type", "query", json!("RETRIEVAL_QUERY")),
         ("embed-v4.0", "task", "retrieval.query", json!("search_query")),
@@ -172,9 +172,9 @@ async fn what_a_vector_is_for_is_said_in_each_provider_s_words() {
     }
 }
 
-/// More texts than a provider takes at once: asked for in parts, answered as one.
+/// More texts than a provider accepts at once are split into several calls and merged into one response.
 #[tokio::test]
-async fn large_requests_are_cut_and_joined_in_their_order() {
+async fn embeddings_many_texts_are_split_and_merged_in_order() {
     let shop = Shop::open().await;
     let texts: Vec<String> = (0..130).map(|n| format!("Text number {n}")).collect();
     let before: BTreeMap<&str, u64> =
@@ -202,9 +202,9 @@ async fn large_requests_are_cut_and_joined_in_their_order() {
     }
 }
 
-/// Settings are those of a whole call at most providers; native requests have their own each.
+/// Most providers accept one task type and dimension for each call; native requests may mix them.
 #[tokio::test]
-async fn requests_that_want_different_things_are_asked_for_apart() {
+async fn embeddings_mixed_settings_are_sent_in_separate_calls() {
     let shop = Shop::open().await;
     let request = |text: &str, task: &str, size: u64| json!({"content": content(text), "taskType": task, "outputDimensionality": size});
     let requests = json!({"requests": [
@@ -220,9 +220,9 @@ async fn requests_that_want_different_things_are_asked_for_apart() {
 }
 
 #[tokio::test]
-async fn tokens_go_where_they_are_understood_and_are_spelled_out_elsewhere() {
+async fn embeddings_token_input_is_passed_on_or_decoded_to_text() {
     let shop = Shop::open().await;
-    // "Hello world" and "Hello" in cl100k.
+    // "Hello world" and "Hello" in the encoding cl100k.
     let both = json!([[9906, 1917], [9906]]);
     shop.list(&json!({"model": "text-embedding-3-small", "input": both})).await;
     assert_eq!(shop.asked("text-embedding-3-small").1["input"], both);
@@ -240,7 +240,7 @@ async fn tokens_go_where_they_are_understood_and_are_spelled_out_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named_and_nobody_is_asked() {
+async fn embeddings_invalid_member_is_named_without_a_provider_call() {
     let shop = Shop::open().await;
     let list = |more: Value| {
         let mut body = json!({"model": "embed-v4.0"});
@@ -311,7 +311,7 @@ async fn what_is_wrong_is_named_and_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_provider_s_error_is_told_in_the_client_s_words() {
+async fn embeddings_provider_error_is_returned_in_the_client_format() {
     let shop = Shop::open().await;
     for (model, ..) in PROVIDERS {
         for status in [400, 429, 500] {
@@ -332,7 +332,7 @@ async fn a_provider_s_error_is_told_in_the_client_s_words() {
             );
         }
     }
-    // One of many calls fails: no part of an answer is one.
+    // If one of several calls fails, the whole request fails.
     let mut texts: Vec<String> = (0..55).map(|n| format!("Text {n}")).collect();
     texts[39].push_str(" [[status 500]]");
     let body = json!({"model": "text-embedding-v4", "input": texts}).to_string();
@@ -347,7 +347,7 @@ async fn a_provider_s_error_is_told_in_the_client_s_words() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_an_error() {
+async fn embeddings_malformed_provider_response_is_an_error() {
     for body in [
         "{}",
         "[]",
@@ -371,9 +371,9 @@ async fn an_answer_that_is_none_is_an_error() {
     }
 }
 
-/// Servers that do not know base64 answer with numbers, others with text that nobody asked for.
+/// Providers may ignore `encoding_format`, or return Base64 that was not requested.
 #[tokio::test]
-async fn vectors_are_turned_where_the_provider_did_not() {
+async fn embeddings_encoding_is_converted_if_the_provider_ignored_it() {
     let numbers = "[0.25,-0.5,1.0]";
     let packed = "\"AACAPgAAAL8AAIA/\"";
     let bytes = "\"9sYAAzzy/vfgDQAeOgD2\"";
@@ -382,7 +382,7 @@ async fn vectors_are_turned_where_the_provider_did_not() {
         (numbers, "float", numbers),
         (packed, "base64", packed),
         (packed, "float", numbers),
-        // Bytes, not floats: what only their reader understands.
+        // Bytes that are no float vector pass unchanged.
         (bytes, "float", bytes),
     ] {
         let answer = |vector: &str| {
@@ -405,7 +405,7 @@ async fn vectors_are_turned_where_the_provider_did_not() {
 }
 
 #[tokio::test]
-async fn the_log_and_the_metrics_know_of_all_calls() {
+async fn embeddings_calls_are_summed_in_log_and_metrics() {
     let shop = Shop::open().await;
     let texts: Vec<String> = (0..25).map(|n| format!("Text {n}")).collect();
     let answer = shop.list(&json!({"model": "own-text-embedding-v4", "input": texts})).await;

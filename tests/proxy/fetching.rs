@@ -1,5 +1,5 @@
-//! What lies behind links: of providers to what they made, of clients to their images. Nobody's link leads where it
-//! must not, takes longer or brings more than it may.
+//! Remote media: links of providers to what they generated, and of clients to their images. Forbidden networks,
+//! redirects, size and time are checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use super::support::{Gate, reply};
 
 const ALLOWED: &str = "fetch_allow = [\"127.0.0.0/8\"]";
 
-/// A provider that gives links to wherever a test wants.
+/// Starts a provider whose response links to `url`.
 async fn linking(url: impl Into<String>) -> Upstream {
     let body = json!({"created": 1, "data": [{"url": url.into()}]}).to_string();
     Upstream::answering(reply::json(200, body)).await
@@ -41,7 +41,7 @@ fn wanted() -> String {
     json!({"model": "seedream", "prompt": "x", "response_format": "b64_json"}).to_string()
 }
 
-/// Status and message of what a request for the image behind a provider's link gives.
+/// Requests the image behind a provider's link, and returns status and error message.
 async fn told(gateway: &Gateway) -> (u16, String) {
     let answer = gateway.ask(post(MADE, wanted())).await;
     (answer.status(), answer.json()["error"]["message"].as_str().unwrap_or_default().to_owned())
@@ -52,7 +52,7 @@ async fn detail(gateway: &Gateway) -> String {
     line["detail"].as_str().unwrap_or_default().to_owned()
 }
 
-/// A server of files that gives every request the same answer.
+/// Starts a file server that gives every request the same answer.
 async fn serving(answer: Vec<u8>) -> Upstream {
     Upstream::answering(answer).await
 }
@@ -62,7 +62,7 @@ fn png() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_link_is_followed_without_a_credential() {
+async fn fetch_sends_no_credential() {
     let files = serving(png()).await;
     let provider = linking(format!("http://{}/x.png?Signature=a%2Bb&Expires=9#f", files.addr)).await;
     let gateway = gateway(&provider, ALLOWED).await;
@@ -77,7 +77,7 @@ async fn a_link_is_followed_without_a_credential() {
 }
 
 #[tokio::test]
-async fn a_link_s_host_is_verified_and_no_link_leads_out_of_tls() {
+async fn fetch_verifies_the_host_and_never_leaves_tls() {
     let (ours, theirs) = (tls::Authority::new(), tls::Authority::new());
     let plain = serving(png()).await;
     let out = reply::whole(302, &[("location", &format!("http://{}/x.png", plain.addr))], "");
@@ -108,7 +108,7 @@ async fn a_link_s_host_is_verified_and_no_link_leads_out_of_tls() {
 }
 
 #[tokio::test]
-async fn links_into_networks_of_one_s_own_are_not_followed() {
+async fn fetch_refuses_private_networks() {
     let files = serving(png()).await;
     for host in [
         files.addr.to_string(),
@@ -126,8 +126,8 @@ async fn links_into_networks_of_one_s_own_are_not_followed() {
         assert_eq!(status, 500, "{host}");
         assert!(!message.contains(&*host), "{message}");
         let detail = detail(&gateway).await;
-        assert!(detail.contains("does not connect to") || detail.contains("localhost"), "{host}: {detail}");
-        // A client's own link is its own fault.
+        assert!(detail.contains("does not connect") || detail.contains("localhost"), "{host}: {detail}");
+        // A client's link is an error of the client.
         let url = format!("http://{host}/latest/meta-data");
         let body = json!({"model": "gpt-image-1", "prompt": "x", "image": url}).to_string();
         let answer = gateway.ask(post(MADE, body)).await;
@@ -143,19 +143,19 @@ async fn links_into_networks_of_one_s_own_are_not_followed() {
 }
 
 #[tokio::test]
-async fn redirects_are_looked_at_anew_and_have_an_end() {
+async fn fetch_checks_every_redirect_and_bounds_their_number() {
     // To a network that is not allowed.
     let leads = serving(reply::whole(302, &[("location", "http://10.0.0.1/x")], "")).await;
     let provider = linking(format!("http://{}/a", leads.addr)).await;
     let one = gateway(&provider, ALLOWED).await;
     assert_eq!(told(&one).await.0, 500);
-    assert!(detail(&one).await.contains("does not connect to"));
-    // To itself, for ever.
+    assert!(detail(&one).await.contains("does not connect"));
+    // To itself, without end.
     let circle = serving(reply::whole(307, &[("location", "/again")], "")).await;
     let provider = linking(format!("http://{}/a", circle.addr)).await;
     let two = gateway(&provider, ALLOWED).await;
     assert_eq!(told(&two).await.0, 500);
-    assert!(detail(&two).await.contains("leads on too many times"));
+    assert!(detail(&two).await.contains("redirects too many times"));
     assert_eq!(circle.count(), 4);
     // To the image.
     let files = serving(png()).await;
@@ -164,7 +164,7 @@ async fn redirects_are_looked_at_anew_and_have_an_end() {
     let provider = linking(format!("http://{}/a", leads.addr)).await;
     let three = gateway(&provider, ALLOWED).await;
     assert_eq!(told(&three).await.0, 200);
-    // To something that is no address of the web.
+    // To a URL that is not HTTP.
     let leads = serving(reply::whole(302, &[("location", "file:///etc/passwd")], "")).await;
     let provider = linking(format!("http://{}/a", leads.addr)).await;
     let four = gateway(&provider, ALLOWED).await;
@@ -172,14 +172,14 @@ async fn redirects_are_looked_at_anew_and_have_an_end() {
 }
 
 #[tokio::test]
-async fn what_is_no_image_or_is_gone_is_said() {
+async fn fetch_invalid_or_expired_link_of_a_provider_is_an_error() {
     let gone = "<Error><Code>AccessDenied</Code><Message>Request has expired.</Message></Error>";
     for (answer, status, message) in [
-        (reply::whole(403, &[], gone), 500, "is not valid, or not any more"),
-        (reply::whole(404, &[], ""), 500, "is not valid, or not any more"),
-        (reply::whole(500, &[], ""), 500, "could not be brought"),
+        (reply::whole(403, &[], gone), 500, "is invalid or has expired"),
+        (reply::whole(404, &[], ""), 500, "is invalid or has expired"),
+        (reply::whole(500, &[], ""), 500, "could not be fetched"),
         (reply::whole(200, &[("content-type", "image/png")], "<html>"), 500, "is not valid"),
-        (reply::whole(200, &[("content-encoding", "gzip")], picture()), 500, "could not be brought"),
+        (reply::whole(200, &[("content-encoding", "gzip")], picture()), 500, "could not be fetched"),
     ] {
         let files = serving(answer).await;
         let provider = linking(format!("http://{}/a.png", files.addr)).await;
@@ -195,15 +195,15 @@ async fn what_is_no_image_or_is_gone_is_said() {
 }
 
 #[tokio::test]
-async fn an_endless_answer_has_an_end() {
-    // It says how long it is.
+async fn fetch_is_bounded_in_size_and_time() {
+    // The response announces its length.
     let large = reply::head(200, &[("content-length", "99999999999")]);
     let announced = Upstream::answering(large).await;
     let provider = linking(format!("http://{}/a.png", announced.addr)).await;
     let one = gateway(&provider, "fetch_allow = [\"127.0.0.1\"]\nfetch = \"1MiB\"").await;
     assert_eq!(told(&one).await.0, 500);
     assert!(detail(&one).await.contains("larger than 1048576 bytes"));
-    // It does not.
+    // The response is chunked and never ends.
     let endless = Upstream::start(|mut conn| async move {
         while conn.request().await.is_some() {
             conn.send(reply::head(200, &[("transfer-encoding", "chunked")])).await;
@@ -219,7 +219,7 @@ async fn an_endless_answer_has_an_end() {
     assert!(detail(&two).await.contains("larger than 8388608 bytes"));
     let grown = two.memory("VmHWM").saturating_sub(before);
     assert!(grown < 64 << 10, "{grown} kB for an answer of which 8 MiB are taken");
-    // Nothing comes.
+    // No body arrives.
     let silent = Upstream::start(|mut conn| async move {
         while conn.request().await.is_some() {
             conn.send(reply::head(200, &[("content-length", "10")])).await;
@@ -234,7 +234,7 @@ async fn an_endless_answer_has_an_end() {
 }
 
 #[tokio::test]
-async fn images_of_clients_are_brought_and_held_to_the_rules() {
+async fn fetch_images_of_clients_are_checked() {
     let provider =
         Upstream::answering(reply::json(200, r#"{"created":1,"data":[{"b64_json":"iVBORw0KGgo="}]}"#)).await;
     let gateway = gateway(&provider, ALLOWED).await;
@@ -262,9 +262,9 @@ async fn images_of_clients_are_brought_and_held_to_the_rules() {
     }
 }
 
-/// Links are followed at the same time, and which of them fails sooner is a matter of chance.
+/// Links are fetched concurrently, so the order in which they fail varies.
 #[tokio::test]
-async fn of_several_links_that_lead_nowhere_the_first_is_told() {
+async fn fetch_several_failures_report_the_first_link() {
     let provider = Upstream::answering(reply::json(500, "{}")).await;
     let gateway = gateway(&provider, ALLOWED).await;
     for (paths, told) in [
@@ -302,7 +302,7 @@ async fn of_several_links_that_lead_nowhere_the_first_is_told() {
 }
 
 #[tokio::test]
-async fn all_that_is_brought_for_a_request_has_one_bound() {
+async fn fetch_total_size_of_a_request_is_bounded() {
     let mut large = picture();
     large.resize(600_000, 0);
     let files = serving(reply::whole(200, &[], large)).await;
@@ -317,18 +317,19 @@ async fn all_that_is_brought_for_a_request_has_one_bound() {
     let answer = gateway.ask(post(MADE, wanted(3))).await;
     let message = answer.json()["msg"].as_str().unwrap().to_owned();
     assert_eq!(
-        (answer.status(), message.contains("larger than 1048576 bytes together")),
+        (answer.status(), message.contains("exceed 1048576 bytes in total")),
         (500, true),
         "{message}"
     );
-    // They come at once and share the bound, so that none of them need come to its end; two cannot.
+    // The three downloads run concurrently and share the limit: any of them may fail before its end, and two cannot
+    // both complete.
     assert!(gateway.metrics().await.sum("gateway_links_total", &links) <= 2.0);
     assert!(gateway.metrics().await.sum("gateway_links_total", &[("from", "provider")]) > 1.0);
 }
 
-/// A provider that fails at each of the steps of a task: no error is lost, and no task is asked for without an end.
+/// A provider that fails at each step of a task: the error reaches the client, and polling ends.
 #[tokio::test]
-async fn a_provider_may_fail_at_each_step() {
+async fn image_task_provider_failure_at_each_step_is_an_error() {
     let submitted = json!({"output": {"task_id": "t/1?x", "task_status": "PENDING"}}).to_string();
     let open = json!({"output": {"task_id": "t/1?x", "task_status": "RUNNING"}}).to_string();
     let done = |url: &str| {
@@ -346,7 +347,7 @@ async fn a_provider_may_fail_at_each_step() {
         (vec![ok(&submitted), ok(&open), reply::json(429, &failed)], 429, "broken"),
         (vec![ok(&submitted), ok("{}")], 500, "not valid"),
         (vec![ok(&submitted), ok(r#"{"output":{"task_id":"t","task_status":"UNKNOWN"}}"#)], 400, "failed"),
-        (vec![ok(&submitted), ok(&done(&link))], 500, "not any more"),
+        (vec![ok(&submitted), ok(&done(&link))], 500, "has expired"),
     ] {
         let provider = Upstream::answering_each(answers.clone()).await;
         let setup = Setup::new()

@@ -1,4 +1,4 @@
-//! Gateways that share a server: what one charges the others know, and what one keeps the others find.
+//! Fleets: gateways that share a Valkey server share balances, usage, limits and stored responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,14 +19,14 @@ const LIMITED: &str = "client-key-of-lia-0010";
 /// A key of another account.
 const OTHER: &str = "client-key-of-otto-0008";
 
-/// A gateway of the fleet; the first one makes the accounts.
+/// Configuration of a gateway in the fleet; only the first creates the accounts.
 fn setup(upstream: &Upstream, server: &Server, first: bool) -> Setup {
     let mut setup = paying(upstream, "1").account("other", "1");
     setup.keys += &key("otto", OTHER, "account = \"other\"");
     if !first {
         setup.accounts.clear();
     }
-    // It is the last table of the file.
+    // Must stay the last table of the file.
     setup.log += &format!("[store]\nvalkey = \"{}\"\n", server.url());
     setup
 }
@@ -36,7 +36,7 @@ async fn chat(gateway: &Gateway, key: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn three_gateways_share_balances_usage_and_conversations() {
+async fn fleet_shares_balances_usage_and_responses() {
     let Some(server) = Server::start() else { return };
     let upstream = providers().await;
     let mut gateways = Vec::new();
@@ -54,7 +54,7 @@ async fn three_gateways_share_balances_usage_and_conversations() {
     let usage = gateways[0].command(&["usage", "--by", "key", "--json"]);
     assert!(usage.contains("\"pia\"") && usage.contains("\"requests\":24"), "{usage}");
 
-    // Switched off at one place, it is so everywhere.
+    // An account that is disabled through one gateway is disabled at all of them.
     gateways[0].command(&["accounts", "disable", "acme"]);
     for gateway in &gateways {
         soon(async {
@@ -76,13 +76,14 @@ async fn three_gateways_share_balances_usage_and_conversations() {
 }
 
 #[tokio::test]
-async fn while_the_server_is_away_accounts_in_use_go_on_and_all_is_charged_in_the_end() {
+async fn fleet_outage_serves_leased_accounts_and_charges_later() {
     let Some(mut server) = Server::start() else { return };
     let upstream = providers().await;
     let gateway = Gateway::start(&setup(&upstream, &server, true)).await;
     assert_eq!(chat(&gateway, PAYING).await.status(), 200);
     server.kill();
-    // It has money set aside, a key without an account needs none, and of the other account nothing is known.
+    // The gateway holds a leased balance of `acme`; a key without an account needs none; it has no lease of the account
+    // `other`.
     for _ in 0..5 {
         assert_eq!(chat(&gateway, PAYING).await.status(), 200);
         assert_eq!(chat(&gateway, KEY).await.status(), 200);
@@ -97,7 +98,7 @@ async fn while_the_server_is_away_accounts_in_use_go_on_and_all_is_charged_in_th
         }
     })
     .await;
-    // Each that was answered is charged, once.
+    // Each answered request is charged exactly once.
     soon(async {
         while gateway.account("acme")["balance"] != "0.99985"
             || gateway.account("other")["balance"] != "0.999975"
@@ -109,7 +110,7 @@ async fn while_the_server_is_away_accounts_in_use_go_on_and_all_is_charged_in_th
     gateway.command(&["accounts", "audit"]);
 }
 
-/// Gateways of a fleet whose provider does not answer the first requests before the gate is open.
+/// Starts three gateways of a fleet; their provider answers the first `waiting` requests only when the gate opens.
 async fn limited(server: &Server, lines: &str, waiting: usize, gate: &Gate) -> (Upstream, Vec<Gateway>) {
     let turn = Arc::new(AtomicUsize::new(0));
     let gate = gate.clone();
@@ -135,7 +136,7 @@ async fn limited(server: &Server, lines: &str, waiting: usize, gate: &Gate) -> (
 }
 
 #[tokio::test]
-async fn three_gateways_count_the_requests_of_a_minute_together_and_say_so() {
+async fn fleet_shares_requests_per_minute_and_reports_them() {
     let Some(server) = Server::start() else { return };
     let limits = "limits = { requests_per_minute = 60 }";
     let (upstream, gateways) = limited(&server, limits, 0, &Gate::new()).await;
@@ -150,7 +151,7 @@ async fn three_gateways_count_the_requests_of_a_minute_together_and_say_so() {
         assert_eq!(answer.get("x-ratelimit-limit-requests"), Some("60"));
         answered += 1;
     }
-    // What one has taken, the others tell their clients, too.
+    // Requests at one gateway reduce the remaining requests that the others report.
     soon(async {
         loop {
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
@@ -181,7 +182,7 @@ async fn three_gateways_count_the_requests_of_a_minute_together_and_say_so() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_killed_gives_its_places_back() {
+async fn fleet_killed_gateway_releases_its_concurrency() {
     let Some(server) = Server::start() else { return };
     let gate = Gate::new();
     let (upstream, mut gateways) = limited(&server, "limits = { concurrent = 4 }", 4, &gate).await;
@@ -196,7 +197,7 @@ async fn a_gateway_that_is_killed_gives_its_places_back() {
         let refused = chat(gateway, LIMITED).await;
         assert_eq!((refused.status(), refused.get("retry-after")), (429, Some("1")), "{}", refused.text());
     }
-    // As `kill -9` does.
+    // Dropping kills the process, as `kill -9` does.
     drop(gateways.remove(0));
     soon(async {
         while chat(&gateways[1], LIMITED).await.status() != 200 {
@@ -208,9 +209,9 @@ async fn a_gateway_that_is_killed_gives_its_places_back() {
     gate.open();
 }
 
-/// What was set aside for a gateway is free when it has stopped, and not a minute later.
+/// A gateway returns its leased balance when it stops, not only when the lease expires.
 #[tokio::test]
-async fn a_gateway_that_stops_gives_back_what_it_had_set_aside() {
+async fn fleet_stopped_gateway_returns_its_leased_balance() {
     let Some(server) = Server::start() else { return };
     let upstream = providers().await;
     let mut stopping = Gateway::start(&setup(&upstream, &server, true)).await;
@@ -218,7 +219,7 @@ async fn a_gateway_that_stops_gives_back_what_it_had_set_aside() {
     assert_eq!(chat(&stopping, PAYING).await.status(), 200);
     stopping.signal(nix::sys::signal::Signal::SIGTERM);
     assert_eq!(stopping.ended().await.code(), Some(0));
-    // It may cost 0.98 of what is left of 1.
+    // The request may cost 0.98 of about 1.
     let body = json!({
         "model": provider_of(Form::Chat),
         "messages": [{"role": "user", "content": "hello"}],

@@ -1,4 +1,4 @@
-//! Tasks of gateways that share a server: begun at one, shown and ended at another, whoever is there still.
+//! Tasks in a fleet: submitted at one gateway, shown and completed at others, even if the first one is gone.
 
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
@@ -12,7 +12,8 @@ use crate::support::valkey::Server;
 
 const API: &str = "/prod-api/svc/v4/api";
 
-/// Three gateways, of which the first makes the account: a video of five seconds costs 0.25 of 10.
+/// Starts three gateways, of which the first creates the account. A video of five seconds costs 0.25; the balance is
+/// 10.
 async fn fleet(server: &Server) -> (Simulator, Vec<Gateway>) {
     let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
     let provider = Simulator::start(SimulatedProvider::Ark, options).await.unwrap();
@@ -50,7 +51,7 @@ async fn show(gateway: &Gateway, id: &str, key: &str) -> Answer {
     gateway.ask(request("GET", &path, &[("authorization", &format!("Bearer {key}"))])).await
 }
 
-/// Asks these gateways in turn until a task has ended.
+/// Polls a task at these gateways in turn until it has ended, and returns its final state.
 async fn end(gateways: &[&Gateway], id: &str) -> Value {
     soon(async {
         for gateway in gateways.iter().cycle() {
@@ -65,7 +66,7 @@ async fn end(gateways: &[&Gateway], id: &str) -> Value {
     .await
 }
 
-/// Waits until an account has this balance, and checks that it is made of what was charged.
+/// Waits until the account has this balance, and audits it against the charges.
 async fn balance(gateway: &Gateway, expected: &str) {
     soon(async {
         while gateway.account("acme")["balance"] != expected {
@@ -77,15 +78,15 @@ async fn balance(gateway: &Gateway, expected: &str) {
 }
 
 #[tokio::test]
-async fn a_task_that_is_begun_at_one_gateway_is_every_one_s() {
+async fn fleet_task_is_shared_by_all_gateways() {
     let Some(server) = Server::start() else { return };
     let (provider, gateways) = fleet(&server).await;
     let id = begin(&gateways[0], "A cat", "one").await;
-    // Its tag holds everywhere: the provider makes one video.
+    // The idempotency key holds at every gateway: the provider makes one video.
     let asked = provider.requests();
     assert_eq!(begin(&gateways[1], "A cat", "one").await, id);
     assert_eq!(provider.requests(), asked, "the provider was asked again");
-    // For every other key it is as if it were not there, at each gateway.
+    // Other keys receive 404 at every gateway.
     for gateway in &gateways {
         assert_eq!(show(gateway, &id, KEY).await.status(), 404);
     }
@@ -97,7 +98,7 @@ async fn a_task_that_is_begun_at_one_gateway_is_every_one_s() {
         assert_eq!(data(&show(gateway, &id, PAYING).await)["video_url"], ended["video_url"]);
     }
     balance(&gateways[0], "9.75").await;
-    // A provider that cancels one has made nothing, and is paid nothing, whoever hears of it.
+    // A canceled task costs nothing, whichever gateway learns of it.
     let cancelled = begin(&gateways[1], "A cat [[film cancel]]", "two").await;
     assert_eq!(end(&[&gateways[0], &gateways[2]], &cancelled).await["task_status"], "FAILED");
     for gateway in &gateways {
@@ -111,28 +112,28 @@ async fn a_task_that_is_begun_at_one_gateway_is_every_one_s() {
 }
 
 #[tokio::test]
-async fn a_task_goes_on_when_the_gateway_that_began_it_is_killed() {
+async fn fleet_task_survives_the_gateway_that_submitted_it() {
     let Some(server) = Server::start() else { return };
     let (provider, mut gateways) = fleet(&server).await;
     let asked = begin(&gateways[0], "A cat", "one").await;
     let unasked = begin(&gateways[0], "A dog [[film looks 0]]", "two").await;
     let requests = provider.requests();
-    // As `kill -9` does.
+    // Dropping kills the process, as `kill -9` does.
     drop(gateways.remove(0));
-    // One is asked for by its client, at the others; nobody asks for the other one, and it is charged nevertheless.
+    // The client polls one task at the other gateways. The other task is charged without being polled.
     assert_eq!(end(&[&gateways[0], &gateways[1]], &asked).await["task_status"], "SUCCEEDED");
     balance(&gateways[1], "9.50").await;
     assert!(provider.requests() > requests);
     let shown = data(&show(&gateways[0], &unasked, PAYING).await);
     assert_eq!(shown["task_status"], "SUCCEEDED");
     assert!(shown["video_url"].as_str().unwrap().contains("/films/"), "{shown}");
-    // What has ended once is charged once, however often it is asked for.
+    // A completed task is charged once, however often it is polled.
     for gateway in &gateways {
         show(gateway, &asked, PAYING).await;
     }
     let usage = gateways[0].command(&["usage", "--by", "model", "--json"]);
     assert!(usage.contains("\"cost\":\"0.50\""), "{usage}");
     balance(&gateways[0], "9.50").await;
-    // Its tag has outlived the one that took it.
+    // The idempotency key is still valid after its gateway is gone.
     assert_eq!(begin(&gateways[1], "A cat", "one").await, asked);
 }

@@ -1,4 +1,4 @@
-//! The task group at models of all providers: images that come as they come, and videos that a token opens.
+//! Task group endpoints with models of several providers: synchronous images, and videos that are fetched with a token.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use super::support::setup::{CREDENTIAL, Setup};
 use super::support::soon;
 
 const API: &str = "/prod-api/svc/v4/api";
-/// A grey image that is black on one side and white on the other.
+/// A gray image, black on one side and white on the other.
 const MASK: &str = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAAAAACPAi4CAAAAKklEQVR42u3MQREAAAwCIPuX3iL49yAASXFFBAKBQCAQCAQCgUAgEKwHD1Qt+GoVX6fRAAAAAElFTkSuQmCC";
 
 struct Group {
@@ -75,7 +75,7 @@ fn is_data_url(url: &Value) {
 }
 
 #[tokio::test]
-async fn pictures_of_all_providers_have_addresses() {
+async fn group_images_of_every_provider_have_urls() {
     let group = Group::open().await;
     for (model, size, path) in [
         ("gpt-image-1", "1024x1024", "/v1/images/generations"),
@@ -86,7 +86,7 @@ async fn pictures_of_all_providers_have_addresses() {
         let provider = if model.starts_with("gpt") { &group.openai } else { &group.google };
         assert_eq!(provider.last_request().unwrap().path, path);
     }
-    // An image makes it an edit, and what a model has no place for is said.
+    // An image in the request makes it an edit; members that the model does not support are reported as dropped.
     let mut body = extraction("gpt-image-1", "1024x1024");
     body["image"] = json!(STANDARD.encode(picture()));
     body["score"] = json!(0.5);
@@ -108,7 +108,7 @@ async fn pictures_of_all_providers_have_addresses() {
 }
 
 #[tokio::test]
-async fn what_a_model_of_the_group_does_not_take_is_named_as_the_client_names_it() {
+async fn group_unsupported_member_is_named_as_the_client_spelled_it() {
     let group = Group::open().await;
     for (model, size, members, word) in [
         ("gpt-image-1", "1328x1328", json!({}), "'size'"),
@@ -150,9 +150,9 @@ async fn what_a_model_of_the_group_does_not_take_is_named_as_the_client_names_it
     assert_eq!((group.openai.requests(), group.ark.requests()), (0, 0));
 }
 
-/// The mask of the group is white where the image may be changed; that of the provider is transparent there.
+/// White marks the editable area in the group's mask; transparency marks it in the provider's mask.
 #[tokio::test]
-async fn a_mask_is_a_mask_where_the_model_has_one() {
+async fn group_mask_is_converted_for_a_model_with_masks() {
     let group = Group::open().await;
     let image = format!("data:image/png;base64,{}", STANDARD.encode(picture()));
     let body = |mask: &str| {
@@ -169,7 +169,7 @@ async fn a_mask_is_a_mask_where_the_model_has_one() {
 }
 
 #[tokio::test]
-async fn a_path_that_there_is_not_is_told_in_the_envelope() {
+async fn group_unknown_path_is_404_in_the_envelope() {
     let group = Group::open().await;
     for path in ["nothing", "task", "task/a/b", "text2imageSubmit/x", ""] {
         let answer = group.gateway.ask(post(&format!("{API}/{path}"), "{}")).await;
@@ -183,7 +183,7 @@ async fn a_path_that_there_is_not_is_told_in_the_envelope() {
 }
 
 #[tokio::test]
-async fn a_video_that_a_token_began_opens_with_it() {
+async fn group_video_started_with_a_token_is_fetched_with_it() {
     let group = Group::open().await;
     let issued = data(&group.gateway.ask(post(&format!("{API}/token"), "")).await);
     let bearer = format!("Bearer {}", issued["access_token"].as_str().unwrap());
@@ -209,15 +209,15 @@ async fn a_video_that_a_token_began_opens_with_it() {
     let (_, path) = url.split_once("http://gateway.test").unwrap();
     let film = group.gateway.ask(request("GET", path, &bearer)).await;
     assert_eq!((film.status(), film.body.get(4..12)), (200, Some(&b"ftypmp42"[..])));
-    // It is good for another one, as all of its family are.
+    // The finished video can be remixed, as any video of its family.
     let remix = json!({"model": "sora-2", "prompt": "A dog", "remix_from_video_id": id}).to_string();
     let again = group.gateway.ask(post("/v1/video/generations", remix)).await;
     assert_eq!(again.status(), 200, "{}", again.text());
 }
 
-/// A provider that follows no address is given what lies behind it.
+/// For a provider that accepts no URLs the gateway fetches the images.
 #[tokio::test]
-async fn frames_behind_addresses_are_brought_for_providers_that_follow_none() {
+async fn group_frames_are_fetched_for_providers_without_url_support() {
     let group = Group::open().await;
     let made = data(&group.post("productExtractionSubmit", &extraction("seedream", "2K")).await);
     let url = made["images"][0]["url"].as_str().unwrap();

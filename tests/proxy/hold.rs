@@ -1,5 +1,5 @@
-//! What a request may cost is held before anybody is asked, whatever it says of its limits; and what it is reported to
-//! have used is charged within what it could have used.
+//! Reservations: the maximum cost of a request is reserved before a provider is called, however its limits are written.
+//! Reported usage is charged up to what the request can have used.
 
 use serde_json::{Value, json};
 
@@ -23,9 +23,9 @@ async fn generate(gateway: &Gateway, config: &str) -> Answer {
     gateway.ask(post_with(path, &[("authorization", &format!("Bearer {PAYING}"))], body)).await
 }
 
-/// Output costs 2 a million; the account has enough for 50,000 tokens.
+/// Output costs 2 per million tokens; the balance covers 50,000 tokens.
 #[tokio::test]
-async fn hold_is_for_the_largest_of_several_output_limits() {
+async fn reservation_uses_the_largest_of_several_output_limits() {
     let upstream = providers().await;
     let gateway = Gateway::start(&paying(&upstream, "0.1")).await;
     for (more, status) in [
@@ -50,7 +50,7 @@ async fn hold_is_for_the_largest_of_several_output_limits() {
     ] {
         let asked = upstream.count();
         let answer = chat(&gateway, more).await;
-        // What is no limit at all may be refused as such before any money is looked at.
+        // An invalid limit may be refused with 400 before the balance is checked.
         let refused = status == 429 && answer.status() == 400;
         assert!(answer.status() == status || refused, "{more}: {}", answer.text());
         assert_eq!(upstream.count() > asked, status == 200, "{more}");
@@ -82,7 +82,7 @@ async fn reporting(usage: Value) -> Upstream {
 }
 
 #[tokio::test]
-async fn usage_report_that_is_absurd_is_charged_within_bounds() {
+async fn reported_usage_beyond_the_possible_is_bounded() {
     for usage in [
         json!({"prompt_tokens": 9_000_000_000_000_000_000_u64, "completion_tokens": 7}),
         json!({"prompt_tokens": 11, "completion_tokens": 9_000_000_000_000_000_000_u64}),
@@ -94,17 +94,17 @@ async fn usage_report_that_is_absurd_is_charged_within_bounds() {
         assert_eq!(chat(&gateway, "").await.status(), 200);
         let record = &gateway.records(1).await[0];
         let balance: f64 = gateway.account("acme")["balance"].as_str().unwrap().parse().unwrap();
-        // A million tokens and some, at 1 and 2 a million.
+        // The bound: about a million tokens, at 1 and 2 per million.
         assert!((990.0..1000.0).contains(&balance), "{usage}: {record}");
         let metrics = gateway.metrics().await;
         assert_eq!(metrics.sum("gateway_usage_bounded_total", &[("provider", "at-chat")]), 1.0);
-        assert!(gateway.log().contains("more usage than the request could have had"), "{}", gateway.log());
+        assert!(gateway.log().contains("more usage than the request allows"), "{}", gateway.log());
     }
 }
 
 #[tokio::test]
-async fn usage_report_that_is_large_and_plausible_is_charged_as_it_is() {
-    // Far more than the request has, as where a provider searches, and reasoning that no limit holds.
+async fn reported_usage_that_is_large_but_possible_is_charged() {
+    // Far more input than the request has, as with web search, and reasoning tokens beyond the output limit.
     let usage = json!({"prompt_tokens": 900_000, "completion_tokens": 120_000,
         "completion_tokens_details": {"reasoning_tokens": 119_000}});
     let upstream = reporting(usage).await;

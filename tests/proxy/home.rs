@@ -1,5 +1,5 @@
-//! Conversations that one provider has and no other: a request that goes on from a response goes to where that is, and
-//! what names a conversation keeps it at one target.
+//! Session stickiness: a request that continues a response goes to the target that stores it, and a conversation's id
+//! keeps it at one target.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::support::reply;
 use crate::support::setup::Setup;
 use crate::support::upstream::Upstream;
 
-/// A provider that keeps its responses and knows no others.
+/// A provider that stores its responses and does not know those of others.
 struct Keeper {
     upstream: Upstream,
     down: Arc<AtomicBool>,
@@ -55,7 +55,7 @@ async fn keeper(name: &'static str) -> Keeper {
     Keeper { upstream, down }
 }
 
-/// The first target is asked as long as it is well.
+/// The first target is used as long as it is healthy.
 const IN_TURN: &str = "policy = \"least\"";
 
 async fn gateway(lines: &str, keepers: &[(&str, &Keeper)]) -> Gateway {
@@ -80,7 +80,7 @@ async fn say(gateway: &Gateway, stream: bool, previous: Option<&str>) -> Answer 
     gateway.ask(post("/v1/responses", body.to_string())).await
 }
 
-/// The id in an answer, whether it is a document or a stream.
+/// Returns the response id of a document or a stream.
 fn id(answer: &Answer) -> String {
     assert_eq!(answer.status(), 200, "{}", answer.text());
     let text = answer.text();
@@ -89,7 +89,7 @@ fn id(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn a_request_goes_where_the_response_is_that_it_goes_on_from() {
+async fn sticky_target_serves_continuations_of_its_responses() {
     let (one, two, three) = (keeper("one").await, keeper("two").await, keeper("three").await);
     let keepers = [("one", &one), ("two", &two), ("three", &three)];
     for policy in ["weight", "affinity"] {
@@ -111,9 +111,9 @@ async fn a_request_goes_where_the_response_is_that_it_goes_on_from() {
     }
 }
 
-/// Another process has made the response: who has it is found by asking.
+/// The response was made through another process: the targets are tried until one knows it.
 #[tokio::test]
-async fn who_has_a_response_of_another_time_is_found_by_asking() {
+async fn sticky_target_unknown_is_found_by_trying_targets() {
     let (one, two) = (keeper("one").await, keeper("two").await);
     let keepers = [("one", &one), ("two", &two)];
     let elsewhere = gateway("", &[("two", &two)]).await;
@@ -124,18 +124,18 @@ async fn who_has_a_response_of_another_time_is_found_by_asking() {
         assert!(id(&answer).starts_with("resp_two_"));
     }
     assert_eq!(one.upstream.count(), 6);
-    // It is nobody's fault that there are others.
+    // `previous_response_not_found` does not open a breaker.
     let targets = gateway.status().await["targets"].clone();
     assert_eq!((&targets[0]["state"], &targets[1]["state"]), (&json!("closed"), &json!("closed")));
-    // And what nobody has is said in the provider's words.
+    // If no target knows the response, the provider's error is returned.
     let answer = say(&gateway, false, Some("resp_nobody_1")).await;
     assert_eq!(answer.status(), 400);
     assert_eq!(answer.json()["error"]["code"], "previous_response_not_found");
 }
 
-/// Whoever has the response fails: another one, which has never seen it, is no help, and its word no answer.
+/// If the target that stores the response fails, no other target is tried, and the client receives the failure.
 #[tokio::test]
-async fn the_failure_of_the_one_that_has_a_response_is_told() {
+async fn sticky_target_failure_is_returned_without_fallback() {
     let (one, two) = (keeper("one").await, keeper("two").await);
     let keepers = [("one", &one), ("two", &two)];
     let gateway = gateway("", &keepers).await;
@@ -150,7 +150,7 @@ async fn the_failure_of_the_one_that_has_a_response_is_told() {
     assert_eq!(other.upstream.count(), before);
     home.down.store(false, Ordering::SeqCst);
     assert_eq!(say(&gateway, false, Some(&last)).await.status(), 200);
-    // Where nobody knows who has it, a failure still says more than that the others do not have it.
+    // If it is unknown which target stores the response, a failure outranks `previous_response_not_found`.
     home.down.store(true, Ordering::SeqCst);
     for number in 0..4 {
         let strange = format!("{}_{number}", last.rsplit_once('_').unwrap().0);
@@ -158,9 +158,9 @@ async fn the_failure_of_the_one_that_has_a_response_is_told() {
     }
 }
 
-/// The name that a client gives a conversation keeps it at one target, and tells apart what begins alike.
+/// The client's id of a conversation keeps it at one target, and distinguishes conversations with the same beginning.
 #[tokio::test]
-async fn a_conversation_stays_by_the_name_in_its_body() {
+async fn affinity_by_conversation_id_in_the_body() {
     let mut setup = Setup::new();
     let mut targets = Vec::new();
     let mut upstreams = Vec::new();

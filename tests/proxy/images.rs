@@ -1,4 +1,4 @@
-//! Images: clients of three shapes, providers of every form.
+//! Images: three client APIs, and all kinds of providers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::support::client::{Answer, post, post_with, request};
 use super::support::gateway::Gateway;
 use super::support::setup::{CREDENTIAL, KEY, Setup, key};
 
-/// Models, with the provider and its kind.
+/// Models with their provider and its kind.
 const MODELS: [(&str, SimulatedProvider, &str); 14] = [
     ("gpt-image-1", SimulatedProvider::OpenAi, "openai"),
     ("gpt-image-1-mini", SimulatedProvider::OpenAi, "openai"),
@@ -28,13 +28,13 @@ const MODELS: [(&str, SimulatedProvider, &str); 14] = [
     ("qwen-image-edit-plus", SimulatedProvider::DashScope, "dashscope"),
     ("wan2.2-t2i-plus", SimulatedProvider::DashScope, "dashscope"),
 ];
-/// Those that answer with the image whatever is asked for.
+/// Models that return the image inline, whatever `response_format` the client requests.
 const INLINE: [&str; 4] = ["gpt-image-1", "gpt-image-1-mini", "gemini-2.5-flash-image", "gemini-3-pro-image"];
-/// A key whose clients are OpenAI's SDK.
+/// A key with `images = "plain"`, for clients such as OpenAI's SDK.
 pub(crate) const PLAIN: &str = "client-key-of-otto-0008";
-/// A key whose account pays.
+/// A key with an account.
 const PAYING: &str = "client-key-of-pia-0007";
-/// A key that may not have images.
+/// A key without permission for images.
 const CHATTING: &str = "client-key-of-carl-0009";
 
 pub(crate) const MADE: &str = "/v1/images/generations";
@@ -49,7 +49,7 @@ fn needs_image(model: &str) -> bool {
     model.contains("edit")
 }
 
-/// A small image that is really one.
+/// Returns a small valid PNG.
 pub(crate) fn picture() -> Vec<u8> {
     let base64 = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQMAAACQp+OdAAAAA1BMVEX/AAAZ4gk3AAAAD0lEQVR4nGNgGAWjYCABAAIAAAFAkz3hAAAAAElFTkSuQmCC";
     STANDARD.decode(base64).unwrap()
@@ -73,7 +73,7 @@ impl Studio {
         Studio { gateway: Gateway::start(&setup).await, providers }
     }
 
-    /// What a request gives that is answered, in the envelope.
+    /// Sends a request that must succeed, and returns `data` of the envelope.
     async fn make(&self, body: &Value) -> Value {
         let answer = self.gateway.ask(post(MADE, body.to_string())).await;
         assert_eq!(answer.status(), 200, "{}: {}", body["model"], answer.text());
@@ -82,12 +82,12 @@ impl Studio {
         envelope["data"].clone()
     }
 
-    /// What a provider was asked last.
+    /// Returns the last request body that a provider received.
     fn asked(&self, model: &str) -> Value {
         serde_json::from_slice(&self.providers[model].last_request().unwrap().body).unwrap()
     }
 
-    /// An error's status, its field and all of it.
+    /// Sends a request that fails. Returns the status, the member that the error names, and the error.
     async fn refused(&self, body: &Value) -> (u16, Option<String>, Value) {
         let answer = self.gateway.ask(post(MADE, body.to_string())).await;
         let error = answer.json();
@@ -101,7 +101,7 @@ pub(crate) fn decoded(text: &Value) -> Vec<u8> {
     bytes
 }
 
-/// What lies behind a link of a simulated provider.
+/// Downloads from a link of a simulated provider.
 async fn behind(url: &str) -> Answer {
     let rest = url.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
@@ -109,7 +109,7 @@ async fn behind(url: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn every_family_answers_as_the_specification_says() {
+async fn image_response_of_every_family_follows_the_specification() {
     let studio = Studio::open().await;
     let image = STANDARD.encode(picture());
     for (model, ..) in MODELS {
@@ -131,7 +131,7 @@ async fn every_family_answers_as_the_specification_says() {
                 assert_eq!(url, "", "{model} {format:?}");
                 decoded(&images[0]["b64_json"]);
             } else if model.starts_with("imagen") {
-                // It gives no links: an address that is wanted holds the image itself.
+                // The provider returns no links: a requested URL is a data URL.
                 assert_eq!(url.starts_with("data:image/png;base64,"), format.is_some(), "{model} {format:?}");
                 assert_eq!(here.is_empty(), format.is_some(), "{model} {format:?}");
             } else {
@@ -147,7 +147,7 @@ async fn every_family_answers_as_the_specification_says() {
 }
 
 #[tokio::test]
-async fn the_plain_shape_is_asked_for_by_key_and_by_request() {
+async fn image_plain_shape_is_selected_by_key_or_header() {
     let studio = Studio::open().await;
     let body = json!({"model": "gpt-image-1", "prompt": "x"}).to_string();
     for (key, wish, plain) in [
@@ -176,7 +176,7 @@ async fn the_plain_shape_is_asked_for_by_key_and_by_request() {
 }
 
 #[tokio::test]
-async fn each_provider_is_asked_in_its_own_words() {
+async fn image_request_has_path_and_members_of_each_provider() {
     let studio = Studio::open().await;
     let image = format!("data:image/png;base64,{}", STANDARD.encode(picture()));
     for (model, members, path, pointers) in [
@@ -260,7 +260,7 @@ async fn each_provider_is_asked_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn more_images_than_a_provider_makes_at_once_are_asked_for_in_several_calls() {
+async fn image_count_beyond_the_provider_limit_is_split_into_calls() {
     let studio = Studio::open().await;
     for (model, count, calls) in [
         ("gpt-image-1", 10, 1),
@@ -280,7 +280,7 @@ async fn more_images_than_a_provider_makes_at_once_are_asked_for_in_several_call
         assert_eq!(data["data"].as_array().unwrap().len(), count, "{model}");
         assert_eq!(studio.providers[model].requests(), calls, "{model}");
     }
-    // Images that belong together are one call of their own.
+    // Images of one sequence are one call.
     let body = json!({"model": "doubao-seedream-4-5", "prompt": "x", "sequential_image_generation": "auto",
         "sequential_image_generation_options": {"max_images": 3}});
     let data = studio.make(&body).await;
@@ -289,7 +289,7 @@ async fn more_images_than_a_provider_makes_at_once_are_asked_for_in_several_call
 }
 
 #[tokio::test]
-async fn tasks_are_asked_for_until_they_are_done() {
+async fn image_task_of_the_provider_is_polled_until_it_ends() {
     let studio = Studio::open().await;
     let data = studio
         .make(&json!({"model": "wan2.2-t2i-plus", "prompt": "x", "n": 2, "response_format": "b64_json"}))
@@ -306,7 +306,7 @@ async fn tasks_are_asked_for_until_they_are_done() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named_and_nobody_is_asked() {
+async fn image_invalid_member_is_named_without_a_provider_call() {
     let studio = Studio::open().await;
     let image = STANDARD.encode(picture());
     for (body, field) in [
@@ -340,7 +340,7 @@ async fn what_is_wrong_is_named_and_nobody_is_asked() {
         let answer = studio.gateway.ask(post_with(path, &chatting, &body)).await;
         assert_eq!(answer.status(), 403, "{path}");
     }
-    // Whatever is wrong, and whoever asks, it is told in one shape.
+    // All errors have the envelope, also those of authentication and method.
     let unknown = studio.gateway.ask(post_with(MADE, &[("x-api-key", "wrong")], &body)).await;
     assert_eq!((unknown.status(), &unknown.json()["code"]), (401, &json!(401)), "{}", unknown.text());
     let method = studio.gateway.ask(request("GET", MADE, &chatting)).await;
@@ -348,7 +348,7 @@ async fn what_is_wrong_is_named_and_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_provider_s_error_is_told_in_the_client_s_words() {
+async fn image_provider_error_is_returned_in_the_envelope() {
     let studio = Studio::open().await;
     for (model, prompt, status, code, told) in [
         ("gpt-image-1", "x [[refuse]]", 400, json!("moderation_blocked"), "safety system"),
@@ -356,7 +356,7 @@ async fn a_provider_s_error_is_told_in_the_client_s_words() {
         ("gpt-image-1", "x [[garbage]]", 500, json!("upstream_error"), "not valid"),
         ("gpt-image-1", "x [[empty]]", 500, json!("upstream_error"), "not valid"),
         ("gpt-image-1", "x [[html]]", 500, json!("upstream_error"), "not valid"),
-        ("gemini-2.5-flash-image", "x [[refuse]]", 400, json!("IMAGE_SAFETY"), "made no image"),
+        ("gemini-2.5-flash-image", "x [[refuse]]", 400, json!("IMAGE_SAFETY"), "generated no image"),
         ("gemini-2.5-flash-image", "x [[status 503]]", 503, json!("upstream_error"), "overloaded"),
         ("imagen-4.0-generate-001", "x [[refuse]]", 400, json!("unsupported"), "Unable to show"),
         (
@@ -380,7 +380,7 @@ async fn a_provider_s_error_is_told_in_the_client_s_words() {
 }
 
 #[tokio::test]
-async fn images_are_charged_by_the_piece_and_by_their_tokens() {
+async fn image_cost_is_per_image_and_per_token() {
     let price = "request = 0\ninput = 1000000\nimage_output = 2000000\n\
                  image = [{ size = \"1024x1024\", quality = \"low\", each = 10 }, { size = \"1024x1024\", each = 20 }, { each = 40 }]";
     let mut setup =
@@ -389,7 +389,7 @@ async fn images_are_charged_by_the_piece_and_by_their_tokens() {
     let studio = Studio::open_with(setup).await;
     let headers = [("x-api-key", PAYING)];
     let requests = [
-        // 4 bytes of a prompt are a token; a picture of the simulated provider is 272.
+        // A token is 4 bytes of a prompt; an image of the simulated provider costs 272 tokens.
         (
             json!({"model": "gpt-image-1", "prompt": "abcd", "n": 2, "size": "1024x1024", "quality": "low"}),
             1 + 2 * 544 + 20,
@@ -398,7 +398,7 @@ async fn images_are_charged_by_the_piece_and_by_their_tokens() {
             json!({"model": "gpt-image-1", "prompt": "abcd", "size": "1024x1024", "quality": "high"}),
             1 + 544 + 20,
         ),
-        // What is not said is what the provider says.
+        // Quality and size that the request omits are taken from the provider's response.
         (json!({"model": "gpt-image-1", "prompt": "abcd", "size": "auto"}), 1 + 544 + 20),
         (json!({"model": "qwen-image-plus", "prompt": "abcd", "n": 2}), 80),
     ];
@@ -418,7 +418,7 @@ async fn images_are_charged_by_the_piece_and_by_their_tokens() {
     );
     let counted = [("endpoint", "images"), ("model", "gpt-image-1")];
     studio.gateway.wait_for_metric("gateway_requests_total", &counted, 3.0).await;
-    // What is refused costs nothing, and more than there is cannot be asked for.
+    // A refused request costs nothing.
     let before = studio.gateway.account("acme")["balance"].clone();
     let body = json!({"model": "gpt-image-1", "prompt": "x [[refuse]]"}).to_string();
     assert_eq!(studio.gateway.ask(post_with(MADE, &headers, body)).await.status(), 400);

@@ -1,4 +1,4 @@
-//! Answers that the gateway makes out of several calls: what they cost, and what becomes of them when something fails.
+//! Jobs (responses that need several provider calls): their charges, limits, time-outs and retries.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use super::support::reply;
 use super::support::setup::{Setup, key};
 use super::support::upstream::Upstream;
 
-/// A key whose account pays.
+/// A key with an account.
 const PAYING: &str = "client-key-of-pia-0007";
 
-/// A provider that takes 96 texts at once, and says that each request had 4 tokens.
+/// Starts a Cohere provider, which is asked for at most 96 texts at once and reports 4 input tokens for each request.
 async fn cohere() -> Upstream {
     Upstream::start(|mut conn| async move {
         while let Some(asked) = conn.request().await {
@@ -39,7 +39,7 @@ fn request(texts: usize) -> String {
 }
 
 #[tokio::test]
-async fn all_calls_together_are_one_charge() {
+async fn job_calls_are_one_charge() {
     let upstream = cohere().await;
     let mut setup = setup(&upstream, "").priced("input = 1000").account("acme", "1");
     setup.keys += &key("pia", PAYING, "account = \"acme\"");
@@ -59,7 +59,7 @@ async fn all_calls_together_are_one_charge() {
         assert_eq!(record[name], expected, "{name}: {record}");
     }
     assert_eq!(gateway.account("acme")["balance"], "0.988");
-    // What a provider does not say is counted, and the record tells so.
+    // Usage that the provider does not report is counted, and the record says so.
     let silent = Upstream::answering(reply::json(200, r#"{"embeddings":{"float":[[1,2]]}}"#)).await;
     let mut setup = self::setup(&silent, "").priced("input = 1000").account("acme", "1");
     setup.keys += &key("pia", PAYING, "account = \"acme\"");
@@ -70,7 +70,7 @@ async fn all_calls_together_are_one_charge() {
 }
 
 #[tokio::test]
-async fn a_failed_job_costs_nothing() {
+async fn job_that_fails_costs_nothing() {
     let upstream = Upstream::start(|mut conn| async move {
         while let Some(asked) = conn.request().await {
             let last = asked.text().contains("text 150");
@@ -97,7 +97,7 @@ async fn a_failed_job_costs_nothing() {
 }
 
 #[tokio::test]
-async fn jobs_have_limits_and_counts_have_none() {
+async fn job_counts_against_limits_and_token_counting_does_not() {
     let upstream = cohere().await;
     let mut setup = setup(&upstream, "");
     setup.keys += &key("pia", PAYING, "limits = { requests_per_minute = 1 }");
@@ -115,7 +115,7 @@ async fn jobs_have_limits_and_counts_have_none() {
 }
 
 #[tokio::test]
-async fn a_provider_that_hangs_is_given_up_and_so_is_one_that_breaks_off() {
+async fn job_call_that_hangs_or_breaks_is_an_error() {
     let upstream = Upstream::start(|mut conn| async move {
         while let Some(asked) = conn.request().await {
             match asked.json()["texts"][0].as_str().unwrap() {
@@ -154,14 +154,14 @@ async fn a_provider_that_hangs_is_given_up_and_so_is_one_that_breaks_off() {
     assert_eq!(gateway.ask(post("/v1/embeddings", body)).await.status(), 200);
 }
 
-/// The provider closes the connection in the very moment in which the next request comes.
+/// The provider closes a pooled connection just as the next request arrives on it.
 #[tokio::test]
-async fn a_call_that_meets_a_closing_connection_is_made_again() {
+async fn job_call_on_a_stale_connection_is_resent() {
     let upstream = Upstream::start(|mut conn| async move {
         conn.request().await;
         conn.send(reply::json(200, "{\"embeddings\":{\"float\":[[1]]}}")).await;
         if conn.number == 0 {
-            // The head of the second request is seen, and the door shut.
+            // Read the head of the second request, then close.
             conn.head().await;
             return;
         }
@@ -180,7 +180,7 @@ async fn a_call_that_meets_a_closing_connection_is_made_again() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_its_job() {
+async fn job_ends_when_its_client_disconnects() {
     let upstream = Upstream::start(|mut conn| async move {
         conn.request().await;
         conn.closed().await;

@@ -1,4 +1,4 @@
-//! Keys in more than one place of a request, and keys where none should stand.
+//! API keys in several places of a request, and keys in paths, where none belong.
 
 use crate::support::client::{post_with, request};
 use crate::support::form::Form;
@@ -7,11 +7,11 @@ use crate::support::reply;
 use crate::support::setup::{KEY, NARROW_KEY, Setup};
 use crate::support::upstream::Upstream;
 
-/// Where a key may stand.
+/// Places of a key: header names, and `query` for the parameter `key`.
 const PLACES: [&str; 6] =
     ["authorization", "x-api-key", "x-goog-api-key", "x-vendor-api-key", "api-key", "query"];
 
-/// A request with keys in these places.
+/// Returns a request with keys in these places.
 fn keyed(form: Form, keys: &[(&str, &str)]) -> Vec<u8> {
     let (mut path, body) = (form.path(form.model(), false), form.body(form.model(), false));
     let mut headers = Vec::new();
@@ -40,14 +40,14 @@ async fn providers() -> (Upstream, Gateway) {
 }
 
 #[tokio::test]
-async fn key_places_in_pairs_empty_equal_and_different() {
+async fn key_in_two_places_is_accepted_if_equal_and_refused_if_different() {
     let (upstream, gateway) = providers().await;
     let mut client = gateway.connect().await;
     let mut served = 0;
     for form in Form::ALL {
         for one in PLACES {
             for other in PLACES {
-                // An empty place is no key.
+                // An empty value counts as absent.
                 let pairs: &[[&str; 2]] =
                     if one == other { &[[KEY, KEY]] } else { &[["", KEY], [KEY, ""], [KEY, KEY]] };
                 for [first, second] in pairs {
@@ -56,7 +56,7 @@ async fn key_places_in_pairs_empty_equal_and_different() {
                     assert_eq!(answer.status(), 200, "{what}: {}", answer.text());
                     served += 1;
                 }
-                // Two different ones are not chosen from, whether or not they are good.
+                // Two different keys are refused, even if both are valid.
                 for second in [NARROW_KEY, "sk-wrong-key-of-somebody"] {
                     let answer = gateway.ask(keyed(form, &[(one, KEY), (other, second)])).await;
                     assert_eq!(answer.status(), 401, "{form:?}, {one} and {other}: {}", answer.text());
@@ -72,7 +72,7 @@ async fn key_places_in_pairs_empty_equal_and_different() {
                 }
             }
         }
-        // Empty everywhere is missing.
+        // Only empty values are treated as a missing key.
         let empty: Vec<(&str, &str)> = PLACES.iter().map(|place| (*place, "")).collect();
         let answer = gateway.ask(keyed(form, &empty)).await;
         assert_eq!(answer.status(), 401);
@@ -82,7 +82,7 @@ async fn key_places_in_pairs_empty_equal_and_different() {
 }
 
 #[tokio::test]
-async fn key_in_the_path_is_not_logged() {
+async fn key_in_the_path_is_redacted_in_logs() {
     let made = "mgw_4JkQabcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSx1f0c3a9";
     let (_upstream, gateway) = providers().await;
     let escaped = KEY.replace('-', "%2D");
@@ -90,7 +90,7 @@ async fn key_in_the_path_is_not_logged() {
         format!("/v1/{made}/chat/completions"),
         format!("/v1beta/models/{made}:generateContent"),
         format!("/{}", made.replace('_', "%5F")),
-        // Keys that were made elsewhere have no form; they are known all the same.
+        // Keys without this gateway's own key format are redacted because they are configured.
         format!("/v1/{KEY}/chat/completions"),
         format!("/v1beta/models/{KEY}:generateContent"),
         format!("/{escaped}"),

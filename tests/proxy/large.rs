@@ -1,4 +1,4 @@
-//! Large bodies are worked on apart from everything else: a worker that translates one answers others meanwhile.
+//! Large bodies do not delay other clients: a worker answers other requests while a large body is translated.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::support::reply;
 use crate::support::setup::Setup;
 use crate::support::upstream::Upstream;
 
-/// Waits that were counted so far.
+/// Metric: number of waits of large bodies for their turn.
 const WAITS: &str = "gateway_large_body_wait_seconds_count";
 
-/// A chat request with so many members that nobody knows.
+/// Returns a chat request with this number of unknown members in its message.
 fn large(members: usize) -> Vec<u8> {
     large_for("claude", members)
 }
@@ -27,7 +27,7 @@ fn large_for(model: &str, members: usize) -> Vec<u8> {
     post("/v1/chat/completions", body)
 }
 
-/// Answers in the format of the path.
+/// Starts an upstream that answers in the format of the path.
 async fn providers() -> Upstream {
     Upstream::start(|mut conn| async move {
         while let Some(request) = conn.request().await {
@@ -40,13 +40,13 @@ async fn providers() -> Upstream {
 }
 
 #[tokio::test]
-async fn one_worker_answers_others_while_it_translates_a_large_body() {
+async fn large_body_does_not_block_other_requests_of_its_worker() {
     let upstream = providers().await;
     let mut setup = Setup::providers(upstream.addr);
     setup.server = setup.server.replace("threads = 2", "threads = 1");
     let gateway = Gateway::start(&setup).await;
     let mut slow = gateway.connect().await;
-    // Some seconds of work for a build without optimisation.
+    // Several seconds of work in a debug build.
     slow.send(large(2_000_000)).await;
     gateway.wait_for_metric(WAITS, &[], 1.0).await;
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
@@ -56,11 +56,11 @@ async fn one_worker_answers_others_while_it_translates_a_large_body() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_takes_its_large_body_with_it() {
+async fn large_body_of_a_disconnected_client_is_not_translated() {
     let upstream = providers().await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // All turns are taken by those that stay.
+    // Other clients occupy all places for large bodies.
     let mut stay = Vec::new();
     for _ in 0..(cores / 2).max(1) {
         let mut client = gateway.connect().await;
@@ -80,7 +80,7 @@ async fn a_client_that_leaves_takes_its_large_body_with_it() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_the_second_target_takes_its_large_body_with_it() {
+async fn large_body_of_a_disconnected_client_is_not_retried() {
     let upstream = providers().await;
     let mut setup = Setup::providers(upstream.addr);
     setup.routes.push_str(
@@ -99,7 +99,7 @@ async fn a_client_that_leaves_before_the_second_target_takes_its_large_body_with
     gateway.wait_for_metric(WAITS, &[], stay.len() as f64).await;
     let mut leave = gateway.connect().await;
     leave.send(large_for("both", 30_000)).await;
-    // The first target has been asked, without a turn: its format is the client's.
+    // The first target has the client's format, so its attempt needs no translation and did not wait.
     gateway.wait_for_metric("gateway_upstream_errors_total", &[], 1.0).await;
     assert_eq!(upstream.count(), 1);
     drop(leave);
@@ -111,7 +111,7 @@ async fn a_client_that_leaves_before_the_second_target_takes_its_large_body_with
 }
 
 #[tokio::test]
-async fn a_body_with_too_many_members_is_refused_before_it_is_read_to_its_end() {
+async fn large_body_with_too_many_members_is_refused() {
     let upstream = providers().await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let members = |count: usize| {

@@ -1,4 +1,4 @@
-//! Conversations with media given by address, at providers that must be given the bytes.
+//! Conversations with images given as URLs, for providers that accept only inline data.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -37,7 +37,7 @@ fn png() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_image_behind_a_link_reaches_a_provider_that_follows_none() {
+async fn linked_image_is_fetched_and_sent_inline() {
     let files = Upstream::answering(png()).await;
     let provider = provider().await;
     let gateway = gateway(&provider, ALLOWED).await;
@@ -49,29 +49,29 @@ async fn an_image_behind_a_link_reaches_a_provider_that_follows_none() {
     let parts = sent["contents"][0]["parts"].as_array().unwrap();
     assert_eq!(parts.len(), 4);
     for part in &parts[1..] {
-        // By its bytes, whatever the server calls it.
+        // The type is detected from the bytes, not from the server's content type.
         assert_eq!(part["inlineData"]["mimeType"], "image/png");
         let data = part["inlineData"]["data"].as_str().unwrap();
         assert_eq!(STANDARD.decode(data).unwrap(), picture());
     }
-    // Each address once, and nobody's key goes there.
+    // Each URL is fetched once, without any key or credential.
     let asked = files.requests();
     assert_eq!(asked.len(), 2);
     assert!(asked.iter().all(|request| request.head.get("authorization").is_none()));
 }
 
 #[tokio::test]
-async fn what_cannot_be_brought_is_said_and_the_provider_is_not_asked() {
+async fn linked_image_failure_is_400_without_a_provider_call() {
     let files = Upstream::answering(png()).await;
     let page = Upstream::answering(reply::whole(200, &[("content-type", "image/png")], "<html>")).await;
     let gone = Upstream::answering(reply::whole(404, &[], "")).await;
     let provider = provider().await;
     let at = |upstream: &Upstream| format!("http://{}/a.png?token=secret", upstream.addr);
     for (limits, url, message) in [
-        ("", at(&files), "a network that the gateway does not connect to"),
-        (ALLOWED, at(&page), "what lies there is of another kind"),
+        ("", at(&files), "a network to which the gateway does not connect"),
+        (ALLOWED, at(&page), "its content is of another type"),
         (ALLOWED, at(&gone), "HTTP status 404"),
-        (ALLOWED, "http://127.0.0.1:1/a.png".to_owned(), "cannot be reached"),
+        (ALLOWED, "http://127.0.0.1:1/a.png".to_owned(), "its host is unreachable"),
     ] {
         let gateway = gateway(&provider, limits).await;
         let answer = gateway.ask(post("/v1/chat/completions", wanted(&[url]))).await;
@@ -81,7 +81,7 @@ async fn what_cannot_be_brought_is_said_and_the_provider_is_not_asked() {
         assert!(told.contains(message) && !told.contains("secret"), "{told}");
     }
     assert_eq!((provider.count(), files.count()), (0, 0));
-    // Nobody makes the gateway ask for a thousand pages.
+    // The number of links in a request is limited to 100.
     let gateway = gateway(&provider, ALLOWED).await;
     let many: Vec<String> = (0..101).map(|n| format!("http://{}/{n}.png", files.addr)).collect();
     let answer = gateway.ask(post("/v1/chat/completions", wanted(&many))).await;

@@ -1,4 +1,4 @@
-//! The listing of models: three shapes, page by page, and single models.
+//! Model listing in three formats: pages, single models, and errors.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::support::client::{Answer, request};
 use super::support::gateway::Gateway;
 use super::support::setup::{KEY, NARROW_KEY, Setup};
 
-/// Headers that tell a shape.
+/// Header that selects the messages format.
 const MESSAGES: (&str, &str) = ("anthropic-version", "2023-06-01");
 
 async fn gateway() -> Gateway {
@@ -28,7 +28,7 @@ fn ids(list: &Value, key: &str, name: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn native_lists_come_in_pages() {
+async fn listing_is_paginated_in_native_formats() {
     let gateway = gateway().await;
     let all: Vec<String> = (0..75).map(|number| format!("model-{number:02}")).collect();
     let headers = [("x-api-key", KEY), MESSAGES];
@@ -65,7 +65,7 @@ async fn native_lists_come_in_pages() {
 }
 
 #[tokio::test]
-async fn a_page_that_cannot_be_is_an_error() {
+async fn listing_invalid_page_is_400() {
     let gateway = gateway().await;
     for (path, headers, name) in [
         ("/v1/models?limit=0", vec![("x-api-key", KEY), MESSAGES], "limit"),
@@ -83,7 +83,7 @@ async fn a_page_that_cannot_be_is_an_error() {
 }
 
 #[tokio::test]
-async fn one_model_is_an_entry_of_the_list() {
+async fn listing_single_model_equals_its_entry() {
     let gateway = gateway().await;
     let bearer = format!("Bearer {KEY}");
     let shapes = [
@@ -99,12 +99,12 @@ async fn one_model_is_an_entry_of_the_list() {
         assert_eq!(missing.status(), 404, "{path}");
         assert!(missing.json()["error"]["message"].as_str().unwrap().contains("nobody"));
     }
-    // A model that a key may not use is none for it.
+    // A model without permission is reported as not found.
     let narrow = get(&gateway, "/v1/models/model-00", &[("x-api-key", NARROW_KEY)]).await;
     assert_eq!(narrow.status(), 404);
 }
 
-/// `x-api-key` and a provider's version (specification, 4.13).
+/// With `x-api-key`, a provider's version header with a date selects the messages shape (docs/specification.md, 4.13).
 #[tokio::test]
 async fn listing_shape_follows_a_provider_version_header() {
     let gateway = gateway().await;
@@ -123,7 +123,7 @@ async fn listing_shape_follows_a_provider_version_header() {
     }
 }
 
-/// The prefix of `{provider}/{model}` is to be seen in the listing (specification, 4.1).
+/// A model without `owned_by` shows its provider, the prefix of `{provider}/{model}` (docs/specification.md, 4.1).
 #[tokio::test]
 async fn listing_shows_the_provider_of_a_model_without_an_owner() {
     let mut setup = Setup::new().provider("acme", "openai", "http://127.0.0.1:9/v1", "");
@@ -134,7 +134,7 @@ async fn listing_shows_the_provider_of_a_model_without_an_owner() {
 }
 
 #[tokio::test]
-async fn unknown_paths_are_404_in_the_shape_of_their_neighbours() {
+async fn path_unknown_is_404_in_the_shape_of_its_group() {
     let gateway = gateway().await;
     for version in ["v1", "v1beta"] {
         let path = format!("/{version}/models/model-00:nope");

@@ -1,4 +1,4 @@
-//! What cannot be carried to another format, and what a key thinks of that.
+//! Losses: request elements that cannot be carried to the provider, under the loss policy of the key.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ async fn ask(gateway: &Gateway, key: &str, more: serde_json::Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_key_says_what_is_done_about_losses() {
+async fn loss_policy_of_the_key_decides() {
     let upstream = Upstream::answering(reply::json(200, Form::Messages.whole("at-messages"))).await;
     let mut setup = Setup::each_provider(upstream.addr);
     setup.keys += &key("ada", LAX, "losses = \"allow\"");
@@ -42,7 +42,7 @@ async fn a_key_says_what_is_done_about_losses() {
     assert_eq!(answer.json()["error"]["param"], "logprobs");
     assert_eq!(upstream.count(), 2, "nothing was asked");
 
-    // What is dropped in silence is no loss, and what the table refuses is refused for everybody.
+    // A silently dropped element is not a loss; an element that is always refused is refused for every key.
     let answer = ask(&gateway, STRICT, json!({"seed": 7})).await;
     assert_eq!((answer.status(), answer.get("x-gateway-warning")), (200, None));
     assert_eq!(ask(&gateway, LAX, json!({"n": 2})).await.status(), 400);
@@ -53,9 +53,9 @@ async fn a_key_says_what_is_done_about_losses() {
     assert_eq!(metrics.sum("gateway_translation_losses_total", &lost("refuse")), 1.0);
 }
 
-/// What is left out of a body in its provider's own format is a loss as any other.
+/// An element that is removed from a body in the provider's own format is a loss too.
 #[tokio::test]
-async fn losses_of_the_same_format_follow_the_policy_of_the_key() {
+async fn loss_policy_applies_to_one_format_too() {
     let upstream = Upstream::answering(reply::json(200, Form::Messages.whole("at-messages"))).await;
     let mut setup = Setup::each_provider(upstream.addr);
     setup.keys += &key("ada", LAX, "losses = \"allow\"");

@@ -1,7 +1,7 @@
-//! The running gateway, seen from outside: clients on one side, scripted providers on the other.
+//! End-to-end tests: a running gateway between test clients and scripted providers.
 //!
-//! Each test starts a gateway of its own, as a process, on loopback. No test asserts how long something takes, only
-//! what happens and in which order.
+//! Each test starts its own gateway process on loopback. Tests assert what happens and in which order, not how long it
+//! takes; `upgrade.rs` has the one exception.
 
 #![allow(
     clippy::unwrap_used,

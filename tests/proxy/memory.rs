@@ -1,5 +1,5 @@
-//! Memory that others make the gateway hold: links, answers, frames and compressed bytes. All of it has a bound, and
-//! what is beyond it is told so.
+//! Memory limits: fetched links, collected responses, frames and compressed bodies. Anything beyond a limit is refused
+//! with an error.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,12 +17,13 @@ use crate::support::{Gate, reply, soon};
 
 const MB: usize = 1 << 20;
 
-/// A file server whose pictures have this size, behind a gate.
+/// Starts a file server whose images have `size` bytes, sent when the gate opens. Returns it with the maximum number of
+/// concurrent downloads.
 async fn files(size: usize, gate: Gate) -> (Upstream, Arc<AtomicUsize>) {
     let mut file = picture();
     file.resize(size, 0);
     let file: Arc<[u8]> = reply::whole(200, &[("content-type", "image/png")], file).into();
-    // How many were being fetched at a time, at most.
+    // Concurrent downloads, and their maximum.
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let seen = most.clone();
     let upstream = Upstream::start(move |mut conn| {
@@ -43,7 +44,7 @@ async fn files(size: usize, gate: Gate) -> (Upstream, Arc<AtomicUsize>) {
     (upstream, seen)
 }
 
-/// A provider that takes no addresses and answers when the gate opens.
+/// Starts a provider that accepts no URLs and answers when the gate opens.
 async fn provider(gate: Gate) -> Upstream {
     Upstream::start(move |mut conn| {
         let gate = gate.clone();
@@ -66,7 +67,7 @@ async fn gateway(provider: &Upstream, limits: &str) -> Gateway {
     Gateway::start(&setup).await
 }
 
-/// A request with so many links, in one of the formats that have them.
+/// Returns a request with this number of links, in one of the formats that have links.
 fn linking(form: Form, files: &Upstream, links: usize) -> Vec<u8> {
     let urls = (0..links).map(|number| format!("http://{}/{number}.png", files.addr));
     match form {
@@ -99,11 +100,11 @@ fn assert_overloaded(form: Form, answer: &Answer) {
     let (kind, message) = form.error(answer);
     let expected = if form == Form::Messages { "overloaded_error" } else { "service_unavailable" };
     assert_eq!(kind, expected, "{form:?}");
-    assert!(message.contains("too much to do"), "{message}");
+    assert!(message.contains("gateway is overloaded"), "{message}");
 }
 
 #[tokio::test]
-async fn links_of_all_requests_together_have_one_bound() {
+async fn memory_of_all_fetched_links_is_bounded() {
     let (open, gate) = (Gate::new(), Gate::new());
     open.open();
     let (files, _) = files(6 * MB, open).await;
@@ -111,7 +112,7 @@ async fn links_of_all_requests_together_have_one_bound() {
     let limits = "body = \"32MiB\"\nfetch = \"8MiB\"\nmemory = \"48MiB\"";
     let gateway = Arc::new(gateway(&provider, limits).await);
     let before = gateway.memory("VmRSS");
-    // 24 times 18 MB of links: 24 MB each in base64, once as brought and once as sent.
+    // 24 requests with 18 MB behind links each: 24 MB in Base64, once as fetched and once as sent.
     let mut asking = tokio::task::JoinSet::new();
     for number in 0..24 {
         let form = LINKING[number % LINKING.len()];
@@ -119,30 +120,30 @@ async fn links_of_all_requests_together_have_one_bound() {
         asking.spawn(async move { (form, gateway.ask(request).await) });
     }
     let mut refused = 0;
-    // At most one is let through: two would hold 48 MB in base64 alone.
+    // At most one request is admitted: two would hold 48 MB in Base64 alone.
     while refused < 23 {
         let (form, answer) = soon(asking.join_next()).await.unwrap().unwrap();
         assert_overloaded(form, &answer);
         refused += 1;
     }
     let grown = gateway.memory("VmHWM").saturating_sub(before) / 1024;
-    // What the allocator keeps comes on top; unbounded it would be a gigabyte.
+    // The bound includes memory that the allocator retains. Without a limit the growth would be a gigabyte.
     assert!(grown < 240, "{grown} MiB");
     gate.open();
     soon(asking.join_next()).await;
-    // One alone is served, and what was refused has left nothing behind.
+    // A single request is served: the refused ones have released their memory.
     for form in LINKING.into_iter().cycle().take(6) {
         let answer = gateway.ask(linking(form, &files, 2)).await;
         assert_eq!(answer.status(), 200, "{form:?}: {}", answer.text());
     }
-    // What one request brings has a bound of its own.
+    // The media of one request have a separate limit.
     let answer = gateway.ask(linking(Form::Chat, &files, 5)).await;
     assert_eq!(answer.status(), 413, "{}", answer.text());
     assert!(gateway.metrics().await.sum("gateway_links_total", &[("result", "busy")]) > 0.0);
 }
 
 #[tokio::test]
-async fn links_that_are_followed_at_a_time_are_bounded() {
+async fn fetch_concurrency_is_bounded() {
     let (open, gate) = (Gate::new(), Gate::new());
     open.open();
     let (files, most) = files(1_000, gate.clone()).await;
@@ -165,7 +166,7 @@ async fn links_that_are_followed_at_a_time_are_bounded() {
 }
 
 #[tokio::test]
-async fn links_whose_turn_does_not_come_are_told_so() {
+async fn fetch_waiting_for_its_turn_times_out() {
     let (open, gate) = (Gate::new(), Gate::new());
     open.open();
     let (files, _) = files(1_000, gate).await;
@@ -175,7 +176,7 @@ async fn links_whose_turn_does_not_come_are_told_so() {
     first.send(linking(Form::Chat, &files, 1)).await;
     files.wait_for(1).await;
     let answer = gateway.ask(linking(Form::Chat, &files, 2)).await;
-    // Its own wait ends first or last: either its turn did not come, or it came and the file did not.
+    // The request waits for its turn or, if it got it, for the file; either wait may time out first.
     if answer.status() == 503 {
         assert_overloaded(Form::Chat, &answer);
     } else {
@@ -184,7 +185,7 @@ async fn links_whose_turn_does_not_come_are_told_so() {
     assert_eq!(first.answer().await.status(), 400);
 }
 
-/// An upstream that answers with all but the end of something, and with the end when the gate opens.
+/// Starts an upstream that sends all but the end of a response, and the end when the gate opens.
 async fn holding_back(head: String, most: Vec<u8>, end: Vec<u8>, gate: Gate) -> Upstream {
     let (most, end): (Arc<[u8]>, Arc<[u8]>) = (most.into(), end.into());
     Upstream::start(move |mut conn| {
@@ -206,7 +207,7 @@ async fn holding_back(head: String, most: Vec<u8>, end: Vec<u8>, gate: Gate) -> 
 }
 
 #[tokio::test]
-async fn answers_that_are_collected_have_one_bound_together() {
+async fn memory_of_all_collected_responses_is_bounded() {
     let text = "x".repeat(8 * MB);
     let whole = Form::Chat.whole("gpt").replacen('{', &format!("{{\"x\":\"{text}\","), 1).into_bytes();
     let frame = format!("data: {{\"x\":\"{text}\"}}\n\n").into_bytes();
@@ -234,17 +235,17 @@ async fn answers_that_are_collected_have_one_bound_together() {
             let gateway = gateway.clone();
             asking.spawn(async move { gateway.ask(Form::Chat.request(stream)).await });
         }
-        // Two of them fit.
+        // The memory limit admits two of the six.
         for _ in 0..4 {
             let answer = soon(asking.join_next()).await.unwrap().unwrap();
-            assert!(answer.text().contains("too much to do"), "{stream}: {}", answer.everything());
+            assert!(answer.text().contains("gateway is overloaded"), "{stream}: {}", answer.everything());
             assert!(stream || answer.status() == 503, "{stream}: {}", answer.everything());
         }
         gate.open();
         while let Some(answer) = soon(asking.join_next()).await {
             let answer = answer.unwrap();
             let well = answer.status() == 200 && answer.body.len() > 8 * MB;
-            assert!(well || answer.text().contains("too much to do"), "{stream}: {}", answer.status());
+            assert!(well || answer.text().contains("gateway is overloaded"), "{stream}: {}", answer.status());
         }
         let answer = gateway.ask(Form::Chat.request(stream)).await;
         assert!(answer.status() == 200 && answer.body.len() > 8 * MB, "{stream}: {}", answer.status());
@@ -272,7 +273,7 @@ fn coded(status: u16, kind: &str, coding: &str, body: &[u8]) -> Vec<u8> {
     reply::whole(status, &[("content-type", kind), ("content-encoding", coding)], body)
 }
 
-/// Compressed bytes that stand for 512 MB of JSON.
+/// Returns compressed bytes that decode to 512 MB of JSON.
 fn bomb(coding: &str) -> Vec<u8> {
     let pieces = (0..512).map(|_| vec![b' '; MB]);
     compressed(
@@ -281,10 +282,10 @@ fn bomb(coding: &str) -> Vec<u8> {
     )
 }
 
-/// Documents, refusals, streams and the answers of calls: what is decoded stays within the limits, whatever it stands
-/// for.
+/// Documents, error responses, streams and responses of job calls: decoded bytes stay within the limits, whatever they
+/// decode to.
 #[tokio::test]
-async fn compressed_bombs_take_no_more_memory_than_their_limits() {
+async fn compression_bomb_stays_within_the_memory_limits() {
     for coding in CODINGS {
         let bomb = bomb(coding);
         assert!(bomb.len() < MB, "{coding}: {}", bomb.len());
@@ -304,7 +305,7 @@ async fn compressed_bombs_take_no_more_memory_than_their_limits() {
         let whole = gateway.ask(Form::Chat.request(false)).await;
         assert_eq!(whole.status(), 500, "{coding}: {}", whole.text());
         assert!(whole.text().contains("larger than 8388608 bytes"), "{coding}: {}", whole.text());
-        // The beginning of a refusal is of use.
+        // The beginning of an error response is still evaluated.
         let refused = gateway.ask(Form::Chat.request(false)).await;
         assert_eq!(refused.status(), 429, "{coding}: {}", refused.text());
         let stream = gateway.ask(Form::Chat.request(true)).await;
@@ -314,17 +315,17 @@ async fn compressed_bombs_take_no_more_memory_than_their_limits() {
         assert_eq!(job.status(), 500, "{coding}: {}", job.text());
         let grown = gateway.memory("VmHWM").saturating_sub(before) / 1024;
         assert!(grown < 80, "{coding}: {grown} MiB");
-        // And nobody else has noticed.
+        // No request is left in flight.
         gateway.wait_for_metric("gateway_requests_in_flight", &[], 0.0).await;
     }
 }
 
 #[tokio::test]
-async fn compressed_streams_of_any_size_pass_whole() {
+async fn compression_of_large_streams_passes_completely() {
     let frames = Form::Chat.frames("gpt");
     let filler = format!(": {}\n\n", "y".repeat(1_000)).repeat(1_000);
     for coding in CODINGS {
-        // 40 MB of comments between the frames, in a few kilobytes.
+        // 8 MB of comments between any two frames, compressed to a few kilobytes.
         let pieces =
             frames.iter().flat_map(|frame| [frame.clone().into_bytes(), filler.repeat(8).into_bytes()]);
         let body = compressed(coding, pieces.take(frames.len() * 2 - 1));
@@ -343,7 +344,7 @@ async fn compressed_streams_of_any_size_pass_whole() {
 }
 
 #[tokio::test]
-async fn compressed_answers_that_are_broken_are_told_so() {
+async fn compression_malformed_is_an_error() {
     for coding in CODINGS {
         let garbage = b"\xff\xfe this is not compressed at all";
         let upstream = Upstream::answering_each(vec![

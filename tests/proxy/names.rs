@@ -1,8 +1,8 @@
-//! A provider whose name leads to another address after a while, as seen from outside: with a server of names, the
-//! system's own way to it, and a gateway that knows of nothing else.
+//! DNS: a provider's host name that resolves to another address later, tested with a DNS server and the system's
+//! resolver configuration.
 //!
-//! The way to a server of names is the machine's, so the test is run in a network and with a `/etc/resolv.conf` of its
-//! own: the program starts itself anew in namespaces, where the kernel lets it.
+//! The resolver configuration belongs to the machine. Therefore the test program runs itself again in namespaces with a
+//! network and an `/etc/resolv.conf` of their own, where the kernel permits it.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,12 +20,12 @@ use crate::support::setup::Setup;
 use crate::support::soon;
 use crate::support::upstream::{Conn, Upstream, a_moment};
 
-/// Set inside.
+/// Environment variable that is set inside the namespaces.
 const INSIDE: &str = "GATEWAY_TEST_INSIDE";
 const SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 53);
 const PORT: u16 = 8080;
 
-/// Runs the test of this name in namespaces of its own. False where the system does not let it.
+/// Runs the test of this name in new namespaces. Returns false if the system does not permit them.
 fn run_inside(name: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let resolv = folder.path().join("resolv.conf");
@@ -55,15 +55,15 @@ fn run_inside(name: &str) -> bool {
     true
 }
 
-/// What a server of names says; it may be kept for no time at all.
+/// Address that the DNS server answers with, with a TTL of zero.
 type Said = Arc<Mutex<Ipv4Addr>>;
 
-/// A server that knows one address, whatever it is asked for.
+/// DNS server that answers every A query with the same address.
 async fn serve_names(said: Said) {
     let socket = UdpSocket::bind(SocketAddr::from((SERVER, 53))).await.unwrap();
     let mut query = [0; 512];
     while let Ok((length, from)) = socket.recv_from(&mut query).await {
-        // The question: labels up to an empty one, a type and a class.
+        // The question section: labels up to an empty one, a type and a class.
         let labels = query[12..length].iter().position(|byte| *byte == 0).unwrap();
         let question = &query[12..12 + labels + 5];
         let is_a = question[labels + 1..labels + 3] == [0, 1];
@@ -77,7 +77,7 @@ async fn serve_names(said: Said) {
     }
 }
 
-/// A provider at an address of its own.
+/// Starts a provider at this address and port.
 async fn at(ip: Ipv4Addr, port: u16) -> Upstream {
     Upstream::accept_at(SocketAddr::from((ip, port)), |number, socket, seen| async move {
         let mut conn = Conn::plain(number, socket, seen);
@@ -88,7 +88,7 @@ async fn at(ip: Ipv4Addr, port: u16) -> Upstream {
     .await
 }
 
-/// Asks until a provider has been asked so often; whatever happens meanwhile, every answer is a good one.
+/// Sends requests until the provider has received `count`. Every answer must be successful.
 async fn ask_until(gateway: &Gateway, provider: &Upstream, count: usize) {
     soon(async {
         let mut stream = false;
@@ -125,15 +125,15 @@ async fn follow_the_name() {
     ask_until(&gateway, &first, 8).await;
     assert_eq!((second.count(), beside.count()), (0, 0));
 
-    // It moves, and for a while it can be found at both places: nobody is asked elsewhere, and connections to the old
-    // place are not used any more.
+    // The name moves while both addresses are reachable: no fallback target is used, and connections to the old address
+    // are no longer used.
     *said.lock().unwrap() = addresses[1];
     ask_until(&gateway, &second, 8).await;
     let before = first.count();
     ask_until(&gateway, &second, second.count() + 8).await;
     assert_eq!((first.count(), beside.count()), (before, 0));
 
-    // It moves, and where it was there is nobody any more: until the name is asked for again, others answer.
+    // The name moves and the old address is unreachable: until the name is resolved again, the fallback target answers.
     *said.lock().unwrap() = addresses[2];
     drop(second);
     ask_until(&gateway, &beside, 8).await;
@@ -146,17 +146,17 @@ async fn follow_the_name() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_elsewhere_is_followed_and_no_client_notices() {
+async fn dns_address_change_is_followed_without_errors() {
     if std::env::var_os(INSIDE).is_some() {
         return follow_the_name().await;
     }
-    inside("names::a_name_that_leads_elsewhere_is_followed_and_no_client_notices").await;
+    inside("names::dns_address_change_is_followed_without_errors").await;
 }
 
-/// Requests that are under way while nobody resolves names.
+/// Concurrent requests while names cannot be resolved.
 const WAITING: usize = 100;
 
-/// A server of names that takes every question and answers none.
+/// DNS server that reads every query and never answers.
 async fn swallow_names() {
     let socket = UdpSocket::bind(SocketAddr::from((SERVER, 53))).await.unwrap();
     let mut query = [0; 512];
@@ -178,7 +178,7 @@ async fn wait_for_names() {
     setup.routes += "[[model]]\nid = \"both\"\ntargets = [{ provider = \"hurried\", model = \"m\" }, \
                      { provider = \"beside\", model = \"m\", tier = 1 }]\n";
     let gateway = Gateway::start(&setup).await;
-    // All of them together: one after the other they would take a quarter of an hour.
+    // All requests are concurrent: in sequence they would take a quarter of an hour.
     let begun = std::time::Instant::now();
     let mut clients = Vec::new();
     for n in 0..WAITING {
@@ -196,18 +196,18 @@ async fn wait_for_names() {
     .await;
     let slowest = waited.iter().max().unwrap();
     eprintln!("{WAITING} requests, connect = 1s: the last one has its error after {slowest:?}");
-    // What is made of several calls, and what can be asked elsewhere.
+    // A job, and requests with a fallback target.
     let vectors = post("/v1/embeddings", "{\"model\":\"v\",\"input\":\"a\"}");
     assert_eq!(gateway.ask(vectors).await.status(), 503);
     for stream in [false, true] {
         assert_eq!(gateway.ask(Form::Chat.request_for("both", stream)).await.status(), 200);
     }
-    // A client that leaves is noticed, although its provider's name is waited for.
+    // A client that disconnects is noticed while its provider's name is being resolved.
     let mut client = gateway.connect().await;
     client.send(Form::Chat.request_for("late", false)).await;
     a_moment().await;
     drop(client);
-    // Behind those that waited and the three above, in whichever order they were written.
+    // The log lines of the requests above, in any order.
     let lines = gateway.wait_for_log(WAITING + 4).await;
     let line = lines.iter().find(|line| line["model"] == "late").unwrap();
     assert_eq!(line["error"], "client_gone", "{line}");
@@ -215,19 +215,19 @@ async fn wait_for_names() {
 }
 
 #[tokio::test]
-async fn a_resolver_that_hangs_holds_nobody_for_longer_than_a_connection_may_take() {
+async fn dns_server_that_hangs_is_bounded_by_the_connect_timeout() {
     if std::env::var_os(INSIDE).is_some() {
         return wait_for_names().await;
     }
-    inside("names::a_resolver_that_hangs_holds_nobody_for_longer_than_a_connection_may_take").await;
+    inside("names::dns_server_that_hangs_is_bounded_by_the_connect_timeout").await;
 }
 
-/// Runs a test in namespaces of its own, or says that it cannot.
+/// Runs a test in new namespaces, or reports that it was skipped.
 async fn inside(name: &'static str) {
     let ran = tokio::task::spawn_blocking(move || run_inside(name)).await.unwrap();
     if !ran {
-        // No program that could be installed is missing, but a right: GATEWAY_REQUIRE_ALL does not ask for it.
-        // Not through eprintln, which is shown for failed tests alone.
+        // The reason is a missing permission, not a program that could be installed: GATEWAY_REQUIRE_ALL does not
+        // apply. The message bypasses eprintln, which the test harness shows for failed tests only.
         let _ = writeln!(std::io::stderr(), "SKIPPED: the system lets nobody have namespaces of his own");
     }
 }

@@ -1,4 +1,5 @@
-//! Members of a body that let another model answer: a key that may use certain models may name no others there either.
+//! Body members that let another model answer (`models`, `fallbacks` and the like): the key's model permissions apply
+//! to them too.
 
 use serde_json::{Value, json};
 
@@ -23,7 +24,7 @@ async fn ask(gateway: &Gateway, key: &str, more: Value) -> Answer {
 }
 
 #[tokio::test]
-async fn other_models_need_the_permission_of_the_key() {
+async fn fallback_models_in_the_body_need_permission_of_the_key() {
     let (upstream, gateway) = gateway().await;
     for more in [
         json!({"models": ["claude"], "route": "fallback"}),
@@ -49,13 +50,13 @@ async fn other_models_need_the_permission_of_the_key() {
         let answer = ask(&gateway, NARROW_KEY, more.clone()).await;
         assert_eq!(answer.status(), 200, "{more}: {}", answer.text());
     }
-    // A key for all models names what it wants, and it passes as it is.
+    // A key for all models may name any model; the member passes unchanged.
     assert_eq!(ask(&gateway, KEY, json!({"models": ["any/thing", 7]})).await.status(), 200);
     assert_eq!(upstream.last_request().json()["models"], json!(["any/thing", 7]));
 }
 
 #[tokio::test]
-async fn second_name_of_the_model_in_another_case_is_refused_for_everybody() {
+async fn model_member_in_another_case_is_refused_for_every_key() {
     let (upstream, gateway) = gateway().await;
     for key in [KEY, NARROW_KEY] {
         for name in ["Model", "MODEL", "modeL"] {

@@ -1,4 +1,5 @@
-//! A gateway that has too much to do says so, in the client's format, and serves what it has taken on.
+//! Overload: requests and bodies beyond the limits are answered with 503 in the client's format; admitted requests are
+//! served.
 
 use crate::support::Gate;
 use crate::support::client::post;
@@ -8,7 +9,7 @@ use crate::support::reply;
 use crate::support::setup::Setup;
 use crate::support::upstream::Upstream;
 
-/// An upstream that answers when the gate opens.
+/// Starts an upstream that answers when the gate opens.
 async fn waiting(gate: Gate) -> Upstream {
     Upstream::start(move |mut conn| {
         let gate = gate.clone();
@@ -23,7 +24,7 @@ async fn waiting(gate: Gate) -> Upstream {
 }
 
 #[tokio::test]
-async fn more_requests_than_may_be_are_told_to_come_back() {
+async fn overload_of_requests_is_503_with_retry_after() {
     let gate = Gate::new();
     let upstream = waiting(gate.clone()).await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr).limits("requests = 2")).await;
@@ -53,7 +54,7 @@ async fn more_requests_than_may_be_are_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn large_bodies_are_bounded_together() {
+async fn overload_of_body_memory_is_503_with_retry_after() {
     let gate = Gate::new();
     let upstream = waiting(gate.clone()).await;
     let limits = "body = \"1MiB\"\nmemory = \"1536KiB\"";
@@ -66,7 +67,7 @@ async fn large_bodies_are_bounded_together() {
     let answer = gateway.ask(post("/v1/chat/completions", &body)).await;
     assert_eq!(answer.status(), 503, "{}", answer.text());
     assert_eq!(answer.get("retry-after"), Some("1"));
-    // What is small goes on.
+    // A small body is still admitted.
     let mut small = gateway.connect().await;
     small.send(Form::Chat.request(false)).await;
     upstream.wait_for(2).await;
@@ -78,16 +79,16 @@ async fn large_bodies_are_bounded_together() {
     }
 }
 
-/// Connections that say nothing are connections, and no requests.
+/// Connections without a request do not count as requests.
 #[tokio::test]
-async fn silent_connections_take_no_place_of_requests() {
+async fn overload_idle_connections_do_not_count_as_requests() {
     let gate = Gate::new();
     let upstream = waiting(gate.clone()).await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr).limits("requests = 2")).await;
     let mut silent = Vec::new();
     for number in 0..8 {
         let mut client = gateway.connect().await;
-        // Half of them in the middle of a head.
+        // Half of them stop in the middle of a request head.
         if number % 2 == 0 {
             client.send("POST /v1/chat").await;
         }

@@ -1,4 +1,5 @@
-//! Responses that their provider keeps: they belong to who made them, though their provider knows one account only.
+//! Ownership of responses that the provider stores: they belong to the account that made them, although all accounts
+//! share the gateway's credential.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,14 +11,15 @@ use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::reply;
 use crate::support::setup::{KEY, NARROW_KEY, Setup, key};
+use crate::support::sse::read_until;
 use crate::support::upstream::Upstream;
 
-/// Two keys of one account, and one of another.
+/// Two keys of one account, and one key of another.
 const ANN: &str = "client-key-of-ann-0011";
 const ANNE: &str = "client-key-of-anne-0012";
 const BOB: &str = "client-key-of-bob-0013";
 
-/// A provider that goes on from everything.
+/// Starts a provider that accepts every previous response id.
 async fn provider() -> Upstream {
     let count = Arc::new(AtomicUsize::new(0));
     Upstream::start(move |mut conn| {
@@ -72,7 +74,7 @@ fn assert_not_found(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn response_at_a_provider_belongs_to_the_account_that_made_it() {
+async fn response_owner_is_the_account_that_made_it() {
     let upstream = provider().await;
     for store in ["", "foreign_responses = \"refuse\""] {
         let gateway = Gateway::start(&setup(&upstream, store)).await;
@@ -87,7 +89,7 @@ async fn response_at_a_provider_belongs_to_the_account_that_made_it() {
                     assert_not_found(&bearer);
                 }
             }
-            // However it is written.
+            // Escapes in name and value do not circumvent the check.
             let hidden = made.replace('_', "\\u005f");
             let body =
                 format!(r#"{{"model":"at-responses","input":"x","previous_response\u005fid":"{hidden}"}}"#);
@@ -95,7 +97,7 @@ async fn response_at_a_provider_belongs_to_the_account_that_made_it() {
             let answer = gateway.ask(post_with("/v1/responses", &[("authorization", &bearer)], body)).await;
             assert_not_found(&answer);
             assert_eq!(upstream.count(), asked, "nobody was asked");
-            // Both keys of the account go on, also from what the other one made.
+            // Both keys of the account may continue each other's responses.
             let next =
                 id(&say(&gateway, ANNE, json!({"previous_response_id": made, "stream": stream})).await);
             id(&say(&gateway, ANN, json!({"previous_response_id": next})).await);
@@ -105,11 +107,11 @@ async fn response_at_a_provider_belongs_to_the_account_that_made_it() {
 }
 
 #[tokio::test]
-async fn owner_is_known_to_the_next_process_and_to_others_beside_it() {
+async fn response_owner_is_shared_between_processes_and_restarts() {
     let upstream = provider().await;
     let folder = tempfile::tempdir().unwrap();
     let mut setup = Setup::each_provider(upstream.addr);
-    // A key without an account, whatever it is called, is nobody but itself.
+    // A key without an account owns its own responses only, whatever its name.
     setup.keys += &key("zoe", BOB, "");
     setup.log = format!("[store]\nsqlite = \"{}\"\n", folder.path().join("shared.db").display());
     let one = Gateway::start(&setup).await;
@@ -124,7 +126,7 @@ async fn owner_is_known_to_the_next_process_and_to_others_beside_it() {
 }
 
 #[tokio::test]
-async fn owner_of_what_is_not_kept_is_not_kept() {
+async fn response_owner_is_not_stored_for_unstored_responses() {
     let upstream = provider().await;
     let gateway = Gateway::start(&setup(&upstream, "")).await;
     id(&say(&gateway, ANN, json!({"store": false})).await);
@@ -135,7 +137,7 @@ async fn owner_of_what_is_not_kept_is_not_kept() {
 }
 
 #[tokio::test]
-async fn response_that_nobody_is_known_to_own_is_taken_by_the_first_or_refused() {
+async fn response_owner_unknown_is_claimed_by_the_first_user_or_refused() {
     let upstream = provider().await;
     let foreign = json!({"previous_response_id": "resp_of_old"});
     let conversation = json!({"conversation": {"id": "conv_of_old"}});
@@ -156,4 +158,33 @@ async fn response_that_nobody_is_known_to_own_is_taken_by_the_first_or_refused()
         assert_eq!(say(&gateway, ANN, odd).await.status(), 400);
     }
     assert_eq!(upstream.count(), asked);
+}
+
+#[tokio::test]
+async fn owner_is_known_although_the_client_leaves_in_the_middle_of_a_stream() {
+    let upstream = Upstream::start(|mut conn| async move {
+        while let Some(request) = conn.request().await {
+            if request.json()["stream"] == true {
+                let frames = Form::Responses.frames("m");
+                let first = frames[0].replace("resp_1", "resp_at_provider_0");
+                conn.send(reply::stream_head()).await;
+                conn.send(reply::chunk(first)).await;
+                conn.closed().await;
+                return;
+            }
+            conn.send(reply::json(200, Form::Responses.whole("m").replace("resp_1", "resp_at_provider_1")))
+                .await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&setup(&upstream, "")).await;
+    let mut client = gateway.connect().await;
+    let body = json!({"model": "at-responses", "input": "x", "stream": true}).to_string();
+    client.send(post_with("/v1/responses", &[("authorization", &format!("Bearer {ANN}"))], body)).await;
+    assert_eq!(client.head().await.status(), 200);
+    read_until(&mut client, &mut Vec::new(), "resp_at_provider_0").await;
+    drop(client);
+    let made = json!({"previous_response_id": "resp_at_provider_0"});
+    assert_not_found(&say(&gateway, BOB, made.clone()).await);
+    id(&say(&gateway, ANNE, made).await);
 }

@@ -1,5 +1,5 @@
-//! HTTP/2 goes through Pingora's own loop and HTTP/1 through ours, both through the same rooms: they give the same
-//! answers.
+//! HTTP/2 uses Pingora's server loop and HTTP/1 the gateway's own; both run the same steps and must give the same
+//! responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::support::setup::{DISABLED_KEY, KEY, NARROW_KEY, Setup};
 use crate::support::upstream::Upstream;
 use crate::support::{http2, reply, tls};
 
-/// An upstream that gives each of these answers twice, and closes the connection behind the last one.
+/// Starts an upstream that gives each of these answers twice, and closes the connection after the last one.
 async fn answering_twice(answers: Vec<Vec<u8>>) -> Upstream {
     let answers = Arc::new(answers);
     let turn = Arc::new(AtomicUsize::new(0));
@@ -34,7 +34,7 @@ async fn answering_twice(answers: Vec<Vec<u8>>) -> Upstream {
     .await
 }
 
-/// Asks both ways and compares.
+/// Sends a request over HTTP/1 and over HTTP/2, and compares the responses.
 async fn ask_both(
     gateway: &Gateway,
     h2: &mut http2::Client,
@@ -46,7 +46,7 @@ async fn ask_both(
     let length = body.len().to_string();
     let announced = [headers, &[("content-length", &*length)]].concat();
     let (answer, mut send) = h2.begin_with(path, &announced).await;
-    // What is refused by its head may end before its body.
+    // The gateway may refuse the request by its head, before the body is sent.
     let _ = http2::send_all(&mut send, Bytes::from(body), true).await;
     let (two, body) = http2::answer(answer).await;
     compare(&one, &two, &body);
@@ -66,7 +66,7 @@ fn compare(one: &Answer, two: &http::Response<()>, body: &[u8]) {
     assert_eq!(first, second);
 }
 
-/// The lines of the access log say the same too.
+/// Compares the access log lines of both requests.
 fn compare_lines(mut lines: Vec<Value>) {
     while let Some(one) = lines.pop() {
         let at = lines.iter().position(|line| line["request_id"] == one["request_id"]).unwrap();
@@ -86,7 +86,7 @@ fn compare_lines(mut lines: Vec<Value>) {
 }
 
 #[tokio::test]
-async fn what_a_provider_answers_is_the_same_in_both_versions() {
+async fn parity_of_http1_and_http2_for_provider_responses() {
     every_form(|form| async move {
         let frames = form.frames(form.model());
         let refused = provider_error(form, 429, "slow down");
@@ -111,7 +111,7 @@ async fn what_a_provider_answers_is_the_same_in_both_versions() {
             ask_both(&gateway, &mut h2, &path, &headers, body).await;
         }
         compare_lines(gateway.wait_for_log(2 * answers.len()).await);
-        // And the provider cannot tell who asked how.
+        // The provider receives the same requests from both.
         let requests = upstream.requests();
         for pair in requests.chunks(2) {
             assert_eq!(pair[0].everything(), pair[1].everything());
@@ -121,7 +121,7 @@ async fn what_a_provider_answers_is_the_same_in_both_versions() {
 }
 
 #[tokio::test]
-async fn what_the_gateway_answers_is_the_same_in_both_versions() {
+async fn parity_of_http1_and_http2_for_gateway_errors() {
     let authority = tls::Authority::new();
     let identity = authority.identity(&["gateway.test"]);
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;

@@ -1,4 +1,4 @@
-//! Images that begin with images, Google's predictions, and images that are large.
+//! Image edits, Google's predict endpoint, large images, and conversion of image formats.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use super::images::{EDITED, MADE, PLAIN, Studio, decoded, picture};
 use super::support::client::{post, post_with};
 use super::support::setup::KEY;
 
-/// A form as a browser writes it.
+/// Returns content type and body of a multipart form.
 fn form(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
     let mut body = Vec::new();
     for (name, file, value) in parts {
@@ -35,7 +35,7 @@ fn edit(headers: &[(&str, &str)], parts: &[(&str, Option<&str>, &[u8])]) -> Vec<
 }
 
 #[tokio::test]
-async fn edits_are_forms_and_json() {
+async fn image_edit_accepts_forms_and_json() {
     let studio = Studio::open().await;
     let file = picture();
     let headers = [("authorization", format!("Bearer {PLAIN}"))];
@@ -83,7 +83,7 @@ async fn edits_are_forms_and_json() {
     }
     let broken = studio.gateway.ask(edit(&headers, &[("model\"\r\nx: \"", None, b"x")])).await;
     assert_eq!(broken.status(), 400);
-    // Elsewhere a form is none of the gateway's.
+    // Other endpoints do not accept forms.
     let (media, body) = form(&[("model", None, b"gpt-image-1")]);
     let mut head =
         format!("POST {MADE} HTTP/1.1\r\nhost: g\r\nx-api-key: {KEY}\r\ncontent-type: {media}\r\n");
@@ -92,7 +92,7 @@ async fn edits_are_forms_and_json() {
 }
 
 #[tokio::test]
-async fn predictions_are_answered_by_every_provider() {
+async fn image_predict_endpoint_works_with_every_provider() {
     let studio = Studio::open().await;
     let body = json!({"instances": [{"prompt": "a red circle"}], "parameters": {"sampleCount": 2, "aspectRatio": "16:9"}});
     for (version, prefix) in [
@@ -117,10 +117,10 @@ async fn predictions_are_answered_by_every_provider() {
     assert_eq!((answer.status(), &error["error"]["status"]), (400, &json!("INVALID_ARGUMENT")), "{error}");
 }
 
-/// Figures: `cargo test --release --test proxy a_large_image -- --ignored --nocapture`.
+/// Measurement: `cargo test --release --test proxy large_image -- --ignored --nocapture`.
 #[tokio::test]
 #[ignore = "figures"]
-async fn a_large_image_is_held_once() {
+async fn large_image_is_held_once_in_memory() {
     const SIZE: usize = 20 << 20;
     for (model, format) in
         [("gpt-image-1", "b64_json"), ("qwen-image-plus", "b64_json"), ("gemini-2.5-flash-image", "url")]
@@ -128,7 +128,7 @@ async fn a_large_image_is_held_once() {
         let studio = Studio::open().await;
         let prompt = format!("x [[big {SIZE}]]");
         let body = json!({"model": model, "prompt": prompt, "response_format": format}).to_string();
-        // The first one lays the ground.
+        // A small request first, for the memory that any request uses.
         let small = json!({"model": model, "prompt": "x", "response_format": format}).to_string();
         assert_eq!(studio.gateway.ask(post(MADE, small)).await.status(), 200);
         let before = studio.gateway.memory("VmHWM");
@@ -144,17 +144,17 @@ async fn a_large_image_is_held_once() {
             took.as_secs_f64() * 1e3,
             image as f64 / f64::from(1 << 20)
         );
-        // A half more would be the beginning of a copy.
+        // A peak of 1.5 times the size would mean a second copy.
         assert!(peak < 1.5 * image as f64 / f64::from(1 << 20), "{peak} MiB");
     }
 }
 
-/// A GIF of two by two points.
+/// A GIF of two by two pixels.
 const GIF: &[u8] =
     b"GIF89a\x02\0\x02\0\x80\0\0\xff\0\0\0\0\xff\x2c\0\0\0\0\x02\0\x02\0\0\x02\x03\x44\x02\x05\0\x3b";
 
 #[tokio::test]
-async fn a_gif_is_brought_into_a_form_that_the_provider_takes() {
+async fn image_gif_is_converted_for_the_provider() {
     let studio = Studio::open().await;
     let image = format!("data:image/gif;base64,{}", STANDARD.encode(GIF));
     let body = json!({"model": "gpt-image-1", "prompt": "make it blue", "image": image});
@@ -163,7 +163,7 @@ async fn a_gif_is_brought_into_a_form_that_the_provider_takes() {
     let sent = studio.providers["gpt-image-1"].last_request().unwrap();
     assert_eq!(sent.path, "/v1/images/edits");
     assert!(String::from_utf8_lossy(&sent.body).contains("image/png"));
-    // One that is none is named.
+    // An invalid GIF is refused.
     let image = format!("data:image/gif;base64,{}", STANDARD.encode(b"GIF89a\x40\0\x40\0"));
     let body = json!({"model": "gpt-image-1", "prompt": "make it blue", "image": image});
     let answer = studio.gateway.ask(post(MADE, body.to_string())).await;
@@ -176,7 +176,7 @@ async fn a_gif_is_brought_into_a_form_that_the_provider_takes() {
 }
 
 #[tokio::test]
-async fn what_a_model_has_no_place_for_is_said() {
+async fn image_unsupported_member_is_reported_as_warning() {
     let studio = Studio::open().await;
     for (model, members, warning) in [
         (

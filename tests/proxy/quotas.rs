@@ -1,4 +1,4 @@
-//! Limits and permissions of keys and accounts.
+//! Rate, token, concurrency and spend limits of keys and accounts, and permissions of keys.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::support::{Gate, http2, reply};
 
 const LIMITED: &str = "client-key-of-lia-0010";
 
-/// A provider of one format, and a key with these lines.
+/// Starts a provider of one format, and a gateway with a key that has these settings.
 async fn limited(form: Form, lines: &str, more: &str) -> (Upstream, Gateway) {
     let upstream = Upstream::answering(reply::json(200, form.whole(form.model()))).await;
     let mut setup = Setup::providers(upstream.addr).priced("input = 1\noutput = 2");
@@ -25,7 +25,8 @@ fn asking(form: Form, stream: bool) -> Vec<u8> {
     form.request_with(stream, &[("authorization", &format!("Bearer {LIMITED}"))])
 }
 
-/// The headers that tell what is left, in the words of a format.
+/// Returns limit, remaining and reset of the rate-limit headers in this format. `None` if one is missing; the generate
+/// format has none.
 fn left(form: Form, what: &str, answer: &Answer) -> Option<(String, String, String)> {
     let names = match form {
         Form::Chat | Form::Responses => {
@@ -41,7 +42,7 @@ fn left(form: Form, what: &str, answer: &Answer) -> Option<(String, String, Stri
 }
 
 #[tokio::test]
-async fn requests_per_minute_are_told_in_every_format() {
+async fn limit_requests_per_minute_in_every_format() {
     every_form(|form| async move {
         let lines = "limits = { requests_per_minute = 2, tokens_per_minute = 100000 }";
         let (upstream, gateway) = limited(form, lines, "").await;
@@ -86,10 +87,10 @@ async fn requests_per_minute_are_told_in_every_format() {
         assert_eq!(upstream.count(), 2);
         let refused = [("scope", "key"), ("limit", "requests_per_minute")];
         assert_eq!(gateway.metrics().await.sum("gateway_limit_refusals_total", &refused), 1.0);
-        // A reload gives nobody a fresh minute.
+        // A reload does not reset the limit.
         gateway.reload("applied").await;
         assert_eq!(gateway.ask(asking(form, false)).await.status(), 429);
-        // Other keys have limits of their own.
+        // Other keys have their own limits.
         assert_eq!(gateway.ask(form.request(false)).await.status(), 200);
         assert_eq!(left(form, "requests", &gateway.ask(form.request(false)).await), None);
     })
@@ -97,7 +98,7 @@ async fn requests_per_minute_are_told_in_every_format() {
 }
 
 #[tokio::test]
-async fn what_an_account_may_take_its_keys_share() {
+async fn limit_of_an_account_is_shared_by_its_keys() {
     let more = "[[account]]\nname = \"acme\"\nlimits = { requests_per_minute = 2 }\n".to_owned()
         + &key("leo", "client-key-of-leo-0011", "account = \"acme\"");
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
@@ -118,7 +119,7 @@ async fn what_an_account_may_take_its_keys_share() {
 }
 
 #[tokio::test]
-async fn tokens_are_taken_by_estimate_and_corrected_by_what_was_used() {
+async fn limit_tokens_are_estimated_then_corrected_by_usage() {
     let (_upstream, gateway) = limited(Form::Chat, "limits = { tokens_per_minute = 200 }", "").await;
     let body = |max: u64| {
         let body =
@@ -129,12 +130,12 @@ async fn tokens_are_taken_by_estimate_and_corrected_by_what_was_used() {
             body.to_string(),
         )
     };
-    // More than a minute ever permits: no time makes it possible.
+    // More than the limit of a minute: the request can never be admitted.
     let answer = gateway.ask(body(300)).await;
     assert_eq!((answer.status(), answer.get("retry-after")), (429, None), "{}", answer.text());
     assert_eq!(answer.get("x-should-retry"), Some("false"));
     Form::Chat.error(&answer);
-    // The estimate takes nearly all, and what was not used comes back: 18 tokens each.
+    // Each estimate takes most of the limit; the unused part is returned, so that 18 tokens count each time.
     for _ in 0..3 {
         let answer = gateway.ask(body(110)).await;
         assert_eq!(answer.status(), 200, "{}", answer.text());
@@ -144,9 +145,9 @@ async fn tokens_are_taken_by_estimate_and_corrected_by_what_was_used() {
     assert!(refused.get("retry-after").is_some());
 }
 
-/// A place is free again when the answer has ended, however it ends.
+/// The concurrency permit is released at every kind of end of a response.
 #[tokio::test]
-async fn a_place_is_given_back_at_every_end() {
+async fn limit_concurrency_is_released_at_every_end() {
     every_form(|form| async move {
         let frames = form.frames(form.model());
         let whole = reply::stream(&frames);
@@ -155,7 +156,7 @@ async fn a_place_is_given_back_at_every_end() {
             Some(whole.clone()),
             Some(cut),
             Some(reply::json(500, provider_error(form, 500, "no"))),
-            // The client goes before there is any answer.
+            // The client disconnects before a response.
             None,
             Some(whole),
         ];
@@ -181,7 +182,7 @@ async fn a_place_is_given_back_at_every_end() {
         setup.keys += &key("lia", LIMITED, "limits = { concurrent = 1 }");
         let gateway = Gateway::start(&setup).await;
         for expected in [200, 200, 500] {
-            // The next one follows the end of the one before at once, over another connection.
+            // Each request follows the end of the previous one immediately, over a new connection.
             let answer = gateway.ask(asking(form, true)).await;
             assert_eq!(answer.status(), expected, "{form:?}: {}", answer.text());
         }
@@ -202,9 +203,10 @@ async fn a_place_is_given_back_at_every_end() {
 }
 
 #[tokio::test]
-async fn what_is_spent_is_limited_and_known_again_after_a_reload() {
+async fn limit_spend_is_enforced_and_survives_a_reload() {
     every_form(|form| async move {
-        // 18 tokens cost 0.000025; the messages format holds money for 64 tokens of output, the others for 4,096.
+        // 18 tokens cost 0.000025. The reservation covers 64 output tokens in the messages format and 4,096 in the
+        // others.
         let limit = if form == Form::Messages { "0.0003" } else { "0.0085" };
         let lines = format!("limits = {{ spend_per_day = {limit}, spend_per_month = 1 }}");
         let (upstream, gateway) = limited(form, &lines, "").await;
@@ -235,7 +237,7 @@ async fn what_is_spent_is_limited_and_known_again_after_a_reload() {
 }
 
 #[tokio::test]
-async fn what_was_spent_before_the_start_counts() {
+async fn limit_spend_includes_earlier_usage() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let setup = |lines: &str| {
         let mut setup = Setup::providers(upstream.addr).priced("input = 1\noutput = 2");
@@ -247,7 +249,7 @@ async fn what_was_spent_before_the_start_counts() {
         assert_eq!(gateway.ask(asking(Form::Chat, false)).await.status(), 200);
     }
     gateway.records(4).await;
-    // The limit comes later, and knows of what was spent without it: 0.0001.
+    // A limit that is added later includes the earlier spend of 0.0001.
     for (limit, status) in [("0.00828", 429), ("0.009", 200)] {
         let lines = format!("limits = {{ spend_per_month = {limit} }}");
         gateway.replace("keys.toml", &setup(&lines).keys);
@@ -258,7 +260,7 @@ async fn what_was_spent_before_the_start_counts() {
 }
 
 #[tokio::test]
-async fn a_key_is_bound_to_its_apis_and_networks() {
+async fn key_permissions_restrict_apis_and_networks() {
     every_form(|form| async move {
         let others: Vec<&str> = ["chat", "messages", "responses", "generate"]
             .into_iter()
@@ -294,9 +296,9 @@ async fn a_key_is_bound_to_its_apis_and_networks() {
     .await;
 }
 
-/// Over HTTP/2 a request ends with its stream, and the client may take that back alone.
+/// Over HTTP/2 a request ends with its stream, which the client may reset alone.
 #[tokio::test]
-async fn a_place_is_given_back_over_http2() {
+async fn limit_concurrency_is_released_by_an_http2_reset() {
     let gate = Gate::new();
     let wait = gate.clone();
     let upstream = Upstream::start(move |mut conn| {
@@ -320,7 +322,7 @@ async fn a_place_is_given_back_over_http2() {
     upstream.wait_for(1).await;
     let (refused, _) = http2::answer(client.request(Form::Chat, false).await).await;
     assert_eq!(refused.status(), 429);
-    // The stream is taken back; its connection stays.
+    // Reset the stream and keep the connection.
     drop(waiting);
     gateway.wait_for_metric("gateway_requests_in_flight", &[], 0.0).await;
     gate.open();

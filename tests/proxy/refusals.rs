@@ -1,4 +1,4 @@
-//! Providers that refuse, fail, or answer with what is no answer, and providers that compress.
+//! Error responses, malformed responses and compressed responses of providers.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::support::reply;
 use crate::support::setup::{CREDENTIAL, KEY, Setup};
 use crate::support::upstream::Upstream;
 
-/// A gateway in front of a provider that gives every request the same answer, until it is given another one.
+/// A gateway in front of a provider that gives every request the same, replaceable answer.
 struct Stand {
     upstream: Upstream,
     gateway: Gateway,
@@ -37,7 +37,8 @@ impl Stand {
         Stand { upstream, gateway, answer, asked: 0 }
     }
 
-    /// Asks, once for a document and once for a stream, while the provider gives this answer.
+    /// Sends a request for a document and one for a stream while the provider gives this answer, and returns both
+    /// responses.
     async fn ask_both(&mut self, form: Form, answer: &[u8]) -> Vec<Answer> {
         *self.answer.lock().unwrap() = answer.to_vec();
         let mut answers = Vec::new();
@@ -58,7 +59,8 @@ impl Stand {
     }
 }
 
-/// An error of a provider as its client is told it: one format has a table of types.
+/// Returns a provider's error as its client receives it: the messages format has error types of its own
+/// (docs/specification.md).
 fn standard(form: Form, error: &str, kind: &str) -> String {
     let own = r#""type":"provider_type""#;
     let table = format!(r#""type":"{kind}","provider_type":"provider_type""#);
@@ -66,7 +68,7 @@ fn standard(form: Form, error: &str, kind: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_refusal_in_the_clients_format_passes_as_it_is() {
+async fn provider_error_in_the_client_format_passes_unchanged() {
     let mut stand = Stand::new().await;
     for form in Form::ALL {
         for status in [400, 404, 409, 413, 422, 429, 500, 503, 529] {
@@ -92,7 +94,7 @@ async fn a_refusal_in_the_clients_format_passes_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_gateways_credential_is_not_the_clients_fault() {
+async fn provider_error_401_of_the_gateway_credential_is_500() {
     let mut stand = Stand::new().await;
     for form in Form::ALL {
         for status in [401, 403] {
@@ -107,9 +109,9 @@ async fn a_refusal_of_the_gateways_credential_is_not_the_clients_fault() {
     }
 }
 
-/// Whatever a provider says in whatever shape, the client reads an error of its own format.
+/// For any shape of a provider's error the client receives an error in its own format.
 #[tokio::test]
-async fn a_refusal_in_another_shape_takes_the_clients() {
+async fn provider_error_in_another_shape_is_translated() {
     let mut stand = Stand::new().await;
     let html = "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>";
     for form in Form::ALL {
@@ -141,7 +143,7 @@ async fn a_refusal_in_another_shape_takes_the_clients() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_an_error() {
+async fn provider_response_malformed_is_an_error() {
     let mut stand = Stand::new().await;
     let json = [("content-type", "application/json")];
     let to = [("location", "http://127.0.0.1:1/"), ("content-type", "text/html")];
@@ -166,9 +168,9 @@ async fn an_answer_that_is_none_is_an_error() {
     }
 }
 
-/// An error inside a 200 is an error: as a document, and as the first frame of a stream.
+/// An error with status 200 becomes an error response: as a document, and as the first frame of a stream.
 #[tokio::test]
-async fn an_error_inside_a_200_gets_its_status() {
+async fn provider_error_inside_a_200_gets_its_own_status() {
     let mut stand = Stand::new().await;
     for form in Form::ALL {
         let body = provider_error(form, 429, "slow down");
@@ -192,9 +194,9 @@ async fn an_error_inside_a_200_gets_its_status() {
     }
 }
 
-/// What a provider tells about an error later in a stream is the client's to see, as it came.
+/// An error event after content passes to the client unchanged.
 #[tokio::test]
-async fn an_error_in_the_middle_of_a_stream_passes() {
+async fn provider_error_in_the_middle_of_a_stream_passes() {
     for form in Form::ALL {
         let mut frames = form.frames(form.model());
         frames.truncate(2);
@@ -223,7 +225,7 @@ async fn an_error_in_the_middle_of_a_stream_passes() {
 }
 
 #[tokio::test]
-async fn a_refusals_connection_is_used_again_whatever_its_size() {
+async fn provider_error_connection_is_reused_for_any_body_size() {
     let long =
         format!("{{\"error\":{{\"message\":\"{}\",\"type\":\"t\",\"code\":null}}}}", "x".repeat(600_000));
     let upstream = Upstream::answering_each(vec![
@@ -243,7 +245,7 @@ async fn a_refusals_connection_is_used_again_whatever_its_size() {
     assert_eq!(upstream.connections(), 1);
 }
 
-/// Compresses each piece so that what came so far can be read.
+/// Compresses the pieces and flushes after each, so that each can be decoded on arrival.
 fn compressed(encoding: &str, pieces: &[String]) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     match encoding {
@@ -290,7 +292,7 @@ fn compressed(encoding: &str, pieces: &[String]) -> Vec<Vec<u8>> {
 const ENCODINGS: [&str; 4] = ["gzip", "br", "zstd", "deflate"];
 
 #[tokio::test]
-async fn compressed_answers_and_errors_reach_the_client_plain() {
+async fn compression_is_decoded_for_the_client() {
     let json = ("content-type", "application/json");
     for encoding in ENCODINGS {
         let encoded = ("content-encoding", encoding);
@@ -327,9 +329,9 @@ async fn compressed_answers_and_errors_reach_the_client_plain() {
     }
 }
 
-/// A frame that was flushed by a compressor leaves at once.
+/// A frame that the compressor flushed is forwarded at once.
 #[tokio::test]
-async fn a_compressed_stream_is_not_held_back() {
+async fn compression_does_not_delay_stream_frames() {
     for encoding in ENCODINGS {
         let frames = Form::Chat.frames("gpt");
         let pieces = compressed(encoding, &frames);
@@ -373,7 +375,7 @@ async fn a_compressed_stream_is_not_held_back() {
 }
 
 #[tokio::test]
-async fn head_and_options_do_no_harm() {
+async fn method_other_than_post_is_405() {
     let (upstream, gateway) = providers().await;
     for method in ["HEAD", "OPTIONS", "TRACE", "CONNECT", "PATCH"] {
         let mut client = gateway.connect().await;

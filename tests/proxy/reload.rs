@@ -1,4 +1,4 @@
-//! SIGHUP: routes and keys are read again while requests run.
+//! Configuration reload (SIGHUP): routes and keys are read again while requests run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::support::sse::read_until;
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, http2, reply, soon, until};
 
-/// A provider whose streams stop after the first frame until the gate is open.
+/// Starts a provider whose streams stop after the first frame until the gate opens.
 pub(crate) async fn halting(form: Form, gate: &Gate) -> Upstream {
     let gate = gate.clone();
     let frames = form.frames(form.model());
@@ -33,7 +33,7 @@ pub(crate) async fn halting(form: Form, gate: &Gate) -> Upstream {
 }
 
 #[tokio::test]
-async fn what_runs_goes_on_and_what_comes_goes_the_new_way() {
+async fn reload_applies_to_new_requests_only() {
     let gate = Gate::new();
     let old = halting(Form::Chat, &gate).await;
     let new = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
@@ -46,7 +46,7 @@ async fn what_runs_goes_on_and_what_comes_goes_the_new_way() {
     read_until(&mut streaming, &mut seen, &frames[0]).await;
     let mut h2 = http2::Client::connect(gateway.addr).await;
     let h2_answer = soon(h2.request(Form::Chat, true).await).await.unwrap();
-    // One whose body is still on its way.
+    // A request whose body is incomplete.
     let whole = post("/v1/chat/completions", body_of(5000));
     let mut half = gateway.connect().await;
     half.send(&whole[..3000]).await;
@@ -57,7 +57,7 @@ async fn what_runs_goes_on_and_what_comes_goes_the_new_way() {
     gateway.replace("keys.toml", &key("bob", "client-key-of-bob-0005", ""));
     gateway.reload("applied").await;
 
-    // The keys and the way of before hold for what began before.
+    // A request that started before the reload is served with the previous keys and routes.
     half.send(&whole[3000..]).await;
     old.wait_for(3).await;
     let ask = |key: &str| post_with("/v1/chat/completions", &[("x-api-key", key)], body_of(200));
@@ -72,7 +72,7 @@ async fn what_runs_goes_on_and_what_comes_goes_the_new_way() {
     let (body, error) = http2::read_body(h2_answer.into_body()).await;
     assert!(error.is_none() && body == frames.concat().as_bytes(), "{error:?}");
     assert_eq!(half.answer().await.status(), 200);
-    // A connection that was there before is bound by what holds now.
+    // A new request on an old connection is checked against the new keys.
     assert_eq!(streaming.ask(ask(KEY)).await.status(), 401);
     let status = gateway.status().await;
     assert_eq!(status["last_reload"]["result"], "applied", "{status}");
@@ -80,7 +80,7 @@ async fn what_runs_goes_on_and_what_comes_goes_the_new_way() {
 }
 
 #[tokio::test]
-async fn a_bad_file_is_refused_and_everything_stays() {
+async fn reload_refuses_an_invalid_file_and_keeps_the_configuration() {
     let gate = Gate::new();
     let upstream = halting(Form::Chat, &gate).await;
     let setup = Setup::providers(upstream.addr);
@@ -112,7 +112,8 @@ async fn a_bad_file_is_refused_and_everything_stays() {
         assert_eq!(status["generation"], generation, "{status}");
         let problems = status["last_reload"]["problems"].to_string();
         assert!(problems.contains(says), "{says}: {problems}");
-        until(|| gateway.log().contains(says) && gateway.log().contains("stay as they were")).await;
+        until(|| gateway.log().contains(says) && gateway.log().contains("routes and keys are unchanged"))
+            .await;
         assert_eq!(
             gateway.metrics().await.sum("gateway_reloads_total", &[("result", "refused")]),
             n as f64 + 1.0
@@ -134,7 +135,7 @@ async fn a_bad_file_is_refused_and_everything_stays() {
 }
 
 #[tokio::test]
-async fn no_request_fails_while_files_are_read_again_and_again() {
+async fn reload_under_load_fails_no_request() {
     let upstream = crate::routing::every_provider().await;
     let gateway = Arc::new(Gateway::start(&Setup::providers(upstream.addr)).await);
     let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -155,7 +156,7 @@ async fn no_request_fails_while_files_are_read_again_and_again() {
         })
         .collect();
     for n in 0..10 {
-        // Some more keys every time, so that the tables differ.
+        // More keys each time, so that the key tables differ.
         let keys: String = (0..n * 100).map(|k| key(&format!("k{k}"), &format!("key-{k}"), "")).collect();
         gateway.replace("keys.toml", &(Setup::new().keys + &keys));
         gateway.reload("applied").await;
@@ -205,7 +206,7 @@ async fn reload_refuses_every_cut_of_a_file_with_an_end_marker() {
     let gateway = Gateway::start(&setup).await;
     let text = setup.keys.trim_end();
     for at in (0..text.len()).step_by(37).chain([text.rfind('#').unwrap()]) {
-        // In place, as an editor may write.
+        // Written in place, as an editor may do.
         std::fs::write(gateway.folder().join("keys.toml"), &text[..at]).unwrap();
         gateway.reload("refused").await;
     }
@@ -228,7 +229,7 @@ async fn reload_accepts_empty_files_with_allow_empty() {
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 401);
     let status = gateway.status().await;
     assert_eq!((&status["keys"], &status["models"]), (&0.into(), &0.into()), "{status}");
-    // An empty file may always get entries.
+    // An empty configuration file may always be replaced by one with entries.
     gateway.replace("keys.toml", &setup.keys);
     gateway.reload("applied").await;
 }
@@ -239,7 +240,7 @@ async fn reload_refuses_a_file_that_is_being_written() {
     let setup = Setup::providers(upstream.addr).server("[reload]\nsettle = \"3s\"");
     let gateway = Gateway::start(&setup).await;
     let half = setup.keys[..setup.keys.rfind("[[key]]").unwrap()].to_owned();
-    // Each part of what the writer writes is a valid file.
+    // Each prefix that the writer produces is a valid file.
     std::fs::write(gateway.folder().join("keys.toml"), &half).unwrap();
     let reloads = || async { gateway.metrics().await.sum("gateway_reloads_total", &[("result", "refused")]) };
     let before = reloads().await;
@@ -307,7 +308,7 @@ fn check_warns_of_files_without_models_or_keys() {
 }
 
 #[tokio::test]
-async fn the_access_log_is_opened_again() {
+async fn reload_reopens_the_access_log() {
     let (_upstream, gateway) = crate::bodies::chat().await;
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
     gateway.wait_for_log(1).await;

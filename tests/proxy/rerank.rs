@@ -1,4 +1,4 @@
-//! Orders of documents, from providers of every form.
+//! Reranking through all kinds of providers.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const DOCUMENTS: [&str; 4] = [
     "The capital \"of\" Italy is Rome.\n",
     "Über allen Gipfeln ist Ruh.",
 ];
-/// The order that the simulated providers find.
+/// The order that the simulated providers return.
 const ORDER: [u64; 4] = [1, 2, 0, 3];
 
 struct Shop {
@@ -62,7 +62,7 @@ fn indexes(answer: &Value) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn every_provider_puts_documents_in_order() {
+async fn rerank_with_every_provider_returns_order_and_scores() {
     let shop = Shop::open().await;
     for (model, ..) in PROVIDERS {
         let plain = json!({"model": model, "query": QUERY, "documents": DOCUMENTS});
@@ -90,7 +90,8 @@ async fn every_provider_puts_documents_in_order() {
         for result in answer["results"].as_array().unwrap() {
             assert_eq!(result["document"], DOCUMENTS[result["index"].as_u64().unwrap() as usize], "{model}");
         }
-        // More than there are is all of them; documents may be objects, as some providers have them.
+        // A `top_n` beyond the number of documents returns all of them; documents may be objects, as in some providers'
+        // APIs.
         let objects: Vec<Value> = DOCUMENTS.iter().map(|text| json!({"text": text})).collect();
         let answer =
             shop.rank(&json!({"model": model, "query": QUERY, "documents": objects, "top_n": 99})).await;
@@ -99,7 +100,7 @@ async fn every_provider_puts_documents_in_order() {
 }
 
 #[tokio::test]
-async fn each_provider_is_asked_in_its_own_words() {
+async fn rerank_request_uses_path_and_members_of_each_provider() {
     let shop = Shop::open().await;
     for (model, path, member) in [
         ("rerank-v3.5", "/v2/rerank", "/top_n"),
@@ -120,7 +121,7 @@ async fn each_provider_is_asked_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn many_documents_are_cut_and_their_orders_joined() {
+async fn rerank_many_documents_are_split_and_merged() {
     let shop = Shop::open().await;
     let mut documents: Vec<String> = (0..100).map(|n| format!("Document {n}")).collect();
     documents[70] = DOCUMENTS[1].to_owned();
@@ -131,14 +132,14 @@ async fn many_documents_are_cut_and_their_orders_joined() {
     assert_eq!(shop.providers["bge-reranker-v2-m3"].requests(), 4, "32 at a time");
 }
 
-/// Cohere's SDK adds its own version to the address, and tells no usage in tokens.
+/// Cohere's SDK adds `/v2` to the base URL, and Cohere reports no tokens, so the gateway counts them.
 #[tokio::test]
-async fn usage_is_told_whoever_counts_it() {
+async fn rerank_usage_is_counted_where_the_provider_reports_none() {
     let shop = Shop::open().await;
     let body = json!({"model": "rerank-v3.5", "query": QUERY, "documents": DOCUMENTS}).to_string();
     let answer = shop.gateway.ask(post("/v2/rerank", body)).await;
     let used = answer.json()["usage"]["total_tokens"].as_u64().unwrap();
-    // The query with each of four documents.
+    // The query is counted once for each of four documents.
     assert!((40..90).contains(&used), "{used}");
     let line = shop.gateway.wait_for_log(1).await.pop().unwrap();
     assert_eq!((&line["endpoint"], &line["input_tokens"]), (&json!("rerank"), &json!(used)), "{line}");
@@ -151,7 +152,7 @@ async fn usage_is_told_whoever_counts_it() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named_and_nobody_is_asked() {
+async fn rerank_invalid_member_is_named_without_a_provider_call() {
     let shop = Shop::open().await;
     let whole = json!({"model": "rerank-v3.5", "query": "q", "documents": ["a"]});
     for (member, value) in [
@@ -179,7 +180,7 @@ async fn what_is_wrong_is_named_and_nobody_is_asked() {
         assert_eq!(told["error"]["type"], "invalid_request_error");
     }
     assert!(shop.providers.values().all(|provider| provider.requests() == 0));
-    // A model that cannot do it.
+    // A model without rerank support.
     let upstream = Upstream::answering(reply::json(200, "{}")).await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let answer = gateway
@@ -189,7 +190,7 @@ async fn what_is_wrong_is_named_and_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_provider_s_error_is_told_in_the_client_s_words() {
+async fn rerank_provider_error_is_returned_in_the_client_format() {
     let shop = Shop::open().await;
     for (model, ..) in PROVIDERS {
         for status in [400, 429, 500] {

@@ -1,4 +1,4 @@
-//! Requests whose connection ends before their answer: how often the provider sees each of them.
+//! Retries on stale connections: how often a provider receives a request whose connection ends before the response.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,20 +13,20 @@ use crate::support::setup::{KEY, Setup};
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
 
-/// Connections that lie in the pool before a test begins.
+/// Pooled connections before a test begins.
 const POOLED: usize = 5;
 
-/// What a provider does with the request of the test.
+/// Reaction of the provider to the request under test.
 #[derive(Clone, Copy)]
 enum Then {
-    /// It closes the connections that were pooled, and answers on others.
+    /// Closes the previously pooled connections, and answers on others.
     ClosesOld,
-    /// It reads the request on whatever connection, waits so long, and closes.
+    /// Reads the request on any connection, waits for this duration, and closes.
     Closes(Duration),
 }
 
-/// A provider whose connections serve one request each, all at a time, and lie in the pool then. Requests whose path
-/// ends in `end` are the test's; they are counted when their body has been read.
+/// A provider whose first connections serve one request each, all at the same time, and are pooled afterwards. Requests
+/// whose path ends in `end` are those under test; they are counted once their body has been read.
 struct Provider {
     upstream: Upstream,
     seen: Arc<AtomicUsize>,
@@ -67,7 +67,7 @@ impl Provider {
         Provider { upstream, seen, gate }
     }
 
-    /// Fills the pool: as many requests at a time as there are to be connections.
+    /// Fills the pool with [`POOLED`] connections by as many concurrent requests.
     async fn warm(&self, gateway: &Gateway, request: &[u8]) {
         let mut clients = Vec::new();
         for _ in 0..POOLED {
@@ -81,7 +81,7 @@ impl Provider {
             assert_eq!(client.answer().await.status(), 200);
         }
         assert_eq!(self.upstream.connections(), POOLED);
-        // An answer may arrive before its connection lies in the pool.
+        // A response may arrive before its connection is back in the pool.
         let released = async || gateway.metrics().await.sum("gateway_requests_in_flight", &[]) == 0.0;
         while !released().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -97,7 +97,7 @@ async fn resent(gateway: &Gateway) -> f64 {
     gateway.metrics().await.sum("gateway_upstream_retries_total", &[("reason", "stale_connection")])
 }
 
-/// Requests of an exchange and of a job, and what their providers answer.
+/// Requests of an exchange and of a job, each with the end of its path and its response.
 fn kinds() -> [(&'static str, Vec<u8>, String); 2] {
     let vectors = "{\"embeddings\":{\"float\":[[1]]}}".to_owned();
     let texts = post("/v1/embeddings", json!({"model": "vectors", "input": "a"}).to_string());
@@ -114,7 +114,7 @@ fn setup(upstream: &Upstream) -> Setup {
 }
 
 #[tokio::test]
-async fn stale_connections_cost_one_resend_however_many_are_pooled() {
+async fn retry_stale_connections_cost_one_resend() {
     for (end, request, answer) in kinds() {
         let provider = Provider::start(end, answer.clone(), answer, Then::ClosesOld).await;
         let gateway = Gateway::start(&setup(&provider.upstream)).await;
@@ -127,7 +127,7 @@ async fn stale_connections_cost_one_resend_however_many_are_pooled() {
 }
 
 #[tokio::test]
-async fn a_request_that_closes_every_connection_reaches_two_of_them() {
+async fn retry_stale_connection_is_limited_to_two_deliveries() {
     for (end, request, answer) in kinds() {
         let then = Then::Closes(Duration::ZERO);
         let provider = Provider::start(end, answer.clone(), answer, then).await;
@@ -139,9 +139,9 @@ async fn a_request_that_closes_every_connection_reaches_two_of_them() {
     }
 }
 
-/// The provider has had the request for a while: nobody knows that it did nothing with it.
+/// The provider has had the request for a while and may have acted on it.
 #[tokio::test]
-async fn a_request_that_was_delivered_is_not_resent_after_a_moment() {
+async fn retry_not_after_a_request_was_held_for_a_while() {
     for (end, request, answer) in kinds() {
         let then = Then::Closes(Duration::from_millis(1_600));
         let provider = Provider::start(end, answer.clone(), answer, then).await;
@@ -153,9 +153,9 @@ async fn a_request_that_was_delivered_is_not_resent_after_a_moment() {
     }
 }
 
-/// A second submission would be a second video, and a second charge.
+/// A second submission would be a second video and a second charge.
 #[tokio::test]
-async fn a_submission_never_reaches_a_provider_twice() {
+async fn retry_never_for_a_task_submission() {
     let submit = post("/v1/videos", json!({"model": "sora-2", "prompt": "a cat"}).to_string());
     let video =
         json!({"id": "video_1", "object": "video", "status": "queued", "model": "sora-2"}).to_string();
@@ -170,7 +170,7 @@ async fn a_submission_never_reaches_a_provider_twice() {
         provider.warm(&gateway, &Form::Chat.request(false)).await;
         let answer = gateway.ask(&submit).await;
         assert_eq!(answer.status(), status, "{}", answer.text());
-        // A connection that was closed while it lay in the pool is nothing that a submission can meet.
+        // The submission does not use a pooled connection that the provider has closed.
         assert_eq!((provider.seen(), resent(&gateway).await), (1, 0.0), "{status}");
         if status == 200 {
             let path = format!("/v1/videos/{}", answer.json()["id"].as_str().unwrap());
@@ -181,9 +181,9 @@ async fn a_submission_never_reaches_a_provider_twice() {
     }
 }
 
-/// A provider that asks for HTTP/1.1 on every stream, also where only HTTP/2 is configured.
+/// A provider that resets every stream with HTTP_1_1_REQUIRED, although only HTTP/2 is configured.
 #[tokio::test]
-async fn http2_is_given_up_once_per_attempt() {
+async fn http2_downgrade_is_tried_once_per_attempt() {
     let upstream = Upstream::accept(|_, socket, seen| async move {
         let Ok(mut connection) = h2::server::handshake(socket).await else { return };
         while let Some(Ok((request, mut answer))) = connection.accept().await {

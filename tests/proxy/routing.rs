@@ -1,4 +1,4 @@
-//! Who may ask, for what, and under which address: keys, models, paths, and the headers that go each way.
+//! Routing of requests: keys, models, paths, methods, and the headers that are forwarded in each direction.
 
 use serde_json::json;
 
@@ -10,14 +10,14 @@ use crate::support::reply;
 use crate::support::setup::{CREDENTIAL, DISABLED_KEY, EXPIRED_KEY, KEY, NARROW_KEY, Setup};
 use crate::support::upstream::Upstream;
 
-/// An upstream that answers every format with what that format's provider would say.
+/// Starts an upstream for all formats (see [`every_provider`]), and a gateway in front of it.
 pub(crate) async fn providers() -> (Upstream, Gateway) {
     let upstream = every_provider().await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     (upstream, gateway)
 }
 
-/// See [`providers`].
+/// Starts an upstream that answers every request in the format of its path.
 pub(crate) async fn every_provider() -> Upstream {
     Upstream::start(|mut conn| async move {
         while let Some(request) = conn.request().await {
@@ -39,7 +39,7 @@ pub(crate) async fn every_provider() -> Upstream {
     .await
 }
 
-/// Where an SDK puts its key, for every format.
+/// Places where SDKs put the key.
 const PLACES: [&str; 6] =
     ["authorization", "x-api-key", "x-goog-api-key", "x-vendor-api-key", "api-key", "query"];
 
@@ -53,7 +53,7 @@ fn keyed(form: Form, place: &str, key: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_key_is_found_wherever_an_sdk_puts_it_and_stays_here() {
+async fn key_in_any_place_is_accepted_and_not_forwarded() {
     let (upstream, gateway) = providers().await;
     let mut asked = 0;
     for form in Form::ALL {
@@ -78,7 +78,7 @@ async fn a_key_is_found_wherever_an_sdk_puts_it_and_stays_here() {
 }
 
 #[tokio::test]
-async fn a_scheme_is_read_in_any_case_and_a_key_is_decoded_from_the_address() {
+async fn key_scheme_is_case_insensitive_and_query_key_is_decoded() {
     let (_upstream, gateway) = chat().await;
     let body = Form::Chat.body("gpt", false);
     for value in [format!("bearer {KEY}"), format!("BEARER   {KEY} "), format!("Bearer {KEY}")] {
@@ -91,7 +91,7 @@ async fn a_scheme_is_read_in_any_case_and_a_key_is_decoded_from_the_address() {
 }
 
 #[tokio::test]
-async fn a_key_that_may_not_ask_is_told_so_in_the_clients_own_format() {
+async fn key_refused_is_an_error_in_the_client_format() {
     let (upstream, gateway) = providers().await;
     let types = |form: Form, status: u16| match (form, status) {
         (Form::Generate, 401) => "UNAUTHENTICATED",
@@ -149,7 +149,7 @@ fn path_line(path: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_key_reaches_only_the_models_that_it_may_use() {
+async fn key_permissions_restrict_models_and_listing() {
     let (upstream, gateway) = providers().await;
     let bearer = format!("Bearer {NARROW_KEY}");
     let headers = [("authorization", &*bearer)];
@@ -176,14 +176,14 @@ async fn a_key_reaches_only_the_models_that_it_may_use() {
     let bearer = format!("Bearer {KEY}");
     let all = gateway.ask(request("GET", "/v1/models", &[("authorization", &bearer)])).await;
     assert_eq!(names(all.json()).len(), 6);
-    // One that may not be used does not exist.
+    // A model without permission is reported as not found.
     let hidden = gateway.ask(request("GET", "/v1/models/claude", &headers)).await;
     assert_eq!(hidden.status(), 404);
     assert_eq!(gateway.ask(request("GET", "/v1/models/fast-claude", &headers)).await.status(), 200);
 }
 
 #[tokio::test]
-async fn the_listing_speaks_the_clients_format() {
+async fn listing_has_the_client_format() {
     let (_upstream, gateway) = providers().await;
     let ask = async |path: &str, headers: &[(&str, &str)]| {
         let answer = gateway.ask(request("GET", path, headers)).await;
@@ -216,7 +216,7 @@ async fn the_listing_speaks_the_clients_format() {
         let methods = list["models"][2]["supportedGenerationMethods"].as_array().unwrap();
         assert!(methods.contains(&json!("generateContent")), "{list}");
     }
-    // And so do its errors.
+    // Errors of the listing have the client's format too.
     let answer = gateway.ask(request("GET", "/v1beta/models", &[])).await;
     assert_eq!(answer.status(), 401);
     Form::Generate.error(&answer);
@@ -227,7 +227,7 @@ async fn the_listing_speaks_the_clients_format() {
 }
 
 #[tokio::test]
-async fn base_addresses_are_written_in_many_ways() {
+async fn path_variants_of_base_urls_are_accepted() {
     let (upstream, gateway) = providers().await;
     let mut asked = 0;
     for form in Form::ALL {
@@ -269,7 +269,7 @@ async fn base_addresses_are_written_in_many_ways() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_methods_are_answered_in_a_format_that_the_client_reads() {
+async fn path_or_method_unknown_is_an_error_in_the_client_format() {
     let (upstream, gateway) = providers().await;
     let bearer = format!("Bearer {KEY}");
     let key = ("authorization", &*bearer);
@@ -295,7 +295,7 @@ async fn unknown_paths_and_methods_are_answered_in_a_format_that_the_client_read
 }
 
 #[tokio::test]
-async fn what_is_not_a_request_is_said_with_the_field_that_is_wrong() {
+async fn body_malformed_is_400_that_names_the_field() {
     let (upstream, gateway) = providers().await;
     let twice = r#"{"model":"gpt","messages":[],"model":"claude"}"#;
     for form in Form::ALL {
@@ -329,7 +329,7 @@ async fn what_is_not_a_request_is_said_with_the_field_that_is_wrong() {
 }
 
 #[tokio::test]
-async fn headers_of_a_connection_end_at_the_gateway() {
+async fn headers_hop_by_hop_are_not_forwarded() {
     let upstream = Upstream::answering(reply::whole(
         200,
         &[
@@ -370,6 +370,12 @@ async fn headers_of_a_connection_end_at_the_gateway() {
                 ("accept-encoding", "gzip, br"),
                 ("openai-beta", "assistants=v2"),
                 ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+                ("tracestate", "one=1"),
+                ("tracestate", "two=2"),
+                ("baggage", "a=1"),
+                ("baggage", "b=2"),
+                ("accept-language", "de"),
+                ("accept-language", "en;q=0.5"),
                 ("x-request-id", "id-of-the-client"),
             ],
         ))
@@ -396,6 +402,9 @@ async fn headers_of_a_connection_end_at_the_gateway() {
     assert_eq!(head.get("accept-encoding"), Some("identity"));
     assert_eq!(head.get("openai-beta"), Some("assistants=v2"));
     assert!(head.get("traceparent").is_some());
+    assert_eq!(head.all("tracestate").join(","), "one=1,two=2");
+    assert_eq!(head.all("baggage").join(","), "a=1,b=2");
+    assert_eq!(head.all("accept-language").join(","), "de,en;q=0.5");
     assert_eq!(head.get("x-request-id"), Some("id-of-the-client"));
     assert_eq!(answer.get("x-request-id"), Some("id-of-the-client"));
     assert_eq!(answer.get("openai-processing-ms"), Some("12"));
@@ -417,7 +426,7 @@ async fn headers_of_a_connection_end_at_the_gateway() {
 }
 
 #[tokio::test]
-async fn every_answer_has_an_id_and_a_strange_one_is_replaced() {
+async fn headers_request_id_is_added_and_invalid_ones_are_replaced() {
     let (_upstream, gateway) = providers().await;
     let mut seen = std::collections::HashSet::new();
     let bearer = format!("Bearer {KEY}");
@@ -439,23 +448,28 @@ async fn every_answer_has_an_id_and_a_strange_one_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_upstream_of_ones_own_is_told_who_asks() {
+async fn headers_client_is_forwarded_if_configured() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let lines = "forward_client = true\nheaders = { \"x-team\" = \"red\" }";
     let gateway = Gateway::start(&Setup::providers_with(upstream.addr, lines)).await;
     let bearer = format!("Bearer {KEY}");
-    let headers =
-        [("authorization", &*bearer), ("x-forwarded-for", "192.0.2.7"), ("x-forwarded-proto", "https")];
+    // Several lines of a list are one list (RFC 9110, section 5.3).
+    let headers = [
+        ("authorization", &*bearer),
+        ("x-forwarded-for", "192.0.2.7, 198.51.100.1"),
+        ("x-forwarded-for", "203.0.113.9"),
+        ("x-forwarded-proto", "https"),
+    ];
     assert_eq!(gateway.ask(Form::Chat.request_with(false, &headers)).await.status(), 200);
     let head = upstream.only_request().head;
-    assert_eq!(head.get("x-forwarded-for"), Some("192.0.2.7, 127.0.0.1"));
+    assert_eq!(head.all("x-forwarded-for"), ["192.0.2.7, 198.51.100.1, 203.0.113.9, 127.0.0.1"]);
     assert_eq!(head.get("x-forwarded-proto"), Some("https"));
     assert_eq!(head.get("x-forwarded-host"), Some("gateway.test"));
     assert_eq!(head.get("via"), Some("1.1 model-gateway"));
     assert_eq!(head.get("x-team"), Some("red"));
 }
 
-/// The weights say who answers; whoever has none is never asked.
+/// Requests are distributed by weight; a target of weight 0 receives none.
 #[tokio::test]
 async fn targets_share_the_requests_by_weight() {
     let (one, two, none) = (chat_upstream().await, chat_upstream().await, chat_upstream().await);
@@ -473,7 +487,7 @@ async fn targets_share_the_requests_by_weight() {
         assert_eq!(client.ask(Form::Chat.request(false)).await.status(), 200);
     }
     assert_eq!(one.count() + two.count(), 200);
-    // Fewer than 40 of 200 throws of a coin happen once in 10^18 times.
+    // Fewer than 40 of 200 fair coin tosses have a probability of 10^-18.
     assert!(one.count() >= 40 && two.count() >= 40, "{} {}", one.count(), two.count());
     assert_eq!(none.count(), 0);
     assert_eq!(one.last_request().json()["model"], "a");

@@ -1,4 +1,4 @@
-//! Keys, credentials and what people say: none of it in any log, in any answer that is not its own, or anywhere else.
+//! Keys, credentials and conversation content never appear in logs, metrics, the status page or error responses.
 
 use nix::sys::signal::Signal;
 
@@ -9,13 +9,13 @@ use crate::support::setup::{CREDENTIAL, DISABLED_KEY, KEY, Setup};
 use crate::support::upstream::Upstream;
 use crate::support::{http2, reply, tls};
 
-/// What stands in a prompt or an answer.
+/// Text of every prompt and every response.
 const PROMPT: &str = "Grüße";
 const WRONG: &str = "sk-wrong-key-of-somebody";
 
-/// Every way in which a request can go, with everything logged that can be logged.
+/// Requests of every outcome, at every log level.
 #[tokio::test]
-async fn nothing_secret_is_written_at_any_level() {
+async fn secrets_are_not_written_at_any_log_level() {
     for level in ["info", "trace"] {
         let authority = tls::Authority::new();
         let identity = authority.identity(&["gateway.test", "localhost"]);
@@ -26,7 +26,7 @@ async fn nothing_secret_is_written_at_any_level() {
                 let stream = target.contains("stream") || request.text().contains("\"stream\":true");
                 let answer =
                     match (stream, request.text().contains("gpt-2026") || target.contains("gemini-2026")) {
-                        // A provider that says what it was given.
+                        // A provider that repeats the credential in its error.
                         (_, true) => {
                             reply::json(400, provider_error(form, 400, &format!("{CREDENTIAL} is no good")))
                         }
@@ -85,7 +85,7 @@ async fn nothing_secret_is_written_at_any_level() {
                 }
             }
         }
-        // A file that is wrong where its secrets stand.
+        // Configuration files with errors next to their secrets.
         gateway
             .replace("routes.toml", &setup.routes.replace("credential = {", "credential = { nothing = 1,"));
         gateway.reload("refused").await;

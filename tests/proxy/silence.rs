@@ -1,5 +1,5 @@
-//! Streams whose provider is silent: the client is kept, in whole frames that its format steps over, and the provider
-//! is given up at its time.
+//! Idle streams: after `limits.heartbeat` the client receives keep-alive filler between whole frames; after
+//! `timeouts.idle` the provider's stream fails.
 
 use crate::support::client::post;
 use crate::support::form::{Form, every_form, provider_error};
@@ -10,7 +10,7 @@ use crate::support::sse::{read_until, told};
 use crate::support::upstream::{Upstream, a_moment};
 use crate::support::{Gate, reply};
 
-/// What a client of a format gets while it waits.
+/// Returns the keep-alive filler that a client of this format receives, twice.
 fn filler(form: Form) -> &'static str {
     match form {
         Form::Chat | Form::Responses => "\n\n: keep-alive\n\n: keep-alive\n\n",
@@ -21,7 +21,7 @@ fn filler(form: Form) -> &'static str {
     }
 }
 
-/// An upstream that sends its head and this, waits for the gate, and sends that and the end.
+/// Starts an upstream that sends a head and `before`, waits for the gate, and sends `after` and the end.
 async fn pausing(before: String, after: String, gate: Gate) -> Upstream {
     Upstream::start(move |mut conn| {
         let (before, after, gate) = (before.clone(), after.clone(), gate.clone());
@@ -42,7 +42,7 @@ async fn pausing(before: String, after: String, gate: Gate) -> Upstream {
 
 const SHORT: &str = "heartbeat = \"100ms\"";
 
-/// Asks, waits for filler, lets the provider go on, and gives the whole stream.
+/// Sends a request, waits for filler, opens the gate and returns the whole stream.
 async fn waited(client: Form, provider: Form, before: String, after: String) -> String {
     let gate = Gate::new();
     let upstream = pausing(before, after, gate.clone()).await;
@@ -65,10 +65,10 @@ async fn waited(client: Form, provider: Form, before: String, after: String) -> 
 }
 
 #[tokio::test]
-async fn a_silent_provider_s_client_is_kept_between_whole_frames() {
+async fn heartbeat_is_sent_between_whole_frames() {
     every_form(|form| async move {
         let frames = form.frames(provider_of(form));
-        // One frame, and the beginning of another.
+        // One frame and half of the next one.
         let half = frames[1].len() / 2;
         let before = format!("{}{}", frames[0], &frames[1][..half]);
         let after = frames.concat()[before.len()..].to_owned();
@@ -79,11 +79,11 @@ async fn a_silent_provider_s_client_is_kept_between_whole_frames() {
 }
 
 #[tokio::test]
-async fn the_same_where_the_answer_is_translated() {
+async fn heartbeat_is_sent_in_translated_streams() {
     every_form(|provider| async move {
         for client in Form::ALL.into_iter().filter(|client| *client != provider) {
             let frames = provider.frames(provider_of(provider));
-            // So much that something has left.
+            // Enough frames that the client has received some of them.
             let split = frames.len().div_ceil(2);
             let text = waited(client, provider, frames[..split].concat(), frames[split..].concat()).await;
             assert!(client.looks_complete(&text), "{provider:?} to {client:?}: {text}");
@@ -93,9 +93,9 @@ async fn the_same_where_the_answer_is_translated() {
     .await;
 }
 
-/// The head may have left long before the first frame.
+/// The provider's head may arrive long before its first frame.
 #[tokio::test]
-async fn a_provider_that_is_silent_from_the_start_is_waited_for() {
+async fn heartbeat_is_sent_before_the_first_frame() {
     every_form(|form| async move {
         let gate = Gate::new();
         let frames = form.frames(provider_of(form)).concat();
@@ -118,7 +118,7 @@ async fn a_provider_that_is_silent_from_the_start_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_json_array_is_filled_with_white_space() {
+async fn heartbeat_in_a_json_array_is_white_space() {
     let frames: Vec<String> = Form::Generate
         .frames("m")
         .iter()
@@ -158,9 +158,9 @@ async fn a_json_array_is_filled_with_white_space() {
     assert_eq!(read(&seen), read(whole.as_bytes()));
 }
 
-/// What means nothing in the client's format does not keep it.
+/// Frames that have no counterpart in the client's format do not count as activity towards the client.
 #[tokio::test]
-async fn a_provider_that_only_pings_is_silent_to_a_client_of_another_format() {
+async fn heartbeat_is_sent_while_a_translated_provider_only_pings() {
     let upstream = Upstream::start(|mut conn| async move {
         conn.request().await;
         conn.send(reply::stream_head()).await;
@@ -178,9 +178,9 @@ async fn a_provider_that_only_pings_is_silent_to_a_client_of_another_format() {
     read_until(&mut connection, &mut Vec::new(), filler(Form::Chat)).await;
 }
 
-/// Filler is no answer: the time-out of the provider runs on, and so does the wait for a status.
+/// Filler does not reset the provider's idle time-out and does not send the response head early.
 #[tokio::test]
-async fn filler_neither_keeps_a_dead_provider_nor_brings_a_head_forward() {
+async fn heartbeat_resets_no_idle_timeout_and_sends_no_head_early() {
     let idle = "timeouts = { idle = \"1s\" }";
     for (heartbeat, filled) in [("heartbeat = \"100ms\"", true), ("heartbeat = \"0s\"", false)] {
         let upstream = pausing(Form::Chat.frames("m")[0].clone(), String::new(), Gate::new()).await;

@@ -1,5 +1,5 @@
-//! Providers that take long to begin: a client that wants a stream is given the head of one and filler, and whatever
-//! comes then comes right, be it an answer, another provider's, or an error.
+//! Slow start: after `limits.slow_start` without a response, a client that requested a stream receives an early
+//! response head and keep-alive filler. Then a response, a fallback or an error follows correctly.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::support::{Gate, reply, soon};
 
 const SHORT: &str = "slow_start = \"100ms\"\nheartbeat = \"100ms\"";
 
-/// What a client of a format gets twice while it waits, before anything else.
+/// Returns the filler of two heartbeats in this format, at the beginning of a body.
 fn filler(form: Form) -> &'static str {
     match form {
         Form::Chat | Form::Responses => ": keep-alive\n\n: keep-alive\n\n",
@@ -26,7 +26,7 @@ fn filler(form: Form) -> &'static str {
     }
 }
 
-/// An upstream that hears a request, waits for the gate, and sends this.
+/// Starts an upstream that reads a request, waits for the gate, and sends `answer`.
 async fn late(answer: Vec<u8>, gate: &Gate) -> Upstream {
     let (answer, gate): (Arc<[u8]>, _) = (answer.into(), gate.clone());
     Upstream::start(move |mut conn| {
@@ -41,7 +41,7 @@ async fn late(answer: Vec<u8>, gate: &Gate) -> Upstream {
     .await
 }
 
-/// A client in the middle of a slow start: it has its head, and filler twice.
+/// A client after a slow start: it has received the head and filler of two heartbeats.
 struct Kept {
     client: Client,
     head: Head,
@@ -60,7 +60,7 @@ impl Kept {
         Kept { client, head, seen }
     }
 
-    /// Reads to the end of the body.
+    /// Reads the body to its end and returns it.
     async fn end(&mut self) -> String {
         loop {
             match self.client.piece().await {
@@ -75,7 +75,7 @@ impl Kept {
 }
 
 #[tokio::test]
-async fn a_client_is_kept_until_its_answer_begins() {
+async fn slow_start_sends_head_and_filler_until_the_response() {
     every_form(|form| async move {
         let (gate, frames) = (Gate::new(), form.frames(provider_of(form)));
         let upstream = late(reply::stream(&frames), &gate).await;
@@ -93,7 +93,7 @@ async fn a_client_is_kept_until_its_answer_begins() {
         gate.open();
         let text = kept.end().await;
         assert_eq!(told(&text), told(&frames.concat()), "{form:?}: {text}");
-        // The connection goes on.
+        // The connection is kept alive.
         let answer = kept.client.ask(form.request_for(provider_of(form), true)).await;
         assert_eq!((answer.status(), answer.text()), (200, &*frames.concat()), "{form:?}");
         gateway.wait_for_metric("gateway_slow_starts_total", &[("model", provider_of(form))], 1.0).await;
@@ -108,7 +108,7 @@ async fn a_client_is_kept_until_its_answer_begins() {
 }
 
 #[tokio::test]
-async fn the_same_where_the_answer_is_translated_and_where_it_is_no_stream() {
+async fn slow_start_with_translation_and_with_a_document_as_response() {
     every_form(|provider| async move {
         let stream = reply::stream(&provider.frames(provider_of(provider)));
         let whole = reply::json(200, provider.whole(provider_of(provider)));
@@ -130,9 +130,9 @@ async fn the_same_where_the_answer_is_translated_and_where_it_is_no_stream() {
     .await;
 }
 
-/// Whatever comes in the place of an answer is told inside the stream.
+/// After an early head, every kind of failure is reported inside the stream.
 #[tokio::test]
-async fn an_error_behind_the_head_is_told_in_the_stream() {
+async fn slow_start_error_is_reported_in_the_stream() {
     every_form(|form| async move {
         let frame = |status, word| {
             let name = if matches!(form, Form::Messages | Form::Responses) { "event: error\n" } else { "" };
@@ -146,7 +146,7 @@ async fn an_error_behind_the_head_is_told_in_the_stream() {
             (reply::stream(&[]), "ended before it was complete"),
             (reply::json(200, "{\"a\":"), "not valid"),
             (reply::whole(200, &[("content-type", "text/html")], "<html>"), "not valid"),
-            (b"SSH-2.0-nothing\r\n\r\n".to_vec(), "answer broke off"),
+            (b"SSH-2.0-nothing\r\n\r\n".to_vec(), "response ended early"),
             (reply::whole(200, &[("content-encoding", "br")], "???"), "not valid"),
         ];
         for (answer, word) in cases {
@@ -163,7 +163,7 @@ async fn an_error_behind_the_head_is_told_in_the_stream() {
             let log = gateway.wait_for_log(1).await.remove(0);
             assert_eq!((log["status"].as_u64(), &log["stream"]), (Some(200), &true.into()), "{log}");
             assert!(log["error"].is_string(), "{log}");
-            // The body had its end, and so the connection can be used.
+            // The body is complete, so the connection can be reused.
             kept.client.send(form.request_for(provider_of(form), true)).await;
             assert!(kept.client.try_head().await.is_some(), "{form:?} {word}");
         }
@@ -171,7 +171,7 @@ async fn an_error_behind_the_head_is_told_in_the_stream() {
     .await;
 }
 
-/// Two providers, of which the first is asked first, and a model that leads to them.
+/// A model with targets at two providers; the first has priority.
 fn two(form: Form, [first, second]: [&str; 2], lines: &str) -> Setup {
     let mut setup = Setup::new().account("acme", "1000").limits(SHORT);
     setup.keys = key("alice", KEY, "account = \"acme\"") + "[[account]]\nname = \"acme\"\n";
@@ -195,13 +195,13 @@ fn at(upstream: &Upstream) -> String {
 }
 
 #[tokio::test]
-async fn a_client_that_is_kept_does_not_hear_of_a_failure() {
+async fn slow_start_fallback_is_invisible_to_the_client() {
     every_form(|form| async move {
         let frames = form.frames("m");
         let beginning = reply::stream(&[form.opening("m")]);
         let cases = [
             reply::json(503, provider_error(form, 503, "sorry")),
-            // What stood before its content is not seen either.
+            // Frames before the content are not forwarded.
             beginning,
         ];
         for failure in cases {
@@ -232,9 +232,9 @@ async fn a_client_that_is_kept_does_not_hear_of_a_failure() {
     .await;
 }
 
-/// A stream that is held back is filled, and nothing of it is seen before its content.
+/// While frames are buffered until the first content, the client receives filler and none of these frames.
 #[tokio::test]
-async fn what_is_held_back_stays_hidden_while_its_client_is_kept() {
+async fn slow_start_sends_filler_while_frames_are_buffered() {
     every_form(|form| async move {
         let frames = form.frames("m");
         let gate = Gate::new();
@@ -261,9 +261,9 @@ async fn what_is_held_back_stays_hidden_while_its_client_is_kept() {
     .await;
 }
 
-/// Of the errors of all the most useful one is told, and nothing is charged.
+/// If all targets fail, the most useful error is reported, and nothing is charged.
 #[tokio::test]
-async fn when_all_fail_the_stream_ends_with_the_most_useful_error() {
+async fn slow_start_ends_with_the_most_useful_error_if_all_fail() {
     every_form(|form| async move {
         let gate = Gate::new();
         let first = late(reply::json(429, provider_error(form, 429, "slow down")), &gate).await;
@@ -284,9 +284,9 @@ async fn when_all_fail_the_stream_ends_with_the_most_useful_error() {
     .await;
 }
 
-/// A provider that takes the connection and says nothing to the handshake.
+/// The provider accepts the connection and never answers the TLS handshake.
 #[tokio::test]
-async fn a_client_is_kept_while_a_connection_is_made() {
+async fn slow_start_covers_connecting_to_the_provider() {
     let silent = Upstream::start(|mut conn| async move { conn.closed().await }).await;
     let frames = Form::Chat.frames("m");
     let second = Upstream::answering(reply::stream(&frames)).await;
@@ -300,7 +300,7 @@ async fn a_client_is_kept_while_a_connection_is_made() {
 }
 
 #[tokio::test]
-async fn a_json_array_is_begun_with_white_space() {
+async fn slow_start_of_a_json_array_sends_white_space() {
     let elements: Vec<String> = Form::Generate
         .frames("m")
         .iter()
@@ -328,10 +328,9 @@ async fn a_json_array_is_begun_with_white_space() {
     }
 }
 
-/// Its status is worth more to a client that gets it before anything else, and a document has nothing to be filled
-/// with.
+/// For a document there is no filler; without slow start the client of a stream receives the error status instead.
 #[tokio::test]
-async fn others_get_nothing_before_their_answer() {
+async fn slow_start_is_off_for_documents_and_when_disabled() {
     let error = reply::json(503, provider_error(Form::Chat, 503, "sorry"));
     for (limits, stream) in [(SHORT, false), ("slow_start = \"0s\"\nheartbeat = \"50ms\"", true)] {
         let gate = Gate::new();
@@ -348,9 +347,9 @@ async fn others_get_nothing_before_their_answer() {
     }
 }
 
-/// Without filler there is the head alone.
+/// Without a heartbeat only the head is sent early.
 #[tokio::test]
-async fn without_a_heartbeat_there_is_only_the_head() {
+async fn slow_start_without_heartbeat_sends_only_the_head() {
     let (gate, frames) = (Gate::new(), Form::Chat.frames(provider_of(Form::Chat)));
     let upstream = late(reply::stream(&frames), &gate).await;
     let limits = "slow_start = \"50ms\"\nheartbeat = \"0s\"";
@@ -368,7 +367,7 @@ async fn without_a_heartbeat_there_is_only_the_head() {
 }
 
 #[tokio::test]
-async fn clients_of_the_oldest_and_of_the_newest_http_are_kept_too() {
+async fn slow_start_over_http_1_0_and_http2() {
     let (gate, frames) = (Gate::new(), Form::Messages.frames(provider_of(Form::Messages)));
     let upstream = late(reply::stream(&frames), &gate).await;
     let gateway = Gateway::start(&Setup::each_provider(upstream.addr).limits(SHORT)).await;
@@ -392,9 +391,9 @@ async fn clients_of_the_oldest_and_of_the_newest_http_are_kept_too() {
     assert_eq!(told(&text), told(&frames.concat()), "{text}");
 }
 
-/// Who goes away while it is kept ends the exchange with the provider.
+/// A client that disconnects after an early head ends the upstream exchange.
 #[tokio::test]
-async fn a_client_that_goes_away_meanwhile_ends_it() {
+async fn slow_start_ends_when_the_client_disconnects() {
     let ended = Upstream::start(|mut conn| async move {
         conn.request().await;
         conn.closed().await;

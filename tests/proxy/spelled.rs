@@ -1,4 +1,5 @@
-//! The specification's spellings, defaults and ranges, where client and provider speak the same format and where not.
+//! Alternative spellings, defaults and value ranges of docs/specification.md, where client and provider have the same
+//! format and where they differ.
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use crate::support::reply;
 use crate::support::setup::{KEY, Setup, provider_of};
 use crate::support::upstream::Upstream;
 
-/// An upstream that answers everything in one format.
+/// Starts an upstream that answers every request in one format.
 async fn answering(form: Form) -> Upstream {
     Upstream::answering(reply::json(200, form.whole("m"))).await
 }
@@ -23,7 +24,7 @@ fn path_of(form: Form, model: &str) -> String {
     form.path(model, false)
 }
 
-/// A request in a format, with more members.
+/// Returns a request body in a format, with additional members.
 fn request(form: Form, model: &str, more: &Value) -> Value {
     let turns = json!([{"role": "user", "content": "Hi"}]);
     let mut body = match form {
@@ -37,7 +38,7 @@ fn request(form: Form, model: &str, more: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_provider_of_the_client_s_format_is_told_in_its_own_words() {
+async fn spellings_are_normalized_for_a_provider_of_the_client_format() {
     let persistent = json!({"type": "text", "text": "x", "cache_control": {"type": "persistent"}});
     let hour = json!({"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "ttl": "1h"}});
     let nested = json!([{"type": "function", "function": {"name": "f", "description": "d"}}]);
@@ -93,7 +94,7 @@ async fn a_provider_of_the_client_s_format_is_told_in_its_own_words() {
 }
 
 #[tokio::test]
-async fn a_member_that_its_provider_hides_behind_a_header_needs_none_here() {
+async fn anthropic_beta_header_is_added_for_beta_members() {
     let upstream = answering(Form::Messages).await;
     let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
     let model = provider_of(Form::Messages);
@@ -127,9 +128,9 @@ async fn a_member_that_its_provider_hides_behind_a_header_needs_none_here() {
     }
 }
 
-/// 400 that names the field, whichever provider serves the model; nobody is asked.
+/// Out-of-range values are answered with 400 that names the field, for every provider; no provider is called.
 #[tokio::test]
-async fn values_out_of_range_are_refused_whoever_serves_the_model() {
+async fn ranges_invalid_values_are_refused_for_every_provider() {
     let upstream = answering(Form::Chat).await;
     let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
     for provider in Form::ALL {
@@ -166,7 +167,7 @@ async fn values_out_of_range_are_refused_whoever_serves_the_model() {
 }
 
 #[tokio::test]
-async fn what_is_brought_into_a_range_is_called_clamped() {
+async fn ranges_clamped_values_are_reported_as_warnings() {
     let upstream = answering(Form::Messages).await;
     let setup = Setup::new()
         .provider("anthropic", "anthropic", &format!("http://{}/v1", upstream.addr), "")
@@ -183,7 +184,7 @@ async fn what_is_brought_into_a_range_is_called_clamped() {
 }
 
 #[tokio::test]
-async fn extensions_of_one_family_reach_it_at_the_top_and_others_in_their_words() {
+async fn extensions_are_written_in_the_spelling_of_the_provider() {
     let upstream = answering(Form::Chat).await;
     let base = format!("http://{}/v1", upstream.addr);
     let setup = Setup::new()
@@ -212,7 +213,7 @@ async fn extensions_of_one_family_reach_it_at_the_top_and_others_in_their_words(
             json!({"enable_thinking": false}),
             "thinking",
         ),
-        // What its provider may not know is for that to judge.
+        // An unknown member is forwarded: the provider decides about it.
         (
             "gpt-4o",
             json!({"thinking": {"type": "disabled"}}),
@@ -232,7 +233,7 @@ async fn extensions_of_one_family_reach_it_at_the_top_and_others_in_their_words(
 }
 
 #[tokio::test]
-async fn models_that_only_the_responses_api_serves_are_asked_there() {
+async fn responses_only_models_are_called_through_the_responses_api() {
     let upstream = answering(Form::Responses).await;
     let base = format!("http://{}/v1", upstream.addr);
     let setup = Setup::new()
@@ -245,7 +246,7 @@ async fn models_that_only_the_responses_api_serves_are_asked_there() {
         assert_eq!((answer.status(), &answer.json()["object"]), (200, &json!("chat.completion")), "{model}");
         assert!(upstream.last_request().head.target().ends_with("/responses"));
     }
-    // A sequence that ends the answer is no word of that format; where there is another one, it is asked.
+    // The responses format has no stop sequences, so the provider's chat API is used for such a request.
     let stops = json!({"stop_sequences": ["x"]});
     let _ = ask(&gateway, "/v1/messages", &request(Form::Messages, "gpt-4o", &stops)).await;
     let asked = upstream.last_request();
@@ -256,7 +257,7 @@ async fn models_that_only_the_responses_api_serves_are_asked_there() {
 }
 
 #[tokio::test]
-async fn a_member_that_generate_does_not_have_is_refused_whoever_serves_the_model() {
+async fn generate_unknown_member_is_refused_for_every_provider() {
     let upstream = answering(Form::Messages).await;
     let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
     let model = provider_of(Form::Messages);
@@ -272,9 +273,9 @@ async fn a_member_that_generate_does_not_have_is_refused_whoever_serves_the_mode
     assert_eq!(upstream.count(), 0);
 }
 
-/// The status and the words stay; the provider's own type stands beside that of the table.
+/// Status and message are kept; the provider's own error type is added as `provider_type`.
 #[tokio::test]
-async fn errors_of_messages_have_the_types_of_the_table() {
+async fn messages_errors_have_the_specified_types() {
     for (status, own, table) in [
         (400, "invalid_request_error", "invalid_request"),
         (404, "not_found_error", "invalid_request"),
@@ -303,7 +304,7 @@ async fn errors_of_messages_have_the_types_of_the_table() {
         let answer = ask(&gateway, "/v1/messages", &request(Form::Messages, model, &json!({}))).await;
         assert_eq!((answer.status(), answer.json()), (status, error), "as they came");
     }
-    // Providers of other formats, likewise.
+    // The same for errors of providers of other formats.
     for (status, table) in [(400, "invalid_request"), (404, "invalid_request"), (529, "upstream_error")] {
         let upstream =
             Upstream::answering(reply::json(status, provider_error(Form::Chat, status, "No."))).await;
@@ -315,7 +316,7 @@ async fn errors_of_messages_have_the_types_of_the_table() {
 }
 
 #[tokio::test]
-async fn an_error_in_a_stream_of_messages_has_the_type_of_the_table() {
+async fn messages_stream_error_has_the_specified_type() {
     let mut frames = Form::Messages.frames("m");
     frames.truncate(2);
     let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
@@ -334,7 +335,7 @@ async fn an_error_in_a_stream_of_messages_has_the_type_of_the_table() {
 }
 
 #[tokio::test]
-async fn usage_is_told_where_the_provider_tells_none() {
+async fn usage_is_counted_where_the_provider_reports_none() {
     for usage in ["", r#","usage":null"#] {
         let completion = format!(
             r#"{{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{{"index":0,"message":{{"role":"assistant","content":"Good day to you."}},"finish_reason":"stop"}}]{usage}}}"#

@@ -1,4 +1,4 @@
-/* Loaded before the C library: while the file that STALL names is there, whatever is written to a journal waits. */
+/* LD_PRELOAD library: while the file that the variable STALL names exists, writes to a journal wait. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-//! A disk that stands still: requests that end wait for it, and streams go on.
+//! A disk that stalls: ends of requests wait for the journal, and running streams continue.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ use crate::support::{Gate, reply, soon};
 
 const MODEL: &str = "at-chat";
 
-/// Builds what makes the journal's disk stand still; nothing, where there is no C compiler.
+/// Builds the `LD_PRELOAD` library that stalls the journal's disk. Returns `None` if there is no C compiler.
 fn shim(folder: &Path) -> Option<PathBuf> {
     let shim = folder.join("stall.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/proxy/stall.c");
@@ -26,12 +26,13 @@ fn shim(folder: &Path) -> Option<PathBuf> {
     if built.is_ok_and(|status| status.success()) {
         return Some(shim);
     }
-    assert!(std::env::var_os("GATEWAY_REQUIRE_ALL").is_none(), "no C compiler");
+    let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
+    assert!(!required, "no C compiler, and GATEWAY_REQUIRE_ALL=1");
     eprintln!("SKIPPED: there is no C compiler on this machine");
     None
 }
 
-/// One worker, so that whatever stops one stops all.
+/// One worker thread, so that any blocking call would stop all requests.
 fn setup(upstream: &Upstream, shim: &Path, stalled: &Path) -> Setup {
     let (shim, stalled) = (shim.display(), stalled.display());
     let script = format!("export LD_PRELOAD='{shim}' STALL='{stalled}'\nexec \"$@\"\n");
@@ -40,7 +41,7 @@ fn setup(upstream: &Upstream, shim: &Path, stalled: &Path) -> Setup {
     setup
 }
 
-/// Streams that go on, a frame every 20 ms, until the gate is open; documents at once.
+/// Starts a provider that sends a frame every 20 ms until the gate is open, and answers documents at once.
 async fn provider(gate: &Gate) -> Upstream {
     let gate = gate.clone();
     Upstream::start(move |mut conn| {
@@ -79,7 +80,7 @@ fn document() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn streams_go_on_while_the_disk_stands_still_and_ends_wait_for_it() {
+async fn disk_stall_delays_ends_of_requests_and_no_stream_frames() {
     let beside = tempfile::tempdir().unwrap();
     let Some(shim) = shim(beside.path()) else { return };
     let stalled = beside.path().join("stalled");
@@ -97,7 +98,7 @@ async fn streams_go_on_while_the_disk_stands_still_and_ends_wait_for_it() {
         seen.clear();
         read_until(&mut streaming, &mut seen, "data: ").await;
     }
-    // It has not been charged: nobody has the end of it.
+    // The document is not charged yet, so its end is not sent.
     let early = tokio::time::timeout(Duration::from_millis(200), ending.head()).await;
     assert!(early.is_err(), "{early:?}");
     assert_eq!(gateway.admin_status("/readyz").await, Some(200));
@@ -108,8 +109,8 @@ async fn streams_go_on_while_the_disk_stands_still_and_ends_wait_for_it() {
     gateway.records(3).await;
 }
 
-/// `cargo test --test proxy -- --ignored --nocapture stall::figures`: how long frames of streams wait for one another
-/// while the disk stands still for two seconds of every three, and requests end meanwhile.
+/// Measurement (`cargo test --test proxy -- --ignored --nocapture stall::figures`): time between frames of streams
+/// while the disk stalls for two of every three seconds and other requests end.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn figures() {

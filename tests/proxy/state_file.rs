@@ -1,4 +1,4 @@
-//! The file of the ledger is lost while the gateway runs.
+//! The ledger's database file is removed while the gateway runs.
 
 use nix::sys::signal::Signal;
 
@@ -9,7 +9,7 @@ use crate::support::setup::{KEY, provider_of};
 use crate::support::{soon, until};
 
 #[tokio::test]
-async fn a_file_that_is_removed_stops_accounts_and_is_said_everywhere() {
+async fn ledger_file_removed_refuses_accounts_and_is_reported() {
     let upstream = providers().await;
     let mut gateway = Gateway::start(&paying(&upstream, "1")).await;
     let chat = |key| asking(Form::Chat, provider_of(Form::Chat), false, key);
@@ -36,7 +36,7 @@ async fn a_file_that_is_removed_stops_accounts_and_is_said_everywhere() {
     status(200).await;
     assert_eq!(gateway.ask(chat(PAYING)).await.status(), 200);
 
-    // The next process does not begin with empty books.
+    // The next process does not start with an empty ledger.
     std::fs::remove_file(&file).unwrap();
     status(503).await;
     gateway.signal(Signal::SIGTERM);
@@ -44,5 +44,5 @@ async fn a_file_that_is_removed_stops_accounts_and_is_said_everywhere() {
     let mut next = gateway.start_beside(&[]);
     until(|| !next.runs()).await;
     let log = gateway.log();
-    assert!(log.contains("is missing or empty, but its journal is there"), "{log}");
+    assert!(log.contains("is missing or empty, but its journal exists"), "{log}");
 }

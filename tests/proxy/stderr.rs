@@ -1,4 +1,4 @@
-//! Standard error that cannot be written: lines are lost and counted, and that is all.
+//! Standard error that cannot be written: log lines are lost and counted, without any other effect.
 
 use std::fs::File;
 use std::process::Command;
@@ -16,17 +16,17 @@ use crate::support::{Gate, soon};
 
 const LOST: &str = "gateway_log_lost_lines_total";
 
-/// Standard error is a pipe.
+/// Start script that makes standard error a pipe.
 const PIPE: &str = "dir=$(dirname \"$0\")\nmkfifo \"$dir/pipe\"\nexec \"$@\" 2>\"$dir/pipe\"\n";
 
-/// A gateway whose standard error is a pipe, and the end of it that nobody has read from yet.
+/// Starts a gateway whose standard error is a pipe. Returns the unread end of it.
 async fn piped(mut setup: Setup) -> (Gateway, File) {
     setup.log += "level = \"info\"\n";
     let mut gateway = Gateway::spawn(&setup.file("start.sh", PIPE), free_ports());
     let pipe = gateway.folder().join("pipe");
     let reader = soon(tokio::task::spawn_blocking(move || {
         loop {
-            // It opens when the other side does.
+            // Wait until the start script has created the pipe.
             match File::open(&pipe) {
                 Ok(file) => return file,
                 Err(_) => std::thread::park_timeout(std::time::Duration::from_millis(5)),
@@ -38,9 +38,9 @@ async fn piped(mut setup: Setup) -> (Gateway, File) {
     (gateway, reader)
 }
 
-/// Whoever read the log has gone, and a reload has something to say.
+/// The log reader has gone, and a reload writes to the log.
 #[tokio::test]
-async fn a_pipe_without_a_reader_ends_neither_a_stream_nor_the_process() {
+async fn stderr_pipe_without_a_reader_ends_no_stream_or_process() {
     let gate = Gate::new();
     let upstream = halting(Form::Chat, &gate).await;
     let (mut gateway, reader) = piped(Setup::providers(upstream.addr)).await;
@@ -61,15 +61,15 @@ async fn a_pipe_without_a_reader_ends_neither_a_stream_nor_the_process() {
     assert_eq!(gateway.ended().await.code(), Some(0));
 }
 
-/// Somebody holds the pipe and does not read: nobody waits for it, and the end does not wait long.
+/// The reader keeps the pipe open without reading: neither requests nor the end of the process wait for it.
 #[tokio::test]
-async fn a_pipe_that_nobody_reads_stops_nobody() {
+async fn stderr_unread_pipe_blocks_nothing() {
     let gate = Gate::new();
     gate.open();
     let upstream = halting(Form::Chat, &gate).await;
     let setup = Setup::providers(upstream.addr);
     let (mut gateway, reader) = piped(setup.clone()).await;
-    // Each of these says more than a hundred lines.
+    // Each refused reload logs more than a hundred lines.
     gateway.replace("routes.toml", &(setup.routes + &"[[model]]\nid = 3\n\n".repeat(200)));
     for _ in 0..20 {
         gateway.reload("refused").await;
@@ -82,7 +82,7 @@ async fn a_pipe_that_nobody_reads_stops_nobody() {
 }
 
 #[tokio::test]
-async fn a_full_device_is_no_reason_not_to_start() {
+async fn stderr_full_device_does_not_prevent_the_start() {
     let gate = Gate::new();
     gate.open();
     let upstream = halting(Form::Chat, &gate).await;
@@ -101,17 +101,19 @@ async fn a_full_device_is_no_reason_not_to_start() {
     assert_eq!(gateway.ended().await.code(), Some(0));
 }
 
-/// The disk is full for the log, the database and the journal alike. When there is room again, all goes on, and
-/// everything is charged that was answered.
+/// The disk is full for log, database and journal. After space is available again everything works, and every answered
+/// request is charged.
 #[tokio::test]
-async fn a_full_disk_stops_no_thread() {
+async fn disk_full_stops_no_thread_and_loses_no_charge() {
     if !Command::new("prlimit").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        assert!(std::env::var_os("GATEWAY_REQUIRE_ALL").is_none(), "no prlimit");
+        let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
+        assert!(!required, "no prlimit, and GATEWAY_REQUIRE_ALL=1");
         eprintln!("SKIPPED: there is no prlimit on this machine");
         return;
     }
     let upstream = providers().await;
-    // Files of more than a megabyte or two cannot grow; standard error is larger already.
+    // The limit on file size stops database and journal at one or two megabytes; standard error is larger from the
+    // start.
     let mut setup = paying(&upstream, "1000")
         .file("start.sh", "trap '' XFSZ\nulimit -S -f 2000\nexec \"$@\"\n")
         .file("stderr", &"a line\n".repeat(600_000));
@@ -120,7 +122,7 @@ async fn a_full_disk_stops_no_thread() {
     let chat = || asking(Form::Chat, provider_of(Form::Chat), false, PAYING);
     let mut answered = 0;
     soon(async {
-        // The ledger says that its database takes nothing: that is the line that is lost.
+        // The ledger logs that its database cannot be written: this line is lost.
         while gateway.metrics().await.sum(LOST, &[]) < 1.0 {
             assert_eq!(gateway.ask(chat()).await.status(), 200);
             answered += 1;

@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT: answers under way end, nobody new is let in, and then the process is gone.
+//! Graceful shutdown (SIGTERM, SIGINT): no new connections are accepted, requests in flight finish, then the process
+//! ends.
 
 use nix::sys::signal::Signal;
 use tokio::net::TcpStream;
@@ -13,7 +14,7 @@ use crate::support::sse::read_until;
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, http2, reply, soon};
 
-/// A stream of which the first frame has come.
+/// Sends a stream request and reads its first frame.
 pub(crate) async fn begun(gateway: &Gateway, form: Form) -> (Client, Vec<u8>) {
     let mut client = gateway.connect().await;
     client.send(form.request(true)).await;
@@ -42,7 +43,7 @@ async fn refuses(gateway: &Gateway) {
 }
 
 #[tokio::test]
-async fn answers_under_way_end_and_then_the_process() {
+async fn shutdown_finishes_streams_in_flight() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let gate = Gate::new();
         let upstream = halting(Form::Chat, &gate).await;
@@ -54,7 +55,7 @@ async fn answers_under_way_end_and_then_the_process() {
         assert_eq!(idle.ask(crate::support::client::request("GET", "/", &[])).await.status(), 200);
         gateway.signal(signal);
         refuses(&gateway).await;
-        // A connection without a request is closed, not kept until the end.
+        // An idle keep-alive connection is closed at once.
         assert_eq!(idle.closed().await, b"");
         assert_eq!(gateway.admin_status("/readyz").await, Some(503));
         assert!(gateway.admin("/readyz").await.text().contains("draining"));
@@ -73,7 +74,7 @@ async fn answers_under_way_end_and_then_the_process() {
 }
 
 #[tokio::test]
-async fn a_process_with_nothing_to_do_ends_at_once() {
+async fn shutdown_without_requests_is_immediate() {
     let (_upstream, mut gateway) = crate::bodies::chat().await;
     let mut idle = gateway.connect().await;
     assert_eq!(idle.ask(Form::Chat.request(false)).await.status(), 200);
@@ -85,9 +86,9 @@ async fn a_process_with_nothing_to_do_ends_at_once() {
     assert_eq!(gateway.access_log().len(), 1);
 }
 
-/// A request that is read, or whose answer has not begun, is under way too.
+/// A request whose body is still being read is in flight too.
 #[tokio::test]
-async fn a_request_whose_body_is_coming_is_still_served() {
+async fn shutdown_serves_a_request_whose_body_is_incomplete() {
     let (_upstream, mut gateway) = crate::bodies::chat().await;
     let whole = Form::Chat.request(false);
     let mut client = gateway.connect().await;
@@ -102,7 +103,7 @@ async fn a_request_whose_body_is_coming_is_still_served() {
 }
 
 #[tokio::test]
-async fn at_the_drain_limit_the_rest_ends_with_an_error() {
+async fn shutdown_at_the_drain_limit_ends_streams_with_an_error() {
     every_form(|form| async move {
         let upstream = halting(form, &Gate::new()).await;
         let mut gateway = Gateway::start(&Setup::providers(upstream.addr).server("drain = \"1s\"")).await;
@@ -126,7 +127,7 @@ async fn at_the_drain_limit_the_rest_ends_with_an_error() {
 }
 
 #[tokio::test]
-async fn at_the_drain_limit_what_has_not_begun_is_answered_503() {
+async fn shutdown_at_the_drain_limit_answers_pending_requests_503() {
     every_form(|form| async move {
         let upstream = Upstream::start(|mut conn| async move {
             conn.request().await;
@@ -147,7 +148,7 @@ async fn at_the_drain_limit_what_has_not_begun_is_answered_503() {
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_the_process_at_once() {
+async fn shutdown_second_signal_ends_the_process_at_once() {
     let upstream = halting(Form::Messages, &Gate::new()).await;
     let mut gateway = Gateway::start(&Setup::providers(upstream.addr).server("drain = \"1h\"")).await;
     let (mut client, seen) = begun(&gateway, Form::Messages).await;
@@ -160,10 +161,10 @@ async fn a_second_signal_ends_the_process_at_once() {
     assert!(!Form::Messages.looks_complete(&text), "{text}");
 }
 
-/// Requests that arrive in the moment of the signal, on new connections and on used ones, are either served or
-/// visibly not taken: none is answered with half an answer.
+/// Requests that arrive at the moment of the signal, on new or reused connections, are either served or closed without
+/// a response; none receives a part of a response.
 #[tokio::test]
-async fn nothing_is_half_answered_while_the_process_stops() {
+async fn shutdown_never_sends_a_partial_response() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let mut gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let addr = gateway.addr;

@@ -1,4 +1,5 @@
-//! Conversations that the gateway keeps for clients of the responses format, whatever its providers speak.
+//! Responses that the gateway stores: `previous_response_id` and the responses endpoints, with providers of every
+//! format.
 
 use serde_json::{Value, json};
 
@@ -11,10 +12,10 @@ use crate::support::sse::events;
 use crate::support::upstream::Upstream;
 use crate::support::{reply, until};
 
-/// The formats of providers that keep no responses.
+/// Formats whose providers store no responses.
 const OTHERS: [Form; 3] = [Form::Chat, Form::Messages, Form::Generate];
 
-/// A provider that speaks one format, and a gateway in which its model is called `m`.
+/// Starts a provider of one format, and a gateway in which its model is called `m`.
 async fn started(form: Form, stream: bool, store: &str) -> (Upstream, Gateway) {
     let answer = match stream {
         true => reply::stream(&form.frames("m")),
@@ -36,7 +37,7 @@ fn setup(form: Form, upstream: &Upstream, store: &str) -> Setup {
         Form::Generate => Setup::new().provider("v", "gemini", &format!("{base}/v1beta"), ""),
     };
     let mut setup = setup.model("m", "v", "m").model("fast-m", "v", "m");
-    // It is the last table of the file.
+    // Must stay the last table of the file.
     setup.log = format!("[store]\n{store}\n");
     setup
 }
@@ -45,12 +46,12 @@ fn asking(body: &Value) -> Vec<u8> {
     post("/v1/responses", body.to_string())
 }
 
-/// A turn that goes on from another.
+/// Returns a request that continues from a response.
 fn going_on(from: &str, stream: bool, text: &str) -> Value {
     json!({"model": "fast-m", "previous_response_id": from, "stream": stream, "input": [{"role": "user", "content": text}]})
 }
 
-/// The response that an answer holds, whichever way it came.
+/// Returns the response object of a document or of a stream.
 fn response(answer: &Answer) -> Value {
     assert_eq!(answer.status(), 200, "{}", answer.everything());
     assert!(answer.complete);
@@ -66,7 +67,7 @@ fn id_of(answer: &Answer) -> String {
     response(answer)["id"].as_str().unwrap().to_owned()
 }
 
-/// The texts of the turns that a provider was sent, with who said them.
+/// Returns the turns that a provider received, each with role and text.
 fn turns(form: Form, body: &Value) -> Vec<(String, String)> {
     let list = if form == Form::Generate { &body["contents"] } else { &body["messages"] };
     let text = |value: &Value| match value {
@@ -93,7 +94,7 @@ fn delete(path: &str, key: &str) -> Vec<u8> {
     request("DELETE", path, &[("authorization", &format!("Bearer {key}"))])
 }
 
-/// The error that an id has that nobody knows.
+/// Asserts that the answer is the error for an unknown response id.
 fn assert_unknown(answer: &Answer) {
     assert_eq!(answer.status(), 400, "{}", answer.everything());
     Form::Responses.error(answer);
@@ -108,7 +109,7 @@ fn operations(metrics: &Metrics, operation: &str, result: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn bug_65_a_conversation_goes_on_by_its_id_with_every_provider() {
+async fn bug_65_stored_conversation_continues_by_id_with_every_provider() {
     for form in OTHERS {
         for stream in [false, true] {
             let (upstream, gateway) = started(form, stream, "").await;
@@ -131,7 +132,7 @@ async fn bug_65_a_conversation_goes_on_by_its_id_with_every_provider() {
                 .collect();
             assert_eq!(answered, conversation, "{form:?}");
             assert!(!sent.to_string().contains("Be brief."), "instructions are not inherited: {sent}");
-            // A third turn has both before it, and the first can be gone on from once more.
+            // A third turn includes the two before it, and the first response can be continued a second time.
             let third = gateway.ask(asking(&going_on(&id_of(&second), stream, "And now?"))).await;
             assert_eq!(third.status(), 200);
             assert_eq!(turns(form, &upstream.last_request().json()).len(), 5, "{form:?}");
@@ -147,7 +148,7 @@ async fn bug_65_a_conversation_goes_on_by_its_id_with_every_provider() {
 }
 
 #[tokio::test]
-async fn a_provider_that_keeps_responses_itself_is_left_to_it() {
+async fn stored_response_of_a_responses_provider_is_left_to_it() {
     let (upstream, gateway) = started(Form::Responses, false, "").await;
     let body = going_on("resp_of_the_provider", false, "What is my name?");
     let answer = gateway.ask(asking(&body)).await;
@@ -157,7 +158,7 @@ async fn a_provider_that_keeps_responses_itself_is_left_to_it() {
 }
 
 #[tokio::test]
-async fn what_is_kept_belongs_to_the_account_that_made_it() {
+async fn stored_response_is_unknown_to_other_accounts() {
     let (upstream, gateway) = started(Form::Messages, false, "").await;
     let made = id_of(&gateway.ask(asking(&json!({"model": "m", "input": "Mine."}))).await);
     let nora = [("authorization", &*format!("Bearer {NARROW_KEY}"))];
@@ -166,7 +167,7 @@ async fn what_is_kept_belongs_to_the_account_that_made_it() {
     assert_unknown(&other);
     let unknown = gateway.ask(asking(&going_on("resp_unknown", false, "Hello?"))).await;
     assert_unknown(&unknown);
-    // Both say the same, but for the id.
+    // Both errors are the same except for the id.
     let message = |answer: &Answer| answer.json()["error"]["message"].as_str().unwrap().to_owned();
     assert_eq!(message(&other).replace(&made, "*"), message(&unknown).replace("resp_unknown", "*"));
     let path = format!("/v1/responses/{made}");
@@ -183,10 +184,10 @@ async fn what_is_kept_belongs_to_the_account_that_made_it() {
 }
 
 #[tokio::test]
-async fn what_is_not_to_be_kept_is_not() {
+async fn stored_response_is_skipped_with_store_false() {
     let (upstream, gateway) = started(Form::Chat, false, "").await;
     let first = id_of(&gateway.ask(asking(&json!({"model": "m", "input": "One."}))).await);
-    // It may go on from something that is kept.
+    // An unstored response may continue from a stored one.
     let mut body = going_on(&first, false, "Two.");
     body["store"] = false.into();
     let second = gateway.ask(asking(&body)).await;
@@ -197,7 +198,7 @@ async fn what_is_not_to_be_kept_is_not() {
 }
 
 #[tokio::test]
-async fn a_response_is_shown_and_deleted() {
+async fn stored_response_is_returned_and_deleted() {
     let (_upstream, gateway) = started(Form::Generate, true, "").await;
     let body = json!({"model": "m", "input": "Hello.", "stream": true, "metadata": {"a": "b"}});
     let answer = gateway.ask(asking(&body)).await;
@@ -218,7 +219,7 @@ async fn a_response_is_shown_and_deleted() {
 }
 
 #[tokio::test]
-async fn the_conversation_is_listed_page_by_page() {
+async fn stored_input_items_are_listed_in_pages() {
     let (_upstream, gateway) = started(Form::Messages, false, "").await;
     let first = id_of(&gateway.ask(asking(&json!({"model": "m", "input": "One."}))).await);
     let second = id_of(&gateway.ask(asking(&going_on(&first, false, "Two."))).await);
@@ -232,7 +233,7 @@ async fn the_conversation_is_listed_page_by_page() {
     assert!(data.iter().all(|item| item["type"] == "message" && item["status"] == "completed"), "{list}");
     assert_eq!((&list["first_id"], &list["last_id"]), (&data[0]["id"], &data[2]["id"]));
 
-    // The newest first is the default.
+    // The default order is newest first.
     let page = gateway.ask(get(&format!("{path}?limit=2"), KEY)).await.json();
     assert_eq!(page["data"], json!([data[2], data[1]]));
     assert_eq!(page["has_more"], true);
@@ -247,7 +248,7 @@ async fn the_conversation_is_listed_page_by_page() {
 }
 
 #[tokio::test]
-async fn what_is_expired_is_as_if_it_had_never_been() {
+async fn stored_response_is_unknown_after_it_expires() {
     let (_upstream, gateway) = started(Form::Chat, false, "response_lifetime = \"1ms\"").await;
     let made = id_of(&gateway.ask(asking(&json!({"model": "m", "input": "One."}))).await);
     let path = format!("/v1/responses/{made}");
@@ -261,7 +262,7 @@ async fn what_is_expired_is_as_if_it_had_never_been() {
 }
 
 #[tokio::test]
-async fn a_response_outlives_its_gateway() {
+async fn stored_response_survives_a_killed_gateway() {
     let (upstream, mut gateway) = started(Form::Messages, true, "").await;
     let made = id_of(&gateway.ask(asking(&json!({"model": "m", "input": "One.", "stream": true}))).await);
     gateway.signal(nix::sys::signal::Signal::SIGKILL);
@@ -279,9 +280,9 @@ async fn a_response_outlives_its_gateway() {
     assert!(again.runs());
 }
 
-/// The answer is the client's, whether it can be kept or not.
+/// The client receives the response even if it cannot be stored.
 #[tokio::test]
-async fn an_answer_that_cannot_be_kept_still_reaches_its_client() {
+async fn stored_response_too_large_still_reaches_its_client() {
     for stream in [false, true] {
         let (_upstream, gateway) = started(Form::Chat, stream, "response_limit = \"1KiB\"").await;
         let body = json!({"model": "m", "input": "long ".repeat(400), "stream": stream});
@@ -289,14 +290,15 @@ async fn an_answer_that_cannot_be_kept_still_reaches_its_client() {
         let made = response(&answer);
         assert_eq!(made["output"][0]["content"][0]["text"].as_str().unwrap().replace("/ ", ""), "Grüße 😀");
         assert_eq!(operations(&gateway.metrics().await, "keep", "too_large"), 1.0);
-        until(|| gateway.log().contains("was not kept")).await;
+        until(|| gateway.log().contains("was not stored")).await;
         assert_unknown(&gateway.ask(asking(&going_on(made["id"].as_str().unwrap(), stream, "?"))).await);
     }
 }
 
-/// The result of a call is all that a client sends: what the model thought, its signature and its call are kept.
+/// The client sends only the result of a tool call: reasoning, its signature and the call come from the stored
+/// response.
 #[tokio::test]
-async fn reasoning_and_calls_survive_in_what_is_kept() {
+async fn stored_response_keeps_reasoning_signature_and_tool_calls() {
     let called = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use",
         "content": [
@@ -327,9 +329,9 @@ async fn reasoning_and_calls_survive_in_what_is_kept() {
     assert_eq!(turns.len(), 3);
 }
 
-/// Whoever reads the end of a stream may go on from it before the connection of the provider is closed.
+/// A client that has read the end of a stream can continue from it before the upstream connection has ended.
 #[tokio::test]
-async fn bug_65_a_stream_s_end_is_kept_before_it_is_seen() {
+async fn bug_65_stored_stream_is_available_before_its_end_is_sent() {
     let gate = crate::support::Gate::new();
     let opened = gate.clone();
     let frames = Form::Chat.frames("m");
@@ -357,7 +359,7 @@ async fn bug_65_a_stream_s_end_is_kept_before_it_is_seen() {
 }
 
 #[tokio::test]
-async fn an_answer_that_failed_is_not_kept() {
+async fn stored_response_is_skipped_after_a_failure() {
     let frames = Form::Chat.frames("m");
     let cut = [reply::stream_head().into_bytes(), reply::chunk(&frames[1]), reply::LAST_CHUNK.to_vec()];
     let upstream = Upstream::answering(cut.concat()).await;
@@ -371,7 +373,7 @@ async fn an_answer_that_failed_is_not_kept() {
 }
 
 #[tokio::test]
-async fn where_nothing_may_be_kept_nothing_is() {
+async fn stored_response_is_skipped_with_a_lifetime_of_zero() {
     let (upstream, gateway) = started(Form::Chat, false, "response_lifetime = \"0s\"").await;
     let answer = gateway.ask(asking(&json!({"model": "m", "input": "One."}))).await;
     assert_eq!(answer.status(), 200);

@@ -1,5 +1,5 @@
-//! Streams while they run: frames leave as they come, a cut stream never looks complete, and whoever goes away is
-//! noticed.
+//! Streams in flight: frames are forwarded as they arrive, a cut stream never looks complete, and disconnects and
+//! silence are detected.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::support::{Gate, http2, reply, soon, until};
 /// How a provider's connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// In an orderly way, but not with the end of the body.
+    /// It is closed before the end of the body.
     Close,
-    /// With a reset.
+    /// It is reset before the end of the body.
     Reset,
-    /// With the end of the body.
+    /// The body ends as its framing announces.
     Complete,
 }
 
-/// What a provider does with a request: it sends something, waits for the gate, sends more, and ends.
+/// Script of a provider's response: `before`, a gate, `after`, and the end.
 #[derive(Clone, Debug)]
 struct Script {
     before: Vec<u8>,
@@ -34,7 +34,7 @@ struct Script {
     gate: Gate,
 }
 
-/// A provider that follows the script that is in place when a connection begins.
+/// Starts a provider that follows the script that is set when a connection opens.
 async fn scripted() -> (Upstream, Arc<std::sync::Mutex<Option<Script>>>) {
     let script = Arc::new(std::sync::Mutex::new(None::<Script>));
     let current = script.clone();
@@ -48,7 +48,7 @@ async fn scripted() -> (Upstream, Arc<std::sync::Mutex<Option<Script>>>) {
             match script.end {
                 End::Close => {}
                 End::Reset => conn.reset(),
-                // The next request comes over another connection.
+                // The connection closes here: the next request uses another one.
                 End::Complete => {
                     conn.send(reply::LAST_CHUNK).await;
                 }
@@ -59,14 +59,14 @@ async fn scripted() -> (Upstream, Arc<std::sync::Mutex<Option<Script>>>) {
     (upstream, script)
 }
 
-/// An upstream with one script for all connections.
+/// Starts an upstream with one script for all connections.
 async fn ending(before: Vec<u8>, after: Vec<u8>, end: End, gate: Gate) -> Upstream {
     let (upstream, script) = scripted().await;
     *script.lock().unwrap() = Some(Script { before, after, end, gate });
     upstream
 }
 
-/// Reads a stream to its end, however it ends.
+/// Reads a stream to its end, of whatever kind, and returns that.
 async fn rest(client: &mut Client, seen: &mut Vec<u8>) -> Piece {
     loop {
         match client.piece().await {
@@ -76,9 +76,9 @@ async fn rest(client: &mut Client, seen: &mut Vec<u8>) -> Piece {
     }
 }
 
-/// The provider sends a frame only when the client has the one before.
+/// The provider sends a frame only after the client has received the previous one.
 #[tokio::test]
-async fn every_frame_leaves_as_it_comes() {
+async fn stream_frames_are_forwarded_as_they_arrive() {
     for form in Form::ALL {
         for model in [form.model(), form.alias().0] {
             let frames = form.frames(model);
@@ -121,7 +121,7 @@ async fn every_frame_leaves_as_it_comes() {
 }
 
 #[tokio::test]
-async fn every_frame_leaves_as_it_comes_over_http2_on_both_sides() {
+async fn stream_frames_over_http2_are_forwarded_as_they_arrive() {
     for form in Form::ALL {
         let frames = form.frames(form.model());
         let (seen, wait) = mpsc::unbounded_channel::<()>();
@@ -159,10 +159,10 @@ async fn every_frame_leaves_as_it_comes_over_http2_on_both_sides() {
     }
 }
 
-/// Wherever a stream is cut, the frames before it arrive, then an error in the format, and never what looks like an
-/// end.
+/// Wherever a stream is cut, the frames before it arrive, then an error in the client's format, and never a regular end
+/// of stream.
 #[tokio::test]
-async fn a_cut_stream_ends_with_an_error_and_never_looks_complete() {
+async fn stream_cut_ends_with_an_error_and_never_looks_complete() {
     every_form(|form| async move {
         let frames = form.frames(form.model());
         let before = [reply::stream_head().into_bytes(), reply::chunk(&frames[0])].concat();
@@ -172,7 +172,7 @@ async fn a_cut_stream_ends_with_an_error_and_never_looks_complete() {
         let (upstream, script) = scripted().await;
         let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let mut asked = 0;
-        // One connection for all of them: the head said that it stays.
+        // One client connection for all cases: the response head announced keep-alive.
         let mut client = gateway.connect().await;
         for (what, after, end, arrives) in [
             ("after a frame", vec![], End::Close, ""),
@@ -194,7 +194,7 @@ async fn a_cut_stream_ends_with_an_error_and_never_looks_complete() {
             let mut seen = Vec::new();
             read_until(&mut client, &mut seen, &frames[0]).await;
             gate.open();
-            // The body itself is complete: a client that reads to the end sees the error.
+            // The HTTP body is complete, so that the client reads the error.
             assert_eq!(rest(&mut client, &mut seen).await, Piece::End, "{form:?} {what}");
             let text = String::from_utf8(seen).unwrap();
             let expected = format!("{}{arrives}", frames[0]);
@@ -212,7 +212,7 @@ async fn a_cut_stream_ends_with_an_error_and_never_looks_complete() {
 }
 
 #[tokio::test]
-async fn a_cut_json_array_is_still_json_and_ends_with_an_error() {
+async fn stream_cut_json_array_is_valid_json_with_an_error() {
     let frame = Form::Generate.frames("gemini").remove(0);
     let element = frame.trim_end().strip_prefix("data: ").unwrap().to_owned();
     let head = reply::head(200, &[("content-type", "application/json"), ("transfer-encoding", "chunked")]);
@@ -242,9 +242,9 @@ async fn a_cut_json_array_is_still_json_and_ends_with_an_error() {
     }
 }
 
-/// Nothing has begun: the client gets a status that says so.
+/// Nothing was sent yet, so the client receives an error status.
 #[tokio::test]
-async fn what_breaks_before_the_first_frame_is_an_error_with_a_status() {
+async fn stream_broken_before_the_first_frame_is_an_error_status() {
     every_form(|form| async move {
         let whole = reply::json(200, form.whole(form.model()));
         let stream = reply::stream_head();
@@ -277,7 +277,7 @@ async fn what_breaks_before_the_first_frame_is_an_error_with_a_status() {
 }
 
 #[tokio::test]
-async fn a_provider_over_http2_that_resets_a_stream_is_noticed() {
+async fn stream_reset_by_an_http2_provider_is_an_error() {
     for form in Form::ALL {
         let frames = form.frames(form.model());
         let gate = Gate::new();
@@ -305,7 +305,7 @@ async fn a_provider_over_http2_that_resets_a_stream_is_noticed() {
     }
 }
 
-/// An upstream that sends this and then nothing, and ends with its connection.
+/// Starts an upstream that sends these bytes and then nothing, until the connection ends.
 async fn silent(sent: Vec<u8>) -> Upstream {
     Upstream::start(move |mut conn: Conn| {
         let sent = sent.clone();
@@ -319,7 +319,7 @@ async fn silent(sent: Vec<u8>) -> Upstream {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_ends_the_exchange_at_once() {
+async fn stream_client_disconnect_ends_the_exchange() {
     let frame = Form::Chat.frames("gpt").remove(0);
     let begun = [reply::stream_head().into_bytes(), reply::chunk(&frame)].concat();
     for (what, sent) in [
@@ -341,7 +341,7 @@ async fn a_client_that_goes_away_ends_the_exchange_at_once() {
         let line = gateway.wait_for_log(1).await.remove(0);
         assert_eq!(line["error"], "client_gone", "{what}: {line}");
         gateway.wait_for_metric("gateway_requests_in_flight", &[], 0.0).await;
-        // The same over HTTP/2, where only the stream goes away.
+        // The same over HTTP/2, where the client resets only the stream.
         let mut client = http2::Client::connect(gateway.addr).await;
         let answer = client.request(Form::Chat, true).await;
         upstream.wait_for(2).await;
@@ -359,7 +359,7 @@ async fn a_client_that_goes_away_ends_the_exchange_at_once() {
 }
 
 #[tokio::test]
-async fn an_http2_provider_is_told_that_nobody_listens() {
+async fn stream_client_disconnect_resets_the_http2_upstream_stream() {
     let (told, mut resets) = mpsc::unbounded_channel();
     let upstream = Upstream::start_h2(None, move |mut exchange| {
         let told = told.clone();
@@ -378,7 +378,7 @@ async fn an_http2_provider_is_told_that_nobody_listens() {
     read_head_and_frame(&mut client).await;
     drop(client);
     assert_eq!(soon(resets.recv()).await, Some(h2::Reason::CANCEL));
-    // The connection serves on.
+    // The connection is still used.
     let mut client = gateway.connect().await;
     client.send(Form::Chat.request(true)).await;
     read_head_and_frame(&mut client).await;
@@ -392,11 +392,11 @@ async fn read_head_and_frame(client: &mut Client) {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_silent_is_given_up() {
+async fn timeout_of_a_silent_provider() {
     let lines = "timeouts = { first_byte = \"500ms\", idle = \"1s\", total = \"20s\" }";
     every_form(|form| async move {
         let frame = form.frames(form.model()).remove(0);
-        // Before the head, whole or not.
+        // Before the head.
         let upstream = silent(vec![]).await;
         let gateway = Gateway::start(&Setup::providers_with(upstream.addr, lines)).await;
         for stream in [false, true] {
@@ -425,9 +425,9 @@ async fn a_provider_that_is_silent_is_given_up() {
     .await;
 }
 
-/// A provider that always says a little more is given up when the whole exchange takes too long.
+/// A provider that keeps sending is stopped by the time-out of the whole exchange.
 #[tokio::test]
-async fn an_exchange_does_not_last_for_ever() {
+async fn timeout_of_the_whole_exchange() {
     let upstream = Upstream::start(|mut conn| async move {
         conn.request().await;
         conn.send(reply::stream_head()).await;
@@ -445,10 +445,10 @@ async fn an_exchange_does_not_last_for_ever() {
     until(|| upstream.closed() == 1).await;
 }
 
-/// A provider that thinks for long before its first frame: the client gets the head meanwhile, and what comes then is
-/// a part of the stream, be it an error.
+/// A provider that pauses before its first frame: the client receives the head meanwhile, and a later error is part of
+/// the stream.
 #[tokio::test]
-async fn the_head_does_not_wait_for_ever_for_the_first_frame() {
+async fn stream_head_is_sent_before_a_late_first_frame() {
     every_form(|form| async move {
         if !matches!(form, Form::Chat | Form::Messages) {
             return;

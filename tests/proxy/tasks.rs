@@ -1,4 +1,4 @@
-//! The task group: six endpoints, two body forms, one envelope, and tokens.
+//! Task group: six endpoints, two body shapes, one response envelope, idempotency keys (`req_key`) and access tokens.
 
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::support::setup::{CREDENTIAL, KEY, NARROW_KEY, Setup};
 use super::support::soon;
 
 const API: &str = "/prod-api/svc/v4/api";
-/// A pair of keys, made for tests.
+/// Ed25519 key pair for tests only (RFC 8032, section 7.1, test 1), in Base64.
 const PRIVATE: &str = "MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g";
 const PUBLIC: &str = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
 
@@ -74,7 +74,7 @@ async fn get(gateway: &Gateway, path: &str, bearer: &str) -> Answer {
     gateway.ask(request("GET", path, &[("authorization", &format!("Bearer {bearer}"))])).await
 }
 
-/// Asks until a task has ended.
+/// Polls a task until it has ended, and returns its final state.
 async fn end(gateway: &Gateway, id: &str) -> Value {
     let path = format!("{API}/task/{id}");
     soon(async {
@@ -93,7 +93,7 @@ async fn end(gateway: &Gateway, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn each_endpoint_has_its_answer_and_reaches_its_provider() {
+async fn task_endpoints_reach_their_providers_and_answer_in_their_shape() {
     let group = Group::open().await;
     let body = json!({"image_urls": ["https://h/1.png", "https://h/2.png"], "prompt": "p", "duration": 5,
         "resolution": "720P", "return_url": true, "req_key": "a"});
@@ -126,7 +126,7 @@ async fn each_endpoint_has_its_answer_and_reaches_its_provider() {
         let ended = end(&group.gateway, id).await;
         assert_eq!(ended["task_status"], "SUCCEEDED");
         assert!(ended["video_url"].as_str().unwrap().contains("/films/"), "{ended}");
-        // They are tasks like all others.
+        // The tasks are visible through the plain video endpoint too.
         let shown = get(&group.gateway, &format!("/v1/video/generations/{id}"), KEY).await.json();
         assert_eq!((&shown["status"], &shown["url"]), (&json!("succeeded"), &ended["video_url"]));
     }
@@ -166,7 +166,7 @@ async fn each_endpoint_has_its_answer_and_reaches_its_provider() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named_in_the_envelope() {
+async fn task_invalid_member_is_named_in_the_envelope() {
     let group = Group::open().await;
     let urls = json!(["https://h/1", "https://h/2"]);
     for (name, body, status, word) in [
@@ -268,7 +268,7 @@ async fn what_is_wrong_is_named_in_the_envelope() {
 }
 
 #[tokio::test]
-async fn a_tag_makes_one_task_of_two_requests() {
+async fn task_idempotency_key_makes_one_video_of_two_requests() {
     let group = Group::open().await;
     let body = |tag: &str| json!({"model": "seedance", "prompt": "p", "duration": "5", "aspect_ratio": "16:9", "req_key": tag});
     let id = |answer: Answer| data(&answer)["task_id"].as_str().unwrap().to_owned();
@@ -277,7 +277,7 @@ async fn a_tag_makes_one_task_of_two_requests() {
     assert_eq!(id(group.post("svcVideoCompletions", &body("one")).await), first);
     assert_eq!(group.ark.requests(), requests, "the provider is not asked again");
     assert_ne!(id(group.post("svcVideoCompletions", &body("two")).await), first);
-    // What is written otherwise and says the same is the same; what says something else is another.
+    // Different formatting of the same request matches; different members make another task.
     let spaced = serde_json::to_string_pretty(&body("one")).unwrap();
     let again = group.gateway.ask(post(&format!("{API}/svcVideoCompletions"), spaced)).await;
     assert_eq!(id(again), first);
@@ -286,7 +286,7 @@ async fn a_tag_makes_one_task_of_two_requests() {
         other[name] = json!(value);
         assert_ne!(id(group.post("svcVideoCompletions", &other).await), first, "{name}");
     }
-    // A request that its provider refuses leaves its tag free.
+    // A refused request releases its idempotency key.
     let mut failing = body("three");
     failing["prompt"] = json!("p [[status 500]]");
     assert_eq!(group.post("svcVideoCompletions", &failing).await.status(), 500);
@@ -295,7 +295,7 @@ async fn a_tag_makes_one_task_of_two_requests() {
 }
 
 #[tokio::test]
-async fn a_tag_makes_pictures_once() {
+async fn task_idempotency_key_makes_images_once() {
     let group = Group::open().await;
     let body = |tag: &str| json!({"prompt": "p", "size": "1328x1328", "value": "1328x1328", "req_key": tag});
     let first = data(&group.post("text2imageSubmit", &body("one")).await);
@@ -310,7 +310,7 @@ async fn a_tag_makes_pictures_once() {
     data(&group.post("text2imageSubmit", &other).await);
     data(&group.post("text2imageSubmit", &body("two")).await);
     assert_eq!(group.ark.requests(), made + 2);
-    // Two that come at the same time are one; one that fails leaves its tag free.
+    // Two concurrent requests are one; a failed one releases its idempotency key.
     let slow =
         json!({"prompt": "p [[delay 300]]", "size": "1328x1328", "value": "1328x1328", "req_key": "three"});
     let (one, two) =
@@ -325,7 +325,7 @@ async fn a_tag_makes_pictures_once() {
     assert_eq!(group.ark.requests(), made + 5);
 }
 
-/// Issues a token; gives it.
+/// Issues an access token and returns it.
 async fn token(gateway: &Gateway) -> String {
     let answer = gateway.ask(post(&format!("{API}/token"), "")).await;
     let data = data(&answer);
@@ -338,7 +338,7 @@ async fn with(gateway: &Gateway, bearer: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_token_stands_for_its_key_until_the_keys_say_otherwise() {
+async fn task_token_stands_for_its_key_until_key_or_secret_is_removed() {
     let (ark, dashscope) =
         (simulator(SimulatedProvider::Ark).await, simulator(SimulatedProvider::DashScope).await);
     let setup = setup(&ark, &dashscope);
@@ -355,16 +355,16 @@ async fn a_token_stands_for_its_key_until_the_keys_say_otherwise() {
         .ask(post_with(&format!("{API}/svcVideoCompletions"), &[("authorization", &bearer)], body))
         .await;
     let id = data(&answer)["task_id"].as_str().unwrap().to_owned();
-    // What the token began is its key's.
+    // A task that was started with the token belongs to the token's key.
     assert_eq!(get(&gateway, &format!("{API}/task/{id}"), KEY).await.status(), 200);
     assert_eq!(get(&gateway, &format!("{API}/task/{id}"), NARROW_KEY).await.status(), 404);
-    // It is for the group alone, and does not bring another one.
+    // The token is valid for the task group only, and does not issue another token.
     assert_eq!(get(&gateway, "/v1/models", &old).await.status(), 401);
     assert_eq!(
         gateway.ask(post_with(&format!("{API}/token"), &[("authorization", &bearer)], "")).await.status(),
         401
     );
-    // The key may stand in the body.
+    // The API key may be sent in the body.
     let in_body =
         gateway.ask(post_with(&format!("{API}/token"), &[], json!({"apiKey": KEY}).to_string())).await;
     assert!(data(&in_body)["access_token"].is_string());
@@ -382,7 +382,7 @@ async fn a_token_stands_for_its_key_until_the_keys_say_otherwise() {
     gateway.replace("routes.toml", &(tokens(&pair) + &routes));
     gateway.reload("applied").await;
     assert_eq!((with(&gateway, &old).await, with(&gateway, &new).await), (401, 404));
-    // A key that is switched off takes its tokens along.
+    // Disabling a key disables its tokens.
     gateway
         .replace("keys.toml", &first.keys.replace("name = \"alice\"", "name = \"alice\"\nenabled = false"));
     gateway.reload("applied").await;
@@ -393,7 +393,7 @@ async fn a_token_stands_for_its_key_until_the_keys_say_otherwise() {
 }
 
 #[tokio::test]
-async fn another_gateway_of_the_group_takes_requests_as_they_are() {
+async fn task_provider_may_be_another_gateway_of_the_group() {
     let group = Group::open().await;
     let base = format!("http://{}{API}", group.gateway.addr);
     let lines = "apis = [\"tasks\"]\n";

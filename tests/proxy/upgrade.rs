@@ -1,4 +1,4 @@
-//! Another binary takes over while requests run: no connection is refused and no stream cut.
+//! Binary upgrade: a new process takes over the listeners under load. No connection is refused and no stream is cut.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::support::setup::Setup;
 use crate::support::sse::read_until;
 use crate::support::{Gate, http2, soon, until};
 
-/// Clients that ask for as long as they are let; every request must be answered.
+/// Clients that send requests until they are stopped; every request must be answered.
 struct Load {
     stop: Arc<AtomicBool>,
     served: Arc<AtomicUsize>,
@@ -44,7 +44,7 @@ impl Load {
         Load { stop, served, clients }
     }
 
-    /// Waits for more requests to be served.
+    /// Waits until 50 more requests are served.
     async fn go_on(&self) {
         let before = self.served.load(Ordering::SeqCst);
         until(|| self.served.load(Ordering::SeqCst) > before + 50).await;
@@ -64,7 +64,7 @@ async fn new_connections(addr: SocketAddr, stop: &AtomicBool, served: &AtomicUsi
     while !stop.load(Ordering::SeqCst) {
         let form = Form::ALL[turn % 4];
         let stream = turn % 3 == 0;
-        // Neither refused nor closed without an answer.
+        // The connection is neither refused nor closed without an answer.
         let socket = TcpStream::connect(addr).await.expect("a connection was refused");
         let answer = Client::over(socket).ask(form.request(stream)).await;
         check(form, stream, answer.status(), answer.text());
@@ -79,8 +79,7 @@ fn check(form: Form, stream: bool, status: u16, text: &str) {
     assert_eq!((status, text), (200, &*expected));
 }
 
-/// Connections that are kept as long as the gateway keeps them. One that it closes between two requests may meet a
-/// request on its way, which every client sends again.
+/// Keep-alive connections. The gateway may close one just as a request is sent on it; clients resend such a request.
 async fn kept_connections(addr: SocketAddr, stop: &AtomicBool, served: &AtomicUsize) {
     let mut client: Option<Client> = None;
     while !stop.load(Ordering::SeqCst) {
@@ -112,7 +111,7 @@ async fn http2_connections(addr: SocketAddr, stop: &AtomicBool, served: &AtomicU
     }
 }
 
-/// A stream that is open before the upgrade and ends after it.
+/// Opens a stream before the upgrade that ends after it.
 async fn open_stream(addr: SocketAddr) -> (Client, Vec<u8>) {
     let mut client = Client::connect(addr).await;
     client.send(Form::Responses.request_for("slow", true)).await;
@@ -137,16 +136,16 @@ async fn close_stream((mut client, mut seen): (Client, Vec<u8>)) {
 }
 
 #[tokio::test]
-async fn a_process_that_was_told_to_starts_another_that_takes_over() {
+async fn upgrade_by_signal_loses_no_request() {
     take_over(false).await;
 }
 
 #[tokio::test]
-async fn a_process_that_was_started_by_hand_takes_over() {
+async fn upgrade_to_a_manually_started_process_loses_no_request() {
     take_over(true).await;
 }
 
-/// Neither a refusal nor a cut stream, on whatever connection.
+/// No connection is refused and no stream is cut, on any kind of connection.
 async fn take_over(by_hand: bool) {
     let fast = every_provider().await;
     let gate = Gate::new();
@@ -168,7 +167,7 @@ async fn take_over(by_hand: bool) {
         gateway.signal(Signal::SIGUSR2);
         None
     };
-    // The new process answers on the admin port when it serves.
+    // The new process answers on the admin port once it serves.
     let old = gateway.pid();
     until(|| gateway.log().contains("handing over")).await;
     load.go_on().await;
@@ -183,7 +182,7 @@ async fn take_over(by_hand: bool) {
     gate.open();
     close_stream(stream).await;
     assert_eq!(gateway.ended().await.code(), Some(0), "by hand: {by_hand}");
-    // From here on the new process is alone.
+    // From here on only the new process runs.
     load.go_on().await;
     close_stream(late).await;
     let served = load.stop().await;
@@ -198,13 +197,13 @@ async fn take_over(by_hand: bool) {
     drop(successor);
 }
 
-/// What cannot start does not end what runs.
+/// A new process that cannot start does not end the running one.
 #[tokio::test]
-async fn a_process_that_cannot_take_over_changes_nothing() {
+async fn upgrade_is_aborted_when_the_new_process_cannot_start() {
     let (_upstream, mut gateway) = crate::bodies::chat().await;
     gateway.replace("routes.toml", "[[provider]\n");
     gateway.signal(Signal::SIGUSR2);
-    until(|| gateway.log().contains("this one goes on")).await;
+    until(|| gateway.log().contains("this process continues")).await;
     assert!(gateway.runs());
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
     assert_eq!(gateway.admin_status("/readyz").await, Some(200));
@@ -220,8 +219,8 @@ async fn upgrade_stops_accepting_when_the_new_process_serves() {
     let mut gateway = Gateway::start(&setup.model("slow", "slow", "gpt")).await;
     let stream = open_stream(gateway.addr).await;
     gateway.signal(Signal::SIGUSR2);
-    until(|| gateway.log().contains("the new process serves")).await;
-    // Milliseconds. Pingora's own upgrade accepts for five seconds.
+    until(|| gateway.log().contains("the new process accepts requests")).await;
+    // This takes milliseconds. Pingora's own upgrade continues to accept for five seconds.
     let begun = std::time::Instant::now();
     until(|| gateway.log().contains("no more connections are accepted")).await;
     assert!(begun.elapsed() < std::time::Duration::from_secs(3), "{:?}", begun.elapsed());
@@ -280,7 +279,7 @@ async fn upgrade_continues_when_the_new_process_fails_after_the_transfer() {
     let taken = stand.take().await;
     serves(&mut gateway).await;
     drop((taken, stand));
-    until(|| gateway.log().contains("this one goes on")).await;
+    until(|| gateway.log().contains("this process continues")).await;
     serves(&mut gateway).await;
     // The next upgrade succeeds.
     for socket in sockets(&gateway) {
@@ -322,7 +321,7 @@ async fn stop_does_not_wait_for_a_starting_process() {
     gateway.signal(Signal::SIGTERM);
     assert_eq!(gateway.ended().await.code(), Some(0));
     until(|| gateway.successors().is_empty()).await;
-    assert!(!gateway.log().contains("told twice"), "{}", gateway.log());
+    assert!(!gateway.log().contains("second signal"), "{}", gateway.log());
 }
 
 #[tokio::test]
@@ -345,5 +344,5 @@ async fn stop_does_not_wait_for_a_reload() {
     serves(&mut gateway).await;
     gateway.signal(Signal::SIGTERM);
     assert_eq!(gateway.ended().await.code(), Some(0));
-    assert!(!gateway.log().contains("told twice"), "{}", gateway.log());
+    assert!(!gateway.log().contains("second signal"), "{}", gateway.log());
 }

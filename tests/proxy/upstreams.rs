@@ -1,4 +1,4 @@
-//! Connections to providers: kept, found dead, refused, encrypted, by name, over HTTP/2.
+//! Upstream connections: pooling, stale connections, TLS verification, name resolution and HTTP/2.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn chat() -> Vec<u8> {
     reply::json(200, Form::Chat.whole("gpt"))
 }
 
-/// An upstream that answers one request a connection and then closes it, saying nothing of that.
+/// Starts an upstream that closes each connection after one response, without a `connection: close` header.
 async fn closing_after_each() -> Upstream {
     Upstream::start(|mut conn| async move {
         conn.request().await;
@@ -24,7 +24,7 @@ async fn closing_after_each() -> Upstream {
 }
 
 #[tokio::test]
-async fn a_connection_serves_one_request_after_the_other() {
+async fn pool_connection_is_reused_for_sequential_requests() {
     let upstream = Upstream::answering(chat()).await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = gateway.connect().await;
@@ -35,7 +35,7 @@ async fn a_connection_serves_one_request_after_the_other() {
 }
 
 #[tokio::test]
-async fn as_many_connections_as_requests_at_a_time() {
+async fn pool_has_as_many_connections_as_concurrent_requests() {
     let gate = Gate::new();
     let waiting = gate.clone();
     let upstream = Upstream::start(move |mut conn| {
@@ -69,9 +69,9 @@ async fn as_many_connections_as_requests_at_a_time() {
     assert_eq!((upstream.count(), upstream.connections()), (40, 20));
 }
 
-/// Connections that the provider has closed meanwhile are no error of anybody.
+/// Connections that the provider closed while they were idle cause no error.
 #[tokio::test]
-async fn a_connection_that_died_in_the_pool_is_replaced() {
+async fn pool_dead_connection_is_replaced() {
     let upstream = closing_after_each().await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = gateway.connect().await;
@@ -85,15 +85,15 @@ async fn a_connection_that_died_in_the_pool_is_replaced() {
     assert_eq!(gateway.metrics().await.sum("gateway_errors_total", &[]), 0.0);
 }
 
-/// The provider closes the connection in the very moment in which the next request comes: it is sent again, once, over
-/// a new connection.
+/// The provider closes a pooled connection just as the next request arrives on it: the request is resent once, over a
+/// new connection.
 #[tokio::test]
-async fn a_request_that_meets_a_closing_connection_is_sent_again() {
+async fn retry_stale_connection_is_resent_once() {
     let upstream = Upstream::start(|mut conn| async move {
         conn.request().await;
         conn.send(chat()).await;
         if conn.number == 0 {
-            // The head of the second request is seen, and the door shut.
+            // Read the head of the second request, then close.
             conn.head().await;
             return;
         }
@@ -111,12 +111,12 @@ async fn a_request_that_meets_a_closing_connection_is_sent_again() {
     assert_eq!(gateway.wait_for_log(2).await[1]["attempts"], 2);
 }
 
-/// Once a byte of the answer has come, or the connection was a new one, a request is never sent twice.
+/// A request is not resent after a byte of the response has arrived, or if its connection was new.
 #[tokio::test]
-async fn a_request_that_was_heard_is_never_sent_again() {
+async fn retry_never_after_a_response_byte_or_on_a_new_connection() {
     for broken in ["", "HTTP/1.1 200 OK\r\ncontent-le"] {
         let upstream = Upstream::start(move |mut conn| async move {
-            // Nothing on a new connection; a part of a head on a used one.
+            // With an empty `broken` the new connection is closed; otherwise a reused one sends a part of a head.
             if !broken.is_empty() {
                 conn.request().await;
                 conn.send(chat()).await;
@@ -138,7 +138,7 @@ async fn a_request_that_was_heard_is_never_sent_again() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_not_there_is_an_error_in_the_format() {
+async fn upstream_unreachable_is_503_in_every_format() {
     let gone = Upstream::answering(chat()).await;
     let addr = gone.addr;
     drop(gone);
@@ -156,9 +156,9 @@ async fn a_provider_that_is_not_there_is_an_error_in_the_format() {
     assert_eq!(line["error"], "upstream_unreachable", "{line}");
 }
 
-/// A provider that refuses a body without reading it.
+/// A provider that refuses a request without reading its body.
 #[tokio::test]
-async fn a_refusal_before_the_end_of_the_body_reaches_the_client() {
+async fn upstream_refusal_before_the_body_is_read_reaches_the_client() {
     let refused =
         "{\"error\":{\"message\":\"too large for us\",\"type\":\"t\",\"param\":null,\"code\":null}}";
     let upstream = Upstream::start(move |mut conn| async move {
@@ -178,10 +178,10 @@ async fn a_refusal_before_the_end_of_the_body_reaches_the_client() {
 }
 
 #[tokio::test]
-async fn what_a_connection_says_unasked_is_never_an_answer() {
+async fn upstream_unsolicited_response_is_discarded() {
     let upstream = Upstream::start(|mut conn| async move {
         while conn.request().await.is_some() {
-            // A second answer that nobody asked for.
+            // An unsolicited second response.
             conn.send([chat(), reply::json(200, "{\"id\":\"smuggled\",\"choices\":[]}")].concat()).await;
         }
     })
@@ -194,7 +194,7 @@ async fn what_a_connection_says_unasked_is_never_an_answer() {
     }
 }
 
-/// A provider over TLS, its certificate of a private authority.
+/// A provider over TLS, with its own CA file.
 fn secured(upstream: &Upstream, host: &str, ca: &str, lines: &str) -> Setup {
     let base = format!("https://{host}:{}/v1", upstream.addr.port());
     Setup::new()
@@ -219,7 +219,7 @@ async fn tls_upstream(
 }
 
 #[tokio::test]
-async fn a_provider_is_verified_against_its_own_authority_and_name() {
+async fn tls_upstream_certificate_is_verified_by_ca_and_name() {
     let (ours, theirs) = (tls::Authority::new(), tls::Authority::new());
     let right = ours.identity(&["localhost"]);
     for (what, identity, host, ca, reached) in [
@@ -245,7 +245,7 @@ async fn a_provider_is_verified_against_its_own_authority_and_name() {
             assert_eq!(upstream.count(), 0, "{what}: the request went to a stranger");
         }
     }
-    // Without the authority the system's are asked, and none of them knows it.
+    // Without a configured CA the system's CAs are used, which do not know the certificate.
     let upstream = tls_upstream(&right, Arc::default()).await;
     let base = format!("https://localhost:{}/v1", upstream.addr.port());
     let setup = Setup::new().provider("openai", "openai", &base, "").model("gpt", "openai", "gpt");
@@ -254,9 +254,9 @@ async fn a_provider_is_verified_against_its_own_authority_and_name() {
     assert_eq!(upstream.count(), 0);
 }
 
-/// Two providers at one address, each with an authority of its own: a connection that one may use is not the other's.
+/// Two providers at one address with different CAs do not share pooled connections.
 #[tokio::test]
-async fn a_verified_connection_is_not_shared_with_who_would_not_trust_it() {
+async fn tls_connection_is_not_shared_between_different_cas() {
     let (ours, theirs) = (tls::Authority::new(), tls::Authority::new());
     let upstream = tls_upstream(&ours.identity(&["localhost"]), Arc::default()).await;
     let base = format!("https://localhost:{}/v1", upstream.addr.port());
@@ -276,7 +276,7 @@ async fn a_verified_connection_is_not_shared_with_who_would_not_trust_it() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_where_it_is_agreed_on() {
+async fn http2_upstream_is_negotiated_by_alpn_and_configuration() {
     let authority = tls::Authority::new();
     let identity = authority.identity(&["localhost"]);
     let frames = Form::Chat.frames("gpt");
@@ -323,7 +323,7 @@ async fn http2_is_spoken_where_it_is_agreed_on() {
 }
 
 #[tokio::test]
-async fn many_requests_share_a_providers_http2_connection() {
+async fn http2_upstream_connection_is_shared_by_many_requests() {
     let gate = Gate::new();
     let waiting = gate.clone();
     let upstream = Upstream::start_h2(None, move |mut exchange| {
@@ -341,7 +341,7 @@ async fn many_requests_share_a_providers_http2_connection() {
         tokio::spawn(async move { gateway.ask(Form::Chat.request(false)).await.status() })
     };
     let mut asked = Vec::new();
-    // One after the other, so that there is a connection to share; their answers come together.
+    // Requests are sent one after another, so that there is a connection to share; their responses arrive together.
     for n in 1..=60 {
         asked.push(ask());
         upstream.wait_for(n).await;
@@ -353,9 +353,9 @@ async fn many_requests_share_a_providers_http2_connection() {
     assert_eq!(upstream.connections(), 1);
 }
 
-/// A provider that ends its HTTP/2 connection (GOAWAY) between requests costs none of them.
+/// An HTTP/2 connection that the provider ends (GOAWAY) between requests fails no request.
 #[tokio::test]
-async fn an_http2_connection_that_ends_is_replaced() {
+async fn http2_upstream_connection_is_replaced_after_goaway() {
     let upstream = Upstream::accept(|number, socket, seen| async move {
         let _ = number;
         let mut connection = h2::server::handshake(socket).await.unwrap();
@@ -379,7 +379,7 @@ async fn an_http2_connection_that_ends_is_replaced() {
 }
 
 #[tokio::test]
-async fn providers_have_names() {
+async fn upstream_host_name_is_resolved() {
     let upstream = Upstream::answering(chat()).await;
     let port = upstream.addr.port();
     let setup = Setup::new()
@@ -400,9 +400,9 @@ async fn providers_have_names() {
     assert!(!message.contains("no-such-host"), "{message}");
 }
 
-/// A client over HTTP/2 and TLS, a provider over HTTP/2 and TLS: nothing is lost between them.
+/// A client over HTTP/2 and TLS, and a provider over HTTP/2 and TLS: documents and streams arrive unchanged.
 #[tokio::test]
-async fn encrypted_from_end_to_end() {
+async fn http2_and_tls_on_both_sides_pass_documents_and_streams() {
     let authority = tls::Authority::new();
     let identity = authority.identity(&["localhost", "gateway.test"]);
     let upstream = Upstream::start_h2(Some(identity.server(&["h2"])), |mut exchange| async move {

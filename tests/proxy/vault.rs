@@ -1,5 +1,5 @@
-//! Clients that send nothing back but words and the ids of calls, in front of providers that want their signatures and
-//! their encrypted reasoning back. The providers are simulated, and refuse what is not theirs.
+//! Signature cache: clients send back only text and tool call ids, while the simulated providers require their thinking
+//! signatures and encrypted reasoning, and refuse those of others.
 
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ struct World {
     openai: Simulator,
 }
 
-/// The models: one of each provider that signs, and a second provider that is the same provider.
+/// Models: one for each provider that signs, and one at a second configured provider with the same address.
 const CLAUDE: &str = "fast-claude";
 const GEMINI: &str = "fast-gemini";
 const GPT: &str = "fast-gpt";
@@ -35,7 +35,7 @@ async fn world(store: &str) -> World {
         .provider("other-claude", "anthropic", &claude.base_url(), "")
         .provider("google", "gemini", &google.base_url(), "")
         .provider("openai", "openai", &openai.base_url(), "apis = [\"responses\"]")
-        // A model that is told a budget, and insists on its thinking while tools are called.
+        // A model with a thinking budget that requires its thinking blocks during tool use.
         .model(CLAUDE, "claude", "claude-sonnet-4-5")
         .model(OTHER_CLAUDE, "other-claude", "claude-sonnet-4-5")
         .model(GEMINI, "google", "gemini-3.1-pro-preview")
@@ -60,7 +60,7 @@ impl World {
     }
 }
 
-/// What a client that knows only the oldest members of chat completions keeps of an answer.
+/// Returns the message that a client keeps if it knows only the basic members of chat completions.
 fn plain(answer: &Answer) -> Value {
     assert_eq!(answer.status(), 200, "{}", answer.everything());
     let (mut text, mut calls) = (String::new(), Vec::<Value>::new());
@@ -90,7 +90,7 @@ fn plain(answer: &Answer) -> Value {
     message
 }
 
-/// The same without what the gateway has put into the ids.
+/// Removes what the gateway appended to the tool call ids.
 fn without_carriers(mut message: Value) -> Value {
     for call in message["tool_calls"].as_array_mut().into_iter().flatten() {
         let id = call["id"].as_str().unwrap().split("__gw1__").next().unwrap().to_owned();
@@ -112,7 +112,7 @@ fn asking(body: &Value) -> Vec<u8> {
     post("/v1/chat/completions", body.to_string())
 }
 
-/// What the provider wants to see again, in the order of its request.
+/// Returns the provider signatures in a request, in their order.
 fn seals(model: &str, sent: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match model {
@@ -132,7 +132,7 @@ fn seals(model: &str, sent: &Value) -> Vec<String> {
     }
 }
 
-/// Three rounds of tools and talk. Returns the messages as the client has them.
+/// Runs three rounds of tool calls and text. Returns the messages as the client has them.
 async fn converse(world: &World, model: &str, stream: bool, keep_ids: bool) -> Vec<Value> {
     let mut messages: Vec<Value> = Vec::new();
     let mut known: Vec<String> = Vec::new();
@@ -143,7 +143,7 @@ async fn converse(world: &World, model: &str, stream: bool, keep_ids: bool) -> V
             let answer = world.gateway.ask(asking(&chat(model, stream, &messages))).await;
             let message = plain(&answer);
             let found = seals(model, &world.sent(model));
-            // What was there before is there again, unaltered and in its place.
+            // Signatures of earlier turns are restored unchanged and in their place.
             assert!(found.starts_with(&known), "{model} {stream} {round}.{step}: {found:?} after {known:?}");
             assert!(!found.iter().any(|seal| seal.contains("skip_thought")), "{found:?}");
             known = found;
@@ -163,13 +163,13 @@ async fn converse(world: &World, model: &str, stream: bool, keep_ids: bool) -> V
 }
 
 #[tokio::test]
-async fn vault_a_plain_chat_client_drives_claude_with_thinking_over_many_turns() {
+async fn signature_cache_chat_client_uses_claude_with_thinking() {
     let world = world("").await;
     for stream in [false, true] {
         converse(&world, CLAUDE, stream, true).await;
         let sent = world.sent(CLAUDE);
         assert_eq!(sent["thinking"]["type"], "enabled", "it need not be switched off");
-        // Every turn of the model with calls begins with its thinking.
+        // Every assistant turn begins with its thinking.
         for turn in sent["messages"].as_array().unwrap().iter().filter(|turn| turn["role"] == "assistant") {
             assert_eq!(turn["content"][0]["type"], "thinking", "{turn}");
         }
@@ -177,7 +177,7 @@ async fn vault_a_plain_chat_client_drives_claude_with_thinking_over_many_turns()
 }
 
 #[tokio::test]
-async fn vault_a_plain_chat_client_drives_gemini_3_with_and_without_what_is_in_the_ids() {
+async fn signature_cache_chat_client_uses_gemini_3_with_and_without_id_carriers() {
     let world = world("").await;
     for stream in [false, true] {
         for keep_ids in [true, false] {
@@ -187,7 +187,7 @@ async fn vault_a_plain_chat_client_drives_gemini_3_with_and_without_what_is_in_t
 }
 
 #[tokio::test]
-async fn vault_a_plain_chat_client_drives_responses_with_encrypted_reasoning() {
+async fn signature_cache_chat_client_uses_encrypted_reasoning() {
     let world = world("").await;
     for stream in [false, true] {
         converse(&world, GPT, stream, true).await;
@@ -200,13 +200,13 @@ async fn vault_a_plain_chat_client_drives_responses_with_encrypted_reasoning() {
 }
 
 #[tokio::test]
-async fn vault_what_is_kept_comes_to_no_other_account_and_to_no_other_provider() {
+async fn signature_cache_is_separate_by_account_and_provider() {
     let world = world("").await;
     let messages = converse(&world, CLAUDE, false, true).await;
     let before = seals(CLAUDE, &world.sent(CLAUDE)).len();
     assert!(before >= 3);
     let ask = |model: &str| chat(model, false, &messages[..messages.len() - 1]).to_string().into_bytes();
-    // Another account with the very same conversation.
+    // Another account with the same conversation.
     let bearer = format!("Bearer {NARROW_KEY}");
     let answer = world
         .gateway
@@ -214,25 +214,25 @@ async fn vault_what_is_kept_comes_to_no_other_account_and_to_no_other_provider()
         .await;
     assert_eq!(answer.status(), 200, "{}", answer.everything());
     assert!(seals(CLAUDE, &world.sent(CLAUDE)).is_empty());
-    // The same account at another provider, though the provider is the same.
+    // The same account at another configured provider with the same address.
     let answer = world.gateway.ask(post("/v1/chat/completions", ask(OTHER_CLAUDE))).await;
     assert_eq!(answer.status(), 200, "{}", answer.everything());
     assert!(seals(CLAUDE, &world.sent(CLAUDE)).is_empty());
-    // And the first one still finds its own.
+    // The first account and provider still find their signatures.
     let answer = world.gateway.ask(post("/v1/chat/completions", ask(CLAUDE))).await;
     assert_eq!(answer.status(), 200);
     assert!(!seals(CLAUDE, &world.sent(CLAUDE)).is_empty());
 }
 
 #[tokio::test]
-async fn vault_words_alone_are_enough_to_find_what_belongs_to_them() {
+async fn signature_cache_finds_a_turn_by_its_text() {
     let world = world("").await;
     let first = json!({"role": "user", "content": "Say something."});
     let mut body = chat(GPT, true, std::slice::from_ref(&first));
     body.as_object_mut().unwrap().remove("tools");
     let answer = world.gateway.ask(asking(&body)).await;
     let mut message = plain(&answer);
-    // Clients trim what they show.
+    // Clients may trim text.
     let text = format!("{}  ", message["content"].as_str().unwrap().trim());
     message["content"] = json!(text);
     body["messages"] = json!([first, message, {"role": "user", "content": "Go on."}]);
@@ -244,7 +244,7 @@ async fn vault_words_alone_are_enough_to_find_what_belongs_to_them() {
 }
 
 #[tokio::test]
-async fn vault_a_client_of_messages_that_drops_thinking_is_helped_too() {
+async fn signature_cache_restores_for_messages_clients() {
     let world = world("").await;
     for model in [GPT, GEMINI] {
         let tool = json!({"name": "lookup", "input_schema": {"type": "object", "properties": {"q": {"type": "string"}}}});
@@ -268,13 +268,13 @@ async fn vault_a_client_of_messages_that_drops_thinking_is_helped_too() {
 }
 
 #[tokio::test]
-async fn vault_the_store_is_not_asked_where_there_can_be_nothing() {
+async fn signature_cache_lookup_is_skipped_where_nothing_can_be() {
     let world = world("").await;
     let talk = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]);
-    // Claude signs only when it is asked to think.
+    // Claude signs only if thinking is enabled.
     let body = json!({"model": CLAUDE, "messages": talk});
     assert_eq!(world.gateway.ask(asking(&body)).await.status(), 200);
-    // A first turn has nothing to look for.
+    // A first turn has no signatures to look up.
     let body =
         json!({"model": GPT, "reasoning_effort": "high", "messages": [{"role": "user", "content": "a"}]});
     assert_eq!(world.gateway.ask(asking(&body)).await.status(), 200);
@@ -285,10 +285,10 @@ async fn vault_the_store_is_not_asked_where_there_can_be_nothing() {
     assert_eq!(world.operations("recall").await, 1.0);
 }
 
-/// A client of the generate format that sends back names and arguments of calls and nothing else: no ids, no
-/// signatures, no thoughts. It makes the same call again and again.
+/// A client of the generate format that sends back only names and arguments of calls, without ids, signatures and
+/// thoughts, and repeats the same call.
 #[tokio::test]
-async fn vault_calls_without_ids_keep_the_reasoning_of_their_own_turn() {
+async fn signature_cache_repeated_calls_without_ids_keep_their_turn() {
     let world = world("").await;
     let parameters = json!({"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]});
     for model in [GPT, CLAUDE] {
@@ -307,8 +307,8 @@ async fn vault_calls_without_ids_keep_the_reasoning_of_their_own_turn() {
                 assert_eq!(answer.status(), 200, "{model} {round}.{step}: {}", answer.everything());
                 let found = seals(model, &world.sent(model));
                 assert!(found.starts_with(&known), "{model} {round}.{step}: {found:?} after {known:?}");
-                // Each item of this provider is one of its kind; the other signs what it thought, and thinks the same
-                // again.
+                // Each reasoning item of OpenAI is unique. Claude's signature is derived from the thinking text, which
+                // repeats.
                 if model == GPT {
                     let mut once = found.clone();
                     once.sort();
@@ -322,7 +322,7 @@ async fn vault_calls_without_ids_keep_the_reasoning_of_their_own_turn() {
                     parts.iter().filter_map(|part| part.get("functionCall")).cloned().collect();
                 let kept = parts.iter().filter_map(|part| {
                     if let Some(call) = part.get("functionCall") {
-                        // As it is written by who reads it into other types and back.
+                        // Members in another order, as after deserializing and serializing again.
                         return Some(json!({"functionCall": {"args": call["args"], "name": call["name"]}}));
                     }
                     (part["thought"] != true).then(|| json!({"text": part["text"]}))
@@ -341,9 +341,9 @@ async fn vault_calls_without_ids_keep_the_reasoning_of_their_own_turn() {
     }
 }
 
-/// A client that says the same again gets the same words again, with reasoning of their own.
+/// A client that repeats its message receives the same text again, with different reasoning.
 #[tokio::test]
-async fn vault_words_that_were_said_twice_keep_the_reasoning_of_their_own_turn() {
+async fn signature_cache_repeated_text_keeps_its_turn() {
     let world = world("").await;
     let mut messages = Vec::new();
     let mut known: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! Traffic in one format: what the provider sent reaches the client byte for byte, but for what must change.
+//! Client and provider of one format: requests and responses pass byte for byte, except for what must change.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::support::upstream::Upstream;
 use crate::support::{http2, reply};
 
 #[tokio::test]
-async fn answers_and_streams_are_unchanged() {
+async fn verbatim_documents_and_streams_pass_unchanged() {
     let (upstream, gateway) = providers().await;
     for form in Form::ALL {
         let model = form.model();
@@ -26,7 +26,7 @@ async fn answers_and_streams_are_unchanged() {
         assert_eq!(answer.get("cache-control"), Some("no-cache"));
         assert_eq!(answer.get("x-accel-buffering"), Some("no"));
         assert_eq!(answer.get("content-length"), None);
-        // And what was asked went there as it was.
+        // The provider received the request bodies unchanged.
         let asked: Vec<_> = upstream.requests().into_iter().rev().take(2).collect();
         assert_eq!(asked[0].text(), form.body(model, true), "{form:?}");
         assert_eq!(asked[1].text(), form.body(model, false), "{form:?}");
@@ -34,7 +34,7 @@ async fn answers_and_streams_are_unchanged() {
 }
 
 #[tokio::test]
-async fn a_renamed_model_is_the_only_change() {
+async fn verbatim_renamed_model_is_the_only_change() {
     let (upstream, gateway) = providers().await;
     for form in Form::ALL {
         let (alias, name) = form.alias();
@@ -42,7 +42,7 @@ async fn a_renamed_model_is_the_only_change() {
         for stream in [false, true] {
             let answer = gateway.ask(form.request_for(alias, stream)).await;
             let sent = if stream { form.frames(returned).concat() } else { form.whole(returned) };
-            // The fields that name the model in an answer; nothing else in it has this text.
+            // Only the model members of a response contain this text.
             let expected = sent.replace(&format!("\"{returned}\""), &format!("\"{alias}\""));
             assert_eq!((answer.status(), answer.text()), (200, &*expected), "{form:?} {stream}");
             let request = upstream.last_request();
@@ -54,9 +54,9 @@ async fn a_renamed_model_is_the_only_change() {
     }
 }
 
-/// The field may stand anywhere; what is called the same elsewhere is somebody else's.
+/// The member `model` may be anywhere in the body; nested members of that name are not changed.
 #[tokio::test]
-async fn only_the_requests_own_model_is_renamed() {
+async fn verbatim_rename_changes_only_the_outermost_model_member() {
     let upstream = every_provider().await;
     let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     for body in [
@@ -81,9 +81,10 @@ async fn only_the_requests_own_model_is_renamed() {
     }
 }
 
-/// A chat stream whose client did not ask for usage: it is asked for on the way and taken out again.
+/// For a chat stream without `include_usage` the gateway requests usage from the provider and removes it from the
+/// client's stream.
 #[tokio::test]
-async fn usage_is_asked_for_and_taken_out_again() {
+async fn usage_of_a_chat_stream_is_requested_and_removed() {
     let (upstream, gateway) = providers().await;
     let frames = Form::Chat.frames("gpt");
     let without: String = frames.iter().filter(|frame| !frame.contains("\"choices\":[]")).cloned().collect();
@@ -111,9 +112,9 @@ async fn usage_is_asked_for_and_taken_out_again() {
     assert_eq!(upstream.last_request().text(), body);
 }
 
-/// A client that asks for the usage of a stream gets it (specification, 2.1), with `[DONE]` or without.
+/// A client that requests the usage of a stream receives it (docs/specification.md, 2.1), with or without `[DONE]`.
 #[tokio::test]
-async fn usage_chunk_is_added_to_a_chat_stream_without_usage() {
+async fn usage_is_added_to_a_chat_stream_without_it() {
     let chunk = |choices: Value| {
         let chunk = json!({"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt", "choices": choices});
         format!("data: {chunk}\n\n")
@@ -139,9 +140,9 @@ async fn usage_chunk_is_added_to_a_chat_stream_without_usage() {
     }
 }
 
-/// Clients of chat completions may rely on `usage` (specification, 2.1); a server of one's own may tell none.
+/// Chat completions always carry `usage` (docs/specification.md, 2.1), although some self-hosted servers report none.
 #[tokio::test]
-async fn usage_is_added_to_a_chat_completion_without_one() {
+async fn usage_is_added_to_a_chat_completion_without_it() {
     let told = json!({"prompt_tokens": 5, "completion_tokens": 3});
     for (usage, counted) in [(None, true), (Some(Value::Null), true), (Some(told), false)] {
         let mut body = json!({"id": "c-1", "object": "chat.completion", "created": 1, "model": "gpt", "choices": [
@@ -160,7 +161,7 @@ async fn usage_is_added_to_a_chat_completion_without_one() {
             let (input, output) = (figure("prompt_tokens"), figure("completion_tokens"));
             assert!((1..=200).contains(&input) && (4..=12).contains(&output), "{given}");
             assert_eq!(figure("total_tokens"), input + output);
-            // What the client is told is what the log has.
+            // The log has the same counts as the client.
             let line = &gateway.wait_for_log(1).await[0];
             assert_eq!(
                 (&line["input_tokens"], &line["output_tokens"]),
@@ -175,7 +176,7 @@ async fn usage_is_added_to_a_chat_completion_without_one() {
 }
 
 #[tokio::test]
-async fn the_log_and_the_metrics_say_what_was_used() {
+async fn usage_is_in_the_log_and_in_the_metrics() {
     let (_upstream, gateway) = providers().await;
     let mut lines = 0;
     for form in Form::ALL {
@@ -205,7 +206,7 @@ async fn the_log_and_the_metrics_say_what_was_used() {
             let frames = form.frames(form.model());
             if stream {
                 assert_eq!(line["response_bytes"], frames.concat().len(), "{line}");
-                // The terminator of a chat stream is no frame of its own in every count.
+                // `[DONE]` may not be counted as a frame.
                 assert!(line["frames"].as_u64().unwrap() >= frames.len() as u64 - 1, "{line}");
                 assert!(line["first_token_ms"].is_number(), "{line}");
             }
@@ -218,9 +219,9 @@ async fn the_log_and_the_metrics_say_what_was_used() {
     assert_eq!(metrics.sum("gateway_requests_in_flight", &[]), 0.0);
 }
 
-/// Vectors of a provider whose format is the client's pass as they came.
+/// Embeddings of a provider with the client's format pass unchanged.
 #[tokio::test]
-async fn embeddings_pass() {
+async fn verbatim_embeddings_pass_unchanged() {
     let vector = "{\"object\":\"list\",\"data\":[{\"object\":\"embedding\",\"index\":0,\"embedding\":[1.0e-3,-0.50]}],\
                   \"model\":\"gpt-2026-01-01\",\"usage\":{\"prompt_tokens\":5,\"total_tokens\":5}}\n";
     let packed = vector.replace("[1.0e-3,-0.50]", "\"bxKDOgAAAL8=\"");
@@ -253,7 +254,7 @@ async fn embeddings_pass() {
         assert_eq!((answer.status(), answer.text()), (200, &*expected.replace("gpt-2026-01-01", "fast-gpt")));
         assert_eq!(upstream.last_request().text(), body.replace("fast-gpt", "gpt-2026-01-01"));
     }
-    // What the specification has beside them is added, and the numbers stay as they are written.
+    // Usage members of docs/specification.md are added; numbers keep their notation.
     let usage = "\"metadata\":{\"usage\":{\"prompt_tokens\":3,\"total_tokens\":3}},\"usageMetadata\":{\"promptTokenCount\":3}";
     let content = "{\"content\":{\"parts\":[{\"text\":\"x\"}]},\"title\":\"t\"}";
     let requests = format!("{{\"requests\":[{content},{content}]}}");
@@ -281,9 +282,9 @@ async fn embeddings_pass() {
     }
 }
 
-/// The stream of Gemini without `alt=sse`: one JSON array, in pieces.
+/// The stream of Gemini without `alt=sse` is one JSON array, sent in pieces.
 #[tokio::test]
-async fn a_json_array_passes_in_pieces() {
+async fn verbatim_json_array_stream_passes_in_pieces() {
     let pieces: Vec<String> = Form::Generate
         .frames("gemini")
         .iter()
@@ -314,9 +315,9 @@ async fn a_json_array_passes_in_pieces() {
     assert_eq!(answer.text(), pieces.concat().replace("\"gemini\"", "\"fast-gemini\""));
 }
 
-/// However a provider frames its answer, the client gets the same.
+/// The client receives the same content however the provider frames its response.
 #[tokio::test]
-async fn an_answers_framing_is_not_its_content() {
+async fn verbatim_content_is_independent_of_upstream_framing() {
     for form in Form::ALL {
         let whole = form.whole(form.model());
         let stream = form.frames(form.model()).concat();
@@ -375,7 +376,7 @@ async fn an_answers_framing_is_not_its_content() {
             assert!(answer.complete && answer.trailers.is_empty(), "{form:?} {n}");
         }
         assert_eq!((upstream.count(), upstream.connections()), (count, 1), "{form:?}");
-        // One that ends with its connection, as HTTP/1.0 does.
+        // A response that ends with its connection, as in HTTP/1.0.
         for (is_stream, expected, kind) in [(false, &whole, kind[0]), (true, &stream, events)] {
             let text = format!("{}{expected}", reply::head(200, &[kind]).replace("HTTP/1.1", "HTTP/1.0"));
             let upstream = Upstream::start(move |mut conn| {
@@ -393,9 +394,9 @@ async fn an_answers_framing_is_not_its_content() {
     }
 }
 
-/// What providers send between frames, and frames that nobody has heard of, are the client's to see.
+/// Comments between frames and unknown events pass unchanged.
 #[tokio::test]
-async fn what_is_not_understood_in_a_stream_passes() {
+async fn verbatim_unknown_events_and_comments_pass() {
     for form in Form::ALL {
         let mut frames = form.frames(form.model());
         frames.insert(1, ": keep-alive\n\n".to_owned());
@@ -409,7 +410,7 @@ async fn what_is_not_understood_in_a_stream_passes() {
 }
 
 #[tokio::test]
-async fn a_long_stream_and_a_large_answer_are_whole() {
+async fn verbatim_long_stream_and_large_document_are_complete() {
     let text = "ü😀\\n\\\"x".repeat(40_000);
     let whole = format!(
         "{{\"id\":\"c\",\"choices\":[{{\"message\":{{\"content\":\"{text}\"}}}}],\"usage\":{{\"prompt_tokens\":1,\"completion_tokens\":2,\"total_tokens\":3}}}}"
@@ -435,9 +436,10 @@ async fn a_long_stream_and_a_large_answer_are_whole() {
     assert!(body == frames.concat().as_bytes(), "{} bytes", body.len());
 }
 
-/// A client that asked for no stream and gets one, and the other way round, gets what the provider gave.
+/// If the provider answers with a stream instead of a document, or the reverse, the client receives what the provider
+/// sent.
 #[tokio::test]
-async fn what_came_counts_and_not_what_was_asked_for() {
+async fn verbatim_stream_for_a_document_and_the_reverse_pass() {
     for form in [Form::Chat, Form::Messages, Form::Responses] {
         let frames = form.frames(form.model());
         let whole = form.whole(form.model());

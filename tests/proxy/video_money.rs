@@ -1,4 +1,5 @@
-//! Videos cost what they cost once they are there; nothing of a task is lost or charged twice, whoever ends in between.
+//! Accounting of videos: the reservation at submission, one charge at the end, restarts in between, and prices by
+//! resolution.
 
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use nix::sys::signal::Signal;
@@ -18,7 +19,7 @@ async fn provider() -> Simulator {
     Simulator::start(SimulatedProvider::OpenAi, options).await.unwrap()
 }
 
-/// A gateway whose videos cost 0.05 a second, and a key that pays with `acme`.
+/// A gateway whose videos cost 0.05 a second, and a key of the account `acme`.
 fn paying(base: &str, credit: &'static str) -> Setup {
     let mut setup = Setup::new()
         .provider("openai", "openai", base, "")
@@ -62,10 +63,10 @@ async fn end(gateway: &Gateway, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_video_may_cost_is_held_and_what_it_costs_is_charged_at_its_end() {
+async fn video_cost_is_reserved_at_submission_and_charged_at_the_end() {
     let provider = provider().await;
     let gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
-    // One that the provider refuses costs nothing and holds nothing.
+    // A submission that the provider refuses costs nothing and leaves no reservation.
     assert_eq!(submit(&gateway, "A cat [[status 500]]", 12).await.status(), 500);
     let good = begin(&gateway, "A cat", 8).await;
     let bad = begin(&gateway, "A cat [[film fail]]", 12).await;
@@ -74,7 +75,7 @@ async fn what_a_video_may_cost_is_held_and_what_it_costs_is_charged_at_its_end()
     assert_eq!(gateway.account("acme")["balance"], "1.00", "nothing is charged before its end");
     assert_eq!(end(&gateway, &bad).await["status"], "failed");
     assert_eq!(end(&gateway, &good).await["status"], "succeeded");
-    // What has ended is not charged again.
+    // Polling an ended task again charges nothing.
     end(&gateway, &good).await;
     until(|| gateway.account("acme")["balance"] == "0.60").await;
     let records = gateway.records(4).await;
@@ -84,12 +85,12 @@ async fn what_a_video_may_cost_is_held_and_what_it_costs_is_charged_at_its_end()
     };
     assert_eq!((of(&good), of(&bad)), (1, 3), "{records:#?}");
     assert!(records.iter().all(|record| record["endpoint"] == "videos" && record["model"] == "sora-2"));
-    // What was held for the one that failed can be spent.
+    // The reservation of the failed task is released.
     let answer = submit(&gateway, "A cat", 12).await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
 }
 
-/// Another process in the place of one that is killed, when it is ready.
+/// Kills the gateway and starts another process in its place. Returns it once it is ready.
 async fn killed_and_begun_anew(gateway: &mut Gateway) -> Successor {
     gateway.signal(Signal::SIGKILL);
     gateway.ended().await;
@@ -104,7 +105,7 @@ async fn killed_and_begun_anew(gateway: &mut Gateway) -> Successor {
 }
 
 #[tokio::test]
-async fn a_task_outlives_the_process_that_began_it() {
+async fn video_task_survives_a_killed_process() {
     let provider = provider().await;
     let mut gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
     let id = begin(&gateway, "A cat", 8).await;
@@ -115,9 +116,10 @@ async fn a_task_outlives_the_process_that_began_it() {
     assert_eq!((download.status(), &download.json()["size"]), (200, &json!(4_096)));
 }
 
-/// What a process held is gone with it, and the task runs on: whoever goes on with it holds it again.
+/// The reservation of a running task is lost with its process. The next process that handles the task reserves its cost
+/// again.
 #[tokio::test]
-async fn what_a_running_task_may_cost_is_held_again_after_a_restart() {
+async fn video_reservation_is_restored_after_a_restart() {
     let provider = provider().await;
     let mut gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
     let id = begin(&gateway, "A cat [[film looks 6]]", 12).await;
@@ -130,21 +132,21 @@ async fn what_a_running_task_may_cost_is_held_again_after_a_restart() {
     assert_eq!(gateway.account("acme")["balance"], "1.00", "nothing is charged before its end");
     assert_eq!(end(&gateway, &id).await["status"], "succeeded");
     until(|| gateway.account("acme")["balance"] == "0.40").await;
-    // It is held for nobody any more.
+    // The reservation is settled.
     assert_eq!(submit(&gateway, "A dog", 8).await.status(), 200);
 }
 
 #[tokio::test]
-async fn a_video_that_nobody_asks_for_is_charged_all_the_same() {
+async fn video_charge_does_not_need_polling() {
     let provider = provider().await;
     let gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
     begin(&gateway, "A cat [[film looks 0]]", 4).await;
     until(|| gateway.account("acme")["balance"] == "0.80").await;
 }
 
-/// 30 MB, twice, in base64: what is held of it meanwhile is a fraction of one.
+/// Two downloads of 30 MB in one Base64 response: the gateway holds only a fraction of one.
 #[tokio::test]
-async fn a_large_video_passes_without_being_held() {
+async fn video_download_is_streamed_with_bounded_memory() {
     const SIZE: usize = 30_000_000;
     let provider = provider().await;
     let gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
@@ -169,7 +171,7 @@ async fn a_large_video_passes_without_being_held() {
 }
 
 #[tokio::test]
-async fn a_video_that_breaks_off_is_never_taken_for_a_whole_one() {
+async fn video_download_cut_is_incomplete_for_the_client() {
     let upstream = Upstream::start(|mut conn| async move {
         while let Some(asked) = conn.request().await {
             let line = asked.head.line.clone();
@@ -198,9 +200,9 @@ async fn a_video_that_breaks_off_is_never_taken_for_a_whole_one() {
     assert_eq!(broken, 2, "{lines:#?}");
 }
 
-/// A provider's link to another host is handed to the client; the provider's credential is not sent there.
+/// A video link to another host is neither followed nor passed on, so that the provider's credential is not sent there.
 #[tokio::test]
-async fn a_credential_goes_nowhere_else() {
+async fn video_link_to_another_host_is_not_followed() {
     let elsewhere = Upstream::answering(reply::json(200, "{}")).await;
     let uri = format!("http://{}/secret.mp4", elsewhere.addr);
     let upstream = Upstream::start(move |mut conn| {
@@ -240,12 +242,12 @@ async fn a_credential_goes_nowhere_else() {
     assert!(!answer.everything().contains("secret.mp4"));
 }
 
-/// What a second costs by resolution.
+/// Price of a second by resolution.
 const SECOND: &str = "video_second = [{ size = \"480p\", each = 0.01 }, { size = \"720p\", each = 0.02 }, { size = \"1080p\", each = 0.05 }]";
 const PRO: &str = "doubao-seedance-1-0-pro-250528";
 const PRO_15: &str = "doubao-seedance-1-5-pro-251215";
 
-/// A gateway with providers of all forms, whose videos cost what their resolutions cost.
+/// Starts a gateway with several kinds of providers, whose videos are priced by resolution.
 async fn by_resolution() -> (Gateway, Vec<Simulator>) {
     let mut setup = Setup::new();
     let mut providers = Vec::new();
@@ -273,12 +275,12 @@ async fn submit_body(gateway: &Gateway, body: &Value) -> Answer {
     gateway.ask(post_with("/v1/video/generations", &[("authorization", &bearer)], body.to_string())).await
 }
 
-/// Submits a video, waits for it, and says what it cost.
+/// Submits a video, waits for its end, and returns what it cost, in cents.
 async fn costs(gateway: &Gateway, body: &Value) -> String {
     costs_and(gateway, body, || Value::Null).await.0
 }
 
-/// The same, with what is to be seen once it is submitted.
+/// Like [`costs`], and also returns what `see` returns after the submission.
 async fn costs_and(gateway: &Gateway, body: &Value, see: impl Fn() -> Value) -> (String, Value) {
     let answer = submit_body(gateway, body).await;
     assert_eq!(answer.status(), 200, "{body}: {}", answer.text());
@@ -292,9 +294,10 @@ async fn costs_and(gateway: &Gateway, body: &Value, see: impl Fn() -> Value) -> 
     (format!("{}", cents(&before) - cents(&after)), seen)
 }
 
-/// No size, resolution or length is paid for that the provider was not told, and none is told that was not paid for.
+/// Charged size, resolution and duration are those that the provider was sent; requests for which they cannot be known
+/// are refused.
 #[tokio::test]
-async fn what_is_priced_is_what_the_provider_is_told() {
+async fn video_charge_equals_what_the_provider_is_sent() {
     let (gateway, providers) = by_resolution().await;
     let told =
         |at: usize| -> Value { serde_json::from_slice(&providers[at].last_request().unwrap().body).unwrap() };
@@ -319,7 +322,7 @@ async fn what_is_priced_is_what_the_provider_is_told() {
         assert_eq!(answer.status(), 400, "{body}: {}", answer.text());
         assert_eq!(before, providers.iter().map(Simulator::requests).sum::<u64>(), "{body}");
     }
-    // A size that is one of the model's is told as its resolution and ratio.
+    // A size of the model is sent as its resolution and ratio.
     for (body, at, cost, pointer, value) in [
         (
             json!({"model": PRO, "prompt": prompt, "size": "1920x1080"}),
@@ -358,9 +361,9 @@ async fn what_is_priced_is_what_the_provider_is_told() {
     }
 }
 
-/// The provider's own report of what it made is what is paid.
+/// The charge follows the provider's report of what it made.
 #[tokio::test]
-async fn what_the_provider_says_that_it_made_is_charged() {
+async fn video_charge_follows_the_report_of_the_provider() {
     let (gateway, _providers) = by_resolution().await;
     for (body, cost) in [
         (json!({"model": PRO, "prompt": "A cat [[film looks 0]] [[film makes 1080p]]"}), "25"),
@@ -368,23 +371,23 @@ async fn what_the_provider_says_that_it_made_is_charged() {
             json!({"model": PRO, "prompt": "A cat [[film looks 0]] [[film makes 480p]] [[film lasts 10]]"}),
             "10",
         ),
-        // What it says is nothing that has a price: what was asked for has one.
+        // A reported resolution without a price: the requested one is charged.
         (json!({"model": PRO, "prompt": "A cat [[film looks 0]] [[film makes 704p]]"}), "10"),
         (json!({"model": "sora-2", "prompt": "A cat [[film looks 0]] [[film makes 1080x1920]]"}), "20"),
         (
             json!({"model": "wan2.5-t2v-preview", "prompt": "A cat [[film looks 0]] [[film makes 1080]]"}),
             "25",
         ),
-        // Two resolutions that contradict one another are held as the dearest.
+        // Of two contradictory resolutions the more expensive one is reserved.
         (json!({"model": PRO, "prompt": "A cat [[film looks 0]] --rs 480p", "resolution": "1080p"}), "25"),
     ] {
         assert_eq!(costs(&gateway, &body).await, cost, "{body}");
     }
 }
 
-/// What a video made from another one costs is what that one did, whatever its request says.
+/// A remix costs the same as its original, whatever duration the request names.
 #[tokio::test]
-async fn a_remix_is_held_as_what_it_is_made_from() {
+async fn video_remix_is_reserved_like_its_original() {
     let provider = provider().await;
     let gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
     let first = begin(&gateway, "A cat [[film looks 0]]", 8).await;
@@ -393,7 +396,7 @@ async fn a_remix_is_held_as_what_it_is_made_from() {
     let remix = json!({"model": "sora-2", "prompt": "A dog [[film looks 9]]", "seconds": 4, "remix_from_video_id": first});
     let answer = submit_body(&gateway, &remix).await;
     assert_eq!((answer.status(), answer.get("x-gateway-warning")), (200, Some("seconds dropped")));
-    // 0.40 are held; 0.20 are left.
+    // 0.40 is reserved; 0.20 is left.
     assert_eq!(submit(&gateway, "A cat", 8).await.status(), 429);
     assert_eq!(submit(&gateway, "A cat", 4).await.status(), 200);
 }

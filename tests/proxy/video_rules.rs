@@ -1,13 +1,13 @@
-//! What each family of videos takes: every bound from both sides, and what is said of what has no place.
+//! Video parameters: duration limits of each family, ignored parameters and invalid parameters.
 
 use serde_json::json;
 
 use super::support::client::post;
 use super::videos::{Studio, body};
 
-/// Every bound of every family, from both sides.
+/// Every limit of every family, from both sides.
 #[tokio::test]
-async fn lengths_have_the_bounds_of_the_specification() {
+async fn video_duration_limits_follow_the_specification() {
     let studio = Studio::open().await;
     for (model, field, good, bad) in [
         ("sora-2", "seconds", &[4, 8, 12][..], &[0, 3, 5, 13][..]),
@@ -28,7 +28,7 @@ async fn lengths_have_the_bounds_of_the_specification() {
 }
 
 #[tokio::test]
-async fn what_a_model_has_no_place_for_is_said() {
+async fn video_unsupported_parameter_is_reported_as_dropped() {
     let studio = Studio::open().await;
     for (model, members, warning) in [
         (
@@ -72,7 +72,7 @@ async fn what_a_model_has_no_place_for_is_said() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named() {
+async fn video_invalid_parameter_is_named() {
     let studio = Studio::open().await;
     let before = studio.providers["sora-2"].requests();
     for (body, status, param) in [

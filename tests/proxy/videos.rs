@@ -1,4 +1,4 @@
-//! Videos, from the submission to the last byte: clients of every kind, providers of every form.
+//! Videos from submission to download, for all client formats and all kinds of providers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::support::client::{Answer, post, post_with, request};
 use super::support::gateway::Gateway;
 use super::support::setup::{CREDENTIAL, KEY, NARROW_KEY, Setup};
 
-/// Models with the provider, its kind, and the path of its base URL.
+/// Models with their provider, its kind, and the path of its base URL.
 const MODELS: [(&str, SimulatedProvider, &str, &str); 8] = [
     ("sora-2", SimulatedProvider::OpenAi, "openai", "v1"),
     ("sora-azure", SimulatedProvider::OpenAi, "azure", "openai/v1"),
@@ -23,11 +23,11 @@ const MODELS: [(&str, SimulatedProvider, &str, &str); 8] = [
     ("doubao-seedance-1-5-pro-251215-noAudio", SimulatedProvider::Ark, "ark", "api/v3"),
 ];
 
-/// One red pixel.
+/// A PNG of one red pixel, in Base64.
 const PICTURE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
 
-/// A gateway with all of them.
+/// A gateway with all [`MODELS`], each at its own simulated provider.
 pub(crate) struct Studio {
     pub(crate) gateway: Gateway,
     pub(crate) providers: BTreeMap<&'static str, Simulator>,
@@ -56,7 +56,7 @@ impl Studio {
         get(&self.gateway, path).await
     }
 
-    /// Begins a task; gives its id.
+    /// Submits a task and returns its id.
     async fn begin(&self, body: &Value) -> String {
         let answer = self.gateway.ask(post("/v1/video/generations", body.to_string())).await;
         assert_eq!(answer.status(), 200, "{body}: {}", answer.text());
@@ -65,12 +65,12 @@ impl Studio {
         answer["task_id"].as_str().unwrap().to_owned()
     }
 
-    /// Asks until a task has ended.
+    /// Polls a task until it has ended, and returns its final state.
     async fn end(&self, id: &str) -> Value {
         end(&self.gateway, id).await
     }
 
-    /// The same for several.
+    /// Like [`Studio::end`], for several tasks.
     async fn ends(&self, ids: impl Iterator<Item = &String>) -> Vec<Value> {
         let ids: Vec<&str> = ids.map(String::as_str).collect();
         ends(&self.gateway, &ids).await
@@ -90,8 +90,8 @@ pub(crate) async fn end(gateway: &Gateway, id: &str) -> Value {
     ends(gateway, &[id]).await.remove(0)
 }
 
-/// Asks until all of these tasks have ended. A provider is not asked more than once a second for one of them, so it is
-/// waited for all of them together.
+/// Polls tasks until all have ended, and returns their final states. The gateway asks a provider at most once a second
+/// for each task, so all tasks are polled together.
 async fn ends(gateway: &Gateway, ids: &[&str]) -> Vec<Value> {
     let mut ended = vec![Value::Null; ids.len()];
     for _ in 0..40 {
@@ -131,7 +131,7 @@ fn is_video(bytes: &[u8], size: usize) {
 }
 
 #[tokio::test]
-async fn every_provider_s_videos_are_begun_looked_at_and_fetched() {
+async fn video_of_every_provider_is_submitted_polled_and_downloaded() {
     let studio = Studio::open().await;
     let mut ids = Vec::new();
     for (model, ..) in MODELS {
@@ -163,7 +163,7 @@ async fn every_provider_s_videos_are_begun_looked_at_and_fetched() {
         } else {
             let url = ended["url"].as_str().unwrap();
             assert!(url.starts_with("http://") && url.contains("/films/"), "{url}");
-            // A link that everybody may read is handed on.
+            // A public link is passed on to the client.
             assert_eq!((content.status(), content.get("location")), (302, Some(url)));
         }
         if !model.starts_with("sora") {
@@ -174,7 +174,7 @@ async fn every_provider_s_videos_are_begun_looked_at_and_fetched() {
 }
 
 #[tokio::test]
-async fn each_family_is_asked_in_its_words() {
+async fn video_request_has_the_members_of_each_provider() {
     let studio = Studio::open().await;
     let data = format!("data:image/png;base64,{PICTURE}");
     for (model, body, path, expected) in [
@@ -231,7 +231,7 @@ async fn each_family_is_asked_in_its_words() {
                 {"type": "image_url", "image_url": {"url": "https://h/2"}, "role": "last_frame"}],
                 "resolution": "720p", "generate_audio": false, "camera_fixed": true}),
         ),
-        // What is said nowhere is told as the specification has it.
+        // Members that the client omits get the defaults of docs/specification.md.
         (
             "doubao-seedance-1-5-pro-251215",
             json!({"prompt": "p"}),
@@ -239,7 +239,8 @@ async fn each_family_is_asked_in_its_words() {
             json!({"model": "doubao-seedance-1-5-pro-251215", "content": [{"type": "text", "text": "p"}],
                 "resolution": "720p", "ratio": "16:9", "duration": 5, "generate_audio": true}),
         ),
-        // The provider makes 1080p of eight seconds alone.
+        // The provider offers 1080p only with a duration of eight seconds; other videos get 720p and four seconds by
+        // default.
         (
             "veo-3.1-fast-generate-preview",
             json!({"prompt": "p"}),
@@ -276,7 +277,7 @@ async fn each_family_is_asked_in_its_words() {
 }
 
 #[tokio::test]
-async fn a_video_is_made_from_another_one_by_whoever_made_that() {
+async fn video_remix_goes_to_the_provider_of_the_original() {
     let studio = Studio::open().await;
     let first = studio.begin(&body("sora-2", "A cat")).await;
     let remix = json!({"model": "sora-2", "prompt": "A dog", "remix_from_video_id": first});
@@ -294,7 +295,7 @@ async fn a_video_is_made_from_another_one_by_whoever_made_that() {
 }
 
 #[tokio::test]
-async fn ends_without_a_video_say_why() {
+async fn video_failure_has_the_code_and_message_of_the_provider() {
     let studio = Studio::open().await;
     let mut ids = Vec::new();
     for (model, ..) in MODELS {
@@ -326,7 +327,7 @@ async fn ends_without_a_video_say_why() {
 }
 
 #[tokio::test]
-async fn a_task_is_its_owner_s_alone() {
+async fn video_task_is_not_found_for_other_keys() {
     let studio = Studio::open().await;
     let id = studio.begin(&body("sora-2", "A cat")).await;
     let narrow = [("authorization", format!("Bearer {NARROW_KEY}"))];
@@ -351,7 +352,7 @@ async fn a_task_is_its_owner_s_alone() {
 }
 
 #[tokio::test]
-async fn the_sdks_of_both_providers_find_their_own_words() {
+async fn video_endpoints_of_both_sdks_have_their_own_shapes() {
     let studio = Studio::open().await;
     let form = "--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\nA cat\r\n\
          --b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsora-2\r\n\
@@ -391,8 +392,23 @@ async fn the_sdks_of_both_providers_find_their_own_words() {
     is_video(&studio.get(path).await.body, 4_096);
 }
 
+/// The length is that of one video, before and after the end.
 #[tokio::test]
-async fn a_provider_that_fails_is_told_at_the_submission_and_waited_for_afterwards() {
+async fn video_length_is_that_of_one_of_several_samples() {
+    let studio = Studio::open().await;
+    let body =
+        json!({"model": "veo-3.1-generate-001", "prompt": "A cat", "durationSeconds": 6, "sampleCount": 3});
+    let created = studio.gateway.ask(post("/v1/videos", body.to_string())).await;
+    assert_eq!(created.status(), 200, "{}", created.text());
+    let created = created.json();
+    assert_eq!(created["seconds"], "6");
+    let id = created["id"].as_str().unwrap();
+    assert_eq!(studio.end(id).await["status"], "succeeded");
+    assert_eq!(studio.get(&format!("/v1/videos/{id}")).await.json()["seconds"], "6");
+}
+
+#[tokio::test]
+async fn video_provider_failure_is_an_error_at_submission_only() {
     let studio = Studio::open().await;
     for (model, ..) in MODELS {
         for (words, status) in
@@ -403,14 +419,14 @@ async fn a_provider_that_fails_is_told_at_the_submission_and_waited_for_afterwar
             assert_eq!(answer.status(), status, "{model} {words}: {}", answer.text());
             assert!(answer.json()["error"]["message"].is_string());
         }
-        // A provider that does not say how far a task is is no reason for the task to be lost.
+        // A task survives if its provider cannot report its state.
         let id = studio.begin(&body(model, "A cat [[film stuck 503]]")).await;
         let shown = studio.get(&format!("/v1/video/generations/{id}")).await;
         assert_eq!((shown.status(), &shown.json()["status"]), (200, &json!("submitted")), "{model}");
         let early = studio.get(&format!("/v1/videos/{id}/content")).await;
         assert_eq!((early.status(), &early.json()["error"]["code"]), (409, &json!("task_state")));
     }
-    // The video itself is gone.
+    // The provider has deleted the finished video.
     for model in ["sora-2", "veo-3.1-fast-generate-preview"] {
         let id = studio.begin(&body(model, "A cat [[film gone]] [[film looks 0]]")).await;
         for _ in 0..20 {

@@ -1,13 +1,13 @@
-//! A conversation as clients of each format send it, made of choices, so that a property test can make many.
+//! Random conversations for property tests, as clients of each format send them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use model_gateway::canonical::seal::Sealed;
+use model_gateway::canonical::seal::SealedSignature;
 use model_gateway::json::JsonStr;
 use model_gateway::wire::Format;
 use serde_json::{Value, json};
 
-/// Arguments whose members are in no order, and a number that a careless reader would round.
+/// Tool arguments with unsorted members and a number that a careless parser would round.
 const ARGUMENTS: [&str; 4] = [
     r#"{"zeta":1.50,"alpha":{"y":"é","b":[1,2]}}"#,
     "{}",
@@ -15,13 +15,13 @@ const ARGUMENTS: [&str; 4] = [
     r#"{"b":null,"a":1e3}"#,
 ];
 const TEXTS: [&str; 5] = ["Hello", "a \"quoted\" é\nline", "{\"json\":true}", "x", "One.\n\nTwo."];
-/// A schema in no order.
+/// Schema with unsorted members.
 pub(crate) const SCHEMA: &str = r#"{"type":"object","required":["zeta"],"properties":{"zeta":{"type":"number"},"alpha":{"type":"object"}}}"#;
-/// A picture of one pixel.
+/// Image of one pixel, PNG in base64.
 const PIXEL: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// One message.
+/// Message of a conversation.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     User {
@@ -33,7 +33,7 @@ pub(crate) enum Message {
         text: Option<&'static str>,
         calls: Vec<Call>,
     },
-    /// In the order of the calls.
+    /// Tool results, in the order of the calls.
     Results(Vec<Answered>),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Answered {
     error: bool,
 }
 
-/// Takes choices one after the other; when there are no more, the first of all is taken.
+/// Source of choices. When it is exhausted, every choice is the first alternative.
 pub(crate) struct Choices<'c>(std::slice::Iter<'c, u8>);
 
 impl<'c> Choices<'c> {
@@ -72,7 +72,7 @@ impl<'c> Choices<'c> {
     }
 }
 
-/// A conversation that ends with the user or with results. `seals`: the model's reasoning is signed.
+/// Returns a conversation that ends with the user or with tool results.
 pub(crate) fn conversation(choices: &mut Choices<'_>) -> Vec<Message> {
     let mut messages = vec![user(choices)];
     let mut calls_so_far = 0;
@@ -109,10 +109,10 @@ fn user(choices: &mut Choices<'_>) -> Message {
     Message::User { texts, image: choices.of(5) == 1 }
 }
 
-/// What a client of `format` got for a seal of this issuer.
+/// Returns a provider signature as a client of `format` received it from the gateway.
 pub(crate) fn envelope(issuer: &str, seal: &str, format: Format) -> String {
     let mut out = Vec::new();
-    Sealed { issuer, text: JsonStr::from_escaped(seal) }.write(&mut out);
+    SealedSignature { issuer, text: JsonStr::from_escaped(seal) }.write(&mut out);
     let text = String::from_utf8(out).unwrap();
     if format == Format::Generate { STANDARD.encode(text) } else { text }
 }
@@ -121,9 +121,9 @@ fn raw(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// The body of a request. `mark`: the last part is marked for the provider's cache, where the format has such marks.
+/// Returns the body of a request. With `mark`, the last part has a cache mark if the format has such marks.
 pub(crate) fn body(format: Format, messages: &[Message], issuer: &str, mark: bool) -> String {
-    // Numbers must stay as they are, so arguments are put in as text.
+    // Arguments are inserted as text: a JSON tree would change the spelling of numbers.
     let hole = |number: usize| format!("HOLE-{number}-");
     let mut holes = Vec::new();
     let mut arguments = |text: &'static str| {
@@ -169,7 +169,7 @@ pub(crate) fn body(format: Format, messages: &[Message], issuer: &str, mark: boo
     for (number, value) in holes.iter().enumerate() {
         text = text.replace(&format!("\"{}\"", hole(number + 1)), value);
     }
-    raw(&text); // It is JSON.
+    raw(&text); // Checks that it is JSON.
     text
 }
 

@@ -1,5 +1,5 @@
-//! Streams that are cut off, at every byte: whatever the formats of provider and client, the client never gets an
-//! answer that looks complete and is not.
+//! Streams that are truncated at every byte, in all pairs of formats: a client never receives an incomplete response
+//! that looks complete.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use model_gateway::wire::error::{ProviderError, from_provider};
 
 use crate::route::{Way, pairs};
 
-/// Cases that have text, reasoning and calls in them.
+/// Golden cases with text, reasoning and tool calls.
 const CASES: [&str; 3] = ["plain", "reasoning", "tools"];
 
 fn stream(case: &str, format: Format) -> Option<String> {
@@ -19,7 +19,7 @@ fn stream(case: &str, format: Format) -> Option<String> {
     std::fs::read_to_string(folder.join(format!("answer.{format}.sse"))).ok()
 }
 
-/// From where on nothing of the answer is missing: behind the data of the frame that ends it.
+/// Returns the offset, in bytes, from which the response is complete: after the data of its final frame.
 fn complete_at(format: Format, stream: &str) -> usize {
     let ends = |data: &str| match format {
         Format::Chat => data.contains("\"finish_reason\":\""),
@@ -41,7 +41,7 @@ fn complete_at(format: Format, stream: &str) -> usize {
     found.unwrap_or_else(|| panic!("{format} has no end: {stream}"))
 }
 
-/// What a client of the provider's own format gets.
+/// Passes a truncated stream to a client of the same format. Returns the output, and whether it looks complete.
 fn pass_on(format: Format, stream: &[u8]) -> (String, bool) {
     let verbatim = Verbatim::new(format.api(), Arrival::Events, Changes::default(), 1 << 24);
     let mut exchange = Exchange::Verbatim(verbatim);
@@ -63,17 +63,18 @@ fn pass_on(format: Format, stream: &[u8]) -> (String, bool) {
     (String::from_utf8(out).unwrap(), ended.is_ok())
 }
 
-/// Whether a stream ends with an error that every SDK of its format raises, and not with what ends a good one.
+/// Whether a stream ends with an error that every SDK of its format raises, and has no regular end.
 fn ends_with_an_error(client: Format, text: &str) -> bool {
     let events: Vec<&str> = text.split("\n\n").flat_map(|part| part.split("\r\n\r\n")).collect();
     let events: Vec<&str> = events.into_iter().map(str::trim).filter(|event| !event.is_empty()).collect();
-    let (last, before) = match (client, &events[..]) {
-        (Format::Chat, [.., before, last]) => (*before, *last),
+    // A chat stream has its terminator after the error.
+    let (last, terminator) = match (client, &events[..]) {
+        (Format::Chat, [.., last, terminator]) => (*last, *terminator),
         (_, [.., last]) => (*last, ""),
         _ => return false,
     };
     match client {
-        Format::Chat => last.starts_with("data: {\"error\"") && before == "data: [DONE]",
+        Format::Chat => last.starts_with("data: {\"error\"") && terminator == "data: [DONE]",
         Format::Messages => last.starts_with("event: error\n") && !text.contains("event: message_stop"),
         Format::Responses => {
             (last.contains("\"type\":\"error\"") || last.starts_with("event: response.failed\n"))
@@ -85,7 +86,7 @@ fn ends_with_an_error(client: Format, text: &str) -> bool {
 }
 
 #[test]
-fn a_stream_that_is_cut_at_any_byte_never_looks_complete() {
+fn truncated_stream_at_any_byte_never_looks_complete() {
     let mut cuts = 0;
     for case in CASES {
         for (provider, client) in pairs() {

@@ -1,12 +1,12 @@
-//! How one JSON document differs from another: a line for each place, in the order of the first.
+//! Difference of two JSON documents: one line for each path that differs, in the order of the expected document.
 
 use serde_json::Value;
 
-/// Long values are shown by their beginning.
+/// Maximum length of a value in a line, in characters.
 const SHOWN: usize = 100;
 
-/// The places where `found` is not what `expected` says: `-` is missing, `+` is there beside, `~` is another value.
-/// The order of the members of an object counts for nothing here.
+/// Returns the differences of `found` from `expected`: `-` a missing value, `+` an additional value, `~` another value.
+/// The order of object members is ignored.
 pub(crate) fn lines(found: &Value, expected: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     compare("", found, expected, &mut lines);

@@ -1,4 +1,4 @@
-//! The files, against what is written.
+//! Golden files, compared with the output of the translation.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// The text of a file of a case, if the case has it.
+/// Returns the text of a file of a case, or `None` if the case does not have it.
 fn text(case: &Path, name: &str) -> Option<String> {
     std::fs::read_to_string(case.join(name)).ok()
 }
@@ -30,7 +30,7 @@ fn json(text: &str, place: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}: {text}"))
 }
 
-/// Holds what was written against a golden file, or writes the file.
+/// Compares the output with a golden file, or writes the file if `UPDATE_GOLDEN` is set.
 fn assert_golden(file: &Path, found: &str, faults: &mut Vec<String>) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         if found.is_empty() {
@@ -54,7 +54,7 @@ fn assert_golden(file: &Path, found: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// One section of `losses`.
+/// Writes a section of `losses`, unless it is empty.
 fn section(out: &mut String, title: &str, found: Vec<String>) {
     if !found.is_empty() {
         writeln!(out, "# {title}").unwrap();
@@ -63,7 +63,7 @@ fn section(out: &mut String, title: &str, found: Vec<String>) {
     }
 }
 
-/// How requests differ from the files of their formats, and what was noted as lost.
+/// Lists how translated requests differ from the files of their formats, and the losses that the translation reports.
 fn requests(case: &Path, out: &mut String) {
     for (from, to) in pairs() {
         let (Some(body), Some(expected)) =
@@ -90,7 +90,7 @@ fn requests(case: &Path, out: &mut String) {
     }
 }
 
-/// How whole answers differ from the files of their formats.
+/// Lists how translated responses differ from the files of their formats.
 fn answers(case: &Path, out: &mut String) {
     for (provider, client) in translated_pairs() {
         let file = |format: Format| text(case, &format!("answer.{format}.json"));
@@ -106,7 +106,7 @@ fn answers(case: &Path, out: &mut String) {
     }
 }
 
-/// How errors differ from the files of their formats.
+/// Lists how translated errors differ from the files of their formats.
 fn errors(case: &Path, out: &mut String) {
     for (provider, client) in pairs() {
         let file = |format: Format| text(case, &format!("error.{format}.json"));
@@ -120,9 +120,9 @@ fn errors(case: &Path, out: &mut String) {
     }
 }
 
-/// Everything that is declared, pair by pair. A pair that is not named loses nothing and adds nothing.
+/// A pair of formats without a section in `losses` neither loses nor adds anything.
 #[test]
-fn every_format_says_what_every_other_says_up_to_declared_losses() {
+fn golden_documents_differ_only_by_declared_losses() {
     let mut faults = Vec::new();
     for case in cases() {
         let mut found = String::new();
@@ -135,7 +135,7 @@ fn every_format_says_what_every_other_says_up_to_declared_losses() {
 }
 
 #[test]
-fn every_stream_becomes_the_stream_of_its_client() {
+fn golden_streams_are_translated_to_every_format() {
     let mut faults = Vec::new();
     for case in cases() {
         for (provider, client) in translated_pairs() {
@@ -150,9 +150,9 @@ fn every_stream_becomes_the_stream_of_its_client() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A stream that is collected means what the whole answer means.
+/// A stream that is collected into a document equals the provider's document.
 #[test]
-fn a_stream_that_is_collected_is_the_whole_answer() {
+fn golden_stream_collected_equals_the_document() {
     let mut seen = 0;
     for case in cases() {
         for (provider, client) in translated_pairs() {
@@ -165,12 +165,12 @@ fn a_stream_that_is_collected_is_the_whole_answer() {
             assert_eq!((&whole.1, &collected.1), (&Ok(()), &Ok(())), "{place}");
             let found = lines(&json(&collected.0, &place), &json(&whole.0, &place));
             assert!(found.is_empty(), "{place}:\n{}", found.join("\n"));
-            // The client that wants a stream of a document gets what it would get of the stream.
+            // A document that is sent as a stream has the content of the provider's stream.
             let way = Way { arrival: Arrival::Whole, ..Way::streamed(provider, client) };
             let (streamed, ended) = way.pass(&[body.as_bytes()]);
             assert_eq!(ended, Ok(()), "{place}");
             let back = |stream: &str| {
-                // Reading it back needs a third format: an answer is never translated to its own.
+                // The stream is read back through a third format, because a format is never translated to itself.
                 let third = Format::ALL.into_iter().find(|format| *format != client).unwrap();
                 let way = Way { arrival: Arrival::Events, ..Way::whole(client, third) };
                 let (text, ended) = way.pass(&[stream.as_bytes()]);

@@ -1,9 +1,8 @@
-//! The providers' prompt caches: a conversation that has grown begins with the same bytes as before it grew.
+//! Prompt caching of providers: the encoding of a longer conversation begins with the bytes of the shorter one.
 //!
-//! What makes it hold in every format: all that is not the conversation stands in front of it and depends on nothing
-//! in it, the turns stand last and in their order, and nothing that was written of an earlier turn depends on a later
-//! one. Marks for the cache, which clients move on with each turn, are taken out before the comparison: to the provider
-//! they are no part of the prompt.
+//! Every encoder must therefore write everything outside the conversation before it and independent of it, write the
+//! turns last and in order, and never let the encoding of a turn depend on a later turn. Cache marks, which clients
+//! move with every turn, are removed before the comparison: they are not part of the prompt.
 
 use model_gateway::wire::Format;
 use proptest::prelude::*;
@@ -22,14 +21,15 @@ fn encoded(from: Format, to: Format, messages: &[Message]) -> String {
     text.replace(MARK, "")
 }
 
-/// Where requests are sent in the course of a conversation: after the user, and after results.
+/// Returns the prefixes of a conversation at which a client sends a request: those that end with the user or with
+/// results.
 fn sent(messages: &[Message]) -> impl Iterator<Item = &[Message]> {
     (1..=messages.len())
         .map(|count| &messages[..count])
         .filter(|messages| !matches!(messages.last(), Some(Message::Model { .. })))
 }
 
-/// As the inside of a JSON string.
+/// Escapes a text as the inside of a JSON string.
 fn escaped(text: &str) -> String {
     serde_json::to_string(text).unwrap().trim_matches('"').to_owned()
 }
@@ -38,7 +38,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_longer_conversation_begins_with_the_bytes_of_the_shorter_one(
+    fn prompt_of_longer_conversation_begins_with_the_shorter(
         choices in proptest::collection::vec(any::<u8>(), 0..60),
     ) {
         let messages = conversation(&mut Choices::new(&choices));
@@ -49,7 +49,7 @@ proptest! {
                 prop_assert_eq!(&now, &encoded(from, to, turns), "the same twice");
                 if let Some(before) = before {
                     let same = before.bytes().zip(now.bytes()).take_while(|(one, other)| one == other).count();
-                    // What is left of the shorter one closes what is open.
+                    // The rest of the shorter text may only close arrays and objects.
                     let rest = &before[same..];
                     prop_assert!(
                         rest.bytes().all(|byte| matches!(byte, b']' | b'}')),
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn the_members_of_arguments_and_schemas_keep_their_order_and_their_numbers(
+    fn prompt_arguments_and_schemas_keep_member_order_and_numbers(
         choices in proptest::collection::vec(any::<u8>(), 0..40),
     ) {
         let messages = conversation(&mut Choices::new(&choices));

@@ -1,32 +1,32 @@
-//! One request or answer on its way from one format to another.
+//! Translation of one request or one response from one format to another, as the rosetta tests use it.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model_gateway::canonical::dialect::{Reasoning, Sampling, Structured};
+use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use model_gateway::canonical::{Dialect, Effort, Quirks, Thinking};
-use model_gateway::error::{ApiError, Kind};
+use model_gateway::error::{ApiError, ErrorKind};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::{Route, Translated};
 use model_gateway::translate::verbatim::{Arrival, StreamError};
-use model_gateway::translate::{Outgoing, Refused, Restore, TranslateRequest, outgoing};
+use model_gateway::translate::{EncodeError, Outgoing, Restore, TranslateRequest, outgoing};
 use model_gateway::wire::Format;
 use model_gateway::wire::codec::ReplyOptions;
 use model_gateway::wire::error::{ProviderError, from_provider};
 
 const LIMIT: usize = 1 << 24;
 
-/// All pairs of formats, the same twice included.
+/// Returns all pairs of formats, including pairs of a format with itself.
 pub(crate) fn pairs() -> impl Iterator<Item = (Format, Format)> {
     Format::ALL.into_iter().flat_map(|from| Format::ALL.into_iter().map(move |to| (from, to)))
 }
 
-/// The pairs that are translated.
+/// Returns all pairs of different formats.
 pub(crate) fn translated_pairs() -> impl Iterator<Item = (Format, Format)> {
     pairs().filter(|(from, to)| from != to)
 }
 
-/// The provider that speaks a format in these tests.
+/// Returns the name of the provider of a format in these tests.
 pub(crate) fn issuer(format: Format) -> &'static str {
     match format {
         Format::Chat => "provider-c",
@@ -36,19 +36,21 @@ pub(crate) fn issuer(format: Format) -> &'static str {
     }
 }
 
-/// A model that can be asked for everything that its format has.
+/// Returns the profile of a model that supports everything that its format can express.
 pub(crate) fn dialect(format: Format) -> Dialect<'static> {
     Dialect {
         model: "model-1",
         issuer: issuer(format),
         reasoning: match format {
             Format::Chat | Format::Responses => {
-                Reasoning::Effort { min: Effort::Minimal, max: Effort::Max, off: true }
+                ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true }
             }
-            Format::Messages | Format::Generate => Reasoning::Budget { min: 1_024, max: 32_768, off: true },
+            Format::Messages | Format::Generate => {
+                ReasoningSupport::Budget { min: 1_024, max: 32_768, off: true }
+            }
         },
         max_output: 4_096,
-        sampling: Sampling::All,
+        sampling: SamplingSupport::All,
         structured: Structured::Native,
         json_schema: true,
         call_ids: true,
@@ -60,19 +62,19 @@ pub(crate) fn dialect(format: Format) -> Dialect<'static> {
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     }
 }
 
-/// The request in `body`, as the provider gets it.
-pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, Refused> {
+/// Translates a request body to a provider's format.
+pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, EncodeError> {
     let dialect = dialect(to);
     let ask = TranslateRequest {
         client: from,
         provider: to,
         stream: false,
         array: false,
-        thinking: Thinking::Unsaid,
+        thinking: Thinking::Unset,
         dialect: &dialect,
         model: &EscapedString::from("model-1"),
         id: "req_1",
@@ -82,7 +84,7 @@ pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, 
     outgoing(body, &ask)
 }
 
-/// What the answer's encoder is told in most tests.
+/// Returns the options of the response encoder in most tests.
 pub(crate) fn reply(provider: Format) -> ReplyOptions {
     ReplyOptions {
         model: EscapedString::from("model-1"),
@@ -96,28 +98,28 @@ pub(crate) fn reply(provider: Format) -> ReplyOptions {
     }
 }
 
-/// A provider's answer on its way to a client.
+/// Translation of a provider's response to a client.
 pub(crate) struct Way {
     pub(crate) provider: Format,
     pub(crate) client: Format,
-    /// How it arrives.
+    /// Form in which the response arrives.
     pub(crate) arrival: Arrival,
-    /// The client wants a stream.
+    /// Whether the client wants a stream.
     pub(crate) stream: bool,
 }
 
 impl Way {
-    /// From a stream to a stream.
+    /// Translation of a stream to a stream.
     pub(crate) fn streamed(provider: Format, client: Format) -> Way {
         Way { provider, client, arrival: Arrival::Events, stream: true }
     }
 
-    /// From a document to a document.
+    /// Translation of a document to a document.
     pub(crate) fn whole(provider: Format, client: Format) -> Way {
         Way { provider, client, arrival: Arrival::Whole, stream: false }
     }
 
-    /// All that the client gets, and how it ended.
+    /// Translates a response that arrives in these pieces. Returns the client's bytes and the outcome.
     pub(crate) fn pass(&self, pieces: &[&[u8]]) -> (String, Result<(), String>) {
         self.pass_with(pieces, reply(self.provider), Restore::default())
     }
@@ -152,12 +154,12 @@ impl Way {
     }
 }
 
-/// What a client is told of an answer that cannot go on.
+/// Returns the error that a client receives when a response fails.
 fn told(error: &StreamError) -> ApiError {
     match error {
         StreamError::FirstFrame(frame) | StreamError::Failed(frame) => {
             from_provider(500, ProviderError::decode(frame), None)
         }
-        other => ApiError::new(Kind::UpstreamBroken, other.to_string()),
+        other => ApiError::new(ErrorKind::UpstreamBroken, other.to_string()),
     }
 }

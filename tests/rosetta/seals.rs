@@ -1,5 +1,6 @@
-//! What a provider signs comes back to it unaltered, and to nobody else: through clients of every other format, over
-//! three turns of tool use, for clients that send back everything and for clients that keep only calls and their ids.
+//! Provider signatures: they return unaltered to the provider that issued them and reach no other provider. Tested
+//! through clients of every other format over three turns of tool use, for clients that send back everything and for
+//! clients that keep only texts, tool calls and call ids.
 
 use model_gateway::translate::verbatim::Arrival;
 use model_gateway::wire::Format;
@@ -7,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::route::{Way, issuer, request, translated_pairs};
 
-/// Providers that sign. (Those of chat sign nothing of their own.)
+/// Formats whose providers sign. Chat providers have no signatures of their own.
 const SIGNERS: [Format; 3] = [Format::Messages, Format::Responses, Format::Generate];
 
-/// The provider's answer in a turn: signed reasoning and a call.
+/// Returns the provider's response in a turn: signed reasoning and a tool call.
 fn answer(provider: Format, turn: usize) -> String {
     let (seal, hidden) = (format!("Eq{turn}/m+=="), format!("Hid/{turn}=="));
     let body = match provider {
@@ -37,7 +38,7 @@ fn answer(provider: Format, turn: usize) -> String {
     body.to_string()
 }
 
-/// The seals of the first `turns` answers, in their order.
+/// Returns the signatures of the first `turns` responses, in order.
 fn seals(provider: Format, turns: usize) -> Vec<String> {
     let of_turn = |turn: usize| {
         let mut seals = vec![format!("Eq{turn}/m+==")];
@@ -49,7 +50,7 @@ fn seals(provider: Format, turns: usize) -> Vec<String> {
     (1..=turns).flat_map(of_turn).collect()
 }
 
-/// All seals in what a provider gets.
+/// Returns all signatures in a request to a provider.
 fn seals_in(provider: Format, body: &Value) -> Vec<String> {
     let names: &[&str] = match provider {
         Format::Messages => &["signature", "data"],
@@ -77,10 +78,10 @@ fn collect(value: &Value, names: &[&str], found: &mut Vec<String>) {
     }
 }
 
-/// A client of a format, and what it keeps of the conversation.
+/// Client of a format with its part of the conversation.
 struct Client {
     format: Format,
-    /// It sends back all that it got; else only texts, calls and their ids.
+    /// Whether it sends back everything it received. Otherwise it sends only texts, tool calls and call ids.
     echoes: bool,
     items: Vec<Value>,
 }
@@ -112,7 +113,7 @@ impl Client {
         body.to_string()
     }
 
-    /// Takes an answer in, and answers its calls.
+    /// Appends a response, and a result for each of its tool calls.
     fn take(&mut self, answer: &Value) {
         match self.format {
             Format::Chat => {
@@ -177,14 +178,14 @@ impl Client {
     }
 }
 
-/// The answer as the client gets it: as a document, or as a stream that it has put together.
+/// Returns the response as the client receives it, as a document.
 fn received(provider: Format, client: Format, turn: usize) -> Value {
     let (text, ended) = Way::whole(provider, client).pass(&[answer(provider, turn).as_bytes()]);
     assert_eq!(ended, Ok(()), "{provider} to {client}");
     serde_json::from_str(&text).unwrap()
 }
 
-/// The ids of the calls in what a provider gets, in the order of the calls and of their results.
+/// Returns the call ids in a request to a provider, in the order of the calls and of their results.
 fn ids_in(body: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect(body, &["tool_use_id", "call_id", "id", "tool_call_id"], &mut found);
@@ -194,7 +195,7 @@ fn ids_in(body: &Value) -> Vec<String> {
 }
 
 #[test]
-fn seals_come_back_to_their_issuer_over_three_turns() {
+fn signatures_return_to_their_issuer_over_three_turns() {
     for (provider, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
         let mut client = Client::new(format, true);
         for turn in 1..=3 {
@@ -205,7 +206,7 @@ fn seals_come_back_to_their_issuer_over_three_turns() {
                 seals(provider, turn),
                 "{provider} through {format}: {asked}"
             );
-            // The words of the reasoning as well: a signature is of its text.
+            // The reasoning text must return too: the signature covers it.
             let text = asked.to_string();
             for turn in 1..=turn {
                 assert!(
@@ -213,7 +214,7 @@ fn seals_come_back_to_their_issuer_over_three_turns() {
                     "{provider} through {format}: {asked}"
                 );
             }
-            // Whatever the ids carried to the client, the provider gets its own.
+            // The ids that the client received may carry signatures; the provider receives its own ids.
             let ids = ids_in(&asked);
             let plain = |id: &String| id.len() < 10;
             assert!(ids.len() >= turn && ids.iter().all(plain), "{provider} through {format}: {ids:?}");
@@ -222,7 +223,7 @@ fn seals_come_back_to_their_issuer_over_three_turns() {
 }
 
 #[test]
-fn seals_of_one_provider_never_go_to_another() {
+fn signatures_never_reach_another_provider() {
     for (provider, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
         for echoes in [true, false] {
             let mut client = Client::new(format, echoes);
@@ -240,9 +241,9 @@ fn seals_of_one_provider_never_go_to_another() {
     }
 }
 
-/// A client that keeps nothing but calls: the seal of a call travels in its id.
+/// For clients that keep only tool calls, the signature of a call travels in the call's id.
 #[test]
-fn ids_of_calls_carry_the_seals_of_calls() {
+fn signatures_of_tool_calls_travel_in_call_ids() {
     for format in [Format::Chat, Format::Messages, Format::Responses] {
         let provider = Format::Generate;
         let mut client = Client::new(format, false);
@@ -258,10 +259,10 @@ fn ids_of_calls_carry_the_seals_of_calls() {
     }
 }
 
-/// A call is signed in its id from the start of a stream on, so that clients that keep only calls of streams can send
-/// it back as well.
+/// The id of a tool call carries its signature from the first frame of a stream, so that clients that keep only the
+/// tool calls of streams can return it too.
 #[test]
-fn streams_carry_the_seals_that_documents_carry() {
+fn signatures_in_streams_equal_those_in_documents() {
     for (provider, format) in translated_pairs().filter(|pair| SIGNERS.contains(&pair.0)) {
         let way = Way { arrival: Arrival::Whole, ..Way::streamed(provider, format) };
         let (stream, ended) = way.pass(&[answer(provider, 1).as_bytes()]);

@@ -1,4 +1,5 @@
-//! However a stream is cut on its way, and however its lines end, the client gets the same bytes.
+//! Splits and spellings of a stream: the client's bytes do not depend on how the provider's stream is cut into reads,
+//! or on its line endings.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::route::{Way, translated_pairs};
 
-/// The streams of the goldens, with the provider's format.
+/// Returns the streams of the golden files, with the provider's format.
 fn streams() -> Vec<(Format, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut streams = Vec::new();
@@ -37,7 +38,7 @@ fn pieces<'t>(text: &'t [u8], sizes: &[usize]) -> Vec<&'t [u8]> {
     pieces
 }
 
-/// The same stream in other spellings of the framing.
+/// Returns the same stream in other spellings of the SSE framing.
 fn spellings(stream: &str) -> [String; 5] {
     let without_events: String =
         stream.lines().filter(|line| !line.starts_with("event:")).map(|line| format!("{line}\n")).collect();
@@ -51,7 +52,7 @@ fn spellings(stream: &str) -> [String; 5] {
 }
 
 #[test]
-fn byte_by_byte_and_in_other_spellings_the_client_gets_the_same() {
+fn split_bytewise_and_other_spellings_give_the_same_output() {
     for (provider, stream) in streams() {
         for (_, client) in translated_pairs().filter(|pair| pair.0 == provider) {
             let way = Way::streamed(provider, client);
@@ -69,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_cut_gives_the_client_the_same(sizes in proptest::collection::vec(1usize..200, 1..12)) {
+    fn split_at_any_sizes_gives_the_same_output(sizes in proptest::collection::vec(1usize..200, 1..12)) {
         for (provider, stream) in streams() {
             for (_, client) in translated_pairs().filter(|pair| pair.0 == provider) {
                 let way = Way::streamed(provider, client);
@@ -79,17 +80,17 @@ proptest! {
         }
     }
 
-    /// A stream that breaks off never ends as if it were whole.
+    /// A truncated stream must end with an error.
     #[test]
-    fn a_stream_that_breaks_off_is_told_apart_from_a_whole_one(share in 0.0f64..1.0) {
+    fn truncated_stream_ends_with_an_error(share in 0.0f64..1.0) {
         for (provider, stream) in streams() {
-            // What ends the answer stands in the last frame that says more than that the stream is over.
+            // Cut before the last frame that carries more than the end of the stream.
             let end = stream.trim_end().trim_end_matches("data: [DONE]").trim_end().rfind("\n\n").unwrap_or(0);
             let mut cut = (end as f64 * share) as usize;
             while !stream.is_char_boundary(cut) {
                 cut -= 1;
             }
-            // In chat the reason for the end comes before the usage: an answer without usage is complete.
+            // In chat the finish reason comes before the usage: a stream that ends between them is complete.
             let finished = stream[..cut].contains("\"finish_reason\":\"");
             for (_, client) in translated_pairs().filter(|pair| pair.0 == provider && !finished) {
                 let (text, ended) = Way::streamed(provider, client).pass(&[&stream.as_bytes()[..cut]]);

@@ -1,13 +1,13 @@
-//! The usage that a client is shown and the usage that is charged are one object: over all pairs of formats, streams
-//! and documents, and also where the provider says nothing.
+//! Usage that a client is shown equals the usage that is charged: in all pairs of formats, for streams and documents,
+//! and also where the provider reports none.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use model_gateway::canonical::Usage;
-use model_gateway::framing::sse::{Event, SseSplitter};
-use model_gateway::tokens::{Family, count_request, count_text};
+use model_gateway::framing::sse::{SseEvent, SseSplitter};
+use model_gateway::tokens::{TokenizerFamily, count_request, count_text};
 use model_gateway::translate::translated::{Route, Translated};
 use model_gateway::translate::verbatim::{Arrival, Changes};
 use model_gateway::translate::{CountedRequest, Exchange, Restore, Verbatim, decode_request};
@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::route::{pairs, reply};
 
 const LIMIT: usize = 1 << 24;
-/// What the request is expected to have.
+/// Expected input tokens of the request.
 const INPUT: u64 = 321;
 
 fn exchange(provider: Format, client: Format, arrival: Arrival, stream: bool) -> Exchange {
@@ -29,11 +29,11 @@ fn exchange(provider: Format, client: Format, arrival: Arrival, stream: bool) ->
         let reply = Arc::new(reply(provider));
         Exchange::Translated(Box::new(Translated::new(&route, arrival, reply, Restore::default(), LIMIT)))
     };
-    exchange.expect(Family::OpenAi, INPUT);
+    exchange.expect(TokenizerFamily::OpenAi, INPUT);
     exchange
 }
 
-/// The answers of the goldens in a format: streams, and documents.
+/// Returns the golden responses of a format: streams and documents.
 fn answers(format: Format) -> Vec<(Arrival, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut answers = Vec::new();
@@ -47,7 +47,7 @@ fn answers(format: Format) -> Vec<(Arrival, String)> {
     answers
 }
 
-/// Every figure that an answer may have, in the words of its format.
+/// Returns a usage report with every figure that the format has.
 fn rich(format: Format) -> &'static str {
     match format {
         Format::Chat => {
@@ -65,7 +65,7 @@ fn rich(format: Format) -> &'static str {
     }
 }
 
-/// Puts another usage into the place of each that there is, or takes all of them out.
+/// Replaces every usage report in a document, or removes all of them if `usage` is `None`.
 fn change(value: &mut Value, usage: Option<&Value>) {
     match value {
         Value::Object(members) => {
@@ -99,7 +99,7 @@ fn changed(arrival: Arrival, text: &str, usage: Option<&Value>) -> String {
     lines.collect()
 }
 
-/// The usage that an answer shows its client.
+/// Returns the usage that a response shows to its client.
 fn shown(format: Format, stream: bool, text: &str) -> Usage {
     let mut usage = Usage::default();
     if !stream {
@@ -109,7 +109,7 @@ fn shown(format: Format, stream: bool, text: &str) -> Usage {
     let (mut splitter, mut from) = (SseSplitter::default(), 0);
     while let Some(end) = splitter.next_boundary(text.as_bytes(), from) {
         let mut scratch = Vec::new();
-        let event = Event::parse(&text.as_bytes()[from..end], &mut scratch);
+        let event = SseEvent::parse(&text.as_bytes()[from..end], &mut scratch);
         if let Some(data) = event.data
             && let Ok(sight) = watch::frame(format, std::str::from_utf8(data).unwrap())
             && let Some(later) = sight.usage
@@ -121,7 +121,8 @@ fn shown(format: Format, stream: bool, text: &str) -> Usage {
     usage
 }
 
-/// Whatever the client is shown stands in the record, and what both must have is there.
+/// Asserts that every figure that the client is shown equals the charged one. Figures that the client's format lacks
+/// may be absent.
 fn assert_same(shown: &Usage, charged: &Usage, place: &str) {
     let parts = |usage: &Usage| {
         [
@@ -136,7 +137,7 @@ fn assert_same(shown: &Usage, charged: &Usage, place: &str) {
     };
     assert_eq!((shown.input, shown.output), (charged.input, charged.output), "{place}");
     for (shown, charged) in parts(shown).into_iter().zip(parts(charged)) {
-        // A format that cannot say for how long something is kept in the cache says that it is.
+        // A format without the lifetime of a cache write reports the sum of cache writes.
         assert!(
             shown.unwrap_or(0) == charged.unwrap_or(0) || shown.is_none(),
             "{place}: {shown:?} {charged:?}"
@@ -144,7 +145,7 @@ fn assert_same(shown: &Usage, charged: &Usage, place: &str) {
     }
 }
 
-/// All that leaves, and the usage that is charged.
+/// Passes a response through an exchange. Returns the output and the exchange with its meter.
 fn pass(mut exchange: Exchange, arrival: Arrival, stream: bool, text: &str) -> (String, Exchange) {
     let mut out = Vec::new();
     if stream && arrival == Arrival::Events {
@@ -159,7 +160,7 @@ fn pass(mut exchange: Exchange, arrival: Arrival, stream: bool, text: &str) -> (
 }
 
 #[test]
-fn bug_39_what_the_client_is_shown_is_what_is_charged() {
+fn bug_39_usage_shown_equals_usage_charged() {
     for (provider, client) in pairs() {
         let rich: Value = serde_json::from_str(rich(provider)).unwrap();
         for (arrival, text) in answers(provider) {
@@ -188,7 +189,7 @@ fn bug_39_what_the_client_is_shown_is_what_is_charged() {
 }
 
 #[test]
-fn what_a_provider_does_not_say_is_counted_and_shown_as_it_is_charged() {
+fn usage_not_reported_is_counted_and_shown_as_charged() {
     for (provider, client) in pairs() {
         for (arrival, text) in answers(provider) {
             let stream = arrival == Arrival::Events;
@@ -206,9 +207,9 @@ fn what_a_provider_does_not_say_is_counted_and_shown_as_it_is_charged() {
     }
 }
 
-/// bugs.md 40, 44: a stream that breaks is charged for what was delivered, and keeps what its provider has said.
+/// A broken stream is charged for what was delivered, and the usage that its provider reported before counts.
 #[test]
-fn bug_40_bug_44_a_cut_stream_is_charged_for_what_was_delivered() {
+fn bug_40_bug_44_usage_of_cut_stream_is_what_was_delivered() {
     let words = "eight letters and some more words for the answer ";
     let start = r#"{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[],"model":"x","usage":{"input_tokens":10,"cache_read_input_tokens":90,"output_tokens":1}}}"#;
     let mut messages = format!(
@@ -224,7 +225,7 @@ fn bug_40_bug_44_a_cut_stream_is_charged_for_what_was_delivered() {
             "data: {{\"candidates\":[{{\"content\":{{\"role\":\"model\",\"parts\":[{{\"text\":\"{words}\"}}]}},\"index\":0}}]}}\n\n"
         );
     }
-    let delivered = count_text(Family::OpenAi, &words.repeat(40));
+    let delivered = count_text(TokenizerFamily::OpenAi, &words.repeat(40));
     for client in Format::ALL {
         for (provider, text, input, cached) in
             [(Format::Messages, &messages, 100, Some(90)), (Format::Generate, &generate, INPUT, None)]
@@ -235,21 +236,23 @@ fn bug_40_bug_44_a_cut_stream_is_charged_for_what_was_delivered() {
             exchange.cut();
             let usage = exchange.meter().usage();
             assert_eq!((usage.input, usage.cached), (Some(input), cached), "{provider} to {client}");
-            // What is beyond the beginning that was kept is taken to be like it.
+            // Beyond the sample that is kept, the count is extrapolated.
             let output = usage.output.unwrap();
             assert!(output.abs_diff(delivered) <= 3, "{provider} to {client}: {output} of {delivered}");
         }
     }
 }
 
-/// What was delivered is counted as the model's family counts, whatever the language, of long streams by their
-/// beginning.
+/// Delivered text is counted with the tokenizer of the model's family, in any language. Long streams are extrapolated
+/// from their beginning.
 #[test]
-fn what_was_delivered_is_counted_by_the_family_of_the_model() {
+fn usage_of_output_is_counted_by_the_family_of_the_model() {
     let english = "the quick brown fox jumps over the lazy dog and keeps running through the field ";
     let chinese = "\u{6a21}\u{578b}\u{7f51}\u{5173}\u{662f}\u{5e94}\u{7528}\u{7a0b}\u{5e8f}\u{4e0e}\u{6a21}\u{578b}\u{4e4b}\u{95f4}\u{7684}\u{6865}\u{6881}\u{3002}";
     let code = "fn main() { let xs: Vec<u32> = (0..10).collect(); println!(\"{xs:?}\"); }\n";
-    for family in [Family::OpenAi, Family::Claude, Family::Gemini, Family::Qwen] {
+    for family in
+        [TokenizerFamily::OpenAi, TokenizerFamily::Claude, TokenizerFamily::Gemini, TokenizerFamily::Qwen]
+    {
         for text in [english, chinese, code] {
             for frames in [3, 60, 900] {
                 let words: Vec<String> =
@@ -285,28 +288,29 @@ fn what_was_delivered_is_counted_by_the_family_of_the_model() {
     }
 }
 
-/// What was asked is counted, too, as if its tokens had been asked for; of a large request by its end.
+/// Input is counted with the tokenizer of the model's family. A large request is extrapolated from its end.
 #[test]
-fn what_was_asked_is_counted_by_the_family_of_the_model() {
+fn usage_of_input_is_counted_by_the_family_of_the_model() {
     let word = "\u{6865}\u{6881}\u{662f}\u{4ec0}\u{4e48}\u{ff1f} ";
     for (repeat, exactly) in [(1, true), (300, true), (3_000, false)] {
         let text = word.repeat(repeat);
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
         let request = decode_request(Format::Chat, &body).unwrap();
-        let counted = count_request(Family::Qwen, &request);
+        let counted = count_request(TokenizerFamily::Qwen, &request);
         let mut exchange = exchange(Format::Chat, Format::Messages, Arrival::Events, true);
-        exchange.expect(Family::Qwen, body.len() as u64 / 4);
+        exchange.expect(TokenizerFamily::Qwen, body.len() as u64 / 4);
         let (front, back) = body.as_bytes().split_at(body.len() / 2);
-        exchange.asked(CountedRequest::of([front, back].into_iter().map(Bytes::copy_from_slice).collect()));
+        exchange
+            .set_request(CountedRequest::of([front, back].into_iter().map(Bytes::copy_from_slice).collect()));
         exchange.cut();
         let input = exchange.meter().usage().input.unwrap();
         let most = if exactly { 0 } else { counted / 10 };
         assert!(input.abs_diff(counted) <= most, "{input} of {counted}");
     }
-    // What is not text has no words that could be counted.
+    // Base64 data contains no words to count: the expected input tokens stay.
     let image = format!("{{\"messages\":[\"{}", "iVBORw0KGgoAAAANSUhEUg".repeat(2_000));
     let mut exchange = exchange(Format::Chat, Format::Chat, Arrival::Events, true);
-    exchange.asked(CountedRequest::of([Bytes::from(image)].into_iter().collect()));
+    exchange.set_request(CountedRequest::of([Bytes::from(image)].into_iter().collect()));
     exchange.cut();
     assert_eq!(exchange.meter().usage().input, Some(INPUT));
 }

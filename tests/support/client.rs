@@ -1,4 +1,4 @@
-//! A client that writes HTTP/1 by hand and sees every byte of the answer.
+//! HTTP/1 test client that writes raw bytes and gives access to every byte of the response.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use super::http1::{Head, Io, Piece, Wire};
 use super::setup::KEY;
 use super::soon;
 
-/// A whole answer.
+/// Complete HTTP response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) head: Head,
     pub(crate) body: Vec<u8>,
-    /// The body ended as its framing says that it must.
+    /// Whether the body ended as its framing demands.
     pub(crate) complete: bool,
-    /// Fields behind the last chunk.
+    /// Trailer fields after the last chunk.
     pub(crate) trailers: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl Answer {
         self.head.get(name)
     }
 
-    /// Everything that was received, for a search.
+    /// Returns status line, headers and body as one text, to be searched.
     pub(crate) fn everything(&self) -> String {
         let fields = self.head.fields.iter().map(|(name, value)| format!("{name}: {value}\n"));
         let head: String = fields.collect();
@@ -48,12 +48,12 @@ impl Answer {
     }
 }
 
-/// A request as bytes, with the tests' key and a length.
+/// Returns a POST request as bytes, with the tests' key and a content length.
 pub(crate) fn post(path: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     post_with(path, &[("authorization", &format!("Bearer {KEY}"))], body)
 }
 
-/// A request as bytes, with these headers beside the host, the type and the length.
+/// Returns a POST request as bytes, with `headers` in addition to host, content type and content length.
 pub(crate) fn post_with(path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let mut head =
@@ -65,7 +65,7 @@ pub(crate) fn post_with(path: &str, headers: &[(&str, &str)], body: impl AsRef<[
     [head.as_bytes(), body].concat()
 }
 
-/// A request without a body, with these headers.
+/// Returns a request without a body, with `headers` in addition to the host.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: gateway.test\r\n");
     for (name, value) in headers {
@@ -74,27 +74,26 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)]) -> Vec
     (head + "\r\n").into_bytes()
 }
 
-/// A connection to the gateway.
+/// Client connection to the gateway.
 pub(crate) struct Client {
     wire: Wire,
 }
 
 impl Client {
-    /// Connects.
     pub(crate) async fn connect(addr: SocketAddr) -> Client {
         let socket = soon(TcpStream::connect(addr)).await.unwrap();
         socket.set_nodelay(true).unwrap();
         Client::over(socket)
     }
 
-    /// Connects with a small receive buffer, so that what is not read stays with the gateway.
+    /// Connects with a small receive buffer, so that bytes which the test does not read stay in the gateway.
     pub(crate) async fn connect_narrow(addr: SocketAddr) -> Client {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(16 * 1024).unwrap();
         Client::over(soon(socket.connect(addr)).await.unwrap())
     }
 
-    /// Connects over TLS; the handshake may fail.
+    /// Connects over TLS and returns the ALPN protocol too. Returns an error if the handshake fails.
     pub(crate) async fn connect_tls(
         addr: SocketAddr,
         config: Arc<rustls::ClientConfig>,
@@ -107,7 +106,7 @@ impl Client {
         Ok((Client::over(stream), alpn))
     }
 
-    /// Takes a connection over.
+    /// Wraps a connection that is open already.
     pub(crate) fn over(io: impl Io + 'static) -> Client {
         Client { wire: Wire::new(Box::new(io)) }
     }
@@ -122,63 +121,63 @@ impl Client {
         soon(self.wire.send(bytes)).await
     }
 
-    /// Says that nothing more will be written, and goes on reading.
+    /// Shuts down the write side; the read side stays open.
     pub(crate) async fn finish_sending(&mut self) {
         self.wire.finish_sending().await;
     }
 
-    /// Reads the next head, which there must be.
+    /// Reads the next response head. Panics if the connection ends before it.
     pub(crate) async fn head(&mut self) -> Head {
         self.try_head().await.expect("the connection ended before the head of an answer")
     }
 
-    /// Reads the next head; nothing when the connection ends before.
+    /// Reads the next response head, or `None` if the connection ends before it.
     pub(crate) async fn try_head(&mut self) -> Option<Head> {
         soon(self.wire.head(false)).await
     }
 
-    /// Reads on in the body.
+    /// Reads the next piece of the body.
     pub(crate) async fn piece(&mut self) -> Piece {
         soon(self.wire.piece()).await
     }
 
-    /// Reads the next whole answer, which there must be.
+    /// Reads the next complete response. Panics if the connection ends before its head.
     pub(crate) async fn answer(&mut self) -> Answer {
         self.try_answer().await.expect("the connection ended before the head of an answer")
     }
 
-    /// Reads the next whole answer; nothing when the connection ends before its head.
+    /// Reads the next complete response, or `None` if the connection ends before its head.
     pub(crate) async fn try_answer(&mut self) -> Option<Answer> {
         let head = self.try_head().await?;
         let body = soon(self.wire.body()).await;
         Some(Answer { head, body: body.bytes, complete: body.complete, trailers: body.trailers })
     }
 
-    /// Reads the answer to a HEAD request.
+    /// Reads the response to a HEAD request.
     pub(crate) async fn answer_to_head(&mut self) -> Answer {
         let head = self.head().await;
         self.wire.expect_no_body();
         Answer { head, body: Vec::new(), complete: true, trailers: Vec::new() }
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its response.
     pub(crate) async fn ask(&mut self, request: impl AsRef<[u8]>) -> Answer {
         self.send(request).await;
         self.answer().await
     }
 
-    /// Waits until the gateway closes the connection, and gives what it sent before.
+    /// Waits until the gateway closes the connection and returns the bytes that it sent before.
     pub(crate) async fn closed(&mut self) -> Vec<u8> {
         soon(self.wire.rest()).await
     }
 
-    /// What was received and belongs to no answer that was read.
+    /// Returns received bytes that belong to no response that was read.
     pub(crate) fn unread(&self) -> &[u8] {
         self.wire.unread()
     }
 }
 
-/// Sends one request over a connection of its own.
+/// Sends one request over its own connection and reads the response.
 pub(crate) async fn ask(addr: SocketAddr, request: impl AsRef<[u8]>) -> Answer {
     Client::connect(addr).await.ask(request).await
 }

@@ -1,5 +1,5 @@
-//! The four formats on the wire: what a client of each sends, what a provider of each answers, and how each shows an
-//! error. Written down from the providers' documents, not taken from the gateway.
+//! The four formats as they appear on the wire: requests of clients, responses of providers, and errors. Written from
+//! the providers' documentation, not taken from the gateway.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::client::{Answer, post, post_with};
 use super::setup::CREDENTIAL;
 use super::sse::{Event, events};
 
-/// A format, as a client sees it.
+/// Format of a client or a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Chat,
@@ -19,7 +19,7 @@ pub(crate) enum Form {
 impl Form {
     pub(crate) const ALL: [Form; 4] = [Form::Chat, Form::Messages, Form::Responses, Form::Generate];
 
-    /// A model of the tests' configuration that goes upstream under its own name.
+    /// Returns a model of the test configuration that has the same name at the provider.
     pub(crate) fn model(self) -> &'static str {
         match self {
             Form::Chat | Form::Responses => "gpt",
@@ -28,7 +28,7 @@ impl Form {
         }
     }
 
-    /// A model that goes upstream under another name, and that name.
+    /// Returns a model that has another name at the provider, and that name.
     pub(crate) fn alias(self) -> (&'static str, &'static str) {
         match self {
             Form::Chat | Form::Responses => ("fast-gpt", "gpt-2026-01-01"),
@@ -37,7 +37,7 @@ impl Form {
         }
     }
 
-    /// What a provider's address of this format holds and no other does.
+    /// Returns the part of a provider's path that identifies this format.
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Form::Chat => "/chat/completions",
@@ -47,7 +47,7 @@ impl Form {
         }
     }
 
-    /// The header that carries the gateway's credential to a provider of this format, and its value.
+    /// Returns the header that carries the gateway's credential to a provider of this format, and its value.
     pub(crate) fn credential(self) -> (&'static str, String) {
         match self {
             Form::Chat | Form::Responses => ("authorization", format!("Bearer {CREDENTIAL}")),
@@ -56,7 +56,7 @@ impl Form {
         }
     }
 
-    /// The path that a client asks.
+    /// Returns the path of a client's request.
     pub(crate) fn path(self, model: &str, stream: bool) -> String {
         match self {
             Form::Chat => "/v1/chat/completions".to_owned(),
@@ -67,7 +67,7 @@ impl Form {
         }
     }
 
-    /// The body that a client sends; `stream_options` asks for usage, so that nothing is added on the way.
+    /// Returns the body of a client's request. `stream_options` requests usage, so that the gateway need not add it.
     pub(crate) fn body(self, model: &str, stream: bool) -> String {
         let body = match (self, stream) {
             (Form::Chat, false) => {
@@ -87,22 +87,23 @@ impl Form {
         body.to_string()
     }
 
-    /// A request with the tests' key.
+    /// Returns a request with the tests' key.
     pub(crate) fn request(self, stream: bool) -> Vec<u8> {
         self.request_for(self.model(), stream)
     }
 
-    /// A request for a model with the tests' key.
+    /// Returns a request for a model, with the tests' key.
     pub(crate) fn request_for(self, model: &str, stream: bool) -> Vec<u8> {
         post(&self.path(model, stream), self.body(model, stream))
     }
 
-    /// A request with these headers instead of the tests' key.
+    /// Returns a request with `headers` instead of the tests' key.
     pub(crate) fn request_with(self, stream: bool, headers: &[(&str, &str)]) -> Vec<u8> {
         post_with(&self.path(self.model(), stream), headers, self.body(self.model(), stream))
     }
 
-    /// What a provider answers: a document with odd white space, unknown members and escapes, which must all stay.
+    /// Returns a provider's response: a document with unusual white space, unknown members and escapes, all of which
+    /// must be preserved.
     pub(crate) fn whole(self, model: &str) -> String {
         match self {
             Form::Chat => format!(
@@ -136,7 +137,7 @@ impl Form {
         )
     }
 
-    /// What a provider streams, frame by frame, with usage.
+    /// Returns the frames of a provider's stream, with usage.
     pub(crate) fn frames(self, model: &str) -> Vec<String> {
         let named = |name: &str, data: String| format!("event: {name}\ndata: {data}\n\n");
         match self {
@@ -252,10 +253,10 @@ impl Form {
         }
     }
 
-    /// What a provider streams before there is any content.
+    /// Returns the first frames of a provider's stream, before any content.
     pub(crate) fn opening(self, model: &str) -> String {
         match self {
-            // Content stands in the first of its usual frames.
+            // The first of the usual frames carries content already.
             Form::Generate => format!(
                 "data: {{\"usageMetadata\": {{\"promptTokenCount\": 11,\"totalTokenCount\": 11}},\
                  \"modelVersion\": \"{model}\",\"responseId\": \"r1\"}}\r\n\r\n"
@@ -264,15 +265,15 @@ impl Form {
         }
     }
 
-    /// Checks that an answer is an error of this format, as the official SDKs read it: its `type` or `status`, and
-    /// its message.
+    /// Checks that a response is an error of this format as the official SDKs read it. Returns its `type` or `status`,
+    /// and its message.
     pub(crate) fn error(self, answer: &Answer) -> (String, String) {
         assert_eq!(answer.get("content-type"), Some("application/json"), "{}", answer.everything());
         assert!(answer.complete, "{}", answer.everything());
         self.error_in(&answer.json(), answer.status())
     }
 
-    /// The same for a JSON value.
+    /// Checks an error like `error`, in a JSON value.
     pub(crate) fn error_in(self, body: &Value, status: u16) -> (String, String) {
         let error = &body["error"];
         let text = |name: &str| {
@@ -298,11 +299,11 @@ impl Form {
         (kind, text("message"))
     }
 
-    /// Whether a stream of this format looks complete to a client: it has what the format ends with.
+    /// Whether a stream looks complete to a client: it has the end that the format prescribes.
     pub(crate) fn looks_complete(self, stream: &str) -> bool {
         let has = |what: &dyn Fn(&Event) -> bool| events(stream).iter().any(what);
         match self {
-            // The error frame stands before it, and SDKs raise there.
+            // In a failed stream the error frame comes before this one, and SDKs raise there.
             Form::Chat => has(&|event| event.data.contains("\"finish_reason\":\"stop\"")),
             Form::Messages => has(&|event| event.name == "message_stop"),
             Form::Responses => {
@@ -312,13 +313,13 @@ impl Form {
         }
     }
 
-    /// The error that a stream of this format ends with: its type and message.
+    /// Returns the type and message of the error that ends a stream. `None` if the stream does not end with an error.
     pub(crate) fn stream_error(self, stream: &str) -> Option<(String, String)> {
         let mut events = events(stream);
         let mut last = events.pop()?;
         match self {
             Form::Chat => {
-                // Whatever an SDK does behind an error, it must not wait for more.
+                // Clients that read on after the error must find the end of the stream.
                 assert_eq!(last.data, "[DONE]", "{stream}");
                 last = events.pop()?;
             }
@@ -340,7 +341,7 @@ impl Form {
     }
 }
 
-/// Runs a test for all formats side by side: most of them wait for most of their time.
+/// Runs a test for all formats concurrently, because most tests spend most of their time waiting.
 pub(crate) async fn every_form<F: Future<Output = ()> + Send + 'static>(test: impl Fn(Form) -> F) {
     let mut running: tokio::task::JoinSet<()> = Form::ALL.into_iter().map(test).collect();
     while let Some(ended) = running.join_next().await {
@@ -350,7 +351,7 @@ pub(crate) async fn every_form<F: Future<Output = ()> + Send + 'static>(test: im
     }
 }
 
-/// The body that a provider of this format gives with an error status.
+/// Returns the body of a provider's error response.
 pub(crate) fn provider_error(form: Form, status: u16, message: &str) -> String {
     match form {
         Form::Chat | Form::Responses => {

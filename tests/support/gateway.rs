@@ -1,4 +1,4 @@
-//! The gateway as a process: started with a configuration of its own, and ended with the value that stands for it.
+//! Gateway process under test: started with a configuration of its own, killed when its [`Gateway`] is dropped.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,14 +16,14 @@ use super::metrics::Metrics;
 use super::setup::{Ports, Setup};
 use super::{soon, until};
 
-/// Ports for gateways are taken from here: below the range from which the system takes the ports of clients, which
-/// would otherwise now and then be in the way.
+/// Port range of the gateways under test. It lies below the ephemeral range of the system, whose client ports would
+/// otherwise collide with these now and then.
 const PORTS: std::ops::Range<u16> = 15_000..32_000;
 
 fn free_port() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
-        // Test programs that run side by side begin at different places.
+        // Test programs that run concurrently start at different ports.
         let start = u16::try_from(std::process::id() % 997).unwrap() * 17;
         let turn = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(start);
         let port = PORTS.start + turn % u16::try_from(PORTS.len()).unwrap();
@@ -34,19 +34,19 @@ fn free_port() -> SocketAddr {
     }
 }
 
-/// Ports that are free now.
+/// Returns ports that are free now.
 pub(crate) fn free_ports() -> Ports {
     Ports { plain: free_port(), tls: free_port(), admin: free_port() }
 }
 
-/// A gateway that runs.
+/// Running gateway process.
 #[derive(Debug)]
 pub(crate) struct Gateway {
-    /// The plaintext listener.
+    /// Address of the plaintext listener.
     pub(crate) addr: SocketAddr,
-    /// The TLS listener, if the configuration has one.
+    /// Address of the TLS listener, if the configuration has one.
     pub(crate) tls: SocketAddr,
-    /// The admin port.
+    /// Address of the admin port.
     pub(crate) admin: SocketAddr,
     folder: tempfile::TempDir,
     child: Child,
@@ -56,7 +56,7 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What it started in its place, if it was told to.
+        // An upgrade may have left a successor process.
         for pid in self.successors() {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
@@ -74,7 +74,7 @@ impl Gateway {
         gateway
     }
 
-    /// Starts a gateway.
+    /// Starts a gateway without waiting until it is ready.
     pub(crate) fn spawn(setup: &Setup, ports: Ports) -> Gateway {
         let folder = tempfile::tempdir().unwrap();
         let conf = setup.write(folder.path(), &ports);
@@ -101,25 +101,25 @@ impl Gateway {
             }
         })
         .await;
-        // Ready means that clients are served, not that they soon will be. The connection is ended by the gateway, not
-        // here: it has been served then, and takes no place of those of the test.
+        // Readiness must imply that clients are served. The gateway closes this connection, not the test: so it is
+        // certain that the connection no longer counts against the limits that the test sets.
         let connected = TcpStream::connect(self.addr).await;
         let mut client = Client::over(connected.expect("ready, but nobody listens"));
         client.finish_sending().await;
         client.closed().await;
     }
 
-    /// Sends one request over a connection of its own.
+    /// Sends one request over its own connection and reads the response.
     pub(crate) async fn ask(&self, request: impl AsRef<[u8]>) -> Answer {
         ask(self.addr, request).await
     }
 
-    /// A connection.
+    /// Opens a connection.
     pub(crate) async fn connect(&self) -> Client {
         Client::connect(self.addr).await
     }
 
-    /// A connection over TLS, and what ALPN gave.
+    /// Opens a TLS connection and returns the negotiated ALPN protocol too.
     pub(crate) async fn connect_tls(
         &self,
         config: std::sync::Arc<rustls::ClientConfig>,
@@ -128,17 +128,17 @@ impl Gateway {
         Client::connect_tls(self.tls, config, name).await
     }
 
-    /// Asks the admin port.
+    /// Sends a GET request to the admin port.
     pub(crate) async fn admin(&self, path: &str) -> Answer {
         ask(self.admin, request("GET", path, &[("connection", "close")])).await
     }
 
-    /// The status that the admin port gives; nothing when nobody listens.
+    /// Returns the status of a request to the admin port, or `None` if the port does not accept connections.
     pub(crate) async fn admin_status(&self, path: &str) -> Option<u16> {
         status_of(self.admin, path).await
     }
 
-    /// All series.
+    /// Returns all metric series.
     pub(crate) async fn metrics(&self) -> Metrics {
         Metrics::parse(self.admin("/metrics").await.text())
     }
@@ -153,17 +153,16 @@ impl Gateway {
         .await;
     }
 
-    /// What `/status` says.
+    /// Returns the document at `/status`.
     pub(crate) async fn status(&self) -> Value {
         self.admin("/status").await.json()
     }
 
-    /// The id of the process.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.pid()).unwrap()), signal).unwrap();
     }
@@ -180,29 +179,29 @@ impl Gateway {
         status.unwrap()
     }
 
-    /// Whether the process runs.
+    /// Whether the process is running.
     pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// The folder with the configuration.
+    /// Returns the folder of the configuration.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The text of a file of the configuration.
+    /// Returns the text of a configuration file.
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.folder().join(name)).unwrap()
     }
 
-    /// Puts a file in the place of another.
+    /// Replaces a file atomically.
     pub(crate) fn replace(&self, name: &str, text: &str) {
         let new = self.folder().join("new");
         std::fs::write(&new, text).unwrap();
         std::fs::rename(new, self.folder().join(name)).unwrap();
     }
 
-    /// Reads routes and keys again, and waits for the outcome.
+    /// Reloads routes and keys with SIGHUP and waits until the reload with this result is counted.
     pub(crate) async fn reload(&self, result: &str) {
         let reloads = |metrics: Metrics| metrics.sum("gateway_reloads_total", &[("result", result)]);
         let before = reloads(self.metrics().await);
@@ -210,44 +209,44 @@ impl Gateway {
         self.wait_for_metric("gateway_reloads_total", &[("result", result)], before + 1.0).await;
     }
 
-    /// What it has said on standard error.
+    /// Returns the standard error output.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder().join("stderr")).unwrap_or_default()
     }
 
-    /// Everything that it has written anywhere.
+    /// Returns standard error, standard output and access log.
     pub(crate) fn everything_written(&self) -> String {
         let read = |name: &str| std::fs::read_to_string(self.folder().join(name)).unwrap_or_default();
         format!("{}\n{}\n{}", read("stderr"), read("stdout"), read("access.log"))
     }
 
-    /// Lines of the access log so far.
+    /// Returns the lines of the access log so far.
     pub(crate) fn access_log(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.folder().join("access.log")).unwrap_or_default();
-        // The last line may be in the middle of being written.
+        // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Waits for so many lines of the access log.
+    /// Waits until the access log has at least `lines` lines.
     pub(crate) async fn wait_for_log(&self, lines: usize) -> Vec<Value> {
         until(|| self.access_log().len() >= lines).await;
         self.access_log()
     }
 
-    /// A number of `/proc/<pid>/status`, in KiB.
+    /// Returns a field of `/proc/<pid>/status`, in KiB.
     pub(crate) fn memory(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with(field)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// Runs another command with the same configuration; gives what it said.
+    /// Runs another command with the same configuration and returns its output.
     pub(crate) fn command(&self, arguments: &[&str]) -> String {
         command(&self.folder().join("gateway.toml"), arguments)
     }
 
-    /// The records of requests, as soon as there are so many.
+    /// Waits until there are at least `count` usage records and returns them.
     pub(crate) async fn records(&self, count: usize) -> Vec<Value> {
         let mut records: Vec<Value> = Vec::new();
         until(|| {
@@ -260,17 +259,17 @@ impl Gateway {
         records
     }
 
-    /// What an account can spend, as its books say.
+    /// Returns the state of an account in the ledger.
     pub(crate) fn account(&self, name: &str) -> Value {
         serde_json::from_str(&self.command(&["accounts", "show", name, "--json"])).unwrap()
     }
 
-    /// Starts another process with the same configuration.
+    /// Starts a second process with the same configuration.
     pub(crate) fn start_beside(&self, arguments: &[&str]) -> Successor {
         Successor(run(&self.folder().join("gateway.toml"), arguments, self.folder()))
     }
 
-    /// Processes that run with this gateway's configuration and were not started by the test.
+    /// Returns processes that run with this gateway's configuration and were not started by the test.
     pub(crate) fn successors(&self) -> Vec<i32> {
         let conf = self.folder().join("gateway.toml");
         let conf = conf.to_str().unwrap().as_bytes();
@@ -289,17 +288,17 @@ impl Gateway {
     }
 }
 
-/// A second process with the same configuration.
+/// Second process with the same configuration.
 #[derive(Debug)]
 pub(crate) struct Successor(Child);
 
 impl Successor {
-    /// Whether it runs.
+    /// Whether it is running.
     pub(crate) fn runs(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }
 
-    /// The id of the process.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
@@ -312,7 +311,7 @@ impl Drop for Successor {
     }
 }
 
-/// Runs a command of the gateway's that ends.
+/// Runs a command of the gateway to its end.
 fn command(conf: &Path, arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_model-gateway"))
         .args(arguments)
@@ -331,7 +330,8 @@ fn run(conf: &Path, arguments: &[&str], folder: &Path) -> Child {
         let path: PathBuf = folder.join(name);
         Stdio::from(File::options().create(true).append(true).open(path).unwrap())
     };
-    // A shell that prepares what the program finds, where a setup has a script for it: "$@" is the program.
+    // If the setup has a start script, the shell runs it to prepare the environment; "$@" is the gateway's command
+    // line.
     let script = folder.join("start.sh");
     let mut command = if script.exists() {
         let mut shell = Command::new("sh");
@@ -340,7 +340,7 @@ fn run(conf: &Path, arguments: &[&str], folder: &Path) -> Child {
     } else {
         Command::new(env!("CARGO_BIN_EXE_model-gateway"))
     };
-    // Roots in the place of the system's, where a setup has them.
+    // Trust roots in place of the system's, if the setup has them.
     let roots = folder.join("system-roots.pem");
     if roots.exists() {
         command.env("SSL_CERT_FILE", roots);

@@ -1,4 +1,5 @@
-//! HTTP/1 as bytes: heads, bodies by length, in chunks or until the end, for clients and upstreams alike.
+//! HTTP/1 for clients and upstreams under test: heads, and bodies framed by length, by chunks or by the end of the
+//! connection.
 
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -7,12 +8,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 pub(crate) trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Io for T {}
 
-/// The head of a request or an answer.
+/// Head of a request or response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Head {
-    /// The first line.
+    /// Request line or status line.
     pub(crate) line: String,
-    /// Names as they were written, and values.
+    /// Header names as they were written, with their values.
     pub(crate) fields: Vec<(String, String)>,
 }
 
@@ -30,24 +31,24 @@ impl Head {
         Head { line, fields }
     }
 
-    /// The first header of this name.
+    /// Returns the first header with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.all(name).first().copied()
     }
 
-    /// All headers of this name.
+    /// Returns all headers with this name.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let fits = self.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
         fits.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The status of an answer.
+    /// Returns the status of a response.
     pub(crate) fn status(&self) -> u16 {
         let status = self.line.split(' ').nth(1).and_then(|status| status.parse().ok());
         status.unwrap_or_else(|| panic!("no status line: {:?}", self.line))
     }
 
-    /// Path and query of a request.
+    /// Returns path and query of a request.
     pub(crate) fn target(&self) -> &str {
         self.line.split(' ').nth(1).unwrap_or_default()
     }
@@ -64,7 +65,7 @@ impl Head {
     }
 }
 
-/// How a body is told from what follows.
+/// Framing of a body.
 #[derive(Clone, Debug)]
 enum Framing {
     Length(usize),
@@ -72,10 +73,10 @@ enum Framing {
     UntilClose,
 }
 
-/// One step of reading a body.
+/// One read of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// Bytes as they came.
+    /// Bytes as they were received.
     Data(Vec<u8>),
     /// The body is complete.
     End,
@@ -83,17 +84,17 @@ pub(crate) enum Piece {
     Cut,
 }
 
-/// A whole body.
+/// Complete or truncated body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Body {
     pub(crate) bytes: Vec<u8>,
-    /// The end came as the framing says that it must.
+    /// Whether the body ended as its framing demands.
     pub(crate) complete: bool,
-    /// Fields behind the last chunk.
+    /// Trailer fields after the last chunk.
     pub(crate) trailers: Vec<String>,
 }
 
-/// A connection with what was read from it and not used.
+/// Connection with a buffer of bytes that were read but not consumed.
 pub(crate) struct Wire {
     io: Box<dyn Io>,
     buffer: BytesMut,
@@ -106,24 +107,23 @@ impl Wire {
         Wire { io, buffer: BytesMut::new(), framing: Framing::Length(0), trailers: Vec::new() }
     }
 
-    /// Writes and flushes.
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         self.io.write_all(bytes.as_ref()).await?;
         self.io.flush().await
     }
 
-    /// Says that nothing more will be written.
+    /// Shuts down the write side.
     pub(crate) async fn finish_sending(&mut self) {
         let _ = self.io.shutdown().await;
     }
 
-    /// Reads more; false at the end of the connection, however it ended.
+    /// Reads more bytes. Returns false at the end of the connection, orderly or not.
     async fn fill(&mut self) -> bool {
         self.buffer.reserve(64 * 1024);
         matches!(self.io.read_buf(&mut self.buffer).await, Ok(read) if read > 0)
     }
 
-    /// What has been read and not been used.
+    /// Returns bytes that were read but not consumed.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.buffer
     }
@@ -141,7 +141,7 @@ impl Wire {
         }
     }
 
-    /// Reads a head; nothing when the connection ends before it is complete.
+    /// Reads a head, or returns `None` if the connection ends before it is complete.
     pub(crate) async fn head(&mut self, of_request: bool) -> Option<Head> {
         loop {
             if let Some(at) = memchr::memmem::find(&self.buffer, b"\r\n\r\n") {
@@ -157,12 +157,12 @@ impl Wire {
         }
     }
 
-    /// No body follows, whatever the head says: an answer to HEAD.
+    /// Expects no body whatever the head declares: for the response to HEAD.
     pub(crate) fn expect_no_body(&mut self) {
         self.framing = Framing::Length(0);
     }
 
-    /// Reads on in a body.
+    /// Reads the next piece of a body.
     pub(crate) async fn piece(&mut self) -> Piece {
         loop {
             let most = match &mut self.framing {
@@ -195,7 +195,7 @@ impl Wire {
         }
     }
 
-    /// The size of the next chunk; behind the last one the trailers are read too.
+    /// Reads the size of the next chunk, and the trailers after the last one.
     async fn chunk_size(&mut self) -> Option<usize> {
         let line = self.line().await?;
         let digits = line.split(';').next().unwrap_or_default().trim();
@@ -226,14 +226,14 @@ impl Wire {
         }
     }
 
-    /// Waits until the other side ends the connection; what it still sends is thrown away.
+    /// Waits until the peer ends the connection and discards what it sends.
     pub(crate) async fn closed(&mut self) {
         while self.fill().await {
             self.buffer.clear();
         }
     }
 
-    /// Takes everything until the connection ends.
+    /// Reads everything until the connection ends.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         while self.fill().await {}
         self.buffer.split().to_vec()

@@ -19,7 +19,7 @@ use super::setup::KEY;
 use super::soon;
 use super::upstream::{self, Seen, Upstream};
 
-/// A connection to the gateway.
+/// Client connection to the gateway.
 pub(crate) struct Client {
     requests: SendRequest<Bytes>,
     scheme: &'static str,
@@ -61,12 +61,12 @@ impl Client {
         Client { requests, scheme, connection }
     }
 
-    /// Streams that the gateway permits at a time.
+    /// Returns the maximum number of concurrent streams that the gateway permits.
     pub(crate) fn max_streams(&self) -> usize {
         self.requests.current_max_send_streams()
     }
 
-    /// Begins a request whose body is still to come.
+    /// Starts a request whose body is sent later, with the tests' key.
     pub(crate) async fn begin(
         &mut self,
         path: &str,
@@ -76,7 +76,7 @@ impl Client {
         self.begin_with(path, &[&[("authorization", &*bearer)], headers].concat()).await
     }
 
-    /// The same without the tests' key.
+    /// Starts a request whose body is sent later, without a key.
     pub(crate) async fn begin_with(
         &mut self,
         path: &str,
@@ -106,8 +106,8 @@ impl Client {
         self.post(&path, form.body(form.model(), stream)).await
     }
 
-    /// Sends a request of a format and reads its answer. Nothing when the gateway says that it ends this connection and
-    /// has not taken the request, which every client then sends over another one.
+    /// Sends a request of a format and reads its response. Returns `None` if the gateway closes the connection (GOAWAY
+    /// with NO_ERROR) without processing the request; a client then sends it over another connection.
     pub(crate) async fn exchange(&mut self, form: Form, stream: bool) -> Option<(Response<()>, Vec<u8>)> {
         let refused = |error: &h2::Error| error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
         let path = format!("{}://gateway.test{}", self.scheme, form.path(form.model(), stream));
@@ -142,7 +142,7 @@ impl Client {
     }
 }
 
-/// Sends bytes as the other side's windows open.
+/// Sends bytes as far as the peer's flow-control windows permit, until all are sent.
 pub(crate) async fn send_all(
     send: &mut SendStream<Bytes>,
     mut bytes: Bytes,
@@ -161,7 +161,7 @@ pub(crate) async fn send_all(
     send.send_data(Bytes::new(), end)
 }
 
-/// Reads a body to its end: the bytes, or the error that cut it with what came before.
+/// Reads a body to its end. Returns the bytes, and the error if the body was cut.
 pub(crate) async fn read_body(mut body: RecvStream) -> (Vec<u8>, Option<h2::Error>) {
     let mut bytes = Vec::new();
     while let Some(piece) = soon(body.data()).await {
@@ -176,7 +176,7 @@ pub(crate) async fn read_body(mut body: RecvStream) -> (Vec<u8>, Option<h2::Erro
     (bytes, None)
 }
 
-/// Reads a whole answer.
+/// Reads a complete response.
 pub(crate) async fn answer(answer: ResponseFuture) -> (Response<()>, Vec<u8>) {
     let (head, body) = soon(answer).await.unwrap().into_parts();
     let (bytes, error) = read_body(body).await;
@@ -184,20 +184,20 @@ pub(crate) async fn answer(answer: ResponseFuture) -> (Response<()>, Vec<u8>) {
     (Response::from_parts(head, ()), bytes)
 }
 
-/// What an HTTP/2 upstream is asked, and how it answers.
+/// Request to an HTTP/2 upstream, with the handle for its response.
 pub(crate) struct Exchange {
     pub(crate) request: upstream::Request,
     pub(crate) answer: h2::server::SendResponse<Bytes>,
 }
 
 impl Exchange {
-    /// Answers with a whole body.
+    /// Sends a response with a complete body.
     pub(crate) async fn whole(&mut self, status: u16, kind: &str, body: impl Into<Bytes>) {
         let mut send = self.head(status, kind);
         let _ = send_all(&mut send, body.into(), true).await;
     }
 
-    /// Sends a head; the body follows.
+    /// Sends a response head; the body follows.
     pub(crate) fn head(&mut self, status: u16, kind: &str) -> SendStream<Bytes> {
         let head = Response::builder().status(status).header("content-type", kind).body(()).unwrap();
         self.answer.send_response(head, false).unwrap()
@@ -205,7 +205,7 @@ impl Exchange {
 }
 
 impl Upstream {
-    /// An HTTP/2 upstream; the script runs for every request whose body is complete.
+    /// Starts an HTTP/2 upstream; the script runs for every request whose body is complete.
     pub(crate) async fn start_h2<S, F>(tls: Option<Arc<rustls::ServerConfig>>, script: S) -> Upstream
     where
         S: Fn(Exchange) -> F + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! The text that Prometheus scrapes.
+//! Parser for the Prometheus text format.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl Metrics {
         metrics
     }
 
-    /// The sum of all samples of this name that carry these labels.
+    /// Sums all samples of this name that carry these labels.
     pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let samples = self.0.get(name).map(Vec::as_slice).unwrap_or_default();
         samples
@@ -48,7 +48,7 @@ impl Metrics {
             .sum()
     }
 
-    /// How many series there are.
+    /// Returns the number of series.
     pub(crate) fn len(&self) -> usize {
         self.0.values().map(Vec::len).sum()
     }

@@ -1,8 +1,8 @@
-//! What the tests of the running gateway stand on: the gateway as a process, clients that write and read bytes, and
-//! upstreams that do exactly what a test tells them.
+//! Support for the tests of the running gateway: the gateway as a process, clients that write and read raw bytes, and
+//! scripted upstreams.
 //!
-//! Here live sockets, framing, certificates and what a format looks like on the wire. Here must not live: what is
-//! right (that is for the tests), and any code of the gateway, so that both cannot agree on the same mistake.
+//! Here live sockets, framing, certificates and the formats on the wire. Assertions of correct behavior belong to the
+//! tests. Code of the gateway must not be used here, so that both sides cannot share a mistake.
 
 pub(crate) mod client;
 pub(crate) mod form;
@@ -23,11 +23,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// How long anything may take before a test is given up: far more than it takes on a machine that is busy with
-/// something else, so that it is never what decides a test that could pass.
+/// Maximum duration of any wait before a test fails: much longer than needed on a busy machine, so that a slow machine
+/// does not fail a correct gateway.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Waits for a future, but not for ever.
+/// Awaits a future, and panics after `PATIENCE`.
 #[track_caller]
 pub(crate) fn soon<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let place = Location::caller();
@@ -39,7 +39,7 @@ pub(crate) fn soon<F: Future>(future: F) -> impl Future<Output = F::Output> {
     }
 }
 
-/// Waits until something is true.
+/// Waits until a condition holds, and panics after `PATIENCE`.
 #[track_caller]
 pub(crate) fn until<F: FnMut() -> bool>(mut holds: F) -> impl Future<Output = ()> {
     soon(async move {
@@ -49,7 +49,7 @@ pub(crate) fn until<F: FnMut() -> bool>(mut holds: F) -> impl Future<Output = ()
     })
 }
 
-/// A door that is opened once, and that any number of others wait at.
+/// Gate that is opened once; any number of tasks can wait for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate(watch::Sender<bool>);
 

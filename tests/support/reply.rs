@@ -1,6 +1,6 @@
-//! Answers of scripted upstreams, as bytes.
+//! Responses of scripted upstreams, as bytes.
 
-/// A head with these headers and nothing else.
+/// Returns a response head with these headers and no others.
 pub(crate) fn head(status: u16, headers: &[(&str, &str)]) -> String {
     let mut head = format!("HTTP/1.1 {status} Reason\r\n");
     for (name, value) in headers {
@@ -9,7 +9,7 @@ pub(crate) fn head(status: u16, headers: &[(&str, &str)]) -> String {
     head + "\r\n"
 }
 
-/// A whole answer with its length.
+/// Returns a complete response with its content length.
 pub(crate) fn whole(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let length = body.len().to_string();
@@ -18,17 +18,17 @@ pub(crate) fn whole(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]
     [head(status, &headers).as_bytes(), body].concat()
 }
 
-/// A JSON answer.
+/// Returns a complete JSON response.
 pub(crate) fn json(status: u16, body: impl AsRef<[u8]>) -> Vec<u8> {
     whole(status, &[("content-type", "application/json")], body)
 }
 
-/// The head of a stream in chunks.
+/// Returns the head of a chunked event stream.
 pub(crate) fn stream_head() -> String {
     head(200, &[("content-type", "text/event-stream"), ("transfer-encoding", "chunked")])
 }
 
-/// A whole stream, each of its frames in a chunk of its own.
+/// Returns a complete event stream, each frame in its own chunk.
 pub(crate) fn stream(frames: &[String]) -> Vec<u8> {
     let mut out = stream_head().into_bytes();
     for frame in frames {
@@ -38,11 +38,11 @@ pub(crate) fn stream(frames: &[String]) -> Vec<u8> {
     out
 }
 
-/// One chunk.
+/// Returns one chunk.
 pub(crate) fn chunk(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     let bytes = bytes.as_ref();
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
-/// The end of a body in chunks.
+/// End of a chunked body.
 pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";

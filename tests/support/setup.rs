@@ -1,4 +1,4 @@
-//! The configuration of a gateway under test, as text, and its files.
+//! Configuration of a gateway under test, as text and as files.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -8,41 +8,41 @@ use model_gateway::account::KeyHash;
 
 use super::form::Form;
 
-/// The key that tests use.
+/// Valid key.
 pub(crate) const KEY: &str = "client-key-of-alice-0001";
-/// A key that is switched off.
+/// Disabled key.
 pub(crate) const DISABLED_KEY: &str = "client-key-of-dora-0002";
-/// A key whose time is over.
+/// Expired key.
 pub(crate) const EXPIRED_KEY: &str = "client-key-of-emil-0003";
-/// A key that may use `gpt` and the models whose names begin with `fast-`.
+/// Key that permits `gpt` and the models whose names begin with `fast-`.
 pub(crate) const NARROW_KEY: &str = "client-key-of-nora-0004";
 
-/// What the providers of [`Setup::providers`] are reached with.
+/// Credential of the providers in [`Setup::providers`].
 pub(crate) const CREDENTIAL: &str = "upstream-secret-of-the-gateway";
 
-/// A configuration.
+/// Configuration of a gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
-    /// Lines of `[server]`, beside the addresses.
+    /// Lines of `[server]`, in addition to the addresses.
     pub(crate) server: String,
     /// Lines of `[limits]`.
     pub(crate) limits: String,
-    /// Lines of `[log]`, beside the access log.
+    /// Lines of `[log]`, in addition to the access log.
     pub(crate) log: String,
-    /// All of routes.toml.
+    /// Text of routes.toml.
     pub(crate) routes: String,
-    /// All of keys.toml.
+    /// Text of keys.toml.
     pub(crate) keys: String,
-    /// Certificate chain and key of a TLS listener, PEM.
+    /// Certificate chain and key of the TLS listener, PEM.
     pub(crate) tls: Option<(String, String)>,
-    /// Files beside the configuration, by name.
+    /// Further files in the folder of the configuration, by name.
     pub(crate) files: Vec<(String, String)>,
-    /// Accounts that are there from the beginning, and what they are credited.
+    /// Accounts that exist from the start, with their credit.
     pub(crate) accounts: Vec<(&'static str, &'static str)>,
 }
 
 impl Setup {
-    /// The usual keys and no route.
+    /// Returns a configuration with the usual keys and no routes.
     pub(crate) fn new() -> Setup {
         let mut keys = String::new();
         keys += &key("alice", KEY, "");
@@ -61,12 +61,13 @@ impl Setup {
         }
     }
 
-    /// A provider of each kind, all of them at one address, with the models that [`super::form::Form`] names.
+    /// Returns a configuration with a provider of each kind at one address, with the models that [`super::form::Form`]
+    /// names.
     pub(crate) fn providers(addr: SocketAddr) -> Setup {
         Setup::providers_with(addr, "")
     }
 
-    /// The same with more lines for each provider.
+    /// Like `providers`, with additional lines for each provider.
     pub(crate) fn providers_with(addr: SocketAddr, lines: &str) -> Setup {
         let base = format!("http://{addr}");
         Setup::new()
@@ -76,13 +77,13 @@ impl Setup {
             .usual_models()
     }
 
-    /// A provider of each format, which speaks no other, all of them at one address, with a model each:
-    /// [`provider_of`].
+    /// Returns a configuration with one provider for each format, all at one address. Each provider has only that
+    /// format and one model: see [`provider_of`].
     pub(crate) fn each_provider(addr: SocketAddr) -> Setup {
         Setup::each_provider_with(addr, "")
     }
 
-    /// The same with more lines for each provider.
+    /// Like `each_provider`, with additional lines for each provider.
     pub(crate) fn each_provider_with(addr: SocketAddr, lines: &str) -> Setup {
         Form::ALL.into_iter().fold(Setup::new(), |setup, form| {
             let (kind, version) = match form {
@@ -97,7 +98,7 @@ impl Setup {
         })
     }
 
-    /// The usual models at providers called openai, anthropic and gemini.
+    /// Adds the usual models at the providers openai, anthropic and gemini.
     pub(crate) fn usual_models(self) -> Setup {
         self.model("gpt", "openai", "gpt")
             .model("claude", "anthropic", "claude")
@@ -139,19 +140,19 @@ impl Setup {
         self
     }
 
-    /// Adds an account with its first credit.
+    /// Adds an account with an initial credit.
     pub(crate) fn account(mut self, name: &'static str, credit: &'static str) -> Setup {
         self.accounts.push((name, credit));
         self
     }
 
-    /// Gives every model this price.
+    /// Sets the same price for every model.
     pub(crate) fn priced(mut self, price: &str) -> Setup {
         self.routes = format!("prices = \"prices.toml\"\n\n{}", self.routes);
         self.file("prices.toml", &format!("[[price]]\nmodels = [\"*\"]\n{price}\n"))
     }
 
-    /// Adds a file beside the configuration.
+    /// Adds a file in the folder of the configuration.
     pub(crate) fn file(mut self, name: &str, text: &str) -> Setup {
         self.files.push((name.to_owned(), text.to_owned()));
         self
@@ -163,7 +164,7 @@ impl Setup {
         self
     }
 
-    /// Writes all files; gives the path of gateway.toml.
+    /// Writes all files and returns the path of gateway.toml.
     pub(crate) fn write(&self, folder: &Path, ports: &Ports) -> PathBuf {
         let put = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
         let mut tls = String::new();
@@ -191,7 +192,7 @@ impl Setup {
     }
 }
 
-/// Where a gateway listens.
+/// Addresses that a gateway listens at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ports {
     pub(crate) plain: SocketAddr,
@@ -199,7 +200,7 @@ pub(crate) struct Ports {
     pub(crate) admin: SocketAddr,
 }
 
-/// The model, and the provider, of [`Setup::each_provider`] that speaks a format.
+/// Returns the name of both the model and the provider of a format in [`Setup::each_provider`].
 pub(crate) fn provider_of(form: Form) -> &'static str {
     match form {
         Form::Chat => "at-chat",
@@ -209,7 +210,7 @@ pub(crate) fn provider_of(form: Form) -> &'static str {
     }
 }
 
-/// An entry of keys.toml.
+/// Returns an entry of keys.toml.
 pub(crate) fn key(name: &str, text: &str, lines: &str) -> String {
     let hash = KeyHash::of(text).to_hex();
     format!("[[key]]\nname = \"{name}\"\nsha256 = \"{hash}\"\n{lines}\n\n")

@@ -1,9 +1,8 @@
-//! Server-sent events as they leave the gateway.
+//! Server-sent events as the gateway sends them.
 
 use super::client::Client;
 use super::http1::Piece;
 
-/// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) name: String,
@@ -16,7 +15,7 @@ impl Event {
     }
 }
 
-/// Takes a text apart; what stands behind the last blank line is no event and must not be there.
+/// Parses a stream. Panics if bytes follow the last blank line.
 pub(crate) fn events(text: &str) -> Vec<Event> {
     let text = text.replace("\r\n", "\n");
     let mut events = Vec::new();
@@ -41,12 +40,12 @@ pub(crate) fn events(text: &str) -> Vec<Event> {
     events
 }
 
-/// The events that mean something.
+/// Returns the events that carry content, that is, all except `ping`.
 pub(crate) fn told(stream: &str) -> Vec<Event> {
     events(stream).into_iter().filter(|event| event.name != "ping").collect()
 }
 
-/// Reads a stream until this much of it has come, or it has ended.
+/// Reads a stream until `needle` appears in it or it ends.
 pub(crate) async fn read_until(client: &mut Client, seen: &mut Vec<u8>, needle: &str) {
     while memchr::memmem::find(seen, needle.as_bytes()).is_none() {
         match client.piece().await {

@@ -1,4 +1,4 @@
-//! Certificates of a private authority, and TLS on both sides.
+//! Certificates of a private certificate authority, and TLS configurations of both sides.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// A private certificate authority.
+/// Private certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
 }
 
-/// A certificate with its key, PEM.
+/// Certificate chain with its key, PEM.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) chain: String,
@@ -30,17 +30,17 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Its certificate.
+    /// Returns the authority's certificate, PEM.
     pub(crate) fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// A certificate for these names.
+    /// Issues a certificate for these names.
     pub(crate) fn identity(&self, names: &[&str]) -> Identity {
         self.sign(CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap())
     }
 
-    /// A certificate whose time is over.
+    /// Issues an expired certificate.
     pub(crate) fn expired(&self, name: &str) -> Identity {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2019, 1, 1);
@@ -54,7 +54,7 @@ impl Authority {
         Identity { chain: certificate.pem(), key: key.serialize_pem() }
     }
 
-    /// A client that trusts this authority alone.
+    /// Returns a client configuration that trusts only this authority.
     pub(crate) fn client(&self, alpn: &[&str]) -> Arc<rustls::ClientConfig> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
@@ -69,7 +69,7 @@ impl Authority {
 }
 
 impl Identity {
-    /// A server with this certificate.
+    /// Returns a server configuration with this certificate.
     pub(crate) fn server(&self, alpn: &[&str]) -> Arc<rustls::ServerConfig> {
         let chain: Vec<_> =
             CertificateDer::pem_slice_iter(self.chain.as_bytes()).map(Result::unwrap).collect();

@@ -1,4 +1,4 @@
-//! Upstreams that do what a test says: a listener, and a script that runs for every connection.
+//! Scripted upstreams: a listener, and a script that runs for every connection.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -13,27 +13,25 @@ use tokio_rustls::TlsAcceptor;
 use super::http1::{Body, Head, Wire};
 use super::until;
 
-/// A request as an upstream got it.
+/// Request as an upstream received it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) head: Head,
     pub(crate) body: Vec<u8>,
-    /// Which of the upstream's connections it came over, from 0.
+    /// Index of the connection at the upstream, from 0.
     pub(crate) connection: usize,
 }
 
 impl Request {
-    /// The body as JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The body as text.
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 
-    /// Everything that was received, for a search.
+    /// Returns request line, headers and body as one text, to be searched.
     pub(crate) fn everything(&self) -> String {
         let fields = self.head.fields.iter().map(|(name, value)| format!("{name}: {value}\n"));
         let head: String = fields.collect();
@@ -41,7 +39,7 @@ impl Request {
     }
 }
 
-/// What an upstream has seen.
+/// Record of the requests and connections of an upstream.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     requests: Mutex<Vec<Request>>,
@@ -50,13 +48,13 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Notes a request that is complete.
+    /// Records a complete request.
     pub(crate) fn note(&self, request: Request) {
         self.requests.lock().unwrap().push(request);
     }
 }
 
-/// A listening upstream; it ends with the value.
+/// Listening upstream. It stops accepting when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) addr: SocketAddr,
@@ -71,7 +69,7 @@ impl Drop for Upstream {
 }
 
 impl Upstream {
-    /// Runs the script for every connection.
+    /// Starts a plaintext upstream; the script runs for every connection.
     pub(crate) async fn start<S, F>(script: S) -> Upstream
     where
         S: Fn(Conn) -> F + Send + Sync + 'static,
@@ -80,7 +78,7 @@ impl Upstream {
         Upstream::listen(None, script).await
     }
 
-    /// The same over TLS.
+    /// Starts a TLS upstream; the script runs for every connection.
     pub(crate) async fn start_tls<S, F>(config: Arc<rustls::ServerConfig>, script: S) -> Upstream
     where
         S: Fn(Conn) -> F + Send + Sync + 'static,
@@ -110,7 +108,7 @@ impl Upstream {
         .await
     }
 
-    /// Gives every connection to `serve` as it comes.
+    /// Starts an upstream that passes every accepted socket to `serve`.
     pub(crate) async fn accept<S, F>(serve: S) -> Upstream
     where
         S: Fn(usize, TcpStream, Arc<Seen>) -> F + Send + Sync + 'static,
@@ -119,7 +117,7 @@ impl Upstream {
         Upstream::accept_at(SocketAddr::from(([127, 0, 0, 1], 0)), serve).await
     }
 
-    /// The same at an address of one's own.
+    /// Like `accept`, at a given address.
     pub(crate) async fn accept_at<S, F>(addr: SocketAddr, serve: S) -> Upstream
     where
         S: Fn(usize, TcpStream, Arc<Seen>) -> F + Send + Sync + 'static,
@@ -146,7 +144,7 @@ impl Upstream {
         Upstream { addr, seen, accepting }
     }
 
-    /// Gives every request the same answer and keeps its connections.
+    /// Starts an upstream that sends the same response to every request and keeps its connections open.
     pub(crate) async fn answering(answer: impl Into<Vec<u8>>) -> Upstream {
         let answer: Arc<[u8]> = answer.into().into();
         Upstream::start(move |mut conn| {
@@ -160,7 +158,7 @@ impl Upstream {
         .await
     }
 
-    /// Gives the first request the first answer and so on; the last one from then on.
+    /// Starts an upstream that sends the responses in order, one for each request, and repeats the last one.
     pub(crate) async fn answering_each(answers: Vec<Vec<u8>>) -> Upstream {
         let answers = Arc::new(answers);
         let turn = Arc::new(AtomicUsize::new(0));
@@ -176,53 +174,53 @@ impl Upstream {
         .await
     }
 
-    /// The requests that were complete so far.
+    /// Returns the complete requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.seen.requests.lock().unwrap().clone()
     }
 
-    /// How many requests were complete so far.
+    /// Returns the number of complete requests so far.
     pub(crate) fn count(&self) -> usize {
         self.seen.requests.lock().unwrap().len()
     }
 
-    /// The only request.
+    /// Returns the only request. Panics if there is not exactly one.
     pub(crate) fn only_request(&self) -> Request {
         let mut requests = self.requests();
         assert_eq!(requests.len(), 1, "{requests:?}");
         requests.remove(0)
     }
 
-    /// The last request.
+    /// Returns the last request.
     pub(crate) fn last_request(&self) -> Request {
         self.requests().pop().unwrap()
     }
 
-    /// Waits for so many complete requests.
+    /// Waits until `count` requests are complete.
     pub(crate) async fn wait_for(&self, count: usize) {
         until(|| self.count() >= count).await;
     }
 
-    /// Connections that were accepted.
+    /// Returns the number of accepted connections.
     pub(crate) fn connections(&self) -> usize {
         self.seen.connections.load(Ordering::SeqCst)
     }
 
-    /// Connections whose script has ended.
+    /// Returns the number of connections whose script has ended.
     pub(crate) fn closed(&self) -> usize {
         self.seen.closed.load(Ordering::SeqCst)
     }
 }
 
-/// One connection of a scripted upstream.
+/// Connection of a scripted upstream.
 pub(crate) struct Conn {
-    /// Which one, from 0.
+    /// Index of the connection, from 0.
     pub(crate) number: usize,
-    /// The server name that the client asked for, over TLS.
+    /// Server name of the TLS handshake (SNI).
     pub(crate) sni: Option<String>,
     wire: Wire,
     seen: Arc<Seen>,
-    /// Kept for a reset.
+    /// Second descriptor of the socket, for `reset`.
     socket: Option<std::net::TcpStream>,
 }
 
@@ -240,17 +238,17 @@ impl Conn {
         Some(Conn { number, sni, wire: Wire::new(Box::new(stream)), seen, socket: None })
     }
 
-    /// Reads a head only.
+    /// Reads a request head without its body.
     pub(crate) async fn head(&mut self) -> Option<Head> {
         self.wire.head(true).await
     }
 
-    /// Reads the body behind a head.
+    /// Reads the body after a head.
     pub(crate) async fn body(&mut self) -> Body {
         self.wire.body().await
     }
 
-    /// Reads a whole request and notes it; nothing when the connection ends before.
+    /// Reads and records a complete request. Returns `None` if the connection ends before.
     pub(crate) async fn request(&mut self) -> Option<Request> {
         let head = self.head().await?;
         let body = self.body().await;
@@ -262,12 +260,11 @@ impl Conn {
         Some(request)
     }
 
-    /// Sends bytes; a connection that the gateway has closed takes them to nowhere.
+    /// Sends bytes and ignores the error if the gateway has closed the connection.
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.try_send(bytes).await;
     }
 
-    /// Sends bytes.
     pub(crate) async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         self.wire.send(bytes).await
     }
@@ -277,7 +274,7 @@ impl Conn {
         self.wire.closed().await;
     }
 
-    /// Ends the connection with a reset instead of an orderly end.
+    /// Ends the connection with a TCP reset.
     pub(crate) fn reset(self) {
         let socket = TcpStream::from_std(self.socket.expect("a plain connection")).unwrap();
         socket.set_zero_linger().unwrap();
@@ -287,7 +284,7 @@ impl Conn {
     }
 }
 
-/// Waits for a moment in which nothing can be proven to happen; only for "and then nothing comes".
+/// Waits 300 ms. Only for assertions that nothing happens, where there is no event to wait for.
 pub(crate) async fn a_moment() {
     tokio::time::sleep(Duration::from_millis(300)).await;
 }

@@ -1,22 +1,22 @@
-//! A Valkey or Redis server of a test's own, on a free port of the loopback, with its files in a folder of its own.
+//! Valkey or Redis server for one test, on a free loopback port, with its files in a temporary folder.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long it may take to start.
+/// Maximum duration of a start.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// What the program may be called.
+/// Names of the server program, in order of preference.
 const PROGRAMS: [&str; 2] = ["valkey-server", "redis-server"];
 
-/// Waits a little.
+/// Blocks the thread for some milliseconds.
 #[allow(clippy::disallowed_methods, reason = "in a thread of a test's own")]
 pub(crate) fn pause(millis: u64) {
     std::thread::sleep(Duration::from_millis(millis));
 }
 
-/// See the module. It ends with this value.
+/// Running server process. It is killed when the value is dropped.
 pub(crate) struct Server {
     child: Option<Child>,
     pub(crate) port: u16,
@@ -41,12 +41,13 @@ fn program() -> Option<&'static str> {
 }
 
 impl Server {
-    /// Starts one that writes everything to its disk before it answers. Nothing, if there is no such program here.
+    /// Starts a server that writes every command to disk before it answers. Returns `None` if no server program is
+    /// installed.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
-    /// Starts one with other arguments.
+    /// Starts a server with other arguments. Returns `None` if no server program is installed.
     pub(crate) fn start_with(arguments: &[&str]) -> Option<Self> {
         let program = program()?;
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -57,7 +58,7 @@ impl Server {
         Some(server)
     }
 
-    /// Starts it again, on the same port and with the same files.
+    /// Starts the server again on the same port with the same files.
     pub(crate) fn start_again(&mut self) {
         let mut command = Command::new(self.program);
         command
@@ -75,7 +76,7 @@ impl Server {
         }
     }
 
-    /// Ends it at once, as kill -9 does.
+    /// Kills the server with SIGKILL.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -83,7 +84,7 @@ impl Server {
         }
     }
 
-    /// Sends it a command, and reads what comes at first; nothing, if it does not answer.
+    /// Sends a command and returns the first read of the response, or an empty text if the server does not answer.
     pub(crate) fn ask(&self, command: &str) -> String {
         let ask = || {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
@@ -96,12 +97,12 @@ impl Server {
         ask().unwrap_or_default()
     }
 
-    /// The process, for signals.
+    /// Returns the process id, to send signals.
     pub(crate) fn process(&self) -> Option<nix::unistd::Pid> {
         self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok()).map(nix::unistd::Pid::from_raw)
     }
 
-    /// Where it is.
+    /// Returns the address of the server.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }

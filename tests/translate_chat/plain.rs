@@ -1,15 +1,15 @@
-//! A plain reading of the format with a JSON tree: slow, and obviously right.
+//! Reference parser of the chat format on a JSON tree: slow and simple.
 
 use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
 use model_gateway::canonical::{Answer, ToolKind};
 use model_gateway::json::JsonStr;
 use serde_json::Value;
 
-/// What an answer says.
+/// Content of a response.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plain {
     pub(crate) choices: Vec<Choice>,
-    /// Input and output.
+    /// Input and output tokens.
     pub(crate) usage: Option<(u64, u64)>,
     pub(crate) error: Option<Value>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Choice {
     ids: Vec<Option<String>>,
 }
 
-/// Reads the frames of a stream.
+/// Parses the frames of a stream.
 pub(crate) fn stream(frames: &[String]) -> Plain {
     let mut plain = Plain::default();
     for frame in frames.iter().filter(|frame| !frame.starts_with("[DONE]")) {
@@ -38,7 +38,7 @@ pub(crate) fn stream(frames: &[String]) -> Plain {
     plain
 }
 
-/// Reads a completion; nothing for what is none.
+/// Parses a completion. Returns `None` if the document is not a completion.
 pub(crate) fn whole(body: &Value) -> Option<Plain> {
     let mut plain = Plain::default();
     plain.chunk(body, true);
@@ -72,7 +72,7 @@ impl Plain {
             self.choices[index].delta(delta);
             let finish = text(&said["finish_reason"]);
             if !finish.is_empty() {
-                // A list beside the choices, which some repeat in every chunk.
+                // Some providers send a list of citations outside the choices and repeat it in every chunk.
                 let listed = chunk["citations"].as_array().into_iter().flatten().filter_map(Value::as_str);
                 if self.choices[index].sources.is_empty() {
                     self.choices[index].sources.extend(listed.map(str::to_owned));
@@ -84,7 +84,7 @@ impl Plain {
 
     fn settle(&mut self) {
         for choice in &mut self.choices {
-            // Shells that hold nothing.
+            // Tool calls without a name are empty placeholders.
             choice.calls.retain(|call| !call.0.is_empty());
             for call in choice.calls.iter_mut().filter(|call| call.1.is_empty()) {
                 "{}".clone_into(&mut call.1);
@@ -99,12 +99,12 @@ impl Plain {
         }
     }
 
-    /// What differs in an answer.
+    /// Returns the differences to a decoded response.
     pub(crate) fn differ(&self, answer: &Answer) -> impl Iterator<Item = String> + use<> {
         self.differ_from(&Plain::of(answer))
     }
 
-    /// What differs in another one.
+    /// Returns the differences to another parsed response.
     pub(crate) fn differ_from(&self, other: &Plain) -> impl Iterator<Item = String> + use<> {
         let mut faults = Vec::new();
         if self.usage != other.usage {
@@ -176,12 +176,12 @@ impl Plain {
     }
 }
 
-/// All input and all output.
+/// Returns all input tokens and all output tokens.
 fn totals(usage: &Value) -> (u64, u64) {
     let figure = |name: &str| usage[name].as_u64().unwrap_or(0);
     let (input, mut output) = (figure("prompt_tokens"), figure("completion_tokens"));
     let reasoning = usage["completion_tokens_details"]["reasoning_tokens"].as_u64().unwrap_or(0);
-    // Some count reasoning apart: one provider, and a gateway before another.
+    // Some report reasoning in addition to the output: one provider, and a gateway in front of another.
     if reasoning > output || (reasoning > 0 && figure("total_tokens") == input + output + reasoning) {
         output += reasoning;
     }
@@ -231,7 +231,7 @@ impl Choice {
         self.images += delta["images"].as_array().map_or(0, Vec::len);
     }
 
-    /// Fragments have a number, or they are whole.
+    /// A fragment has an index; without one, the call is complete.
     fn call(&mut self, call: &Value, index: &Value) {
         let function = if call["custom"]["name"].as_str().is_some_and(|name| !name.is_empty()) {
             &call["custom"]
@@ -243,7 +243,7 @@ impl Choice {
         let at = match index.as_u64() {
             Some(index) => {
                 let known = self.ids.iter().position(|id| id.as_deref() == Some(&index.to_string()));
-                // In whole messages the number says nothing but the order.
+                // In complete messages the index only gives the order.
                 known.unwrap_or_else(|| {
                     self.ids.push(Some(index.to_string()));
                     self.calls.push(Default::default());
@@ -263,7 +263,7 @@ impl Choice {
     }
 }
 
-/// What is wrong with a stream that was written: what OpenAI's SDKs rely on.
+/// Returns the faults of an encoded stream: violations of what OpenAI's SDKs rely on.
 pub(crate) fn faults_of_stream(text: &str, usage_wanted: bool) -> impl Iterator<Item = String> + use<> {
     let mut faults = Vec::new();
     let frames: Vec<&str> = text.split("\n\n").filter(|frame| !frame.is_empty()).collect();

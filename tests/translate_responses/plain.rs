@@ -1,11 +1,11 @@
-//! A plain reading of responses: every frame a tree, everything taken from what the provider says at the end.
+//! Reference parser of the responses format on a JSON tree. Of a stream it reads what the provider reports at the end.
 
 use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
 use model_gateway::canonical::{Answer, ToolKind, Usage};
 use model_gateway::json::JsonStr;
 use serde_json::Value;
 
-/// What an answer says.
+/// Content of a response.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Reading {
     id: String,
@@ -14,10 +14,10 @@ pub(crate) struct Reading {
     refusals: Vec<String>,
     reasoning: Vec<String>,
     seals: Vec<String>,
-    /// Id, name, group, input, and whether it is free text.
+    /// Id, name, namespace, input, and whether the input is free text.
     calls: Vec<(String, String, String, String, bool)>,
     images: Vec<String>,
-    /// Types of items that only this format has.
+    /// Types of items that no other format has.
     hosted: Vec<String>,
     addresses: Vec<String>,
     usage: Usage,
@@ -25,7 +25,7 @@ pub(crate) struct Reading {
     error: Option<String>,
 }
 
-/// The data of each frame.
+/// Returns the data of each frame.
 pub(crate) fn frames(text: &str) -> Vec<String> {
     let text = text.replace("\r\n", "\n");
     text.split("\n\n")
@@ -57,7 +57,7 @@ impl Reading {
                 ..Reading::default()
             };
         }
-        // What follows the end belongs to another answer.
+        // Events after the end belong to another response.
         let end = frames
             .iter()
             .position(|frame| {
@@ -67,7 +67,7 @@ impl Reading {
             .unwrap();
         let frames = &frames[..=end];
         let mut response = frames[end]["response"].clone();
-        // What was said of an item when it was done; not all providers say it again at the end.
+        // Items as they were when done; not all providers repeat them at the end.
         let done: Vec<Value> = frames
             .iter()
             .filter(|frame| frame["type"] == "response.output_item.done")
@@ -198,14 +198,14 @@ impl Reading {
                 AnswerBlockKind::Opaque { name, .. } => reading.hosted.push(name.clone()),
             }
             if matches!(block.kind, AnswerBlockKind::Reasoning | AnswerBlockKind::HiddenReasoning) {
-                reading.seals.extend(Some(plain(&block.seal)).filter(|seal| !seal.is_empty()));
+                reading.seals.extend(Some(plain(&block.signature)).filter(|seal| !seal.is_empty()));
             }
         }
         reading
     }
 
-    /// What a second writing changes: the client's name of the model, envelopes, figures that must be there, and the
-    /// provider's failures, which end a stream of their own.
+    /// Normalizes what encoding changes: the model's name, signatures in envelopes, usage figures that must be present,
+    /// and provider errors, which end a stream on their own.
     pub(crate) fn rewritten(mut self) -> Self {
         self.model.clear();
         self.texts.retain(|text| !text.is_empty());
@@ -222,7 +222,7 @@ impl Reading {
         for figure in [input, output, cached, cache_write, reasoning] {
             known(figure);
         }
-        // Words that only one provider has for an end, and an answer that has not ended.
+        // Finish reasons of a single provider, and responses that have not ended.
         if !["stop", "length", "filter", "tools"].contains(&self.finish.as_str()) {
             self.finish.clear();
         }
@@ -232,7 +232,7 @@ impl Reading {
         self
     }
 
-    /// The answer is being made, and asked for later: there is nothing in it.
+    /// Whether the response is still being produced, for a client that polls it.
     pub(crate) fn is_unfinished(&self) -> bool {
         ["queued", "in_progress"].contains(&self.finish.as_str())
     }

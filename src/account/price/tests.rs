@@ -1,4 +1,4 @@
-//! Prices against arithmetic without limits.
+//! Tests of prices against exact arithmetic.
 
 use num_bigint::BigInt;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn price(list: &[(TokenKind, &str)]) -> Price {
 }
 
 #[test]
-fn a_million_tokens_cost_what_the_price_says() {
+fn cost_per_million_tokens_is_the_configured_price() {
     let price = price(&[(TokenKind::Input, "2.5"), (TokenKind::Output, "10")]);
     let usage = |input, output| Usage { input: Some(input), output: Some(output), ..Usage::default() };
     assert_eq!(price.cost(&usage(1_000_000, 1_000_000), &[]), nanos("12.5"));
@@ -33,7 +33,7 @@ fn a_million_tokens_cost_what_the_price_says() {
 }
 
 #[test]
-fn kinds_without_a_price_fall_back() {
+fn cost_of_kinds_without_a_price_falls_back() {
     use TokenKind::*;
     let usage = Usage {
         input: Some(100),
@@ -62,9 +62,9 @@ fn kinds_without_a_price_fall_back() {
     );
 }
 
-/// Reports whose parts are more than their total do not make a request dearer, nor cheaper than nothing.
+/// Parts that exceed their total neither raise the cost of a request nor make it negative.
 #[test]
-fn bug_41_parts_never_make_a_negative_price() {
+fn bug_41_cost_with_parts_above_the_total_is_not_negative() {
     let price = price(&[(TokenKind::Input, "1"), (TokenKind::CachedInput, "0.1")]);
     let usage = Usage { input: Some(10), cached: Some(100), ..Usage::default() };
     assert_eq!(price.cost(&usage, &[]), 10 * 100);
@@ -73,7 +73,7 @@ fn bug_41_parts_never_make_a_negative_price() {
 }
 
 #[test]
-fn long_requests_have_the_price_of_their_tier() {
+fn cost_of_long_requests_uses_the_price_tier() {
     use TokenKind::*;
     let given = PriceConfig {
         rates: rates(&[(Input, "1.25"), (CachedInput, "0.125"), (Output, "10")]),
@@ -92,11 +92,11 @@ fn long_requests_have_the_price_of_their_tier() {
 }
 
 #[test]
-fn things_that_are_made_have_prices_by_size_and_quality() {
+fn cost_of_images_and_video_depends_on_size_and_quality() {
     let unit = |size: Option<&str>, quality: Option<&str>, each| UnitPrice {
         size: size.map(Into::into),
         quality: quality.map(Into::into),
-        each: nanos(each),
+        price: nanos(each),
     };
     let price = Price::new(PriceConfig {
         images: vec![
@@ -123,17 +123,17 @@ fn things_that_are_made_have_prices_by_size_and_quality() {
     assert_eq!(video(5_500, "720p"), nanos("1.65"));
     assert_eq!(video(1_000, "480p"), nanos("0.3"), "what no price fits costs the dearest");
     assert_eq!(video(1_000, ""), nanos("0.3"));
-    assert!(price.knows_resolution("720p") && !price.knows_resolution("480p"));
+    assert!(price.has_resolution_price("720p") && !price.has_resolution_price("480p"));
     let searched = Usage { searches: Some(3), ..Usage::default() };
     assert_eq!(price.cost(&searched, &[]), nanos("0.035"));
 }
 
 #[test]
-fn what_no_price_fits_costs_the_dearest() {
+fn cost_of_unmatched_size_or_quality_is_the_highest_price() {
     let unit = |size: &str, quality: Option<&str>, each| UnitPrice {
         size: Some(size.into()),
         quality: quality.map(Into::into),
-        each: nanos(each),
+        price: nanos(each),
     };
     let price = Price::new(PriceConfig {
         images: vec![unit("1K", Some("low"), "1"), unit("1K", Some("high"), "9"), unit("2K", None, "4")],
@@ -150,30 +150,30 @@ fn what_no_price_fits_costs_the_dearest() {
     ] {
         let made = [Product::Images { count: 2, size: size.into(), quality: quality.into() }];
         assert_eq!(price.cost(&Usage::default(), &made), 2 * nanos(each), "{size} {quality}");
-        let expected = ExpectedUsage { output: Some(0), made: &made, ..ExpectedUsage::default() };
+        let expected = ExpectedUsage { output: Some(0), products: &made, ..ExpectedUsage::default() };
         assert!(price.estimate(&expected) >= price.cost(&Usage::default(), &made), "{size} {quality}");
     }
     for (resolution, each) in [("480p", "1"), ("720p", "2"), ("1p", "3"), ("", "3"), ("4k", "3")] {
         let made = [Product::Video { millis: 1_000, resolution: resolution.into() }];
         assert_eq!(price.cost(&Usage::default(), &made), nanos(each), "{resolution}");
-        let expected = ExpectedUsage { output: Some(0), made: &made, ..ExpectedUsage::default() };
+        let expected = ExpectedUsage { output: Some(0), products: &made, ..ExpectedUsage::default() };
         assert_eq!(price.estimate(&expected), nanos(if resolution.is_empty() { "3" } else { each }));
     }
-    // A model that is paid for by tokens alone has no price for the piece.
+    // A model with token prices only has no price per piece.
     let made = [Product::Images { count: 2, size: "1K".into(), quality: "low".into() }];
     assert_eq!(Price::default().cost(&Usage::default(), &made), 0);
 }
 
 #[test]
-fn an_estimate_is_at_least_what_plain_tokens_cost() {
+fn estimate_of_output_uses_the_dearest_output_kind() {
     let price = price(&[(TokenKind::Input, "1"), (TokenKind::Output, "2"), (TokenKind::Reasoning, "3")]);
     let expected = ExpectedUsage { input: 100, output: Some(10), ..ExpectedUsage::default() };
     assert_eq!(price.estimate(&expected), 100 * 1_000 + 10 * 3_000);
-    assert_eq!(price.estimate(&ExpectedUsage { answers: 4, ..expected }), 100 * 1_000 + 40 * 3_000);
+    assert_eq!(price.estimate(&ExpectedUsage { responses: 4, ..expected }), 100 * 1_000 + 40 * 3_000);
 }
 
 #[test]
-fn only_what_a_request_names_is_expected_to_be_dear() {
+fn estimate_uses_premium_prices_only_for_kinds_in_the_request() {
     use TokenKind::*;
     let price = price(&[
         (Input, "3"),
@@ -184,16 +184,19 @@ fn only_what_a_request_names_is_expected_to_be_dear() {
     ]);
     let expected = ExpectedUsage { input: 1_000, output: Some(0), ..ExpectedUsage::default() };
     assert_eq!(price.estimate(&expected), 1_000 * 3_000);
-    assert_eq!(price.dear(), PremiumInputKinds::of([CacheWrite, CacheWrite1h].into_iter()));
-    let dear = PremiumInputKinds::of([CacheWrite].into_iter());
-    assert_eq!(price.estimate(&ExpectedUsage { dear, ..expected }), 1_000 * 3_750);
-    assert_eq!(price.estimate(&ExpectedUsage { dear: price.dear(), ..expected }), 1_000 * 6_000);
+    assert_eq!(price.premium_input(), PremiumInputKinds::of([CacheWrite, CacheWrite1h].into_iter()));
+    let premium_input = PremiumInputKinds::of([CacheWrite].into_iter());
+    assert_eq!(price.estimate(&ExpectedUsage { premium_input, ..expected }), 1_000 * 3_750);
+    assert_eq!(
+        price.estimate(&ExpectedUsage { premium_input: price.premium_input(), ..expected }),
+        1_000 * 6_000
+    );
 }
 
 #[test]
-fn absurd_figures_saturate() {
+fn cost_of_absurd_figures_saturates() {
     let price = Price::new(PriceConfig {
-        rates: rates(&[(TokenKind::Input, "9000000000"), (TokenKind::Output, "9000000000")]),
+        rates: rates(&[(TokenKind::Input, "4600000000"), (TokenKind::Output, "4600000000")]),
         search: Some(i64::MAX),
         ..PriceConfig::default()
     });
@@ -202,7 +205,7 @@ fn absurd_figures_saturate() {
     assert_eq!(price.cost(&usage, &[]), i64::MAX);
 }
 
-/// The slow twin: sums of decimals as integers without an end, written from the definition alone.
+/// Reference implementation: exact sums in arbitrary precision, written from the definition alone.
 fn exact(list: &[(TokenKind, i64)], search: i64, usage: &[u64; 7]) -> BigInt {
     let rate = |kind: TokenKind| {
         let own = |kind| list.iter().rev().find(|(known, _)| *known == kind).map(|(_, rate)| *rate);
@@ -224,7 +227,7 @@ fn exact(list: &[(TokenKind, i64)], search: i64, usage: &[u64; 7]) -> BigInt {
 
 proptest! {
     #[test]
-    fn a_cost_is_the_exact_sum_rounded_up_once(
+    fn cost_is_the_exact_sum_rounded_up_once(
         given in proptest::collection::vec((0usize..6, 0i64..1_000_000_000_000), 0..8),
         search in 0i64..1_000_000_000,
         usage in proptest::array::uniform7(prop_oneof![0u64..100, 0u64..10_000_000]),
@@ -250,9 +253,9 @@ proptest! {
         prop_assert_eq!(BigInt::from(price.cost(&reported, &[])), exact(&list, search, &usage));
     }
 
-    /// More of anything never costs less.
+    /// More usage never costs less.
     #[test]
-    fn a_cost_grows_with_its_input(
+    fn cost_grows_with_input_tokens(
         input in 0u64..1_000_000_000, more in 0u64..1_000_000_000, rate in 0i64..1_000_000_000_000,
     ) {
         let mut rates = Rates::default();
@@ -276,7 +279,7 @@ fn any_price() -> impl Strategy<Value = Price> {
     let units = move || {
         let unit = (name(), name(), 0i64..1_000_000_000);
         proptest::collection::vec(
-            unit.prop_map(|(size, quality, each)| UnitPrice { size, quality, each }),
+            unit.prop_map(|(size, quality, each)| UnitPrice { size, quality, price: each }),
             0..4,
         )
     };
@@ -289,32 +292,32 @@ fn any_price() -> impl Strategy<Value = Price> {
 }
 
 proptest! {
-    /// What a balance can be overdrawn by: nothing, by requests that use no more than was expected of them, whatever
-    /// their prices are, into whatever kinds their tokens fall, and whatever a provider chooses that they left open.
+    /// A balance cannot be overdrawn by requests that use no more than expected, whatever their prices, whatever kinds
+    /// their tokens have, and whatever the provider chooses where they left it open.
     #[test]
-    fn nothing_costs_more_than_was_held_if_it_is_no_more_than_was_expected(
+    fn cost_of_expected_usage_never_exceeds_the_estimate(
         price in any_price(),
-        input in 0u64..4_000, output in 0u64..4_000, answers in 0u64..5,
+        input in 0u64..4_000, output in 0u64..4_000, responses in 0u64..5,
         less in (0u64..4_000, 0u64..4_000),
         parts in proptest::array::uniform8(0u64..4_000),
         named in 0u8..16,
         wanted in proptest::collection::vec((0u64..5, "a|b|auto|", "a|b|"), 0..3),
         got in (0u64..5, "a|b", "a|b"),
     ) {
-        let dear = PremiumInputKinds::of(PremiumInputKinds::KINDS.into_iter().enumerate().filter(|(at, _)| named >> at & 1 == 1).map(|(_, kind)| kind));
-        let kinds: Vec<TokenKind> = dear.kinds().collect();
+        let premium_input = PremiumInputKinds::of(PremiumInputKinds::KINDS.into_iter().enumerate().filter(|(at, _)| named >> at & 1 == 1).map(|(_, kind)| kind));
+        let kinds: Vec<TokenKind> = premium_input.kinds().collect();
         let product = |(count, size, quality): &(u64, String, String)| Product::Images {
             count: *count, size: size.as_str().into(), quality: quality.as_str().into(),
         };
         let made: Vec<Product> = wanted.iter().map(product).chain(wanted.iter().map(|(count, size, _)| {
             Product::Video { millis: count * 1_000, resolution: size.as_str().into() }
         })).collect();
-        let expected = ExpectedUsage { input, output: Some(output), unsure: 0, answers, dear, made: &made };
+        let expected = ExpectedUsage { input, output: Some(output), uncertain_output: 0, responses, premium_input, products: &made };
         let held = price.estimate(&expected);
         let part = |kind: TokenKind, tokens: u64| kinds.contains(&kind).then_some(tokens);
         let usage = Usage {
             input: Some(input.saturating_sub(less.0)),
-            output: Some((output * answers.max(1)).saturating_sub(less.1)),
+            output: Some((output * responses.max(1)).saturating_sub(less.1)),
             cached: Some(parts[0]),
             cache_write: part(TokenKind::CacheWrite, parts[1]),
             cache_write_1h: part(TokenKind::CacheWrite1h, parts[2]),
@@ -325,7 +328,7 @@ proptest! {
             image_output: Some(parts[7]),
             ..Usage::default()
         };
-        // What was left open has been chosen, and there may be fewer of it.
+        // The provider has chosen what was left open, and may have made fewer.
         let chosen = |is: &str, got: &str| if matches!(is, "" | "auto") { got.into() } else { is.into() };
         let made: Vec<Product> = made.iter().map(|product| match product {
             Product::Images { count, size, quality } => Product::Images {
@@ -340,25 +343,25 @@ proptest! {
     }
 }
 
-/// A size that the provider chooses may be one that no price of the quality is for; that costs the dearest.
+/// A provider may choose a size for which the requested quality has no price; that costs the highest price.
 #[test]
-fn estimate_of_an_open_size_that_no_price_may_fit_is_the_dearest() {
+fn estimate_of_an_open_size_without_a_price_is_the_highest_price() {
     let unit = |size: &str, quality: Option<&str>, each| UnitPrice {
         size: Some(size.into()),
         quality: quality.map(Into::into),
-        each,
+        price: each,
     };
     let held = |images: Vec<UnitPrice>, size: &str, quality: &str| {
         let made = [Product::Images { count: 1, size: size.into(), quality: quality.into() }];
         let price = Price::new(PriceConfig { images, ..PriceConfig::default() });
-        price.estimate(&ExpectedUsage { made: &made, ..ExpectedUsage::default() })
+        price.estimate(&ExpectedUsage { products: &made, ..ExpectedUsage::default() })
     };
     let units = || vec![unit("a", None, 0), unit("b", Some("a"), 7)];
     assert_eq!(held(units(), "auto", "b"), 7);
     assert_eq!(held(units(), "a", "b"), 0);
     assert_eq!(held(units(), "a", "auto"), 0);
     assert_eq!(held(units(), "c", "a"), 7);
-    // One price is for whatever is chosen: no other can hold behind it but those that may fit.
-    let all = UnitPrice { size: None, quality: None, each: 1 };
+    // One price applies to every choice, so only the prices that may apply count.
+    let all = UnitPrice { size: None, quality: None, price: 1 };
     assert_eq!(held([units(), vec![all]].concat(), "auto", "b"), 1);
 }

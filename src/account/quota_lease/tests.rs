@@ -1,5 +1,5 @@
-//! Gateways against a place where all of them are counted, in any order of events: answers that are lost, gateways that
-//! end, limits that come to their end.
+//! Gateways against a model of the coordinator, in any order of events: lost responses, gateways that end, exhausted
+//! limits.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ const GATEWAYS: usize = 3;
 const MINUTE: Nanos = 60_000_000_000;
 const LIFE: Nanos = 10_000_000_000;
 
-/// What stands for the server: the same rules as its script, one at a time.
+/// Model of the server: the same rules as its script, one transaction at a time.
 struct Server {
     limits: UsageLimits,
     requests: Nanos,
     tokens: Nanos,
-    /// Of each gateway: when it was here last, its places and its money.
+    /// For each gateway: time of its last transaction, its permits and its spend.
     kept: [Option<(Nanos, u32, i64)>; GATEWAYS],
     spent: i64,
 }
@@ -47,7 +47,7 @@ impl Server {
         };
         self.requests = owe(self.requests, report.requests, rpm);
         self.tokens = owe(self.tokens, report.tokens, tpm);
-        let (mut mine, mut mine_money) = (report.places, report.money);
+        let (mut mine, mut mine_money) = (report.permits, report.spend);
         let mut granted = Vec::new();
         for need in needs {
             let tokens = i64::try_from(need.tokens).unwrap();
@@ -72,14 +72,14 @@ impl Server {
             told.ahead = (share(self.requests, rpm), share(self.tokens, tpm));
             self.requests = owe(self.requests, told.ahead.0, rpm);
             self.tokens = owe(self.tokens, told.ahead.1, tpm);
-            told.spare = if all { 0 } else { most.saturating_sub(places + mine) / 16 };
-            mine += told.spare;
+            told.surplus = if all { 0 } else { most.saturating_sub(places + mine) / 16 };
+            mine += told.surplus;
             mine_money +=
                 if needs.is_empty() { 0 } else { ((day - self.spent - money - mine_money) / 16).max(0) };
         }
         self.kept[me] = Some((now, mine, mine_money));
         told.full_in = ((self.requests - now).max(0), (self.tokens - now).max(0));
-        (told.places, told.money) = (mine, mine_money);
+        (told.permits, told.spend) = (mine, mine_money);
         (granted, told)
     }
 }
@@ -119,7 +119,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A request under way: where, what was expected of it, its ticket.
+/// Request in flight: gateway, estimated tokens and cost, and its grant.
 type Running = (usize, u64, i64, LimitGrant);
 
 struct World {
@@ -127,7 +127,7 @@ struct World {
     gauges: [Arc<LimitState>; GATEWAYS],
     running: Vec<Running>,
     now: Nanos,
-    /// Requests that were let in, tokens that were used, money that was charged; and money that is in a journal alone.
+    /// Totals: admitted requests, used tokens, charged money; and the money that is only in a journal.
     requests: u64,
     tokens: u64,
     charged: i64,
@@ -143,8 +143,8 @@ impl World {
     }
 
     fn visit(&mut self, at: usize, all: bool, needs: &[LimitRequest], lost: Lost) -> bool {
-        let share = self.gauges[at].share().unwrap();
-        let report = share.report(all);
+        let share = self.gauges[at].quota_lease().unwrap();
+        let report = share.renewal(all);
         let made =
             (!matches!(lost, Lost::TheVisit)).then(|| self.server.visit(at, self.now, &report, all, needs));
         match (made, lost) {
@@ -152,11 +152,11 @@ impl World {
                 let places = granted.iter().filter(|granted| **granted).count();
                 let held =
                     needs.iter().zip(&granted).filter(|(_, granted)| **granted).map(|(need, _)| need.cost);
-                share.heard(self.now, &report, &told, u32::try_from(places).unwrap(), held.sum());
+                share.on_ack(self.now, &report, &told, u32::try_from(places).unwrap(), held.sum());
                 granted == [true]
             }
             _ => {
-                share.unheard(&report);
+                share.on_timeout(&report);
                 false
             }
         }
@@ -166,7 +166,7 @@ impl World {
         self.now += time;
     }
 
-    /// Gateways that work are heard of again and again.
+    /// Renews the lease of a gateway, as a running gateway does periodically.
     fn renew(&mut self, at: usize) {
         self.visit(at, false, &[], Lost::Nothing);
     }
@@ -180,7 +180,7 @@ impl World {
                 let ticket = match gauge.admit(&limits, &ask) {
                     Ok(ticket) => Some(ticket),
                     Err(Denied::NeedsCoordinator) if self.visit(at, false, &[ask], lost) => {
-                        Some(gauge.granted(&limits, &ask))
+                        Some(gauge.grant(&limits, &ask))
                     }
                     Err(_) => None,
                 };
@@ -205,13 +205,13 @@ impl World {
                 self.visit(at, all, &[], lost);
             }
             Step::Bring { at } => {
-                let share = self.gauges[at].share().unwrap();
-                share.bringing();
+                let share = self.gauges[at].quota_lease().unwrap();
+                share.mark_in_flight();
                 self.server.spent += std::mem::take(&mut self.journals[at]);
-                share.brought();
+                share.clear_in_flight();
             }
             Step::Kill { at } => {
-                // Its requests end with it, and its journal is found. Whoever starts next is another one.
+                // Its requests end with it, and its journal is shipped. The next gateway to start is a new one.
                 self.running.retain(|(of, ..)| *of != at);
                 self.server.spent += std::mem::take(&mut self.journals[at]);
                 self.gauges[at] = Arc::new(LimitState::shared());
@@ -248,7 +248,7 @@ impl World {
         let held: i64 = self.running.iter().map(|running| running.2).sum();
         prop_assert!(self.charged + held <= limits.spend_per_day.unwrap(), "money after {:?}", step);
         for (at, gauge) in self.gauges.iter().enumerate() {
-            let (requests, tokens) = gauge.left(&limits, self.now);
+            let (requests, tokens) = gauge.remaining(&limits, self.now);
             prop_assert!(requests.is_some_and(|left| left.remaining <= left.limit), "{}", at);
             prop_assert!(tokens.is_some_and(|left| left.remaining <= left.limit), "{}", at);
         }
@@ -259,10 +259,10 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
-    /// Requests that use no more than was expected of them never pass a limit, whatever is lost on the way; and in the
-    /// end all of what is left can be had by any gateway.
+    /// Requests that use no more than expected never exceed a limit, whatever messages are lost; and in the end any
+    /// gateway can get everything that remains.
     #[test]
-    fn limits_hold_for_all_gateways_together(
+    fn lease_limits_hold_across_all_gateways(
         requests in 1u64..200, tokens in 400u64..20_000, places in 1u32..40, money in 400i64..20_000,
         steps in proptest::collection::vec(step(), 1..200),
     ) {
@@ -278,14 +278,14 @@ proptest! {
             world.step(step);
             world.check(step)?;
         }
-        // Everything ends, all is told, and a minute passes.
+        // All requests end, everything is reported, and a minute passes.
         while !world.running.is_empty() {
             world.step(&Step::End { which: 0, tokens: 0, cost: 0 });
         }
         for at in 0..GATEWAYS {
             world.step(&Step::Bring { at });
             world.step(&Step::Visit { at, all: true, lost: Lost::Nothing });
-            prop_assert!(!world.gauges[at].share().unwrap().is_lent());
+            prop_assert!(!world.gauges[at].quota_lease().unwrap().has_leases());
         }
         world.now += 2 * MINUTE;
         let left = money - world.charged;

@@ -1,4 +1,4 @@
-//! The demo's configuration: three files in a temporary folder, which goes away with this value.
+//! Configuration of the demo: three files in a temporary folder, which is deleted when the value is dropped.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,8 @@ use tempfile::TempDir;
 use super::Providers;
 use crate::account::NewKey;
 
-/// What the simulated providers want to see. The clients' key is another: the gateway changes one for the other.
+/// Credential of the simulated OpenAI. It differs from the clients' key, to show that the gateway replaces one by the
+/// other.
 pub(super) const OPENAI_CREDENTIAL: &str = "sk-demo-openai";
 /// See [`OPENAI_CREDENTIAL`].
 pub(super) const ANTHROPIC_CREDENTIAL: &str = "sk-ant-demo";
@@ -22,15 +23,15 @@ pub(super) const ARK_CREDENTIAL: &str = "demo-ark";
 /// See [`OPENAI_CREDENTIAL`].
 pub(super) const DASHSCOPE_CREDENTIAL: &str = "demo-dashscope";
 
-/// What signs access tokens here; made up, as all credentials of the demo.
+/// Signing secret of access tokens; made up like all credentials of the demo.
 const TOKEN_SECRET: &str = "demo-secret-that-signs-access-tokens";
 
-/// The folder.
+/// Temporary folder with the configuration.
 pub(super) struct Files(TempDir);
 
 impl Files {
     pub(super) fn write(port: u16, admin: u16, key: &NewKey, providers: &Providers) -> io::Result<Self> {
-        // Only the user may read it: the credentials are made up, but the habit is not.
+        // Readable by the user only: the credentials are made up, but real ones would need it.
         let folder = tempfile::Builder::new().prefix("model-gateway-demo-").tempdir()?;
         let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text);
         write("gateway.toml", gateway(port, admin))?;
@@ -39,14 +40,14 @@ impl Files {
         Ok(Files(folder))
     }
 
-    /// gateway.toml.
+    /// Returns the path of gateway.toml.
     pub(super) fn gateway(&self) -> PathBuf {
         self.0.path().join("gateway.toml")
     }
 }
 
-/// Nobody waits for answers under way when a demo ends: the drain limit is 0. The links of simulated providers lead to
-/// this machine.
+/// Returns gateway.toml. The drain limit is 0, so that the demo ends at once. Fetches from loopback are allowed,
+/// because the simulated providers return media URLs of this machine.
 fn gateway(port: u16, admin: u16) -> String {
     format!(
         r#"[server]
@@ -65,7 +66,8 @@ access = "stdout"
     )
 }
 
-/// `gpt-4o` has another name at its provider, so that one sees the gateway rename it in both directions.
+/// Returns routes.toml. `gpt-4o` has another name at its provider, to show that the gateway renames the model in
+/// requests and responses.
 fn routes(providers: &Providers) -> String {
     let (openai, anthropic, google) =
         (providers.openai.base_url(), providers.anthropic.base_url(), providers.google.base_url());

@@ -1,9 +1,9 @@
-//! `model-gateway demo`: the gateway between simulated providers and whoever pastes a line.
+//! `model-gateway demo`: the gateway with simulated providers, to try it without configuration.
 //!
-//! Here live the simulated providers' start, the temporary configuration ([`files`]), what is printed ([`page`]) and
-//! the line per request ([`requests`]). The gateway itself runs as `model-gateway serve` in a process of its own, as it
-//! would in production, and its access log is what the lines are made of. Here must not live: anything that makes the
-//! gateway behave otherwise than it does in production.
+//! Contains the start of the simulated providers, the temporary configuration ([`files`]), the printed page ([`page`])
+//! and the line per request ([`requests`]). The gateway runs as `model-gateway serve` in its own process, as in
+//! production; the lines are made from its access log. Code that makes the gateway behave differently from production
+//! must not live here.
 
 mod files;
 mod page;
@@ -25,60 +25,60 @@ use crate::simulator::{self, SimulatedProvider, Simulator, SimulatorError};
 use files::Files;
 use page::Page;
 
-/// Where the gateway listens when nothing is said and nobody else does.
+/// Default port of the gateway.
 const PORT: u16 = 8080;
-/// Where its admin port is.
+/// Default admin port.
 const ADMIN_PORT: u16 = 9090;
-/// Any other port is one of these.
+/// Range of ports if a default port is taken.
 const ANY: std::ops::Range<u16> = 15_000..32_000;
-/// How long the gateway may take to accept its first connection.
+/// Time-out until the gateway accepts its first connection.
 const START: Duration = Duration::from_secs(20);
-/// How long it may take to end by itself after Ctrl-C, which it was sent too.
+/// Time for the gateway to end by itself after Ctrl-C, which the terminal sends to both processes.
 const END: Duration = Duration::from_millis(500);
-/// Pauses of a simulated stream: short, but long enough to see that it is one.
+/// Delays of a simulated stream: short, but visible.
 const FIRST_TOKEN: Duration = Duration::from_millis(120);
 const PER_TOKEN: Duration = Duration::from_millis(15);
 
 #[derive(Debug, Args)]
-pub(super) struct Options {
-    /// Port of the gateway; 0 for any. Without this 8080, or any other if that is taken.
+pub(super) struct DemoArgs {
+    /// Port of the gateway; 0 for any. Default: 8080, or any other if that is taken.
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Port of metrics and health; 0 for any. Without this 9090, or any other if that is taken.
+    /// Port of metrics and health; 0 for any. Default: 9090, or any other if that is taken.
     #[arg(long, value_name = "PORT")]
     admin_port: Option<u16>,
 }
 
-/// Why there is no demo.
+/// Reason why the demo failed.
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
     #[error("port {port} cannot be used: {source}; choose another: model-gateway demo {flag} PORT")]
     Port { port: u16, flag: &'static str, source: io::Error },
     #[error("no free port: {0}")]
     NoPort(io::Error),
-    #[error("a simulated provider does not start: {0}")]
+    #[error("a simulated provider did not start: {0}")]
     Provider(#[from] SimulatorError),
-    #[error("no random numbers: {0}")]
+    #[error("random numbers are not available: {0}")]
     Random(String),
     #[error("temporary folder: {0}")]
     Files(io::Error),
-    #[error("the gateway's process: {0}")]
+    #[error("the gateway process failed: {0}")]
     Process(io::Error),
     #[error("the gateway did not start ({0})")]
     NotStarted(ExitStatus),
     #[error("the gateway did not accept connections in time")]
     Silent,
-    #[error("the gateway ended by itself ({0})")]
+    #[error("the gateway ended unexpectedly ({0})")]
     Ended(ExitStatus),
 }
 
-pub(super) fn run(options: &Options) -> ExitCode {
+pub(super) fn run(options: &DemoArgs) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(error),
     };
     let done = runtime.block_on(demo(options));
-    // Simulated streams may be under way; nobody waits for them.
+    // Do not wait for simulated streams in flight.
     runtime.shutdown_background();
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -86,7 +86,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     }
 }
 
-async fn demo(options: &Options) -> Result<(), DemoError> {
+async fn demo(options: &DemoArgs) -> Result<(), DemoError> {
     let mut stop = Stop::new().map_err(DemoError::Process)?;
     let port = choose(options.port, PORT, "--port")?;
     let admin = choose(options.admin_port, ADMIN_PORT, "--admin-port")?;
@@ -106,7 +106,7 @@ async fn demo(options: &Options) -> Result<(), DemoError> {
         other_admin: options.admin_port.is_none() && admin != ADMIN_PORT,
         key: key.text(),
     };
-    let ended = match say(&page.to_string()) {
+    let ended = match print(&page.to_string()) {
         Ok(()) => {
             tokio::select! {
                 status = gateway.wait() => Some(status.map_err(DemoError::Process)?),
@@ -114,7 +114,7 @@ async fn demo(options: &Options) -> Result<(), DemoError> {
                 () = show(lines) => None,
             }
         }
-        // Nobody reads any more.
+        // Standard output is closed.
         Err(_) => None,
     };
     if let Some(status) = ended {
@@ -124,11 +124,11 @@ async fn demo(options: &Options) -> Result<(), DemoError> {
         let _ = gateway.kill().await;
     }
     drop(files);
-    let _ = say("\nThe demo has ended and left nothing behind.\n");
+    let _ = print("\nThe demo has ended. Its temporary files are removed.\n");
     Ok(())
 }
 
-/// A port that was asked for must be free. Where nothing was asked, any other is as good as the usual one.
+/// Returns a free port. A requested port must be free; a default port may be replaced by another.
 fn choose(asked: Option<u16>, usual: u16, flag: &'static str) -> Result<u16, DemoError> {
     match asked {
         Some(port) => free(port).map_err(|source| DemoError::Port { port, flag, source }),
@@ -142,15 +142,15 @@ fn free(port: u16) -> io::Result<u16> {
     if port != 0 {
         return bind(port);
     }
-    // The gateway binds it a moment later. From the range that the system takes the ports of clients from, it might be
-    // gone by then.
+    // The gateway binds the port only later. Choose outside of the range of ephemeral ports: another connection could
+    // take one of those in the meantime.
     let some =
         || ANY.start + u16::try_from(rand::Rng::next_u64(&mut rand::rng()) % ANY.len() as u64).unwrap_or(0);
     let tries = std::iter::repeat_with(some).take(64);
     tries.map(bind).find(Result::is_ok).unwrap_or_else(|| bind(0))
 }
 
-/// What wants the demo to end: Ctrl-C, a polite kill, a closed terminal.
+/// Signals that end the demo: SIGINT, SIGTERM, SIGHUP.
 struct Stop([Signal; 3]);
 
 impl Stop {
@@ -170,7 +170,7 @@ impl Stop {
     }
 }
 
-/// The providers, each on a port of its own. They want the credential that the gateway has, not the client's key.
+/// Simulated providers, each on its own port. They require the gateway's credential, not the client's key.
 struct Providers {
     openai: Simulator,
     anthropic: Simulator,
@@ -201,7 +201,7 @@ impl Providers {
     }
 }
 
-/// Starts this program once more, as `serve`.
+/// Starts this program as `serve` in a child process.
 fn start(files: &Files) -> Result<Child, DemoError> {
     let program = std::env::current_exe().map_err(DemoError::Process)?;
     Command::new(program)
@@ -215,7 +215,7 @@ fn start(files: &Files) -> Result<Child, DemoError> {
         .map_err(DemoError::Process)
 }
 
-/// Waits until connections are accepted, or until it is known that they never will be.
+/// Waits until both ports accept connections, the process has ended, or the time-out has passed.
 async fn accepts(gateway: &mut Child, ports: [u16; 2]) -> Result<(), DemoError> {
     let deadline = tokio::time::Instant::now() + START;
     for port in ports {
@@ -232,22 +232,22 @@ async fn accepts(gateway: &mut Child, ports: [u16; 2]) -> Result<(), DemoError> 
     Ok(())
 }
 
-/// Shows a line per request, until nobody reads them or the gateway is gone.
+/// Prints a line per request. Returns if standard output is closed; otherwise never.
 async fn show(lines: Option<tokio::process::ChildStdout>) {
     if let Some(lines) = lines {
         let mut lines = BufReader::new(lines).lines();
         while let Ok(Some(line)) = lines.next_line().await {
-            if say(&requests::pretty(&line)).is_err() {
+            if print(&requests::pretty(&line)).is_err() {
                 return;
             }
         }
     }
-    // The gateway has closed its output: it is about to end, and how it ends is the other branch's to tell.
+    // The gateway has closed its output and is about to exit: the other branch of the `select!` reports its status.
     std::future::pending().await
 }
 
-/// Prints; a reader that has gone is an error and not a panic.
-fn say(text: &str) -> io::Result<()> {
+/// Prints a text. Returns an error if standard output is closed, where `print!` would panic.
+fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()

@@ -1,16 +1,16 @@
-//! What the demo prints when it is ready: addresses, the key, and lines that work as they stand.
+//! Start page of the demo: addresses, the key, and example requests that can be pasted unchanged.
 
 use std::fmt::{Display, Formatter, Result};
 
 use super::super::style;
 
-/// What the lines are made of.
+/// Values of the start page.
 pub(super) struct Page<'k> {
     pub(super) port: u16,
     pub(super) admin: u16,
-    /// The usual port was taken.
+    /// The default port was taken.
     pub(super) other_port: bool,
-    /// The usual admin port was taken.
+    /// The default admin port was taken.
     pub(super) other_admin: bool,
     pub(super) key: &'k str,
 }
@@ -37,7 +37,7 @@ impl Page<'_> {
     fn addresses(&self, f: &mut Formatter<'_>) -> Result {
         let taken = |other: bool, usual: u16, flag: &str| {
             let note =
-                if other { format!("  ({usual} is taken; {flag} chooses one)") } else { String::new() };
+                if other { format!("  ({usual} is in use; {flag} selects another)") } else { String::new() };
             style::faint(note)
         };
         let Page { port, admin, .. } = self;
@@ -57,7 +57,7 @@ impl Page<'_> {
         writeln!(f, "           doubao-seedance-1-5-pro-251215, doubao-seedance-1-0-lite-t2v-250428")
     }
 
-    /// Each format twice: the whole answer, then the stream.
+    /// Writes two requests for each format: without and with streaming.
     fn formats(&self, f: &mut Formatter<'_>) -> Result {
         let Page { port, key, .. } = self;
         let message = r#""messages":[{"role":"user","content":"Hello"}]"#;
@@ -96,7 +96,7 @@ impl Page<'_> {
         line(f, format_args!("curl http://127.0.0.1:{admin}/healthz"))?;
         heading(
             f,
-            "A provider's error, and a stream that is cut: the simulated providers obey words in [[ ]]",
+            "A provider error and an aborted stream: directives in [[ ]] control the simulated providers",
         )?;
         let ask = format!(
             r#"http://127.0.0.1:{port}/v1/chat/completions -H 'authorization: Bearer {key}' -d '{{"model":"gpt-4o","messages":[{{"role":"user","content":"Hello"#
@@ -143,7 +143,7 @@ fn heading(f: &mut Formatter<'_>, text: &str) -> Result {
     writeln!(f, "\n{}", style::title(text))
 }
 
-/// A line to paste. It begins at the margin: Python would stumble over spaces.
+/// Writes a line to paste, without indentation, which Python would reject.
 fn line(f: &mut Formatter<'_>, text: impl Display) -> Result {
     writeln!(f, "{}", style::copy(text))
 }

@@ -1,4 +1,4 @@
-//! One line of the access log, for a person who watches.
+//! Human-readable access log lines of the demo.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::super::style;
 
-/// The longest path that an SDK asks for, with its model taken out.
+/// Width of the path column: the longest path of an SDK without the model name.
 const PATH: usize = 38;
-/// The longest model of the demo.
+/// Width of the model column: the longest model name of an SDK example.
 const MODEL: usize = 22;
 
-/// A line of the access log as the demo shows it. What is no line of the access log is shown as it is.
+/// Formats an access log line. Any other text is returned unchanged.
 pub(super) fn pretty(line: &str) -> String {
     match serde_json::from_str(line) {
         Ok(entry) => request(&entry),
@@ -25,7 +25,7 @@ fn request(entry: &Value) -> String {
     let model = text("model");
     let mut path = text("path").to_owned();
     if !model.is_empty() {
-        // The model has a column of its own.
+        // The model has its own column.
         path = path.replace(model, "*");
     }
     let status = number("status").unwrap_or(0);
@@ -59,7 +59,7 @@ mod tests {
     use super::pretty;
 
     #[test]
-    fn a_request_is_one_line() {
+    fn request_is_shown_as_one_line() {
         let line = r#"{"method":"POST","path":"/v1beta/models/gemini-2.5-flash:generateContent","status":200,
             "model":"gemini-2.5-flash","stream":false,"input_tokens":3,"output_tokens":20,"duration_ms":12.345}"#;
         assert_eq!(
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_named() {
+    fn request_error_is_shown_by_name() {
         let line = r#"{"method":"POST","path":"/v1/responses","status":429,"stream":true,"error":"upstream_rate_limit",
             "duration_ms":1.0}"#;
         let shown = pretty(line);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_shown_as_it_is() {
+    fn request_log_keeps_other_lines_unchanged() {
         assert_eq!(pretty("a warning"), "a warning\n");
     }
 }

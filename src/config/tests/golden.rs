@@ -1,10 +1,10 @@
-//! Whole configurations, good and bad, against the texts that they give.
+//! Golden tests of whole configurations, valid and invalid.
 
 use super::{SECRET, Stage, assert_golden, cases};
-use crate::config::{Sealed, effective, load};
+use crate::config::{NoSecrets, effective, load};
 
 #[test]
-fn every_fault_is_told_at_once_with_its_place() {
+fn invalid_config_reports_every_fault_with_its_position() {
     let cases = cases("invalid");
     assert!(cases.len() >= 6);
     for case in cases {
@@ -15,17 +15,21 @@ fn every_fault_is_told_at_once_with_its_place() {
 }
 
 #[test]
-fn a_sound_configuration_is_shown_with_all_defaults() {
+fn valid_config_is_shown_with_all_defaults() {
     for case in cases("valid") {
         let loaded = load(&case.join("gateway.toml"), &Stage)
             .unwrap_or_else(|report| panic!("{}: {report}", case.display()));
         assert_golden(&case.join("effective.txt"), &effective(&loaded));
-        assert!(load(&case.join("gateway.toml"), &Sealed).is_ok(), "without secrets too: {}", case.display());
+        assert!(
+            load(&case.join("gateway.toml"), &NoSecrets).is_ok(),
+            "without secrets too: {}",
+            case.display()
+        );
     }
 }
 
 #[test]
-fn no_secret_is_ever_shown() {
+fn secrets_are_never_shown() {
     for case in cases("invalid") {
         let report = load(&case.join("gateway.toml"), &Stage).unwrap_err();
         for text in [report.to_string(), format!("{report:?}")] {
@@ -41,7 +45,7 @@ fn no_secret_is_ever_shown() {
 }
 
 #[test]
-fn what_is_shown_is_read_as_toml() {
+fn effective_config_is_valid_toml() {
     for case in cases("valid") {
         let text = effective(&load(&case.join("gateway.toml"), &Stage).unwrap());
         let (gateway, rest) = text.split_once("# routes.toml\n").unwrap();

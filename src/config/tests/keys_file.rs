@@ -1,9 +1,9 @@
-//! keys.toml under edit.
+//! Tests of editing keys.toml and of large key files.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::account::{KeyHash, Losses};
-use crate::config::{Entry, KeysFile, KeysFileError};
+use crate::config::{KeySettings, KeysFile, KeysFileError};
 
 const BEFORE: &str = "\
 # Keys of the team.
@@ -19,7 +19,7 @@ name = \"böb\"
 ";
 
 #[test]
-fn a_change_leaves_comments_and_order_alone() {
+fn keys_file_change_keeps_comments_order_and_mode() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.toml");
     std::fs::write(&path, BEFORE).unwrap();
@@ -37,21 +37,21 @@ fn a_change_leaves_comments_and_order_alone() {
 }
 
 #[test]
-fn a_new_key_is_added_behind_the_others_and_read_back() {
+fn keys_file_new_key_is_appended_and_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.toml");
     let mut file = KeysFile::open(&path).unwrap();
     assert_eq!(file.list().unwrap(), [], "a file that is not there is empty");
     let expires = "2030-01-01T00:00:00Z".parse().unwrap();
-    let entry = Entry {
+    let entry = KeySettings {
         models: vec!["gpt-*".to_owned()],
         expires: Some(expires),
         losses: Losses::Refuse,
         account: Some("acme".to_owned()),
     };
     file.add("a \"quoted\" name", KeyHash::of("k1"), &entry).unwrap();
-    file.add("second", KeyHash::of("k2"), &Entry::default()).unwrap();
-    let again = file.add("second", KeyHash::of("k3"), &Entry::default());
+    file.add("second", KeyHash::of("k2"), &KeySettings::default()).unwrap();
+    let again = file.add("second", KeyHash::of("k3"), &KeySettings::default());
     assert!(matches!(again, Err(KeysFileError::Exists(name)) if name == "second"));
     file.save().unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
@@ -75,7 +75,7 @@ fn a_new_key_is_added_behind_the_others_and_read_back() {
 }
 
 #[test]
-fn a_link_is_followed() {
+fn keys_file_symbolic_link_is_followed() {
     let folder = tempfile::tempdir().unwrap();
     let (path, link) = (folder.path().join("real.toml"), folder.path().join("keys.toml"));
     std::fs::write(&path, BEFORE).unwrap();
@@ -88,13 +88,13 @@ fn a_link_is_followed() {
 }
 
 #[test]
-fn what_cannot_be_edited_is_said() {
+fn keys_file_that_cannot_be_edited_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.toml");
     std::fs::write(&path, "key = 1\n").unwrap();
     let mut file = KeysFile::open(&path).unwrap();
     assert!(matches!(file.list(), Err(KeysFileError::Broken { .. })));
-    assert!(file.add("x", KeyHash::of("k"), &Entry::default()).is_err());
+    assert!(file.add("x", KeyHash::of("k"), &KeySettings::default()).is_err());
     std::fs::write(&path, "[[key\n").unwrap();
     assert!(matches!(KeysFile::open(&path), Err(KeysFileError::Broken { .. })));
     std::fs::write(&path, BEFORE).unwrap();
@@ -104,9 +104,9 @@ fn what_cannot_be_edited_is_said() {
 }
 
 #[test]
-fn keys_have_accounts_limits_and_permissions() {
+fn keys_file_keys_have_accounts_limits_and_permissions() {
     let path = std::path::Path::new("tests/config/valid/accounts/gateway.toml");
-    let loaded = crate::config::load(path, &crate::config::Sealed).unwrap();
+    let loaded = crate::config::load(path, &crate::config::NoSecrets).unwrap();
     assert_eq!(loaded.snapshot.keys.len(), 2);
     let text = "[[account]]\nname = \"acme\"\nlimits = { concurrent = 5 }\n".to_owned();
     let key = |name: &str, lines: &str| {
@@ -128,9 +128,10 @@ fn keys_have_accounts_limits_and_permissions() {
     assert!(!find("b").rules.permits_address("192.0.2.1".parse().ok()));
 }
 
-/// A large file is read in parts. Where something stands in it, and what belongs together, is the same.
+/// A large file is parsed in parts: positions are those in the whole file, and entries in different parts refer to the
+/// same accounts.
 #[test]
-fn a_large_file_is_read_like_a_small_one() {
+fn keys_file_large_is_parsed_like_a_small_one() {
     let hash = |n: u32| KeyHash::of(&format!("k{n}")).to_hex();
     let entry = |n: u32| {
         format!("[[key]] # the next\nname = \"n{n}\"\nsha256 = \"{}\"\naccount = \"late\"\n\n", hash(n))
@@ -146,7 +147,7 @@ fn a_large_file_is_read_like_a_small_one() {
     assert!(std::sync::Arc::ptr_eq(&first, &other));
     assert_eq!(first.limits().concurrent, Some(7), "said after the keys");
 
-    // Faults have the lines and the numbers that they have in the whole file.
+    // Faults have the line numbers and indexes of the whole file.
     let wrong = format!("{text}{last}[[key]]\nname = \"n3\"\nsha256 = \"{}\"\nlosses = \"x\"\n", hash(4));
     let report = crate::config::keys::read(path, &wrong).unwrap_err();
     let told: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
@@ -154,11 +155,11 @@ fn a_large_file_is_read_like_a_small_one() {
     let number = format!("key[{count}]");
     assert_eq!(told.len(), 3, "{told:?}");
     assert!(told[0].starts_with(&format!("keys.toml:{line}:1: {number}: ")), "{told:?}");
-    assert!(told.iter().any(|fault| fault.contains("\"n3\" is given twice")), "{told:?}");
+    assert!(told.iter().any(|fault| fault.contains("\"n3\" is defined twice")), "{told:?}");
     assert!(told.iter().any(|fault| fault.contains("the same key as \"n4\"")), "{told:?}");
     assert!(told[2].starts_with(&format!("keys.toml:{}:10: {number}.losses: ", line + 3)), "{told:?}");
 
-    // What looks like the beginning of an entry may stand in a text.
+    // A line that looks like the start of an entry may be part of a multi-line string.
     let text = format!("{text}[[key]]\nname = \"odd\"\nsha256 = \"{}\"\nmodels = [\"\"\"\n", hash(9_999));
     let text = text + &"[[key]]\n".repeat(40_000) + "\"\"\"]\n";
     let keys = crate::config::keys::read(path, &text).unwrap();

@@ -1,8 +1,7 @@
-//! What an administrator sees of the configuration: every fault at its place and in plain words, the configuration in
-//! effect, and never a secret.
+//! Configuration tests: all faults with positions, the configuration in effect, and masking of secrets.
 //!
-//! The files lie in `tests/config/`: a folder a case, beside the expected text. `UPDATE_GOLDEN=1` writes the expected
-//! texts anew. Here must not live: the examples of `conf/`, which have tests of their own.
+//! The cases are folders in `tests/config/`, each beside its expected text. `UPDATE_GOLDEN=1` rewrites the expected
+//! texts. The examples in `conf/` have tests of their own and must not be tested here.
 
 mod golden;
 mod keys_file;
@@ -12,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use super::Vault;
 
-/// What every secret in the cases holds, so that none can be shown unnoticed.
+/// Text that every secret of the cases contains, so that a leak is detected.
 const SECRET: &str = "SECRET";
 
-/// Secrets of the cases: every variable but those named `UNSET` is set, and no file is read.
+/// Secrets of the cases: every variable except those named `UNSET` is set, and no file can be read.
 struct Stage;
 
 impl Vault for Stage {
@@ -37,7 +36,8 @@ impl Vault for Stage {
     }
 }
 
-/// The folders below `tests/config/` of one sort, in order. Relative, so that messages are the same everywhere.
+/// Returns the case folders below `tests/config/` of one kind, sorted. The paths are relative, so that messages are the
+/// same on every machine.
 fn cases(sort: &str) -> Vec<PathBuf> {
     let mut cases: Vec<PathBuf> = std::fs::read_dir(Path::new("tests/config").join(sort))
         .unwrap()
@@ -47,7 +47,7 @@ fn cases(sort: &str) -> Vec<PathBuf> {
     cases
 }
 
-/// Compares with the text in a file, or writes the file.
+/// Compares `text` with a golden file, or rewrites the file.
 fn assert_golden(file: &Path, text: &str) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(file, text).unwrap();

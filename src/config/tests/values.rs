@@ -1,4 +1,4 @@
-//! Values that are written as text.
+//! Tests of the parsers of text values.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::config::report::{closest, place};
 use crate::config::values::{address, duration, size};
 
 #[test]
-fn sizes_have_units() {
+fn size_requires_a_unit() {
     for (text, bytes) in [
         ("0B", 0),
         ("100B", 100),
@@ -38,7 +38,7 @@ fn sizes_have_units() {
 }
 
 #[test]
-fn time_spans_have_units() {
+fn duration_requires_a_unit() {
     for (text, millis) in [
         ("250ms", 250),
         ("30s", 30_000),
@@ -56,7 +56,7 @@ fn time_spans_have_units() {
 }
 
 #[test]
-fn addresses_are_not_names() {
+fn address_host_name_is_refused() {
     assert!(address("127.0.0.1:8080").is_ok() && address("[::]:80").is_ok());
     for text in ["localhost:80", "127.0.0.1", ":80", "::1:80", "127.0.0.1:66000"] {
         assert!(address(text).is_err(), "{text}");
@@ -64,7 +64,7 @@ fn addresses_are_not_names() {
 }
 
 #[test]
-fn a_place_counts_characters() {
+fn position_counts_characters() {
     let text = "a = 1\né = \"ü\" x\n";
     assert_eq!(place(text, 0), (1, 1));
     assert_eq!(place(text, text.find('x').unwrap()), (2, 9));
@@ -72,7 +72,7 @@ fn a_place_counts_characters() {
 }
 
 #[test]
-fn what_is_meant_is_close() {
+fn suggestion_is_the_closest_known_name() {
     let known = ["openai", "anthropic", "gemini"];
     assert_eq!(closest("opneai", known), Some("openai"));
     assert_eq!(closest("gemni", known), Some("gemini"));
@@ -82,7 +82,7 @@ fn what_is_meant_is_close() {
 
 proptest! {
     #[test]
-    fn any_text_is_refused_or_read(text in "[-+:0-9a-zA-Z .TZ]{0,24}") {
+    fn values_arbitrary_text_never_panics(text in "[-+:0-9a-zA-Z .TZ]{0,24}") {
         let _ = (size(&text), duration(&text), address(&text));
     }
 }

@@ -1,8 +1,8 @@
-//! Images: a request of any client's form for a provider of any form.
+//! Image generation: a client's request in any shape, for a provider of any shape.
 //!
-//! The rounds: images of the request that lie behind links are brought, where the provider must be given their bytes;
-//! the provider is asked, as many times as the number of images takes; tasks are asked for until they are done; links
-//! are followed, where the client wants the images themselves.
+//! The job has four kinds of rounds: downloads of the request's images, if the provider needs their bytes; calls of the
+//! provider, as many as the number of images takes; polls of its tasks until they are done; and downloads of the
+//! results, if the client needs bytes instead of links.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use bytes::Bytes;
 
 use super::{Job, JobCall, JobFault, JobReply, RemoteMedia};
 use crate::canonical::image::{
-    Comes, ImageDialect, ImageFamily, ImageInput, ImageRequest, ImageRules, ImageShape, ImageSource, Picture,
-    Sizes,
+    ImageDelivery, ImageDialect, ImageFamily, ImageFormat, ImageInput, ImageRequest, ImageRules, ImageShape,
+    ImageSource, Sizes,
 };
 use crate::canonical::{ElementLoss, Product, Usage};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::wire::error::{ProviderError, from_provider};
-use crate::wire::images::answer::{self, Answer, Image, Place, State, Task};
-use crate::wire::images::ask::{ask, needs_bytes};
-use crate::wire::images::reply::{self, Made, Shape, Shown};
+use crate::wire::images::answer::{self, Image, ImageAnswer, ImageLocation, ImageTask, ImageTaskState};
+use crate::wire::images::ask::{encode_call, needs_bytes};
+use crate::wire::images::reply::{self, ImageReplyShape, ImageSet, OutputImage};
 use crate::wire::images::{check, convert, file, fit};
 
-/// How long to wait before a task is asked for: the first times, and from then on.
+/// Delays before the polls of a task. The last one repeats.
 const WAITS: [Duration; 5] = [
     Duration::from_millis(500),
     Duration::from_secs(1),
@@ -29,64 +29,64 @@ const WAITS: [Duration; 5] = [
     Duration::from_secs(3),
     Duration::from_secs(5),
 ];
-/// What says that an answer may be a task.
+/// Header that permits DashScope to answer with a task.
 const LATER: &[(&str, &str)] = &[("x-dashscope-async", "enable")];
 
-/// A request, with what must be known of its client and its model.
+/// Image request with its client's response shape and its model.
 #[derive(Clone, Debug)]
 pub struct ImageJobRequest {
-    /// What is wanted.
+    /// The decoded request.
     pub request: ImageRequest,
-    /// The request must begin with images.
+    /// True for an edit request, which must have images.
     pub edits: bool,
-    /// The shape of the answer.
-    pub shape: Shape,
+    /// Shape of the client's response.
+    pub shape: ImageReplyShape,
     /// The model's name at the provider.
     pub upstream: Box<str>,
-    /// How the provider is asked.
+    /// Capability profile of the model.
     pub dialect: ImageDialect,
-    /// Now, in Unix seconds.
+    /// Unix time in seconds.
     pub now: u64,
 }
 
-/// What will be made, as far as the request tells.
+/// Returns the expected product of a request, for its reservation.
 pub fn expected(request: &ImageRequest) -> Product {
     let count = u64::from(request.count.unwrap_or(1)) * u64::from(request.sequence.unwrap_or(1));
     let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
     let size = match (&request.size, &request.tier) {
-        // Which of the two has a price is not known.
+        // It is unknown here which of the two has a price.
         (Some(_), Some(_)) => Box::default(),
         (size, tier) => text(if size.is_some() { size } else { tier }),
     };
     Product::Images { count, size, quality: text(&request.quality) }
 }
 
-/// What the calls of a round are for.
+/// Purpose of the calls of the current round.
 #[derive(Clone, Debug, PartialEq)]
 enum Round {
-    /// Nothing has been asked for.
+    /// Start: no call was made.
     Begin,
-    /// Images of the request, by their place; behind all of them the mask.
+    /// Downloads of the request's images, by index; the index after the last image is the mask.
     Inputs(Vec<usize>),
-    /// The provider is asked.
+    /// Generation calls.
     Asking,
-    /// Tasks, by id.
+    /// Polls of tasks, by id.
     Tasks(Vec<String>),
-    /// Links to what was made, by place.
+    /// Downloads of results, by index.
     Links(Vec<usize>),
-    /// There is no more to ask for.
+    /// No calls are left.
     Done,
 }
 
-/// See the module.
+/// Job of an image request.
 #[derive(Debug)]
-pub struct Imaging {
+pub struct ImageJob {
     asked: ImageJobRequest,
     rules: ImageRules,
     round: Round,
-    heard: Vec<Bytes>,
+    responses: Vec<Bytes>,
     waits: usize,
-    images: Vec<(Shown, Option<String>)>,
+    images: Vec<(OutputImage, Option<String>)>,
     refusals: Vec<(String, String)>,
     usage: Option<Usage>,
     size: Option<String>,
@@ -94,11 +94,11 @@ pub struct Imaging {
     fault: Option<JobFault>,
 }
 
-impl Imaging {
-    /// Prepares a job.
+impl ImageJob {
+    /// Creates a job.
     ///
     /// # Errors
-    /// The model does not take what is asked for.
+    /// Returns an error if the model does not support the request.
     pub fn new(mut asked: ImageJobRequest) -> Result<Self, ApiError> {
         let rules = asked.dialect.family.rules();
         if asked.edits && asked.request.images.is_empty() {
@@ -107,14 +107,14 @@ impl Imaging {
         check::check(&mut asked.request, &rules)?;
         fit::fit(&mut asked.request, &asked.dialect, &rules)?;
         if asked.dialect.shape == ImageShape::PromptLater && !asked.request.images.is_empty() {
-            let message = "'image' is not taken by this model, which makes images of texts.";
-            return Err(ApiError::new(Kind::Unsupported, message).param("image"));
+            let message = "'image' is not accepted by this model: it makes images from text only.";
+            return Err(ApiError::new(ErrorKind::Unsupported, message).param("image"));
         }
-        Ok(Imaging {
+        Ok(ImageJob {
             asked,
             rules,
             round: Round::Begin,
-            heard: Vec::new(),
+            responses: Vec::new(),
             waits: 0,
             images: Vec::new(),
             refusals: Vec::new(),
@@ -125,12 +125,12 @@ impl Imaging {
         })
     }
 
-    /// What of the request the model has no place for.
+    /// Returns the settings that the model does not support.
     pub fn lost(&self) -> &[ElementLoss] {
-        &self.asked.request.lost
+        &self.asked.request.lost_settings
     }
 
-    /// Puts images into a form that the model takes.
+    /// Converts the request's images to types that the model accepts.
     fn convert(&mut self) -> Result<(), ApiError> {
         if !matches!(self.asked.dialect.family, ImageFamily::GptImage | ImageFamily::GptImageFree) {
             return Ok(());
@@ -138,7 +138,7 @@ impl Imaging {
         let ImageRequest { images, mask, group, .. } = &mut self.asked.request;
         for input in images {
             let ImageSource::Bytes(bytes) = &input.source else { continue };
-            if file(bytes).is_some_and(|file| file.picture == Picture::Gif) {
+            if file(bytes).is_some_and(|file| file.picture == ImageFormat::Gif) {
                 let png = convert::gif_to_png(bytes);
                 input.source = ImageSource::Bytes(png.ok_or_else(|| unreadable(input))?);
             }
@@ -146,17 +146,18 @@ impl Imaging {
         if let Some(input) = mask.as_mut().filter(|_| *group)
             && let ImageSource::Bytes(bytes) = &input.source
         {
-            let message = "must be a grey PNG, white where the image may be changed";
+            let message = "must be a grayscale PNG, white where the image may be changed";
             let made = convert::mask(bytes).ok_or_else(|| {
                 let message = format!("'{}' {message}.", input.field);
-                ApiError::new(Kind::InvalidField, message).param(input.field.clone())
+                ApiError::new(ErrorKind::InvalidField, message).param(input.field.clone())
             })?;
             input.source = ImageSource::Bytes(made);
         }
         Ok(())
     }
 
-    /// The size that the images are priced by: what the provider was told, or, where it may make another, what it says.
+    /// Returns the size for the price: the size that was requested of the provider or, where the provider may choose
+    /// another one, the size that it reports.
     fn priced_size(&self) -> Option<String> {
         let ImageRequest { size, tier, .. } = &self.asked.request;
         let told = match self.asked.dialect.shape {
@@ -168,13 +169,14 @@ impl Imaging {
         if self.rules.sizes == Sizes::Any { said.or(told) } else { told.or(said) }.cloned()
     }
 
-    /// The images come in the answer, and not behind links.
+    /// Returns whether the client receives bytes and not links.
     fn inline(&self) -> bool {
-        self.rules.comes == Comes::Inline
+        self.rules.delivery == ImageDelivery::Inline
             || self.asked.request.inline == Some(true)
-            || self.asked.shape == Shape::Predictions
+            || self.asked.shape == ImageReplyShape::Predictions
     }
 
+    /// Returns the indices of the images, and of the mask, that are given by link.
     fn inputs(&self) -> Vec<usize> {
         let request = &self.asked.request;
         let all = request.images.iter().chain(&request.mask);
@@ -182,10 +184,10 @@ impl Imaging {
         links.map(|(place, _)| place).collect()
     }
 
-    /// Puts what was brought in the place of its link.
+    /// Replaces links by the downloaded images.
     fn take_inputs(&mut self, places: &[usize]) -> Result<(), ApiError> {
         let request = &mut self.asked.request;
-        for (place, bytes) in places.iter().zip(self.heard.drain(..)) {
+        for (place, bytes) in places.iter().zip(self.responses.drain(..)) {
             let input = match request.images.get_mut(*place) {
                 Some(input) => input,
                 None => match &mut request.mask {
@@ -199,11 +201,11 @@ impl Imaging {
         Ok(())
     }
 
-    /// The calls that ask for all images.
+    /// Returns the generation calls for all images.
     fn calls(&self) -> Vec<JobCall> {
         let ImageJobRequest { request, dialect, upstream, .. } = &self.asked;
         let one = |count: u32| {
-            let written = ask(request, dialect, upstream, count);
+            let written = encode_call(request, dialect, upstream, count);
             let path = if written.edits { &dialect.edit } else { &dialect.make };
             let call = JobCall::path(path.clone(), written.body);
             let call = if written.later { call.headers(LATER) } else { call };
@@ -212,8 +214,8 @@ impl Imaging {
                 None => call,
             }
         };
-        let (count, most) = (request.count.unwrap_or(1), dialect.most.max(1));
-        // Calls for the same number are the same: they share what they send.
+        let (count, most) = (request.count.unwrap_or(1), dialect.max_images.max(1));
+        // Full calls are equal, so they share one body, which the memory budget counts once.
         let full = (count >= most).then(|| one(most));
         let mut calls: Vec<JobCall> = (0..count / most).filter_map(|_| full.clone()).collect();
         if count % most > 0 {
@@ -222,12 +224,12 @@ impl Imaging {
         calls
     }
 
-    /// Takes what the provider answered; gives the tasks that are to be asked for.
+    /// Reads the responses of a round. Returns the ids of the tasks to poll.
     fn take_answers(&mut self) -> Result<Vec<String>, JobFault> {
         let mut open = Vec::new();
-        for body in std::mem::take(&mut self.heard) {
+        for body in std::mem::take(&mut self.responses) {
             let read = answer::decode(&body).map_err(|error| JobFault::Broken(error.to_string()))?;
-            let Answer { images, usage, refusals, failed, task, size, quality } = read;
+            let ImageAnswer { images, usage, refusals, failed, task, size, quality } = read;
             if failed {
                 return Err(JobFault::Failed(body));
             }
@@ -238,14 +240,14 @@ impl Imaging {
                 add(self.usage.get_or_insert_default(), &usage);
             }
             match task {
-                Some(Task { id, state: State::Open }) if !id.is_empty() => open.push(id),
-                Some(Task { state: State::Open, .. }) => {
-                    return Err(JobFault::Broken("a task without an id".to_owned()));
+                Some(ImageTask { id, state: ImageTaskState::Open }) if !id.is_empty() => open.push(id),
+                Some(ImageTask { state: ImageTaskState::Open, .. }) => {
+                    return Err(JobFault::Broken("the task has no id".to_owned()));
                 }
-                _ => self.images.extend(images.into_iter().map(|Image { place, revised }| {
+                _ => self.images.extend(images.into_iter().map(|Image { location: place, revised }| {
                     let shown = match place {
-                        Place::Link(url) => Shown::Link(url),
-                        Place::Base64(text) => Shown::Base64(text),
+                        ImageLocation::Link(url) => OutputImage::Link(url),
+                        ImageLocation::Base64(text) => OutputImage::Base64(text),
                     };
                     (shown, revised)
                 })),
@@ -260,23 +262,23 @@ impl Imaging {
         let path = |id: &String| {
             let mut path = self.asked.dialect.tasks.to_string();
             crate::wire::path::push_path_segment(&mut path, id);
-            JobCall::look(path).after(wait)
+            JobCall::get(path).after(wait)
         };
         let calls = ids.iter().map(path).collect();
         self.round = Round::Tasks(ids);
         calls
     }
 
-    /// What is left to be brought when everything has been made.
+    /// Returns the downloads of results, if the client wants bytes.
     fn links(&mut self) -> Vec<JobCall> {
         let wanted = self.inline();
         let places = self.images.iter().enumerate().filter_map(|(place, (image, _))| match image {
-            Shown::Link(url) if wanted => Some((place, url.clone())),
+            OutputImage::Link(url) if wanted => Some((place, url.clone())),
             _ => None,
         });
         let (places, urls): (Vec<usize>, Vec<String>) = places.unzip();
-        let link = |url: String| RemoteMedia { url: url.into(), field: None, most: None };
-        let calls = urls.into_iter().map(|url| JobCall::link(link(url))).collect();
+        let link = |url: String| RemoteMedia { url: url.into(), field: None, max_bytes: None };
+        let calls = urls.into_iter().map(|url| JobCall::fetch(link(url))).collect();
         self.round = Round::Links(places);
         calls
     }
@@ -296,10 +298,10 @@ impl Imaging {
                     let call = |place: &usize| {
                         let input = all.get(*place)?;
                         let ImageSource::Link(url) = &input.source else { return None };
-                        Some(JobCall::link(RemoteMedia {
+                        Some(JobCall::fetch(RemoteMedia {
                             url: url.as_str().into(),
                             field: Some(input.field.as_str().into()),
-                            most: Some(self.rules.bytes),
+                            max_bytes: Some(self.rules.bytes),
                         }))
                     };
                     let calls = places.iter().filter_map(call).collect();
@@ -313,6 +315,7 @@ impl Imaging {
                     return Ok(self.calls());
                 }
                 Round::Asking | Round::Tasks(_) => {
+                    // The response to a poll has the format of the response to a generation call.
                     let open = self.take_answers()?;
                     if !open.is_empty() {
                         return Ok(self.tasks(open));
@@ -323,12 +326,13 @@ impl Imaging {
                     }
                 }
                 Round::Links(places) => {
-                    for (place, bytes) in places.into_iter().zip(std::mem::take(&mut self.heard)) {
+                    for (place, bytes) in places.into_iter().zip(std::mem::take(&mut self.responses)) {
+                        // A link may lead to an error page with status 200.
                         if file(&bytes).is_none() {
-                            return Err(JobFault::Broken("a link leads to no image".to_owned()));
+                            return Err(JobFault::Broken("a link does not return an image".to_owned()));
                         }
                         if let Some((image, _)) = self.images.get_mut(place) {
-                            *image = Shown::Bytes(bytes);
+                            *image = OutputImage::Bytes(bytes);
                         }
                     }
                 }
@@ -337,10 +341,10 @@ impl Imaging {
         }
     }
 
-    /// Why there is no image at all.
+    /// Returns the fault of a job without images: the provider's first refusal, if it sent one.
     fn refusal(&self) -> JobFault {
         let Some((code, message)) = self.refusals.first().cloned() else {
-            return JobFault::Broken("the answer holds no images".to_owned());
+            return JobFault::Broken("the response contains no images".to_owned());
         };
         let status = match code.as_str() {
             code if code.starts_with("Internal") => 500,
@@ -359,10 +363,10 @@ impl Imaging {
 fn unreadable(input: &ImageInput) -> ApiError {
     let field = &input.field;
     let message = format!(
-        "'{field}' cannot be read as a GIF of at most {} million points; send it as a PNG.",
+        "'{field}' cannot be decoded as a GIF of at most {} million pixels; send it as a PNG.",
         convert::MOST_POINTS / 1_000_000
     );
-    ApiError::new(Kind::InvalidField, message).param(field.clone())
+    ApiError::new(ErrorKind::InvalidField, message).param(field.clone())
 }
 
 fn add(sum: &mut Usage, more: &Usage) {
@@ -378,18 +382,18 @@ fn add(sum: &mut Usage, more: &Usage) {
     add(&mut sum.image_output, more.image_output);
 }
 
-impl Job for Imaging {
+impl Job for ImageJob {
     fn next(&mut self) -> Vec<JobCall> {
         let calls = self.next_round().unwrap_or_else(|fault| {
             self.fault = Some(fault);
             Vec::new()
         });
-        self.heard = vec![Bytes::new(); calls.len()];
+        self.responses = vec![Bytes::new(); calls.len()];
         calls
     }
 
-    fn heard(&mut self, call: usize, body: Bytes) {
-        if let Some(slot) = self.heard.get_mut(call) {
+    fn on_response(&mut self, call: usize, body: Bytes) {
+        if let Some(slot) = self.responses.get_mut(call) {
             *slot = body;
         }
     }
@@ -405,12 +409,12 @@ impl Job for Imaging {
         let request = &self.asked.request;
         let mut images = std::mem::take(&mut self.images);
         if request.inline == Some(false) && !self.inline() {
-            // A provider that gives no links; this is one that needs no provider.
+            // The provider returns bytes only. A `data:` URL is a link that needs no storage.
             for (image, _) in &mut images {
-                if let Shown::Base64(text) = image {
+                if let OutputImage::Base64(text) = image {
                     let bytes = base64_simd::forgiving_decode_to_vec(text);
-                    let bytes = bytes.map_err(|_| JobFault::Broken("what is no base64".to_owned()))?;
-                    *image = Shown::Data(bytes.into());
+                    let bytes = bytes.map_err(|_| JobFault::Broken("invalid base64".to_owned()))?;
+                    *image = OutputImage::Data(bytes.into());
                 }
             }
         }
@@ -422,8 +426,8 @@ impl Job for Imaging {
             quality: quality.as_deref().unwrap_or_default().into(),
         };
         let usage = self.usage.unwrap_or_default();
-        let made = Made { images, created: self.asked.now, usage, size, quality };
+        let made = ImageSet { images, created: self.asked.now, usage, size, quality };
         let body = reply::encode(made, self.asked.shape);
-        Ok(JobReply { body, usage, made: vec![product], counted: false })
+        Ok(JobReply { body, usage, products: vec![product], counted: false })
     }
 }

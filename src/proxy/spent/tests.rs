@@ -7,7 +7,7 @@ use crate::store::{
 
 type Answer = tokio::sync::oneshot::Sender<Result<Vec<Spent>, StoreError>>;
 
-/// A ledger that is asked and does not answer, until it is told to.
+/// Ledger that does not answer a query before the test does.
 #[derive(Default)]
 struct Hanging {
     asked: AtomicUsize,
@@ -45,16 +45,16 @@ fn billing() -> (Arc<Hanging>, Arc<Billing>) {
 }
 
 async fn ask(billing: Arc<Billing>, generation: u64) -> Result<(), StoreError> {
-    match billing.ask_spent(generation, &Calendar::at(1_700_000_000)) {
+    match billing.query_spend(generation, &Calendar::at(1_700_000_000)) {
         Ok(None) => Ok(()),
         Ok(Some(told)) => outcome(told).await,
         Err(error) => Err(error),
     }
 }
 
-/// A hundred requests wait as long as one, and those that come directly after them do not wait at all.
+/// A hundred requests wait as long as one, and those that follow directly fail at once.
 #[tokio::test(start_paused = true)]
-async fn a_ledger_that_hangs_is_asked_once_and_holds_nobody_for_longer_than_one() {
+async fn spend_query_to_a_hanging_ledger_is_made_once_for_all_requests() {
     let (ledger, billing) = billing();
     let begun = tokio::time::Instant::now();
     let waiting: Vec<_> = (0..100)
@@ -67,16 +67,16 @@ async fn a_ledger_that_hangs_is_asked_once_and_holds_nobody_for_longer_than_one(
         })
         .collect();
     for request in waiting {
-        assert_eq!(request.await.unwrap(), Err(StoreError::Late));
+        assert_eq!(request.await.unwrap(), Err(StoreError::Timeout));
     }
-    assert_eq!(begun.elapsed().as_secs(), SPENT.as_secs());
+    assert_eq!(begun.elapsed().as_secs(), QUERY_TIMEOUT.as_secs());
     assert_eq!(ledger.asked.load(Ordering::Relaxed), 1);
-    assert_eq!(ask(billing, 1).await, Err(StoreError::Late));
+    assert_eq!(ask(billing, 1).await, Err(StoreError::Timeout));
     assert_eq!(ledger.asked.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
-async fn the_answer_is_for_all_who_wait_and_for_those_after_them() {
+async fn spend_query_result_is_shared_by_waiting_and_later_requests() {
     let (ledger, billing) = billing();
     let waiting: Vec<_> = (0..10).map(|_| tokio::spawn(ask(billing.clone(), 1))).collect();
     tokio::task::yield_now().await;
@@ -85,7 +85,7 @@ async fn the_answer_is_for_all_who_wait_and_for_those_after_them() {
     for request in waiting {
         assert_eq!(request.await.unwrap(), Ok(()));
     }
-    // A request that began before a reload does not ask for what is known since.
+    // A request that began before a reload does not query again for a later generation.
     for generation in [1, 0] {
         assert_eq!(ask(billing.clone(), generation).await, Ok(()));
     }
@@ -93,7 +93,7 @@ async fn the_answer_is_for_all_who_wait_and_for_those_after_them() {
     let next = tokio::spawn(ask(billing.clone(), 2));
     tokio::task::yield_now().await;
     assert_eq!(ledger.asked.load(Ordering::Relaxed), 2);
-    // Whoever was to answer is gone.
+    // The task that was to answer is gone.
     ledger.answers.lock().clear();
     assert!(matches!(next.await.unwrap(), Err(StoreError::Failed(_))));
 }

@@ -1,4 +1,4 @@
-//! Calls of a provider for a task: with its lane's head and its time-outs, but without a client, who may have left.
+//! Provider calls for tasks: with the route's head and time-outs, and without a client, which may have disconnected.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 
 use super::super::active_snapshot::ActiveSnapshot;
-use super::super::body_memory::Room;
-use super::super::call::{CallLog, CallRequest, Reached, refused as refused_by, to_look};
+use super::super::body_memory::RequestBudget;
+use super::super::call::{CallLog, CallRequest, OpenCall, to_get, upstream_error as refused_by};
 use super::super::upstream_route::{UpstreamRoute, address_of};
 use super::super::{Gateway, names};
-use super::broken;
+use super::malformed_response;
 use crate::error::{ApiError, RetryAfter};
 use crate::route::{Model, Target};
 
-/// Upstream route of a task: the provider, the address and the credential that it is asked with.
+/// Upstream route of a task: the target, and the provider's addresses and credential.
 #[derive(Clone)]
 pub(super) struct TaskRoute {
-    pub(super) live: Arc<ActiveSnapshot>,
-    pub(super) lane: Arc<UpstreamRoute>,
+    pub(super) active: Arc<ActiveSnapshot>,
+    pub(super) upstream_route: Arc<UpstreamRoute>,
     pub(super) model: Arc<Model>,
     pub(super) target: usize,
-    /// The request's id, which the provider may want to know.
+    /// Id of the client's request, sent as `x-request-id`.
     pub(super) request: String,
 }
 
@@ -30,16 +30,17 @@ impl TaskRoute {
         self.model.targets.get(self.target)
     }
 
-    /// A call, with the head of the lane and what differs.
-    fn ask(&self, out: &TaskRequest) -> Option<CallRequest<'_>> {
+    /// Builds a call with the shared headers and those of this request. `None` if the target is gone or the path is not
+    /// valid.
+    fn call_request(&self, out: &TaskRequest) -> Option<CallRequest<'_>> {
         let target = self.target()?;
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = out.method.clone();
-        parts.headers = self.lane.head();
+        parts.headers = self.upstream_route.head();
         parts.uri = address_of(&target.provider, out.path.clone())?;
         let looks = out.method == Method::GET;
         if looks {
-            to_look(&mut parts);
+            to_get(&mut parts);
             parts.headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
         } else {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(out.body.len()));
@@ -52,8 +53,8 @@ impl TaskRoute {
         }
         let timeouts = target.timeouts;
         Some(CallRequest {
-            link: self.live.link(&self.lane)?,
-            series: Some(&self.lane.series),
+            addresses: self.active.addresses_of(&self.upstream_route)?,
+            series: Some(&self.upstream_route.series),
             parts,
             body: (!looks).then(|| out.body.clone()),
             timeouts,
@@ -63,14 +64,14 @@ impl TaskRoute {
     }
 }
 
-/// What is sent.
+/// Upstream request of a task.
 #[derive(Clone, Debug)]
 pub(super) struct TaskRequest {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) body: Bytes,
     pub(super) headers: &'static [(&'static str, &'static str)],
-    /// Whether a provider may get it twice: a submission would make two tasks.
+    /// Whether the provider may receive the request twice. False for a submission, which would create two tasks.
     pub(super) repeatable: bool,
 }
 
@@ -85,56 +86,63 @@ impl TaskRequest {
 }
 
 impl Gateway {
-    /// Calls a provider and waits for the head of an answer that leaves piece by piece, and so must be as it is.
-    pub(super) async fn reach(
+    /// Calls a provider and reads the response head, for a body that is forwarded piece by piece.
+    ///
+    /// # Errors
+    /// Returns an error if the call fails, or the body is compressed: only a whole body is decoded.
+    pub(super) async fn open_call(
         &self,
         road: &TaskRoute,
         out: &TaskRequest,
         notes: &mut CallLog,
-    ) -> Result<Reached, ApiError> {
-        let reached = self.ask_provider(&road.ask(out).ok_or_else(broken)?, notes).await?;
+    ) -> Result<OpenCall, ApiError> {
+        let reached = self.send_call(&road.call_request(out).ok_or_else(malformed_response)?, notes).await?;
         let coding = reached.text(&header::CONTENT_ENCODING);
         if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
-            notes.detail = Some("the answer is compressed, and nobody asked for that".into());
-            return Err(broken());
+            notes.detail = Some("the response is compressed, which the request did not allow".into());
+            return Err(malformed_response());
         }
         Ok(reached)
     }
 
-    /// Calls a provider and collects its answer, which must be one of success.
-    pub(super) async fn bring_answer(
+    /// Calls a provider and collects the body of a success response.
+    ///
+    /// # Errors
+    /// Returns the provider's error, mapped for the client, for any other status.
+    pub(super) async fn call_provider(
         &self,
         road: &TaskRoute,
         out: &TaskRequest,
         notes: &mut CallLog,
     ) -> Result<Bytes, ApiError> {
-        let mut reached = self.ask_provider(&road.ask(out).ok_or_else(broken)?, notes).await?;
+        let mut reached =
+            self.send_call(&road.call_request(out).ok_or_else(malformed_response)?, notes).await?;
         if !(200..300).contains(&reached.status) {
-            return Err(self.refusal(road, reached, notes).await);
+            return Err(self.read_error(road, reached, notes).await);
         }
         let most = self.limits.answer;
-        let tally = self.memory.tally(&Room::new(most));
-        let heard = reached.hear(most, Some(tally), notes).await?;
-        self.read_out(reached);
+        let tally = self.memory.tally(&RequestBudget::new(most));
+        let heard = reached.collect_body(most, Some(tally), notes).await?;
+        self.release_connection(reached);
         Ok(heard.body)
     }
 
-    /// What a provider's refusal means to the client, whatever becomes of its body.
-    pub(super) async fn refusal(
+    /// Maps a provider's error response to the client's error. A body that cannot be read counts as empty.
+    pub(super) async fn read_error(
         &self,
         road: &TaskRoute,
-        mut reached: Reached,
+        mut reached: OpenCall,
         notes: &mut CallLog,
     ) -> ApiError {
         let (status, retry_after) = (reached.status, reached.retry_after());
-        let body = reached.hear(0, None, notes).await.map(|heard| heard.body).unwrap_or_default();
-        self.read_out(reached);
-        refused(road, status, retry_after, &body, notes)
+        let body = reached.collect_body(0, None, notes).await.map(|heard| heard.body).unwrap_or_default();
+        self.release_connection(reached);
+        upstream_error(road, status, retry_after, &body, notes)
     }
 }
 
-/// What a refusal means to the client.
-pub(super) fn refused(
+/// Maps a provider's error body to the client's error.
+pub(super) fn upstream_error(
     road: &TaskRoute,
     status: u16,
     retry_after: Option<RetryAfter>,

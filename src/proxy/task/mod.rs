@@ -1,10 +1,10 @@
-//! What takes a provider minutes: begun for a client, looked after when the client has left, shown to whose it is,
-//! charged when it has ended (docs/decisions/012).
+//! Tasks: work that takes a provider minutes. A task is submitted for a client, polled also after the client has left,
+//! shown to its owner only, and charged when it has ended (docs/decisions/013).
 //!
-//! Here live the way of a submission ([`submit`], and [`group`] for the task group, whose pictures are waited for:
-//! [`pictures`]), the calls of the provider ([`call`]), what is noted of a task ([`note`]), who looks after it
-//! ([`watch`]) and how it is shown ([`show`], [`stream`]). Here must not live: what a provider's words mean (`wire`),
-//! where they are said (`provider`), and how tasks are kept (`store`).
+//! This module has the submission (`submit`, and `group` for the task group, whose images are waited for: `pictures`),
+//! the provider calls (`call`), the persisted state (`record`), the poller (`poller`), the responses to clients
+//! (`view`, `stream`) and the access tokens of the group (`token`). Must not live here: the meaning of provider
+//! responses (`wire`), provider paths (`provider`), and the storage of tasks (`store`).
 
 mod call;
 mod group;
@@ -26,7 +26,7 @@ use rand::Rng as _;
 
 use super::context::Context;
 use super::{Client, Gateway};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::store::{Reservation, StoreError, TaskStore};
 use crate::wire::path::{Endpoint, query_value};
 use crate::wire::{tasks, video};
@@ -34,62 +34,62 @@ use crate::wire::{tasks, video};
 pub(super) use poller::TaskPoller;
 pub(super) use token::key_of;
 
-/// How long a request waits for the place of tasks.
-const KEEPING: Duration = Duration::from_secs(5);
+/// Maximum time that a request waits for the task store.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Task service: the task store, and the reservations of tasks that this process has begun or taken over.
+/// Task service: the task store, and the reservations of tasks that this process has started or taken over.
 pub(super) struct TaskService {
     tasks: Arc<dyn TaskStore>,
-    holds: Mutex<HashMap<(String, String), TaskHold>>,
+    reservations: Mutex<HashMap<(String, String), TaskReservation>>,
 }
 
-/// An amount that is held for a task.
-struct TaskHold {
+/// Reservation of one task.
+struct TaskReservation {
     reservation: Reservation,
     since: Instant,
 }
 
 impl TaskService {
     pub(super) fn new(tasks: Arc<dyn TaskStore>) -> Self {
-        TaskService { tasks, holds: Mutex::default() }
+        TaskService { tasks, reservations: Mutex::default() }
     }
 
-    fn hold(&self, owner: &str, id: &str, reservation: Reservation) {
-        let hold = TaskHold { reservation, since: Instant::now() };
-        self.holds.lock().insert((owner.to_owned(), id.to_owned()), hold);
+    fn insert(&self, owner: &str, id: &str, reservation: Reservation) {
+        let hold = TaskReservation { reservation, since: Instant::now() };
+        self.reservations.lock().insert((owner.to_owned(), id.to_owned()), hold);
     }
 
-    fn holds_for(&self, owner: &str, id: &str) -> bool {
-        self.holds.lock().contains_key(&(owner.to_owned(), id.to_owned()))
+    fn has_reservation(&self, owner: &str, id: &str) -> bool {
+        self.reservations.lock().contains_key(&(owner.to_owned(), id.to_owned()))
     }
 
     fn release(&self, owner: &str, id: &str) -> Option<Reservation> {
-        let hold = self.holds.lock().remove(&(owner.to_owned(), id.to_owned()));
+        let hold = self.reservations.lock().remove(&(owner.to_owned(), id.to_owned()));
         hold.map(|hold| hold.reservation)
     }
 }
 
-/// An id that nobody can guess and that is given once.
+/// Returns a new id with 128 random bits, so that it cannot be guessed.
 fn new_id(prefix: &str) -> String {
     let mut random = rand::rng();
     format!("{prefix}{:016x}{:016x}", random.next_u64(), random.next_u64())
 }
 
-/// Which words a task is shown in.
+/// Response format of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Words {
-    /// The gateway's own.
+enum TaskFormat {
+    /// The gateway's own video endpoints.
     Own,
-    /// Those of OpenAI's clients.
+    /// OpenAI's video API.
     OpenAi,
-    /// Those of Google's clients.
+    /// Google's `:predictLongRunning` operations.
     Google,
-    /// The task group's.
+    /// The task group.
     Group,
 }
 
 impl Gateway {
-    /// Answers a request for a task.
+    /// Serves a request to a task endpoint. False for any other endpoint.
     pub(super) async fn reply_task(
         &self,
         client: &mut Client,
@@ -97,33 +97,43 @@ impl Gateway {
         endpoint: &Endpoint,
     ) -> Result<bool, ApiError> {
         match endpoint {
-            Endpoint::Group(tasks::Place::Submit(task)) => self.reply_group(client, ctx, *task).await,
-            Endpoint::Group(tasks::Place::Query(id)) => self.reply_query(client, ctx, id, Words::Group).await,
-            Endpoint::Group(tasks::Place::Content(id)) => self.reply_content(client, ctx, id, 0).await,
+            Endpoint::Group(tasks::TaskEndpoint::Submit(task)) => self.reply_group(client, ctx, *task).await,
+            Endpoint::Group(tasks::TaskEndpoint::Query(id)) => {
+                self.reply_query(client, ctx, id, TaskFormat::Group).await
+            }
+            Endpoint::Group(tasks::TaskEndpoint::Content(id)) => self.reply_content(client, ctx, id, 0).await,
             Endpoint::Video(place) => match place {
-                video::Place::Submit => self.reply_submit(client, ctx, None, None, Words::Own).await,
-                video::Place::Create => self.reply_submit(client, ctx, None, None, Words::OpenAi).await,
-                video::Place::Remix(id) => {
-                    self.reply_submit(client, ctx, None, Some(id), Words::OpenAi).await
+                video::VideoEndpoint::Submit => {
+                    self.reply_submit(client, ctx, None, None, TaskFormat::Own).await
                 }
-                video::Place::Predict { model } => {
-                    self.reply_submit(client, ctx, Some(model), None, Words::Google).await
+                video::VideoEndpoint::Create => {
+                    self.reply_submit(client, ctx, None, None, TaskFormat::OpenAi).await
                 }
-                video::Place::Query(id) => self.reply_query(client, ctx, id, Words::Own).await,
-                video::Place::Retrieve(id) => self.reply_query(client, ctx, id, Words::OpenAi).await,
-                video::Place::Operation(id) => self.reply_query(client, ctx, id, Words::Google).await,
-                video::Place::Download => {
+                video::VideoEndpoint::Remix(id) => {
+                    self.reply_submit(client, ctx, None, Some(id), TaskFormat::OpenAi).await
+                }
+                video::VideoEndpoint::Predict { model } => {
+                    self.reply_submit(client, ctx, Some(model), None, TaskFormat::Google).await
+                }
+                video::VideoEndpoint::Query(id) => self.reply_query(client, ctx, id, TaskFormat::Own).await,
+                video::VideoEndpoint::Retrieve(id) => {
+                    self.reply_query(client, ctx, id, TaskFormat::OpenAi).await
+                }
+                video::VideoEndpoint::Operation(id) => {
+                    self.reply_query(client, ctx, id, TaskFormat::Google).await
+                }
+                video::VideoEndpoint::Download => {
                     let query = client.req_header().uri.query();
                     let id = query_value(query, "id").filter(|id| !id.is_empty());
                     let id = id.ok_or_else(|| ApiError::missing("id"))?.into_owned();
                     self.reply_download(client, ctx, &id).await
                 }
-                video::Place::Fetch => self.reply_operation(client, ctx).await,
-                video::Place::Content(id) => self.reply_content(client, ctx, id, 0).await,
-                video::Place::File(name) => {
-                    // The second video of a task is `{id}-1`.
+                video::VideoEndpoint::Fetch => self.reply_operation(client, ctx).await,
+                video::VideoEndpoint::Content(id) => self.reply_content(client, ctx, id, 0).await,
+                video::VideoEndpoint::File(name) => {
+                    // The second video of a task is `{id}-1`, and so on.
                     let (id, number) = match name.rsplit_once('-') {
-                        Some((id, number)) => (id, number.parse().map_err(|_| unknown(name))?),
+                        Some((id, number)) => (id, number.parse().map_err(|_| unknown_task(name))?),
                         None => (name.as_str(), 0),
                     };
                     self.reply_content(client, ctx, id, number).await
@@ -133,7 +143,7 @@ impl Gateway {
         }
     }
 
-    /// The whole body, as it came.
+    /// Reads the whole request body, at most `limit` bytes.
     async fn read_whole(
         &self,
         client: &mut Client,
@@ -146,7 +156,7 @@ impl Gateway {
             Ok(())
         })
         .await?;
-        ctx.record.complete = Some(Instant::now());
+        ctx.record.body_received_at = Some(Instant::now());
         if pieces.len() == 1 {
             return Ok(pieces.swap_remove(0));
         }
@@ -155,29 +165,55 @@ impl Gateway {
         Ok(whole.freeze())
     }
 
-    /// Takes note of what the place of tasks did not do.
-    fn noted<T>(&self, operation: &'static str, outcome: Result<T, StoreError>) -> Result<T, ApiError> {
+    /// Counts an operation of the task store, and maps its failure to the client's error.
+    fn count_operation<T>(
+        &self,
+        operation: &'static str,
+        outcome: Result<T, StoreError>,
+    ) -> Result<T, ApiError> {
         self.count_store(operation, &outcome);
         outcome.map_err(|error| {
-            tracing::warn!(%error, operation, "a task cannot be read or kept");
-            ApiError::new(Kind::Internal, "The store of tasks is not available; please try again.")
+            tracing::warn!(%error, operation, "a task cannot be read or stored");
+            ApiError::new(ErrorKind::Internal, "The task store is not available; please try again.")
         })
     }
 }
 
-fn unknown(id: &str) -> ApiError {
+/// Runs work to its end, also if the client disconnects meanwhile.
+///
+/// # Errors
+/// Returns [`ErrorKind::Internal`] if the work panics.
+async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T, ApiError> {
+    tokio::spawn(work).await.map_err(|_| internal_error())
+}
+
+fn unknown_task(id: &str) -> ApiError {
     let message = format!("Task with id '{}' not found.", super::request::short(id));
-    ApiError::new(Kind::UnknownTask, message)
+    ApiError::new(ErrorKind::UnknownTask, message)
 }
 
 fn utf8(bytes: &Bytes) -> Result<&str, ApiError> {
-    std::str::from_utf8(bytes).map_err(|_| ApiError::new(Kind::InvalidJson, "The request body is not UTF-8."))
+    std::str::from_utf8(bytes)
+        .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))
 }
 
-fn broken() -> ApiError {
-    ApiError::new(Kind::UpstreamBroken, "The upstream provider's answer is not valid.")
+fn malformed_response() -> ApiError {
+    ApiError::new(ErrorKind::UpstreamBroken, "The upstream provider's response is not valid.")
 }
 
-fn failed() -> ApiError {
-    ApiError::new(Kind::Internal, "The gateway failed.")
+fn internal_error() -> ApiError {
+    ApiError::new(ErrorKind::Internal, "Internal gateway error.")
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn detached_work_that_panics_is_an_internal_error() {
+        let error = detached::<()>(async { panic!("on purpose") }).await.unwrap_err();
+        assert_eq!((error.kind, error.status), (ErrorKind::Internal, 500));
+        assert_eq!(detached(async { 5 }).await.unwrap(), 5);
+    }
 }

@@ -1,5 +1,5 @@
-//! Who looks after tasks: their clients when they ask, and the process for those whose clients do not. Whoever finds
-//! out first that one has ended charges it.
+//! Task poller: updates the state of tasks, on a client's query or in the background. The process that records the end
+//! of a task charges it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,40 +15,40 @@ use super::super::Gateway;
 use super::super::active_snapshot::ActiveSnapshot;
 use super::super::call::CallLog;
 use super::super::context::Context;
-use super::KEEPING;
+use super::STORE_TIMEOUT;
 use super::call::{TaskRequest, TaskRoute};
 use super::record::{Form, TaskFacts, TaskState, pack, unpack};
 use super::submit::lines;
 use super::view::TaskView;
-use crate::canonical::video::{Medium, Report, Stage};
+use crate::canonical::video::{Medium, Stage, VideoReport};
 use crate::canonical::{Product, Usage};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::Writer;
 use crate::provider::VideoStep;
 use crate::store::{AccountId, Settled, StoredTask, UsageRecord};
 use crate::wire::Api;
 use crate::wire::video::read;
 
-/// How often tasks are looked for that are due.
-const PERIOD: Duration = Duration::from_secs(2);
-/// Tasks that are looked after at a time.
-const AT_ONCE: usize = 16;
-/// How long one of them is this process's alone.
+/// Time between two searches for due tasks.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(2);
+/// Tasks that are polled concurrently.
+const MAX_CONCURRENT: usize = 16;
+/// Lease of a due task: no other process polls it meanwhile.
 const LEASE: Duration = Duration::from_secs(60);
-/// How long a provider may take to say how far a task is.
-const LOOK: Duration = Duration::from_secs(20);
-/// How often a provider is asked by its client's queries, in milliseconds.
-const PATIENCE: i64 = 1_000;
-/// How often a provider is asked without them.
-const AGAIN: Duration = Duration::from_secs(15);
-/// How long a provider may take to make a video, in milliseconds: no provider keeps one under way for longer.
-const LONGEST: i64 = 48 * 3_600_000;
-/// How long a submission may be without a provider's id, in milliseconds.
-const NAMELESS: i64 = 10 * 60_000;
-/// How often what is held is compared with what has ended elsewhere.
-const RELEASE: Duration = Duration::from_secs(30);
+/// Maximum time of a poll.
+const POLL_TIMEOUT: Duration = Duration::from_secs(20);
+/// Minimum time between two polls on client queries, in milliseconds.
+const MIN_QUERY_INTERVAL: i64 = 1_000;
+/// Time between two polls in the background.
+const POLL_INTERVAL: Duration = Duration::from_secs(15);
+/// Maximum age of a task, in milliseconds. No provider works longer on one.
+const MAX_TASK_AGE: i64 = 48 * 3_600_000;
+/// Maximum time that a submission may lack a provider's task id, in milliseconds.
+const SUBMIT_TIMEOUT: i64 = 10 * 60_000;
+/// Age from which a reservation is checked against the task's state, which another process may have ended.
+const RELEASE_AGE: Duration = Duration::from_secs(30);
 
-/// Task poller: asks providers for the state of tasks whose clients do not.
+/// Task poller: background service that polls tasks without waiting for a client's query.
 pub(in crate::proxy) struct TaskPoller(pub(in crate::proxy) Gateway);
 
 #[async_trait]
@@ -60,31 +60,31 @@ impl BackgroundService for TaskPoller {
             loop {
                 tokio::select! {
                     _ = shutdown.changed() => return,
-                    () = tokio::time::sleep(PERIOD) => {}
+                    () = tokio::time::sleep(SEARCH_INTERVAL) => {}
                 }
-                self.0.watch().await;
+                self.0.poll_due().await;
             }
         };
-        supervised.keep_task(run).await;
+        supervised.run_task_supervised(run).await;
     }
 }
 
-/// Unix milliseconds.
+/// Returns the current time in Unix milliseconds.
 fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// How a provider is asked how far a task is.
-pub(super) fn look(road: &TaskRoute, upstream: &str) -> Option<TaskRequest> {
+/// Builds the poll request of a task. `None` if its provider has no such path.
+pub(super) fn poll_request(road: &TaskRoute, upstream: &str) -> Option<TaskRequest> {
     let target = road.target()?;
     let provider = &target.provider;
-    if road.lane.api == Api::Tasks {
+    if road.upstream_route.api == Api::Tasks {
         let mut path = format!("{}/task/", provider.base.prefix());
         crate::wire::path::push_path_segment(&mut path, upstream);
         return Some(TaskRequest::get(path));
     }
-    let path = provider.video_path(&target.model, VideoStep::Look(upstream))?;
+    let path = provider.video_path(&target.model, VideoStep::Poll(upstream))?;
     if !provider.video_look_posts() {
         return Some(TaskRequest::get(path));
     }
@@ -95,15 +95,15 @@ pub(super) fn look(road: &TaskRoute, upstream: &str) -> Option<TaskRequest> {
 }
 
 impl Gateway {
-    /// Looks after what is due.
-    async fn watch(&self) {
+    /// Polls the tasks that are due.
+    async fn poll_due(&self) {
         self.release_ended().await;
-        let due = self.tasks.tasks.due(AT_ONCE, LEASE).within(KEEPING).await;
+        let due = self.tasks.tasks.due(MAX_CONCURRENT, LEASE).within(STORE_TIMEOUT).await;
         self.count_store("due_tasks", &due);
         let due = match due {
             Ok(due) => due,
             Err(error) => {
-                tracing::warn!(%error, "tasks that are due cannot be found");
+                tracing::warn!(%error, "tasks that are due cannot be queried");
                 return;
             }
         };
@@ -114,25 +114,25 @@ impl Gateway {
                 let (facts, state) = (unpack::<TaskFacts>(&task.facts), unpack::<TaskState>(&task.state));
                 let Some((facts, state)) = facts.zip(state) else { return };
                 let live = gateway.live.load_full();
-                gateway.advance(&live, TaskView { task, facts, state }).await;
+                gateway.poll_and_store(&live, TaskView { task, facts, state }).await;
             });
         }
         while looking.join_next().await.is_some() {}
     }
 
-    /// Gives back what is held for tasks that another process has seen end.
+    /// Releases the reservations of tasks that another process has ended.
     async fn release_ended(&self) {
         let held: Vec<(String, String)> = {
-            let mut holds = self.tasks.holds.lock();
-            let old = holds.iter_mut().filter(|(_, hold)| hold.since.elapsed() > RELEASE);
-            let old = old.take(AT_ONCE).map(|(key, hold)| {
+            let mut holds = self.tasks.reservations.lock();
+            let old = holds.iter_mut().filter(|(_, hold)| hold.since.elapsed() > RELEASE_AGE);
+            let old = old.take(MAX_CONCURRENT).map(|(key, hold)| {
                 hold.since = std::time::Instant::now();
                 key.clone()
             });
             old.collect()
         };
         for (owner, id) in held {
-            let Ok(found) = self.tasks.tasks.task(&owner, &id).within(KEEPING).await else { continue };
+            let Ok(found) = self.tasks.tasks.task(&owner, &id).within(STORE_TIMEOUT).await else { continue };
             let ended =
                 |task: &StoredTask| unpack::<TaskState>(&task.state).is_none_or(|state| state.has_ended());
             if found.as_ref().is_none_or(ended) {
@@ -141,53 +141,52 @@ impl Gateway {
         }
     }
 
-    /// A task as its provider has it now, if it has not been asked just before.
-    pub(super) async fn asked_again(&self, ctx: &mut Context, shown: TaskView) -> TaskView {
-        if shown.state.has_ended() || shown.state.asked + PATIENCE > now() {
-            return shown;
+    /// Polls a task on a client's query, unless it was polled within [`MIN_QUERY_INTERVAL`].
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::Internal`] if the poll panics.
+    pub(super) async fn poll_on_query(
+        &self,
+        ctx: &mut Context,
+        shown: TaskView,
+    ) -> Result<TaskView, ApiError> {
+        if shown.state.has_ended() || shown.state.asked + MIN_QUERY_INTERVAL > now() {
+            return Ok(shown);
         }
-        // It goes on when the client leaves: whoever finds out that a task has ended charges it.
-        let (gateway, live) = (self.clone(), ctx.live.clone());
-        let work = async move { gateway.advance(&live, shown).await };
-        match tokio::spawn(work).await {
-            Ok((shown, notes)) => {
-                let record = &mut ctx.record;
-                record.attempts += notes.attempts;
-                record.upstream_status = notes.status;
-                record.upstream_id = notes.id;
-                record.detail = notes.detail;
-                shown
-            }
-            Err(_) => TaskView {
-                task: StoredTask::default(),
-                facts: TaskFacts::default(),
-                state: TaskState::default(),
-            },
-        }
+        // If this poll finds the end of the task, it must charge it, whether or not the client stays.
+        let (gateway, live) = (self.clone(), ctx.active.clone());
+        let work = async move { gateway.poll_and_store(&live, shown).await };
+        let (shown, notes) = super::detached(work).await?;
+        let record = &mut ctx.record;
+        record.attempts += notes.attempts;
+        record.upstream_status = notes.status;
+        record.upstream_id = notes.id;
+        record.detail = notes.detail;
+        Ok(shown)
     }
 
-    /// Asks the provider how far a task is, and notes it; charges it when it has ended.
-    async fn advance(&self, live: &Arc<ActiveSnapshot>, mut shown: TaskView) -> (TaskView, CallLog) {
+    /// Polls a task, stores its new state, and charges it if it has ended.
+    async fn poll_and_store(&self, live: &Arc<ActiveSnapshot>, mut shown: TaskView) -> (TaskView, CallLog) {
         let mut notes = CallLog::default();
         if shown.state.has_ended() {
             return (shown, notes);
         }
         let age = now() - shown.facts.time;
-        let report = match self.report(live, &shown, &mut notes).await {
+        let report = match self.fetch_report(live, &shown, &mut notes).await {
             Ok(report) => report,
-            Err(_) if age > LONGEST => {
-                Some(ended("expired", "The provider never said what became of the task."))
+            Err(_) if age > MAX_TASK_AGE => {
+                Some(failure_report("expired", "The provider did not report the outcome of the task."))
             }
             Err(error) => {
-                // It is asked again when its lease is over.
+                // The task is due again when its lease expires.
                 let id = &shown.task.id;
-                tracing::debug!(%error, id, "a provider does not say how far a task is");
+                tracing::debug!(%error, id, "a provider did not report the status of a task");
                 return (shown, notes);
             }
         };
         let Some(report) = report else { return (shown, notes) };
-        let report = if age > LONGEST && !report.stage.is_end() {
-            ended("expired", "The provider did not make the video in time.")
+        let report = if age > MAX_TASK_AGE && !report.stage.is_end() {
+            failure_report("expired", "The provider did not finish the video in time.")
         } else {
             report
         };
@@ -197,12 +196,14 @@ impl Gateway {
         shown.state.asked = time;
         let StoredTask { owner, id, version, .. } = &shown.task;
         if !ends {
-            self.hold_again(&shown).await;
+            self.restore_reservation(&shown).await;
         }
-        let due = (!ends).then_some(AGAIN);
+        let due = (!ends).then_some(POLL_INTERVAL);
         let changed = self.tasks.tasks.change(owner, id, *version, pack(&shown.state), due);
-        let changed = changed.within(KEEPING).await;
+        let changed = changed.within(STORE_TIMEOUT).await;
         self.count_store("change_task", &changed);
+        // Compare-and-swap: of several processes that find the end of a task, only the one whose write succeeds charges
+        // it.
         match changed {
             Ok(true) => {
                 shown.task.version += 1;
@@ -210,42 +211,44 @@ impl Gateway {
                     self.charge_task(&shown).await;
                 }
             }
-            // Somebody else was faster.
+            // Another process has stored a newer state.
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, id, "how far a task is cannot be kept"),
+            Err(error) => tracing::warn!(%error, id, "the status of a task cannot be stored"),
         }
         (shown, notes)
     }
 
-    /// Holds what a task may cost, if the process that began it has ended: what that one held, it holds no more. Where
-    /// gateways share balances it may be at work still, and the others know what it holds.
-    async fn hold_again(&self, shown: &TaskView) {
+    /// Reserves the cost of a task again if the process that submitted it has ended, because its reservation ended with
+    /// it. Not for a shared ledger: there that process may still run, and the other gateways know of its reservation.
+    async fn restore_reservation(&self, shown: &TaskView) {
         let TaskView { task, facts, .. } = shown;
         let ledger = self.billing.ledger.as_deref().filter(|ledger| !ledger.is_shared());
         let (Some(ledger), Some(account)) = (ledger, AccountId::new(&facts.account)) else { return };
-        if facts.cost <= 0 || self.tasks.holds_for(&task.owner, &task.id) {
+        if facts.cost <= 0 || self.tasks.has_reservation(&task.owner, &task.id) {
             return;
         }
-        // Where the balance does not suffice any more, the task is charged at its end all the same.
-        if let Ok(reservation) = ledger.reserve(&account, facts.cost).within(KEEPING).await {
-            // Of two who look at once the later one keeps its own; what the other held is given back.
-            self.tasks.hold(&task.owner, &task.id, reservation);
+        // If the balance no longer suffices, the task is charged at its end anyway.
+        if let Ok(reservation) = ledger.reserve(&account, facts.cost).within(STORE_TIMEOUT).await {
+            // Of two concurrent polls, the later one replaces the reservation of the other, which is refunded.
+            self.tasks.insert(&task.owner, &task.id, reservation);
         }
     }
 
-    /// What the provider says of a task; nothing while it has not begun it.
-    async fn report(
+    /// Polls the provider and returns its report. `None` while the submission has not been answered.
+    async fn fetch_report(
         &self,
         live: &Arc<ActiveSnapshot>,
         shown: &TaskView,
         notes: &mut CallLog,
-    ) -> Result<Option<Report>, ApiError> {
+    ) -> Result<Option<VideoReport>, ApiError> {
         let TaskView { facts, state, .. } = shown;
         let Some(upstream) = &state.upstream else {
-            let lost = now() - facts.time > NAMELESS;
-            return Ok(lost.then(|| ended("lost", "The provider's answer to the submission did not arrive.")));
+            let lost = now() - facts.time > SUBMIT_TIMEOUT;
+            return Ok(lost.then(|| {
+                failure_report("lost", "The provider's response to the submission did not arrive.")
+            }));
         };
-        let unconfigured = || ApiError::new(Kind::Internal, "the provider is not configured any more");
+        let unconfigured = || ApiError::new(ErrorKind::Internal, "the provider is no longer configured");
         let model = live.snapshot.routes.model(&facts.model).ok_or_else(unconfigured)?;
         let fits = |target: &&crate::route::Target| {
             *target.provider.name == *facts.provider && *target.model == *facts.target
@@ -253,29 +256,36 @@ impl Gateway {
         let index = model.targets.iter().position(|target| fits(&target)).ok_or_else(unconfigured)?;
         let (api, endpoint) =
             if facts.form == Form::Group { (Api::Tasks, "tasks") } else { (Api::Videos, "videos") };
-        let lane = live.lane(&self.metrics, endpoint, model, index, api).ok_or_else(unconfigured)?;
+        let lane =
+            live.upstream_route(&self.metrics, endpoint, model, index, api).ok_or_else(unconfigured)?;
         let request = facts.request.clone();
-        let road = TaskRoute { live: live.clone(), lane, model: model.clone(), target: index, request };
-        let out = look(&road, upstream).ok_or_else(unconfigured)?;
-        let asked = timeout(LOOK, self.bring_answer(&road, &out, notes)).await;
-        let body = match asked.unwrap_or_else(|_| Err(super::super::exchange::silent())) {
+        let road = TaskRoute {
+            active: live.clone(),
+            upstream_route: lane,
+            model: model.clone(),
+            target: index,
+            request,
+        };
+        let out = poll_request(&road, upstream).ok_or_else(unconfigured)?;
+        let asked = timeout(POLL_TIMEOUT, self.call_provider(&road, &out, notes)).await;
+        let body = match asked.unwrap_or_else(|_| Err(super::super::exchange::timeout_error())) {
             Ok(body) => body,
-            // What a provider does not know any more will never be.
+            // The provider has deleted the task, so later polls cannot succeed.
             Err(error) if matches!(error.status, 404 | 410) => {
-                return Ok(Some(ended("expired", "The provider does not know of the task any more.")));
+                return Ok(Some(failure_report("expired", "The provider no longer knows the task.")));
             }
             Err(error) => return Err(error),
         };
-        let text = std::str::from_utf8(&body).map_err(|_| super::broken())?;
+        let text = std::str::from_utf8(&body).map_err(|_| super::malformed_response())?;
         let report = match facts.form.shape() {
             Some(shape) => read::looked(shape, text).ok(),
-            None => crate::wire::tasks::answer::looked(text),
+            None => crate::wire::tasks::answer::parse_report(text),
         };
-        let mut report = report.ok_or_else(super::broken)?;
+        let mut report = report.ok_or_else(super::malformed_response)?;
         if facts.form == Form::Group
             && let Some(target) = road.target()
         {
-            // What lies at the other gateway opens with the credential that it has given.
+            // Media at the other gateway requires the credential of this gateway, so its links must not reach a client.
             for medium in &mut report.media {
                 if let Medium::Public(url) = medium
                     && super::stream::local(&target.provider.base, url).is_some()
@@ -286,12 +296,12 @@ impl Gateway {
         }
         if let Some((code, message)) = report.fault.take() {
             let provider = road.target().map(|target| &target.provider);
-            report.fault = Some((code, super::super::upstream::scrubbed(provider, message)));
+            report.fault = Some((code, super::super::upstream::redact_secrets(provider, message)));
         }
         Ok(Some(report))
     }
 
-    /// Charges a task that has ended, and makes its record. It is called once for each.
+    /// Charges a task that has ended and writes its usage record. Called once per task.
     async fn charge_task(&self, shown: &TaskView) {
         let TaskView { task, facts, state } = shown;
         let reservation = self.tasks.release(&task.owner, &task.id);
@@ -301,16 +311,17 @@ impl Gateway {
         let usage = Usage { output: state.tokens, ..Usage::default() };
         let cost = match live.snapshot.routes.model(&facts.model) {
             Some(model) if done => {
-                // A provider that says how long one is says it of each.
+                // The provider reports the length of one video.
                 let videos = state.media().count().max(1) as u64;
                 let millis = state.millis.map_or(facts.millis, |millis| millis.saturating_mul(videos));
-                // Where the provider makes another resolution than it was asked for, that one is paid.
+                // If the provider made another resolution than requested, and it has a price, that resolution is
+                // charged.
                 let reported = state.resolution.as_deref().map(lines);
-                let reported = reported.filter(|reported| model.price.knows_resolution(reported));
+                let reported = reported.filter(|reported| model.price.has_resolution_price(reported));
                 let resolution = reported.as_deref().unwrap_or(&facts.resolution).into();
                 model.price.cost(&usage, &[Product::Video { millis, resolution }])
             }
-            // It was priced when it began.
+            // The model is not configured any more: charge the cost that was estimated at the start.
             None if done => facts.cost,
             _ => 0,
         };
@@ -328,7 +339,7 @@ impl Gateway {
                 endpoint: &facts.endpoint,
                 client_format: "chat",
                 provider_format: &facts.endpoint,
-                error: if done { "" } else { Kind::UpstreamFailed.label() },
+                error: if done { "" } else { ErrorKind::UpstreamFailed.label() },
                 status: if done { 200 } else { 500 },
                 attempts: 1,
                 first_byte: None,
@@ -341,7 +352,7 @@ impl Gateway {
         );
         let outcome = match settled {
             Settled::Known(outcome) => outcome,
-            pending => pending.within(KEEPING).await,
+            pending => pending.within(STORE_TIMEOUT).await,
         };
         if let Err(error) = outcome {
             self.metrics.ledger_failures.with_label_values(&["settle", error.label()]).inc();
@@ -350,7 +361,11 @@ impl Gateway {
     }
 }
 
-/// A task that will never have a video.
-fn ended(code: &str, message: &str) -> Report {
-    Report { stage: Stage::Failed, fault: Some((code.to_owned(), message.to_owned())), ..Report::default() }
+/// Returns the report of a task that failed for a reason of the gateway.
+fn failure_report(code: &str, message: &str) -> VideoReport {
+    VideoReport {
+        stage: Stage::Failed,
+        fault: Some((code.to_owned(), message.to_owned())),
+        ..VideoReport::default()
+    }
 }

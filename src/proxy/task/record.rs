@@ -1,41 +1,44 @@
-//! What is noted of a task, as it is kept.
+//! Task records: the facts and the state of a task, as they are stored.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::canonical::video::{Medium, Report, Stage, VideoShape};
+use crate::canonical::video::{Medium, Stage, VideoReport, VideoShape};
 
-/// What never changes.
+/// Facts of a task, which never change.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct TaskFacts {
-    /// When it began, in Unix milliseconds.
+    /// Start time, in Unix milliseconds.
     pub(super) time: i64,
-    /// The request that began it.
+    /// Id of the request that started the task.
     pub(super) request: String,
-    /// Who pays; empty for a key without an account.
+    /// Account that is charged. Empty for a key without an account.
     pub(super) account: String,
     pub(super) key: String,
-    /// The model, as the client named it.
+    /// Id of the model that the client named.
     pub(super) model: String,
-    /// Who makes it: the provider's name, and the model's name there.
+    /// Name of the provider; `target` is the model's name there.
     pub(super) provider: String,
     pub(super) target: String,
-    /// What was asked for.
+    /// Endpoint, for the usage record.
     pub(super) endpoint: String,
-    /// The form of the provider's words.
+    /// Format of the provider's responses.
     pub(super) form: Form,
-    /// What it may cost, in nano-units.
+    /// Estimated cost, in nano-units.
     pub(super) cost: i64,
-    /// The length that was asked for, of all videos together.
+    /// Requested length of all videos together, in milliseconds.
     pub(super) millis: u64,
+    /// Number of requested videos. Zero, which counts as one, in older records.
+    #[serde(default)]
+    pub(super) videos: u64,
     pub(super) resolution: String,
-    /// The size as the client knows it.
+    /// Size from the client's request.
     pub(super) size: String,
     pub(super) prompt: String,
     pub(super) remixed: Option<String>,
 }
 
-/// The form of a provider's words.
+/// Format of a provider's responses. The stored counterpart of [`VideoShape`].
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) enum Form {
     #[default]
@@ -43,7 +46,7 @@ pub(super) enum Form {
     Preview,
     Nested,
     Bundled,
-    /// Another gateway's task group.
+    /// Task group of another gateway.
     Group,
 }
 
@@ -68,32 +71,32 @@ impl Form {
     }
 }
 
-/// What changes.
+/// State of a task, which changes.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct TaskState {
-    /// The provider's id of it; nothing while the provider has not answered.
+    /// The provider's task id. `None` until the provider has answered.
     pub(super) upstream: Option<String>,
-    pub(super) stage: Option<Word>,
+    pub(super) stage: Option<StoredStage>,
     pub(super) progress: Option<u64>,
     pub(super) fault: Option<(String, String)>,
-    pub(super) media: Vec<Place>,
-    /// When the provider was asked last, in Unix milliseconds.
+    pub(super) media: Vec<StoredMedia>,
+    /// Time of the last poll, in Unix milliseconds.
     pub(super) asked: i64,
-    /// When it ended, in Unix milliseconds.
+    /// Time of the end, in Unix milliseconds.
     pub(super) ended: Option<i64>,
-    /// Its length, as the provider says it.
+    /// Length that the provider reports, in milliseconds.
     pub(super) millis: Option<u64>,
     pub(super) tokens: Option<u64>,
-    /// Its resolution, as the provider says it. Older notes have none.
+    /// Resolution that the provider reports. Older records lack the field.
     #[serde(default)]
     pub(super) resolution: Option<String>,
-    /// The answer, of pictures that a client waited for.
+    /// Stored response of an image request that its client waited for.
     #[serde(default)]
     pub(super) answer: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub(super) enum Word {
+pub(super) enum StoredStage {
     Queued,
     Running,
     Done,
@@ -101,7 +104,7 @@ pub(super) enum Word {
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) enum Place {
+pub(super) enum StoredMedia {
     Public(String),
     Keyed(String),
     Content,
@@ -109,13 +112,13 @@ pub(super) enum Place {
 }
 
 impl TaskState {
-    /// How far it is; nothing while the provider has not been asked.
+    /// Returns the stage. `None` before the first report of the provider.
     pub(super) fn stage(&self) -> Option<Stage> {
         self.stage.map(|word| match word {
-            Word::Queued => Stage::Queued,
-            Word::Running => Stage::Running,
-            Word::Done => Stage::Done,
-            Word::Failed => Stage::Failed,
+            StoredStage::Queued => Stage::Queued,
+            StoredStage::Running => Stage::Running,
+            StoredStage::Done => Stage::Done,
+            StoredStage::Failed => Stage::Failed,
         })
     }
 
@@ -125,31 +128,31 @@ impl TaskState {
 
     pub(super) fn media(&self) -> impl Iterator<Item = Medium> {
         self.media.iter().map(|place| match place {
-            Place::Public(url) => Medium::Public(url.clone()),
-            Place::Keyed(url) => Medium::Keyed(url.clone()),
-            Place::Content => Medium::Content,
-            Place::Inline => Medium::Inline,
+            StoredMedia::Public(url) => Medium::Public(url.clone()),
+            StoredMedia::Keyed(url) => Medium::Keyed(url.clone()),
+            StoredMedia::Content => Medium::Content,
+            StoredMedia::Inline => Medium::Inline,
         })
     }
 
-    /// Takes over what a provider says.
-    pub(super) fn update(&mut self, report: Report, now: i64) {
-        let Report { stage, progress, fault, media, millis, resolution, tokens } = report;
+    /// Applies a provider's report; `now` is in Unix milliseconds.
+    pub(super) fn update(&mut self, report: VideoReport, now: i64) {
+        let VideoReport { stage, progress, fault, media, millis, resolution, tokens } = report;
         self.stage = Some(match stage {
-            Stage::Queued => Word::Queued,
-            Stage::Running => Word::Running,
-            Stage::Done => Word::Done,
-            Stage::Failed => Word::Failed,
+            Stage::Queued => StoredStage::Queued,
+            Stage::Running => StoredStage::Running,
+            Stage::Done => StoredStage::Done,
+            Stage::Failed => StoredStage::Failed,
         });
         self.progress = progress.or(self.progress).filter(|_| !stage.is_end());
         self.fault = fault;
         self.media = media
             .into_iter()
             .map(|medium| match medium {
-                Medium::Public(url) => Place::Public(url),
-                Medium::Keyed(url) => Place::Keyed(url),
-                Medium::Content => Place::Content,
-                Medium::Inline => Place::Inline,
+                Medium::Public(url) => StoredMedia::Public(url),
+                Medium::Keyed(url) => StoredMedia::Keyed(url),
+                Medium::Content => StoredMedia::Content,
+                Medium::Inline => StoredMedia::Inline,
             })
             .collect();
         self.millis = millis.map(|millis| plausible("length", millis, LONGEST));
@@ -159,31 +162,31 @@ impl TaskState {
     }
 }
 
-/// Milliseconds of a video at most: documented models make less than a minute (2026-11).
+/// Maximum length of a video in milliseconds: documented models make less than a minute (2026-11).
 const LONGEST: u64 = 3_600_000;
-/// Tokens of a video at most: an hour in 1080p has fewer, as Ark counts them.
+/// Maximum tokens of a video: an hour in 1080p has fewer, as Ark counts them.
 const MOST_TOKENS: u64 = 1 << 28;
 
-/// What a provider reports, within its bound: one absurd figure must not empty an account.
+/// Limits a reported figure to its maximum: one absurd figure must not empty an account.
 fn plausible(what: &str, reported: u64, most: u64) -> u64 {
     if reported > most {
         tracing::error!(
             what,
             reported,
             most,
-            "a provider reported more of a video than there can be; it is charged within bounds"
+            "a provider reported a longer video than possible; the charge is limited to the maximum"
         );
     }
     reported.min(most)
 }
 
-/// As it is kept.
+/// Serializes a record for the store.
 pub(super) fn pack(note: &impl Serialize) -> Bytes {
-    // Nothing in a note can fail to be written.
+    // Serialization of these types cannot fail.
     serde_json::to_vec(note).unwrap_or_default().into()
 }
 
-/// The other way.
+/// Deserializes a record. `None` if it is not valid.
 pub(super) fn unpack<T: for<'d> Deserialize<'d>>(bytes: &[u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
 }

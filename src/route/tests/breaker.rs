@@ -1,4 +1,4 @@
-//! What a breaker promises, whatever happens to it in whichever order.
+//! Invariants of the circuit breaker under random sequences of events.
 
 use proptest::prelude::*;
 
@@ -17,36 +17,36 @@ fn rules() -> BreakerRules {
 }
 
 fn fail(breaker: &Breaker, now: i64) -> bool {
-    let entry = breaker.enter(now).unwrap();
-    breaker.failed(entry, now, &rules(), 0)
+    let entry = breaker.admit(now).unwrap();
+    breaker.on_failure(entry, now, &rules(), 0)
 }
 
 #[test]
-fn failures_in_a_row_open_it_and_a_probe_closes_it() {
+fn breaker_opens_after_failures_in_a_row_and_a_probe_closes_it() {
     let breaker = Breaker::default();
     assert!(!fail(&breaker, 1) && !fail(&breaker, 2));
-    breaker.succeeded(breaker.enter(3).unwrap());
+    breaker.on_success(breaker.admit(3).unwrap());
     assert!(!fail(&breaker, 4) && !fail(&breaker, 5) && fail(&breaker, 6));
     assert_eq!(breaker.state(7), BreakerState::Open(6 + 5 * SECOND));
-    assert_eq!(breaker.enter(7), None);
+    assert_eq!(breaker.admit(7), None);
     let later = 6 + 5 * SECOND;
     assert_eq!(breaker.state(later), BreakerState::HalfOpen);
-    let probe = breaker.enter(later).unwrap();
+    let probe = breaker.admit(later).unwrap();
     assert_eq!(probe, BreakerAdmission::Probe);
-    assert_eq!(breaker.enter(later), None, "one at a time");
-    breaker.succeeded(probe);
+    assert_eq!(breaker.admit(later), None, "one at a time");
+    breaker.on_success(probe);
     assert_eq!(breaker.state(later), BreakerState::Closed);
 }
 
 #[test]
-fn a_share_of_failures_opens_it_too() {
+fn breaker_opens_at_a_share_of_failures() {
     let breaker = Breaker::default();
     let mut opened = 0;
     for now in 0..40 {
-        let Some(entry) = breaker.enter(now) else { break };
+        let Some(entry) = breaker.admit(now) else { break };
         if now % 2 == 0 {
-            breaker.succeeded(entry);
-        } else if breaker.failed(entry, now, &rules(), 0) {
+            breaker.on_success(entry);
+        } else if breaker.on_failure(entry, now, &rules(), 0) {
             opened = now;
         }
     }
@@ -54,20 +54,20 @@ fn a_share_of_failures_opens_it_too() {
 }
 
 #[test]
-fn a_few_failures_among_many_successes_do_not() {
+fn breaker_stays_closed_with_few_failures_among_successes() {
     let breaker = Breaker::default();
     for now in 0..10_000 {
-        let entry = breaker.enter(now).unwrap();
+        let entry = breaker.admit(now).unwrap();
         if now % 3 == 2 {
-            assert!(!breaker.failed(entry, now, &rules(), 0));
+            assert!(!breaker.on_failure(entry, now, &rules(), 0));
         } else {
-            breaker.succeeded(entry);
+            breaker.on_success(entry);
         }
     }
 }
 
 #[test]
-fn each_probe_that_fails_doubles_the_wait_up_to_a_limit() {
+fn breaker_wait_doubles_with_each_failed_probe_up_to_a_limit() {
     let breaker = Breaker::default();
     let mut now = 1;
     for _ in 0..3 {
@@ -84,20 +84,20 @@ fn each_probe_that_fails_doubles_the_wait_up_to_a_limit() {
 }
 
 #[test]
-fn a_refused_credential_opens_it_at_once() {
+fn breaker_opens_at_once_for_a_refused_credential() {
     let breaker = Breaker::default();
-    assert!(breaker.trip(breaker.enter(1).unwrap(), 1, &rules(), u64::MAX));
+    assert!(breaker.trip(breaker.admit(1).unwrap(), 1, &rules(), u64::MAX));
     let BreakerState::Open(until) = breaker.state(1) else { panic!("it is open") };
     assert!((5 * SECOND..=6 * SECOND + 1).contains(&until), "{until}: with a fifth of chance");
 }
 
-/// What can happen to a breaker.
+/// Event of a breaker.
 #[derive(Clone, Debug)]
 enum Step {
     Wait(i64),
     Enter,
     Force,
-    /// The nth of those who are inside ends so: 0 well, 1 failed, 2 unknown, 3 without a doubt.
+    /// Outcome of the nth admitted request: 0 success, 1 failure, 2 unknown, 3 trip.
     End(usize, u8),
 }
 
@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn its_promises_hold_in_every_order(steps in prop::collection::vec(step(), 1..200), point: u64) {
+    fn breaker_invariants_hold_for_every_order_of_events(steps in prop::collection::vec(step(), 1..200), point: u64) {
         let (breaker, rules) = (Breaker::default(), rules());
         let mut now = 1;
         let mut inside: Vec<BreakerAdmission> = Vec::new();
@@ -127,8 +127,8 @@ proptest! {
                 Step::Force => inside.push(BreakerAdmission::Forced),
                 Step::Enter => {
                     let probing = inside.contains(&BreakerAdmission::Probe);
-                    let admits = breaker.admits(now);
-                    let entry = breaker.enter(now);
+                    let admits = breaker.would_admit(now);
+                    let entry = breaker.admit(now);
                     prop_assert_eq!(admits, entry.is_some());
                     match before {
                         BreakerState::Closed => prop_assert_eq!(entry, Some(BreakerAdmission::Closed)),
@@ -141,15 +141,15 @@ proptest! {
                 Step::End(which, how) => {
                     let entry = inside.swap_remove(which % inside.len());
                     let opened = match how {
-                        0 => { breaker.succeeded(entry); false }
-                        1 => breaker.failed(entry, now, &rules, point),
-                        2 => { breaker.given_up(entry); false }
+                        0 => { breaker.on_success(entry); false }
+                        1 => breaker.on_failure(entry, now, &rules, point),
+                        2 => { breaker.on_unknown(entry); false }
                         _ => breaker.trip(entry, now, &rules, point),
                     };
                     let after = breaker.state(now);
-                    // Whoever opens it says so, once.
+                    // Opening is reported exactly once.
                     prop_assert_eq!(opened, before == BreakerState::Closed && matches!(after, BreakerState::Open(_)));
-                    // It closes by a success and by nothing else.
+                    // Only the success of a probe or a forced request closes it.
                     if after == BreakerState::Closed && before != BreakerState::Closed {
                         prop_assert!(how == 0 && entry != BreakerAdmission::Closed);
                     }
@@ -160,10 +160,10 @@ proptest! {
             }
             prop_assert!(inside.iter().filter(|entry| **entry == BreakerAdmission::Probe).count() <= 1);
         }
-        // Whatever happened, it is not stuck: when all have left and time has passed, somebody may enter.
+        // The breaker never gets stuck: once all requests have ended and the cooldown is over, it admits one.
         for entry in inside {
-            breaker.given_up(entry);
+            breaker.on_unknown(entry);
         }
-        prop_assert!(breaker.enter(now + 2 * rules.longest).is_some());
+        prop_assert!(breaker.admit(now + 2 * rules.longest).is_some());
     }
 }

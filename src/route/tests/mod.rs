@@ -1,4 +1,4 @@
-//! The choice in virtual time, with chance from recorded seeds.
+//! Balancer tests in virtual time, with randomness from recorded seeds.
 
 mod breaker;
 mod pick;
@@ -13,7 +13,7 @@ use super::target_handle::{TargetHandle, TargetLimits, TargetState};
 
 pub(super) const SECOND: Nanos = 1_000_000_000;
 
-/// Chance: splitmix64.
+/// Random numbers: splitmix64.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
@@ -25,18 +25,18 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Between 0 and 1, never 0.
+    /// Uniform in the open interval (0, 1).
     pub(super) fn uniform(&mut self) -> f64 {
         ((self.roll() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// With this mean.
+    /// Exponentially distributed with this mean.
     pub(super) fn exponential(&mut self, mean: f64) -> f64 {
         -self.uniform().ln() * mean
     }
 }
 
-/// Seats with these weights and tiers, each at a provider of its own.
+/// Targets with these weights and tiers, each at its own provider.
 pub(super) fn seats(weights: &[(u32, u8)]) -> Vec<TargetHandle> {
     let seat = |(index, &(weight, tier)): (usize, &(u32, u8))| {
         let id = super::affinity::fingerprint(0, format!("target {index}").as_bytes());

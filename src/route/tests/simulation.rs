@@ -1,4 +1,4 @@
-//! Traffic in virtual time: arrivals, targets that take their time, and what the choice makes of it.
+//! Traffic simulation in virtual time: arrivals, service times, and the resulting distribution over targets.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,19 +8,19 @@ use crate::route::affinity::fingerprint;
 use crate::route::pick::{PickRequest, Policy, mask, pick};
 use crate::route::target_handle::{TargetHandle, TargetPermit};
 
-/// All of them are run; a choice that is good by luck is not good.
+/// Every simulation runs with each seed, so that no policy passes by luck.
 const SEEDS: [u64; 4] = [1, 42, 4_711, 20_260_817];
 
-/// How a target is chosen in a simulation.
+/// Selection method of a simulation.
 #[derive(Clone, Copy)]
 enum By {
     Policy(Policy),
-    /// What it is compared with.
+    /// Baseline for comparison.
     RoundRobin,
 }
 
-/// Requests of this many conversations, at `rate` per second, for `span` seconds. `time` is how long a target takes on
-/// average.
+/// Requests of `conversations` conversations, at `rate` per second, for `span` seconds. `time` returns the mean service
+/// time of a target, in seconds.
 struct Traffic {
     rate: f64,
     span: f64,
@@ -28,7 +28,7 @@ struct Traffic {
     time: fn(usize) -> f64,
 }
 
-/// What came out: how long each request took, and how many each target got.
+/// Result: the latency of each request, and the number of requests at each target.
 struct Outcome {
     times: Vec<f64>,
     counts: Vec<u64>,
@@ -54,21 +54,26 @@ fn run(seats: &[TargetHandle], by: By, traffic: &Traffic, seed: u64) -> Outcome 
         let nanos = (now * 1e9) as i64;
         while under_way.peek().is_some_and(|Reverse((at, _))| *at <= nanos) {
             let Reverse((at, number)) = under_way.pop().unwrap();
-            permits.remove(&number).unwrap().answered(at);
+            permits.remove(&number).unwrap().on_response(at);
         }
         let conversation = Some(fingerprint(7, &(dice.roll() % traffic.conversations).to_le_bytes()));
         let fitting = mask(seats, |_| true);
-        let ask =
-            PickRequest { now: nanos, point: dice.roll(), conversation, fitting, ..PickRequest::default() };
+        let ask = PickRequest {
+            now: nanos,
+            random_point: dice.roll(),
+            conversation,
+            eligible: fitting,
+            ..PickRequest::default()
+        };
         let (index, permit) = match by {
             By::Policy(policy) => pick(seats, policy, &ask).unwrap(),
             By::RoundRobin => {
                 let index = usize::try_from(number).unwrap() % seats.len();
-                (index, seats[index].enter(nanos, 0, false).unwrap())
+                (index, seats[index].acquire(nanos, 0, false).unwrap())
             }
         };
         out.counts[index] += 1;
-        // No answer takes less than half of the average.
+        // Service times are at least half of the mean.
         let mean = (traffic.time)(index);
         let took = mean / 2.0 + dice.exponential(mean / 2.0);
         out.times.push(took);
@@ -80,7 +85,7 @@ fn run(seats: &[TargetHandle], by: By, traffic: &Traffic, seed: u64) -> Outcome 
 }
 
 #[test]
-fn one_slow_target_of_five_is_hardly_felt() {
+fn latency_policy_avoids_a_slow_target() {
     let one_slow = |index| if index == 3 { 4.0 } else { 0.2 };
     let traffic = Traffic { rate: 200.0, span: 120.0, conversations: 100, time: one_slow };
     for seed in SEEDS {
@@ -95,7 +100,7 @@ fn one_slow_target_of_five_is_hardly_felt() {
 }
 
 #[test]
-fn a_slow_target_that_recovers_gets_its_share_back() {
+fn latency_policy_returns_traffic_to_a_recovered_target() {
     let five = seats(&[(1, 0); 5]);
     let slow = |index| if index == 3 { 4.0 } else { 0.2 };
     let even = |_| 0.2;
@@ -103,14 +108,14 @@ fn a_slow_target_that_recovers_gets_its_share_back() {
     let before = run(&five, By::Policy(Policy::Latency), &traffic(slow), 5);
     let total: u64 = before.counts.iter().sum();
     assert!(before.counts[3] * 50 < total, "{:?}", before.counts);
-    // Permits of the first run are gone; what was learnt is not.
+    // The permits of the first run are released; the observed latencies remain.
     let after = run(&five, By::Policy(Policy::Latency), &traffic(even), 6);
     let total: u64 = after.counts.iter().sum();
     assert!(after.counts[3] * 7 > total, "{:?}", after.counts);
 }
 
 #[test]
-fn load_follows_the_weights() {
+fn weights_determine_the_load() {
     let weights = [1, 2, 3, 4];
     let traffic = Traffic { rate: 400.0, span: 300.0, conversations: 20_000, time: |_| 1.0 };
     for seed in SEEDS {
@@ -128,8 +133,8 @@ fn load_follows_the_weights() {
     }
 }
 
-/// Conversations that grow: a turn is a hit when it goes where the turn before it went. Half of the way through a
-/// target joins or leaves.
+/// Growing conversations: a turn is a hit if it goes to the target of the previous turn. Halfway through, a target
+/// joins or leaves.
 fn hits(seed: u64, before: &[usize], after: &[usize]) -> (f64, Vec<u64>) {
     const CONVERSATIONS: usize = 2_000;
     const TURNS: usize = 20;
@@ -147,15 +152,20 @@ fn hits(seed: u64, before: &[usize], after: &[usize]) -> (f64, Vec<u64>) {
         now += (dice.exponential(0.01) * 1e9) as i64;
         while under_way.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             let Reverse((at, number)) = under_way.pop().unwrap();
-            permits.remove(&number).unwrap().answered(at);
+            permits.remove(&number).unwrap().on_response(at);
         }
         let conversation = usize::try_from(dice.roll()).unwrap() % CONVERSATIONS;
         let there = if number < CONVERSATIONS * TURNS / 2 { before } else { after };
         let fitting = there.iter().fold(0, |mask, index| mask | 1 << index);
         let prompt = format!("The {conversation}th conversation begins so");
         let key = Some(fingerprint(0, prompt.as_bytes()));
-        let ask =
-            PickRequest { now, point: dice.roll(), conversation: key, fitting, ..PickRequest::default() };
+        let ask = PickRequest {
+            now,
+            random_point: dice.roll(),
+            conversation: key,
+            eligible: fitting,
+            ..PickRequest::default()
+        };
         let (index, permit) = pick(&all[..], Policy::Affinity, &ask).unwrap();
         if turns[conversation] > 0 {
             asked += 1;
@@ -164,7 +174,7 @@ fn hits(seed: u64, before: &[usize], after: &[usize]) -> (f64, Vec<u64>) {
         turns[conversation] += 1;
         last[conversation] = Some(index);
         counts[index] += 1;
-        // Two seconds an answer, 100 a second: 200 under way.
+        // 2 s per response at 100 requests per second: 200 in flight.
         let number = u64::try_from(number).unwrap();
         under_way.push(Reverse((now + (dice.exponential(2.0) * 1e9) as i64, number)));
         permits.insert(number, permit);
@@ -173,7 +183,7 @@ fn hits(seed: u64, before: &[usize], after: &[usize]) -> (f64, Vec<u64>) {
 }
 
 #[test]
-fn a_growing_conversation_stays_where_its_prompt_is_cached() {
+fn affinity_keeps_a_growing_conversation_at_its_target() {
     for seed in SEEDS {
         for (what, before, after) in [
             ("as it is", &[0, 1, 2, 3, 4][..], &[0, 1, 2, 3, 4][..]),
@@ -188,10 +198,10 @@ fn a_growing_conversation_stays_where_its_prompt_is_cached() {
 }
 
 #[test]
-fn many_requests_of_one_conversation_do_not_crowd_one_target() {
+fn affinity_spreads_many_requests_of_one_conversation() {
     let five = seats(&[(1, 0); 5]);
     let fitting = mask(&five[..], |_| true);
-    let ask = PickRequest { now: SECOND, conversation: Some(9), fitting, ..PickRequest::default() };
+    let ask = PickRequest { now: SECOND, conversation: Some(9), eligible: fitting, ..PickRequest::default() };
     let permits: Vec<TargetPermit> =
         (0..500).map(|_| pick(&five[..], Policy::Affinity, &ask).unwrap().1).collect();
     for seat in &five {

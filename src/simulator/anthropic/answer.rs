@@ -1,4 +1,4 @@
-//! `POST /v1/messages`: what is answered, whole and as a stream.
+//! Response writer of `POST /v1/messages`, whole and streamed.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,6 @@ use super::cache::Cached;
 use super::errors::{OVERLOADED, for_status};
 use super::request::{Asked, Thinking};
 
-/// The answer to a request.
 pub(super) fn reply(asked: &Asked, cached: Cached, pacing: Pacing, request_id: &str, mut ids: Ids) -> Reply {
     let plan = asked.ask.plan(0);
     let head = Head { id: ids.base62("msg_01", 22), asked, plan: &plan, cached };
@@ -24,7 +23,7 @@ pub(super) fn reply(asked: &Asked, cached: Cached, pacing: Pacing, request_id: &
     Reply::stream("text/event-stream; charset=utf-8", steps).with("cache-control", "no-cache")
 }
 
-/// A block of the answer.
+/// Content block of the response.
 #[derive(Debug)]
 enum Block<'a> {
     Thinking { text: String, signature: String },
@@ -57,7 +56,7 @@ impl Block<'_> {
         }
     }
 
-    /// The block as it starts, and the deltas that it grows by: whether they are text of the model, and their data.
+    /// Returns the block as it starts, and its deltas with their frame kind and data.
     fn parts(&self) -> (Value, Vec<(Kind, Value)>) {
         match self {
             Block::Thinking { text, signature } => {
@@ -76,7 +75,7 @@ impl Block<'_> {
             Block::Call { id, call } => {
                 let delta = |part: String| json!({"type": "input_json_delta", "partial_json": part});
                 let mut deltas = vec![(Kind::Other, delta(String::new()))];
-                // Without arguments, the empty piece is the only one.
+                // A call without arguments has only the empty delta.
                 if call.arguments != "{}" {
                     deltas.extend(
                         fragments(&call.arguments).into_iter().map(|part| (Kind::Delta, delta(part))),
@@ -92,7 +91,7 @@ fn call_block(id: &str, call: &ToolCall, input: Value) -> Value {
     json!({"type": "tool_use", "id": id, "name": call.name, "input": input, "caller": {"type": "direct"}})
 }
 
-/// What all events of a message share.
+/// Data that all events of a message share.
 struct Head<'a> {
     id: String,
     asked: &'a Asked,
@@ -101,7 +100,7 @@ struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// The message; at its start it has neither a reason to stop nor an output.
+    /// Returns the message object. At the start of a stream it has no stop reason and no output tokens.
     fn message(&self, content: Vec<Value>, ended: bool) -> Value {
         let mut usage = json!({
             "input_tokens": self.input_tokens(),
@@ -134,7 +133,7 @@ impl Head<'_> {
         }
     }
 
-    /// Why the message stops, the sequence that stopped it, and details.
+    /// Returns stop reason, stop sequence and details.
     fn stop(&self) -> (Option<&'static str>, Option<&str>, Value) {
         match &self.plan.finish {
             Finish::Done => (Some("end_turn"), None, Value::Null),
@@ -152,7 +151,7 @@ impl Head<'_> {
     }
 
     fn frames(&self, blocks: &[Block<'_>]) -> Vec<Frame> {
-        // Spelled as the provider does, with a space.
+        // The provider writes this event with a space after the colon.
         let ping = || Frame::new(Kind::Other, "event: ping\ndata: {\"type\": \"ping\"}\n\n");
         let event = |kind, data: Value| {
             let name = data.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -166,7 +165,7 @@ impl Head<'_> {
         for (index, block) in blocks.iter().enumerate() {
             let (start, deltas) = block.parts();
             let start = json!({"type": "content_block_start", "index": index, "content_block": start});
-            // The first block is announced at once; the model's first token may take its time.
+            // The provider announces the first block at once, before the model's first token.
             let kind = if index == 0 { Kind::Lead } else { Kind::Other };
             frames.push(event(kind, start));
             if index == 0 {

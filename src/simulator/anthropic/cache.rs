@@ -1,4 +1,4 @@
-//! The prompt cache: which prefixes of a prompt were seen before, and what that does to the usage.
+//! Prompt cache: the prompt prefixes of earlier requests, and the cache usage of a request.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -10,40 +10,42 @@ use super::super::script::Ask;
 use super::super::text::{tokens, weigh};
 use super::errors::{ApiError, Fields, required, should_be, wrong_tag};
 
-/// The provider's minimum depends on the model (512 to 4096); shorter prefixes are not cached, and nothing is said.
+/// Minimum length of a cached prefix in tokens. The provider's minimum depends on the model (512 to 4,096); shorter
+/// prefixes are silently not cached.
 const MIN_TOKENS: u64 = 1024;
-/// So many prefixes are remembered; the oldest goes first.
+/// Maximum number of remembered prefixes. The oldest one is evicted first.
 const MAX_PREFIXES: usize = 4096;
-/// A request may ask for so many.
+/// Maximum number of cache breakpoints per request.
 const MAX_BREAKPOINTS: usize = 4;
 
-/// The prefixes that were seen, as hashes.
+/// Known prefixes, as hashes.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     prefixes: Mutex<VecDeque<u64>>,
 }
 
-/// How the tokens of a prompt came about.
+/// Cached tokens of a prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Cached {
     pub(super) read: u64,
-    /// Written, to be kept for five minutes.
+    /// Tokens written with a lifetime of five minutes.
     pub(super) short: u64,
-    /// Written, to be kept for an hour.
+    /// Tokens written with a lifetime of an hour.
     pub(super) long: u64,
 }
 
-/// A prefix of a prompt.
+/// Prefix of a prompt.
 #[derive(Debug)]
 struct Prefix {
     hash: u64,
     tokens: u64,
-    /// The request wants it to be cached: for an hour or for five minutes.
+    /// Cache breakpoint at the end of the prefix: true for an hour, false for five minutes. `None` without a
+    /// breakpoint.
     breakpoint: Option<bool>,
 }
 
 impl Cache {
-    /// What of the prompt is read from the cache and what is written to it. Remembers what is written.
+    /// Returns the tokens that the prompt reads from and writes to the cache, and remembers the written prefixes.
     pub(super) fn account(&self, body: &Value, ask: &Ask) -> Cached {
         if ask.directives.cached.is_some() {
             return Cached { read: ask.cached_tokens(), ..Cached::default() };
@@ -76,7 +78,7 @@ impl Cache {
     }
 }
 
-/// All prefixes of a prompt in the order in which the provider puts it together: tools, system, messages.
+/// Returns all prefixes of a prompt in the provider's order: tools, system, messages.
 fn prefixes(body: &Value) -> Vec<Prefix> {
     let mut walk = Walk { prefixes: Vec::new(), state: 0, bytes: 0 };
     walk.state = hash(body.get("model").and_then(Value::as_str).unwrap_or_default().as_bytes());
@@ -88,7 +90,7 @@ fn prefixes(body: &Value) -> Vec<Prefix> {
         let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
         walk.add_content(role, message.get("content"));
     }
-    // On the request itself, it stands for the last block.
+    // `cache_control` on the request itself applies to the last block.
     if let Some((long, last)) = breakpoint(body).zip(walk.prefixes.last_mut()) {
         last.breakpoint = Some(long);
     }
@@ -130,7 +132,6 @@ fn breakpoint(block: &Value) -> Option<bool> {
     Some(control.get("ttl").and_then(Value::as_str) == Some("1h"))
 }
 
-/// Checks every `cache_control` of a request.
 pub(super) fn check(body: &Value) -> Result<(), ApiError> {
     let mut found = 0;
     check_in(&Fields::new(body, ""), &mut found)?;
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn written_first_and_read_after() {
+    fn cache_is_written_first_and_read_afterwards() {
         let (cache, ask) = (Cache::default(), Ask::default());
         let long = "word ".repeat(2000);
         let first = cache.account(&body(&long, "a", "5m"), &ask);
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn controls_are_checked() {
+    fn cache_control_is_validated() {
         assert!(check(&body("s", "q", "5m")).is_ok());
         assert!(
             check(&body("s", "q", "2h")).is_err_and(|e| e.to_string().contains("system.0.cache_control"))

@@ -1,4 +1,4 @@
-//! The messages of a request: their blocks, and the rules that hold between them.
+//! Messages of a request: their content blocks, and the rules between them.
 
 use serde_json::Value;
 
@@ -6,18 +6,18 @@ use super::super::conversation::Conversation;
 use super::super::ids::{decode_base64, seal};
 use super::errors::{ApiError, Fields, required, should_be, wrong_tag};
 
-/// What a request's messages are read by.
+/// Rules for the messages, by API version and model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rules {
-    /// Version 2026-10-21.
+    /// API version 2026-10-21.
     pub(super) strict: bool,
-    /// Thinking is enabled with a budget.
+    /// Extended thinking is enabled with a budget.
     pub(super) manual_thinking: bool,
-    /// The last message may be the beginning of the answer.
+    /// The model supports prefill: the last message may be the start of the response.
     pub(super) prefill: bool,
 }
 
-/// Blocks and what each may hold.
+/// Block types with their members.
 const BLOCKS: [(&str, &[&str]); 7] = [
     ("text", &["type", "text", "citations", "cache_control"]),
     ("image", &["type", "source", "transformations", "cache_control"]),
@@ -28,7 +28,7 @@ const BLOCKS: [(&str, &[&str]); 7] = [
     ("tool_result", &["type", "tool_use_id", "content", "is_error", "cache_control"]),
 ];
 
-/// Blocks that are taken as they are.
+/// Block types that are accepted without checks.
 const PASSED: [&str; 14] = [
     "advisor_tool_result",
     "bash_code_execution_tool_result",
@@ -46,7 +46,7 @@ const PASSED: [&str; 14] = [
     "web_search_tool_result",
 ];
 
-/// Reads the messages, and checks them.
+/// Reads and checks the messages.
 pub(super) fn conversation(messages: &[Value], rules: Rules) -> Result<Conversation, ApiError> {
     let mut talk = Conversation::default();
     let mut calls = Calls::default();
@@ -215,7 +215,7 @@ fn read_block<'a>(
     Ok(())
 }
 
-/// The text of a tool's answer; pictures and documents in it are counted.
+/// Returns the text of a tool result, and counts its images and documents.
 fn result_text(result: &Fields<'_>, talk: &mut Conversation) -> Result<String, ApiError> {
     let blocks = match result.get("content") {
         None => return Ok(String::new()),
@@ -288,20 +288,20 @@ fn check_source(block: &Fields<'_>, kinds: &[&str]) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The calls of the model's last turn, and which of them the user's turn after it has answered.
+/// Tool calls of the last model turn, and the ones without a result so far.
 #[derive(Debug, Default)]
 struct Calls<'a> {
     role: String,
-    /// All calls of the whole conversation.
+    /// All calls of the conversation.
     known: Vec<&'a str>,
     last: Vec<&'a str>,
     open: Vec<&'a str>,
-    /// The index of the message that the calls stand in.
+    /// Index of the message with the open calls.
     at: usize,
 }
 
 impl<'a> Calls<'a> {
-    /// A message begins. Messages of the same role are one turn.
+    /// Starts a message. Consecutive messages of one role are one turn.
     fn turn(&mut self, role: &str) -> Result<(), ApiError> {
         if role != self.role && role == "assistant" {
             self.end()?;
@@ -333,7 +333,7 @@ impl<'a> Calls<'a> {
         Ok(())
     }
 
-    /// Something that is no result: in the user's turn, all results must have come before it.
+    /// Checks a block that is not a tool result: in a user turn, all results must precede it.
     fn other(&self) -> Result<(), ApiError> {
         if self.role == "user" { self.end() } else { Ok(()) }
     }
@@ -351,7 +351,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// In a loop of tool calls, the model's turn must begin with its thinking.
+/// Checks that in a tool loop the last model turn starts with a thinking block.
 fn check_thinking_first(messages: &[Value]) -> Result<(), ApiError> {
     let has = |message: &Value, kind: &str| {
         message["content"].as_array().is_some_and(|blocks| blocks.iter().any(|block| block["type"] == kind))

@@ -1,15 +1,15 @@
-//! Errors of the Anthropic API: their bodies, and the checks of single fields that lead to them.
+//! Errors of the Anthropic API: their bodies, and the checks of single fields.
 //!
-//! Source of the wordings: recorded answers of the API, and its messages as its users quote them.
+//! Source of the texts: recorded responses of the API, and error messages that its users quote.
 
 use serde_json::{Value, json};
 
 use super::super::http::Reply;
 
-/// The status that the provider answers with when it is overloaded.
+/// Status of an overloaded provider.
 pub(super) const OVERLOADED: u16 = 529;
 
-/// An error with all that its body says.
+/// Error response.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct ApiError {
@@ -19,29 +19,28 @@ pub(super) struct ApiError {
 }
 
 impl ApiError {
-    /// A request that is wrong: 400 `invalid_request_error`.
+    /// Returns an error for an invalid request: 400 `invalid_request_error`.
     pub(super) fn invalid(message: impl Into<String>) -> ApiError {
         ApiError::new(400, "invalid_request_error", message)
     }
 
-    /// Any error.
     pub(super) fn new(status: u16, kind: &'static str, message: impl Into<String>) -> ApiError {
         ApiError { status, kind, message: message.into() }
     }
 
-    /// The body, which is also the data of the error event in a stream.
+    /// Returns the body, which is also the data of a stream's error event.
     pub(super) fn body(&self, request_id: &str) -> Value {
         json!({"type": "error", "error": {"type": self.kind, "message": self.message}, "request_id": request_id})
     }
 
     pub(super) fn reply(&self, request_id: &str) -> Reply {
         let reply = Reply::json(self.status, &self.body(request_id));
-        // Seen on recorded client errors: the provider tells its SDKs that a retry is no use.
+        // Recorded client errors have this header, by which the provider stops its SDKs from retrying.
         if matches!(self.status, 400..=404 | 413) { reply.with("x-should-retry", "false") } else { reply }
     }
 }
 
-/// The error that the provider sends with a status.
+/// Returns the provider's error for a status.
 pub(super) fn for_status(status: u16) -> ApiError {
     let (kind, message) = match status {
         401 => ("authentication_error", "invalid x-api-key"),
@@ -76,12 +75,12 @@ pub(super) fn extra(path: &str) -> ApiError {
     ApiError::invalid(format!("{path}: Extra inputs are not permitted"))
 }
 
-/// `expected` is what the value should be, e.g. `a valid string`.
+/// Returns the error for an invalid value. `expected` describes a valid one, e.g. `a valid string`.
 pub(super) fn should_be(path: &str, expected: &str) -> ApiError {
     ApiError::invalid(format!("{path}: Input should be {expected}"))
 }
 
-/// A `type` that is none of the known ones.
+/// Returns the error for an unknown `type`.
 pub(super) fn wrong_tag(path: &str, tag: &str, expected: &[&str]) -> ApiError {
     let expected: Vec<String> = expected.iter().map(|tag| format!("'{tag}'")).collect();
     ApiError::invalid(format!(
@@ -90,7 +89,7 @@ pub(super) fn wrong_tag(path: &str, tag: &str, expected: &[&str]) -> ApiError {
     ))
 }
 
-/// An object of a request, with the path that errors name it by.
+/// Object of a request, with its path for errors.
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'a> {
     pub(super) value: &'a Value,
@@ -102,12 +101,12 @@ impl<'a> Fields<'a> {
         Fields { value, path: path.into() }
     }
 
-    /// The path of a member.
+    /// Returns the path of a member.
     pub(super) fn at(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
-    /// A member; null and absent are the same.
+    /// Returns a member. `None` if it is absent or null.
     pub(super) fn get(&self, name: &str) -> Option<&'a Value> {
         self.value.get(name).filter(|value| !value.is_null())
     }
@@ -133,7 +132,7 @@ impl<'a> Fields<'a> {
         self.typed(name, "an object", |value| value.is_object().then(|| Fields::new(value, path)))
     }
 
-    /// A string that must be there.
+    /// Returns a required string.
     pub(super) fn require(&self, name: &str) -> Result<&'a str, ApiError> {
         self.string(name)?.ok_or_else(|| required(&self.at(name)))
     }
@@ -150,7 +149,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The first member that is none of the known ones is an error, as with the provider.
+    /// Refuses the first unknown member, as the provider does.
     pub(super) fn only(&self, known: &[&[&str]]) -> Result<(), ApiError> {
         let members = self.value.as_object().into_iter().flatten();
         let unknown = |name: &&String| !known.iter().any(|names| names.contains(&name.as_str()));

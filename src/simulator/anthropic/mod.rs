@@ -1,11 +1,11 @@
-//! The Anthropic API, simulated.
+//! Simulated Anthropic API.
 //!
-//! Here live: the routes, keys, versions and headers of the API (this file), its errors (`errors`), what is read
-//! (`request`, `tools`, `content`), the prompt cache (`cache`), what is written (`answer`) and the models (`models`).
-//! Here must not live: what any other provider does.
+//! This file has the routes, keys, versions and headers. The submodules have the errors (`errors`), the request readers
+//! (`request`, `tools`, `content`), the prompt cache (`cache`), the response writer (`answer`) and the models
+//! (`models`). Other providers do not belong here.
 //!
-//! Both versions are spoken, `2023-06-01` and `2026-10-21`; they differ in what they refuse. Sources: the types of
-//! anthropic-python 2.11, and recorded answers of the API from 2025 and 2026.
+//! Two API versions are supported, `2023-06-01` and `2026-10-21`; they differ in the requests that they refuse.
+//! Sources: the types of anthropic-python 2.11, and recorded responses of the API from 2025 and 2026.
 
 mod answer;
 mod cache;
@@ -25,27 +25,26 @@ use super::server::Call;
 use cache::Cache;
 use errors::{ApiError, OVERLOADED, for_status};
 
-/// The API, with the prompt prefixes that it remembers.
+/// API, with the prompt prefixes in its cache.
 #[derive(Debug, Default)]
 pub(super) struct Site {
     cache: Cache,
 }
 
-/// What a request is read by.
+/// API version and betas of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
-    /// `2026-10-21`, which refuses what `2023-06-01` takes.
+    /// `2026-10-21`, which refuses some members that `2023-06-01` accepts.
     strict: bool,
-    /// The request names a beta, so that fields of betas are known.
+    /// The request names a beta, so members of betas are known.
     beta: bool,
-    /// It names the beta of servers of tools.
+    /// The request names the MCP connector beta.
     mcp: bool,
-    /// It names the beta of edits of the context.
+    /// The request names a context management beta.
     context: bool,
 }
 
 impl Site {
-    /// Answers any request.
     pub(super) fn answer(&self, call: &Call<'_>) -> Reply {
         let mut ids = Ids::new(call.serial, &call.request.body);
         let request_id = ids.base62("req_011C", 20);
@@ -104,7 +103,7 @@ fn authorize(request: &Request, credential: Option<&str>) -> Result<(), ApiError
     let Some(expected) = credential else {
         return Ok(());
     };
-    // If both are there, the provider takes the key and not the token.
+    // If both are present, the provider uses the key and ignores the token.
     let refused = match (request.header("x-api-key"), request.bearer()) {
         (Some(key), _) if key == expected => return Ok(()),
         (Some(_), _) => "invalid x-api-key",
@@ -135,7 +134,7 @@ fn version(request: &Request) -> Result<Version, ApiError> {
     }
 }
 
-/// The body of a request: a JSON object.
+/// Parses the body of a request, which must be a JSON object.
 fn body(request: &Request) -> Result<Value, ApiError> {
     if request.too_large {
         return Err(errors::too_large());
@@ -150,7 +149,7 @@ fn body(request: &Request) -> Result<Value, ApiError> {
     if body.is_object() { Ok(body) } else { Err(ApiError::invalid("Input should be a valid dictionary")) }
 }
 
-/// The headers that every answer carries; those of the limits only what reached the model.
+/// Adds the headers of every response. Rate-limit headers are only on responses to requests that reached the model.
 fn with_headers(reply: Reply, request: &Request, request_id: String) -> Reply {
     let reply = reply
         .with("request-id", request_id)

@@ -1,11 +1,12 @@
-//! The list of models.
+//! Model list.
 
 use serde_json::{Value, json};
 
 use super::super::http::{Reply, Request, percent_decode};
 use super::errors::ApiError;
 
-/// Name, title, line, birth, and limits of input and output tokens; newest first, as the provider lists them.
+/// Models: id, display name, line, creation time, maximum input and output tokens. Newest first, in the provider's
+/// order.
 const MODELS: [(&str, &str, &str, &str, u64, u64); 6] = [
     ("claude-opus-4-8", "Claude Opus 4.8", "opus", "2026-05-27T00:00:00Z", 1_000_000, 128_000),
     ("claude-sonnet-4-6", "Claude Sonnet 4.6", "sonnet", "2026-02-17T00:00:00Z", 1_000_000, 64_000),
@@ -15,7 +16,7 @@ const MODELS: [(&str, &str, &str, &str, u64, u64); 6] = [
     ("claude-sonnet-4-5-20250929", "Claude Sonnet 4.5", "sonnet", "2025-09-29T00:00:00Z", 200_000, 64_000),
 ];
 
-/// `GET /v1/models`, in pages.
+/// Answers `GET /v1/models`, with pagination.
 pub(super) fn list(request: &Request) -> Result<Reply, ApiError> {
     let limit = match request.query("limit").map(str::parse::<usize>) {
         None => 20,
@@ -52,7 +53,7 @@ pub(super) fn list(request: &Request) -> Result<Reply, ApiError> {
     ))
 }
 
-/// `GET /v1/models/{id}`: any name that is accepted elsewhere is a model.
+/// Answers `GET /v1/models/{id}`. Any model name that other endpoints accept exists.
 pub(super) fn one(id: &str) -> Result<Reply, ApiError> {
     let id = percent_decode(id);
     if id.starts_with("missing-") {

@@ -1,4 +1,4 @@
-//! `POST /v1/messages` and its token counting: what is asked.
+//! Request reader of `POST /v1/messages` and its token counting.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::Version;
 use super::errors::{ApiError, Fields, required, should_be, wrong_tag};
 use super::{cache, content, tools};
 
-/// What both requests may hold. Sources: `MessageCreateParams` and `MessageCountTokensParams` of anthropic-python 2.11.
+/// Members of both requests. Sources: `MessageCreateParams` and `MessageCountTokensParams` of anthropic-python 2.11.
 const SHARED: [&str; 11] = [
     "cache_control",
     "messages",
@@ -22,7 +22,7 @@ const SHARED: [&str; 11] = [
     "user_profile_id",
     "workspace_id",
 ];
-/// What only a message may hold.
+/// Members of message requests only.
 const CREATE: [&str; 8] = [
     "container",
     "diagnostics",
@@ -33,23 +33,23 @@ const CREATE: [&str; 8] = [
     "stop_sequences",
     "stream",
 ];
-/// What version 2023-06-01 takes in addition.
+/// Members of version 2023-06-01 only.
 const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
-/// What betas add.
+/// Members of betas.
 const BETA: [&str; 6] =
     ["output_format", "billing_policy", "compaction", "fallback_credit_token", "fallbacks", "thread"];
 
-/// How the model thinks.
+/// Thinking mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Thinking {
     Off,
-    /// The text of the thinking is shown.
+    /// The response has the text of the thinking.
     Shown,
-    /// Only its signature is.
+    /// The response has only the signature of the thinking.
     Omitted,
 }
 
-/// A request that was read.
+/// Parsed request.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) ask: Ask,
@@ -57,7 +57,7 @@ pub(super) struct Asked {
     pub(super) thinking: Thinking,
 }
 
-/// Reads a request for a message.
+/// Parses a message request.
 pub(super) fn messages(body: &Value, version: Version) -> Result<Asked, ApiError> {
     let fields = Fields::new(body, "");
     let sampling: &[&str] = if version.strict { &[] } else { &SAMPLING };
@@ -80,7 +80,7 @@ pub(super) fn messages(body: &Value, version: Version) -> Result<Asked, ApiError
     }
 }
 
-/// What two betas add, each for itself.
+/// Returns the members of the MCP beta and of the context management beta, if the request names them.
 fn of_betas(version: Version) -> (&'static [&'static str], &'static [&'static str]) {
     (
         if version.mcp { &["mcp_servers"] } else { &[] },
@@ -88,7 +88,7 @@ fn of_betas(version: Version) -> (&'static [&'static str], &'static [&'static st
     )
 }
 
-/// Reads a request for a count of tokens.
+/// Parses a token counting request.
 pub(super) fn count(body: &Value, version: Version) -> Result<Asked, ApiError> {
     let fields = Fields::new(body, "");
     let beta: &[&str] = if version.beta { &BETA } else { &[] };
@@ -135,7 +135,7 @@ fn shared(fields: &Fields<'_>, version: Version, max_tokens: Option<i64>) -> Res
     Ok(Asked { ask, stream: false, thinking })
 }
 
-/// The texts of the instructions.
+/// Returns the texts of the system prompt.
 fn system<'a>(fields: &Fields<'a>) -> Result<Vec<&'a str>, ApiError> {
     match fields.get("system") {
         None => Ok(Vec::new()),
@@ -155,12 +155,12 @@ fn system<'a>(fields: &Fields<'a>) -> Result<Vec<&'a str>, ApiError> {
     }
 }
 
-/// How the model thinks, and whether it does so by a budget of the client's.
+/// Returns the thinking mode, and whether the client set a budget.
 fn thinking(fields: &Fields<'_>, model: &str, max_tokens: Option<i64>) -> Result<(Thinking, bool), ApiError> {
     let Some(thinking) = fields.object("thinking")? else {
         return Ok((Thinking::Off, false));
     };
-    // Since this generation, thinking is adaptive only, and its text is not shown unless that is asked for.
+    // From this generation on, thinking is only adaptive, and its text is omitted by default.
     let newer = generation(model) >= Some((4, 7));
     let shown = match thinking.string("display")? {
         Some("summarized") => Thinking::Shown,
@@ -250,12 +250,13 @@ fn stop(fields: &Fields<'_>) -> Result<Vec<String>, ApiError> {
         .collect()
 }
 
-/// Models since 4.6 want the user to have the last word.
+/// Returns true if a model supports prefill. Models since 4.6 require the last turn to be the user's.
 fn can_prefill(model: &str) -> bool {
     generation(model) < Some((4, 6))
 }
 
-/// The generation of a model by its name: `claude-opus-4-6` is 4.6, `claude-3-5-sonnet-20241022` 3.5.
+/// Returns the generation of a model by its name: `claude-opus-4-6` is 4.6, `claude-3-5-sonnet-20241022` 3.5. `None`
+/// for other names.
 fn generation(model: &str) -> Option<(u32, u32)> {
     let mut parts = model.strip_prefix("claude-")?.split('-').map(|part| part.parse::<u32>().ok());
     let small = |number: Option<u32>| number.filter(|n| *n < 100);
@@ -268,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generations() {
+    fn model_generation_is_derived_from_the_name() {
         for (model, expected) in [
             ("claude-opus-4-6", Some((4, 6))),
             ("claude-3-5-sonnet-20241022", Some((3, 5))),

@@ -1,11 +1,11 @@
-//! Tools, the choice of tools, and structured output.
+//! Tools, tool choice and structured output.
 
 use serde_json::Value;
 
 use super::super::script::{Choice, Format, Tool};
 use super::errors::{ApiError, Fields, required, should_be, wrong_tag};
 
-/// Beginnings of the types of tools that the provider defines or runs itself.
+/// Type prefixes of tools that the provider defines or runs itself.
 const TYPED: [&str; 12] = [
     "advisor_",
     "bash_",
@@ -21,7 +21,7 @@ const TYPED: [&str; 12] = [
     "web_search_",
 ];
 
-/// What a tool of the client's may hold.
+/// Members of a client tool.
 const TOOL: [&str; 10] = [
     "name",
     "description",
@@ -35,7 +35,7 @@ const TOOL: [&str; 10] = [
     "allowed_callers",
 ];
 
-/// The tools that the model may call. Tools that the provider runs itself are accepted and not used.
+/// Returns the tools that the model may call. Server tools are accepted and never called.
 pub(super) fn tools(body: &Fields<'_>) -> Result<Vec<Tool>, ApiError> {
     let mut tools: Vec<Tool> = Vec::new();
     for (at, tool) in body.array("tools")?.into_iter().flatten().enumerate() {
@@ -58,7 +58,7 @@ pub(super) fn tools(body: &Fields<'_>) -> Result<Vec<Tool>, ApiError> {
     Ok(tools)
 }
 
-/// Types that the provider names when it does not know one (the newest of each family).
+/// Types that the error for an unknown type lists: the newest of each family.
 const EXPECTED: [&str; 8] = [
     "bash_20250124",
     "code_execution_20260120",
@@ -99,7 +99,7 @@ fn custom(tool: &Fields<'_>) -> Result<Tool, ApiError> {
     Ok(Tool { name: name.to_owned(), schema: schema.value.clone(), custom: false })
 }
 
-/// The choice, and whether one call is the most.
+/// Returns the tool choice, and whether parallel calls are disabled.
 pub(super) fn choice(body: &Fields<'_>, tools: &[Tool]) -> Result<(Choice, bool), ApiError> {
     let Some(choice) = body.object("tool_choice")? else {
         return Ok((Choice::Auto, false));
@@ -127,7 +127,7 @@ pub(super) fn choice(body: &Fields<'_>, tools: &[Tool]) -> Result<(Choice, bool)
     Ok((kind, one))
 }
 
-/// The form of the answer: `output_config.format`, or `output_format` as the beta before called it.
+/// Returns the response format: `output_config.format`, or `output_format` as in the earlier beta.
 pub(super) fn format(body: &Fields<'_>) -> Result<Format, ApiError> {
     let config = body.object("output_config")?;
     if let Some(config) = &config {
@@ -159,7 +159,7 @@ pub(super) fn format(body: &Fields<'_>) -> Result<Format, ApiError> {
     }
 }
 
-/// Keywords that a grammar cannot be made of, by the type that they belong to.
+/// Keywords that constrained decoding does not support, by type.
 const UNSUPPORTED: [(&str, &[&str]); 4] = [
     ("string", &["minLength", "maxLength"]),
     ("integer", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]),
@@ -167,7 +167,7 @@ const UNSUPPORTED: [(&str, &[&str]); 4] = [
     ("array", &["maxItems", "uniqueItems"]),
 ];
 
-/// Objects must not be open, and some keywords are not supported, where the model is held to a schema.
+/// Checks a schema for constrained decoding: objects must be closed, and some keywords are unsupported.
 fn check_closed(schema: &Value, path: &str) -> Result<(), ApiError> {
     let kind = schema.get("type").and_then(Value::as_str).unwrap_or_default();
     if kind == "object" && schema.get("additionalProperties") != Some(&Value::Bool(false)) {
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_must_be_closed() {
+    fn schema_must_be_closed_and_without_numeric_limits() {
         let open = json!({"type": "object", "properties": {"a": {"type": "object", "properties": {}}},
                           "additionalProperties": false});
         assert!(check_closed(&open, "s").is_err_and(|e| e.to_string().starts_with("s: For 'object' type")));

@@ -1,4 +1,4 @@
-//! `generateContent` and `streamGenerateContent`: what is answered, whole and as a stream.
+//! Response writer of `generateContent` and `streamGenerateContent`, whole and streamed.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,6 @@ use super::errors::{OVERLOADED, for_status};
 use super::json::{Style, line, pretty};
 use super::request::Asked;
 
-/// The answer to a request.
 pub(super) fn reply(asked: &Asked, style: Style, pacing: Pacing, mut ids: Ids) -> Reply {
     let plans: Vec<Plan> = (0..asked.candidates).map(|choice| asked.ask.plan(choice)).collect();
     let head = Head { id: ids.base62("", 22), asked };
@@ -36,7 +35,7 @@ pub(super) fn reply(asked: &Asked, style: Style, pacing: Pacing, mut ids: Ids) -
     reply.with("x-gemini-service-tier", "standard")
 }
 
-/// A part of the answer, with the tokens that it is.
+/// Part of the response, with its tokens.
 #[derive(Debug, Clone)]
 struct Part {
     value: Value,
@@ -49,11 +48,11 @@ enum PartKind {
     Thought,
     Text,
     Call,
-    /// The empty text at the end, which carries the signature of a text.
+    /// Empty text at the end of a stream, with the signature of the text.
     Signature,
 }
 
-/// The parts in the pieces that a stream sends.
+/// Returns the parts, in the pieces of a stream.
 fn parts(asked: &Asked, plan: &Plan, ids: &mut Ids) -> Vec<Part> {
     let mut parts = Vec::new();
     if let Some(thinking) = plan.thinking.as_ref().filter(|_| asked.show_thoughts) {
@@ -79,7 +78,7 @@ fn parts(asked: &Asked, plan: &Plan, ids: &mut Ids) -> Vec<Part> {
         bytes += piece.len();
         Part { value: json!({"text": piece}), tokens: tokens(bytes) - before, kind: PartKind::Text }
     }));
-    // A call is never sent in part: one that the limit cut is left out.
+    // The provider never sends part of a call: omit one that the token limit truncated.
     let whole = plan.calls.iter().filter_map(|call| Some((call, call.object()?)));
     for (at, (call, args)) in whole.enumerate() {
         let mut function = json!({"name": call.name, "args": args});
@@ -88,7 +87,7 @@ fn parts(asked: &Asked, plan: &Plan, ids: &mut Ids) -> Vec<Part> {
         }
         let part = json!({ "functionCall": function });
         let tokens = tokens(call.name.len()) + tokens(call.arguments.len());
-        // Of parallel calls, only the first is signed.
+        // Only the first of parallel calls has a signature.
         let value = if at == 0 { signed(part) } else { part };
         parts.push(Part { value, tokens, kind: PartKind::Call });
     }
@@ -98,7 +97,7 @@ fn parts(asked: &Asked, plan: &Plan, ids: &mut Ids) -> Vec<Part> {
     parts
 }
 
-/// The parts of an answer that is not streamed: texts of a kind are one, and carry their signature.
+/// Merges the parts for a whole response: adjacent texts of one kind become one part, with their signature.
 fn collected(parts: &[Part]) -> Vec<Value> {
     let mut all: Vec<(PartKind, Value)> = Vec::new();
     for part in parts {
@@ -122,14 +121,14 @@ fn collected(parts: &[Part]) -> Vec<Value> {
     all.into_iter().map(|(_, value)| value).collect()
 }
 
-/// A candidate with its end.
+/// Returns a candidate with its finish reason.
 fn ended(index: usize, plan: &Plan, parts: Vec<Value>) -> Value {
     let reason = match plan.finish {
         Finish::Done | Finish::Calls | Finish::StopSequence(_) => "STOP",
         Finish::Length => "MAX_TOKENS",
         Finish::Refused => "SAFETY",
     };
-    // Where there are no parts, the provider leaves them out; a refused candidate has no content at all.
+    // The provider omits an empty `parts`. A refused candidate has no content at all.
     let mut candidate = match (parts.is_empty(), &plan.finish) {
         (_, Finish::Refused) => {
             json!({"finishReason": reason, "index": index, "safetyRatings": safety_ratings()})
@@ -157,7 +156,7 @@ fn safety_ratings() -> Vec<Value> {
     categories.into_iter().map(rating).collect()
 }
 
-/// What was said so far, in tokens.
+/// Tokens generated so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct Said {
     thoughts: u64,
@@ -173,7 +172,7 @@ impl Said {
     }
 }
 
-/// What all frames of an answer share.
+/// Data that all frames of a response share.
 struct Head<'a> {
     id: String,
     asked: &'a Asked,
@@ -210,7 +209,7 @@ impl Head<'_> {
         usage
     }
 
-    /// The tokens of the prompt by what they are; together they are all.
+    /// Returns the prompt tokens by modality, which add up to `prompt`.
     fn modalities(&self, prompt: u64) -> Vec<Value> {
         let media = self.asked.ask.media;
         let mut text = prompt;
@@ -231,14 +230,14 @@ impl Head<'_> {
         details
     }
 
-    /// The frames of a stream; several candidates take turns and end together.
+    /// Returns the frames of a stream. Several candidates alternate and end together.
     fn frames(&self, plans: &[Plan], candidates: &[Vec<Part>], style: Style) -> Vec<Frame> {
         let mut frames = Vec::new();
         let write = |kind: Kind, value: &Value, first: bool| match style {
             Style::Array => Frame::new(kind, element(value, first)),
             Style::Whole | Style::Events => Frame::new(kind, event(value)),
         };
-        // The thoughts are counted as soon as the first frame comes.
+        // Thinking precedes the first frame, so its tokens count from there.
         let mut said = Said { candidates: 0, ..Said::all(plans) };
         let longest = candidates.iter().map(Vec::len).max().unwrap_or(0);
         let mut last: Vec<Vec<Value>> = vec![Vec::new(); candidates.len()];
@@ -276,12 +275,11 @@ impl Head<'_> {
     }
 }
 
-/// One element of a streamed array, with what comes before it.
+/// Returns one element of a streamed array, with the bracket or comma before it.
 fn element(value: &Value, first: bool) -> String {
     format!("{}{value:#}", if first { "[" } else { ",\r\n" })
 }
 
-/// One event.
 fn event(value: &Value) -> String {
     format!("data: {}\r\n\r\n", line(value))
 }

@@ -1,4 +1,4 @@
-//! `embedContent` and `batchEmbedContents`.
+//! Embedding methods: `embedContent` and `batchEmbedContents`.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::errors::{ApiError, OVERLOADED, for_status};
 use super::json::{Style, pretty};
 use super::shape::{self, get, list, number, text as text_of};
 
-/// `embedContent`: one vector.
+/// Answers `embedContent` with one vector.
 pub(super) fn one(body: &Value, model: &str) -> Result<Reply, ApiError> {
     shape::check(body, &shape::EMBED, "")?;
     let input = read(body, model, "EmbedContentRequest")?;
@@ -19,7 +19,7 @@ pub(super) fn one(body: &Value, model: &str) -> Result<Reply, ApiError> {
     Ok(reply(&input.text, answer))
 }
 
-/// `batchEmbedContents`: a vector for each request.
+/// Answers `batchEmbedContents` with a vector per request.
 pub(super) fn many(body: &Value, model: &str) -> Result<Reply, ApiError> {
     shape::check(body, &shape::BATCH_EMBED, "")?;
     let requests = list(body, "requests");
@@ -58,7 +58,7 @@ fn reply(last: &str, answer: impl FnOnce() -> Value) -> Reply {
 
 struct Input {
     text: String,
-    /// What else is embedded: pictures and the like, as JSON.
+    /// Parts other than text, such as images, as JSON.
     media: String,
     dimensions: usize,
 }
@@ -94,7 +94,7 @@ fn read(request: &Value, model: &str, path: &str) -> Result<Input, ApiError> {
     Ok(Input { text: texts.join("\n"), media, dimensions })
 }
 
-/// Newer models say how many tokens they read; the others say nothing.
+/// Adds usage, which only newer models report.
 fn with_usage(mut body: Value, model: &str, inputs: &[Input]) -> Value {
     let newer = model.starts_with("gemini-embedding-2");
     if let Some(members) = body.as_object_mut().filter(|_| newer) {

@@ -1,16 +1,16 @@
-//! Errors of the Gemini API: their bodies.
+//! Errors of the Gemini API.
 //!
-//! Source of the wordings: recorded answers of the API, and its messages as its users quote them.
+//! Source of the texts: recorded responses of the API, and error messages that its users quote.
 
 use serde_json::{Value, json};
 
 use super::super::http::Reply;
 use super::json::{self as text, Style};
 
-/// The status that the provider answers with when it is overloaded.
+/// Status of an overloaded provider.
 pub(super) const OVERLOADED: u16 = 503;
 
-/// An error with all that its body says.
+/// Error response.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct ApiError {
@@ -21,17 +21,15 @@ pub(super) struct ApiError {
 }
 
 impl ApiError {
-    /// A request that is wrong: 400 `INVALID_ARGUMENT`.
+    /// Returns an error for an invalid request: 400 `INVALID_ARGUMENT`.
     pub(super) fn invalid(message: impl Into<String>) -> ApiError {
         ApiError::new(400, "INVALID_ARGUMENT", message)
     }
 
-    /// Any error.
     pub(super) fn new(code: u16, status: &'static str, message: impl Into<String>) -> ApiError {
         ApiError { code, status, message: message.into(), details: Vec::new() }
     }
 
-    /// Adds a detail.
     fn detail(mut self, detail: Value) -> ApiError {
         self.details.push(detail);
         self
@@ -45,8 +43,8 @@ impl ApiError {
         json!({ "error": error })
     }
 
-    /// The answer in the form that was asked for: where a stream would be an array, so is the error, and where it
-    /// would be events, the error has their content type but is plain JSON.
+    /// Returns the response in the requested style. For an array stream, the error is an array too. For an event
+    /// stream, the error is plain JSON with the content type of events.
     pub(super) fn reply(&self, style: Style) -> Reply {
         let body = match style {
             Style::Array => Value::Array(vec![self.body()]),
@@ -56,7 +54,7 @@ impl ApiError {
     }
 }
 
-/// The error that the provider sends with a status.
+/// Returns the provider's error for a status.
 pub(super) fn for_status(code: u16) -> ApiError {
     match code {
         401 => bad_token(),
@@ -136,7 +134,8 @@ pub(super) fn model_not_found(model: &str, version: &str, method: &str) -> ApiEr
     )
 }
 
-/// A value that its field cannot hold. `field` is the path in the spelling of the protocol buffer.
+/// Returns the error for a value that its field cannot hold. `field` is the path in the spelling of the protocol
+/// buffer.
 pub(super) fn violation(field: &str, message: String) -> ApiError {
     let violation = match field {
         "" => json!({"description": message}),
@@ -146,12 +145,12 @@ pub(super) fn violation(field: &str, message: String) -> ApiError {
         .detail(json!({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": [violation]}))
 }
 
-/// A message of a check that the model makes, in the provider's list form.
+/// Returns the error of a check by the model's back end, in the provider's list format.
 pub(super) fn listed(message: &str) -> ApiError {
     ApiError::invalid(format!("* GenerateContentRequest.{message}\n"))
 }
 
-/// The provider's front end answers in HTML where no method is.
+/// Returns an HTML page, as the provider's front end does for an unknown method or path.
 pub(super) fn page(status: u16, method: &str, path: &str) -> Reply {
     let shown: String = path
         .chars()

@@ -1,4 +1,4 @@
-//! Images: of language models that draw (`generateContent`), and of Imagen (`predict`).
+//! Images: of language models with image output (`generateContent`), and of Imagen (`predict`).
 
 use serde_json::{Value, json};
 
@@ -10,18 +10,18 @@ use super::errors::{ApiError, OVERLOADED, for_status};
 use super::json::{Style, pretty};
 use super::shape::{self, get, list, text as text_of};
 
-/// Tokens of a picture, and of one that is sent.
+/// Tokens per generated image, and per input image.
 const TOKENS: u64 = 1_290;
 const INPUT: u64 = 258;
 const RATIOS: [&str; 10] = ["1:1", "3:2", "2:3", "3:4", "4:3", "4:5", "5:4", "9:16", "16:9", "21:9"];
 
-/// Whether a request wants images.
+/// Returns true if a request asks for image output.
 pub(super) fn wanted(body: &Value) -> bool {
     let config = get(body, "generationConfig").unwrap_or(&Value::Null);
     list(config, "responseModalities").iter().any(|word| word == "IMAGE")
 }
 
-/// `generateContent` of a model that draws.
+/// Answers `generateContent` with an image.
 pub(super) fn draw(body: &Value, model: &str) -> Result<Reply, ApiError> {
     shape::check(body, &shape::GENERATE, "")?;
     if !model.contains("image") {
@@ -95,7 +95,7 @@ pub(super) fn draw(body: &Value, model: &str) -> Result<Reply, ApiError> {
     Ok(stage(&directives, OVERLOADED, error, answer))
 }
 
-/// `predict` of Imagen.
+/// Answers `predict` of Imagen.
 pub(super) fn predict(body: &Value, model: &str) -> Result<Reply, ApiError> {
     let prompt = body.pointer("/instances/0/prompt").and_then(Value::as_str).unwrap_or_default();
     if prompt.is_empty() {

@@ -1,4 +1,4 @@
-//! JSON as the Gemini API writes it, and the three forms of its answers.
+//! JSON in the layout of the Gemini API, and the three response styles.
 
 use std::io;
 
@@ -6,12 +6,12 @@ use serde::Serialize as _;
 use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 
-/// How an answer is written.
+/// Response style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     /// One JSON value.
     Whole,
-    /// A JSON array, streamed in pieces.
+    /// JSON array, streamed in pieces.
     Array,
     /// Server-sent events.
     Events,
@@ -26,18 +26,19 @@ impl Style {
     }
 }
 
-/// With line breaks and indents, as everything but events is written.
+/// Formats JSON with line breaks and indents, as in all styles but events.
 pub(super) fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// On one line, with a space after each colon, as events are written.
+/// Formats JSON on one line with a space after each colon, as in events.
 pub(super) fn line(value: &Value) -> String {
     let mut bytes = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut bytes, Spaced);
     match value.serialize(&mut serializer) {
         Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
-        // Neither can a Value fail to serialize nor a Vec to grow; the spaces are no reason to give up the answer.
+        // Unreachable: a `Value` always serializes, and a `Vec` always grows. Without the spaces the response is still
+        // valid.
         Err(_) => value.to_string(),
     }
 }
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spaces() {
+    fn json_line_has_a_space_after_names_only() {
         assert_eq!(line(&json!({"a": [1, {"b": "x: y"}], "c": {}})), r#"{"a": [1,{"b": "x: y"}],"c": {}}"#);
     }
 }

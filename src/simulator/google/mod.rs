@@ -1,10 +1,10 @@
-//! The Gemini API, simulated.
+//! Simulated Gemini API.
 //!
-//! Here live: the routes, keys and headers of the API (this file), its errors (`errors`) and the spelling of its JSON
-//! (`json`), what is read (`shape`, `request`, `turns`), what is written (`answer`), and the smaller methods (`embed`,
-//! `models`). Here must not live: what any other provider does.
+//! This file has the routes, keys and headers. The submodules have the errors (`errors`), the JSON format (`json`), the
+//! request readers (`shape`, `request`, `turns`), the response writer (`answer`), and the smaller methods (`embed`,
+//! `images`, `models`). Other providers do not belong here.
 //!
-//! Sources: the reference of the Gemini API, the types of google-genai 3.4, and recorded answers of the API from 2025
+//! Sources: the reference of the Gemini API, the types of google-genai 3.4, and recorded responses of the API from 2025
 //! and 2026.
 
 mod answer;
@@ -26,11 +26,10 @@ use super::server::Call;
 use errors::{ApiError, OVERLOADED, for_status};
 use json::{Style, pretty};
 
-/// The API; it remembers nothing.
+/// API. It has no state.
 #[derive(Debug)]
 pub(super) struct Site;
 
-/// The methods of a model.
 const METHODS: [&str; 6] = [
     "generateContent",
     "streamGenerateContent",
@@ -41,7 +40,6 @@ const METHODS: [&str; 6] = [
 ];
 
 impl Site {
-    /// Answers any request.
     pub(super) fn answer(&self, call: &Call<'_>) -> Reply {
         let request = call.request;
         let style = match (
@@ -141,7 +139,7 @@ fn authorize(request: &Request, credential: Option<&str>) -> Result<(), ApiError
     }
 }
 
-/// The body of a request: a JSON object. An empty one is a request without fields.
+/// Parses the body of a request, which must be a JSON object. An empty body is a request without members.
 fn body(request: &Request) -> Result<Value, ApiError> {
     if request.too_large {
         return Err(errors::too_large());
@@ -161,7 +159,7 @@ fn body(request: &Request) -> Result<Value, ApiError> {
     }
 }
 
-/// The headers that every answer carries.
+/// Adds the headers of every response.
 fn with_headers(reply: Reply, request: &Request) -> Reply {
     let took = 20 + hash(&request.body) % 400;
     reply

@@ -1,4 +1,4 @@
-//! The list of models.
+//! Model list.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::super::http::{Reply, Request};
 use super::errors::{ApiError, model_not_found};
 use super::json::{Style, pretty};
 
-/// Name, version, title, limits of input and output tokens, and whether the model thinks.
+/// Models: id, version, display name, maximum input and output tokens, and whether the model thinks.
 const MODELS: [(&str, &str, &str, u64, u64, bool); 6] = [
     ("gemini-2.5-flash", "001", "Gemini 2.5 Flash", 1_048_576, 65_536, true),
     ("gemini-2.5-pro", "2.5", "Gemini 2.5 Pro", 1_048_576, 65_536, true),
@@ -16,7 +16,7 @@ const MODELS: [(&str, &str, &str, u64, u64, bool); 6] = [
     ("gemini-embedding-001", "001", "Gemini Embedding 001", 2048, 1, false),
 ];
 
-/// `GET /v1beta/models`, in pages; the token of a page is the index of its first model.
+/// Answers `GET /v1beta/models`, with pagination. A page token is the index of the page's first model.
 pub(super) fn list(request: &Request) -> Result<Reply, ApiError> {
     let size = match request.query("pageSize").or(request.query("page_size")).map(str::parse::<usize>) {
         None | Some(Ok(0)) => 50,
@@ -38,7 +38,7 @@ pub(super) fn list(request: &Request) -> Result<Reply, ApiError> {
     Ok(Reply::new(200, Style::Whole.content_type(), pretty(&page)))
 }
 
-/// `GET /v1beta/models/{id}`: any name that is accepted elsewhere is a model.
+/// Answers `GET /v1beta/models/{id}`. Any model name that other methods accept exists.
 pub(super) fn one(id: &str, version: &str) -> Result<Reply, ApiError> {
     if id.starts_with("missing-") {
         return Err(model_not_found(id, version, "generateContent"));

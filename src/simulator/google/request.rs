@@ -1,4 +1,4 @@
-//! `generateContent`, `streamGenerateContent` and `countTokens`: what is asked.
+//! Request reader of `generateContent`, `streamGenerateContent` and `countTokens`.
 
 use serde_json::{Value, json};
 
@@ -8,25 +8,25 @@ use super::errors::{ApiError, listed};
 use super::shape::{self, get, list, number, text};
 use super::turns;
 
-/// A request that was read.
+/// Parsed request.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) ask: Ask,
     pub(super) candidates: usize,
-    /// The thoughts are shown, not only counted.
+    /// The response has the thoughts, not only their token count.
     pub(super) show_thoughts: bool,
-    /// The model signs its calls and texts, and gives its calls identifiers.
+    /// The model signs its calls and texts.
     pub(super) signs: bool,
     pub(super) call_ids: bool,
 }
 
-/// Reads a request to generate.
+/// Parses a generation request.
 pub(super) fn generate(body: &Value, model: &str) -> Result<Asked, ApiError> {
     shape::check(body, &shape::GENERATE, "")?;
     read(body, model)
 }
 
-/// Reads a request to count: contents, or a whole request to generate.
+/// Parses a counting request: contents, or a whole generation request.
 pub(super) fn count(body: &Value, model: &str) -> Result<Asked, ApiError> {
     shape::check(body, &shape::COUNT, "")?;
     match get(body, "generateContentRequest") {
@@ -77,7 +77,7 @@ fn read(body: &Value, model: &str) -> Result<Asked, ApiError> {
     Ok(Asked { ask, candidates, show_thoughts, signs: third || thinks, call_ids: third })
 }
 
-/// The functions, and whether there are tools that the provider runs itself.
+/// Returns the declared functions, and whether there are tools that the provider runs itself.
 fn tools(body: &Value) -> Result<(Vec<Tool>, bool), ApiError> {
     let mut tools: Vec<Tool> = Vec::new();
     let mut built_in = false;
@@ -155,7 +155,7 @@ fn format(config: &Value) -> Result<Format, ApiError> {
     }
 }
 
-/// Whether the model thinks, and whether that is shown.
+/// Returns whether the model thinks, and whether the response shows the thoughts.
 fn thinking(config: &Value, model: &str) -> Result<(bool, bool), ApiError> {
     let Some(config) = get(config, "thinkingConfig") else {
         return Ok((false, false));

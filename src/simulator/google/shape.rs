@@ -1,5 +1,5 @@
-//! The shapes of requests: which fields a message has and what they hold. Names in camelCase and in snake_case are the
-//! same; what is not known is refused, as the provider's JSON parser does.
+//! Message shapes: the fields of request messages and their types. Names in camelCase and in snake_case are equivalent.
+//! Unknown names are refused, as by the provider's JSON parser.
 //!
 //! Sources: the reference of the Gemini API (v1beta) and the types of google-genai 3.4.
 
@@ -8,21 +8,21 @@ use serde_json::Value;
 use super::super::ids::decode_base64;
 use super::errors::{ApiError, violation};
 
-/// What a field holds.
+/// Type of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shape {
-    /// Anything.
+    /// Any value.
     Any,
     Text,
     Number,
     Flag,
     /// Base64.
     Bytes,
-    /// One of these names, in any case, or a number.
+    /// Enumeration: one of these names in any case, or a number.
     Enum(&'static str, &'static [&'static str]),
     /// Any JSON object.
     Struct,
-    /// The provider's subset of OpenAPI schemas.
+    /// Schema in the provider's subset of OpenAPI.
     Schema,
     List(&'static Shape),
     Message(&'static str, &'static [(&'static str, Shape)]),
@@ -30,7 +30,7 @@ pub(super) enum Shape {
 
 use Shape::{Any, Bytes, Enum, Flag, List, Message, Number, Schema, Struct, Text};
 
-/// The request of `generateContent` and `streamGenerateContent`.
+/// Request of `generateContent` and `streamGenerateContent`.
 pub(super) const GENERATE: Shape = Message(
     "GenerateContentRequest",
     &[
@@ -48,13 +48,13 @@ pub(super) const GENERATE: Shape = Message(
     ],
 );
 
-/// The request of `countTokens`.
+/// Request of `countTokens`.
 pub(super) const COUNT: Shape = Message(
     "CountTokensRequest",
     &[("model", Text), ("contents", List(&CONTENT)), ("generateContentRequest", GENERATE)],
 );
 
-/// The request of `embedContent`, and each of those of `batchEmbedContents`.
+/// Request of `embedContent`, and element of a `batchEmbedContents` request.
 pub(super) const EMBED: Shape = Message(
     "EmbedContentRequest",
     &[
@@ -67,7 +67,7 @@ pub(super) const EMBED: Shape = Message(
     ],
 );
 
-/// The request of `batchEmbedContents`.
+/// Request of `batchEmbedContents`.
 pub(super) const BATCH_EMBED: Shape = Message("BatchEmbedContentsRequest", &[("requests", List(&EMBED))]);
 
 const CONTENT: Shape = Message("Content", &[("role", Text), ("parts", List(&PART))]);
@@ -236,7 +236,7 @@ const THINKING: Shape = Message(
     ],
 );
 
-/// Keywords of a schema. Newer back ends also know the last three.
+/// Keywords of a schema. Only newer back ends support the last three.
 const SCHEMA: [&str; 25] = [
     "anyOf",
     "default",
@@ -265,28 +265,28 @@ const SCHEMA: [&str; 25] = [
     "ref",
 ];
 
-/// A member in either spelling; null and absent are the same.
+/// Returns a member by either spelling. `None` if it is absent or null.
 pub(super) fn get<'a>(value: &'a Value, camel: &str) -> Option<&'a Value> {
     value.get(camel).or_else(|| value.get(snake(camel))).filter(|value| !value.is_null())
 }
 
-/// The elements of a member that is a list.
+/// Returns the elements of a list member, none if it is absent.
 pub(super) fn list<'a>(value: &'a Value, camel: &str) -> &'a [Value] {
     get(value, camel).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A member that is a text.
+/// Returns a string member.
 pub(super) fn text<'a>(value: &'a Value, camel: &str) -> Option<&'a str> {
     get(value, camel).and_then(Value::as_str)
 }
 
-/// A member that is a number; it may be written as a text.
+/// Returns a number member, which may be a string.
 pub(super) fn number(value: &Value, camel: &str) -> Option<f64> {
     let value = get(value, camel)?;
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// A name in snake_case, as errors show it.
+/// Converts a name to snake_case, as in errors.
 pub(super) fn snake(camel: &str) -> String {
     let mut snake = String::with_capacity(camel.len() + 4);
     for c in camel.chars() {
@@ -298,7 +298,7 @@ pub(super) fn snake(camel: &str) -> String {
     snake
 }
 
-/// Checks a value, which errors name by `path` (empty for the request itself).
+/// Checks a value. `path` names it in errors, and is empty for the request itself.
 pub(super) fn check(value: &Value, shape: &Shape, path: &str) -> Result<(), ApiError> {
     if value.is_null() {
         return Ok(());
@@ -421,14 +421,14 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings() {
+    fn shape_accepts_snake_case_and_camel_case() {
         let body = json!({"contents": [{"parts": [{"inline_data": {"mime_type": "image/png", "data": "AA=="}}]}],
                           "generation_config": {"thinkingConfig": {"thinking_level": "low"}}});
         assert_eq!(refused(body), "");
     }
 
     #[test]
-    fn what_is_refused() {
+    fn shape_invalid_fields_and_types_are_refused() {
         assert_eq!(
             refused(json!({"foo": 1})),
             "Invalid JSON payload received. Unknown name \"foo\": Cannot find field."

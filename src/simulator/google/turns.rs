@@ -1,4 +1,4 @@
-//! The contents of a request: their parts, and the rules that hold between them.
+//! Contents of a request: their parts, and the rules between them.
 
 use serde_json::Value;
 
@@ -7,10 +7,10 @@ use super::super::ids::{decode_base64, is_opaque};
 use super::errors::{ApiError, listed, violation};
 use super::shape::{get, list, text};
 
-/// Values that the provider documents for calls that another model made.
+/// Documented signature values that skip the check, for calls that another model made.
 const ESCAPES: [&str; 2] = ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
-/// Of these, a part holds one.
+/// Data members, of which a part has exactly one.
 const DATA: [&str; 9] = [
     "text",
     "inlineData",
@@ -23,7 +23,7 @@ const DATA: [&str; 9] = [
     "toolResponse",
 ];
 
-/// Reads the contents, and checks them. `signed`: the model wants its signatures back.
+/// Reads and checks the contents. `signed` is true if the model requires its signatures back.
 pub(super) fn conversation(request: &Value, signed: bool) -> Result<Conversation, ApiError> {
     let contents = list(request, "contents");
     if contents.is_empty() {
@@ -100,7 +100,7 @@ fn is_model(content: &Value) -> bool {
     text(content, "role") == Some("model")
 }
 
-/// A tool's answer: conventionally it stands under `output`, `result` or `error`.
+/// Returns the text of a function response, by convention in `output`, `result` or `error`.
 fn result(response: Option<&Value>) -> String {
     let inner =
         response.and_then(|response| ["output", "result", "error"].iter().find_map(|key| response.get(key)));
@@ -126,7 +126,7 @@ fn calls(content: &Value, name: &str) -> usize {
     list(content, "parts").iter().filter(|part| get(part, name).is_some()).count()
 }
 
-/// Calls follow the user, and responses follow calls, as many as there were calls.
+/// Checks the turns: calls follow a user turn, and as many responses follow the calls.
 fn check_turns(contents: &[Value]) -> Result<(), ApiError> {
     let mut before: Option<&Value> = None;
     for (at, content) in contents.iter().enumerate() {
@@ -164,8 +164,8 @@ fn unequal() -> ApiError {
     )
 }
 
-/// Signatures that come back must be ones that were issued. Models that want them back want one on the first call of
-/// each step of the current turn; the turn begins with the last text of the user.
+/// Checks the signatures: each must be one that the simulator issued. Models that require signatures need one on the
+/// first call of each step of the current turn, which starts with the last user text.
 fn check_signatures(contents: &[Value], signed: bool) -> Result<(), ApiError> {
     let turn =
         contents.iter().rposition(|content| !is_model(content) && calls(content, "functionResponse") == 0);
@@ -195,7 +195,7 @@ fn check_signatures(contents: &[Value], signed: bool) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// An escape value, as it is or once more in base64.
+/// Returns true for a value that skips the check, plain or base64-encoded.
 fn is_escape(signature: &str) -> bool {
     let decoded = decode_base64(signature).unwrap_or_default();
     ESCAPES.iter().any(|escape| signature == *escape || decoded == escape.as_bytes())

@@ -1,4 +1,4 @@
-//! Ark: images of the Seedream type.
+//! Ark: images of the Seedream family.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -9,23 +9,21 @@ use crate::simulator::ids::{Ids, hash};
 use crate::simulator::server::Call;
 use crate::simulator::{clock, directive};
 
-/// What a model takes beside what all take.
+/// Members that all models accept, and the additional ones of Seedream 3.0 and of later models.
 const COMMON: &[&str] =
     &["model", "prompt", "image", "size", "response_format", "watermark", "stream", "safety_identifier"];
 const THIRD: &[&str] = &["seed", "guidance_scale"];
 const FOURTH: &[&str] =
     &["sequential_image_generation", "sequential_image_generation_options", "optimize_prompt_options"];
-/// What the provider says when it has more to do than it can.
+/// Status of an overloaded provider.
 const OVERLOADED: u16 = 429;
-/// Tokens of a picture.
+/// Tokens per image.
 const TOKENS: u64 = 4_096;
 
-/// The API.
 #[derive(Debug, Default)]
 pub(in crate::simulator) struct Site;
 
 impl Site {
-    /// Answers any request.
     pub(in crate::simulator) fn answer(&self, call: &Call<'_>) -> Reply {
         let id = Ids::new(call.serial, &call.request.body).hex("021", 40);
         if let Some(linked) = super::linked(call.request) {
@@ -65,7 +63,7 @@ fn route(call: &Call<'_>) -> Result<Reply, Refusal> {
     images(request, body)
 }
 
-/// Whether a model makes images of a size: one of its words, or any within its bounds.
+/// Returns true if a model makes images of a size: one of its named sizes, or any within its bounds.
 fn has_size(model: &str, size: &str) -> bool {
     let sides =
         size.split_once('x').and_then(|(w, h)| Some((w.parse::<u64>().ok()?, h.parse::<u64>().ok()?)));
@@ -151,7 +149,7 @@ fn images(request: &Request, body: &Map<String, Value>) -> Result<Reply, Refusal
         Some(options) => whole(options, "max_images", 15)?.unwrap_or(15),
         None => 15,
     };
-    // As many as the prompt asks for would be right; the most is as good.
+    // The real model follows the prompt. The maximum suffices for tests.
     let count = if sequence { most } else { 1 };
     if count + inputs as u64 > 15 {
         return Err(invalid("The number of input and output images exceeds 15."));

@@ -1,4 +1,4 @@
-//! DashScope's own address: images at once, and images as tasks.
+//! DashScope's native API: images, synchronously and as tasks.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,13 +11,13 @@ use crate::simulator::http::{Reply, Request, stage};
 use crate::simulator::ids::{Ids, hash};
 use crate::simulator::server::Call;
 
-/// What the provider says when it has more to do than it can.
+/// Status of an overloaded provider.
 const OVERLOADED: u16 = 503;
-/// When a task is begun, and when it is done, in milliseconds.
+/// Age of a task in milliseconds at which it runs, and at which it is done.
 const BEGUN: u64 = 200;
 const DONE: u64 = 700;
 
-/// Answers what is about images; nothing for any other path.
+/// Answers image requests. Returns `None` for other paths.
 pub(in crate::simulator) fn answer(call: &Call<'_>) -> Option<Reply> {
     let request = call.request;
     if let Some(linked) = super::linked(request) {
@@ -130,7 +130,7 @@ fn object<'a>(body: &'a Map<String, Value>, name: &str) -> Result<&'a Map<String
     object.ok_or_else(|| invalid(format!("Required parameter({name}) missing or invalid.")))
 }
 
-/// The text of the one message, and how many images it has.
+/// Returns the text of the single message, and its number of images.
 fn turns(input: &Map<String, Value>) -> Result<(&str, usize), Refusal> {
     only(input, &["messages"])?;
     let content = input.get("messages").and_then(|messages| messages.pointer("/0/content"));
@@ -155,7 +155,7 @@ fn turns(input: &Map<String, Value>) -> Result<(&str, usize), Refusal> {
     Ok((prompt.unwrap_or_default(), images))
 }
 
-/// How many images the parameters ask for.
+/// Returns the number of images that the parameters request.
 fn parameters(body: &Map<String, Value>, model: &str) -> Result<u64, Refusal> {
     let empty = Map::new();
     let parameters = body.get("parameters").and_then(Value::as_object).unwrap_or(&empty);
@@ -191,7 +191,8 @@ fn millis() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(0)
 }
 
-/// All that is to be known of a task stands in its id: nothing is kept. The first digit tells it from tasks for videos.
+/// Encodes the state of a task in its id, so that the server stores nothing. The first digit separates it from video
+/// tasks.
 fn task_id(seed: u64, count: u64, directives: &Directives) -> String {
     let fails = u64::from(directives.refuse);
     let id = format!("1{fails:x}{count:02x}{:012x}{seed:016x}", millis());

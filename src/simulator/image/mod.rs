@@ -1,9 +1,9 @@
-//! Providers of images, simulated: Ark, and DashScope's own address for what is made.
+//! Simulated image providers: Ark, and DashScope's native API.
 //!
-//! Here live what they share: keys, a body's fields, pictures ([`picture`]) and the links to them, and one file per
-//! provider with its paths, its names of members, its limits, its answers and its errors. A member that a provider does
-//! not have is refused, so that tests see what is sent to whom. Links end after a day, as the providers' do; tasks take
-//! a moment. Here must not live: what any other provider does.
+//! This file has their common parts (keys, body fields, images ([`picture`]) and the links to them); each provider's
+//! file has its paths, member names, limits, responses and errors. A member that a provider does not have is refused,
+//! so that tests notice a member sent to the wrong provider. Links expire after a day, as the providers' do; tasks take
+//! less than a second. Other kinds of providers do not belong here.
 //!
 //! Sources: the providers' API references and SDKs (arkruntime 4.0, dashscope 2.0) of November 2026.
 
@@ -18,7 +18,7 @@ use super::http::{Reply, Request};
 pub(super) use ark::Site as Ark;
 pub(super) use dashscope::answer as dashscope;
 
-/// Why a request is refused: status, code, text.
+/// Reason why a request is refused: status, code, message.
 struct Refusal(u16, &'static str, String);
 
 fn invalid(message: impl Into<String>) -> Refusal {
@@ -52,7 +52,8 @@ fn whole(object: &Map<String, Value>, name: &str, most: u64) -> Result<Option<u6
     }
 }
 
-/// A provider adds its mark unless it is told not to, so that whoever asks should say it.
+/// Returns whether the image gets a watermark. The default is true, as at these providers, so a client should always
+/// set it.
 fn mark(object: &Map<String, Value>) -> Result<bool, Refusal> {
     match object.get("watermark") {
         None => Ok(true),
@@ -60,7 +61,7 @@ fn mark(object: &Map<String, Value>) -> Result<bool, Refusal> {
     }
 }
 
-/// An image that is sent: an address, or the image as one.
+/// Checks an input image: a URL, or a data URL.
 fn source(value: &Value) -> Result<(), Refusal> {
     let text = value.as_str().unwrap_or_default();
     if text.starts_with("http://") || text.starts_with("https://") {
@@ -74,7 +75,7 @@ fn source(value: &Value) -> Result<(), Refusal> {
     Err(invalid("The image must be a URL or a data URL of an image."))
 }
 
-/// What lies behind a link to a picture; nothing where the path is none.
+/// Returns the response to an image link. `None` if the path is not one.
 pub(super) fn linked(request: &Request) -> Option<Reply> {
     picture::linked(&request.path, request.query("Expires"), request.query("Signature"))
 }

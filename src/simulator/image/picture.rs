@@ -1,4 +1,4 @@
-//! Small pictures that are really such, each of the colour that its seed gives, and links to them.
+//! Small valid images, each in the color that its seed determines, and links to them.
 
 use std::io::Write as _;
 
@@ -11,17 +11,17 @@ use super::super::clock;
 use super::super::http::{Reply, Request};
 use super::super::ids::hash;
 
-/// Points of a side.
+/// Length of a side in pixels.
 const SIDE: u32 = 8;
-/// How long a link lives.
+/// Lifetime of a link in seconds.
 const LIFE: u64 = 86_400;
 
-/// A picture, which has at least so many bytes: what it is too short by stands in a chunk that nobody shows.
+/// Returns a PNG of at least `least` bytes. An ancillary chunk, which viewers ignore, fills it up.
 pub(in crate::simulator) fn png(seed: u64, least: usize) -> Vec<u8> {
     let [red, green, blue, ..] = seed.to_be_bytes();
     let row: Vec<u8> = std::iter::once(0).chain((0..SIDE).flat_map(|_| [red, green, blue])).collect();
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
-    // Writing to memory does not fail.
+    // Writing to a vector does not fail.
     let _ = packed.write_all(&row.repeat(SIDE as usize));
     let packed = packed.finish().unwrap_or_default();
     let mut out = b"\x89PNG\r\n\x1a\n".to_vec();
@@ -29,7 +29,7 @@ pub(in crate::simulator) fn png(seed: u64, least: usize) -> Vec<u8> {
     chunk(&mut out, b"IHDR", &head);
     let size = out.len() + packed.len() + 24 + 12;
     if least > size {
-        // Bytes that do not repeat in base64, and that no compression makes small.
+        // Bytes without a short period, so that neither base64 nor compression shows a pattern.
         let filler: Vec<u8> = (0..least - size).map(|at| (hash(&at.to_be_bytes()) >> 24) as u8).collect();
         chunk(&mut out, b"sEed", &filler);
     }
@@ -47,12 +47,12 @@ fn chunk(out: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) {
     out.extend_from_slice(&sum.to_be_bytes());
 }
 
-/// The same in base64.
+/// Returns a PNG of at least `least` bytes in base64.
 pub(in crate::simulator) fn base64(seed: u64, least: usize) -> String {
     STANDARD.encode(png(seed, least))
 }
 
-/// Whether bytes begin as an image does that providers take.
+/// Returns true if bytes start like an image of a format that providers accept.
 pub(in crate::simulator) fn is_image(bytes: &[u8]) -> bool {
     let starts: [&[u8]; 6] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF", b"GIF8", b"BM", b"II*\0"];
     starts.iter().any(|start| bytes.starts_with(start))
@@ -62,7 +62,7 @@ fn signature(name: &str, expires: u64) -> String {
     format!("{:016x}", hash(format!("{name} {expires}").as_bytes()))
 }
 
-/// A link to a picture at this server.
+/// Returns a signed link to an image at this server.
 pub(in crate::simulator) fn link(request: &Request, seed: u64, least: usize) -> String {
     let host = request.header("host").unwrap_or("127.0.0.1");
     let expires = clock::unix() + LIFE;
@@ -71,7 +71,7 @@ pub(in crate::simulator) fn link(request: &Request, seed: u64, least: usize) -> 
     format!("http://{host}/pictures/{name}?Expires={expires}&Signature={signature}")
 }
 
-/// The answer to a link; nothing for another path.
+/// Returns the response to a link. `None` if the path is not one.
 pub(super) fn linked(path: &str, expires: Option<&str>, signed: Option<&str>) -> Option<Reply> {
     let name = path.strip_prefix("/pictures/")?;
     let refuse = |code: &str, message: &str| {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_are_as_long_as_they_must_be() {
+    fn png_is_valid_and_padded_to_the_requested_size() {
         let plain = png(7, 0);
         assert!(plain.starts_with(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x08\0\0\0\x08"));
         assert!(plain.ends_with(b"IEND\xae\x42\x60\x82"));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn links_end() {
+    fn link_must_be_signed_and_not_expired() {
         let name = "0000000000000007-0.png";
         let path = format!("/pictures/{name}");
         let status = |expires: u64, signed: &str| {

@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`: what is asked.
+//! Request reader of `POST /v1/chat/completions`.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::errors::{
 };
 use super::tools::{check_image, check_location, function_tool, mentions_json, read_choice, read_schema};
 
-/// What a request may hold. Source: `CompletionCreateParams` of openai-python 3.52.
+/// Members of a request. Source: `CompletionCreateParams` of openai-python 3.52.
 const KNOWN: [&str; 37] = [
     "audio",
     "frequency_penalty",
@@ -55,21 +55,20 @@ const KNOWN: [&str; 37] = [
     "web_search_options",
 ];
 
-/// A request that was read.
+/// Parsed request.
 #[derive(Debug)]
 pub(super) struct Chat {
     pub(super) ask: Ask,
-    /// How many answers are wanted.
+    /// Number of choices.
     pub(super) choices: usize,
     pub(super) stream: bool,
     pub(super) include_usage: bool,
-    /// How many alternatives each token's log probability is wanted with; `None`: no log probabilities.
+    /// Number of alternatives per token in the log probabilities. `None` without log probabilities.
     pub(super) logprobs: Option<usize>,
-    /// The tools were given as `functions`.
+    /// The request has the older `functions` instead of `tools`.
     pub(super) functions: bool,
 }
 
-/// Answers a request.
 pub(super) fn answer(call: &Call<'_>, body: &Value, ids: Ids) -> Result<Reply, ApiError> {
     let chat = read(body)?;
     let reply = || chat_answer::reply(&chat, call.pacing, ids);
@@ -146,7 +145,7 @@ fn read(body: &Value) -> Result<Chat, ApiError> {
     Ok(Chat { ask, choices, stream, include_usage, logprobs, functions })
 }
 
-/// Members that the provider does not know are refused, in other words by reasoning models than by the older ones.
+/// Refuses unknown members. Reasoning models and older ones have different error texts.
 fn check_members(fields: Fields<'_>, model: &str) -> Result<(), ApiError> {
     if super::is_reasoning_model(model) {
         return fields.only(&KNOWN);
@@ -198,10 +197,10 @@ fn check_sampling(fields: Fields<'_>, model: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Reads the messages, and checks that calls and their results belong together.
+/// Reads the messages, and checks that calls and results match.
 fn conversation(messages: &[Value]) -> Result<Conversation, ApiError> {
     let mut talk = Conversation::default();
-    // The calls of the last message of the model that have no result yet.
+    // Calls of the last model message without a result so far.
     let mut open: Vec<&str> = Vec::new();
     let mut answering = false;
     for (at, message) in messages.iter().enumerate() {
@@ -296,7 +295,7 @@ fn no_content(at: usize) -> ApiError {
         .param(format!("messages.[{at}].content"))
 }
 
-/// The texts of a content that may hold texts only.
+/// Returns the texts of a content that must consist of text.
 fn texts<'a>(content: &'a Value, path: &str) -> Result<Vec<&'a str>, ApiError> {
     match content {
         Value::Null => Ok(Vec::new()),
@@ -363,7 +362,7 @@ fn user_content(content: &Value, path: &str, talk: &mut Conversation) -> Result<
     Ok(())
 }
 
-/// Identifiers and names of the calls in a message of the model.
+/// Returns identifiers and names of the calls in a model message.
 fn assistant_calls<'a>(message: &'a Value, path: &str) -> Result<Vec<(&'a str, &'a str)>, ApiError> {
     let Some(calls) = Fields(message).array("tool_calls")? else {
         return Ok(Vec::new());
@@ -393,7 +392,7 @@ fn assistant_calls<'a>(message: &'a Value, path: &str) -> Result<Vec<(&'a str, &
     calls.iter().enumerate().map(read).collect()
 }
 
-/// The tools, and whether they were given in the form of `functions`.
+/// Returns the tools, and whether they came as `functions`.
 fn tools(fields: Fields<'_>) -> Result<(Vec<Tool>, bool), ApiError> {
     if let Some(functions) = fields.array("functions")? {
         let read = |(at, function)| function_tool(function, &format!("functions[{at}]"), false);

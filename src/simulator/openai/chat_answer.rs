@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`: what is answered, whole and as a stream.
+//! Response writer of `POST /v1/chat/completions`, whole and streamed.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,6 @@ use super::super::text::fragments;
 use super::chat::Chat;
 use super::errors::server_error;
 
-/// The answer to a request.
 pub(super) fn reply(chat: &Chat, pacing: Pacing, mut ids: Ids) -> Reply {
     let plans: Vec<Plan> = (0..chat.choices).map(|choice| chat.ask.plan(choice)).collect();
     let head = Head { id: ids.base62("chatcmpl-", 29), created: clock::unix(), chat };
@@ -24,7 +23,7 @@ pub(super) fn reply(chat: &Chat, pacing: Pacing, mut ids: Ids) -> Reply {
     Reply::stream("text/event-stream; charset=utf-8", steps).with("cache-control", "no-cache")
 }
 
-/// What all chunks of an answer share.
+/// Data that all chunks of a response share.
 struct Head<'a> {
     id: String,
     created: u64,
@@ -101,7 +100,7 @@ impl Head<'_> {
                                              "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}})
     }
 
-    /// The frames of a stream; several choices take turns.
+    /// Returns the frames of a stream. Several choices alternate.
     fn frames(&self, plans: &[Plan], ids: &mut Ids) -> Vec<Frame> {
         let mut choices: Vec<_> =
             plans.iter().enumerate().map(|(index, plan)| self.choice(index, plan, ids).into_iter()).collect();
@@ -179,7 +178,7 @@ impl Head<'_> {
     }
 }
 
-/// Log probabilities of the pieces, each taken for one token; the alternatives are made up.
+/// Returns invented log probabilities, with each piece as one token.
 fn logprobs(pieces: &[String], top: usize) -> Value {
     let entry =
         |token: &str, logprob: f64| json!({"token": token, "logprob": logprob, "bytes": token.as_bytes()});

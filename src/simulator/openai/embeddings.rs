@@ -1,4 +1,4 @@
-//! `POST /v1/embeddings`.
+//! Embeddings endpoint: `POST /v1/embeddings`.
 
 use serde_json::{Value, json};
 
@@ -6,13 +6,13 @@ use super::super::http::{Reply, stage};
 use super::super::{directive, embedding, text};
 use super::errors::{ApiError, Fields, OVERLOADED, for_status};
 
-/// The most texts that one request may hold.
+/// Maximum number of inputs per request.
 const MAX_INPUTS: usize = 2048;
 
-/// One text to embed.
+/// Embedding input.
 enum Input<'a> {
     Text(&'a str),
-    /// Numbers of tokens; at least one.
+    /// Token ids, at least one.
     Tokens(Vec<u64>),
 }
 
@@ -95,7 +95,7 @@ fn dimensions(fields: Fields<'_>, model: &str) -> Result<usize, ApiError> {
     })
 }
 
-/// A text, texts, tokens, or lists of tokens.
+/// Parses the input: a text, texts, token ids, or lists of token ids.
 fn inputs(value: Option<&Value>) -> Result<Vec<Input<'_>>, ApiError> {
     let invalid = || {
         ApiError::invalid(

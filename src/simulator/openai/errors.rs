@@ -1,15 +1,15 @@
-//! Errors of the OpenAI API: their bodies, and the checks of single fields that lead to them.
+//! Errors of the OpenAI API: their bodies, and the checks of single fields.
 //!
-//! Source of the wordings: recorded answers of the API, and its messages as its users quote them.
+//! Source of the texts: recorded responses of the API, and error messages that its users quote.
 
 use serde_json::{Value, json};
 
 use super::super::http::Reply;
 
-/// The status that the provider answers with when it is overloaded.
+/// Status of an overloaded provider.
 pub(super) const OVERLOADED: u16 = 503;
 
-/// An error with all that its body says.
+/// Error response.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct ApiError {
@@ -21,34 +21,33 @@ pub(super) struct ApiError {
 }
 
 impl ApiError {
-    /// A request that is wrong: 400 `invalid_request_error`.
+    /// Returns an error for an invalid request: 400 `invalid_request_error`.
     pub(super) fn invalid(message: impl Into<String>) -> ApiError {
         ApiError::new(400, "invalid_request_error", message)
     }
 
-    /// Any error.
     pub(super) fn new(status: u16, kind: &'static str, message: impl Into<String>) -> ApiError {
         ApiError { status, kind, message: message.into(), param: None, code: None }
     }
 
-    /// Names the parameter that is wrong.
+    /// Sets the invalid parameter.
     pub(super) fn param(mut self, param: impl Into<String>) -> ApiError {
         self.param = Some(param.into());
         self
     }
 
-    /// Says what is wrong in a word.
+    /// Sets the error code.
     pub(super) fn code(mut self, code: &'static str) -> ApiError {
         self.code = Some(code);
         self
     }
 
-    /// `{"error": {...}}`.
+    /// Returns the body, `{"error": {...}}`.
     pub(super) fn body(&self) -> Value {
         json!({"error": self.inner()})
     }
 
-    /// What is in the `error` of the body.
+    /// Returns the content of the body's `error`.
     pub(super) fn inner(&self) -> Value {
         json!({"message": self.message, "type": self.kind, "param": self.param, "code": self.code})
     }
@@ -58,7 +57,7 @@ impl ApiError {
     }
 }
 
-/// The error that the provider sends with a status.
+/// Returns the provider's error for a status.
 pub(super) fn for_status(status: u16) -> ApiError {
     let new = |kind, message: &str| ApiError::new(status, kind, message);
     match status {
@@ -96,7 +95,7 @@ pub(super) fn for_status(status: u16) -> ApiError {
     }
 }
 
-/// The error that happens in a stream.
+/// Returns the error within a stream.
 pub(super) fn server_error(status: u16) -> ApiError {
     ApiError::new(
         status,
@@ -115,7 +114,7 @@ pub(super) fn too_large() -> ApiError {
     .code("request_too_large")
 }
 
-/// The key as the provider shows it: the first eight characters, stars, the last four.
+/// Returns the error for a wrong key, which shows its first eight and its last four characters.
 pub(super) fn wrong_key(key: &str) -> ApiError {
     let chars: Vec<char> = key.chars().collect();
     let middle = 8..chars.len().saturating_sub(4).max(8);
@@ -189,7 +188,7 @@ pub(super) fn empty_array(param: &str) -> ApiError {
     .code("empty_array")
 }
 
-/// A value of the wrong type; `expected` with its article.
+/// Returns the error for a value of the wrong type. `expected` has an article.
 pub(super) fn wrong_type(param: &str, expected: &str, got: &Value) -> ApiError {
     let got = match got {
         Value::Null => "null",
@@ -205,7 +204,7 @@ pub(super) fn wrong_type(param: &str, expected: &str, got: &Value) -> ApiError {
         .code("invalid_type")
 }
 
-/// A value that is not one of those that are supported.
+/// Returns the error for an unsupported value.
 pub(super) fn wrong_value(param: &str, got: &str, supported: &[&str]) -> ApiError {
     let list = match supported {
         [] => String::new(),
@@ -221,12 +220,12 @@ pub(super) fn wrong_value(param: &str, got: &str, supported: &[&str]) -> ApiErro
         .code("invalid_value")
 }
 
-/// The members of a request's body, read with the provider's errors.
+/// Reader of request members that returns the provider's errors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fields<'a>(pub(super) &'a Value);
 
 impl<'a> Fields<'a> {
-    /// A member; null and absent are the same.
+    /// Returns a member. `None` if it is absent or null.
     pub(super) fn get(self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
@@ -259,7 +258,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number that is at least `least`.
+    /// Returns an integer of at least `least`.
     pub(super) fn integer(self, name: &str, least: i64) -> Result<Option<u64>, ApiError> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -275,7 +274,7 @@ impl<'a> Fields<'a> {
         Ok(u64::try_from(number).ok())
     }
 
-    /// A number between two limits.
+    /// Returns a number between two limits.
     pub(super) fn decimal(self, name: &str, least: f64, most: f64) -> Result<Option<f64>, ApiError> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -295,7 +294,7 @@ impl<'a> Fields<'a> {
         .code(code))
     }
 
-    /// The first member that is none of the known ones is an error, as with the provider.
+    /// Refuses the first unknown member, as the provider does.
     pub(super) fn only(self, known: &[&str]) -> Result<(), ApiError> {
         let members = self.0.as_object().into_iter().flatten();
         match members.map(|(name, _)| name).find(|name| !known.contains(&name.as_str())) {
@@ -312,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_masked_as_the_provider_does() {
+    fn error_masks_the_key_as_the_provider_does() {
         let shown = |key| wrong_key(key).to_string().split_whitespace().nth(4).map(str::to_owned);
         assert_eq!(shown("<not-a-real-key>").as_deref(), Some("<not-a-r****key>."));
         assert_eq!(shown("test_openai_api_key").as_deref(), Some("test_ope*******_key."));
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_values() {
+    fn error_lists_the_supported_values() {
         assert_eq!(
             wrong_value("p", "x", &["a", "b", "c"]).to_string(),
             "Invalid value: 'x'. Supported values are: 'a', 'b', and 'c'."
@@ -328,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn limits() {
+    fn error_names_the_limit_and_the_expected_type() {
         let body = json!({"t": 2.5, "n": 0, "s": 1});
         let fields = Fields(&body);
         assert!(

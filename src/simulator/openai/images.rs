@@ -1,4 +1,4 @@
-//! `POST /v1/images/generations` and `/v1/images/edits`.
+//! Image endpoints: `POST /v1/images/generations` and `/v1/images/edits`.
 
 use serde_json::{Value, json};
 
@@ -23,18 +23,18 @@ const FIELDS: [&str; 12] = [
     "stream",
     "user",
 ];
-/// What only the older models take.
+/// Members of older models only.
 const OLDER: [&str; 2] = ["response_format", "style"];
-/// Tokens of a picture, and of one that is sent.
+/// Tokens per generated image, and per input image.
 const TOKENS: u64 = 272;
 const INPUT: u64 = 194;
 
-/// `generations`, with a JSON body.
+/// Answers `generations`, which has a JSON body.
 pub(super) fn make(request: &Request, body: &Value) -> Result<Reply, ApiError> {
     answer(request, body, 0)
 }
 
-/// `edits`, with a form.
+/// Answers `edits`, which has a form body.
 pub(super) fn edit(request: &Request) -> Result<Reply, ApiError> {
     let content_type = request.header("content-type").unwrap_or_default();
     let boundary = content_type.split_once("boundary=").map(|(_, boundary)| boundary.trim_matches('"'));
@@ -84,7 +84,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     memchr::memmem::find(bytes, what)
 }
 
-/// What stands between the delimiters of a form, each from behind the line end of its delimiter.
+/// Splits a form at its delimiters. Each part starts behind the line break of its delimiter.
 fn parts<'b>(body: &'b [u8], delimiter: &[u8]) -> Vec<&'b [u8]> {
     let mut parts = Vec::new();
     let mut rest = body;

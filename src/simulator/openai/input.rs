@@ -1,4 +1,4 @@
-//! The input of `POST /v1/responses`: items, and what they have to do with each other.
+//! Input items of `POST /v1/responses`, and the rules between them.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use super::errors::{ApiError, missing, wrong_type, wrong_value};
 use super::store::Store;
 use super::tools::check_image;
 
-/// Items of tools that the provider runs itself: taken as they are.
+/// Items of tools that the provider runs itself. They are accepted without checks.
 const PASSED: [&str; 24] = [
     "additional_tools",
     "apply_patch_call",
@@ -36,7 +36,7 @@ const PASSED: [&str; 24] = [
     "tool_search_call_output",
 ];
 
-/// The items of an input: a text is one message of the user, references are resolved.
+/// Returns the items of an input. A string becomes a user message, and references are resolved.
 pub(super) fn items(input: &Value, store: &Store) -> Result<Vec<Value>, ApiError> {
     let items = match input {
         Value::String(text) => {
@@ -71,7 +71,7 @@ fn item_of(item: &Value, at: usize, store: &Store) -> Result<Value, ApiError> {
     match kind {
         "message" => {
             check_message(item, &path)?;
-            // The easy form of a message does not say what it is.
+            // A message in the short form has no `type`.
             let mut message = Map::from_iter([("type".to_owned(), json!("message"))]);
             message.extend(members.clone());
             return Ok(Value::Object(message));
@@ -179,7 +179,7 @@ fn check_parts(parts: &[Value], path: &str, supported: &[&str]) -> Result<(), Ap
     Ok(())
 }
 
-/// A reasoning item that comes back must be one that was issued: encrypted, or still in the store.
+/// Checks a reasoning item: its encrypted content must be one that the simulator issued, or the item must be stored.
 fn check_sealed(item: &Value, path: &str, store: &Store) -> Result<(), ApiError> {
     match item.get("summary") {
         Some(Value::Array(_)) => {}
@@ -219,7 +219,7 @@ fn kind(item: &Value) -> &str {
     item.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Reasoning belongs to something that the model made right after it.
+/// Checks that each reasoning item precedes an item that the model made.
 fn check_reasoning(items: &[Value]) -> Result<(), ApiError> {
     for (at, item) in items.iter().enumerate().filter(|(_, item)| kind(item) == "reasoning") {
         let followed = items.get(at + 1).is_some_and(|next| match kind(next) {
@@ -237,7 +237,7 @@ fn check_reasoning(items: &[Value]) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// What the items of a conversation come to. Calls and outputs must belong together.
+/// Returns the conversation of the items. Calls and outputs must match.
 pub(super) fn conversation(instructions: &str, items: &[Value]) -> Result<Conversation, ApiError> {
     check_pairs(items)?;
     let mut talk = Conversation::default();
@@ -313,7 +313,7 @@ fn texts(content: Option<&Value>) -> Vec<&str> {
     }
 }
 
-/// An input must not be empty unless something else starts the conversation.
+/// Returns the error for a request without any input.
 pub(super) fn none_given() -> ApiError {
     ApiError::invalid(
         "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",

@@ -1,11 +1,11 @@
-//! The OpenAI API, simulated.
+//! Simulated OpenAI API.
 //!
-//! Here live: the routes and headers of the API (this file), its errors (`errors`), and one pair of files per format:
-//! what is read (`chat`, `responses`, `input`) and what is written (`chat_answer`, `response_answer`), next to the
-//! smaller formats (`embeddings`, `models`), what the formats share (`tools`) and the memory of responses (`store`).
-//! Here must not live: what any other provider does.
+//! This file has the routes and headers. The submodules have the errors (`errors`), per format a request reader
+//! (`chat`, `responses`, `input`) and a response writer (`chat_answer`, `response_answer`), the smaller endpoints
+//! (`embeddings`, `images`, `models`), the common parts of the formats (`tools`) and the stored responses (`store`).
+//! Other providers do not belong here.
 //!
-//! Sources: the types of openai-python 3.52, and recorded answers of the API from 2025 and 2026.
+//! Sources: the types of openai-python 3.52, and recorded responses of the API from 2025 and 2026.
 
 mod chat;
 mod chat_answer;
@@ -28,14 +28,13 @@ use super::server::Call;
 use errors::ApiError;
 use store::Store;
 
-/// The API, with the responses that it remembers.
+/// API, with its stored responses.
 #[derive(Debug, Default)]
 pub(super) struct Site {
     store: Store,
 }
 
 impl Site {
-    /// Answers any request.
     pub(super) fn answer(&self, call: &Call<'_>) -> Reply {
         let mut ids = Ids::new(call.serial, &call.request.body);
         let request_id = ids.hex("req_", 32);
@@ -86,7 +85,7 @@ fn authorize(request: &Request, credential: Option<&str>) -> Result<(), ApiError
     }
 }
 
-/// The body of a request: a JSON object.
+/// Parses the body of a request, which must be a JSON object.
 fn body(request: &Request) -> Result<Value, ApiError> {
     if request.too_large {
         return Err(errors::too_large());
@@ -95,7 +94,7 @@ fn body(request: &Request) -> Result<Value, ApiError> {
     if body.is_object() { Ok(body) } else { Err(errors::not_json()) }
 }
 
-/// The model that a request names.
+/// Returns the model of a request.
 fn model(name: Option<&str>) -> Result<&str, ApiError> {
     let name = name.unwrap_or_default();
     if name.is_empty() {
@@ -104,13 +103,14 @@ fn model(name: Option<&str>) -> Result<&str, ApiError> {
     if name.starts_with("missing-") { Err(errors::model_not_found(name)) } else { Ok(name) }
 }
 
-/// Whether a model answers through the responses API alone ("Models": o1-pro, o3-pro, the models of Codex and others).
+/// Returns true if a model supports only the Responses API (OpenAI's "Models" page: o1-pro, o3-pro, Codex models and
+/// others).
 fn is_for_responses(model: &str) -> bool {
     let families = ["o1-pro", "o3-pro", "gpt-5-pro", "gpt-5-codex", "codex-mini", "computer-use"];
     families.iter().any(|family| model.starts_with(family)) || model.contains("deep-research")
 }
 
-/// Whether a model thinks before it answers, and therefore refuses what steers sampling.
+/// Returns true for a reasoning model, which refuses sampling parameters.
 fn is_reasoning_model(model: &str) -> bool {
     let gpt5 = model.strip_prefix("gpt-5").is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
     let o_series = ["o1", "o3", "o4"].iter().any(|family| {
@@ -119,7 +119,7 @@ fn is_reasoning_model(model: &str) -> bool {
     (gpt5 && !model.contains("chat")) || o_series
 }
 
-/// The headers that every answer carries. Errors before the model is reached have no limits in them.
+/// Adds the headers of every response. Errors before the model have no rate-limit headers.
 fn with_headers(reply: Reply, request: &Request, request_id: String) -> Reply {
     let used = hash(&request.body) % 90;
     let reply = reply.with("x-request-id", request_id).with("openai-version", "2020-10-01");

@@ -1,11 +1,11 @@
-//! The list of models.
+//! Model list.
 
 use serde_json::{Value, json};
 
 use super::super::http::Reply;
 use super::errors::ApiError;
 
-/// Name, owner and birth of a few models.
+/// Models: id, owner and creation time in Unix seconds.
 const MODELS: [(&str, &str, u64); 10] = [
     ("gpt-4o", "system", 1_715_367_049),
     ("gpt-4o-mini", "system", 1_721_172_741),
@@ -19,13 +19,13 @@ const MODELS: [(&str, &str, u64); 10] = [
     ("text-embedding-ada-002", "openai-internal", 1_671_217_299),
 ];
 
-/// `GET /v1/models`.
+/// Answers `GET /v1/models`.
 pub(super) fn list() -> Reply {
     let data: Vec<Value> = MODELS.iter().map(|(id, owner, created)| entry(id, owner, *created)).collect();
     Reply::json(200, &json!({"object": "list", "data": data}))
 }
 
-/// `GET /v1/models/{id}`: any name that is accepted elsewhere is a model.
+/// Answers `GET /v1/models/{id}`. Any model name that other endpoints accept exists.
 pub(super) fn one(id: &str) -> Result<Reply, ApiError> {
     let id = super::super::http::percent_decode(id);
     if id.starts_with("missing-") {

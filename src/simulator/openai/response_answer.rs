@@ -1,4 +1,4 @@
-//! `POST /v1/responses`: what is answered, whole and as a stream.
+//! Response writer of `POST /v1/responses`, whole and streamed.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use super::errors::server_error;
 use super::responses::Asked;
 use super::store::{Store, Stored};
 
-/// The answer to a request; it is remembered if the request does not forbid it.
+/// Returns the response, and stores it unless the request disables `store`.
 pub(super) fn reply(asked: &Asked<'_>, store: &Store, pacing: Pacing, mut ids: Ids) -> Reply {
     let plan = asked.ask.plan(0);
     let head = Head { id: ids.hex("resp_", 50), created: clock::unix(), asked, plan: &plan };
@@ -39,7 +39,7 @@ pub(super) fn reply(asked: &Asked<'_>, store: &Store, pacing: Pacing, mut ids: I
     Reply::stream("text/event-stream; charset=utf-8", steps).with("cache-control", "no-cache")
 }
 
-/// How far an item has come.
+/// Item status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
     InProgress,
@@ -57,7 +57,7 @@ impl Status {
     }
 }
 
-/// An output item, with the pieces that a stream sends of it.
+/// Output item, with the pieces of its stream.
 #[derive(Debug)]
 struct Item {
     id: String,
@@ -68,7 +68,7 @@ struct Item {
 
 #[derive(Debug)]
 enum ItemKind {
-    /// With the encrypted content, if it was asked for. Without a summary it has no pieces.
+    /// Reasoning with encrypted content, if requested. Without a summary it has no pieces.
     Reasoning {
         encrypted: Option<String>,
         summary: bool,
@@ -122,7 +122,7 @@ fn items(asked: &Asked<'_>, plan: &Plan, ids: &mut Ids) -> Vec<Item> {
 }
 
 impl Item {
-    /// The item as it stands in the response.
+    /// Returns the item as in the finished response.
     fn done(&self) -> Value {
         self.value(self.end, &self.pieces.concat())
     }
@@ -169,7 +169,7 @@ fn content_part(refusal: bool, text: &str) -> Value {
     }
 }
 
-/// What all events of a response share.
+/// Data that all events of a response share.
 struct Head<'a> {
     id: String,
     created: u64,
@@ -182,7 +182,7 @@ impl Head<'_> {
         if self.plan.finish == Finish::Length { "incomplete" } else { "completed" }
     }
 
-    /// The response, with what the request said, or what it means when it does not say it.
+    /// Returns the response object, which repeats the request's settings or their defaults.
     fn object(&self, status: &str, output: &[Value]) -> Value {
         let body = self.asked.body;
         let echo = |name: &str| body.get(name).cloned().unwrap_or(Value::Null);
@@ -266,7 +266,7 @@ impl Head<'_> {
         events.frames
     }
 
-    /// The error in a stream after so many events: an event of its own, and the failed response.
+    /// Returns the frames of an error after `at` events: the error event and the failed response.
     fn failure(&self, at: usize) -> Vec<bytes::Bytes> {
         let mut events = Events { frames: Vec::new(), number: at };
         events.push(Kind::Other, "error", json!({"error": server_error(500).inner()}));
@@ -275,7 +275,7 @@ impl Head<'_> {
     }
 }
 
-/// Numbered events.
+/// Event writer with sequence numbers.
 #[derive(Debug, Default)]
 struct Events {
     frames: Vec<Frame>,
@@ -283,7 +283,7 @@ struct Events {
 }
 
 impl Events {
-    /// Adds an event; `fields` stand between its type and its number.
+    /// Adds an event. `fields` follow its type and precede its sequence number.
     fn push(&mut self, kind: Kind, name: &str, fields: Value) {
         let mut event = Map::from_iter([("type".to_owned(), json!(name))]);
         if let Value::Object(fields) = fields {

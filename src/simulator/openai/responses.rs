@@ -1,4 +1,4 @@
-//! `POST /v1/responses`: what is asked.
+//! Request reader of `POST /v1/responses`.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::store::Store;
 use super::tools::{check_location, function_tool, mentions_json, read_choice, read_schema};
 use super::{input, response_answer};
 
-/// What a request may hold. Source: `ResponseCreateParams` of openai-python 3.52.
+/// Members of a request. Source: `ResponseCreateParams` of openai-python 3.52.
 const KNOWN: [&str; 33] = [
     "access_programs",
     "background",
@@ -49,7 +49,7 @@ const KNOWN: [&str; 33] = [
     "user",
 ];
 
-/// Parameters of chat completions that have other names here.
+/// Members of chat completions that have other names here.
 const MOVED: [(&str, &str); 6] = [
     ("messages", "input"),
     ("response_format", "text.format"),
@@ -59,7 +59,7 @@ const MOVED: [(&str, &str); 6] = [
     ("verbosity", "text.verbosity"),
 ];
 
-/// A request that was read.
+/// Parsed request.
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
     pub(super) ask: Ask,
@@ -68,22 +68,21 @@ pub(super) struct Asked<'a> {
     pub(super) store: bool,
     /// The reasoning item has a summary.
     pub(super) summary: bool,
-    /// The reasoning item has its content, encrypted.
+    /// The reasoning item has encrypted content.
     pub(super) encrypted: bool,
-    /// The items of the responses before.
+    /// Items of the previous responses.
     pub(super) history: Vec<Value>,
-    /// The items of this request.
+    /// Items of this request.
     pub(super) input: Vec<Value>,
 }
 
-/// Answers a request.
 pub(super) fn answer(call: &Call<'_>, store: &Store, body: &Value, ids: Ids) -> Result<Reply, ApiError> {
     let asked = read(body, store)?;
     let reply = || response_answer::reply(&asked, store, call.pacing, ids);
     Ok(stage(&asked.ask.directives, OVERLOADED, |status| for_status(status).reply(), reply))
 }
 
-/// `POST /v1/responses/input_tokens`: how many tokens the input has.
+/// Answers `POST /v1/responses/input_tokens` with the number of input tokens.
 pub(super) fn input_tokens(store: &Store, body: &Value) -> Result<Reply, ApiError> {
     let asked = read(body, store)?;
     let count = asked.ask.prompt_tokens;
@@ -214,7 +213,7 @@ fn tools(fields: Fields<'_>) -> Result<Vec<Tool>, ApiError> {
                 let name = name.ok_or_else(|| missing(&format!("{path}.name")))?;
                 read.push(Tool { name: name.to_owned(), schema: Value::Null, custom: true });
             }
-            // Tools that the provider runs itself are accepted and not used.
+            // Tools that the provider runs itself are accepted and never called.
             Some(_) => {}
             None => return Err(missing(&format!("{path}.type"))),
         }

@@ -1,4 +1,4 @@
-//! The responses that `previous_response_id` and `GET /v1/responses/{id}` know: in memory, bounded.
+//! Stored responses for `previous_response_id` and `GET /v1/responses/{id}`: in memory, with limits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use super::super::http::Reply;
 use super::errors::ApiError;
 
-/// At most so many responses are remembered; the oldest goes first.
+/// Maximum number of stored responses. The oldest one is evicted first.
 const MAX_RESPONSES: usize = 1000;
-/// At most so many bytes are remembered, by the size of the conversations as JSON.
+/// Maximum size of the stored conversations, as JSON, in bytes.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// A response with the conversation that led to it.
+/// Stored response, with the conversation that led to it.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) response: Value,
-    /// The items of this request, as they are listed.
+    /// Items of this request, as `input_items` lists them.
     pub(super) input: Vec<Value>,
-    /// All items of the conversation, the output of this response at its end.
+    /// All items of the conversation, up to the output of this response.
     pub(super) history: Vec<Value>,
 }
 
@@ -29,7 +29,7 @@ impl Stored {
     }
 }
 
-/// The memory.
+/// Store of responses.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     inner: Mutex<Inner>,
@@ -46,7 +46,7 @@ impl Store {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers a response.
+    /// Stores a response, and evicts the oldest ones above the limits.
     pub(super) fn insert(&self, stored: Stored) {
         let size = stored.history.iter().map(|item| item.to_string().len()).sum::<usize>();
         let mut inner = self.lock();
@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    /// A response by its identifier.
+    /// Returns a response by its id.
     pub(super) fn get(&self, id: &str) -> Option<Arc<Stored>> {
         self.lock()
             .responses
@@ -69,19 +69,19 @@ impl Store {
             .map(|(stored, _)| Arc::clone(stored))
     }
 
-    /// An output item of any remembered response.
+    /// Returns an item of any stored conversation by its id.
     pub(super) fn item(&self, id: &str) -> Option<Value> {
         let inner = self.lock();
         let mut items = inner.responses.iter().flat_map(|(stored, _)| &stored.history);
         items.find(|item| item.get("id").and_then(Value::as_str) == Some(id)).cloned()
     }
 
-    /// `GET /v1/responses/{id}`.
+    /// Answers `GET /v1/responses/{id}`.
     pub(super) fn response(&self, id: &str) -> Result<Reply, ApiError> {
         self.get(id).map(|stored| Reply::json(200, &stored.response)).ok_or_else(|| not_found(id))
     }
 
-    /// `GET /v1/responses/{id}/input_items`, newest first.
+    /// Answers `GET /v1/responses/{id}/input_items`, newest first.
     pub(super) fn input_items(&self, id: &str) -> Result<Reply, ApiError> {
         let stored = self.get(id).ok_or_else(|| not_found(id))?;
         let data: Vec<&Value> = stored.input.iter().rev().collect();
@@ -93,7 +93,7 @@ impl Store {
         ))
     }
 
-    /// `DELETE /v1/responses/{id}`.
+    /// Answers `DELETE /v1/responses/{id}`.
     pub(super) fn delete(&self, id: &str) -> Result<Reply, ApiError> {
         let mut inner = self.lock();
         let at = inner.responses.iter().position(|(stored, _)| stored.id() == id);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_first() {
+    fn store_evicts_the_oldest_beyond_its_limits() {
         let store = Store::default();
         (0..MAX_RESPONSES + 5).for_each(|id| store.insert(stored(id, 1)));
         assert!(store.get("4").is_none() && store.get("5").is_some());
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn items_and_deletion() {
+    fn store_items_are_found_until_the_response_is_deleted() {
         let store = Store::default();
         store.insert(stored(1, 1));
         assert!(store.item("i1").is_some());

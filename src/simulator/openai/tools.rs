@@ -1,4 +1,4 @@
-//! What chat completions and responses have in common: functions, choices of tools, schemas, pictures.
+//! Common parts of chat completions and responses: functions, tool choice, schemas, images.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::super::schema::strict_violation;
 use super::super::script::{Choice, Format, Tool};
 use super::errors::{ApiError, Fields, missing, wrong_type, wrong_value};
 
-/// A function as it stands in a tool; responses have it in the tool itself.
+/// Parses a function: the member `function` of a tool in chat completions, the tool itself in responses.
 pub(super) fn function_tool(function: &Value, path: &str, strict_known: bool) -> Result<Tool, ApiError> {
     let name = function.get("name").and_then(Value::as_str);
     let name = name.ok_or_else(|| missing(&format!("{path}.name")))?;
@@ -50,7 +50,7 @@ pub(super) fn function_tool(function: &Value, path: &str, strict_known: bool) ->
     Ok(Tool { name: name.to_owned(), schema, custom: false })
 }
 
-/// A choice of tools: a word, a tool (nested as in chat, or flat as in responses), or a list of allowed tools.
+/// Parses a tool choice: a word, a tool (nested as in chat, or flat as in responses), or a list of allowed tools.
 pub(super) fn read_choice(value: &Value, path: &str) -> Result<Choice, ApiError> {
     if let Some(word) = value.as_str() {
         return match word {
@@ -83,7 +83,7 @@ pub(super) fn read_choice(value: &Value, path: &str) -> Result<Choice, ApiError>
     }
 }
 
-/// Name, schema and strictness of a structured answer.
+/// Parses the name, schema and strictness of a structured output format.
 pub(super) fn read_schema(format: &Value, path: &str, param: &str) -> Result<Format, ApiError> {
     let name = format.get("name").and_then(Value::as_str);
     let name = name.ok_or_else(|| missing(&format!("{path}.name")))?;
@@ -100,7 +100,7 @@ pub(super) fn read_schema(format: &Value, path: &str, param: &str) -> Result<For
     Ok(Format::Schema(schema.clone()))
 }
 
-/// Whether the word stands anywhere in the texts; the provider wants it there before it turns to JSON.
+/// Returns true if a text contains "json", which the provider requires before it enables JSON mode.
 pub(super) fn mentions_json(value: &Value) -> bool {
     match value {
         Value::String(text) => text.to_ascii_lowercase().contains("json"),
@@ -110,7 +110,7 @@ pub(super) fn mentions_json(value: &Value) -> bool {
     }
 }
 
-/// Where the user of a search is: the type must be said.
+/// Checks the user location of a web search, whose type is required.
 pub(super) fn check_location(location: Fields<'_>, path: &str) -> Result<(), ApiError> {
     match location.string("type")? {
         Some("approximate") => Ok(()),
@@ -119,7 +119,7 @@ pub(super) fn check_location(location: Fields<'_>, path: &str) -> Result<(), Api
     }
 }
 
-/// An address, or base64 data of a picture.
+/// Checks an image: a URL, or a data URL.
 pub(super) fn check_image(url: &str, path: &str) -> Result<(), ApiError> {
     let invalid = |message: String| Err(ApiError::invalid(message).param(path).code("invalid_value"));
     if url.starts_with("http://") || url.starts_with("https://") {

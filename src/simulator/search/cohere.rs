@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Answered, Asked, Refusal, number, query, ranked, texts, tokens, vector, word};
 use crate::simulator::embedding;
 
-/// Most texts, and most documents.
+/// Maximum number of texts, and of documents.
 const TEXTS: usize = 96;
 const DOCUMENTS: usize = 1_000;
 

@@ -1,11 +1,11 @@
-//! DashScope: vectors and orders at its own address, and at the two that other providers' clients speak to.
+//! DashScope: embeddings and reranking with its native API and its two compatibility APIs.
 
 use serde_json::{Map, Value, json};
 
 use super::{Answered, Asked, Refusal, number, only, query, ranked, texts, tokens, vector, word};
 use crate::simulator::embedding;
 
-/// Most documents.
+/// Maximum number of documents.
 const DOCUMENTS: usize = 500;
 
 pub(super) fn answer(path: &str, asked: &Asked<'_>) -> Answered {
@@ -18,7 +18,7 @@ pub(super) fn answer(path: &str, asked: &Asked<'_>) -> Answered {
     }
 }
 
-/// Most texts for a model.
+/// Returns the model's maximum number of texts.
 fn most(model: &str) -> usize {
     if model.ends_with("-v1") || model.ends_with("-v2") { 25 } else { 10 }
 }
@@ -57,7 +57,7 @@ fn own(asked: &Asked<'_>) -> Answered {
         let entry = |(index, input): (usize, &&str)| {
             json!({"text_index": index, "embedding": embedding::numbers(&vector(input, purpose, dimensions))})
         };
-        // They come as they are ready.
+        // DashScope returns vectors in order of completion: reverse them, so that tests rely on `text_index`.
         let embeddings: Vec<Value> = inputs.iter().enumerate().rev().map(entry).collect();
         json!({"output": {"embeddings": embeddings}, "usage": {"total_tokens": tokens(&inputs)},
                "request_id": asked.id})

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Answered, Asked, Refusal, number, query, ranked, texts, tokens, vector, word};
 use crate::simulator::embedding;
 
-/// Most texts.
+/// Maximum number of texts.
 const MOST: usize = 2_048;
 
 pub(super) fn answer(path: &str, asked: &Asked<'_>) -> Answered {
@@ -45,7 +45,7 @@ fn embed(asked: &Asked<'_>) -> Answered {
     })
 }
 
-/// The documents come back unless they are not wanted.
+/// Returns the documents in any case: `return_documents` is ignored.
 fn rerank(asked: &Asked<'_>) -> Answered {
     asked.only(&["model", "query", "documents", "top_n", "return_documents"])?;
     let model = asked.model()?;

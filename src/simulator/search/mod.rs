@@ -1,11 +1,12 @@
-//! Providers of vectors and of orders, simulated: Cohere, Jina, Voyage, DashScope, vLLM and Text embeddings inference.
+//! Simulated providers of embeddings and reranking: Cohere, Jina, Voyage, DashScope, vLLM and Text Embeddings
+//! Inference.
 //!
-//! Here live what they share: keys, the reading of a body, vectors and scores (this file), and one file per provider
-//! with its paths, its names of members, its limits, its answers and its errors. A member that a provider does not have
-//! is refused, so that tests see what is sent to whom. Here must not live: what any other provider does.
+//! This file has their common parts (keys, body fields, vectors, scores); each provider's file has its paths, member
+//! names, limits, responses and errors. A member that a provider does not have is refused, so that tests notice a
+//! member sent to the wrong provider. Other kinds of providers do not belong here.
 //!
 //! Sources: the providers' API references and SDKs (cohere 7.3, voyageai 0.5, dashscope 2.0) of November 2026, and
-//! recorded answers.
+//! recorded responses.
 
 mod cohere;
 mod dashscope;
@@ -22,10 +23,10 @@ use super::ids::{Ids, hash};
 use super::server::Call;
 use super::{directive, embedding, text};
 
-/// What a provider says when it has more to do than it can.
+/// Status of an overloaded provider.
 const OVERLOADED: u16 = 503;
 
-/// Which of them.
+/// Simulated provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Site {
     Cohere,
@@ -36,13 +37,13 @@ pub(super) enum Site {
     Voyage,
 }
 
-/// Why a request is refused.
+/// Reason why a request is refused.
 struct Refusal {
     status: u16,
     message: String,
 }
 
-/// A request is answered, or refused in the provider's own form.
+/// Response, or the refusal that becomes the provider's error.
 type Answered = Result<Reply, Refusal>;
 
 impl Refusal {
@@ -56,7 +57,6 @@ impl Refusal {
 }
 
 impl Site {
-    /// Answers any request.
     pub(super) fn answer(self, call: &Call<'_>) -> Reply {
         if self == Site::DashScope
             && let Some(reply) = super::image::dashscope(call)
@@ -106,7 +106,7 @@ impl Site {
         }
     }
 
-    /// The provider's own error.
+    /// Returns the provider's error response.
     fn refuse(self, refusal: &Refusal, id: &str) -> Reply {
         let Refusal { status, message } = refusal;
         let body = match self {
@@ -134,7 +134,7 @@ impl Site {
     }
 }
 
-/// A request as it is read.
+/// Request under evaluation.
 struct Asked<'a> {
     body: &'a Map<String, Value>,
     id: &'a str,
@@ -158,7 +158,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Answers, after what the last text's directives want.
+    /// Returns the response, subject to the directives in the last text.
     fn staged(&self, last: &str, answer: impl Fn() -> Value) -> Answered {
         let (directives, _) = directive::take(last);
         let error = |status| self.site.refuse(&Refusal::new(status, "simulated"), self.id);
@@ -175,7 +175,7 @@ fn only(object: &Map<String, Value>, names: &[&str]) -> Result<(), Refusal> {
     }
 }
 
-/// One of several words, or nothing.
+/// Returns a member that must be one of `words`. `None` if it is absent or null.
 fn word<'a>(object: &'a Map<String, Value>, name: &str, words: &[&str]) -> Result<Option<&'a str>, Refusal> {
     match object.get(name) {
         None | Some(Value::Null) => Ok(None),
@@ -186,7 +186,7 @@ fn word<'a>(object: &'a Map<String, Value>, name: &str, words: &[&str]) -> Resul
     }
 }
 
-/// Texts: at least one and at most so many, none of them empty.
+/// Returns a member with texts: one to `most` of them, none of them empty.
 fn texts<'a>(value: Option<&'a Value>, name: &str, most: usize) -> Result<Vec<&'a str>, Refusal> {
     let all: Option<Vec<&str>> = match value {
         Some(Value::String(text)) => Some(vec![text]),
@@ -216,7 +216,7 @@ fn number(object: &Map<String, Value>, name: &str) -> Result<Option<usize>, Refu
     }
 }
 
-/// The vector of a text. What it is for makes it another one.
+/// Returns the vector of a text. Another purpose gives another vector.
 fn vector(input: &str, purpose: Option<&str>, dimensions: Option<usize>) -> Vec<f32> {
     let text = directive::take(input).1 + purpose.unwrap_or_default();
     embedding::vector(text.as_bytes(), dimensions.unwrap_or(16))
@@ -226,7 +226,8 @@ fn tokens(texts: &[&str]) -> u64 {
     texts.iter().map(|input| text::tokens(input.len())).sum()
 }
 
-/// The best documents for a query, as index and score: the more of its words they have, the better.
+/// Returns the `top` best documents as index and score. The score grows with the share of the query's words in the
+/// document.
 fn ranked(query: &str, documents: &[&str], top: Option<usize>) -> Vec<(usize, f64)> {
     let words = |input: &str| -> Vec<String> {
         input.to_lowercase().split(|c: char| !c.is_alphanumeric()).map(str::to_owned).collect()
@@ -235,7 +236,7 @@ fn ranked(query: &str, documents: &[&str], top: Option<usize>) -> Vec<(usize, f6
     let score = |document: &str| {
         let has = words(document);
         let shared = wanted.iter().filter(|word| has.contains(word)).count();
-        // A little of each document's own, so that no two have the same.
+        // A small share derived from the document's hash prevents equal scores.
         let own = (hash(document.as_bytes()) % 1_000) as f64 / 20_000.0;
         (shared as f64 / wanted.len().max(1) as f64 * 0.9 + own).min(1.0)
     };
@@ -246,7 +247,7 @@ fn ranked(query: &str, documents: &[&str], top: Option<usize>) -> Vec<(usize, f6
     all
 }
 
-/// A request for an order, in the words that most providers share.
+/// Returns the query of a rerank request. Most providers have this member.
 fn query(object: &Map<String, Value>) -> Result<&str, Refusal> {
     let query = object.get("query").and_then(Value::as_str).filter(|query| !query.is_empty());
     query.ok_or_else(|| Refusal::invalid("query must not be empty"))

@@ -1,11 +1,12 @@
-//! Text embeddings inference: `POST /v1/embeddings` and `POST /rerank`. One model, whatever is named.
+//! Text Embeddings Inference: `POST /v1/embeddings` and `POST /rerank`. It serves a single model and ignores the
+//! requested one.
 
 use serde_json::{Value, json};
 
 use super::{Answered, Asked, Refusal, query, ranked, texts, tokens, vector, word};
 use crate::simulator::embedding;
 
-/// Most texts of one request, unless it is started otherwise.
+/// Default maximum number of texts per request.
 const MOST: usize = 32;
 
 pub(super) fn answer(path: &str, asked: &Asked<'_>) -> Answered {
@@ -35,7 +36,7 @@ fn embed(asked: &Asked<'_>) -> Answered {
     })
 }
 
-/// It knows no limit of the results and no usage.
+/// TEI's rerank API has neither a limit of results nor usage.
 fn rerank(asked: &Asked<'_>) -> Answered {
     asked.only(&["query", "texts", "raw_scores", "return_text", "truncate", "truncation_direction"])?;
     let query = query(asked.body)?;

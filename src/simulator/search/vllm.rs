@@ -1,5 +1,5 @@
-//! vLLM: `POST /rerank`, under `/v1` and `/v2` too. A model whose name has `logit` in it gives scores that are no
-//! probabilities, as models do that were made for something else.
+//! vLLM: `POST /rerank`, also below `/v1` and `/v2`. A model with `logit` in its name returns scores outside 0 to 1, as
+//! models do that were not trained for reranking.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ pub(super) fn answer(path: &str, asked: &Asked<'_>) -> Answered {
 }
 
 fn rerank(asked: &Asked<'_>) -> Answered {
-    // Members that it does not know are left aside.
+    // vLLM ignores unknown members.
     let model = asked.model()?;
     let query = query(asked.body)?;
     let documents = texts(asked.body.get("documents"), "documents", usize::MAX)?;

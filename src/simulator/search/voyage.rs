@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Answered, Asked, Refusal, number, query, ranked, texts, tokens, vector, word};
 use crate::simulator::embedding;
 
-/// Most texts, and most documents.
+/// Maximum number of texts, and of documents.
 const MOST: usize = 1_000;
 
 pub(super) fn answer(path: &str, asked: &Asked<'_>) -> Answered {

@@ -1,4 +1,4 @@
-//! Messages, token counting, models and errors of the Anthropic API.
+//! Tests of the Anthropic API: messages, token counting, models and errors.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn kinds(answer: &Answer) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_stream_says_what_the_json_says() {
+async fn stream_has_the_content_and_usage_of_the_json_response() {
     let simulator = start(SimulatedProvider::Anthropic).await;
     let whole = post(&simulator, MESSAGES, &message(json!("Grüße"), json!({}))).await;
     assert!(whole.header("request-id").unwrap().starts_with("req_"));
@@ -68,7 +68,7 @@ async fn a_stream_says_what_the_json_says() {
 }
 
 #[tokio::test]
-async fn thinking_with_tools_over_two_turns() {
+async fn thinking_with_tools_is_verified_in_the_second_turn() {
     let simulator = start(SimulatedProvider::Anthropic).await;
     let more = json!({"tools": tools(), "thinking": {"type": "enabled", "budget_tokens": 1024}});
     let asked = message(json!("get_weather and get_time"), more);
@@ -110,7 +110,7 @@ async fn thinking_with_tools_over_two_turns() {
 }
 
 #[tokio::test]
-async fn the_prompt_cache() {
+async fn prompt_cache_is_written_and_read() {
     let simulator = start(SimulatedProvider::Anthropic).await;
     let system =
         json!([{"type": "text", "text": "word ".repeat(2000), "cache_control": {"type": "ephemeral"}}]);
@@ -127,7 +127,7 @@ async fn the_prompt_cache() {
 }
 
 #[tokio::test]
-async fn how_a_message_stops() {
+async fn stop_reason_is_the_same_in_json_and_stream() {
     let simulator = start(SimulatedProvider::Anthropic).await;
     for (more, text, reason) in [
         (json!({"max_tokens": 2}), "x", "max_tokens"),
@@ -147,7 +147,7 @@ async fn how_a_message_stops() {
 }
 
 #[tokio::test]
-async fn versions_and_keys() {
+async fn headers_version_and_key_are_checked() {
     let options = Options { credential: Some("key".into()), ..Options::default() };
     let simulator = Simulator::start(SimulatedProvider::Anthropic, options).await.unwrap();
     let ask = async |headers: &[(&str, &str)], body: Value| {
@@ -170,7 +170,7 @@ async fn versions_and_keys() {
 }
 
 #[tokio::test]
-async fn requests_that_are_refused() {
+async fn request_invalid_is_refused_like_the_provider() {
     let simulator = start(SimulatedProvider::Anthropic).await;
     for (body, part) in [
         (json!({"model": "m", "messages": [{"role": "user", "content": "x"}]}), "max_tokens: Field required"),
@@ -217,7 +217,7 @@ async fn requests_that_are_refused() {
 }
 
 #[tokio::test]
-async fn models_in_pages() {
+async fn models_are_listed_in_pages() {
     let simulator = start(SimulatedProvider::Anthropic).await;
     let first = get(&simulator, "/v1/models?limit=2").await.json();
     assert_eq!((&first["has_more"], first["data"].as_array().unwrap().len()), (&json!(true), 2));

@@ -1,4 +1,4 @@
-//! A client that writes HTTP/1.1 by hand and shows what came back, chunk by chunk.
+//! Test client that writes HTTP/1.1 directly to the socket and exposes the chunks of the response.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -6,18 +6,18 @@ use tokio::net::TcpStream;
 
 use super::super::Simulator;
 
-/// What came back until the connection was closed.
+/// Response, read until the connection was closed.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
-    /// The chunks of a chunked body; any other body is one chunk.
+    /// Chunks of a chunked body. Any other body is one chunk.
     pub(super) chunks: Vec<Vec<u8>>,
-    /// The body ended as its framing says it must.
+    /// The body is complete according to its framing.
     pub(super) complete: bool,
 }
 
-/// The bytes of a request that wants the connection to be closed after it.
+/// Returns the bytes of a request with `connection: close`.
 pub(super) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: simulator\r\nconnection: close\r\n");
     for (name, value) in headers {
@@ -35,7 +35,7 @@ pub(super) async fn exchange(simulator: &Simulator, bytes: &[u8]) -> Answer {
     let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
     socket.write_all(bytes).await.unwrap();
     let mut received = Vec::new();
-    // A connection that is reset has shown what it had to show.
+    // A connection reset keeps the bytes that arrived before.
     let _ = socket.read_to_end(&mut received).await;
     parse(&received)
 }
@@ -50,7 +50,7 @@ pub(super) async fn send(
     exchange(simulator, &request(method, path, headers, body)).await
 }
 
-/// Posts JSON, with the headers that a client of the provider sends anyway.
+/// Posts JSON with the headers that the provider's clients send.
 pub(super) async fn post(simulator: &Simulator, path: &str, body: &Value) -> Answer {
     let headers = [("content-type", "application/json"), ("anthropic-version", "2023-06-01")];
     send(simulator, "POST", path, &headers, body.to_string().as_bytes()).await
@@ -108,7 +108,7 @@ impl Answer {
         serde_json::from_str(&self.text()).unwrap()
     }
 
-    /// The names (empty without one) and the data of the events of a stream.
+    /// Returns name (may be empty) and data of each event of a stream.
     pub(super) fn events(&self) -> Vec<(String, String)> {
         let text = self.text().replace("\r\n", "\n");
         text.split("\n\n")
@@ -123,13 +123,13 @@ impl Answer {
             .collect()
     }
 
-    /// The data of the events, as far as it is JSON.
+    /// Returns the data of the events that is valid JSON.
     pub(super) fn data(&self) -> Vec<Value> {
         self.events().iter().filter_map(|(_, data)| serde_json::from_str(data).ok()).collect()
     }
 }
 
-/// The texts at a pointer in all values, joined.
+/// Joins the texts at a pointer in all values.
 pub(super) fn joined(values: &[Value], pointer: &str) -> String {
     values.iter().filter_map(|value| value.pointer(pointer)?.as_str()).collect()
 }

@@ -1,4 +1,4 @@
-//! What the directives stage, with every provider.
+//! Tests of the directives with every provider.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::super::{SimulatedProvider, Simulator};
 use super::client::{Answer, post};
 use super::start;
 
-/// The formats: provider and path; of Google's, the action is added.
+/// Provider and path of each format. For Google, the method is appended.
 const FORMATS: [(SimulatedProvider, &str); 4] = [
     (SimulatedProvider::OpenAi, "/v1/chat/completions"),
     (SimulatedProvider::OpenAi, "/v1/responses"),
@@ -33,7 +33,7 @@ async fn ask(simulator: &Simulator, path: &str, text: &str, stream: bool) -> Ans
     post(simulator, &path, &body).await
 }
 
-/// Pieces of text in a stream of any format.
+/// Counts the text pieces in a stream of any format.
 fn deltas(answer: &Answer) -> usize {
     let text = |event: &Value| {
         ["/choices/0/delta/content", "/delta/text", "/delta", "/candidates/0/content/parts/0/text"]
@@ -46,7 +46,7 @@ fn deltas(answer: &Answer) -> usize {
 }
 
 #[tokio::test]
-async fn statuses_with_the_providers_own_bodies() {
+async fn status_fault_has_the_error_body_of_the_provider() {
     for (provider, path) in FORMATS {
         let simulator = start(provider).await;
         for status in [400, 401, 403, 404, 409, 413, 418, 422, 429, 500, 502, 503, 504, 529] {
@@ -69,7 +69,7 @@ async fn statuses_with_the_providers_own_bodies() {
 }
 
 #[tokio::test]
-async fn faults_after_so_many_deltas() {
+async fn stream_fault_happens_after_the_given_deltas() {
     for (provider, path) in FORMATS {
         let simulator = start(provider).await;
         for count in [0, 1, 3] {
@@ -90,7 +90,7 @@ async fn faults_after_so_many_deltas() {
 }
 
 #[tokio::test]
-async fn faults_of_a_whole_answer() {
+async fn whole_response_faults_break_its_body() {
     for (provider, path) in FORMATS {
         let simulator = start(provider).await;
         let answer = async |directive: &str| ask(&simulator, path, directive, false).await;
@@ -112,7 +112,7 @@ async fn faults_of_a_whole_answer() {
 }
 
 #[tokio::test]
-async fn streams_that_are_no_streams() {
+async fn stream_body_faults_send_no_valid_stream() {
     for (provider, path) in FORMATS {
         let simulator = start(provider).await;
         let answer = async |directive: &str| ask(&simulator, path, directive, true).await;
@@ -121,7 +121,7 @@ async fn streams_that_are_no_streams() {
         let garbage = answer("[[garbage]]").await;
         let broken =
             garbage.events().iter().filter(|(_, data)| serde_json::from_str::<Value>(data).is_err()).count();
-        // One, and the `[DONE]` of chat completions.
+        // One, plus the `[DONE]` of chat completions.
         assert_eq!(broken, if path.ends_with("completions") { 2 } else { 1 });
         let truncated = answer("[[truncate]]").await;
         assert!(!truncated.complete && !truncated.text().ends_with("\n\n"));
@@ -129,14 +129,14 @@ async fn streams_that_are_no_streams() {
 }
 
 #[tokio::test]
-async fn lengths() {
+async fn length_directives_set_deltas_and_bytes() {
     for (provider, path) in FORMATS {
         let simulator = start(provider).await;
         let words = ask(&simulator, path, "[[words 40]]", true).await;
         assert_eq!(deltas(&words), 40, "{path}");
         let big = ask(&simulator, path, "[[big 1000000]]", true).await;
         assert_eq!(deltas(&big), 10, "{path}");
-        // Responses repeat the whole text at their end.
+        // The Responses API repeats the whole text at the end.
         let largest = if path.ends_with("responses") { 1_010_000 } else { 110_000 };
         assert!(big.chunks.iter().all(|chunk| chunk.len() < largest), "{path}");
         let whole = ask(&simulator, path, "[[big 1000000]]", false).await;
@@ -145,7 +145,7 @@ async fn lengths() {
 }
 
 #[tokio::test]
-async fn refusals_in_the_providers_own_form() {
+async fn refusal_has_the_form_of_the_provider() {
     for ((provider, path), (pointer, expected)) in FORMATS.into_iter().zip([
         ("/choices/0/message/content", Value::Null),
         ("/output/0/content/0/type", json!("refusal")),

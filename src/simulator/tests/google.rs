@@ -1,4 +1,4 @@
-//! Generation, token counting, embeddings, models and errors of the Gemini API.
+//! Tests of the Gemini API: generation, token counting, embeddings, models and errors.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn tools() -> Value {
 }
 
 #[tokio::test]
-async fn events_an_array_and_json_say_the_same() {
+async fn stream_as_events_or_array_has_the_content_of_the_json() {
     let simulator = start(SimulatedProvider::Google).await;
     let body = generate("Grüße", json!({}));
     let whole = post(&simulator, &path("gemini-2.5-flash", "generateContent"), &body).await;
@@ -52,7 +52,7 @@ async fn events_an_array_and_json_say_the_same() {
 }
 
 #[tokio::test]
-async fn signatures_of_calls() {
+async fn signature_of_calls_is_checked_in_the_next_turn() {
     let simulator = start(SimulatedProvider::Google).await;
     for (model, needed) in [("gemini-3-pro-preview", true), ("gemini-2.5-flash", false)] {
         let config = json!({"thinkingConfig": {"includeThoughts": true}});
@@ -98,7 +98,7 @@ async fn signatures_of_calls() {
 }
 
 #[tokio::test]
-async fn candidates_limits_and_schemas() {
+async fn generation_config_candidates_limits_and_schema_apply() {
     let simulator = start(SimulatedProvider::Google).await;
     let ask = async |config: Value| {
         let body = generate("x", json!({ "generationConfig": config }));
@@ -117,7 +117,7 @@ async fn candidates_limits_and_schemas() {
 }
 
 #[tokio::test]
-async fn requests_that_are_refused() {
+async fn request_invalid_is_refused_like_the_provider() {
     let simulator = start(SimulatedProvider::Google).await;
     for (body, part) in [
         (json!({}), "contents is not specified"),
@@ -155,7 +155,7 @@ async fn requests_that_are_refused() {
 }
 
 #[tokio::test]
-async fn keys() {
+async fn key_is_accepted_in_header_query_or_bearer() {
     let options = Options { credential: Some("AIza".into()), ..Options::default() };
     let simulator = Simulator::start(SimulatedProvider::Google, options).await.unwrap();
     let ask = async |path: &str, headers: &[(&str, &str)]| send(&simulator, "GET", path, headers, b"").await;
@@ -172,7 +172,7 @@ async fn keys() {
 }
 
 #[tokio::test]
-async fn embeddings_counts_and_models() {
+async fn embeddings_token_counts_and_models_are_served() {
     let simulator = start(SimulatedProvider::Google).await;
     let content = json!({"parts": [{"text": "abcde"}]});
     let one = post(&simulator, &path("gemini-embedding-001", "embedContent"), &json!({ "content": content }))

@@ -1,6 +1,6 @@
-//! Tests over real sockets. Here live: a client that writes HTTP/1.1 by hand, so that no library hides what is on the
-//! wire (`client`), and one file per provider's format next to one for the socket (`server`) and one for what the
-//! directives stage (`faults`). Here must not live: tests of single functions; they stand beside them.
+//! Tests over real sockets: one file per format, one for the server (`server`) and one for the directives (`faults`).
+//! The test client (`client`) writes HTTP/1.1 itself, so that no library hides the bytes on the wire. Tests of single
+//! functions live beside the functions.
 
 mod anthropic;
 mod client;

@@ -1,4 +1,4 @@
-//! Chat completions, embeddings, models and errors of the OpenAI API.
+//! Tests of the OpenAI API: chat completions, embeddings, models and errors.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn tools() -> Value {
 }
 
 #[tokio::test]
-async fn a_stream_says_what_the_json_says() {
+async fn stream_has_the_content_and_usage_of_the_json_response() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let whole = post(&simulator, CHAT, &chat("Grüße 🤖")).await;
     assert_eq!(whole.header("content-type"), Some("application/json"));
@@ -53,14 +53,14 @@ async fn a_stream_says_what_the_json_says() {
 }
 
 #[tokio::test]
-async fn the_same_request_gets_the_same_text() {
+async fn response_is_deterministic() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let text = async || post(&simulator, CHAT, &chat("x")).await.json()["choices"].clone();
     assert_eq!(text().await, text().await);
 }
 
 #[tokio::test]
-async fn parallel_calls_and_their_results() {
+async fn tool_calls_in_parallel_need_all_their_results() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let asked = with(chat("get_weather and get_time"), json!({"tools": tools()}));
     let stream = post(&simulator, CHAT, &with(asked.clone(), json!({"stream": true}))).await.data();
@@ -91,7 +91,7 @@ async fn parallel_calls_and_their_results() {
 }
 
 #[tokio::test]
-async fn choices_take_turns() {
+async fn stream_choices_alternate() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let body = with(chat("x"), json!({"stream": true, "n": 2}));
     let data = post(&simulator, CHAT, &body).await.data();
@@ -100,7 +100,7 @@ async fn choices_take_turns() {
 }
 
 #[tokio::test]
-async fn structured_answers_limits_and_reasoning() {
+async fn response_honors_schema_limit_and_reasoning() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
                         "additionalProperties": false});
@@ -119,7 +119,7 @@ async fn structured_answers_limits_and_reasoning() {
 }
 
 #[tokio::test]
-async fn requests_that_are_refused() {
+async fn request_invalid_is_refused_like_the_provider() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     for (body, param, code) in [
         (json!({"model": "m"}), json!("messages"), json!("missing_required_parameter")),
@@ -153,7 +153,7 @@ async fn requests_that_are_refused() {
 }
 
 #[tokio::test]
-async fn keys() {
+async fn key_wrong_or_missing_is_refused_and_masked() {
     let options = Options { credential: Some("sk-right".into()), ..Options::default() };
     let simulator = Simulator::start(SimulatedProvider::OpenAi, options).await.unwrap();
     let ask = async |headers: &[(&str, &str)]| send(&simulator, "GET", "/v1/models", headers, b"").await;
@@ -166,7 +166,7 @@ async fn keys() {
 }
 
 #[tokio::test]
-async fn embeddings() {
+async fn embeddings_accept_text_or_tokens_and_return_floats_or_base64() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let embed = async |body: Value| post(&simulator, "/v1/embeddings", &body).await.json();
     let floats =

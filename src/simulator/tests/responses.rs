@@ -1,4 +1,4 @@
-//! Responses of the OpenAI API.
+//! Tests of the OpenAI Responses API.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn tool() -> Value {
 }
 
 #[tokio::test]
-async fn events_are_numbered_and_end_with_the_response() {
+async fn stream_events_are_numbered_and_end_with_the_response() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let body = json!({"model": "gpt-5", "input": "hello", "stream": true, "reasoning": {"effort": "low", "summary": "auto"},
                       "include": ["reasoning.encrypted_content"]});
@@ -55,7 +55,7 @@ async fn events_are_numbered_and_end_with_the_response() {
 }
 
 #[tokio::test]
-async fn a_conversation_by_previous_response_id() {
+async fn conversation_continues_by_previous_response_id() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let first =
         post(&simulator, RESPONSES, &json!({"model": "m", "input": "add", "tools": tool()})).await.json();
@@ -80,7 +80,7 @@ async fn a_conversation_by_previous_response_id() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_cut_is_incomplete() {
+async fn response_at_the_token_limit_is_incomplete() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let body = json!({"model": "m", "input": "[[words 99]]", "max_output_tokens": 16, "stream": true});
     let data = post(&simulator, RESPONSES, &body).await.data();
@@ -92,7 +92,7 @@ async fn an_answer_that_is_cut_is_incomplete() {
 }
 
 #[tokio::test]
-async fn reasoning_comes_back_as_it_was() {
+async fn reasoning_items_returned_by_the_client_are_verified() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let asked = json!({"model": "gpt-5", "input": "add", "tools": tool(), "store": false,
                        "reasoning": {"effort": "low"}, "include": ["reasoning.encrypted_content"]});
@@ -112,7 +112,7 @@ async fn reasoning_comes_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn requests_that_are_refused() {
+async fn request_invalid_is_refused_like_the_provider() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     for (body, part) in [
         (json!({"input": "x"}), "Missing required parameter: 'model'."),
@@ -145,7 +145,7 @@ async fn requests_that_are_refused() {
 }
 
 #[tokio::test]
-async fn what_only_others_spell_is_refused() {
+async fn request_with_spellings_of_other_apis_is_refused() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let refused = async |path: &str, mut body: Value, more: Value, param: &str| {
         for (name, value) in more.as_object().unwrap() {

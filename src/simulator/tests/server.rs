@@ -1,4 +1,4 @@
-//! The socket: records, counts, chunks, HTTP/2, and what must not break it.
+//! Tests of the server: records, counters, chunks, HTTP/2, and malformed input.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn chat(text: &str, stream: bool) -> Value {
     json!({"model": "gpt-4o", "messages": [{"role": "user", "content": text}], "stream": stream})
 }
 
-/// Waits until a count is what it should be, or fails.
+/// Waits until a counter has the expected value. Panics after 10 seconds.
 async fn eventually(count: impl Fn() -> u64, expected: u64) {
     let reached = timeout(Duration::from_secs(10), async {
         while count() != expected {
@@ -26,7 +26,7 @@ async fn eventually(count: impl Fn() -> u64, expected: u64) {
 }
 
 #[tokio::test]
-async fn the_last_request_is_recorded_as_it_came() {
+async fn last_request_is_recorded_as_received() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     assert_eq!(simulator.base_url(), format!("http://{}/v1", simulator.addr()));
     assert!(simulator.last_request().is_none());
@@ -46,7 +46,7 @@ async fn the_last_request_is_recorded_as_it_came() {
 }
 
 #[tokio::test]
-async fn clients_that_go_away_are_counted() {
+async fn aborted_counts_clients_that_disconnect_during_a_response() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     for (nth, directive) in
         ["[[hang]]", "[[delay 60000]]", "[[stall 1]]", "[[pace 60000]]"].iter().enumerate()
@@ -72,7 +72,7 @@ async fn clients_that_go_away_are_counted() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_in_the_middle_of_its_request_is_counted() {
+async fn aborted_counts_a_client_that_disconnects_during_its_request() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
     socket
@@ -86,7 +86,7 @@ async fn a_client_that_leaves_in_the_middle_of_its_request_is_counted() {
 }
 
 #[tokio::test]
-async fn each_frame_is_a_chunk() {
+async fn stream_sends_each_frame_as_one_chunk() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     for directive in ["", "[[pace 1]]"] {
         let answer = post(&simulator, "/v1/chat/completions", &chat(directive, true)).await;
@@ -99,7 +99,7 @@ async fn each_frame_is_a_chunk() {
 }
 
 #[tokio::test]
-async fn a_paced_frame_arrives_by_itself() {
+async fn stream_sends_paced_frames_separately() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
     let body = chat("[[pace 100]]", true).to_string();
@@ -114,7 +114,7 @@ async fn a_paced_frame_arrives_by_itself() {
 }
 
 #[tokio::test]
-async fn pauses_of_the_options_and_of_the_directives() {
+async fn pauses_of_options_are_overridden_by_directives() {
     let options = Options { first_token: Duration::from_millis(150), ..Options::default() };
     let simulator = Simulator::start(SimulatedProvider::OpenAi, options).await.unwrap();
     let begin = std::time::Instant::now();
@@ -127,7 +127,7 @@ async fn pauses_of_the_options_and_of_the_directives() {
 }
 
 #[tokio::test]
-async fn a_connection_serves_several_requests() {
+async fn connection_serves_pipelined_requests() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let one = b"GET /v1/models/a HTTP/1.1\r\nhost: x\r\n\r\n";
     let both = [&one[..], &request("GET", "/v1/models/b", &[], b"")].concat();
@@ -137,7 +137,7 @@ async fn a_connection_serves_several_requests() {
 }
 
 #[tokio::test]
-async fn large_bodies_are_taken() {
+async fn request_with_a_large_body_is_accepted() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let answer = post(&simulator, "/v1/chat/completions", &chat(&"x".repeat(20_000_000), false)).await;
     assert_eq!(answer.status, 200);
@@ -145,7 +145,7 @@ async fn large_bodies_are_taken() {
 }
 
 #[tokio::test]
-async fn nonsense_breaks_nothing() {
+async fn connection_with_invalid_bytes_does_not_break_the_server() {
     for provider in [SimulatedProvider::OpenAi, SimulatedProvider::Anthropic, SimulatedProvider::Google] {
         let simulator = start(provider).await;
         for nonsense in [
@@ -164,7 +164,7 @@ async fn nonsense_breaks_nothing() {
 }
 
 #[tokio::test]
-async fn a_taken_address_is_an_error_and_dropping_frees_it() {
+async fn address_in_use_is_an_error_and_is_freed_on_drop() {
     let simulator = start(SimulatedProvider::Google).await;
     assert_eq!(simulator.base_url(), format!("http://{}/v1beta", simulator.addr()));
     let options = Options { addr: simulator.addr(), ..Options::default() };
@@ -180,7 +180,7 @@ async fn a_taken_address_is_an_error_and_dropping_frees_it() {
     assert!(TcpStream::connect(options.addr).await.is_err());
 }
 
-/// A frame of HTTP/2.
+/// Returns an HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     bytes.extend([kind, flags]);
@@ -189,9 +189,10 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The preface of HTTP/2, and a request on stream 1. `method` is its entry in the static table.
+/// Returns the HTTP/2 preface and a request on stream 1. `method` is its index in the HPACK static table.
 fn http2_request(method: u8, path: &str, body: &[u8]) -> Vec<u8> {
-    // The method and `:scheme http` from the static table, then `:path` and `:authority` as literals.
+    // The method and `:scheme http` from the static table (RFC 7541, appendix A), then `:path` and `:authority` as
+    // literals.
     let mut block = vec![0x80 | method, 0x86, 0x04, path.len() as u8];
     block.extend(path.bytes());
     block.extend([0x01, 1, b'x']);
@@ -203,7 +204,7 @@ fn http2_request(method: u8, path: &str, body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn http2_with_prior_knowledge_is_spoken_on_the_same_port() {
+async fn http2_with_prior_knowledge_is_served_on_the_same_port() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
     socket.write_all(&http2_request(2, "/v1/models", b"")).await.unwrap();
@@ -223,7 +224,7 @@ async fn http2_with_prior_knowledge_is_spoken_on_the_same_port() {
             break;
         }
     }
-    // Entry 8 of the static table: `:status 200`.
+    // Index 8 of the static table: `:status 200`.
     assert_eq!(status, Some(0x88));
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["object"], "list");
     assert_eq!(simulator.last_request().unwrap().version, http::Version::HTTP_2);
@@ -231,7 +232,7 @@ async fn http2_with_prior_knowledge_is_spoken_on_the_same_port() {
 }
 
 #[tokio::test]
-async fn a_stream_of_http2_that_is_reset_is_counted() {
+async fn http2_stream_reset_is_counted_as_aborted() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     for (nth, directive) in ["[[hang]]", "[[stall 2]]"].iter().enumerate() {
         let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
@@ -239,7 +240,7 @@ async fn a_stream_of_http2_that_is_reset_is_counted() {
         socket.write_all(&http2_request(3, "/v1/chat/completions", body.as_bytes())).await.unwrap();
         eventually(|| simulator.requests(), nth as u64 + 1).await;
         assert_eq!(simulator.aborted(), nth as u64);
-        // RST_STREAM with CANCEL; the connection stays open.
+        // RST_STREAM with CANCEL. The connection stays open.
         socket.write_all(&frame(3, 0, 1, &[0, 0, 0, 8])).await.unwrap();
         eventually(|| simulator.aborted(), nth as u64 + 1).await;
     }

@@ -1,4 +1,4 @@
-//! Ark: tasks of content generation.
+//! Ark: content generation tasks.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ fn create(film: &Film, call: &Call<'_>) -> Result<Reply, Refusal> {
         .collect();
     let does = Does::of(&model);
     does.takes(&roles)?;
-    // What is said beside the prompt counts more than what is said in it.
+    // A request member overrides the marker of the same name in the prompt.
     let marked = options(&prompt);
     let said = |name: &str| body.get(name).cloned().or(marked.get(name).map(|text| json!(text)));
     let size = one_of(said("resolution").as_ref(), "resolution", does.resolutions, does.usual)?;
@@ -113,10 +113,10 @@ fn create(film: &Film, call: &Call<'_>) -> Result<Reply, Refusal> {
     ))
 }
 
-/// What a model does.
+/// Capabilities of a model.
 struct Does {
     resolutions: &'static [&'static str],
-    /// The resolution that it makes unasked.
+    /// Default resolution.
     usual: &'static str,
     least: u64,
     text: bool,
@@ -154,7 +154,7 @@ impl Does {
         }
     }
 
-    /// Whether it takes images in these roles.
+    /// Checks the roles of the images.
     fn takes(&self, roles: &[&str]) -> Result<(), Refusal> {
         let count = |role: &str| roles.iter().filter(|other| **other == role).count();
         let (first, last, reference) = (count("first_frame"), count("last_frame"), count("reference_image"));

@@ -1,4 +1,4 @@
-//! DashScope: tasks of video synthesis.
+//! DashScope: video synthesis tasks.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ pub(super) fn answer(film: &Film, call: &Call<'_>, path: &str, host: &str) -> Op
     let request = call.request;
     let rest = path.strip_prefix("/api/v1/")?;
     let id = Ids::new(call.serial, &request.body).hex("", 32);
-    // Tasks of pictures are looked at elsewhere.
+    // The image module serves image tasks.
     let known = rest.strip_prefix("tasks/").is_some_and(|task| film.find(task).is_some());
     let ours = known || rest.ends_with("/video-synthesis");
     if !ours {
@@ -133,7 +133,7 @@ fn create(film: &Film, call: &Call<'_>, framed: bool, id: &str) -> Result<Reply,
     ))
 }
 
-/// Sizes of videos from texts.
+/// Sizes of videos from text.
 const SIZES: &[&str] = &[
     "832*480",
     "480*832",
@@ -150,7 +150,7 @@ const SIZES: &[&str] = &[
     "1248*1632",
 ];
 
-/// The lines that a size counts as.
+/// Returns the resolution of a size, in lines, by its number of pixels.
 fn lines_of(size: &str) -> String {
     let points =
         size.split_once('*').and_then(|(w, h)| Some(w.parse::<u64>().ok()? * h.parse::<u64>().ok()?));

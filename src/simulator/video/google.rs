@@ -1,4 +1,4 @@
-//! Google: long-running operations, at the Gemini API and at Vertex AI.
+//! Google: long-running operations of the Gemini API and of Vertex AI.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -37,7 +37,7 @@ pub(super) fn answer(film: &Film, call: &Call<'_>, path: &str, host: &str) -> Op
                 Some(task) if task.directive("gone").is_some() => {
                     Err(Refusal(404, "File not found.".to_owned()))
                 }
-                // The address leads over another one.
+                // The first address redirects to the video, as Google's does.
                 Some(_) if !name.starts_with("/download") => Ok(Reply::new(302, "text/plain", "")
                     .with("location", format!("http://{host}/download{path}?alt=media"))),
                 Some(task) => Ok(fetched(&task)),

@@ -1,24 +1,24 @@
-//! Videos, simulated: tasks that are begun, looked at until they have ended, and fetched, as OpenAI, Google (at both of
-//! its addresses), DashScope and Ark have them.
+//! Simulated video generation: tasks that are submitted, polled until they end, and downloaded, with the APIs of
+//! OpenAI, Google (Gemini API and Vertex AI), DashScope and Ark.
 //!
-//! Here live the tasks of one provider and the directives that stage them (this file), and a file per provider with its
-//! paths, what it refuses, its answers and its errors. A task goes one step further whenever it is looked at: it waits,
-//! is being made, and is there. The video is a box that players know, and bytes that are the same for the same prompt.
+//! This file has the task table and the directives; each provider's file has its paths, checks, responses and errors. A
+//! task advances by polls, not by time: queued, running, ended. The video is a valid MP4 header and bytes that are
+//! equal for equal prompts.
 //!
-//! Directives stand in the prompt, beside those of other requests:
+//! The prompt may contain these directives, beside the general ones:
 //!
 //! | Directive | Effect |
 //! |---|---|
-//! | `[[film looks 5]]` | so many looks until it has ended, in place of two |
-//! | `[[film fail]]` | it fails in the end, in the provider's own form |
-//! | `[[film cancel]]` | it is cancelled |
-//! | `[[film expire]]` | it expires |
-//! | `[[film forget]]` | the provider does not know it when it is looked at |
-//! | `[[film stuck 503]]` | looks are answered with this status |
-//! | `[[film gone]]` | the video is not there when it is fetched |
-//! | `[[film bytes 1000000]]` | the size of the video |
-//! | `[[film makes 1080p]]` | what the provider says that it has made, in place of what it was asked for |
-//! | `[[film lasts 12]]` | how long it says that this is, in seconds |
+//! | `[[film looks 5]]` | number of polls until the task ends, instead of two |
+//! | `[[film fail]]` | the task fails, in the provider's format |
+//! | `[[film cancel]]` | the task is canceled |
+//! | `[[film expire]]` | the task expires |
+//! | `[[film forget]]` | polls find no such task |
+//! | `[[film stuck 503]]` | polls are answered with this status |
+//! | `[[film gone]]` | the download finds no video |
+//! | `[[film bytes 1000000]]` | size of the video in bytes |
+//! | `[[film makes 1080p]]` | resolution that the provider reports, instead of the requested one |
+//! | `[[film lasts 12]]` | length in seconds that the provider reports |
 
 mod ark;
 mod dashscope;
@@ -38,16 +38,16 @@ use super::http::{Reply, Request, stage};
 use super::ids::{Ids, hash};
 use super::server::Call;
 
-/// Size of a video where nothing is said.
+/// Default size of a video in bytes.
 const SIZE: usize = 4_096;
 
-/// The tasks of a provider.
+/// Task table of a provider.
 #[derive(Debug, Default)]
 pub(super) struct Film {
     tasks: Mutex<HashMap<String, Task>>,
 }
 
-/// One task.
+/// Video task.
 #[derive(Clone, Debug, Default)]
 struct Task {
     id: String,
@@ -59,7 +59,7 @@ struct Task {
     looks: u64,
 }
 
-/// How far a task is.
+/// Stage of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Queued,
@@ -70,11 +70,12 @@ enum Stage {
     Expired,
 }
 
-/// Why a request is refused: a status and a text.
+/// Reason why a request is refused: status and message.
 struct Refusal(u16, String);
 
 impl Task {
-    /// What a directive of films says; empty where it says no more than its name.
+    /// Returns the argument of a video directive, empty if it has none. `None` if the prompt does not have the
+    /// directive.
     fn directive(&self, name: &str) -> Option<&str> {
         let (_, rest) = self.prompt.split_once(&format!("[[film {name}"))?;
         Some(rest.split_once("]]")?.0.trim())
@@ -96,17 +97,16 @@ impl Task {
         }
     }
 
-    /// What is said of its resolution or size.
+    /// Returns the reported resolution or size.
     fn made(&self) -> &str {
         self.directive("makes").unwrap_or(&self.size)
     }
 
-    /// What is said of its length.
+    /// Returns the reported length in seconds.
     fn lasts(&self) -> u64 {
         self.number("lasts").unwrap_or(self.seconds)
     }
 
-    /// The video.
     fn bytes(&self) -> Bytes {
         let size = self.number("bytes").and_then(|size| usize::try_from(size).ok()).unwrap_or(SIZE).max(24);
         let mut video = Vec::with_capacity(size + 8);
@@ -121,7 +121,7 @@ impl Task {
 }
 
 impl Film {
-    /// Answers requests for videos; nothing for others.
+    /// Answers video requests. Returns `None` for other paths.
     pub(super) fn answer(&self, provider: SimulatedProvider, call: &Call<'_>, host: &str) -> Option<Reply> {
         let request = call.request;
         let path = request.path.trim_end_matches('/');
@@ -137,7 +137,7 @@ impl Film {
         }
     }
 
-    /// Begins a task.
+    /// Adds a task.
     fn begin(&self, call: &Call<'_>, prefix: &str, task: Task) -> Task {
         let id = Ids::new(call.serial, &call.request.body).hex(prefix, 32);
         let task = Task { id: id.clone(), ..task };
@@ -145,7 +145,7 @@ impl Film {
         task
     }
 
-    /// Looks at a task, which goes one step further.
+    /// Polls a task, which advances it. Returns `None` if it is unknown.
     fn look(&self, id: &str) -> Option<Task> {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let task = tasks.get_mut(id)?;
@@ -157,7 +157,7 @@ impl Film {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
-    /// A video behind an address that everybody may read.
+    /// Returns the video behind a public link.
     fn public(&self, id: &str) -> Reply {
         match self.find(id) {
             Some(task) if task.directive("gone").is_none() => fetched(&task),
@@ -166,23 +166,23 @@ impl Film {
     }
 }
 
-/// The answer to a fetch.
+/// Returns the response to a download.
 fn fetched(task: &Task) -> Reply {
     Reply::new(200, "video/mp4", task.bytes())
 }
 
-/// An address that is valid for a day.
+/// Returns a public link, valid for a day.
 fn link(host: &str, task: &Task) -> String {
     let sign = hash(task.id.as_bytes());
     format!("http://{host}/films/{}.mp4?Expires=86400&Signature={sign:016x}", task.id)
 }
 
-/// The status that looks are answered with, if one is staged.
+/// Returns the status that polls fail with, if a directive sets one.
 fn stuck(task: &Task) -> Option<u16> {
     task.number("stuck").and_then(|status| u16::try_from(status).ok())
 }
 
-/// A submission after what the prompt's directives want.
+/// Returns the response to a submission, subject to the directives in the prompt.
 fn staged(prompt: &str, error: impl Fn(u16) -> Reply, answer: impl FnOnce() -> Reply) -> Reply {
     let (directives, _) = directive::take(prompt);
     stage(&directives, 503, error, answer)
@@ -219,7 +219,7 @@ fn one_of(value: Option<&Value>, name: &str, all: &[&str], usual: &str) -> Resul
     }
 }
 
-/// The options in a prompt: `--rs 720p`, by their longer names.
+/// Returns the markers in a prompt (`--rs 720p`) by their full names.
 fn options(prompt: &str) -> HashMap<String, String> {
     const SHORT: [(&str, &str); 7] = [
         ("rs", "resolution"),
@@ -250,7 +250,6 @@ fn is(request: &Request, method: &Method) -> bool {
     request.method == *method
 }
 
-/// Adds members to an object.
 fn add(object: &mut Value, more: Value) {
     if let (Value::Object(object), Value::Object(more)) = (object, more) {
         object.extend(more);

@@ -1,4 +1,4 @@
-//! The files of journals: one's own, and those that ended processes left.
+//! Files of journals: those of this process, and those that ended processes left.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -10,14 +10,14 @@ use rand::Rng as _;
 use super::frame;
 use super::segment::Pieces;
 
-/// A process holds a lock on the file with this ending for as long as it lives.
+/// Extension of the lock file. A process holds a lock on it as long as it lives.
 const LOCK: &str = "lock";
-/// Endings of the two segments.
+/// Extensions of the two segments.
 const SEGMENTS: [&str; 2] = ["a", "b"];
-/// How often an id is chosen anew.
-const TRIES: usize = 16;
+/// Maximum number of attempts to find an unused id.
+const MAX_TRIES: usize = 16;
 
-/// The files of one journal, locked. Dropped, they stay: what is in them is for whoever comes next.
+/// Files of one journal, locked. Dropping this value does not remove them: the next process replays their frames.
 #[derive(Debug)]
 pub(super) struct SegmentFiles {
     folder: PathBuf,
@@ -35,12 +35,12 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Writes the names in a folder to the disk.
+/// Makes the directory entries of a folder durable.
 pub(in crate::store) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Opens a lock's file and takes the lock. Nothing, if somebody else has it or has removed the file meanwhile.
+/// Opens a lock file and takes the lock. Returns `None` if another process holds it or has removed the file meanwhile.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = options().open(path)?;
     match file.try_lock() {
@@ -48,6 +48,7 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(error),
     }
+    // Another process may have removed the file between open and lock: the lock then guards an unlinked inode.
     match path.metadata() {
         Ok(there) if there.ino() == file.metadata()?.ino() => Ok(Some(file)),
         Ok(_) => Ok(None),
@@ -57,11 +58,11 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 }
 
 impl SegmentFiles {
-    /// Makes the files of a new journal.
+    /// Creates the files of a new journal with a random id. Returns the id, the files and the two segments.
     pub(super) fn create(folder: &Path) -> io::Result<(u64, Self, [File; 2])> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        for _ in 0..TRIES {
-            // SQLite's integers have a sign.
+        for _ in 0..MAX_TRIES {
+            // 63 bits, because the id is stored in SQLite, whose integers are signed.
             let id = rand::rng().next_u64() >> 1;
             let Some(lock) = lock(&path(folder, id, LOCK))? else { continue };
             let [a, b] = SEGMENTS.map(|ending| {
@@ -70,15 +71,15 @@ impl SegmentFiles {
             });
             let files = SegmentFiles { folder: folder.to_owned(), id, lock };
             let segments = [a?, b?];
-            // So that a loss of power leaves the names, too.
+            // Make the directory entries durable against a loss of power.
             sync_folder(folder)?;
             return Ok((id, files, segments));
         }
-        Err(io::Error::other("no journal can be made"))
+        Err(io::Error::other("no journal can be created"))
     }
 
-    /// Whether they stand where they were made.
-    pub(super) fn are_there(&self) -> bool {
+    /// Returns true if the lock file is still where it was created.
+    pub(super) fn exist(&self) -> bool {
         let there = |file: &File| -> io::Result<bool> {
             let (there, own) = (path(&self.folder, self.id, LOCK).metadata()?, file.metadata()?);
             Ok((there.dev(), there.ino()) == (own.dev(), own.ino()))
@@ -86,13 +87,13 @@ impl SegmentFiles {
         there(&self.lock).unwrap_or(false)
     }
 
-    /// Removes them.
+    /// Removes the files.
     pub(super) fn remove(&self) -> io::Result<()> {
         remove(&self.folder, self.id)
     }
 }
 
-/// Removes the files of a journal. The lock last: where it is, others look for the rest.
+/// Removes the files of a journal. The lock file goes last: other processes find a journal by its lock file.
 fn remove(folder: &Path, id: u64) -> io::Result<()> {
     for ending in SEGMENTS.into_iter().chain([LOCK]) {
         match std::fs::remove_file(path(folder, id, ending)) {
@@ -103,12 +104,12 @@ fn remove(folder: &Path, id: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a journal has files.
+/// Returns true if a journal has files.
 pub(in crate::store) fn exists(folder: &Path, id: u64) -> bool {
     path(folder, id, LOCK).exists()
 }
 
-/// Whether a folder holds files of any journal.
+/// Returns true if a folder holds files of any journal.
 pub(in crate::store) fn any(folder: &Path) -> io::Result<bool> {
     match std::fs::read_dir(folder) {
         Ok(mut entries) => Ok(entries.any(|entry| entry.is_ok_and(|entry| id_of(&entry.path()).is_some()))),
@@ -117,7 +118,7 @@ pub(in crate::store) fn any(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// The journal that a file belongs to, and the file's ending.
+/// Parses a file name into the journal id and the extension. Returns `None` if it is not a journal file.
 fn id_of(path: &Path) -> Option<(u64, &str)> {
     let id = u64::from_str_radix(path.file_stem()?.to_str()?, 16).ok()?;
     let ending = path.extension()?.to_str()?;
@@ -127,23 +128,23 @@ fn id_of(path: &Path) -> Option<(u64, &str)> {
 /// Journal of a process that has ended, locked for replay.
 #[derive(Debug)]
 pub(in crate::store) struct OrphanedJournal {
-    /// Which journal it is.
+    /// Id of the journal.
     pub(in crate::store) id: u64,
-    /// Its segments, the one with the earlier frames first.
+    /// Segments, the one with the earlier frames first.
     pub(in crate::store) segments: Vec<Pieces>,
     folder: PathBuf,
     _lock: File,
 }
 
 impl OrphanedJournal {
-    /// Removes the files, when all that they hold is in the database.
+    /// Removes the files. Call this only after all frames are in the database.
     pub(in crate::store) fn remove(self) -> io::Result<()> {
         remove(&self.folder, self.id)
     }
 }
 
-/// The journals in a folder whose processes have ended, one at a time.
-pub(in crate::store) fn leftovers(
+/// Returns an iterator over the journals in a folder whose processes have ended. It locks them one at a time.
+pub(in crate::store) fn orphaned(
     folder: &Path,
 ) -> io::Result<impl Iterator<Item = io::Result<OrphanedJournal>>> {
     let mut found = Vec::new();

@@ -1,23 +1,23 @@
-//! Frames: length, checksum, number, payload. What was cut off or written over is not a frame.
+//! Frame format of a journal: length, checksum, number, payload. Truncated and overwritten frames fail the check.
 
-/// What a segment begins with: a mark, and the journal's id.
+/// Size of the opening of a segment, in bytes: magic number (8) and journal id (8).
 pub(super) const OPENING: usize = 16;
-const MARK: &[u8; 8] = b"MGWLEDG1";
-/// Length (4), checksum (4), number (8).
+const MAGIC: &[u8; 8] = b"MGWLEDG1";
+/// Size of a frame header, in bytes: length (4), checksum (4), number (8). All little-endian.
 pub(super) const HEADER: usize = 16;
-/// Largest payload. What a length says beyond it is no length.
+/// Largest payload, in bytes. A larger length field means that the frame is invalid.
 pub(super) const LARGEST: usize = 64 << 10;
 
-/// The opening of a segment.
+/// Returns the opening of a segment.
 pub fn opening(journal: u64) -> [u8; OPENING] {
     let mut bytes = [0; OPENING];
-    let (mark, id) = bytes.split_at_mut(MARK.len());
-    mark.copy_from_slice(MARK);
+    let (mark, id) = bytes.split_at_mut(MAGIC.len());
+    mark.copy_from_slice(MAGIC);
     id.copy_from_slice(&journal.to_le_bytes());
     bytes
 }
 
-/// Appends a frame to a buffer.
+/// Appends a frame to a buffer. `payload` appends the payload.
 pub fn write(journal: u64, number: u64, out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER]);
@@ -32,7 +32,8 @@ pub fn write(journal: u64, number: u64, out: &mut Vec<u8>, payload: impl FnOnce(
     }
 }
 
-/// Over all but itself, and over the journal, so that no frame of another one is taken for one of this.
+/// Returns the CRC-32 of the journal id, number, length and payload. The id is included so that a frame of another
+/// journal is not accepted.
 fn checksum(journal: u64, number: u64, payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&journal.to_le_bytes());
@@ -42,56 +43,56 @@ fn checksum(journal: u64, number: u64, payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// A frame that was read.
+/// Frame that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// Its number; they count up by one.
+pub struct JournalFrame<'a> {
+    /// Sequence number; consecutive frames count up by one.
     pub number: u64,
-    /// What it carries.
+    /// Payload, an encoded usage record.
     pub payload: &'a [u8],
 }
 
-/// The frames of a segment, up to the first that is none or that does not follow the one before.
+/// Iterator over the frames of a segment. It ends at the first frame that is invalid or out of sequence.
 #[derive(Clone, Copy, Debug)]
-pub struct Frames<'a> {
+pub struct JournalFrames<'a> {
     journal: u64,
     last: Option<u64>,
     rest: &'a [u8],
 }
 
-impl<'a> Frames<'a> {
-    /// Reads a segment; nothing, if it is none.
+impl<'a> JournalFrames<'a> {
+    /// Reads a segment. Returns `None` if it does not begin with a valid opening.
     pub fn new(segment: &'a [u8]) -> Option<Self> {
         let (opening, rest) = segment.split_at_checked(OPENING)?;
-        let id = opening.strip_prefix(MARK)?;
-        Some(Frames { journal: u64::from_le_bytes(id.try_into().ok()?), last: None, rest })
+        let id = opening.strip_prefix(MAGIC)?;
+        Some(JournalFrames { journal: u64::from_le_bytes(id.try_into().ok()?), last: None, rest })
     }
 
-    /// Whose segment it is.
+    /// Returns the id of the journal.
     pub fn journal(&self) -> u64 {
         self.journal
     }
 
-    /// The frames must follow one with this number.
-    pub(super) fn follow(&mut self, last: Option<u64>) {
+    /// Sets the number that the first frame must follow.
+    pub(super) fn expect_after(&mut self, last: Option<u64>) {
         self.last = last;
     }
 
-    /// The number of the frame that was read last.
+    /// Returns the number of the last frame that was read.
     pub(super) fn last_number(&self) -> Option<u64> {
         self.last
     }
 
-    /// Bytes that were not read.
-    pub(super) fn left(&self) -> usize {
+    /// Returns the number of unread bytes.
+    pub(super) fn remaining_bytes(&self) -> usize {
         self.rest.len()
     }
 }
 
-impl<'a> Iterator for Frames<'a> {
-    type Item = Frame<'a>;
+impl<'a> Iterator for JournalFrames<'a> {
+    type Item = JournalFrame<'a>;
 
-    fn next(&mut self) -> Option<Frame<'a>> {
+    fn next(&mut self) -> Option<JournalFrame<'a>> {
         let (header, rest) = self.rest.split_first_chunk::<HEADER>()?;
         let (length, header) = header.split_first_chunk::<4>()?;
         let (sum, number) = header.split_first_chunk::<4>()?;
@@ -106,7 +107,7 @@ impl<'a> Iterator for Frames<'a> {
         }
         self.rest = rest;
         self.last = Some(number);
-        Some(Frame { number, payload })
+        Some(JournalFrame { number, payload })
     }
 }
 
@@ -123,22 +124,22 @@ mod tests {
     }
 
     fn numbers(segment: &[u8]) -> Vec<u64> {
-        Frames::new(segment).map_or(Vec::new(), |frames| frames.map(|frame| frame.number).collect())
+        JournalFrames::new(segment).map_or(Vec::new(), |frames| frames.map(|frame| frame.number).collect())
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn frame_written_is_read_back() {
         let bytes = segment(7, &[(3, b"one"), (4, b""), (5, &[0xff; 300])]);
-        let frames: Vec<Frame<'_>> = Frames::new(&bytes).unwrap().collect();
+        let frames: Vec<JournalFrame<'_>> = JournalFrames::new(&bytes).unwrap().collect();
         assert_eq!(frames.len(), 3);
-        assert_eq!(frames[0], Frame { number: 3, payload: b"one" });
-        assert_eq!(frames[1], Frame { number: 4, payload: b"" });
-        assert_eq!(frames[2], Frame { number: 5, payload: &[0xff; 300] });
-        assert_eq!(Frames::new(&bytes).unwrap().journal(), 7);
+        assert_eq!(frames[0], JournalFrame { number: 3, payload: b"one" });
+        assert_eq!(frames[1], JournalFrame { number: 4, payload: b"" });
+        assert_eq!(frames[2], JournalFrame { number: 5, payload: &[0xff; 300] });
+        assert_eq!(JournalFrames::new(&bytes).unwrap().journal(), 7);
     }
 
     #[test]
-    fn wherever_it_is_cut_whole_frames_are_read_and_no_other() {
+    fn frame_reading_ends_at_a_truncated_frame() {
         let bytes = segment(7, &[(1, b"one"), (2, b"two"), (3, b"three")]);
         let ends = [16 + 19, 16 + 19 * 2, bytes.len()];
         for cut in 0..=bytes.len() {
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_that_changed_ends_the_reading() {
+    fn frame_reading_ends_at_a_flipped_bit() {
         let bytes = segment(7, &[(1, b"one"), (2, b"two"), (3, b"three")]);
         for at in 0..bytes.len() * 8 {
             let mut spoilt = bytes.clone();
@@ -159,22 +160,22 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_from_an_earlier_use_is_not_read() {
+    fn frame_left_from_an_earlier_use_is_not_read() {
         let mut bytes = segment(7, &[(1, b"one"), (2, b"two"), (3, b"six")]);
         let later = segment(7, &[(9, b"new")]);
         bytes[..later.len()].copy_from_slice(&later);
         assert_eq!(numbers(&bytes), [9]);
-        // A frame of another journal, even with the number that would follow.
+        // A frame of another journal must not be read, even if its number continues the sequence.
         let other = segment(8, &[(10, b"oth")]);
         bytes[later.len()..later.len() + 19].copy_from_slice(&other[16..]);
         assert_eq!(numbers(&bytes), [9]);
     }
 
     #[test]
-    fn a_length_beyond_the_bytes_is_none() {
+    fn frame_length_beyond_the_bytes_ends_the_reading() {
         let mut bytes = segment(7, &[(1, b"one")]);
         bytes[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(numbers(&bytes).is_empty());
-        assert!(Frames::new(&bytes[..15]).is_none() && Frames::new(b"").is_none());
+        assert!(JournalFrames::new(&bytes[..15]).is_none() && JournalFrames::new(b"").is_none());
     }
 }

@@ -1,16 +1,14 @@
-//! The journal: where what was settled is safe from the end of the process until the database has it.
+//! Write-ahead journal: makes settlements durable against the end of the process until the database has them.
 //!
-//! A process has two segments, which are files. Whoever settles appends a frame to a queue in memory and waits for the
-//! outcome; a thread writes all frames of the queue with one write, and tells the outcome. So a disk that stands still
-//! stops this thread and none of those that serve requests. A write that has returned is in the hands of the operating
-//! system, and outlives the process. The ledger's thread takes the segment that is written to away, puts the other one
-//! in its place, and brings the frames into the database, in one transaction with the number of the last one. So a
-//! segment that is found after its process has ended is brought in from behind that number: nothing twice, nothing left
-//! out.
+//! A process has two segment files. `append` adds a frame to a queue in memory and returns a pending outcome; the
+//! journal thread writes the whole queue with one write and sends the outcomes. A stalled disk therefore blocks this
+//! thread only, never a worker. A completed write is in the page cache and survives the process. The ledger's thread
+//! swaps the current segment for the spare one and applies its frames to the database, in one transaction with the
+//! number of the last frame. A segment of an ended process is replayed from behind that number: each frame exactly
+//! once.
 //!
-//! What no file takes stays in memory, in its order, and is tried again.
-//!
-//! Here live frames and files. Here must not live: what a frame means.
+//! Frames that cannot be written stay in memory in order, and the write is retried. Frames and files live here. Here
+//! must not live: the meaning of a payload.
 
 mod files;
 mod frame;
@@ -19,8 +17,8 @@ mod segment;
 mod tests;
 mod thread;
 
-pub(super) use files::{any, exists, leftovers, sync_folder};
-pub use frame::{Frame, Frames, opening, write};
+pub(super) use files::{any, exists, orphaned, sync_folder};
+pub use frame::{JournalFrame, JournalFrames, opening, write};
 pub(super) use segment::{Pieces, Segment};
 pub(super) use thread::JournalThread;
 
@@ -37,51 +35,53 @@ use super::ledger::Settled;
 use super::{Pending, StoreError};
 use files::SegmentFiles;
 
-/// A segment that grew beyond this, because the database did not take frames for a while, is cut back afterwards.
+/// Segment size, in bytes, above which a recycled segment is truncated. It grows beyond this when the database does not
+/// accept frames for a while.
 const KEPT_SIZE: u64 = 4 << 20;
-/// The usual size of a segment, in bytes, beyond which frames are refused: an hour of 1,000 requests a second, while
-/// the database takes nothing.
-pub const SEGMENT: u64 = 1 << 30;
-/// What no file took is kept in memory up to this size, until one does.
-const UNWRITTEN: usize = 16 << 20;
-/// A buffer of more bytes is not kept after it was written.
+/// Default limit of a segment, in bytes, beyond which frames are rejected: an hour at 1,000 requests a second while the
+/// database accepts nothing.
+pub const DEFAULT_SEGMENT_LIMIT: u64 = 1 << 30;
+/// Maximum bytes of unwritten frames in memory while no file accepts writes.
+const MAX_QUEUED_BYTES: usize = 16 << 20;
+/// Capacity, in bytes, to which the write buffer shrinks after a write.
 const KEPT_BUFFER: usize = 256 << 10;
-/// How often it is tried again to write what no file took.
-const RETRY: Duration = Duration::from_millis(50);
-/// After a write has taken this long, nothing more is begun that would have to be written.
-const STALLED: Duration = Duration::from_secs(5);
+/// Interval between attempts to write after a failure.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// Duration of one write after which the journal counts as failing, so that no further reservations are made.
+const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-type Waiting = oneshot::Sender<Result<(), StoreError>>;
+type WriteAck = oneshot::Sender<Result<(), StoreError>>;
 
-/// The journal of this process.
+/// Journal of this process.
 #[derive(Debug)]
 pub(super) struct Journal {
     id: u64,
-    /// What was settled and not written yet. It is never held during a system call.
+    /// Frames that are not written yet. This lock is never held during a system call, because workers take it.
     queue: Mutex<Queue>,
     wake: Condvar,
-    /// Whether no file takes anything. Changed under the lock of the queue, so that no frame is left out.
+    /// True while writes fail. Changed under the lock of the queue, so that each `append` either sees the failure or
+    /// has its outcome in `waiting` when the outcomes of the failed write are sent.
     failing: AtomicBool,
-    /// When the write began that is under way, in milliseconds since `begun`, plus one; zero if there is none.
+    /// Start of the current write, in milliseconds since `begun`, plus one; zero if no write is in progress.
     writing_since: AtomicU64,
-    begun: Instant,
-    /// The files. It is held while they are written; whoever serves requests never takes it.
+    started: Instant,
+    /// Segment files. This lock is held during writes; workers never take it.
     writing: Mutex<Writing>,
-    /// Holds the lock that tells others that this process lives.
+    /// Files with the lock that shows other processes that this one lives.
     files: SegmentFiles,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Whole frames.
+    /// Complete frames, concatenated.
     frames: Vec<u8>,
-    /// Those who wait for their outcome.
-    waiting: Vec<Waiting>,
-    /// Bytes that were taken from here and are not written yet.
-    taken: usize,
+    /// Receivers of the outcome of these frames.
+    waiting: Vec<WriteAck>,
+    /// Bytes that the writer took from `frames` and has not written yet.
+    writing_bytes: usize,
     /// Number of the last frame.
     last: u64,
-    /// The thread sleeps until there is something.
+    /// True while the thread waits on `wake`. Saves `append` a notification while the thread runs.
     sleeping: bool,
     closed: bool,
 }
@@ -89,12 +89,12 @@ struct Queue {
 #[derive(Debug)]
 struct Writing {
     current: Segment,
-    /// The other one, unless it is being drained.
+    /// The second segment; `None` while it is drained.
     spare: Option<Segment>,
-    /// What was taken from the queue and is not written yet, with those who wait for it.
+    /// Frames taken from the queue and not written yet, with the receivers of their outcome.
     batch: Vec<u8>,
-    waiting: Vec<Waiting>,
-    /// Largest segment.
+    waiting: Vec<WriteAck>,
+    /// Size limit of a segment, in bytes.
     limit: u64,
 }
 
@@ -103,7 +103,7 @@ impl Writing {
         if self.current.end >= self.limit {
             return Err(io::Error::other("the journal is full"));
         }
-        // A write that fails half-way is written over by the next one.
+        // A partial write leaves `end` unchanged: the next attempt overwrites it.
         self.current.file.write_all_at(&self.batch, self.current.end)?;
         self.current.end += self.batch.len() as u64;
         self.batch.clear();
@@ -113,8 +113,8 @@ impl Writing {
 }
 
 impl Journal {
-    /// Makes a journal in a folder, which is made if it is not there. A segment that has come to `limit` bytes takes no
-    /// more frames.
+    /// Creates a journal in `folder`, which is created if necessary. A segment that has reached `limit` bytes accepts
+    /// no further frames.
     pub(super) fn create(folder: &Path, limit: u64) -> io::Result<Self> {
         let (id, files, segments) = SegmentFiles::create(folder)?;
         let [current, spare] = segments.map(|file| Segment { file, end: frame::OPENING as u64 });
@@ -125,57 +125,59 @@ impl Journal {
             wake: Condvar::new(),
             failing: AtomicBool::new(false),
             writing_since: AtomicU64::new(0),
-            begun: Instant::now(),
+            started: Instant::now(),
             writing: Mutex::new(Writing { current, spare, batch, waiting, limit }),
             files,
         })
     }
 
-    /// A disk that is full, for tests.
+    /// Simulates a full disk.
     #[cfg(test)]
     pub(super) fn set_limit(&self, limit: u64) {
         self.writing.lock().limit = limit;
     }
 
-    /// Which journal it is.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Whether the files stand where they were made. What is written to files that were removed is lost.
-    pub(super) fn is_there(&self) -> bool {
-        self.files.are_there()
+    /// Returns true if the files are still where they were created. Writes to removed files would be lost.
+    pub(super) fn files_exist(&self) -> bool {
+        self.files.exist()
     }
 
-    /// Whether no file takes anything. Nothing should be held then, for it could not be charged for certain.
+    /// Returns true if writes fail or stall. No reservation should be made then, because its charge might be lost.
     pub(super) fn is_failing(&self) -> bool {
         if self.failing.load(Ordering::Acquire) {
             return true;
         }
         match self.writing_since.load(Ordering::Relaxed) {
             0 => false,
-            since => self.millis().saturating_sub(since) > u64::try_from(STALLED.as_millis()).unwrap_or(0),
+            since => {
+                self.millis().saturating_sub(since) > u64::try_from(STALL_TIMEOUT.as_millis()).unwrap_or(0)
+            }
         }
     }
 
     fn millis(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// Appends a frame. When the outcome is good, the end of the process does not lose it; otherwise it is in memory
-    /// only.
+    /// Appends a frame. An `Ok` outcome means that the frame survives the end of the process; otherwise it is in memory
+    /// only, if the queue has space for it.
     pub(super) fn append(&self, payload: impl FnOnce(&mut Vec<u8>)) -> Settled {
         let mut queue = self.queue.lock();
-        if queue.frames.len().saturating_add(queue.taken) >= UNWRITTEN {
+        if queue.frames.len().saturating_add(queue.writing_bytes) >= MAX_QUEUED_BYTES {
             return Settled::Known(Err(StoreError::Failed(
-                "the journal takes nothing, and memory is full".to_owned(),
+                "the journal cannot be written, and its queue is full".to_owned(),
             )));
         }
         let number = queue.last.saturating_add(1);
         write(self.id, number, &mut queue.frames, payload);
         queue.last = number;
+        // The frame stays in the queue and the thread retries it. Do not let the caller wait for that.
         if self.failing.load(Ordering::Relaxed) {
-            return Settled::Known(Err(StoreError::Failed("the journal takes nothing".to_owned())));
+            return Settled::Known(Err(StoreError::Failed("the journal cannot be written".to_owned())));
         }
         let (outcome, pending) = Pending::new();
         queue.waiting.push(outcome);
@@ -187,7 +189,7 @@ impl Journal {
         Settled::Pending(pending)
     }
 
-    /// Writes what waits in the queue.
+    /// Writes the frames in the queue to the current segment.
     pub(super) fn write_queued(&self) -> io::Result<()> {
         self.write_all(&mut self.writing.lock())
     }
@@ -195,13 +197,14 @@ impl Journal {
     fn write_all(&self, writing: &mut Writing) -> io::Result<()> {
         loop {
             if writing.batch.is_empty() {
+                // Swap the buffers under the lock and write outside it, so that `append` never waits for the disk.
                 let mut queue = self.queue.lock();
                 if queue.frames.is_empty() {
                     return Ok(());
                 }
                 std::mem::swap(&mut queue.frames, &mut writing.batch);
                 writing.waiting.append(&mut queue.waiting);
-                queue.taken = writing.batch.len();
+                queue.writing_bytes = writing.batch.len();
             }
             self.writing_since.store(self.millis(), Ordering::Relaxed);
             let written = writing.write();
@@ -209,8 +212,8 @@ impl Journal {
             let mut queue = self.queue.lock();
             self.failing.store(written.is_err(), Ordering::Release);
             match written {
-                Ok(()) => queue.taken = 0,
-                // What waits behind it waits as long.
+                Ok(()) => queue.writing_bytes = 0,
+                // Frames that queued up behind the failed batch are not written either: fail their receivers now, too.
                 Err(_) => writing.waiting.append(&mut queue.waiting),
             }
             drop(queue);
@@ -219,18 +222,18 @@ impl Journal {
                     Ok(()) => Ok(()),
                     Err(error) => Err(StoreError::Failed(error.to_string())),
                 };
-                // Whoever asked may have stopped waiting.
+                // The send fails if the receiver is gone; that is fine.
                 let _ = waiting.send(outcome);
             }
             written?;
         }
     }
 
-    /// Takes the segment that is written to away, if there is a frame in it and another to take its place. What was
-    /// settled before is in one of the two, as far as a file takes it.
+    /// Swaps the current segment for the spare one and returns it for draining. Returns `None` if it has no frames or
+    /// there is no spare. Everything appended before is in one of the two segments, unless writes fail.
     pub(super) fn rotate(&self) -> Option<Segment> {
         let mut writing = self.writing.lock();
-        // Those who wait have been told.
+        // A failure was already sent to the receivers.
         let _ = self.write_all(&mut writing);
         if writing.current.is_empty() {
             return None;
@@ -241,7 +244,7 @@ impl Journal {
 
     /// Takes back a segment whose frames are all in the database.
     pub(super) fn recycle(&self, mut segment: Segment) -> io::Result<()> {
-        // What stands behind the frames to come is told from them by its numbers.
+        // Old frames may stay behind the new ones: their numbers do not continue the sequence, so readers stop there.
         if segment.end > KEPT_SIZE {
             segment.file.set_len(frame::OPENING as u64)?;
         }
@@ -250,18 +253,18 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes what is in the segments to the disk: for when the database does not take it.
+    /// Flushes both segments to the disk (`fdatasync`). Called while the database does not accept frames.
     pub(super) fn sync(&self, drained: &Segment) -> io::Result<()> {
         drained.file.sync_data()?;
         let current = self.writing.lock().current.file.try_clone()?;
         current.sync_data()
     }
 
-    /// Removes the files, if all that they hold is in the database. For the end: nothing is appended any more.
+    /// Removes the files if all frames are in the database. Called at the end; nothing may be appended afterwards.
     pub(super) fn remove_if_drained(&self) {
         let writing = self.writing.lock();
         if writing.current.is_empty() && writing.spare.is_some() && writing.batch.is_empty() {
-            // What stays is removed by whoever comes next.
+            // If this fails, the next process replays the journal (without effect) and removes it.
             let _ = self.files.remove();
         }
     }

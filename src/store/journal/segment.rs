@@ -1,18 +1,18 @@
-//! Segments: the files that frames are appended to, and how they are read: piece by piece, so that a segment takes the same
-//! memory whatever its size.
+//! Journal segments: the files that frames are appended to. They are read in pieces, so that memory use does not depend
+//! on the size of a segment.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-use super::frame::{self, Frames};
+use super::frame::{self, JournalFrames};
 
-/// Bytes that are read at a time. The largest frame fits in.
+/// Bytes read at a time. The largest frame fits in one piece.
 const PIECE: usize = 1 << 20;
 
 const _: () = assert!(PIECE > frame::HEADER + frame::LARGEST);
 
-/// One of the two files of a journal.
+/// One of the two segment files of a journal. `end` is the offset behind the last frame, in bytes.
 #[derive(Debug)]
 pub(in crate::store) struct Segment {
     pub(super) file: File,
@@ -20,22 +20,21 @@ pub(in crate::store) struct Segment {
 }
 
 impl Segment {
-    /// Whether there is a frame in it.
     pub(super) fn is_empty(&self) -> bool {
         self.end <= frame::OPENING as u64
     }
 
-    /// What was written, from its first frame to its last.
+    /// Returns a reader from the first frame to the last.
     pub(in crate::store) fn pieces(&self) -> io::Result<Pieces> {
         Pieces::new(self.file.try_clone()?, self.end)
     }
 }
 
-/// Reads a segment: each piece has the opening and whole frames, and so is a segment itself.
+/// Reader of a segment. Each piece consists of the opening and whole frames, so a piece is a valid segment itself.
 #[derive(Debug)]
 pub(in crate::store) struct Pieces {
     file: File,
-    /// Where the next frame begins.
+    /// Offset of the next frame, in bytes.
     at: u64,
     end: u64,
     /// Number of the last frame that was read.
@@ -44,18 +43,18 @@ pub(in crate::store) struct Pieces {
 }
 
 impl Pieces {
-    /// Reads what stands before `end`; nothing, if the file is no segment.
+    /// Creates a reader of the bytes before `end`. If the file is not a segment, it yields no pieces.
     pub(super) fn new(file: File, end: u64) -> io::Result<Self> {
         let mut opening = vec![0; frame::OPENING];
         let end = end.min(file.metadata()?.len());
         if end >= frame::OPENING as u64 {
             file.read_exact_at(&mut opening, 0)?;
         }
-        let at = if Frames::new(&opening).is_some() { frame::OPENING as u64 } else { end };
+        let at = if JournalFrames::new(&opening).is_some() { frame::OPENING as u64 } else { end };
         Ok(Pieces { file, at, end, last: None, piece: opening })
     }
 
-    /// The next piece; nothing behind the last whole frame.
+    /// Returns the next piece; `None` behind the last complete frame.
     pub(in crate::store) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.piece.truncate(frame::OPENING);
         let length = self.end.saturating_sub(self.at).min(PIECE as u64);
@@ -63,10 +62,11 @@ impl Pieces {
         self.piece.resize(frame::OPENING + length, 0);
         let body = self.piece.get_mut(frame::OPENING..).unwrap_or_default();
         self.file.read_exact_at(body, self.at)?;
-        let Some(mut frames) = Frames::new(&self.piece) else { return Ok(None) };
-        frames.follow(self.last);
+        let Some(mut frames) = JournalFrames::new(&self.piece) else { return Ok(None) };
+        // A piece must continue the sequence of the previous one: old frames behind the end do not.
+        frames.expect_after(self.last);
         frames.by_ref().for_each(drop);
-        let (last, left) = (frames.last_number(), frames.left());
+        let (last, left) = (frames.last_number(), frames.remaining_bytes());
         let whole = length.saturating_sub(left);
         if whole == 0 {
             self.at = self.end;
@@ -77,9 +77,9 @@ impl Pieces {
         Ok(Some(&self.piece))
     }
 
-    /// The number of the first frame; nothing, where there is none. The next piece is the first one again.
+    /// Returns the number of the first frame, or `None` if there is none, and rewinds the reader.
     pub(super) fn first(&mut self) -> io::Result<Option<u64>> {
-        let first = self.next()?.and_then(Frames::new).and_then(|mut frames| frames.next());
+        let first = self.next()?.and_then(JournalFrames::new).and_then(|mut frames| frames.next());
         let first = first.map(|frame| frame.number);
         if first.is_some() {
             (self.at, self.last) = (frame::OPENING as u64, None);
@@ -87,9 +87,9 @@ impl Pieces {
         Ok(first)
     }
 
-    /// Most bytes that were held at a time.
+    /// Returns the memory of the buffer, in bytes.
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn buffer_bytes(&self) -> usize {
         self.piece.capacity()
     }
 }
@@ -110,16 +110,16 @@ mod tests {
     fn read(pieces: &mut Pieces) -> Vec<(u64, usize)> {
         let mut read = Vec::new();
         while let Some(piece) = pieces.next().unwrap() {
-            let frames = Frames::new(piece).unwrap();
+            let frames = JournalFrames::new(piece).unwrap();
             assert_eq!(frames.journal(), 7);
             read.extend(frames.map(|frame| (frame.number, frame.payload.len())));
         }
         read
     }
 
-    /// Sizes of which some straddle two pieces, and some are the largest that there may be.
+    /// Some frames straddle two pieces, and some have the largest permitted size.
     #[test]
-    fn a_segment_is_read_in_pieces_and_takes_the_memory_of_one() {
+    fn segment_is_read_in_pieces_with_bounded_memory() {
         let mut bytes = opening(7).to_vec();
         let mut written = Vec::new();
         for number in 1..=1_000u64 {
@@ -132,14 +132,14 @@ mod tests {
         let mut pieces = Pieces::new(file(&bytes), u64::MAX).unwrap();
         assert_eq!(pieces.first().unwrap(), Some(1));
         assert_eq!(read(&mut pieces), written);
-        assert!(pieces.held() <= 2 * PIECE, "{}", pieces.held());
-        // An end in the middle of a frame ends the reading before it.
+        assert!(pieces.buffer_bytes() <= 2 * PIECE, "{}", pieces.buffer_bytes());
+        // A frame that is cut off ends the reading before it.
         let mut pieces = Pieces::new(file(&bytes), bytes.len() as u64 - 1).unwrap();
         assert_eq!(read(&mut pieces).len(), 999);
     }
 
     #[test]
-    fn what_does_not_follow_on_the_piece_before_ends_the_reading() {
+    fn segment_reading_ends_at_a_gap_in_frame_numbers() {
         let mut bytes = opening(7).to_vec();
         for number in (1..=20).chain(30..=40) {
             write(7, number, &mut bytes, |out| out.resize(out.len() + frame::LARGEST, 1));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_segment_has_no_frames() {
+    fn segment_invalid_has_no_frames() {
         for bytes in [&b""[..], b"short", &[0; 64], &opening(7)] {
             let mut pieces = Pieces::new(file(bytes), u64::MAX).unwrap();
             assert_eq!((pieces.first().unwrap(), read(&mut pieces).len()), (None, 0));

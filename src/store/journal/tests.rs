@@ -1,4 +1,4 @@
-//! What whoever settles may rely on.
+//! Guarantees of the journal to its callers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The numbers of all frames in both segments.
+/// Returns the numbers of all frames in both segments.
 fn written(journal: &Journal) -> Vec<u64> {
     let writing = journal.writing.lock();
     let segments = [Some(&writing.current), writing.spare.as_ref()];
@@ -15,20 +15,20 @@ fn written(journal: &Journal) -> Vec<u64> {
     for segment in segments.into_iter().flatten() {
         let mut pieces = segment.pieces().unwrap();
         while let Some(piece) = pieces.next().unwrap() {
-            numbers.extend(Frames::new(piece).unwrap().map(|frame| frame.number));
+            numbers.extend(JournalFrames::new(piece).unwrap().map(|frame| frame.number));
         }
     }
     numbers
 }
 
-/// While the disk is full and has room again all the time, nothing that was settled is left out or written twice: what was
-/// not confirmed is written too, as soon as there is room.
+/// While the disk alternates between full and not full, no settled frame is lost or written twice. Unconfirmed frames
+/// are written as soon as there is space.
 #[test]
-fn nothing_is_lost_while_the_disk_is_full_now_and_then() {
+fn journal_with_a_disk_full_at_times_writes_each_frame_once() {
     const THREADS: u64 = 4;
     const FRAMES: u64 = 2_000;
     let folder = tempfile::tempdir().unwrap();
-    let journal = Arc::new(Journal::create(folder.path(), SEGMENT).unwrap());
+    let journal = Arc::new(Journal::create(folder.path(), DEFAULT_SEGMENT_LIMIT).unwrap());
     let thread = JournalThread::start(&journal).unwrap();
     let stop = AtomicBool::new(false);
     let confirmed = std::thread::scope(|scope| {
@@ -36,7 +36,7 @@ fn nothing_is_lost_while_the_disk_is_full_now_and_then() {
             while !stop.load(Ordering::Relaxed) {
                 journal.set_limit(0);
                 std::thread::park_timeout(Duration::from_micros(300));
-                journal.set_limit(SEGMENT);
+                journal.set_limit(DEFAULT_SEGMENT_LIMIT);
                 let _ = journal.write_queued();
                 std::thread::park_timeout(Duration::from_micros(300));
             }
@@ -55,8 +55,8 @@ fn nothing_is_lost_while_the_disk_is_full_now_and_then() {
         disk.join().unwrap();
         confirmed
     });
-    journal.set_limit(SEGMENT);
-    // The end brings it to the file, without anybody settling anything more.
+    journal.set_limit(DEFAULT_SEGMENT_LIMIT);
+    // The end of the thread writes the rest; no further `append` is needed.
     drop(thread);
     assert!(!journal.is_failing());
     let written = written(&journal);
@@ -65,9 +65,9 @@ fn nothing_is_lost_while_the_disk_is_full_now_and_then() {
     assert!(confirmed > 0);
 }
 
-/// The thread tries again by itself, also when nobody settles anything.
+/// The thread retries by itself, without a further `append`.
 #[test]
-fn what_no_file_took_is_written_when_one_does() {
+fn journal_retries_unwritten_frames_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Arc::new(Journal::create(folder.path(), 0).unwrap());
     let _thread = JournalThread::start(&journal).unwrap();
@@ -76,7 +76,7 @@ fn what_no_file_took_is_written_when_one_does() {
     assert!(journal.is_failing());
     let told = journal.append(|out| out.push(2)).wait(PATIENCE);
     assert!(matches!(told, Err(StoreError::Failed(_))), "{told:?}");
-    journal.set_limit(SEGMENT);
+    journal.set_limit(DEFAULT_SEGMENT_LIMIT);
     let end = Instant::now() + PATIENCE;
     while journal.is_failing() && Instant::now() < end {
         std::thread::yield_now();
@@ -84,14 +84,14 @@ fn what_no_file_took_is_written_when_one_does() {
     assert_eq!(written(&journal), [1, 2]);
 }
 
-/// A disk that stands still stops the thread and nobody else.
+/// A stalled disk blocks the journal thread only.
 #[test]
-fn whoever_settles_does_not_wait_for_the_disk() {
+fn journal_append_does_not_wait_for_the_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Arc::new(Journal::create(folder.path(), SEGMENT).unwrap());
+    let journal = Arc::new(Journal::create(folder.path(), DEFAULT_SEGMENT_LIMIT).unwrap());
     let thread = JournalThread::start(&journal).unwrap();
     let stalled = journal.writing.lock();
-    // This thread has the lock of the files: were it asked for here, this would not go on.
+    // This test holds the lock of the files: an `append` that took it would deadlock here.
     let pending: Vec<Settled> = (0..1_000).map(|_| journal.append(|out| out.push(1))).collect();
     assert!(pending.iter().all(|settled| matches!(settled, Settled::Pending(_))));
     drop(stalled);
@@ -102,9 +102,9 @@ fn whoever_settles_does_not_wait_for_the_disk() {
     assert_eq!(written(&journal).len(), 1_000);
 }
 
-/// What is beyond the memory that is set aside for it is lost, and said to be.
+/// Frames beyond the memory limit are lost, and their outcome says so.
 #[test]
-fn what_no_file_takes_is_bounded_in_memory() {
+fn journal_unwritten_frames_are_bounded_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Journal::create(folder.path(), 0).unwrap();
     for _ in 0..1_000 {
@@ -112,18 +112,18 @@ fn what_no_file_takes_is_bounded_in_memory() {
     }
     assert!(journal.write_queued().is_err());
     let held = journal.writing.lock().batch.len() + journal.queue.lock().frames.len();
-    assert!(held < UNWRITTEN + 100_000, "{held}");
+    assert!(held < MAX_QUEUED_BYTES + 100_000, "{held}");
     let told = journal.append(|out| out.push(1));
     assert!(matches!(told, Settled::Known(Err(_))));
 }
 
 #[test]
-fn files_that_were_removed_are_noticed() {
+fn journal_detects_removed_files() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Journal::create(&folder.path().join("journal"), SEGMENT).unwrap();
-    assert!(journal.is_there());
+    let journal = Journal::create(&folder.path().join("journal"), DEFAULT_SEGMENT_LIMIT).unwrap();
+    assert!(journal.files_exist());
     std::fs::rename(folder.path().join("journal"), folder.path().join("away")).unwrap();
-    assert!(!journal.is_there());
+    assert!(!journal.files_exist());
     std::fs::rename(folder.path().join("away"), folder.path().join("journal")).unwrap();
-    assert!(journal.is_there());
+    assert!(journal.files_exist());
 }

@@ -1,4 +1,4 @@
-//! The thread that writes the journal.
+//! Thread that writes the journal.
 
 use std::io;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 
-use super::{Journal, Queue, RETRY};
+use super::{Journal, Queue, RETRY_INTERVAL};
 use crate::supervise::{self, Supervised};
 
-/// The thread; it ends with this value, after it has written what there is.
+/// Journal thread. When this value is dropped, the thread writes the rest of the queue and ends.
 #[derive(Debug)]
 pub(in crate::store) struct JournalThread {
     journal: Arc<Journal>,
@@ -18,14 +18,12 @@ pub(in crate::store) struct JournalThread {
 }
 
 impl JournalThread {
-    /// Starts it.
     pub(in crate::store) fn start(journal: &Arc<Journal>) -> io::Result<Self> {
         let own = journal.clone();
         let (supervised, thread) = supervise::spawn("journal", move || own.run())?;
         Ok(JournalThread { journal: journal.clone(), supervised, thread: Some(thread) })
     }
 
-    /// How it is.
     pub(in crate::store) fn supervised(&self) -> &Arc<Supervised> {
         &self.supervised
     }
@@ -45,7 +43,7 @@ impl Journal {
     fn run(&self) {
         loop {
             let closed = self.wait();
-            // What failed is tried again.
+            // A failed write is retried in the next iteration.
             let _ = self.write_queued();
             if closed {
                 return;
@@ -53,13 +51,15 @@ impl Journal {
         }
     }
 
-    /// Waits until there is something to do; tells whether it is the last.
+    /// Waits until there are frames to write. Returns true if the journal was closed and this write is the last one.
     fn wait(&self) -> bool {
         let mut queue: MutexGuard<'_, Queue> = self.queue.lock();
+        // Pause between retries, otherwise a failing disk keeps this thread busy.
         if self.failing.load(Ordering::Relaxed) && !queue.closed {
-            self.wake.wait_for(&mut queue, RETRY);
+            self.wake.wait_for(&mut queue, RETRY_INTERVAL);
         }
-        while queue.frames.is_empty() && queue.taken == 0 && !queue.closed {
+        // `taken` is not zero while a failed batch waits for its retry.
+        while queue.frames.is_empty() && queue.writing_bytes == 0 && !queue.closed {
             queue.sleeping = true;
             self.wake.wait(&mut queue);
         }

@@ -1,4 +1,4 @@
-//! What people do with the ledger, also while a gateway runs: accounts, credits, reports, backups.
+//! Administration of the SQLite ledger while gateways run: accounts, credits, reports, backups.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::report::{self, ReadError, UsageFilter, UsageGrouping, UsageRow};
+use super::report::{self, SqliteReportError, UsageFilter, UsageGrouping, UsageRow};
 use super::{replay, rows};
 use crate::account::Amount;
 use crate::account::amount::LARGEST;
@@ -19,8 +19,8 @@ use crate::store::now;
 use crate::store::record::UsageRecord;
 use crate::store::schema::{self, OpenError};
 
-/// How long a person waits for a gateway that is writing.
-const BUSY: Duration = Duration::from_secs(5);
+/// How long a command waits for a lock that a running gateway holds.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Administration of the SQLite ledger.
 #[derive(Debug)]
@@ -28,25 +28,25 @@ pub struct SqliteAdmin {
     connection: Connection,
 }
 
-/// Why something was not done.
+/// Failure of an administrative command.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// There is no such account.
-    #[error("there is no account {0:?}; model-gateway accounts list shows those that there are")]
+    /// The account does not exist.
+    #[error("no account is named {0:?}; `model-gateway accounts list` shows all accounts")]
     Unknown(String),
-    /// There is one already.
-    #[error("there is an account {0:?} already")]
+    /// The account exists already.
+    #[error("an account named {0:?} already exists")]
     Exists(String),
-    /// A reference was given to another credit.
-    #[error("the reference {reference:?} stands for a credit of {} already", Amount(*.amount))]
+    /// The reference was used for another credit.
+    #[error("the reference {reference:?} is already used for a credit of {}", Amount(*.amount))]
     Reference {
         /// The reference.
         reference: String,
-        /// What it stands for.
+        /// Amount of the other credit, in nano-units.
         amount: i64,
     },
-    /// The balance would be larger than one may be.
-    #[error("no balance may be larger than {}", Amount(LARGEST))]
+    /// The balance would exceed the largest permitted balance.
+    #[error("a balance must not be larger than {}", Amount(LARGEST))]
     TooLarge,
     /// The database failed.
     #[error("the ledger failed: {0}")]
@@ -54,60 +54,60 @@ pub enum AdminError {
     /// The server failed.
     #[error("the server failed: {0}")]
     Server(String),
-    /// The operating system refuses.
+    /// The operating system returned an error.
     #[error("{}: {source}", .path.display())]
     Io {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A record cannot be read, or not be shown.
+    /// A record cannot be read, or `show` returned an error.
     #[error(transparent)]
     Records(io::Error),
 }
 
-/// An account, as it stands.
+/// State of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountState {
-    /// Its name.
+    /// Name of the account.
     pub name: String,
-    /// When it was made, in Unix milliseconds.
+    /// Creation time, in Unix milliseconds.
     pub created: i64,
-    /// Whether it may spend.
+    /// True if the account may spend.
     pub enabled: bool,
-    /// All its credits, in nano-units.
+    /// Sum of all credits, in nano-units.
     pub credited: i64,
-    /// All its charges.
+    /// Sum of all charges, in nano-units.
     pub charged: i64,
 }
 
 impl AccountState {
-    /// What it has.
+    /// Returns the balance in nano-units: credits less charges.
     pub fn balance(&self) -> i64 {
         self.credited.saturating_sub(self.charged)
     }
 }
 
-/// A credit.
+/// Credit of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// When, in Unix milliseconds.
+    /// Time in Unix milliseconds.
     pub time: i64,
-    /// How much, in nano-units; less than nothing takes away.
+    /// Amount in nano-units; a negative amount is a deduction.
     pub amount: i64,
-    /// What for.
+    /// Free text.
     pub note: String,
-    /// What tells it from all others.
+    /// Idempotency reference, unique within the account.
     pub reference: Option<String>,
 }
 
-/// What came of a credit.
+/// Result of a credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credited {
-    /// The balance now.
+    /// Balance after the credit, in nano-units.
     pub balance: i64,
-    /// Whether it had been credited before, so that nothing was done.
+    /// True if the reference had been credited before, so that nothing changed.
     pub repeated: bool,
 }
 
@@ -124,28 +124,28 @@ fn state(row: &Row<'_>) -> rusqlite::Result<AccountState> {
 }
 
 impl SqliteAdmin {
-    /// Opens the file, makes it if it is not there, and brings in what ended processes left.
+    /// Opens the file, creates it if it does not exist, and replays the journals of ended processes.
     ///
     /// # Errors
-    /// The file cannot be used.
+    /// Returns [`OpenError`] if the file cannot be used.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let connection = schema::open(path)?;
         connection
-            .busy_timeout(BUSY)
+            .busy_timeout(BUSY_TIMEOUT)
             .map_err(|source| OpenError::Database { path: path.to_owned(), source })?;
         replay::recover(&connection, &schema::journals(path), &mut 0, &mut |_, _, _| {})?;
         Ok(SqliteAdmin { connection })
     }
 
-    /// Opens the file, if it is there.
+    /// Opens the file if it exists.
     ///
     /// # Errors
-    /// The file is not there, or cannot be used.
+    /// Returns [`OpenError::Missing`] if the file does not exist, or another [`OpenError`] if it cannot be used.
     pub fn open_existing(path: &Path) -> Result<Self, OpenError> {
         if path.exists() { Self::open(path) } else { Err(OpenError::Missing(path.to_owned())) }
     }
 
-    /// Does something in one transaction that is on the disk when this returns.
+    /// Runs a change in one transaction that is on the disk when this returns.
     fn change<T>(&self, change: impl FnOnce(&Connection) -> Result<T, AdminError>) -> Result<T, AdminError> {
         self.connection.execute_batch("PRAGMA synchronous = FULL; BEGIN IMMEDIATE")?;
         let done = change(&self.connection).and_then(|done| {
@@ -158,18 +158,18 @@ impl SqliteAdmin {
         done
     }
 
-    /// Makes an account with nothing on it.
+    /// Creates an account with a balance of zero, less what its name was charged before.
     ///
     /// # Errors
-    /// There is one of this name, or the database failed.
+    /// Returns [`AdminError`] if an account of this name exists, or the database failed.
     pub fn create(&self, account: &AccountId) -> Result<(), AdminError> {
         self.create_many([account.clone()])
     }
 
-    /// Makes accounts, all of them or none.
+    /// Creates accounts, all of them or none.
     ///
     /// # Errors
-    /// There is one of such a name, or the database failed.
+    /// Returns [`AdminError`] if an account of one of these names exists, or the database failed.
     pub fn create_many(&self, accounts: impl IntoIterator<Item = AccountId>) -> Result<(), AdminError> {
         self.change(|connection| {
             let stamp = rows::next_stamp(connection)?;
@@ -188,10 +188,12 @@ impl SqliteAdmin {
         })
     }
 
-    /// Credits an account. A reference that was used for the same amount before changes nothing.
+    /// Credits an account with an amount in nano-units. A reference that was used before for the same amount changes
+    /// nothing.
     ///
     /// # Errors
-    /// There is no such account, the reference stands for another amount, or the database failed.
+    /// Returns [`AdminError`] if there is no such account, the reference was used for another amount, the balance would
+    /// become too large, or the database failed.
     pub fn credit(
         &self,
         account: &str,
@@ -229,10 +231,10 @@ impl SqliteAdmin {
         })
     }
 
-    /// Switches an account on or off; tells whether that is news.
+    /// Enables or disables an account. Returns true if the state changed.
     ///
     /// # Errors
-    /// There is no such account, or the database failed.
+    /// Returns [`AdminError`] if there is no such account, or the database failed.
     pub fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, AdminError> {
         self.change(|connection| {
             let (id, before) = find(connection, account)?;
@@ -244,27 +246,27 @@ impl SqliteAdmin {
         })
     }
 
-    /// An account.
+    /// Returns the state of one account.
     ///
     /// # Errors
-    /// There is no such account, or the database failed.
+    /// Returns [`AdminError`] if there is no such account, or the database failed.
     pub fn account(&self, account: &str) -> Result<AccountState, AdminError> {
         find(&self.connection, account).map(|(_, state)| state)
     }
 
-    /// All accounts, by name.
+    /// Returns all accounts, ordered by name.
     ///
     /// # Errors
-    /// The database failed.
+    /// Returns [`AdminError`] if the database failed.
     pub fn accounts(&self) -> Result<Vec<AccountState>, AdminError> {
         let mut select = self.connection.prepare(&format!("SELECT {COLUMNS} FROM account ORDER BY name"))?;
         Ok(select.query_map((), state)?.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The latest credits of an account, the latest first.
+    /// Returns at most `most` credits of an account, the latest first.
     ///
     /// # Errors
-    /// There is no such account, or the database failed.
+    /// Returns [`AdminError`] if there is no such account, or the database failed.
     pub fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, AdminError> {
         let (id, _) = find(&self.connection, account)?;
         let mut select = self.connection.prepare(
@@ -276,51 +278,51 @@ impl SqliteAdmin {
         Ok(credits.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// What was used: days in order, names by what they cost.
+    /// Returns a usage report: days in chronological order, names by descending cost.
     ///
     /// # Errors
-    /// The database failed.
+    /// Returns [`AdminError`] if the database failed.
     pub fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError> {
         Ok(report::sums(&self.connection, filter, by)?)
     }
 
-    /// Shows each record, in the order in which requests ended.
+    /// Calls `show` with each usage record that matches the filter, in the order in which requests ended.
     ///
     /// # Errors
-    /// The database failed, or `show` did.
+    /// Returns [`AdminError`] if the database failed or `show` returned an error.
     pub fn records(
         &self,
         filter: &UsageFilter,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
     ) -> Result<(), AdminError> {
         report::records(&self.connection, filter, show).map_err(|error| match error {
-            ReadError::Database(error) => error.into(),
-            ReadError::Io(error) => AdminError::Records(error),
+            SqliteReportError::Database(error) => error.into(),
+            SqliteReportError::Io(error) => AdminError::Records(error),
         })
     }
 
-    /// What does not add up: accounts whose credits or charges are not the sum of their entries. Nothing, if all is
-    /// well.
+    /// Audits the ledger. Returns one line for each account whose credits or charges differ from the sum of its
+    /// entries; empty if all of them agree.
     ///
     /// # Errors
-    /// The database failed.
+    /// Returns [`AdminError`] if the database failed.
     pub fn audit(&self) -> Result<Vec<String>, AdminError> {
-        // In one moment, also while a gateway writes.
+        // One read transaction: a consistent view, also while a gateway writes.
         self.connection.execute_batch("BEGIN")?;
         let found = audit(&self.connection);
         self.connection.execute_batch("COMMIT")?;
         Ok(found?)
     }
 
-    /// Writes a copy of the whole file, as it stands in one moment, while others go on writing. `to` must not be there.
+    /// Writes a consistent copy of the whole file while others continue to write. `to` must not exist.
     ///
     /// # Errors
-    /// The copy cannot be written.
+    /// Returns [`AdminError`] if the copy cannot be written.
     pub fn backup(&self, to: &Path) -> Result<(), AdminError> {
         let io = |source| AdminError::Io { path: to.to_owned(), source };
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(to).map_err(io)?;
         let mut copy = Connection::open(to)?;
-        // In one step: between two, the beginning would have to be copied again for everything that is written.
+        // Copy all pages in one step: between steps, each write of another connection would restart the copy.
         let copied = Backup::new(&self.connection, &mut copy)
             .and_then(|backup| backup.run_to_completion(i32::MAX, Duration::ZERO, None));
         let closed = copied.and_then(|()| copy.close().map_err(|(_, error)| error));
@@ -332,7 +334,7 @@ impl SqliteAdmin {
     }
 }
 
-/// What requests cost in the name of accounts before these were made.
+/// Returns what was charged to names for which no account exists yet, in nano-units.
 fn debts(connection: &Connection) -> rusqlite::Result<HashMap<String, i64>> {
     let mut select = connection.prepare(&format!(
         "SELECT account, {} FROM daily WHERE account NOT IN (SELECT name FROM account) GROUP BY account",
@@ -364,11 +366,11 @@ fn audit(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     faults.filter_map(Result::transpose).collect()
 }
 
-/// What is wrong with an account, if the sums of its entries are not what is kept: credited, entries, charged, sums of
-/// days. Sums that are larger than can be told stay at the largest number, and are said to.
+/// Returns a line about the account if its sums differ from the sums of its entries, otherwise `None`. `sums`:
+/// credited, credit entries, charged, daily sums; in nano-units. Saturated sums are shown as "or more".
 pub(in crate::store) fn fault(name: &str, sums: [i64; 4]) -> Option<String> {
     let [credited, credits, charged, charges] = sums;
-    // What a sum has lost that is larger than an account may have cannot be found.
+    // Sums at or above the limit were saturated at different points and cannot be compared exactly.
     let same = |kept: i64, sum: i64| kept == sum || kept.min(sum) >= LARGEST;
     if same(credited, credits) && same(charged, charges) {
         return None;

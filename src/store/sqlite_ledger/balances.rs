@@ -1,4 +1,4 @@
-//! Balances in memory: what the database holds, less what this process has charged and holds.
+//! Balances in memory: the stored balance, less this process's unapplied charges and open reservations.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -8,23 +8,23 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use foldhash::fast::{FixedState, RandomState};
 use parking_lot::RwLock;
 
-use crate::store::ledger::{AccountId, Holder, Reservation, ReserveError, ReserveOutcome};
+use crate::store::ledger::{AccountId, Reservation, ReservationHolder, ReserveError, ReserveOutcome};
 
-/// So many that workers do not meet.
+/// Number of shards, chosen so that workers rarely contend for a lock.
 const SHARDS: usize = 64;
 
-/// An account.
+/// Balance of one account, in nano-units.
 #[derive(Debug)]
 pub(super) struct AccountBalance {
-    /// What can be spent: the balance in the database, less this process's charges that are not there yet, less what
-    /// is held.
+    /// Spendable balance: the stored balance, less this process's charges that are not stored yet, less open
+    /// reservations.
     available: AtomicI64,
-    /// The balance in the database, as last seen by the ledger's thread, the only one that touches it.
+    /// Balance in the database, as last read. Only the ledger's thread accesses it.
     stored: AtomicI64,
     state: AtomicU8,
 }
 
-/// Charged by this process, and not known to the database yet.
+/// The account was charged by this process but is not in the database.
 const UNKNOWN: u8 = 0;
 const ENABLED: u8 = 1;
 const DISABLED: u8 = 2;
@@ -40,27 +40,27 @@ impl AccountBalance {
 }
 
 impl AccountBalance {
-    /// Adds to what is available. A debt that no number holds stays the largest, and never turns into wealth.
+    /// Adds to the spendable balance. Saturates: an overflow must not turn a debt into credit.
     fn add(&self, amount: i64) {
         let add = |available: i64| Some(available.saturating_add(amount));
         let _ = self.available.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
     }
 }
 
-impl Holder for AccountBalance {
-    fn give_back(&self, _: u64, amount: i64) {
+impl ReservationHolder for AccountBalance {
+    fn refund(&self, _: u64, amount: i64) {
         self.add(amount);
     }
 }
 
-/// All accounts.
+/// Balances of all accounts, sharded by name.
 #[derive(Debug)]
 pub(super) struct Balances {
     shards: Vec<RwLock<HashMap<AccountId, Arc<AccountBalance>, RandomState>>>,
     hasher: FixedState,
 }
 
-/// A row of the database.
+/// Account row of the database; `balance` in nano-units.
 #[derive(Clone, Debug)]
 pub(super) struct BalanceRow {
     pub(super) name: String,
@@ -82,7 +82,7 @@ impl Balances {
         self.shard(name)?.read().get(name).cloned()
     }
 
-    /// Holds an amount.
+    /// Reserves an amount. Lock-free beyond the lookup of the account, because every request calls it.
     pub(super) fn reserve(&self, account: &AccountId, amount: i64) -> ReserveOutcome {
         let Some(account) = self.find(account.as_str()) else {
             return ReserveOutcome::Known(Err(ReserveError::UnknownAccount));
@@ -94,6 +94,7 @@ impl Balances {
         }
         let amount = amount.max(0);
         if amount > 0 {
+            // Check and deduction must be one atomic step: two requests must not both reserve the last amount.
             let taken = account.available.fetch_update(Ordering::AcqRel, Ordering::Acquire, |available| {
                 available.checked_sub(amount).filter(|left| *left >= 0)
             });
@@ -125,18 +126,20 @@ impl Balances {
         Some(shard.entry(id).or_insert_with(|| AccountBalance::new(UNKNOWN)).clone())
     }
 
-    /// What this process has charged is in the database, but the account is not: it will begin with that debt.
-    pub(super) fn owe(&self, name: &str, charged: i64) {
+    /// Records a charge that was applied for an account that does not exist in the database. The account starts with
+    /// this debt when it is created.
+    pub(super) fn record_debt(&self, name: &str, charged: i64) {
         if let Some(account) = self.find(name) {
             account.stored.fetch_sub(charged, Ordering::AcqRel);
         }
     }
 
-    /// Takes over what the database holds now. `charged` is what this process has brought into it since the last time,
-    /// which is gone from what is available already.
+    /// Takes over a row of the database. `charged` is the amount of this process's charges that the row newly contains;
+    /// these were deducted from the spendable balance when they were settled.
     pub(super) fn refresh(&self, row: BalanceRow, charged: i64) {
         let Some(account) = self.find_or_insert(&row.name) else { return };
         let before = account.stored.swap(row.balance, Ordering::AcqRel);
+        // The part of the difference that other processes caused. Only this part changes the spendable balance.
         let others = row.balance.saturating_add(charged).saturating_sub(before);
         if others != 0 {
             account.add(others);

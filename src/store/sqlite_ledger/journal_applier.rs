@@ -1,5 +1,5 @@
-//! The ledger's thread: it brings the journal into the database, takes over what others changed there, brings in what
-//! ended processes left, and removes records whose time is over.
+//! Ledger thread: applies the journal to the database, loads what other processes changed there, replays the journals
+//! of ended processes and removes expired records.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,39 +14,39 @@ use super::rows::{self, ApplyError, Changed};
 use super::{Shared, Spent, SqliteLedgerCommand, SqliteLedgerConfig};
 use crate::store::StoreError;
 use crate::store::journal::{Segment, exists};
-use crate::store::schema::{OpenError, Place};
+use crate::store::schema::{FileIdentity, OpenError};
 
-/// How often it is looked at least whether the files are there.
-const LOOK: Duration = Duration::from_millis(500);
-/// How often it is looked for journals of ended processes, and for records whose time is over.
-const SWEEP: Duration = Duration::from_secs(10);
+/// Maximum interval between two checks that the files are still there.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval between two searches for orphaned journals and expired records.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// Blocks of records that are removed in one step.
 const SWEPT: usize = 256;
-/// Steps of a sweep, so that more is removed than the shortest `store.flush` can make in the same time.
+/// Steps of a sweep. Together they remove more blocks than the shortest `store.flush` can add in the same time.
 const STEPS: usize = 16;
-/// How long a failure is waited for before the same is said again.
-const SAID: Duration = Duration::from_secs(10);
+/// Minimum interval between two log lines about the same failure.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Worker that applies journal records to SQLite.
 pub(super) struct JournalApplier {
     connection: Connection,
-    place: Place,
+    file: FileIdentity,
     shared: Arc<Shared>,
-    terms: SqliteLedgerConfig,
+    config: SqliteLedgerConfig,
     folder: PathBuf,
-    /// The segment that is being drained.
+    /// Segment that is being drained.
     draining: Option<Segment>,
-    /// The highest number of a change that was seen.
-    seen: i64,
-    /// SQLite's count of what other connections wrote.
+    /// Highest value of `account.changed` that has been read.
+    last_change: i64,
+    /// SQLite's `data_version`: changes when another connection has written.
     version: i64,
-    said: Option<Instant>,
+    last_logged: Option<Instant>,
 }
 
 impl JournalApplier {
     pub(super) fn new(
         connection: Connection,
-        place: Place,
+        place: FileIdentity,
         shared: Arc<Shared>,
         terms: SqliteLedgerConfig,
         folder: &Path,
@@ -54,101 +54,104 @@ impl JournalApplier {
         let folder = folder.to_owned();
         JournalApplier {
             connection,
-            place,
+            file: place,
             shared,
-            terms,
+            config: terms,
             folder,
             draining: None,
-            seen: 0,
+            last_change: 0,
             version: -1,
-            said: None,
+            last_logged: None,
         }
     }
 
-    /// Works until the ledger is dropped.
+    /// Runs commands and flushes until the ledger is dropped.
     pub(super) fn run(&mut self, asks: &Receiver<SqliteLedgerCommand>) {
         if !self.connection.is_autocommit() {
-            // Left by a panic.
+            // A panic left the transaction open: the supervisor restarted this function.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        let mut sweep = Instant::now() + self.terms.flush;
+        let mut sweep = Instant::now() + self.config.flush;
         let mut turned = Instant::now();
         loop {
-            let ask = asks.recv_timeout(self.terms.flush.min(LOOK));
+            let ask = asks.recv_timeout(self.config.flush.min(CHECK_INTERVAL));
             #[cfg(test)]
             if matches!(ask, Ok(SqliteLedgerCommand::Crash)) {
                 return;
             }
             #[cfg(test)]
             assert!(!matches!(ask, Ok(SqliteLedgerCommand::Panic)), "on purpose");
-            let there = self.look();
+            let there = self.check_files();
+            // A wake-up before the flush interval is over only checks the files.
             if there.is_ok()
                 && matches!(ask, Err(RecvTimeoutError::Timeout))
-                && turned.elapsed() < self.terms.flush
+                && turned.elapsed() < self.config.flush
             {
                 continue;
             }
             turned = Instant::now();
-            let done = there.and_then(|()| self.turn());
+            let done = there.and_then(|()| self.flush());
             match ask {
-                Ok(ask) => self.answer(ask, done),
+                Ok(ask) => self.reply(ask, done),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    // What came while the segment before was drained.
-                    if done.is_ok() && self.turn().is_ok() {
+                    // Frames that were appended while the previous segment was drained.
+                    if done.is_ok() && self.flush().is_ok() {
                         self.shared.journal.remove_if_drained();
                     }
                     return;
                 }
             }
-            if Instant::now() >= sweep && self.look().is_ok() {
+            if Instant::now() >= sweep && self.check_files().is_ok() {
                 self.sweep();
-                sweep = Instant::now() + SWEEP.max(self.terms.flush);
+                sweep = Instant::now() + SWEEP_INTERVAL.max(self.config.flush);
             }
         }
     }
 
-    /// Looks whether the files stand where they were opened: what is written to a file that was removed is lost.
-    fn look(&self) -> Result<(), StoreError> {
-        let fault = match self.place.look() {
-            Ok(()) if self.shared.journal.is_there() => None,
+    /// Checks that the files are still where they were opened: writes to a removed file would be lost.
+    fn check_files(&self) -> Result<(), StoreError> {
+        let fault = match self.file.check_unchanged() {
+            Ok(()) if self.shared.journal.files_exist() => None,
             Ok(()) => Some(format!(
-                "the journal in {} was removed or replaced; restart the gateway, and what it still holds in memory is \
-                 brought in at its end",
+                "the journal in {} was removed or replaced; restart the gateway; at its end it applies what is \
+                 still in memory",
                 self.folder.display()
             )),
             Err(fault) => Some(fault),
         };
-        match self.shared.note(fault.clone()) {
-            Some(Some(fault)) => tracing::error!(fault, "accounts are refused; charges wait in the journal"),
-            Some(None) => tracing::warn!("the ledger's files are there again"),
+        match self.shared.set_fault(fault.clone()) {
+            Some(Some(fault)) => {
+                tracing::error!(fault, "requests of accounts are rejected; charges wait in the journal")
+            }
+            Some(None) => tracing::warn!("the files of the ledger are back"),
             None => {}
         }
-        // Where it is the journal alone, the database takes what there is.
+        // If only the journal is gone, the database can still take what this process has.
         match fault {
-            Some(fault) if self.place.look().is_err() => Err(StoreError::Failed(fault)),
+            Some(fault) if self.file.check_unchanged().is_err() => Err(StoreError::Failed(fault)),
             _ => Ok(()),
         }
     }
 
-    /// Brings everything in that is settled, and takes over what others changed.
-    fn turn(&mut self) -> Result<(), StoreError> {
+    /// Applies all settled charges and loads what other processes changed.
+    fn flush(&mut self) -> Result<(), StoreError> {
         let done = self.drain().and_then(|()| self.refresh().map_err(ApplyError::from));
         done.map_err(|error| {
-            // The database does not take it: then at least the disk does.
+            // The database does not accept the charges: make them durable in the journal at least.
             if let Some(segment) = &self.draining {
                 let _ = self.shared.journal.sync(segment);
             }
-            if self.said.is_none_or(|said| said.elapsed() > SAID) {
-                tracing::error!(%error, "the ledger's database takes nothing; charges wait in the journal");
-                self.said = Some(Instant::now());
+            if self.last_logged.is_none_or(|said| said.elapsed() > LOG_INTERVAL) {
+                tracing::error!(%error, "the database of the ledger cannot be written; charges wait in the journal");
+                self.last_logged = Some(Instant::now());
             }
             StoreError::Failed(error.to_string())
         })
     }
 
-    fn answer(&self, ask: SqliteLedgerCommand, done: Result<(), StoreError>) {
-        // Whoever asked may have stopped waiting.
+    fn reply(&self, ask: SqliteLedgerCommand, done: Result<(), StoreError>) {
+        // The send fails if the receiver is gone; that is fine.
         match ask {
             SqliteLedgerCommand::Flush { outcome } => drop(outcome.send(done)),
             #[cfg(test)]
@@ -159,14 +162,14 @@ impl JournalApplier {
         }
     }
 
-    /// Brings in what is in the journal, and what it did not take before.
+    /// Applies the segments of the journal, including one that failed before.
     fn drain(&mut self) -> Result<(), ApplyError> {
         if self.draining.is_some() {
-            // One that the database did not take before comes ahead of what came since.
+            // A segment that failed before must be applied first, to keep the order of frames.
             self.drain_segment()?;
         }
         self.drain_segment()?;
-        // A segment may be full: there is room only now.
+        // Writes may have failed because the segment was full. Draining has freed one: write the queue and drain again.
         if self.shared.journal.is_failing() {
             self.shared.journal.write_queued()?;
             self.drain_segment()?;
@@ -181,7 +184,7 @@ impl JournalApplier {
         let Some(segment) = &self.draining else { return Ok(()) };
         let mut pieces = segment.pieces()?;
         while let Some(piece) = pieces.next()? {
-            self.bring_in(piece)?;
+            self.apply_piece(piece)?;
         }
         if let Some(segment) = self.draining.take() {
             self.shared.journal.recycle(segment)?;
@@ -189,37 +192,43 @@ impl JournalApplier {
         Ok(())
     }
 
-    /// Brings the frames of a piece of a segment into the database, on the disk, and into the balances.
-    fn bring_in(&mut self, segment: &[u8]) -> Result<(), ApplyError> {
+    /// Applies the frames of a piece of a segment to the database (fsynced) and then to the balances.
+    fn apply_piece(&mut self, segment: &[u8]) -> Result<(), ApplyError> {
         let own = self.shared.journal.id();
         let balances = &self.shared.balances;
-        replay::bring_in(&self.connection, segment, &mut self.seen, &mut |journal, account, charge| {
-            // What an ended process charged is news here.
-            let charge = if journal == own { charge } else { 0 };
-            match account {
-                Changed::Row(row) => balances.refresh(row, charge),
-                Changed::Unknown(name) => balances.owe(&name, charge),
-            }
-        })
+        replay::apply_segment(
+            &self.connection,
+            segment,
+            &mut self.last_change,
+            &mut |journal, account, charge| {
+                // Charges of an ended process were never deducted from these balances: they count as a change by
+                // others.
+                let charge = if journal == own { charge } else { 0 };
+                match account {
+                    Changed::Row(row) => balances.refresh(row, charge),
+                    Changed::Unknown(name) => balances.record_debt(&name, charge),
+                }
+            },
+        )
     }
 
-    /// Takes over what other connections changed.
+    /// Loads what other connections changed.
     pub(super) fn refresh(&mut self) -> rusqlite::Result<()> {
         let version = self.connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
         if version != self.version {
-            let (changed, seen) = rows::changed_since(&self.connection, self.seen)?;
+            let (changed, seen) = rows::changed_since(&self.connection, self.last_change)?;
             for row in changed {
                 self.shared.balances.refresh(row, 0);
             }
-            (self.seen, self.version) = (seen, version);
+            (self.last_change, self.version) = (seen, version);
         }
         Ok(())
     }
 
-    /// Brings in the journals of ended processes.
+    /// Replays the journals of ended processes.
     pub(super) fn recover(&mut self) -> Result<(), OpenError> {
         let balances = &self.shared.balances;
-        replay::recover(&self.connection, &self.folder, &mut self.seen, &mut |_, account, _| {
+        replay::recover(&self.connection, &self.folder, &mut self.last_change, &mut |_, account, _| {
             if let Changed::Row(row) = account {
                 balances.refresh(row, 0);
             }
@@ -228,16 +237,16 @@ impl JournalApplier {
 
     fn sweep(&mut self) {
         if let Err(error) = self.recover() {
-            tracing::error!(%error, "the journal of an ended process was not brought in");
+            tracing::error!(%error, "the journal of an ended process was not applied");
         }
-        if let Err(error) = self.forget() {
-            tracing::warn!(%error, "records whose time is over were not removed");
+        if let Err(error) = self.remove_expired() {
+            tracing::warn!(%error, "expired records were not removed");
         }
     }
 
-    /// Removes records whose time is over, some at a time.
-    fn forget(&self) -> rusqlite::Result<()> {
-        let kept = i64::try_from(self.terms.records.as_millis()).unwrap_or(i64::MAX);
+    /// Removes expired records, at most [`STEPS`] times [`SWEPT`] blocks.
+    fn remove_expired(&self) -> rusqlite::Result<()> {
+        let kept = i64::try_from(self.config.records.as_millis()).unwrap_or(i64::MAX);
         let end = crate::store::now().saturating_sub(kept);
         for _ in 0..STEPS {
             let mut delete = self.connection.prepare_cached(
@@ -247,7 +256,7 @@ impl JournalApplier {
                 break;
             }
         }
-        // The numbers of a journal are needed for as long as it may be brought in.
+        // Keep the row of a journal while its files exist: without it, a replay would charge its frames again.
         let mut select = self.connection.prepare_cached("SELECT id FROM journal WHERE time < ?1")?;
         let old: Vec<i64> = select.query_map(params![end], |row| row.get(0))?.collect::<Result<_, _>>()?;
         for id in old {

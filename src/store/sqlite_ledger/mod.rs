@@ -1,7 +1,8 @@
-//! The ledger on SQLite: balances in memory, settlements in a journal, and a thread that brings both into the database.
+//! SQLite ledger: balances in memory, settlements in a write-ahead journal, and a thread that applies the journal to
+//! the database.
 //!
-//! Here live what the trait's methods do, the thread, the tables of accounts and usage, and what the commands ask of
-//! them. Here must not live: prices, limits, who may spend (`account`).
+//! The implementation of the `Ledger` trait, the thread, the tables of accounts and usage, and their administration
+//! live here. Here must not live: prices, limits and authorization (`account`).
 
 mod admin;
 mod balances;
@@ -26,7 +27,7 @@ use tokio::sync::oneshot;
 use super::journal::{Journal, JournalThread};
 use super::ledger::{AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent};
 use super::record::UsageRecord;
-use super::schema::{self, OpenError, Place};
+use super::schema::{self, FileIdentity, OpenError};
 use super::{Pending, StoreError};
 use crate::supervise::{self, Supervised};
 pub(super) use admin::fault;
@@ -37,15 +38,16 @@ pub(super) use report::clamped;
 pub use report::{UsageFilter, UsageGrouping, UsageRow, UsageSums};
 pub(super) use rows::DAY;
 
-/// How the ledger does its work.
+/// Configuration of the SQLite ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqliteLedgerConfig {
-    /// How often settlements are brought into the database and written to the disk: what a loss of power may cost.
+    /// Interval at which settlements are applied to the database and written to the disk (fsync): a loss of power may
+    /// lose as much.
     pub flush: Duration,
-    /// How long records are kept. Sums of days stay.
+    /// Retention of usage records. Daily sums are never removed.
     pub records: Duration,
-    /// How large each of the journal's two segments may be, in bytes; usually
-    /// [`SEGMENT`](crate::store::journal::SEGMENT).
+    /// Maximum size of each of the journal's two segments, in bytes; usually
+    /// [`DEFAULT_SEGMENT_LIMIT`](crate::store::journal::DEFAULT_SEGMENT_LIMIT).
     pub segment: u64,
 }
 
@@ -53,26 +55,26 @@ pub struct SqliteLedgerConfig {
 #[derive(Debug)]
 pub struct SqliteLedger {
     shared: Arc<Shared>,
-    asks: Option<Sender<SqliteLedgerCommand>>,
+    commands: Option<Sender<SqliteLedgerCommand>>,
     supervised: Arc<Supervised>,
     thread: Option<JoinHandle<()>>,
     journal: JournalThread,
 }
 
-/// What the workers and the thread share.
+/// State that workers share with the ledger's thread.
 #[derive(Debug)]
 struct Shared {
     balances: Balances,
     journal: Arc<Journal>,
-    /// What is wrong with the files, while something is.
+    /// Description of the current fault of the files, if there is one.
     fault: Mutex<Option<String>>,
-    /// The same, to be asked for by each request.
+    /// True while `fault` is set. Each reservation reads this instead of taking the lock.
     faulty: AtomicBool,
 }
 
 impl Shared {
-    /// Takes note of how the files are; tells what is new about it.
-    fn note(&self, fault: Option<String>) -> Option<Option<String>> {
+    /// Records the state of the files. Returns the new state if it differs from the previous one, otherwise `None`.
+    fn set_fault(&self, fault: Option<String>) -> Option<Option<String>> {
         let mut known = self.fault.lock();
         if *known == fault {
             return None;
@@ -85,7 +87,7 @@ impl Shared {
 
 type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What the thread is asked.
+/// Command for the ledger's thread.
 #[derive(Debug)]
 enum SqliteLedgerCommand {
     Spent {
@@ -95,7 +97,7 @@ enum SqliteLedgerCommand {
     Flush {
         outcome: Outcome<()>,
     },
-    /// The thread ends at once, as with its process.
+    /// The thread ends at once, as if its process were killed.
     #[cfg(test)]
     Crash,
     /// The thread panics.
@@ -104,17 +106,18 @@ enum SqliteLedgerCommand {
 }
 
 impl SqliteLedger {
-    /// Opens the file, makes it if it is not there, brings in what ended processes left, loads the balances, and starts
-    /// the thread. The thread ends with this value, after it has brought in the rest.
+    /// Opens the file, creates it if it does not exist, replays the journals of ended processes, loads the balances and
+    /// starts the thread. When this value is dropped, the thread applies the rest of the journal and ends.
     ///
     /// # Errors
-    /// The file cannot be used.
+    /// Returns [`OpenError`] if the file cannot be used.
     pub fn open(path: &Path, terms: SqliteLedgerConfig) -> Result<Self, OpenError> {
         let folder = schema::journals(path);
         let io = |source| OpenError::Io { path: folder.clone(), source };
         let connection = schema::open(path)?;
         schema::check(&connection, path)?;
-        let place = Place::of(path)?;
+        let place = FileIdentity::of(path)?;
+        // Created before `recover`, which replays unlocked journals only: it does not touch the own, locked one.
         let journal = Arc::new(Journal::create(&folder, terms.segment).map_err(io)?);
         let (fault, faulty) = (Mutex::default(), AtomicBool::new(false));
         let shared = Arc::new(Shared { balances: Balances::new(), journal, fault, faulty });
@@ -124,26 +127,26 @@ impl SqliteLedger {
         let (asks, asked) = channel();
         let journal = JournalThread::start(&shared.journal).map_err(io)?;
         let (supervised, thread) = supervise::spawn("ledger", move || keeper.run(&asked)).map_err(io)?;
-        Ok(SqliteLedger { shared, asks: Some(asks), supervised, thread: Some(thread), journal })
+        Ok(SqliteLedger { shared, commands: Some(asks), supervised, thread: Some(thread), journal })
     }
 
-    /// Brings what is settled into the database now, and takes over what others have changed there.
+    /// Applies all settlements to the database now, and loads what other processes changed there.
     pub fn flush(&self) -> Pending<()> {
-        self.ask(|outcome| SqliteLedgerCommand::Flush { outcome })
+        self.send_command(|outcome| SqliteLedgerCommand::Flush { outcome })
     }
 
-    /// Ends as a process does that is killed: nothing more is brought in.
+    /// Ends like a killed process: the thread applies nothing more.
     #[cfg(test)]
     fn crash(self) {
-        if let Some(asks) = &self.asks {
+        if let Some(asks) = &self.commands {
             let _ = asks.send(SqliteLedgerCommand::Crash);
         }
     }
 
-    fn ask<T>(&self, make: impl FnOnce(Outcome<T>) -> SqliteLedgerCommand) -> Pending<T> {
+    fn send_command<T>(&self, make: impl FnOnce(Outcome<T>) -> SqliteLedgerCommand) -> Pending<T> {
         let (outcome, pending) = Pending::new();
-        if let Some(asks) = &self.asks {
-            // The end of the thread is told by the outcome that is dropped with the ask.
+        if let Some(asks) = &self.commands {
+            // If the thread has ended, the command is dropped and closes the channel, which the receiver reports.
             let _ = asks.send(make(outcome));
         }
         pending
@@ -152,9 +155,9 @@ impl SqliteLedger {
 
 impl Drop for SqliteLedger {
     fn drop(&mut self) {
-        drop(self.asks.take());
+        drop(self.commands.take());
         if let Some(thread) = self.thread.take() {
-            // What it left is in the journal.
+            // After a panic in the thread, the rest is in the journal and the next process replays it.
             let _ = thread.join();
         }
     }
@@ -162,6 +165,7 @@ impl Drop for SqliteLedger {
 
 impl Ledger for SqliteLedger {
     fn reserve(&self, account: &AccountId, amount: i64) -> ReserveOutcome {
+        // Without a durable journal the charge could be lost: do not let the request start.
         if self.shared.journal.is_failing() || self.shared.faulty.load(Ordering::Acquire) {
             return ReserveOutcome::Known(Err(ReserveError::Unavailable));
         }
@@ -169,9 +173,10 @@ impl Ledger for SqliteLedger {
     }
 
     fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled {
+        // Journal before balance: a refund must not become spendable before its charge is in the journal's queue.
         let settled = self.shared.journal.append(|out| record.encode(out));
         match reservation {
-            Some(reservation) => reservation.spend(record.charge()),
+            Some(reservation) => reservation.settle(record.charge()),
             None if record.charge() != 0 && !record.account.is_empty() => {
                 self.shared.balances.charge(record.account, record.charge());
             }
@@ -197,6 +202,6 @@ impl Ledger for SqliteLedger {
     }
 
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {
-        self.ask(|outcome| SqliteLedgerCommand::Spent { day, outcome })
+        self.send_command(|outcome| SqliteLedgerCommand::Spent { day, outcome })
     }
 }

@@ -1,5 +1,5 @@
-//! Blocks: the records of one transaction, packed. Single rows would cost more than all else that a record costs; what
-//! is asked of records every day is answered by the sums of days.
+//! Record blocks: the records of one transaction, compressed into one row. Single rows would cost more than everything
+//! else about a record; common reports read the daily sums instead.
 
 use std::borrow::Cow;
 use std::io;
@@ -8,27 +8,27 @@ use rusqlite::{Connection, params};
 
 use crate::store::record::UsageRecord;
 
-/// Below this, packing gains nothing.
-const WORTH_PACKING: usize = 1 << 10;
-/// zstd's fastest ordinary level: records repeat each other, so that a higher one gains little.
+/// Minimum size in bytes for compression.
+const MIN_COMPRESSED: usize = 1 << 10;
+/// Compression level of zstd: the fastest regular one. Records resemble each other, so that higher levels gain little.
 const LEVEL: i32 = 1;
-/// Largest block, unpacked: what a length says beyond it is no length.
+/// Largest uncompressed block, in bytes. A larger size field means that the block is damaged.
 const LARGEST: usize = 64 << 20;
-/// How `data` stands in the table.
+/// Values of the column `packed`: how `data` is encoded.
 const PLAIN: i64 = 0;
 const PACKED: i64 = 1;
 
-/// A block that is being filled.
+/// Writer of a block.
 #[derive(Default)]
 pub(in crate::store) struct RecordBlockWriter {
-    /// Earliest and latest time.
+    /// Earliest and latest time of the records, in Unix milliseconds.
     span: Option<(i64, i64)>,
     records: i64,
     bytes: Vec<u8>,
 }
 
 impl RecordBlockWriter {
-    /// Adds a record, which is written already.
+    /// Adds a record; `payload` is its encoding.
     pub(in crate::store) fn add(&mut self, record: &UsageRecord<'_>, payload: &[u8]) {
         let (first, last) = self.span.unwrap_or((record.time, record.time));
         self.span = Some((first.min(record.time), last.max(record.time)));
@@ -37,7 +37,7 @@ impl RecordBlockWriter {
         self.bytes.extend_from_slice(payload);
     }
 
-    /// Puts the block into the table.
+    /// Inserts the block into the table.
     pub(super) fn insert(self, connection: &Connection) -> Result<(), super::rows::ApplyError> {
         let Some((first, last)) = self.span else { return Ok(()) };
         let (packed, data) = pack(self.bytes)?;
@@ -49,20 +49,20 @@ impl RecordBlockWriter {
         Ok(())
     }
 
-    /// The block: how it is packed, and its bytes.
+    /// Returns the encoding of the block (`packed`) and its bytes.
     pub(in crate::store) fn finish(self) -> io::Result<(i64, Vec<u8>)> {
         pack(self.bytes)
     }
 }
 
 fn pack(bytes: Vec<u8>) -> io::Result<(i64, Vec<u8>)> {
-    if bytes.len() < WORTH_PACKING {
+    if bytes.len() < MIN_COMPRESSED {
         return Ok((PLAIN, bytes));
     }
     Ok((PACKED, zstd::bulk::compress(&bytes, LEVEL)?))
 }
 
-/// The records of a block, as bytes.
+/// Returns the records of a block as uncompressed bytes.
 pub(in crate::store) fn unpack(packed: i64, data: &[u8]) -> io::Result<Cow<'_, [u8]>> {
     match packed {
         PLAIN => Ok(Cow::Borrowed(data)),
@@ -72,11 +72,12 @@ pub(in crate::store) fn unpack(packed: i64, data: &[u8]) -> io::Result<Cow<'_, [
             let size = size.ok_or_else(|| io::Error::other("a block of records is damaged"))?;
             zstd::bulk::decompress(data, size).map(Cow::Owned)
         }
-        _ => Err(io::Error::other("a block of records is of a later version")),
+        _ => Err(io::Error::other("a block of records is from a later version")),
     }
 }
 
-/// Reads the records of an unpacked block; what is none is an error, and the last.
+/// Returns an iterator over the records of an uncompressed block. An invalid record yields an error and ends the
+/// iteration.
 pub(in crate::store) fn records(mut bytes: &[u8]) -> impl Iterator<Item = io::Result<UsageRecord<'_>>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -90,6 +91,6 @@ pub(in crate::store) fn records(mut bytes: &[u8]) -> impl Iterator<Item = io::Re
         if record.is_none() {
             bytes = &[];
         }
-        Some(record.ok_or_else(|| io::Error::other("a block of records is damaged, or of a later version")))
+        Some(record.ok_or_else(|| io::Error::other("a block of records is damaged, or from a later version")))
     })
 }

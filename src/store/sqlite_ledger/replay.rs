@@ -1,4 +1,4 @@
-//! The way of a journal into the database: those of this process, and those that ended processes left.
+//! Journal replay: applies the frames of this process's journal and of orphaned journals to the database.
 
 use std::path::Path;
 
@@ -6,32 +6,32 @@ use rusqlite::Connection;
 
 use super::balances::BalanceRow;
 use super::rows::{self, ApplyError, Changed};
-use crate::store::journal::{Frame, Frames, leftovers};
+use crate::store::journal::{JournalFrame, JournalFrames, orphaned};
 use crate::store::schema::OpenError;
 
-/// Frames that are brought in in one transaction at most, so that others get their turn.
+/// Maximum number of frames in one transaction, so that other connections can write in between.
 const BATCH: usize = 4096;
 
-/// Is told how accounts stand now, with the journal that changed them and what was charged. What others changed is told
-/// with journal 0 and nothing charged.
-pub(super) type Tell<'a> = &'a mut dyn FnMut(u64, Changed, i64);
+/// Callback for each changed account: the journal that changed it, its new state and the amount charged. Changes by
+/// others are reported with journal 0 and amount 0.
+pub(super) type OnChange<'a> = &'a mut dyn FnMut(u64, Changed, i64);
 
-/// Brings the frames of a segment, or of a piece of one, into the database, and on the disk. `seen` is the highest
-/// number of a change that was told.
-pub(super) fn bring_in(
+/// Applies the frames of a segment, or of a piece of one, to the database with fsync. `seen` is the highest value of
+/// `account.changed` that was reported.
+pub(super) fn apply_segment(
     connection: &Connection,
     segment: &[u8],
     seen: &mut i64,
-    tell: Tell<'_>,
+    tell: OnChange<'_>,
 ) -> Result<(), ApplyError> {
-    let Some(frames) = Frames::new(segment) else { return Ok(()) };
+    let Some(frames) = JournalFrames::new(segment) else { return Ok(()) };
     let journal = frames.journal();
-    let frames: Vec<Frame<'_>> = frames.collect();
-    // The commit is on the disk when it returns.
+    let frames: Vec<JournalFrame<'_>> = frames.collect();
+    // FULL: the commit is on the disk when it returns, so that the segment may be recycled afterwards.
     connection.execute_batch("PRAGMA synchronous = FULL")?;
     for batch in frames.chunks(BATCH) {
         connection.execute_batch("BEGIN IMMEDIATE")?;
-        let applied = in_transaction(connection, journal, batch, *seen);
+        let applied = apply_in_transaction(connection, journal, batch, *seen);
         if applied.is_err() && !connection.is_autocommit() {
             let _ = connection.execute_batch("ROLLBACK");
         }
@@ -48,19 +48,20 @@ pub(super) fn bring_in(
 }
 
 struct Applied {
-    /// What others changed before.
+    /// Accounts that others changed since the last call.
     changed: Vec<BalanceRow>,
     charged: Vec<rows::Charged>,
-    /// The highest number of a change among both.
+    /// Highest value of `account.changed` in both lists.
     last: i64,
 }
 
-fn in_transaction(
+fn apply_in_transaction(
     connection: &Connection,
     journal: u64,
-    frames: &[Frame<'_>],
+    frames: &[JournalFrame<'_>],
     seen: i64,
 ) -> Result<Applied, ApplyError> {
+    // Read what others changed first: the transaction excludes other writers, so `last` covers all of their changes.
     let (changed, last) = rows::changed_since(connection, seen)?;
     let stamp = rows::next_stamp(connection)?;
     let charged = rows::apply(connection, journal, frames, stamp)?;
@@ -69,21 +70,21 @@ fn in_transaction(
     Ok(Applied { changed, charged, last })
 }
 
-/// Brings in the journals of ended processes.
+/// Replays the journals of ended processes and removes their files.
 pub(super) fn recover(
     connection: &Connection,
     folder: &Path,
     seen: &mut i64,
-    tell: Tell<'_>,
+    tell: OnChange<'_>,
 ) -> Result<(), OpenError> {
     let path = || folder.to_owned();
     let io = |source| OpenError::Io { path: path(), source };
-    for leftover in leftovers(folder).map_err(io)? {
+    for leftover in orphaned(folder).map_err(io)? {
         let mut leftover = leftover.map_err(io)?;
         let id = leftover.id;
         for segment in &mut leftover.segments {
             while let Some(piece) = segment.next().map_err(io)? {
-                bring_in(connection, piece, seen, tell).map_err(|error| match error {
+                apply_segment(connection, piece, seen, tell).map_err(|error| match error {
                     ApplyError::Database(source) => OpenError::Database { path: path(), source },
                     ApplyError::Io(source) => io(source),
                     ApplyError::Record(_) => OpenError::Journal { path: path(), journal: id },

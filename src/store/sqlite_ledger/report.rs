@@ -1,4 +1,4 @@
-//! What was used: sums over days, and single records.
+//! Usage reports: sums over days, and single records.
 
 use std::io;
 
@@ -9,25 +9,25 @@ use super::record_block;
 use super::rows::DAY;
 use crate::store::record::{KINDS, UsageRecord};
 
-/// By what sums are told apart.
+/// Grouping of a usage report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageGrouping {
-    /// The day, in UTC.
+    /// By day, in UTC.
     Day,
-    /// The account.
+    /// By account.
     Account,
-    /// The key.
+    /// By key.
     Key,
-    /// The model, as clients name it.
+    /// By model, as clients name it.
     Model,
 }
 
 impl UsageGrouping {
-    /// All of them.
+    /// All groupings.
     pub const ALL: [UsageGrouping; 4] =
         [UsageGrouping::Day, UsageGrouping::Account, UsageGrouping::Key, UsageGrouping::Model];
 
-    /// Its name.
+    /// Returns the name of the grouping, which is also its column.
     pub fn name(self) -> &'static str {
         match self {
             UsageGrouping::Day => "day",
@@ -38,36 +38,36 @@ impl UsageGrouping {
     }
 }
 
-/// What is reported on.
+/// Filter of a usage report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageFilter {
-    /// One account; the empty name stands for keys without one.
+    /// Only this account; the empty name selects keys without an account.
     pub account: Option<String>,
-    /// One key.
+    /// Only this key.
     pub key: Option<String>,
-    /// One model.
+    /// Only this model.
     pub model: Option<String>,
-    /// The first day, in days since 1970-01-01, UTC.
+    /// First day, in days since 1970-01-01, UTC.
     pub from: i64,
-    /// The day after the last.
+    /// End of the range, exclusive: the day after the last.
     pub to: i64,
 }
 
-/// What requests came to.
+/// Sums over requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageSums {
-    /// All of them.
+    /// Number of requests.
     pub requests: i64,
-    /// Those that failed.
+    /// Number of failed requests.
     pub failed: i64,
-    /// What was charged, in nano-units.
+    /// Charges in nano-units.
     pub cost: i64,
-    /// By kind, in the order of [`KINDS`].
+    /// Usage by kind, in the order of [`KINDS`].
     pub usage: [i64; KINDS.len()],
 }
 
 impl UsageSums {
-    /// Adds others.
+    /// Adds other sums; saturates.
     pub fn add(&mut self, other: &UsageSums) {
         self.requests = self.requests.saturating_add(other.requests);
         self.failed = self.failed.saturating_add(other.failed);
@@ -79,22 +79,22 @@ impl UsageSums {
 }
 
 impl UsageSums {
-    /// Whether some of it is larger than can be told.
+    /// Returns true if one of the sums is saturated, so that the true value is unknown.
     pub fn is_beyond(&self) -> bool {
         [self.requests, self.failed, self.cost].iter().chain(&self.usage).any(|sum| *sum == i64::MAX)
     }
 }
 
-/// A line of a report.
+/// Line of a usage report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageRow {
-    /// Whose line it is: a day, as its number, or a name.
+    /// Value of the grouping: a day as its number, or a name.
     pub name: String,
-    /// What it comes to.
+    /// Sums of the requests in this group.
     pub sums: UsageSums,
 }
 
-/// Sums of what the filter lets through: days in order, names by what they cost.
+/// Returns the sums of the requests that match the filter: days in chronological order, names by descending cost.
 pub(super) fn sums(
     connection: &Connection,
     filter: &UsageFilter,
@@ -111,7 +111,7 @@ pub(super) fn sums(
             wanted += &format!(" AND {column} = ?{}", values.len());
         }
     }
-    // Day by day: within a day, an account's rows lie together.
+    // Iterate over the days: the primary key starts with the day, so that each day's rows of an account are adjacent.
     let ends = "SELECT (SELECT MIN(day) FROM daily), (SELECT MAX(day) FROM daily)";
     let (first, last): (Option<i64>, Option<i64>) =
         connection.query_row(ends, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -133,18 +133,19 @@ pub(super) fn sums(
     Ok(lines)
 }
 
-/// What asks for a sum that cannot overflow on its way: in two halves that are named after the column, for [`sum`].
+/// Returns the SQL of a sum that cannot overflow inside SQLite: two halves, named after the column, to be read by
+/// [`sum`].
 pub(super) fn summed(column: &str) -> String {
     format!("SUM({column} >> 31) AS {column}_high, SUM({column} & 2147483647) AS {column}_low")
 }
 
-/// A sum, from the column of its first half on. What is beyond the largest number stays at it.
+/// Returns a sum from the two columns of [`summed`], starting at `column`. Saturates.
 pub(super) fn sum(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
     let half = |column: usize| row.get::<_, Option<i64>>(column).map(|half| i128::from(half.unwrap_or(0)));
     Ok(clamped((half(column)? << 31) + half(column + 1)?))
 }
 
-/// The number that is nearest to it.
+/// Converts to `i64`; saturates.
 pub(in crate::store) fn clamped(sum: i128) -> i64 {
     i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
@@ -166,21 +167,21 @@ fn line(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
     Ok(UsageRow { name, sums })
 }
 
-/// Why records cannot be shown.
+/// Reason why records cannot be shown.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
+pub(super) enum SqliteReportError {
     #[error(transparent)]
     Database(#[from] rusqlite::Error),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Shows each record that the filter lets through, in the order in which requests ended.
+/// Calls `show` with each record that matches the filter, in the order in which requests ended.
 pub(super) fn records(
     connection: &Connection,
     filter: &UsageFilter,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
-) -> Result<(), ReadError> {
+) -> Result<(), SqliteReportError> {
     let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
     let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
     let mut select =

@@ -1,5 +1,5 @@
-//! What frames of a journal do to the database: charges, records, sums of days. One transaction, with the number of the
-//! last frame, so that each does it once.
+//! Row writes of the replay: charges, record blocks and daily sums, in one transaction with the number of the last
+//! frame, so that each frame is applied exactly once.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -10,34 +10,34 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::balances::BalanceRow;
 use super::record_block;
 use crate::account::amount::LARGEST;
-use crate::store::journal::Frame;
+use crate::store::journal::JournalFrame;
 use crate::store::record::{KINDS, UsageRecord};
 
 /// Milliseconds of a day.
 pub(in crate::store) const DAY: i64 = 86_400_000;
 
-/// An account that was charged, and by how much.
+/// Account that was charged, and the amount in nano-units.
 #[derive(Debug)]
 pub(super) struct Charged {
     pub(super) account: Changed,
     pub(super) charge: i64,
 }
 
-/// An account that changed.
+/// Account that changed.
 #[derive(Debug)]
 pub(super) enum Changed {
-    /// How it stands now.
+    /// New state of the account.
     Row(BalanceRow),
-    /// It is not there.
+    /// The account does not exist in the database; its name.
     Unknown(String),
 }
 
-/// Why frames were not brought in.
+/// Reason why frames were not applied.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApplyError {
     #[error(transparent)]
     Database(#[from] rusqlite::Error),
-    #[error("frame {0} is of a later version")]
+    #[error("frame {0} is from a later version")]
     Record(u64),
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -52,7 +52,8 @@ struct Sums {
     usage: [i64; KINDS.len()],
 }
 
-/// Adds to the sums of a day. A sum stays at the largest number rather than fail, and everything behind it with it.
+/// SQL that adds to a daily sum. Sums saturate at `i64::MAX`: an overflow would fail the transaction and block every
+/// later frame.
 static ADD_TO_DAY: LazyLock<String> = LazyLock::new(|| {
     let sums = ["requests", "failed", "cost"].into_iter().chain(KINDS.iter().map(|kind| kind.name));
     let add = |sum: &str| format!("{sum} = MIN({sum}, {} - excluded.{sum}) + excluded.{sum}", i64::MAX);
@@ -63,11 +64,12 @@ static ADD_TO_DAY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Brings frames in, within a transaction that the caller has begun and ends.
+/// Applies frames, within a transaction that the caller begins and commits. Skips frames up to the number that the
+/// database has stored for this journal.
 pub(super) fn apply(
     connection: &Connection,
     journal: u64,
-    frames: &[Frame<'_>],
+    frames: &[JournalFrame<'_>],
     stamp: i64,
 ) -> Result<Vec<Charged>, ApplyError> {
     let id = i64::try_from(journal).unwrap_or(i64::MAX);
@@ -91,6 +93,7 @@ pub(super) fn apply(
             *charge = charge.saturating_add(record.cost);
         }
     }
+    // All of these frames were applied before.
     if last == drained {
         return Ok(Vec::new());
     }
@@ -109,9 +112,9 @@ pub(super) fn apply(
             let full: bool = row.get(2)?;
             Ok((BalanceRow { name: name.to_owned(), balance: row.get(0)?, enabled: row.get(1)? }, full))
         });
-        // A key may name an account that is not there yet: what it costs is owed when it is made.
+        // A key may name an account that does not exist yet. `create_many` charges the sum to it when it is created.
         charged.push(match row.optional()? {
-            // Where the sum has come to its end, it is not known what of this is in it.
+            // The sum is saturated: how much of this charge it contains is unknown, so report zero.
             Some((row, full)) => {
                 Charged { account: Changed::Row(row), charge: if full { 0 } else { charge } }
             }
@@ -158,13 +161,13 @@ impl Sums {
     }
 }
 
-/// The number that the next change of an account gets.
+/// Returns the next value of `account.changed`.
 pub(super) fn next_stamp(connection: &Connection) -> rusqlite::Result<i64> {
     let mut last = connection.prepare_cached("SELECT COALESCE(MAX(changed), 0) FROM account")?;
     last.query_row((), |row| row.get::<_, i64>(0)).map(|last| last.saturating_add(1))
 }
 
-/// The accounts that changed after a number, and the highest number among them.
+/// Returns the accounts that changed after `seen`, and the highest value of `account.changed` among them.
 pub(super) fn changed_since(connection: &Connection, seen: i64) -> rusqlite::Result<(Vec<BalanceRow>, i64)> {
     let mut select = connection.prepare_cached(
         "SELECT name, credited - charged, enabled, changed FROM account WHERE changed > ?1",

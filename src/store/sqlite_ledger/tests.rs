@@ -1,4 +1,4 @@
-//! What whoever charges money by the ledger may rely on.
+//! Guarantees of the SQLite ledger to its callers.
 
 mod faults;
 mod model;
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use super::*;
 use crate::canonical::Usage;
-use crate::store::journal::{Journal, SEGMENT};
+use crate::store::journal::{DEFAULT_SEGMENT_LIMIT, Journal};
 use crate::store::schema;
 
 const TERMS: SqliteLedgerConfig = SqliteLedgerConfig {
     flush: Duration::from_millis(20),
     records: Duration::from_secs(400 * 86_400),
-    segment: SEGMENT,
+    segment: DEFAULT_SEGMENT_LIMIT,
 };
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -23,7 +23,7 @@ fn open(folder: &Path) -> SqliteLedger {
     SqliteLedger::open(&folder.join("state.db"), TERMS).unwrap()
 }
 
-/// Another program at the same file.
+/// Opens a second connection to the same file.
 fn other(folder: &Path) -> rusqlite::Connection {
     schema::open(&folder.join("state.db")).unwrap()
 }
@@ -37,7 +37,7 @@ fn credit(folder: &Path, account: &str, amount: i64) {
     desk.credit(account, amount, "", None).unwrap();
 }
 
-/// Balance, charges and requests of an account, as they stand in the file.
+/// Returns balance, charges and number of requests of an account, as stored in the file.
 fn stored(folder: &Path, account: &str) -> (i64, i64, i64) {
     let connection = other(folder);
     let balance =
@@ -87,7 +87,7 @@ async fn flush(book: &SqliteLedger) {
 }
 
 #[tokio::test]
-async fn what_is_held_cannot_be_spent_again_and_what_is_left_can() {
+async fn reservation_blocks_its_amount_until_settled_or_dropped() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 100);
     let book = open(folder.path());
@@ -98,7 +98,7 @@ async fn what_is_held_cannot_be_spent_again_and_what_is_left_can() {
     assert_eq!(book.available(&id("acme")), Some(75));
     drop(reserve(&book, "acme", 75).unwrap());
     assert_eq!(book.available(&id("acme")), Some(75));
-    // What a request costs beyond what was held is charged nevertheless, and then there is nothing to hold.
+    // Cost above the reservation is charged too; after that nothing can be reserved.
     let held = reserve(&book, "acme", 75).unwrap();
     settle(&book, Some(held), &record("acme", 80));
     assert_eq!(book.available(&id("acme")), Some(-5));
@@ -108,7 +108,7 @@ async fn what_is_held_cannot_be_spent_again_and_what_is_left_can() {
 }
 
 #[tokio::test]
-async fn accounts_that_are_not_there_or_disabled_are_refused() {
+async fn reservation_of_an_unknown_or_disabled_account_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 100);
     let book = open(folder.path());
@@ -116,7 +116,7 @@ async fn accounts_that_are_not_there_or_disabled_are_refused() {
     SqliteAdmin::open(&folder.path().join("state.db")).unwrap().set_enabled("acme", false).unwrap();
     flush(&book).await;
     assert_eq!(reserve(&book, "acme", 0).unwrap_err(), ReserveError::Disabled);
-    // What is under way is charged for nevertheless.
+    // Requests in flight are charged even if the account is disabled meanwhile.
     settle(&book, None, &record("acme", 7));
     flush(&book).await;
     assert_eq!(stored(folder.path(), "acme"), (93, 7, 1));
@@ -124,7 +124,7 @@ async fn accounts_that_are_not_there_or_disabled_are_refused() {
 }
 
 #[tokio::test]
-async fn a_request_without_an_account_is_recorded() {
+async fn settle_without_an_account_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let book = open(folder.path());
     settle(&book, None, &record("", 7));
@@ -133,9 +133,9 @@ async fn a_request_without_an_account_is_recorded() {
     assert_eq!(spent, [expected]);
 }
 
-/// An account may be charged before the file knows it: then it is there with what others credit.
+/// An account may be charged before the database knows it. Credits by others make it known.
 #[tokio::test]
-async fn what_others_credit_and_charge_is_taken_over() {
+async fn balance_follows_credits_and_charges_of_other_processes() {
     let folder = tempfile::tempdir().unwrap();
     let (one, two) = (open(folder.path()), open(folder.path()));
     settle(&one, None, &record("acme", 5));
@@ -159,13 +159,15 @@ async fn what_others_credit_and_charge_is_taken_over() {
     assert_eq!(stored(folder.path(), "acme"), (64, 36, 3));
 }
 
-/// The journal of a process that ended is brought in once, whoever comes first.
+/// The journal of an ended process is replayed exactly once, whichever process comes first.
 #[tokio::test]
-async fn what_was_settled_outlives_the_process() {
+async fn journal_of_an_ended_process_is_replayed_once() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     {
-        let journal = Journal::create(&schema::journals(&folder.path().join("state.db")), SEGMENT).unwrap();
+        let journal =
+            Journal::create(&schema::journals(&folder.path().join("state.db")), DEFAULT_SEGMENT_LIMIT)
+                .unwrap();
         for cost in 1..=10 {
             drop(journal.append(|out| record("acme", cost).encode(out)));
         }
@@ -182,7 +184,7 @@ async fn what_was_settled_outlives_the_process() {
 }
 
 #[test]
-fn many_threads_never_hold_more_than_there_is() {
+fn reservation_from_many_threads_never_exceeds_the_balance() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     let book = Arc::new(open(folder.path()));
@@ -211,9 +213,9 @@ fn many_threads_never_hold_more_than_there_is() {
     assert_eq!(stored(folder.path(), "acme"), (1000 - spent, spent, spent / 2));
 }
 
-/// While another program holds the file, charges wait; afterwards they are there, once.
+/// While another connection locks the file, charges wait; afterwards each is applied once.
 #[tokio::test]
-async fn a_database_that_is_held_costs_nothing() {
+async fn database_locked_by_others_delays_charges_without_loss() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     let book = open(folder.path());
@@ -233,7 +235,7 @@ fn desk(folder: &Path) -> SqliteAdmin {
 }
 
 #[test]
-fn a_reference_is_credited_once() {
+fn credit_with_a_reference_is_applied_once() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(
         SqliteAdmin::open_existing(&folder.path().join("state.db")),
@@ -267,7 +269,7 @@ fn sums(lines: &[UsageRow]) -> Vec<(&str, i64, i64, i64)> {
 }
 
 #[test]
-fn usage_is_summed_and_listed() {
+fn usage_is_summed_by_group_and_listed() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     let book = open(folder.path());
@@ -309,9 +311,9 @@ fn usage_is_summed_and_listed() {
     assert!(desk.usage(&none, UsageGrouping::Day).unwrap().is_empty());
 }
 
-/// Records end with their time; sums stay, and so the books still add up.
+/// Records expire; daily sums remain, so that the audit still passes.
 #[test]
-fn old_records_are_removed_and_sums_stay() {
+fn records_expire_and_daily_sums_remain() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     let all = UsageFilter { from: 0, to: i64::MAX / DAY - 1, ..UsageFilter::default() };
@@ -333,7 +335,7 @@ fn old_records_are_removed_and_sums_stay() {
     let book = open(folder.path());
     settle(&book, None, &UsageRecord { time: 1, ..record("acme", 7) });
     drop(book);
-    // The next one sweeps when it begins.
+    // The next process sweeps when it starts.
     let book = open(folder.path());
     let deadline = std::time::Instant::now() + PATIENCE;
     while count() > 2 && std::time::Instant::now() < deadline {
@@ -346,7 +348,7 @@ fn old_records_are_removed_and_sums_stay() {
 }
 
 #[test]
-fn a_backup_is_whole_while_others_write() {
+fn backup_during_writes_is_consistent() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     let book = open(folder.path());
@@ -365,15 +367,15 @@ fn a_backup_is_whole_while_others_write() {
     assert_eq!(desk(folder.path()).account("acme").unwrap().balance(), 500);
 }
 
-/// Whatever a provider says it used, the ledger goes on.
+/// Implausible usage figures do not stop the ledger.
 #[tokio::test]
-async fn figures_that_nobody_would_believe_do_not_stop_the_ledger() {
+async fn settle_of_implausible_figures_does_not_stop_the_ledger() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     let book = open(folder.path());
     let usage = Usage { input: Some(u64::MAX), output: Some(i64::MAX.unsigned_abs()), ..Usage::default() };
     for _ in 0..10_000 {
-        // The flush below brings in what is on its way, too.
+        // The flush below applies pending outcomes, too.
         drop(book.settle(None, &UsageRecord { usage, ..record("acme", i64::MAX) }));
     }
     settle(&book, None, &record("", 5));
@@ -394,9 +396,9 @@ fn stored_requests(folder: &Path, account: &str) -> i64 {
     lines.iter().map(|line| line.sums.requests).sum()
 }
 
-/// A key may name an account before it is made. What it cost until then is owed.
+/// A key may name an account before it is created. Its cost until then becomes the account's debt.
 #[tokio::test]
-async fn what_was_used_before_an_account_was_made_is_charged_to_it() {
+async fn settle_before_the_account_exists_becomes_its_debt() {
     let folder = tempfile::tempdir().unwrap();
     let book = open(folder.path());
     settle(&book, None, &record("acme", 5));
@@ -409,9 +411,9 @@ async fn what_was_used_before_an_account_was_made_is_charged_to_it() {
     assert!(desk(folder.path()).audit().unwrap().is_empty());
 }
 
-/// The database is held and the disk is full: nothing more is let in, and what was let in is charged later, once.
+/// The database is locked and the disk is full: new reservations fail, and earlier requests are charged later, once.
 #[tokio::test]
-async fn what_no_file_takes_is_charged_when_one_does() {
+async fn database_locked_and_disk_full_delays_charges_without_loss() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     let book = open(folder.path());
@@ -419,7 +421,7 @@ async fn what_no_file_takes_is_charged_when_one_does() {
     let holder = other(folder.path());
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     settle(&book, None, &record("acme", 1));
-    // The segment is on its way to the database, and the other one is full.
+    // One segment waits to be applied, and the other one is full.
     assert!(book.flush().within(PATIENCE).await.is_err());
     (0..4).for_each(|_| settle(&book, None, &record("acme", 0)));
     book.shared.journal.set_limit(0);
@@ -432,7 +434,7 @@ async fn what_no_file_takes_is_charged_when_one_does() {
     holder.execute_batch("ROLLBACK").unwrap();
     assert!(book.flush().within(PATIENCE).await.is_err(), "the disk is still full");
     assert_eq!(reserve(&book, "acme", 1).unwrap_err(), ReserveError::Unavailable);
-    // A segment that is full is not full for ever.
+    // The limit is raised: the segment accepts frames again.
     book.shared.journal.set_limit(200);
     flush(&book).await;
     drop(reserve(&book, "acme", 1).unwrap());

@@ -1,31 +1,31 @@
-//! Responses and seals.
+//! Responses and provider signatures.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::server::pause;
-use super::{PATIENCE, Place, on_both, wait};
+use super::{Backend, PATIENCE, on_both, wait};
 use crate::store::{Store, StoreError, StoreLimits, StoredResponse};
 
 pub(in crate::store) const LIMITS: StoreLimits = StoreLimits {
     lifetime: Duration::from_secs(3600),
     response: 1000,
     total: 10_000,
-    seal_lifetime: Duration::from_secs(3600),
-    seal_total: 10_000,
+    signature_lifetime: Duration::from_secs(3600),
+    signature_total: 10_000,
 };
 
 on_both!(
-    an_account_finds_and_removes_its_own_and_nothing_else,
-    what_was_confirmed_is_there_for_the_next_process_and_for_others,
-    what_is_expired_is_not_found_and_goes_away,
-    what_is_too_large_is_refused_and_the_oldest_makes_room,
-    the_same_id_again_replaces_the_old_one,
-    many_at_once_are_all_kept,
-    seals_are_found_by_their_account_alone,
-    the_oldest_seals_make_room_and_what_is_too_large_is_refused,
-    seals_expire,
+    response_is_found_and_removed_by_its_account_only,
+    response_is_found_by_other_and_later_processes,
+    response_expired_is_not_found_and_is_swept,
+    response_too_large_is_refused_and_the_oldest_is_evicted,
+    response_with_the_same_id_replaces_the_old_one,
+    response_many_concurrent_writes_are_all_stored,
+    signature_is_found_by_its_account_only,
+    signature_too_large_is_refused_and_the_oldest_is_evicted,
+    signature_expired_is_not_found,
 );
 
 fn response(account: &str, id: &str, text: &str) -> StoredResponse {
@@ -39,7 +39,7 @@ fn response(account: &str, id: &str, text: &str) -> StoredResponse {
 }
 
 pub(in crate::store) fn keep(store: &dyn Store, account: &str, id: &str, text: &str) {
-    wait(store.keep(response(account, id, text))).unwrap();
+    wait(store.store_response(response(account, id, text))).unwrap();
 }
 
 pub(in crate::store) fn find(store: &dyn Store, account: &str, id: &str) -> Option<String> {
@@ -48,7 +48,7 @@ pub(in crate::store) fn find(store: &dyn Store, account: &str, id: &str) -> Opti
     Some(format!("{}; {}", text(found.items), text(found.document)))
 }
 
-fn an_account_finds_and_removes_its_own_and_nothing_else(place: &dyn Place) {
+fn response_is_found_and_removed_by_its_account_only(place: &dyn Backend) {
     let store = &*place.store(LIMITS);
     keep(store, "a", "resp_1", "one");
     keep(store, "b", "resp_1", "two");
@@ -67,7 +67,7 @@ fn an_account_finds_and_removes_its_own_and_nothing_else(place: &dyn Place) {
     assert_eq!(find(store, "a", "resp_1"), one);
 }
 
-fn what_was_confirmed_is_there_for_the_next_process_and_for_others(place: &dyn Place) {
+fn response_is_found_by_other_and_later_processes(place: &dyn Backend) {
     {
         let store = place.store(LIMITS);
         keep(&*store, "a", "resp_1", "one");
@@ -80,7 +80,7 @@ fn what_was_confirmed_is_there_for_the_next_process_and_for_others(place: &dyn P
     assert!(store.size() > 40);
 }
 
-fn what_is_expired_is_not_found_and_goes_away(place: &dyn Place) {
+fn response_expired_is_not_found_and_is_swept(place: &dyn Backend) {
     let brief = place.store(StoreLimits { lifetime: Duration::ZERO, ..LIMITS });
     keep(&*brief, "a", "resp_1", "one");
     assert_eq!(find(&*brief, "a", "resp_1"), None);
@@ -88,7 +88,7 @@ fn what_is_expired_is_not_found_and_goes_away(place: &dyn Place) {
     keep(&*brief, "a", "resp_2", "two");
     assert!(brief.size() > 0);
     drop(brief);
-    // What is swept at the start of the next process leaves room for exactly one.
+    // The sweep at the start of the next process frees space for exactly one response.
     let store = place.store(LIMITS);
     let one = response("a", "resp_3", "two");
     let size = one.items.len() + one.document.len() + one.id.len() + one.account.len();
@@ -103,9 +103,9 @@ fn what_is_expired_is_not_found_and_goes_away(place: &dyn Place) {
     assert_eq!(store.size(), size as u64);
 }
 
-fn what_is_too_large_is_refused_and_the_oldest_makes_room(place: &dyn Place) {
+fn response_too_large_is_refused_and_the_oldest_is_evicted(place: &dyn Backend) {
     let store = &*place.store(LIMITS);
-    let large = wait(store.keep(response("a", "resp_0", &"x".repeat(600))));
+    let large = wait(store.store_response(response("a", "resp_0", &"x".repeat(600))));
     assert!(matches!(large, Err(StoreError::TooLarge { limit: 1000, size }) if size > 1200), "{large:?}");
     for n in 0..40 {
         keep(store, "a", &format!("resp_{n}"), &"x".repeat(400));
@@ -114,11 +114,11 @@ fn what_is_too_large_is_refused_and_the_oldest_makes_room(place: &dyn Place) {
     let there: Vec<bool> = (0..40).map(|n| find(store, "a", &format!("resp_{n}")).is_some()).collect();
     let kept = there.iter().filter(|there| **there).count();
     assert!((8..=12).contains(&kept), "{kept}");
-    // The last ones, without a gap.
+    // The latest ones are still there, without a gap.
     assert!(there.iter().rev().take(kept).all(|there| *there), "{there:?}");
 }
 
-fn the_same_id_again_replaces_the_old_one(place: &dyn Place) {
+fn response_with_the_same_id_replaces_the_old_one(place: &dyn Backend) {
     let store = &*place.store(LIMITS);
     keep(store, "a", "resp_1", "one");
     keep(store, "a", "resp_1", "two");
@@ -128,9 +128,10 @@ fn the_same_id_again_replaces_the_old_one(place: &dyn Place) {
     assert_eq!(store.size(), one * 2);
 }
 
-fn many_at_once_are_all_kept(place: &dyn Place) {
+fn response_many_concurrent_writes_are_all_stored(place: &dyn Backend) {
     let store = &*place.store(StoreLimits { total: 1 << 30, ..LIMITS });
-    let pending: Vec<_> = (0..500).map(|n| store.keep(response("a", &format!("resp_{n}"), "one"))).collect();
+    let pending: Vec<_> =
+        (0..500).map(|n| store.store_response(response("a", &format!("resp_{n}"), "one"))).collect();
     pending.into_iter().for_each(|pending| wait(pending).unwrap());
     for n in 0..500 {
         assert!(find(store, "a", &format!("resp_{n}")).is_some(), "{n}");
@@ -139,22 +140,23 @@ fn many_at_once_are_all_kept(place: &dyn Place) {
 
 fn recall(store: &dyn Store, account: &str, keys: &[u8]) -> Vec<Option<String>> {
     let keys = keys.iter().map(|key| [*key; 32]).collect();
-    let found = wait(store.recall(account, keys)).unwrap();
+    let found = wait(store.load_signatures(account, keys)).unwrap();
     found.into_iter().map(|seal| seal.map(|seal| String::from_utf8(seal.to_vec()).unwrap())).collect()
 }
 
 fn remember(store: &dyn Store, account: &str, key: u8, text: &str) {
-    wait(store.remember(account, vec![([key; 32], Bytes::from(text.to_owned().into_bytes()))])).unwrap();
+    wait(store.store_signatures(account, vec![([key; 32], Bytes::from(text.to_owned().into_bytes()))]))
+        .unwrap();
 }
 
-fn seals_are_found_by_their_account_alone(place: &dyn Place) {
+fn signature_is_found_by_its_account_only(place: &dyn Backend) {
     {
         let store = &*place.store(LIMITS);
         remember(store, "a", 1, "one");
         remember(store, "a", 2, "two");
         remember(store, "b", 1, "other");
         remember(store, "a", 2, "three");
-        wait(store.remember("a", Vec::new())).unwrap();
+        wait(store.store_signatures("a", Vec::new())).unwrap();
     }
     let store = &*place.store(LIMITS);
     let text = |text: &str| Some(text.to_owned());
@@ -165,9 +167,9 @@ fn seals_are_found_by_their_account_alone(place: &dyn Place) {
     assert_eq!(store.size(), 0, "seals are no responses");
 }
 
-fn the_oldest_seals_make_room_and_what_is_too_large_is_refused(place: &dyn Place) {
+fn signature_too_large_is_refused_and_the_oldest_is_evicted(place: &dyn Backend) {
     let store = &*place.store(LIMITS);
-    let large = wait(store.remember("a", vec![([1; 32], Bytes::from(vec![b'x'; 10_001]))]));
+    let large = wait(store.store_signatures("a", vec![([1; 32], Bytes::from(vec![b'x'; 10_001]))]));
     assert!(matches!(large, Err(StoreError::TooLarge { limit: 10_000, .. })), "{large:?}");
     for key in 0..50 {
         remember(store, "a", key, &"x".repeat(900));
@@ -179,8 +181,8 @@ fn the_oldest_seals_make_room_and_what_is_too_large_is_refused(place: &dyn Place
     assert!(there.iter().rev().take(kept).all(Option::is_some));
 }
 
-fn seals_expire(place: &dyn Place) {
-    let store = &*place.store(StoreLimits { seal_lifetime: Duration::ZERO, ..LIMITS });
+fn signature_expired_is_not_found(place: &dyn Backend) {
+    let store = &*place.store(StoreLimits { signature_lifetime: Duration::ZERO, ..LIMITS });
     remember(store, "a", 1, "one");
     assert_eq!(recall(store, "a", &[1]), [None]);
 }

@@ -1,10 +1,10 @@
-//! Balances, usage and what people do with them.
+//! Balances, usage and administration.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::server::pause;
-use super::{Flushing, PATIENCE, Place, on_both, runtime, wait};
+use super::{Backend, Flushing, PATIENCE, on_both, runtime, wait};
 use crate::account::amount::LARGEST;
 use crate::canonical::Usage;
 use crate::store::admin::LedgerAdmin;
@@ -13,19 +13,19 @@ use crate::store::record::UsageRecord;
 use crate::store::sqlite_ledger::{AdminError, DAY, UsageFilter, UsageGrouping};
 
 on_both!(
-    what_is_held_cannot_be_spent_again_and_what_is_left_can,
-    accounts_that_are_not_there_or_disabled_are_refused,
-    a_reservation_that_nobody_waits_for_is_given_back,
-    credits_count_once_and_balances_have_an_end,
-    amounts_that_no_double_holds_are_exact,
-    sums_beyond_the_largest_number_say_so,
-    records_are_kept_once_with_their_sums,
-    keys_without_an_account_are_recorded_and_not_charged,
-    what_is_charged_to_an_account_before_it_is_made_is_owed,
-    what_others_change_is_seen,
-    no_more_is_held_than_there_is,
-    many_at_once_are_charged_to_the_unit,
-    what_was_settled_before_the_end_is_there_after_it,
+    reservation_blocks_its_amount_until_settled_or_dropped,
+    account_unknown_or_disabled_is_refused,
+    reservation_without_a_waiter_is_refunded,
+    credit_with_a_reference_counts_once_and_balance_is_limited,
+    balance_beyond_double_precision_is_exact,
+    usage_sums_beyond_the_largest_number_saturate,
+    usage_records_are_stored_once_with_their_sums,
+    usage_without_an_account_is_recorded_and_not_charged,
+    account_created_later_owes_earlier_charges,
+    balance_follows_credits_and_charges_of_other_processes,
+    reservation_sum_never_exceeds_the_balance,
+    settle_from_many_threads_is_exact_to_the_unit,
+    settle_before_the_end_is_charged_after_it,
 );
 
 pub(in crate::store) fn id(account: &str) -> AccountId {
@@ -37,7 +37,7 @@ pub(in crate::store) fn open_account(office: &dyn LedgerAdmin, account: &str, am
     office.credit(account, amount, "first", None).unwrap();
 }
 
-/// A day of which records are still kept.
+/// Returns a day whose records are still retained.
 fn first_day() -> i64 {
     crate::store::now() / DAY - 10
 }
@@ -66,7 +66,7 @@ pub(in crate::store) fn reserve(
     runtime().block_on(held.within(PATIENCE))
 }
 
-/// Holds an amount as soon as it can be held.
+/// Reserves an amount, retrying until it succeeds.
 fn soon(ledger: &dyn Flushing, account: &str, amount: i64) -> Reservation {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -87,7 +87,7 @@ pub(in crate::store) fn settle(
     runtime().block_on(settled.within(PATIENCE)).unwrap();
 }
 
-/// Balance, charges and requests of an account.
+/// Returns balance, charges and number of requests of an account.
 pub(in crate::store) fn stored(office: &dyn LedgerAdmin, account: &str) -> (i64, i64, i64) {
     let filter = UsageFilter {
         account: Some(account.to_owned()),
@@ -100,7 +100,7 @@ pub(in crate::store) fn stored(office: &dyn LedgerAdmin, account: &str) -> (i64,
     (office.account(account).unwrap().balance(), sums.cost, sums.requests)
 }
 
-fn what_is_held_cannot_be_spent_again_and_what_is_left_can(place: &dyn Place) {
+fn reservation_blocks_its_amount_until_settled_or_dropped(place: &dyn Backend) {
     let office = place.office();
     open_account(&*office, "acme", 100);
     let ledger = &*place.ledger();
@@ -111,7 +111,7 @@ fn what_is_held_cannot_be_spent_again_and_what_is_left_can(place: &dyn Place) {
     assert_eq!(ledger.available(&id("acme")), Some(75));
     drop(reserve(ledger, "acme", 75).unwrap());
     assert_eq!(ledger.available(&id("acme")), Some(75));
-    // What a request costs beyond what was held is charged nevertheless, and then there is nothing to hold.
+    // Cost above the reservation is charged too; after that nothing can be reserved.
     let held = reserve(ledger, "acme", 75).unwrap();
     settle(ledger, Some(held), &record("acme", 80));
     assert_eq!(ledger.available(&id("acme")), Some(-5));
@@ -120,10 +120,10 @@ fn what_is_held_cannot_be_spent_again_and_what_is_left_can(place: &dyn Place) {
     assert_eq!(stored(&*office, "acme"), (-5, 105, 2));
     assert_eq!(ledger.available(&id("acme")), Some(-5));
     assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: -5 });
-    // An account that owes may make requests that cost nothing.
+    // An account with a debt may make requests that cost nothing.
     assert_eq!(reserve(ledger, "acme", 0).unwrap().amount(), 0);
     assert_eq!(reserve(ledger, "acme", -7).unwrap().amount(), 0);
-    // One without a reservation is charged, too.
+    // A settlement without a reservation is charged, too.
     settle(ledger, None, &record("acme", 10));
     ledger.flush();
     assert_eq!(stored(&*office, "acme"), (-15, 115, 3));
@@ -131,7 +131,7 @@ fn what_is_held_cannot_be_spent_again_and_what_is_left_can(place: &dyn Place) {
     assert!(office.audit().unwrap().is_empty());
 }
 
-fn accounts_that_are_not_there_or_disabled_are_refused(place: &dyn Place) {
+fn account_unknown_or_disabled_is_refused(place: &dyn Backend) {
     let office = place.office();
     let ledger = &*place.ledger();
     assert_eq!(reserve(ledger, "acme", 0).unwrap_err(), ReserveError::UnknownAccount);
@@ -148,7 +148,7 @@ fn accounts_that_are_not_there_or_disabled_are_refused(place: &dyn Place) {
     assert!(!office.set_enabled("acme", false).unwrap());
     ledger.flush();
     assert_eq!(reserve(ledger, "acme", 0).unwrap_err(), ReserveError::Disabled);
-    // What is under way is charged for nevertheless.
+    // Requests in flight are charged even if the account is disabled meanwhile.
     settle(ledger, Some(held), &record("acme", 7));
     ledger.flush();
     assert_eq!(stored(&*office, "acme"), (93, 7, 1));
@@ -158,7 +158,7 @@ fn accounts_that_are_not_there_or_disabled_are_refused(place: &dyn Place) {
     assert_eq!(reserve(ledger, "acme", 94).unwrap_err(), ReserveError::Empty { available: 93 });
 }
 
-fn a_reservation_that_nobody_waits_for_is_given_back(place: &dyn Place) {
+fn reservation_without_a_waiter_is_refunded(place: &dyn Backend) {
     let office = place.office();
     open_account(&*office, "acme", 100);
     let ledger = &*place.ledger();
@@ -169,7 +169,7 @@ fn a_reservation_that_nobody_waits_for_is_given_back(place: &dyn Place) {
     drop(reserve(ledger, "acme", 100).unwrap());
 }
 
-fn credits_count_once_and_balances_have_an_end(place: &dyn Place) {
+fn credit_with_a_reference_counts_once_and_balance_is_limited(place: &dyn Backend) {
     let office = place.office();
     office.create(&id("acme")).unwrap();
     for repeated in [false, true] {
@@ -194,7 +194,7 @@ fn credits_count_once_and_balances_have_an_end(place: &dyn Place) {
     assert!(office.audit().unwrap().is_empty());
 }
 
-fn amounts_that_no_double_holds_are_exact(place: &dyn Place) {
+fn balance_beyond_double_precision_is_exact(place: &dyn Backend) {
     let office = place.office();
     const COST: i64 = 1_000_000_000_000_001;
     // Odd numbers beyond 2^53, which a double would round.
@@ -221,7 +221,7 @@ fn amounts_that_no_double_holds_are_exact(place: &dyn Place) {
     drop(reserve(ledger, "most", left).unwrap());
 }
 
-fn sums_beyond_the_largest_number_say_so(place: &dyn Place) {
+fn usage_sums_beyond_the_largest_number_saturate(place: &dyn Backend) {
     let office = place.office();
     open_account(&*office, "acme", 10);
     let ledger = &*place.ledger();
@@ -247,7 +247,7 @@ fn sums_beyond_the_largest_number_say_so(place: &dyn Place) {
     assert_eq!(spent.iter().map(|spent| spent.cost).collect::<Vec<_>>(), [i64::MAX]);
 }
 
-fn records_are_kept_once_with_their_sums(place: &dyn Place) {
+fn usage_records_are_stored_once_with_their_sums(place: &dyn Backend) {
     let office = place.office();
     open_account(&*office, "acme", 1_000_000);
     let first = first_day();
@@ -310,7 +310,7 @@ fn records_are_kept_once_with_their_sums(place: &dyn Place) {
     assert_eq!(requests, (100..300).map(|n| format!("req_{n}")).collect::<Vec<_>>());
 }
 
-fn keys_without_an_account_are_recorded_and_not_charged(place: &dyn Place) {
+fn usage_without_an_account_is_recorded_and_not_charged(place: &dyn Backend) {
     let office = place.office();
     let ledger = &*place.ledger();
     settle(ledger, None, &record("", 5));
@@ -324,7 +324,7 @@ fn keys_without_an_account_are_recorded_and_not_charged(place: &dyn Place) {
     assert_eq!(office.usage(&one, UsageGrouping::Key).unwrap()[0].sums.requests, 2);
 }
 
-fn what_is_charged_to_an_account_before_it_is_made_is_owed(place: &dyn Place) {
+fn account_created_later_owes_earlier_charges(place: &dyn Backend) {
     let office = place.office();
     let ledger = &*place.ledger();
     settle(ledger, None, &record("acme", 7));
@@ -337,15 +337,14 @@ fn what_is_charged_to_an_account_before_it_is_made_is_owed(place: &dyn Place) {
     assert!(office.audit().unwrap().is_empty());
 }
 
-fn what_others_change_is_seen(place: &dyn Place) {
+fn balance_follows_credits_and_charges_of_other_processes(place: &dyn Backend) {
     let office = place.office();
     open_account(&*office, "acme", 100);
     let (one, other) = (place.ledger(), place.ledger());
     settle(&*one, Some(reserve(&*one, "acme", 60).unwrap()), &record("acme", 60));
     one.flush();
     other.flush();
-    // Gateways of a fleet set a sixteenth of what is free aside for what comes next, and give it back when nothing
-    // comes.
+    // Gateways of a fleet lease a sixteenth of the free balance ahead, and return it when no request needs it.
     let refused = reserve(&*other, "acme", 41).unwrap_err();
     assert!(matches!(refused, ReserveError::Empty { available: 37..=40 }), "{refused:?}");
     office.credit("acme", 1, "", None).unwrap();
@@ -357,7 +356,7 @@ fn what_others_change_is_seen(place: &dyn Place) {
     assert_eq!(stored(&*office, "acme"), (40, 61, 2));
 }
 
-fn no_more_is_held_than_there_is(place: &dyn Place) {
+fn reservation_sum_never_exceeds_the_balance(place: &dyn Backend) {
     let office = place.office();
     open_account(&*office, "acme", 1_000);
     let one = place.ledger();
@@ -371,7 +370,7 @@ fn no_more_is_held_than_there_is(place: &dyn Place) {
     drop(reserve(&*one, "acme", 1_000).unwrap());
 }
 
-fn many_at_once_are_charged_to_the_unit(place: &dyn Place) {
+fn settle_from_many_threads_is_exact_to_the_unit(place: &dyn Backend) {
     let office = place.office();
     let accounts = ["acme", "bits}", "a:{b}"];
     for account in accounts {
@@ -417,13 +416,13 @@ fn many_at_once_are_charged_to_the_unit(place: &dyn Place) {
     assert!(office.audit().unwrap().is_empty());
 }
 
-fn what_was_settled_before_the_end_is_there_after_it(place: &dyn Place) {
+fn settle_before_the_end_is_charged_after_it(place: &dyn Backend) {
     let office = place.office();
     open_account(&*office, "acme", 100);
     {
         let ledger = place.ledger();
         settle(&*ledger, Some(reserve(&*ledger, "acme", 30).unwrap()), &record("acme", 20));
-        // This one never ends: its gateway does.
+        // This reservation never ends, as if its gateway were killed.
         std::mem::forget(reserve(&*ledger, "acme", 5).unwrap());
     }
     let deadline = Instant::now() + PATIENCE;

@@ -1,9 +1,9 @@
-//! What whoever uses the store may rely on, wherever it is: the same tests on a file and on a server.
+//! Guarantees of every store: the same tests on a file and on a server.
 
 pub(super) mod keeping;
 pub(super) mod ledger;
 pub(super) mod owners;
-/// The same server as for the running gateway.
+/// Server support, shared with the tests of the running gateway.
 #[path = "../../../tests/support/valkey.rs"]
 pub(super) mod server;
 pub(super) mod tasks;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admin::LedgerAdmin;
-use super::journal::SEGMENT;
+use super::journal::DEFAULT_SEGMENT_LIMIT;
 use super::ledger::Ledger;
 use super::sqlite::SqliteStore;
 use super::sqlite_ledger::{self, SqliteAdmin, SqliteLedger};
@@ -21,7 +21,7 @@ use super::valkey::{self, ClusterLedger, OnOutage, ServerAddress, ValkeyStore};
 use super::{OwnerStore, Pending, Store, StoreError, StoreLimits, TaskStore};
 use server::Server;
 
-/// How long anything may take before a test is given up.
+/// Time limit of one step of a test.
 pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 const FLUSH: Duration = Duration::from_millis(20);
 const RECORDS: Duration = Duration::from_secs(400 * 86_400);
@@ -35,7 +35,7 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A ledger that can be told to bring everything in.
+/// Ledger with a synchronous flush.
 pub(super) trait Flushing: Ledger {
     fn flush(&self);
 }
@@ -52,16 +52,18 @@ impl Flushing for ClusterLedger {
     }
 }
 
-/// A place where things are kept.
-pub(super) trait Place {
+/// Storage under test.
+pub(super) trait Backend {
     fn store(&self, limits: StoreLimits) -> Box<dyn Store>;
     fn tasks(&self) -> Box<dyn TaskStore>;
     fn owners(&self) -> Box<dyn OwnerStore>;
+    /// Makes all owner entries expire at a time in Unix milliseconds.
+    fn expire_owners(&self, time: i64);
     fn ledger(&self) -> Arc<dyn Flushing>;
     fn office(&self) -> Box<dyn LedgerAdmin>;
 }
 
-/// A file.
+/// Storage in a file.
 struct OnFile(tempfile::TempDir);
 
 impl OnFile {
@@ -76,7 +78,7 @@ impl OnFile {
     }
 }
 
-impl Place for OnFile {
+impl Backend for OnFile {
     fn store(&self, limits: StoreLimits) -> Box<dyn Store> {
         Box::new(SqliteStore::open(&self.path(), limits).unwrap())
     }
@@ -89,8 +91,17 @@ impl Place for OnFile {
         Box::new(SqliteTasks::open(&self.path()).unwrap())
     }
 
+    fn expire_owners(&self, time: i64) {
+        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        connection.execute_batch(&format!("UPDATE owner SET expires = {time}")).unwrap();
+    }
+
     fn ledger(&self) -> Arc<dyn Flushing> {
-        let terms = sqlite_ledger::SqliteLedgerConfig { flush: FLUSH, records: RECORDS, segment: SEGMENT };
+        let terms = sqlite_ledger::SqliteLedgerConfig {
+            flush: FLUSH,
+            records: RECORDS,
+            segment: DEFAULT_SEGMENT_LIMIT,
+        };
         Arc::new(SqliteLedger::open(&self.path(), terms).unwrap())
     }
 
@@ -99,12 +110,12 @@ impl Place for OnFile {
     }
 }
 
-/// Where a server is.
+/// Returns the address of a server.
 pub(super) fn address(server: &Server) -> ServerAddress {
     ServerAddress::new([&*server.url()], None).unwrap()
 }
 
-/// A server, and the folder of one gateway's journals.
+/// Storage on a server, with the journal folder of one gateway.
 pub(super) struct OnServer {
     pub(super) server: Server,
     pub(super) folder: tempfile::TempDir,
@@ -115,17 +126,17 @@ impl OnServer {
         Some(OnServer { server: Server::start()?, folder: tempfile::tempdir().unwrap() })
     }
 
-    /// A ledger that does something of its own while the server is away.
+    /// Opens a cluster ledger with this outage policy.
     pub(super) fn fleet(&self, away: OnOutage) -> ClusterLedger {
-        self.fleet_of(away, SEGMENT)
+        self.fleet_of(away, DEFAULT_SEGMENT_LIMIT)
     }
 
-    /// The same with segments of a size.
+    /// Same as `fleet`, with this segment size in bytes.
     pub(super) fn fleet_of(&self, away: OnOutage, segment: u64) -> ClusterLedger {
         let terms = valkey::ClusterLedgerConfig {
             flush: FLUSH,
             records: RECORDS,
-            away,
+            on_outage: away,
             journal: self.folder.path().join("ledger"),
             segment,
         };
@@ -133,7 +144,7 @@ impl OnServer {
     }
 }
 
-impl Place for OnServer {
+impl Backend for OnServer {
     fn store(&self, limits: StoreLimits) -> Box<dyn Store> {
         Box::new(ValkeyStore::open(address(&self.server), limits).unwrap())
     }
@@ -146,6 +157,14 @@ impl Place for OnServer {
         Box::new(ValkeyStore::open(address(&self.server), keeping::LIMITS).unwrap())
     }
 
+    fn expire_owners(&self, time: i64) {
+        let expire = format!(
+            "for _, name in ipairs(redis.call('ZRANGE', 'mg:{{owners}}-order', 0, -1)) do \
+             redis.call('HSET', name, 'e', '{time}') end"
+        );
+        assert_eq!(self.server.ask(&format!("EVAL \"{expire}\" 0")), "$-1\r\n");
+    }
+
     fn ledger(&self) -> Arc<dyn Flushing> {
         Arc::new(self.fleet(OnOutage::Refuse))
     }
@@ -155,7 +174,7 @@ impl Place for OnServer {
     }
 }
 
-/// Makes of each function a test on a file and one on a server.
+/// Generates two tests from each function: one on a file, one on a server.
 macro_rules! on_both {
     ($($name:ident),* $(,)?) => {
         mod on_a_file {

@@ -1,4 +1,4 @@
-//! What people do with the ledger of a fleet.
+//! Administration of the ledger of a fleet.
 
 use std::future::Future;
 use std::io;
@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use tokio::runtime::Runtime;
 
 use super::connection::{Connection, ConnectionError, ServerAddress, number, parts, text};
-use super::report::{self, ReadError};
+use super::report::{self, ValkeyReportError};
 use super::{keys, script};
 use crate::account::amount::LARGEST;
 use crate::store::admin::LedgerAdmin;
@@ -21,7 +21,7 @@ use crate::store::sqlite_ledger::{
 
 /// Administration of the ledger of a fleet.
 pub struct ValkeyAdmin {
-    link: Connection,
+    connection: Connection,
     runtime: Runtime,
 }
 
@@ -31,10 +31,10 @@ impl From<ConnectionError> for AdminError {
     }
 }
 
-/// Fields of an account, in the order in which they are asked for.
+/// Fields of an account, in the order in which they are read.
 const FIELDS: [&str; 4] = ["created", "enabled", "credited", "charged"];
 
-fn ask_state(account: &str) -> Cmd {
+fn state_command(account: &str) -> Cmd {
     let mut ask = redis::cmd("HMGET");
     ask.arg(keys::account(account)).arg(&FIELDS);
     ask
@@ -51,7 +51,7 @@ fn state(name: &str, answer: &Value) -> Option<AccountState> {
     })
 }
 
-/// How a credit is written: time, amount, note, reference.
+/// JSON form of a credit: time, amount, note, reference.
 type Entry = (i64, i64, String, Option<String>);
 
 fn credit(entry: &Value) -> Option<Credit> {
@@ -60,42 +60,42 @@ fn credit(entry: &Value) -> Option<Credit> {
 }
 
 impl ValkeyAdmin {
-    /// Connects.
+    /// Connects to the server.
     ///
     /// # Errors
-    /// The server is not there.
+    /// Returns [`AdminError::Server`] if the server is unreachable.
     pub fn open(address: &ServerAddress) -> Result<Self, AdminError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| AdminError::Server(error.to_string()))?;
         let link = runtime.block_on(Connection::connect(address))?;
-        Ok(ValkeyAdmin { link, runtime })
+        Ok(ValkeyAdmin { connection: link, runtime })
     }
 
     fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
 
-    fn one(&self, command: Cmd) -> Result<Value, AdminError> {
-        Ok(self.wait(self.link.one(command))?)
+    fn run(&self, command: Cmd) -> Result<Value, AdminError> {
+        Ok(self.wait(self.connection.run_one(command))?)
     }
 
     fn names(&self) -> Result<Vec<String>, AdminError> {
         let mut ask = redis::cmd("SMEMBERS");
         ask.arg(keys::accounts());
-        let names = self.one(ask)?;
+        let names = self.run(ask)?;
         let mut names: Vec<String> = parts(&names).iter().map(|name| text(name).to_owned()).collect();
         names.sort();
         Ok(names)
     }
 
-    /// Credits of an account, from the one of this number on; numbers below zero count from the end.
+    /// Returns the credits of an account from index `from` on; a negative index counts from the end.
     fn entries(&self, account: &str, from: i64) -> Result<Vec<Credit>, AdminError> {
         let mut range = redis::cmd("LRANGE");
         range.arg(keys::credits(account)).arg(from).arg(-1);
-        Ok(parts(&self.one(range)?).iter().filter_map(credit).collect())
+        Ok(parts(&self.run(range)?).iter().filter_map(credit).collect())
     }
 
-    /// What an account was charged on all days.
+    /// Returns the sum of an account's charges over all days, in nano-units.
     fn charges(&self, account: &str) -> Result<i64, AdminError> {
         let filter = UsageFilter {
             account: Some(account.to_owned()),
@@ -116,9 +116,10 @@ impl LedgerAdmin for ValkeyAdmin {
         list.arg(keys::accounts()).arg(account.as_str());
         let mut make = script::CREATE.call(&[keys::account(account.as_str())]);
         make.arg(now());
-        // On the list first: nothing may have money and stand nowhere.
-        self.one(list)?;
-        match number(&self.one(make)?) {
+        // Add the name first: if the second command fails, an account with money would otherwise be missing from the
+        // list.
+        self.run(list)?;
+        match number(&self.run(make)?) {
             1 => Ok(()),
             _ => Err(AdminError::Exists(account.to_string())),
         }
@@ -139,7 +140,7 @@ impl LedgerAdmin for ValkeyAdmin {
         let mut call =
             script::CREDIT.call(&[keys::account(account), keys::credits(account), keys::references(account)]);
         call.arg(amount).arg(-amount).arg(entry).arg(reference.unwrap_or_default()).arg(LARGEST);
-        let answer = self.one(call)?;
+        let answer = self.run(call)?;
         let repeated = match parts(&answer) {
             [done] if text(done) == "done" => false,
             [given, before] if text(given) == "given" => match (reference, number(before)) {
@@ -157,19 +158,21 @@ impl LedgerAdmin for ValkeyAdmin {
     fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, AdminError> {
         let mut call = script::SWITCH.call(&[keys::account(account)]);
         call.arg(i64::from(enabled));
-        match text(&self.one(call)?) {
+        match text(&self.run(call)?) {
             "" => Err(AdminError::Unknown(account.to_owned())),
             before => Ok((before == "1") != enabled),
         }
     }
 
     fn account(&self, account: &str) -> Result<AccountState, AdminError> {
-        state(account, &self.one(ask_state(account))?).ok_or_else(|| AdminError::Unknown(account.to_owned()))
+        state(account, &self.run(state_command(account))?)
+            .ok_or_else(|| AdminError::Unknown(account.to_owned()))
     }
 
     fn accounts(&self) -> Result<Vec<AccountState>, AdminError> {
         let names = self.names()?;
-        let answers = self.wait(self.link.all(names.iter().map(|name| ask_state(name)).collect()))?;
+        let answers =
+            self.wait(self.connection.run_all(names.iter().map(|name| state_command(name)).collect()))?;
         Ok(names.iter().zip(&answers).filter_map(|(name, answer)| state(name, answer)).collect())
     }
 
@@ -181,7 +184,7 @@ impl LedgerAdmin for ValkeyAdmin {
     }
 
     fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError> {
-        Ok(self.wait(report::sums(&self.link, filter, by))?)
+        Ok(self.wait(report::sums(&self.connection, filter, by))?)
     }
 
     fn records(
@@ -189,13 +192,14 @@ impl LedgerAdmin for ValkeyAdmin {
         filter: &UsageFilter,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
     ) -> Result<(), AdminError> {
-        self.wait(report::records(&self.link, filter, show)).map_err(|error| match error {
-            ReadError::Link(error) => error.into(),
-            ReadError::Io(error) => AdminError::Records(error),
+        self.wait(report::records(&self.connection, filter, show)).map_err(|error| match error {
+            ValkeyReportError::Connection(error) => error.into(),
+            ValkeyReportError::Io(error) => AdminError::Records(error),
         })
     }
 
-    /// While gateways go on, what they charge between two questions shows as a fault; then it is asked once more.
+    /// Audits the ledger. A charge between two reads looks like a difference, so each difference is checked up to three
+    /// more times.
     fn audit(&self) -> Result<Vec<String>, AdminError> {
         let mut faults = Vec::new();
         for account in LedgerAdmin::accounts(self)? {
@@ -211,7 +215,7 @@ impl LedgerAdmin for ValkeyAdmin {
     }
 
     fn backup(&self, _: &Path) -> Result<(), AdminError> {
-        Err(AdminError::Server("it makes its copies itself (BGSAVE, or its append-only file)".to_owned()))
+        Err(AdminError::Server("use the server's own backup (BGSAVE, or its append-only file)".to_owned()))
     }
 }
 

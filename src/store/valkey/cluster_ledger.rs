@@ -1,4 +1,4 @@
-//! The ledger of one gateway of a fleet.
+//! Cluster ledger: the ledger of one gateway of a fleet.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,60 +20,63 @@ use crate::store::journal::{Journal, JournalThread};
 use crate::store::ledger::{AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent};
 use crate::store::record::UsageRecord;
 use crate::store::schema::OpenError;
-use crate::store::{Limiter, Pending, StoreError, Whose};
+use crate::store::{LimitOwner, Limiter, Pending, StoreError};
 use crate::supervise::{self, Supervised};
 
-/// What is done while the server is away.
+/// Policy for reservations while the server is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnOutage {
-    /// What is set aside is spent; beyond it, requests are refused.
+    /// Requests are admitted from the leased balance only; beyond it, they are refused.
     Refuse,
-    /// Beyond it, each account may spend so much more, in nano-units, which is charged when the server is back.
+    /// Each account may be overdrawn by this amount, in nano-units, beyond its leased balance. The charges are shipped
+    /// when the server is back.
     Allow(i64),
 }
 
-/// How the ledger does its work.
+/// Configuration of the cluster ledger.
 #[derive(Clone, Debug)]
 pub struct ClusterLedgerConfig {
-    /// How often what was settled is brought to the server.
+    /// Interval at which settlements are shipped to the server.
     pub flush: Duration,
-    /// How long records are kept. Sums of days stay.
+    /// Retention of usage records. Daily sums are never removed.
     pub records: Duration,
-    /// What is done while the server is away.
-    pub away: OnOutage,
-    /// The folder of the journal, where what was settled waits.
+    /// Policy while the server is unreachable.
+    pub on_outage: OnOutage,
+    /// Folder of the journal that holds settlements until they are shipped.
     pub journal: PathBuf,
-    /// How large each of its two segments may be, in bytes; usually [`SEGMENT`](crate::store::journal::SEGMENT).
+    /// Maximum size of each of its two segments, in bytes; usually
+    /// [`DEFAULT_SEGMENT_LIMIT`](crate::store::journal::DEFAULT_SEGMENT_LIMIT).
     pub segment: u64,
 }
 
-/// Asks that may wait: as many as requests that are let in at a time. What is asked beyond them is refused at once.
+/// Maximum number of queued commands: about as many as concurrent requests. Further commands fail at once.
 pub(super) const QUEUE: usize = 16 << 10;
 
 /// Ledger of a fleet, in Valkey: balances are leased and usage is shipped in batches.
 pub struct ClusterLedger {
-    shared: Arc<Shared>,
-    asks: Option<Sender<ClusterCommand>>,
+    shared: Arc<LedgerShared>,
+    commands: Option<Sender<ClusterCommand>>,
     supervised: Arc<Supervised>,
     thread: Option<JoinHandle<()>>,
     journal: JournalThread,
 }
 
-/// What the workers and the thread share.
-pub(super) struct Shared {
-    pub(super) purses: LeasedBalances,
+/// State that workers share with the ledger's thread.
+pub(super) struct LedgerShared {
+    pub(super) balances: LeasedBalances,
     pub(super) journal: Arc<Journal>,
-    /// The journal's files were removed.
-    pub(super) gone: AtomicBool,
-    /// How far a purse may be overdrawn: not at all, but where that is permitted while the server is away.
-    pub(super) floor: AtomicI64,
+    /// True while the journal's files are missing.
+    pub(super) journal_missing: AtomicBool,
+    /// Lowest permitted leased balance in nano-units: zero, or less while the server is unreachable and overdraft is
+    /// allowed.
+    pub(super) overdraft_floor: AtomicI64,
 }
 
 pub(super) type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What the thread is asked.
+/// Command for the ledger's thread.
 pub(super) enum ClusterCommand {
-    Hold {
+    Reserve {
         account: AccountId,
         amount: i64,
         outcome: oneshot::Sender<Result<Reservation, ReserveError>>,
@@ -85,22 +88,22 @@ pub(super) enum ClusterCommand {
     Flush {
         outcome: Outcome<()>,
     },
-    /// All is brought, and what is set aside is given back.
-    End {
+    /// Ships everything and returns all leases.
+    Close {
         outcome: Outcome<()>,
     },
     Limit(Box<limits::LimitTxnRequest>),
-    Spare {
-        whose: Whose,
+    ReturnSurplus {
+        whose: LimitOwner,
     },
 }
 
 impl ClusterLedger {
-    /// Makes the journal and starts the thread, which connects to the server and brings what ended processes left. The
-    /// server need not be there yet. The thread ends with this value, after it has brought the rest.
+    /// Creates the journal and starts the thread, which connects to the server and ships the journals of ended
+    /// processes. The server need not be reachable yet. When this value is dropped, the thread ships the rest and ends.
     ///
     /// # Errors
-    /// The journal's folder cannot be used.
+    /// Returns [`OpenError`] if the journal's folder cannot be used.
     pub fn open(address: ServerAddress, terms: ClusterLedgerConfig) -> Result<Self, OpenError> {
         let io = |path: &Path| {
             let path = path.to_owned();
@@ -109,7 +112,12 @@ impl ClusterLedger {
         let journal = Journal::create(&terms.journal, terms.segment).map_err(io(&terms.journal))?;
         let journal = Arc::new(journal);
         let (floor, gone) = (AtomicI64::new(0), AtomicBool::new(false));
-        let shared = Arc::new(Shared { purses: LeasedBalances::new(), journal, floor, gone });
+        let shared = Arc::new(LedgerShared {
+            balances: LeasedBalances::new(),
+            journal,
+            overdraft_floor: floor,
+            journal_missing: gone,
+        });
         let (asks, mut asked) = channel(QUEUE);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(io(&terms.journal))?;
@@ -118,31 +126,31 @@ impl ClusterLedger {
         let mut clerk = LeaseManager::new(address, shared.clone(), terms, asks.downgrade());
         let run = move || runtime.block_on(clerk.run(&mut asked));
         let (supervised, thread) = supervise::spawn("ledger", run).map_err(failed)?;
-        Ok(ClusterLedger { shared, asks: Some(asks), supervised, thread: Some(thread), journal })
+        Ok(ClusterLedger { shared, commands: Some(asks), supervised, thread: Some(thread), journal })
     }
 
-    /// Brings what is settled to the server now, and takes over what others have changed there.
+    /// Ships all settlements to the server now, and loads what other gateways changed there.
     pub fn flush(&self) -> Pending<()> {
-        self.ask(|outcome| ClusterCommand::Flush { outcome })
+        self.send_command(|outcome| ClusterCommand::Flush { outcome })
     }
 
-    fn ask<T>(&self, make: impl FnOnce(Outcome<T>) -> ClusterCommand) -> Pending<T> {
+    fn send_command<T>(&self, make: impl FnOnce(Outcome<T>) -> ClusterCommand) -> Pending<T> {
         let (outcome, pending) = Pending::new();
-        if let Some(asks) = &self.asks
+        if let Some(asks) = &self.commands
             && let Err(TrySendError::Full(_)) = asks.try_send(make(outcome))
         {
             return Pending::known(Err(StoreError::Busy));
         }
-        // The end of the thread is told by the outcome that is dropped with the ask.
+        // If the thread has ended, the dropped command closes the channel, which the receiver reports.
         pending
     }
 }
 
 impl Drop for ClusterLedger {
     fn drop(&mut self) {
-        drop(self.asks.take());
+        drop(self.commands.take());
         if let Some(thread) = self.thread.take() {
-            // What it left is in the journal.
+            // After a panic in the thread, the rest is in the journal and the next process ships it.
             let _ = thread.join();
         }
     }
@@ -150,32 +158,35 @@ impl Drop for ClusterLedger {
 
 impl Ledger for ClusterLedger {
     fn reserve(&self, account: &AccountId, amount: i64) -> ReserveOutcome {
-        if self.shared.journal.is_failing() || self.shared.gone.load(Ordering::Acquire) {
+        // Without a durable journal the charge could be lost: do not let the request start.
+        if self.shared.journal.is_failing() || self.shared.journal_missing.load(Ordering::Acquire) {
             return ReserveOutcome::Known(Err(ReserveError::Unavailable));
         }
-        if let Some(purse) = self.shared.purses.find(account.as_str())
+        // Fast path: the leased balance suffices and no server round trip is needed.
+        if let Some(purse) = self.shared.balances.find(account.as_str())
             && purse.state() == State::Enabled
-            && let Some(held) = purse.hold(amount, self.shared.floor.load(Ordering::Acquire))
+            && let Some(held) = purse.reserve(amount, self.shared.overdraft_floor.load(Ordering::Acquire))
         {
             return ReserveOutcome::Known(Ok(held));
         }
-        let Some(asks) = &self.asks else { return ReserveOutcome::Known(Err(ReserveError::Unavailable)) };
+        let Some(asks) = &self.commands else { return ReserveOutcome::Known(Err(ReserveError::Unavailable)) };
         let (outcome, pending) = oneshot::channel();
         let account = account.clone();
-        match asks.try_send(ClusterCommand::Hold { account, amount: amount.max(0), outcome }) {
+        match asks.try_send(ClusterCommand::Reserve { account, amount: amount.max(0), outcome }) {
             Ok(()) => ReserveOutcome::Pending(pending),
             Err(_) => ReserveOutcome::Known(Err(ReserveError::Unavailable)),
         }
     }
 
     fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled {
+        // Journal before balance: a refund must not become spendable before its charge is in the journal's queue.
         let settled = self.shared.journal.append(|out| record.encode(out));
         let charge = record.charge();
         match reservation {
-            Some(reservation) => reservation.spend(charge),
+            Some(reservation) => reservation.settle(charge),
             None if charge != 0 => {
-                if let Some(purse) = self.shared.purses.find_or_insert(record.account) {
-                    purse.put(charge.saturating_neg());
+                if let Some(purse) = self.shared.balances.find_or_insert(record.account) {
+                    purse.deposit(charge.saturating_neg());
                 }
             }
             None => {}
@@ -184,21 +195,21 @@ impl Ledger for ClusterLedger {
     }
 
     fn available(&self, account: &AccountId) -> Option<i64> {
-        let purse = self.shared.purses.find(account.as_str())?;
+        let purse = self.shared.balances.find(account.as_str())?;
         matches!(purse.state(), State::Enabled | State::Disabled).then(|| purse.available())
     }
 
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {
-        self.ask(|outcome| ClusterCommand::Spent { day, outcome })
+        self.send_command(|outcome| ClusterCommand::Spent { day, outcome })
     }
 
     fn fault(&self) -> Option<String> {
-        let gone = self.shared.gone.load(Ordering::Acquire);
+        let gone = self.shared.journal_missing.load(Ordering::Acquire);
         gone.then(|| "the journal (store.journal) was removed while the gateway ran; restart it".to_owned())
     }
 
     fn close(&self) -> Pending<()> {
-        self.ask(|outcome| ClusterCommand::End { outcome })
+        self.send_command(|outcome| ClusterCommand::Close { outcome })
     }
 
     fn threads(&self) -> Vec<Arc<Supervised>> {
@@ -213,7 +224,7 @@ impl Ledger for ClusterLedger {
 impl Limiter for ClusterLedger {
     fn take(
         &self,
-        whose: Whose,
+        whose: LimitOwner,
         gauge: &Arc<LimitState>,
         limits: &UsageLimits,
         ask: &limit::LimitRequest,
@@ -221,9 +232,18 @@ impl Limiter for ClusterLedger {
         let (outcome, pending) = oneshot::channel();
         let (gauge, limits, ask) = (gauge.clone(), *limits, *ask);
         let at = Instant::now();
-        let request = limits::LimitTxnRequest { whose, gauge, limits, ask, at, again: false, outcome };
-        if let Some(asks) = &self.asks {
-            // The end of the thread, and that too many wait, is told by the outcome that is dropped with the ask.
+        let request = limits::LimitTxnRequest {
+            owner: whose,
+            state: gauge,
+            limits,
+            amounts: ask,
+            sent_at: at,
+            is_retry: false,
+            outcome,
+        };
+        if let Some(asks) = &self.commands {
+            // If the thread has ended or the queue is full, the dropped command closes the channel, which the receiver
+            // reports.
             let _ = asks.try_send(ClusterCommand::Limit(Box::new(request)));
         }
         pending

@@ -1,4 +1,4 @@
-//! The connection: how a server is reached, what is asked of it at a time, and for how long it is waited for.
+//! Connection to the server: addresses, pipelining and time limits.
 
 use std::time::Duration;
 
@@ -14,55 +14,55 @@ use tokio::task::JoinSet;
 
 use super::script;
 
-/// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(2);
-/// How long an answer may take. Scripts take microseconds: what takes longer is not there.
-const ANSWER: Duration = Duration::from_secs(1);
-/// Commands that are sent before their answers are awaited.
+/// Time limit for establishing a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit for a response. Scripts take microseconds, so a server that takes longer counts as unreachable.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum number of commands in one pipeline.
 const BATCH: usize = 128;
 
-/// Where a server is.
+/// Address of a server, a group of sentinels, or a cluster.
 #[derive(Clone, Debug)]
 pub struct ServerAddress {
     urls: Vec<ConnectionInfo>,
     sentinel: Option<String>,
 }
 
-/// An address cannot be used.
+/// Error: an address that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ServerAddressError(String);
 
 impl ServerAddress {
-    /// One URL is a server, several are a cluster; with a name, all of them are sentinels that know where the server of
-    /// that name is.
+    /// Parses URLs. One URL is a single server, several are the nodes of a cluster. With `sentinel`, the URLs are those
+    /// of sentinels, and `sentinel` is the name of the master that they monitor.
     ///
     /// # Errors
-    /// A URL cannot be used.
+    /// Returns [`ServerAddressError`] if a URL is invalid or there is none.
     pub fn new<'u>(
         urls: impl IntoIterator<Item = &'u str>,
         sentinel: Option<&str>,
     ) -> Result<Self, ServerAddressError> {
         let read = |url: &str| {
-            // Why a URL is wrong may show its password.
+            // Only the kind of the error: its text may contain the password of the URL.
             let info = url.into_connection_info();
-            info.map_err(|error| ServerAddressError(format!("a URL cannot be used: {:?}", error.kind())))
+            info.map_err(|error| ServerAddressError(format!("a URL is not valid: {:?}", error.kind())))
         };
         let urls = urls.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
         if urls.is_empty() {
-            return Err(ServerAddressError("there is no URL".to_owned()));
+            return Err(ServerAddressError("no URL is set".to_owned()));
         }
         Ok(ServerAddress { urls, sentinel: sentinel.map(str::to_owned) })
     }
 }
 
-/// Why something was not done.
+/// Failure of a connection or a command.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
     #[error("{0}")]
     Server(String),
-    #[error("it did not answer in time")]
-    Late,
+    #[error("it did not respond in time")]
+    Timeout,
 }
 
 impl From<RedisError> for ConnectionError {
@@ -71,23 +71,24 @@ impl From<RedisError> for ConnectionError {
     }
 }
 
-/// A connection that stands.
+/// Established connection.
 #[derive(Clone)]
 pub(super) enum Connection {
-    One(MultiplexedConnection),
+    Single(MultiplexedConnection),
     Cluster(Box<ClusterConnection>),
 }
 
 impl Connection {
-    /// Connects, and makes the scripts known.
+    /// Connects and loads the scripts.
     pub(super) async fn connect(address: &ServerAddress) -> Result<Connection, ConnectionError> {
-        let link =
-            tokio::time::timeout(CONNECT * 2, open(address)).await.map_err(|_| ConnectionError::Late)??;
-        link.teach().await?;
+        let link = tokio::time::timeout(CONNECT_TIMEOUT * 2, open(address))
+            .await
+            .map_err(|_| ConnectionError::Timeout)??;
+        link.load_scripts().await?;
         Ok(link)
     }
 
-    async fn teach(&self) -> Result<(), ConnectionError> {
+    async fn load_scripts(&self) -> Result<(), ConnectionError> {
         let load = |script: &&script::Script| {
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(script.code);
@@ -96,9 +97,9 @@ impl Connection {
         self.run(script::ALL.iter().map(load).collect()).await.map(drop)
     }
 
-    /// Runs commands, each of which has its own keys; the answers come in the same order. When this fails, some of them
-    /// may have been run.
-    pub(super) async fn all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, ConnectionError> {
+    /// Runs commands, each with its own keys, and returns the responses in the same order. If this fails, some of the
+    /// commands may have been executed.
+    pub(super) async fn run_all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, ConnectionError> {
         let mut answers = Vec::with_capacity(commands.len());
         let mut commands = commands.into_iter();
         loop {
@@ -111,16 +112,16 @@ impl Connection {
     }
 
     /// Runs one command.
-    pub(super) async fn one(&self, command: Cmd) -> Result<Value, ConnectionError> {
+    pub(super) async fn run_one(&self, command: Cmd) -> Result<Value, ConnectionError> {
         let answers = self.batch(vec![command]).await?;
-        answers.into_iter().next().ok_or_else(|| ConnectionError::Server("no answer".to_owned()))
+        answers.into_iter().next().ok_or_else(|| ConnectionError::Server("no response".to_owned()))
     }
 
     async fn batch(&self, batch: Vec<Cmd>) -> Result<Vec<Value>, ConnectionError> {
         match self.run(batch.clone()).await {
-            // A server that was started anew, or has taken over from another one.
+            // NOSCRIPT: a restarted server or a promoted replica does not have the scripts. Load them and try again.
             Err(ConnectionError::Server(error)) if error.contains("NOSCRIPT") => {
-                self.teach().await?;
+                self.load_scripts().await?;
                 self.run(batch).await
             }
             done => done,
@@ -130,7 +131,7 @@ impl Connection {
     async fn run(&self, batch: Vec<Cmd>) -> Result<Vec<Value>, ConnectionError> {
         let answers = async {
             match self {
-                Connection::One(connection) => {
+                Connection::Single(connection) => {
                     let mut connection = connection.clone();
                     if let [command] = &batch[..] {
                         let answer = connection.req_packed_command(command).await?;
@@ -145,11 +146,11 @@ impl Connection {
                 Connection::Cluster(connection) => run_each(connection, batch).await,
             }
         };
-        Ok(tokio::time::timeout(ANSWER, answers).await.map_err(|_| ConnectionError::Late)??)
+        Ok(tokio::time::timeout(RESPONSE_TIMEOUT, answers).await.map_err(|_| ConnectionError::Timeout)??)
     }
 }
 
-/// In a cluster each command may go to another server.
+/// Runs commands in parallel, because in a cluster each may go to another node.
 async fn run_each(connection: &ClusterConnection, batch: Vec<Cmd>) -> Result<Vec<Value>, RedisError> {
     let mut running = JoinSet::new();
     let mut answers = vec![Value::Nil; batch.len()];
@@ -166,10 +167,11 @@ async fn run_each(connection: &ClusterConnection, batch: Vec<Cmd>) -> Result<Vec
 }
 
 async fn open(address: &ServerAddress) -> Result<Connection, RedisError> {
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT)).set_response_timeout(Some(ANSWER));
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECT_TIMEOUT))
+        .set_response_timeout(Some(RESPONSE_TIMEOUT));
     let Some(first) = address.urls.first().cloned() else {
-        return Err((redis::ErrorKind::InvalidClientConfig, "there is no URL").into());
+        return Err((redis::ErrorKind::InvalidClientConfig, "no URL is set").into());
     };
     if let Some(name) = &address.sentinel {
         let mut node =
@@ -179,25 +181,25 @@ async fn open(address: &ServerAddress) -> Result<Connection, RedisError> {
         }
         let urls: Vec<ConnectionInfo> = address.urls.iter().map(sentinel).collect();
         let mut client = SentinelClient::build(urls, name, Some(node), SentinelServerType::Master)?;
-        return Ok(Connection::One(client.get_async_connection_with_config(&config).await?));
+        return Ok(Connection::Single(client.get_async_connection_with_config(&config).await?));
     }
     if address.urls.len() > 1 {
         let client = ClusterClientBuilder::new(address.urls.clone())
-            .connection_timeout(CONNECT)
-            .response_timeout(ANSWER)
+            .connection_timeout(CONNECT_TIMEOUT)
+            .response_timeout(RESPONSE_TIMEOUT)
             .build()?;
         return Ok(Connection::Cluster(Box::new(client.get_async_connection().await?)));
     }
     let client = Client::open(first)?;
-    Ok(Connection::One(client.get_multiplexed_async_connection_with_config(&config).await?))
+    Ok(Connection::Single(client.get_multiplexed_async_connection_with_config(&config).await?))
 }
 
-/// User, password and database are those of the server: sentinels are asked without.
+/// Removes user, password and database from a URL: they are those of the server, not of the sentinels.
 fn sentinel(url: &ConnectionInfo) -> ConnectionInfo {
     url.clone().set_redis_settings(RedisConnectionInfo::default())
 }
 
-/// A text in an answer; empty, if it is none.
+/// Returns a response as text; empty if it is not text.
 pub(super) fn text(value: &Value) -> &str {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
@@ -206,7 +208,7 @@ pub(super) fn text(value: &Value) -> &str {
     }
 }
 
-/// A whole number in an answer; 0, if it is none.
+/// Returns a response as an integer; 0 if it is not a number.
 pub(super) fn number(value: &Value) -> i64 {
     match value {
         Value::Int(number) => *number,
@@ -214,7 +216,7 @@ pub(super) fn number(value: &Value) -> i64 {
     }
 }
 
-/// The parts of an answer.
+/// Returns the elements of an array response; empty if it is not an array.
 pub(super) fn parts(value: &Value) -> &[Value] {
     match value {
         Value::Array(parts) | Value::Set(parts) => parts,
@@ -222,7 +224,7 @@ pub(super) fn parts(value: &Value) -> &[Value] {
     }
 }
 
-/// The names and values of a hash.
+/// Returns the fields and values of a hash response.
 pub(super) fn pairs(value: &Value) -> Vec<(&Value, &Value)> {
     match value {
         Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),

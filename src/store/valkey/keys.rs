@@ -1,109 +1,109 @@
-//! How things are called at the server.
+//! Names of keys at the server.
 
-/// What all names begin with, so that others may use the server, too.
+/// Prefix of all keys, so that other applications can share the server.
 const OURS: &str = "mg";
 
-/// What an account's names begin with. The braces are the hash tag.
+/// Returns the prefix of an account's keys. The braces mark the hash tag, which puts all of them into one cluster slot.
 fn of(account: &str) -> String {
     format!("{OURS}:{{a:{account}}}")
 }
 
-/// A hash: created, enabled, credited, charged, free.
+/// Hash with the fields created, enabled, credited, charged, free.
 pub(super) fn account(account: &str) -> String {
     of(account) + ":account"
 }
 
-/// A hash: what is set aside for each gateway.
+/// Hash of the leased amount by gateway.
 pub(super) fn leases(account: &str) -> String {
     of(account) + ":leases"
 }
 
-/// A hash: until when, and the number of the gateway's last visit.
+/// Hash by gateway: expiry of its lease and number of its last transaction.
 pub(super) fn ends(account: &str) -> String {
     of(account) + ":ends"
 }
 
-/// The number of the last frame of a journal that is charged to the account.
+/// Number of the last frame of a journal that was charged to the account.
 pub(super) fn journal(account: &str, journal: u64) -> String {
     format!("{}:journal:{journal:016x}", of(account))
 }
 
-/// A hash: sums of a day.
+/// Hash of the daily sums.
 pub(super) fn sums(account: &str, day: i64) -> String {
     format!("{}:sums:{day}", of(account))
 }
 
-/// A hash: what was charged in a month (months since the year 0), by the fields of [`spent`].
+/// Hash of the spend counters of a month (months since the year 0), with the fields of [`spent`].
 pub(super) fn month(account: &str, month: i64) -> String {
     format!("{}:month:{month}", of(account))
 }
 
-/// The field that says what was charged to a key, or to the account, in the sums of a day or a month.
+/// Field of the spend counter of a key, or of the account itself, in the hash of a day or month.
 pub(super) fn spent(key: Option<&str>) -> String {
     key.map_or_else(|| "s".to_owned(), |key| format!("s:{key}"))
 }
 
-/// A hash: how much of the limits of a key, or of the account itself, is taken.
-pub(super) fn gauge(account: &str, key: Option<&str>) -> String {
+/// Hash of the used part of the shared limits of a key, or of the account itself.
+pub(super) fn shared_limits(account: &str, key: Option<&str>) -> String {
     match key {
         Some(key) => format!("{}:limits:key:{key}", of(account)),
         None => of(account) + ":limits",
     }
 }
 
-/// A list: blocks of the records of a day.
+/// List of the record blocks of a day.
 pub(super) fn records(account: &str, day: i64) -> String {
     format!("{}:records:{day}", of(account))
 }
 
-/// A list: credits.
+/// List of credits.
 pub(super) fn credits(account: &str) -> String {
     of(account) + ":credits"
 }
 
-/// A hash: the amounts of credits with a reference.
+/// Hash of the amounts of credits that have a reference.
 pub(super) fn references(account: &str) -> String {
     of(account) + ":references"
 }
 
-/// A set: the names of all accounts.
+/// Set of the names of all accounts.
 pub(super) fn accounts() -> String {
     format!("{OURS}:accounts")
 }
 
-/// A set: the days on which something was used.
+/// Set of the days that have usage.
 pub(super) fn days() -> String {
     format!("{OURS}:days")
 }
 
-/// A set: the accounts that used something on a day.
+/// Set of the accounts that have usage on a day.
 pub(super) fn active(day: i64) -> String {
     format!("{OURS}:active:{day}")
 }
 
-/// Names of what is kept of one kind; all of it lies on one server, because it has one limit together.
+/// Kind of stored entries. All entries of a kind are in one cluster slot, because they share one size limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ValkeyKey(pub(super) &'static str);
 
 impl ValkeyKey {
-    /// One of them.
+    /// Returns the key of one entry.
     pub(super) fn item(self, account: &str, id: &[u8]) -> Vec<u8> {
         let mut name = format!("{OURS}:{{{}}}:{}:{account}:", self.0, account.len()).into_bytes();
         name.extend_from_slice(id);
         name
     }
 
-    /// A sorted set: their names, in the order in which they came.
+    /// Sorted set of the keys of all entries in insertion order.
     pub(super) fn order(self) -> String {
         format!("{OURS}:{{{}}}-order", self.0)
     }
 
-    /// A number: what they count for together.
+    /// Accounted size of all entries, in bytes.
     pub(super) fn size(self) -> String {
         format!("{OURS}:{{{}}}-size", self.0)
     }
 
-    /// A number: how many there have been.
+    /// Insertion counter.
     pub(super) fn count(self) -> String {
         format!("{OURS}:{{{}}}-count", self.0)
     }

@@ -1,4 +1,4 @@
-//! What a gateway may spend of each account without asking: money that is set aside for it at the server.
+//! Leased balances: the money of each account that this gateway may spend without a server round trip.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -8,42 +8,42 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 use foldhash::fast::{FixedState, RandomState};
 use parking_lot::RwLock;
 
-use crate::store::ledger::{AccountId, Holder, Reservation, ReserveError};
+use crate::store::ledger::{AccountId, Reservation, ReservationHolder, ReserveError};
 
-/// So many that workers do not meet.
+/// Number of shards, chosen so that workers rarely contend for a lock.
 const SHARDS: usize = 64;
 
-/// What is known of an account.
+/// State of an account as this gateway knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum State {
-    /// Nothing, or what was known is too old to rely on.
+    /// Not known, or known too long ago to rely on.
     Unknown,
-    /// It may spend.
+    /// The account may spend.
     Enabled,
-    /// It is switched off.
+    /// The account is disabled.
     Disabled,
-    /// It is not there.
+    /// The account does not exist.
     Missing,
 }
 
 /// Leased balance of one account: the part of it that this gateway may spend.
 #[derive(Debug)]
 pub(super) struct LeasedBalance {
-    /// What is left: what is set aside, less what is held and what was charged and has not been brought to the server.
-    left: AtomicI64,
-    /// What nobody has set aside, as the server said last.
-    free: AtomicI64,
+    /// Spendable part in nano-units: the lease, less open reservations, less charges that are not shipped yet.
+    spendable: AtomicI64,
+    /// Balance that no gateway has leased, in nano-units, as last reported by the server.
+    unleased: AtomicI64,
     state: AtomicU8,
-    /// Whether it was used since the last visit.
+    /// True if it was used since the last maintenance.
     used: AtomicBool,
 }
 
 impl LeasedBalance {
     fn new() -> Arc<Self> {
         Arc::new(LeasedBalance {
-            left: AtomicI64::new(0),
-            free: AtomicI64::new(0),
+            spendable: AtomicI64::new(0),
+            unleased: AtomicI64::new(0),
             state: AtomicU8::new(State::Unknown as u8),
             used: AtomicBool::new(false),
         })
@@ -59,60 +59,61 @@ impl LeasedBalance {
     }
 
     pub(super) fn set(&self, state: State, free: i64) {
-        self.free.store(free, Ordering::Release);
+        self.unleased.store(free, Ordering::Release);
         self.state.store(state as u8, Ordering::Release);
     }
 
-    /// What was known is too old.
+    /// Marks the state of the account as too old to rely on.
     pub(super) fn expire(&self) {
         self.state.store(State::Unknown as u8, Ordering::Release);
     }
 
-    /// Holds an amount, if as much is left afterwards as `floor`.
-    pub(super) fn hold(self: &Arc<Self>, amount: i64, floor: i64) -> Option<Reservation> {
+    /// Reserves an amount if at least `floor` is left afterwards. Lock-free, because every request calls it.
+    pub(super) fn reserve(self: &Arc<Self>, amount: i64, floor: i64) -> Option<Reservation> {
         let amount = amount.max(0);
+        // Load before store: most requests then leave the cache line shared.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
         if amount > 0 {
             let hold = |left: i64| left.checked_sub(amount).filter(|left| *left >= floor);
-            self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, hold).ok()?;
+            self.spendable.fetch_update(Ordering::AcqRel, Ordering::Acquire, hold).ok()?;
         }
-        Some(self.held(amount))
+        Some(self.reservation(amount))
     }
 
-    /// An amount that is held already.
-    pub(super) fn held(self: &Arc<Self>, amount: i64) -> Reservation {
+    /// Returns a reservation for an amount that was deducted already.
+    pub(super) fn reservation(self: &Arc<Self>, amount: i64) -> Reservation {
         Reservation::new(0, amount, self.clone())
     }
 
-    /// Takes out what is left, if anything is.
-    pub(super) fn empty(&self) -> i64 {
+    /// Takes out the whole spendable part and returns it; 0 if it is not positive.
+    pub(super) fn take_all(&self) -> i64 {
         let take = |left: i64| (left > 0).then_some(0);
-        self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).unwrap_or(0)
+        self.spendable.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).unwrap_or(0)
     }
 
-    pub(super) fn put(&self, amount: i64) {
-        self.left.fetch_add(amount, Ordering::AcqRel);
+    pub(super) fn deposit(&self, amount: i64) {
+        self.spendable.fetch_add(amount, Ordering::AcqRel);
     }
 
-    /// What is left here.
-    pub(super) fn left(&self) -> i64 {
-        self.left.load(Ordering::Acquire)
+    /// Returns the spendable part, in nano-units. Negative if overdrawn.
+    pub(super) fn spendable(&self) -> i64 {
+        self.spendable.load(Ordering::Acquire)
     }
 
-    /// What can still be spent, as far as is known here.
+    /// Returns the spendable amount as known here, in nano-units: the local part and the unleased balance.
     pub(super) fn available(&self) -> i64 {
-        self.left().saturating_add(self.free.load(Ordering::Acquire))
+        self.spendable().saturating_add(self.unleased.load(Ordering::Acquire))
     }
 
-    /// Whether it was used since this was asked last.
+    /// Returns true if it was used since the last call.
     pub(super) fn take_used(&self) -> bool {
         self.used.load(Ordering::Relaxed) && self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// Why an account of this state may not spend; nothing, if it may, or if that is not known.
-    pub(super) fn refused(&self) -> Option<ReserveError> {
+    /// Returns why the account may not spend; `None` if it may or its state is unknown.
+    pub(super) fn denial(&self) -> Option<ReserveError> {
         match self.state() {
             State::Disabled => Some(ReserveError::Disabled),
             State::Missing => Some(ReserveError::UnknownAccount),
@@ -121,13 +122,13 @@ impl LeasedBalance {
     }
 }
 
-impl Holder for LeasedBalance {
-    fn give_back(&self, _: u64, amount: i64) {
-        self.put(amount);
+impl ReservationHolder for LeasedBalance {
+    fn refund(&self, _: u64, amount: i64) {
+        self.deposit(amount);
     }
 }
 
-/// All of them.
+/// Leased balances of all accounts, sharded by name.
 #[derive(Debug)]
 pub(super) struct LeasedBalances {
     shards: Vec<RwLock<HashMap<AccountId, Arc<LeasedBalance>, RandomState>>>,
@@ -151,7 +152,8 @@ impl LeasedBalances {
         self.shard(name)?.read().get(name).cloned()
     }
 
-    /// The purse of an account; nothing, if that is no name of one.
+    /// Returns the leased balance of an account, created if necessary. Returns `None` if `name` is not a valid account
+    /// name.
     pub(super) fn find_or_insert(&self, name: &str) -> Option<Arc<LeasedBalance>> {
         if let Some(purse) = self.find(name) {
             return Some(purse);
@@ -160,7 +162,7 @@ impl LeasedBalances {
         Some(self.shard(name)?.write().entry(id).or_insert_with(LeasedBalance::new).clone())
     }
 
-    /// Forgets one.
+    /// Removes one leased balance.
     pub(super) fn remove(&self, name: &str) {
         if let Some(shard) = self.shard(name) {
             shard.write().remove(name);

@@ -1,4 +1,5 @@
-//! Limits that gateways share: what is set aside of them for this gateway, and what is done while nobody can be asked.
+//! Shared limits on the side of the lease manager: quota leases are renewed and used, and requests are decided while
+//! the server is unreachable.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,93 +19,94 @@ use crate::account::gcra::Nanos;
 use crate::account::limit::Which;
 use crate::account::quota_lease::{Denied, LeaseGrant, LeaseRequest, QuotaLease, SurplusListener};
 use crate::account::{Calendar, Exceeded, LimitGrant, LimitState, UsageLimits, limit};
-use crate::store::limiter::Whose;
+use crate::store::limiter::LimitOwner;
 use crate::store::millis;
 
-/// How long the server keeps places for a gateway that it does not hear of.
-const LIFE: Duration = Duration::from_secs(10);
-/// How often what is lent is renewed, and asked what others have taken.
-const RENEWED: Duration = Duration::from_secs(1);
-/// Beyond what a request needs, so many times as much is set aside, for the requests that follow.
-const AHEAD: i64 = 256;
-/// How long it is waited for a place that another gateway may be giving back in this moment.
-const MOMENT: Duration = Duration::from_millis(10);
+/// Lifetime of leased concurrency permits: the server reclaims those of a gateway that has not renewed them for this
+/// long.
+const PERMIT_TTL: Duration = Duration::from_secs(10);
+/// Interval at which leases in use are renewed and the state of the fleet is refreshed.
+const RENEW_INTERVAL: Duration = Duration::from_secs(1);
+/// Lease-ahead factor: a transaction asks for this multiple of the largest request, for requests that follow.
+const LEASE_AHEAD: i64 = 256;
+/// Pause before the one retry for a concurrency permit, which another gateway may be returning at this moment.
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// A request that asks for its part.
+/// Request that needs a grant from the server.
 #[derive(Debug)]
 pub(super) struct LimitTxnRequest {
-    pub(super) whose: Whose,
-    pub(super) gauge: Arc<LimitState>,
+    pub(super) owner: LimitOwner,
+    pub(super) state: Arc<LimitState>,
     pub(super) limits: UsageLimits,
-    pub(super) ask: limit::LimitRequest,
-    /// When it asked.
-    pub(super) at: Instant,
-    /// It has waited a moment.
-    pub(super) again: bool,
+    pub(super) amounts: limit::LimitRequest,
+    /// Time at which it was sent to this thread.
+    pub(super) sent_at: Instant,
+    /// True for the retry after [`RETRY_DELAY`].
+    pub(super) is_retry: bool,
     pub(super) outcome: oneshot::Sender<Result<LimitGrant, Denied>>,
 }
 
-/// Limits of which something is in hand.
-struct Watched {
-    gauge: Arc<LimitState>,
+/// Shared limits of one key or account of which this gateway has a lease.
+struct LeasedLimit {
+    state: Arc<LimitState>,
     limits: UsageLimits,
     calendar: Calendar,
-    /// When the server was asked last.
-    heard: Option<Instant>,
+    /// Time of the last successful transaction; `None` forces one.
+    renewed_at: Option<Instant>,
 }
 
-/// All of them.
+/// All shared limits that are in use.
 #[derive(Default)]
-pub(super) struct Watch {
-    all: HashMap<Whose, Watched, RandomState>,
-    /// When the time began that requests count by, as far as is known: a request knows what time it was when it came,
-    /// and some time has passed since then. The one that waited least tells best; by one that waited long, the fleet's
-    /// buckets would seem to fill too early.
+pub(super) struct LimitLeases {
+    all: HashMap<LimitOwner, LeasedLimit, RandomState>,
+    /// Epoch of the clock that requests use ([`limit::LimitRequest::now`]), as far as known. It is estimated as arrival
+    /// at this thread less the request's time, which is too late by the time that the request has waited. So the
+    /// earliest estimate is the best one; with a later one, the fleet's buckets would seem to fill too early.
     epoch: Option<Instant>,
-    /// Most gateways that shared a limit when that was known last.
+    /// Number of gateways that shared a limit, as last reported. Used in degraded mode.
     gateways: u32,
 }
 
 /// Notifier of the lease manager: concurrency permits are free.
 #[derive(Debug)]
 struct SurplusNotifier {
-    whose: Whose,
-    asks: WeakSender<ClusterCommand>,
+    owner: LimitOwner,
+    commands: WeakSender<ClusterCommand>,
 }
 
 impl SurplusListener for SurplusNotifier {
-    fn spare(&self) {
-        if let Some(asks) = self.asks.upgrade() {
-            // Where too many wait, the next round gives them back.
-            let _ = asks.try_send(ClusterCommand::Spare { whose: self.whose.clone() });
+    fn on_surplus(&self) {
+        if let Some(asks) = self.commands.upgrade() {
+            // If the queue is full, the next lease maintenance returns them.
+            let _ = asks.try_send(ClusterCommand::ReturnSurplus { whose: self.owner.clone() });
         }
     }
 }
 
 /// Limit transaction: one script call for leased quotas.
 struct LimitTxn {
-    whose: Whose,
+    owner: LimitOwner,
     requests: Vec<LimitTxnRequest>,
-    report: LeaseRequest,
+    renewal: LeaseRequest,
     number: u64,
-    /// All that is not used is given back.
-    all: bool,
+    /// True if everything unused is to be returned.
+    return_all: bool,
 }
 
-impl Watch {
-    /// What was charged up to now is about to be brought.
-    pub(super) fn bringing(&self) {
-        self.all.values().filter_map(Watched::share).for_each(QuotaLease::bringing);
+impl LimitLeases {
+    /// Marks all charges so far as in flight to the server.
+    pub(super) fn mark_in_flight(&self) {
+        self.all.values().filter_map(LeasedLimit::quota_lease).for_each(QuotaLease::mark_in_flight);
     }
 
-    /// All of it was brought.
-    pub(super) fn brought(&self) {
-        self.all.values().filter_map(Watched::share).for_each(QuotaLease::brought);
+    /// Clears the charges in flight: the server has them.
+    pub(super) fn clear_in_flight(&self) {
+        self.all.values().filter_map(LeasedLimit::quota_lease).for_each(QuotaLease::clear_in_flight);
     }
 
-    /// The server may not be the one that it was, or not know what it knew.
-    pub(super) fn connected(&mut self) {
-        self.all.values_mut().for_each(|watched| watched.heard = None);
+    /// Force a re-sync of all leases: after failover the server may have lost state.
+    pub(super) fn force_resync(&mut self) {
+        self.all.values_mut().for_each(|watched| watched.renewed_at = None);
     }
 
     fn now(&self) -> Nanos {
@@ -113,192 +115,204 @@ impl Watch {
     }
 }
 
-impl Watched {
-    fn share(&self) -> Option<&QuotaLease> {
-        self.gauge.share()
+impl LeasedLimit {
+    fn quota_lease(&self) -> Option<&QuotaLease> {
+        self.state.quota_lease()
     }
 }
 
 impl LeaseManager {
-    /// Answers requests that ask for their part.
+    /// Grants or denies requests, in one transaction for each key or account.
     pub(super) async fn limit(&mut self, requests: Vec<LimitTxnRequest>) {
-        let mut sorted: HashMap<Whose, Vec<LimitTxnRequest>, RandomState> = HashMap::default();
+        let mut sorted: HashMap<LimitOwner, Vec<LimitTxnRequest>, RandomState> = HashMap::default();
         for request in requests {
-            let passed = Duration::from_nanos(request.ask.now.unsigned_abs());
-            if let Some(epoch) = request.at.checked_sub(passed) {
-                let known = self.watch.epoch.get_or_insert(epoch);
+            let passed = Duration::from_nanos(request.amounts.now.unsigned_abs());
+            if let Some(epoch) = request.sent_at.checked_sub(passed) {
+                let known = self.limit_leases.epoch.get_or_insert(epoch);
                 *known = epoch.min(*known);
             }
-            let asks = self.asks.clone();
-            let whose = request.whose.clone();
-            if let Some(share) = request.gauge.share() {
-                share.keeper(|| Box::new(SurplusNotifier { whose: whose.clone(), asks }));
+            let asks = self.commands.clone();
+            let whose = request.owner.clone();
+            if let Some(share) = request.state.quota_lease() {
+                share.set_surplus_listener(|| {
+                    Box::new(SurplusNotifier { owner: whose.clone(), commands: asks })
+                });
             }
-            let watched = self.watch.all.entry(whose.clone()).or_insert_with(|| Watched {
-                gauge: request.gauge.clone(),
+            let watched = self.limit_leases.all.entry(whose.clone()).or_insert_with(|| LeasedLimit {
+                state: request.state.clone(),
                 limits: request.limits,
-                calendar: request.ask.calendar,
-                heard: None,
+                calendar: request.amounts.calendar,
+                renewed_at: None,
             });
-            if !Arc::ptr_eq(&watched.gauge, &request.gauge) {
-                // The one before was forgotten, and holds nothing.
-                watched.gauge = request.gauge.clone();
+            if !Arc::ptr_eq(&watched.state, &request.state) {
+                // The registry has dropped the previous state, which held no grants.
+                watched.state = request.state.clone();
             }
             watched.limits = request.limits;
-            watched.calendar = request.ask.calendar;
+            watched.calendar = request.amounts.calendar;
             sorted.entry(whose).or_default().push(request);
         }
         let mut visits = Vec::with_capacity(sorted.len());
         for (whose, requests) in sorted {
-            visits.extend(self.visit(whose, requests, false));
+            visits.extend(self.limit_txn(whose, requests, false));
         }
-        self.make(visits).await;
+        self.run_limit_txns(visits).await;
     }
 
-    /// Gives places back that others may want.
-    pub(super) async fn spare(&mut self, all: Vec<Whose>) {
-        let visits = all.into_iter().filter_map(|whose| self.visit(whose, Vec::new(), false)).collect();
-        self.make(visits).await;
+    /// Returns surplus concurrency permits, which other gateways may want.
+    pub(super) async fn return_surplus(&mut self, all: Vec<LimitOwner>) {
+        let visits = all.into_iter().filter_map(|whose| self.limit_txn(whose, Vec::new(), false)).collect();
+        self.run_limit_txns(visits).await;
     }
 
-    /// Renews what is lent, gives back what is not used, forgets what has neither.
-    pub(super) async fn see_to_limits(&mut self, end: bool) {
+    /// Renews leases, returns what is unused, and drops the state of limits that have neither. With `end`, returns
+    /// everything.
+    pub(super) async fn renew_limits(&mut self, end: bool) {
         let mut due = Vec::new();
-        self.watch.all.retain(|whose, watched| {
-            let Some(share) = watched.gauge.share() else { return false };
+        self.limit_leases.all.retain(|whose, watched| {
+            let Some(share) = watched.state.quota_lease() else { return false };
             let used = share.take_used();
-            let age = watched.heard.map(|heard| heard.elapsed());
-            if end || age.is_none() || share.has_to_tell() || (!used && share.has_anything()) {
+            let age = watched.renewed_at.map(|heard| heard.elapsed());
+            // Due now: the end, a forced re-sync, a debt or surplus, or a lease that is not in use.
+            if end || age.is_none() || share.is_renewal_urgent() || (!used && share.has_anything()) {
                 due.push((whose.clone(), end || !used));
-            } else if age.is_some_and(|age| age > RENEWED) && (used || share.is_lent()) {
+            } else if age.is_some_and(|age| age > RENEW_INTERVAL) && (used || share.has_leases()) {
                 due.push((whose.clone(), false));
             } else if !used && !share.has_anything() {
-                share.forget();
+                share.reset();
                 return false;
             }
             true
         });
-        let visits = due.into_iter().filter_map(|(whose, all)| self.visit(whose, Vec::new(), all));
+        let visits = due.into_iter().filter_map(|(whose, all)| self.limit_txn(whose, Vec::new(), all));
         let visits = visits.collect();
-        self.make(visits).await;
+        self.run_limit_txns(visits).await;
     }
 
-    /// What is set aside is not relied on for longer than it surely is.
-    pub(super) fn age_limits(&mut self) {
-        if self.link.is_none() {
-            for watched in self.watch.all.values() {
-                let age = watched.heard.map(|heard| heard.elapsed());
-                if age.is_none_or(|age| age > LIFE / 2) {
-                    self.go_away(watched);
+    /// Enters degraded mode for leases that have not been renewed for half their lifetime while there is no connection.
+    pub(super) fn expire_limits(&mut self) {
+        if self.connection.is_none() {
+            for watched in self.limit_leases.all.values() {
+                let age = watched.renewed_at.map(|heard| heard.elapsed());
+                if age.is_none_or(|age| age > PERMIT_TTL / 2) {
+                    self.enter_degraded(watched);
                 }
             }
         }
     }
 
-    fn go_away(&self, watched: &Watched) {
-        let allowance = match self.terms.away {
+    fn enter_degraded(&self, watched: &LeasedLimit) {
+        let allowance = match self.config.on_outage {
             OnOutage::Refuse => None,
             OnOutage::Allow(more) => Some(more),
         };
-        let surely = watched.heard.is_some_and(|heard| heard.elapsed() < account_lease::LIFE / 2);
-        if let Some(share) = watched.share() {
-            share.go_away(self.watch.gateways, allowance, surely);
+        // The server may reclaim leased money after its lifetime: rely on it for half of that only.
+        let surely = watched.renewed_at.is_some_and(|heard| heard.elapsed() < account_lease::LEASE_TTL / 2);
+        if let Some(share) = watched.quota_lease() {
+            share.enter_degraded(self.limit_leases.gateways, allowance, surely);
         }
     }
 
-    fn visit(&mut self, whose: Whose, requests: Vec<LimitTxnRequest>, all: bool) -> Option<LimitTxn> {
-        let number = self.number();
-        let report = self.watch.all.get(&whose)?.share()?.report(all);
-        Some(LimitTxn { whose, requests, report, number, all })
+    fn limit_txn(
+        &mut self,
+        whose: LimitOwner,
+        requests: Vec<LimitTxnRequest>,
+        all: bool,
+    ) -> Option<LimitTxn> {
+        let number = self.next_txn();
+        let report = self.limit_leases.all.get(&whose)?.quota_lease()?.renewal(all);
+        Some(LimitTxn { owner: whose, requests, renewal: report, number, return_all: all })
     }
 
-    async fn make(&mut self, visits: Vec<LimitTxn>) {
+    async fn run_limit_txns(&mut self, visits: Vec<LimitTxn>) {
         let gateway = self.shared.journal.id();
         let commands = visits.iter().filter_map(|visit| {
-            let watched = self.watch.all.get(&visit.whose)?;
-            Some(command(gateway, visit, watched))
+            let watched = self.limit_leases.all.get(&visit.owner)?;
+            Some(txn_command(gateway, visit, watched))
         });
         let commands: Vec<Cmd> = commands.collect();
         if commands.is_empty() {
             return;
         }
         let asked = Instant::now();
-        let answers = match self.link.clone() {
+        let answers = match self.connection.clone() {
             None => Vec::new(),
-            Some(link) => match link.all(commands).await {
+            Some(link) => match link.run_all(commands).await {
                 Ok(answers) => answers,
                 Err(error) => {
-                    self.lost(&error);
+                    self.on_disconnected(&error);
                     Vec::new()
                 }
             },
         };
         let mut answers = answers.iter();
         for visit in visits {
-            match answers.next().and_then(heard) {
-                Some((granted, told)) => self.heard(visit, &granted, &told, asked),
-                None => self.unheard(visit),
+            match answers.next().and_then(parse_grant) {
+                Some((granted, told)) => self.on_grant(visit, &granted, &told, asked),
+                None => self.decide_offline(visit),
             }
         }
     }
 
-    fn heard(&mut self, visit: LimitTxn, granted: &[&str], told: &LeaseGrant, asked: Instant) {
-        let now = self.watch.now();
-        self.watch.gateways = told.gateways;
-        let Some(watched) = self.watch.all.get_mut(&visit.whose) else { return };
-        watched.heard = Some(asked);
-        let Some(share) = watched.gauge.share() else { return };
+    fn on_grant(&mut self, visit: LimitTxn, granted: &[&str], told: &LeaseGrant, asked: Instant) {
+        let now = self.limit_leases.now();
+        self.limit_leases.gateways = told.gateways;
+        let Some(watched) = self.limit_leases.all.get_mut(&visit.owner) else { return };
+        watched.renewed_at = Some(asked);
+        let Some(share) = watched.state.quota_lease() else { return };
+        // Count what the server granted to these requests; the rest of the grant is the new local lease.
         let (mut places, mut held) = (0, 0i64);
         for (request, why) in visit.requests.iter().zip(granted) {
             if why.is_empty() {
                 places += u32::from(request.limits.concurrent.is_some());
-                let cost = if request.limits.has_spend() { request.ask.cost } else { 0 };
+                let cost = if request.limits.has_spend() { request.amounts.cost } else { 0 };
                 held = held.saturating_add(cost);
             }
         }
-        share.heard(now, &visit.report, told, places, held);
+        share.on_ack(now, &visit.renewal, told, places, held);
         for (at, request) in visit.requests.into_iter().enumerate() {
             let why = granted.get(at).copied().unwrap_or("places");
-            let outcome = match refused(why, &request) {
-                None => Ok(request.gauge.granted(&request.limits, &request.ask)),
-                Some(exceeded) if exceeded.which == Which::Concurrent && !request.again => {
-                    self.wait_a_moment(request);
+            let outcome = match parse_denial(why, &request) {
+                None => Ok(request.state.grant(&request.limits, &request.amounts)),
+                // A permit may be on its way back from another gateway: try once more after a moment.
+                Some(exceeded) if exceeded.which == Which::Concurrent && !request.is_retry => {
+                    self.retry_later(request);
                     continue;
                 }
                 Some(exceeded) => {
-                    if let Some(share) = request.gauge.share() {
-                        share.refuse(now, exceeded, request.ask.cost);
+                    if let Some(share) = request.state.quota_lease() {
+                        share.record_denial(now, exceeded, request.amounts.cost);
                     }
                     Err(Denied::LimitReached(exceeded))
                 }
             };
-            // Of whom nobody waits for any more, the ticket gives back what it took.
+            // If the receiver is gone, the grant is dropped and returns what it took.
             let _ = request.outcome.send(outcome);
         }
     }
 
-    fn wait_a_moment(&self, request: LimitTxnRequest) {
-        let asks = self.asks.clone();
+    fn retry_later(&self, request: LimitTxnRequest) {
+        let asks = self.commands.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(MOMENT).await;
+            tokio::time::sleep(RETRY_DELAY).await;
             if let Some(asks) = asks.upgrade() {
                 let _ = asks
-                    .try_send(ClusterCommand::Limit(Box::new(LimitTxnRequest { again: true, ..request })));
+                    .try_send(ClusterCommand::Limit(Box::new(LimitTxnRequest { is_retry: true, ..request })));
             }
         });
     }
 
-    /// Decides without the server.
-    fn unheard(&self, visit: LimitTxn) {
-        let Some(watched) = self.watch.all.get(&visit.whose) else { return };
-        if let Some(share) = watched.share() {
-            share.unheard(&visit.report);
+    /// Decides without the server, in degraded mode.
+    fn decide_offline(&self, visit: LimitTxn) {
+        let Some(watched) = self.limit_leases.all.get(&visit.owner) else { return };
+        if let Some(share) = watched.quota_lease() {
+            share.on_timeout(&visit.renewal);
         }
         if !visit.requests.is_empty() {
-            self.go_away(watched);
+            self.enter_degraded(watched);
         }
         for request in visit.requests {
-            let outcome = request.gauge.admit(&request.limits, &request.ask);
+            let outcome = request.state.admit(&request.limits, &request.amounts);
             let outcome = outcome.map_err(|lack| {
                 if lack == Denied::NeedsCoordinator { Denied::CoordinatorDown } else { lack }
             });
@@ -307,16 +321,19 @@ impl LeaseManager {
     }
 }
 
-fn command(gateway: u64, visit: &LimitTxn, watched: &Watched) -> Cmd {
-    let Watched { limits, calendar, .. } = watched;
-    let Whose { account, key } = &visit.whose;
+fn txn_command(gateway: u64, visit: &LimitTxn, watched: &LeasedLimit) -> Cmd {
+    let LeasedLimit { limits, calendar, .. } = watched;
+    let LimitOwner { account, key } = &visit.owner;
     let key = key.as_deref();
     let mut call = script::LIMIT.call(&[
-        keys::gauge(account, key),
+        keys::shared_limits(account, key),
         keys::sums(account, calendar.day),
         keys::month(account, calendar.month),
     ]);
-    call.arg(format!("{gateway:016x}")).arg(visit.number).arg(millis(LIFE)).arg(millis(account_lease::LIFE));
+    call.arg(format!("{gateway:016x}"))
+        .arg(visit.number)
+        .arg(millis(PERMIT_TTL))
+        .arg(millis(account_lease::LEASE_TTL));
     call.arg(keys::spent(key));
     let mut limit = |limit: Option<u64>| match limit {
         Some(limit) => drop(call.arg(limit)),
@@ -327,23 +344,24 @@ fn command(gateway: u64, visit: &LimitTxn, watched: &Watched) -> Cmd {
     limit(limits.concurrent.map(u64::from));
     limit(limits.spend_per_day.map(i64::unsigned_abs));
     limit(limits.spend_per_month.map(i64::unsigned_abs));
-    let LeaseRequest { requests, tokens, places, money, .. } = visit.report;
+    let LeaseRequest { requests, tokens, permits: places, spend: money, .. } = visit.renewal;
     call.arg(requests).arg(tokens).arg(places).arg(money);
     let most = |of: fn(&LimitTxnRequest) -> i64| visit.requests.iter().map(of).max().unwrap_or(0);
-    let tokens = most(|request| i64::try_from(request.ask.tokens).unwrap_or(i64::MAX));
-    let cost = most(|request| request.ask.cost);
-    let ahead = if visit.requests.is_empty() { 0 } else { AHEAD };
+    let tokens = most(|request| i64::try_from(request.amounts.tokens).unwrap_or(i64::MAX));
+    let cost = most(|request| request.amounts.cost);
+    let ahead = if visit.requests.is_empty() { 0 } else { LEASE_AHEAD };
     call.arg(ahead).arg(tokens.saturating_mul(ahead));
-    // Places are kept, as far as they may be, for as long as the limits are used.
-    call.arg(if visit.all { 0 } else { AHEAD }).arg(cost.saturating_mul(ahead));
+    // Ask for spare permits as long as the limits are in use, even without a waiting request.
+    call.arg(if visit.return_all { 0 } else { LEASE_AHEAD }).arg(cost.saturating_mul(ahead));
     for request in &visit.requests {
-        call.arg(request.ask.tokens).arg(request.ask.cost);
+        call.arg(request.amounts.tokens).arg(request.amounts.cost);
     }
     call
 }
 
-/// Reads what came of a visit; nothing, if it was not made or cannot be understood.
-fn heard(answer: &Value) -> Option<(Vec<&str>, LeaseGrant)> {
+/// Parses the result of a limit transaction: a reason for each request (empty if granted), and the grant. Returns
+/// `None` if the transaction was rejected or the result is malformed.
+fn parse_grant(answer: &Value) -> Option<(Vec<&str>, LeaseGrant)> {
     let [granted, requests, tokens, ahead_requests, ahead_tokens, places, spare, money, gateways] =
         parts(answer)
     else {
@@ -354,19 +372,20 @@ fn heard(answer: &Value) -> Option<(Vec<&str>, LeaseGrant)> {
     let told = LeaseGrant {
         full_in: (nanos(requests), nanos(tokens)),
         ahead: (number(ahead_requests), number(ahead_tokens)),
-        places: small(places),
-        spare: small(spare),
-        money: number(money),
+        permits: small(places),
+        surplus: small(spare),
+        spend: number(money),
         gateways: small(gateways),
     };
     Some((text(granted).split(',').collect(), told))
 }
 
-/// Why a request was refused.
-fn refused(why: &str, request: &LimitTxnRequest) -> Option<Exceeded> {
-    let LimitTxnRequest { limits, ask, .. } = request;
+/// Converts the script's reason for a denial. Returns `None` if the request was granted.
+fn parse_denial(why: &str, request: &LimitTxnRequest) -> Option<Exceeded> {
+    let LimitTxnRequest { limits, amounts: ask, .. } = request;
     let (word, rest) = why.split_once(':').unwrap_or((why, ""));
     let micros = Duration::from_micros(rest.parse().unwrap_or(0));
+    // `:soon` means that the money is only reserved, not spent: it may be free again in a second.
     let ends = |seconds: u64| Duration::from_secs(if rest.is_empty() { seconds } else { 1 });
     let money = |limit: Option<i64>| limit.unwrap_or(0).unsigned_abs();
     let calendar = &ask.calendar;

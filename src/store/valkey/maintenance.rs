@@ -1,39 +1,41 @@
-//! What the ledger's thread does again and again, and at its end: what is set aside is renewed, or given back.
+//! Lease maintenance: renews leases, returns what is unused, and returns everything at the end.
 
 use std::time::{Duration, Instant};
 
-use super::account_lease::{LIFE, LeaseTxn, LeaseTxnResult, visited};
+use super::account_lease::{LEASE_TTL, LeaseTxn, LeaseTxnResult, parse_result};
 use super::lease_manager::LeaseManager;
 use super::ship::ShipError;
 use super::usage_batch::UsageBatch;
 
-/// How old what is known of an account in use may be.
-const FRESH: Duration = Duration::from_secs(1);
-/// An account of which nothing is held, and that was not used for so long, is forgotten.
-const FORGOTTEN: Duration = Duration::from_secs(60);
+/// Maximum age of the state of an account in use.
+const MAX_STATE_AGE: Duration = Duration::from_secs(1);
+/// Time after which an account without a lease and without use is removed from memory.
+const EVICT_AFTER: Duration = Duration::from_secs(60);
 
 impl LeaseManager {
-    /// Renews what is set aside, gives back what is not used, and asks how accounts stand.
-    pub(super) async fn see_to_all(&mut self, all: bool) -> Result<(), ShipError> {
-        let Some(link) = self.link.clone() else { return Ok(()) };
-        let (gateway, number) = (self.shared.journal.id(), self.number());
+    /// Renews leases, returns what is unused and refreshes the state of accounts.
+    pub(super) async fn renew_all(&mut self, all: bool) -> Result<(), ShipError> {
+        let Some(link) = self.connection.clone() else { return Ok(()) };
+        let (gateway, number) = (self.shared.journal.id(), self.next_txn());
         let (mut commands, mut visits, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
-        for (name, hand) in &mut self.hands {
-            let age = hand.asked.map(|asked| asked.elapsed());
-            if !all && age.is_some_and(|age| age < FRESH) {
+        for (name, hand) in &mut self.leases {
+            let age = hand.renewed_at.map(|asked| asked.elapsed());
+            if !all && age.is_some_and(|age| age < MAX_STATE_AGE) {
                 continue;
             }
-            let Some(purse) = &hand.purse else {
-                if age.is_none() && hand.stands > 0 {
-                    let parcel = Some(UsageBatch::none(hand.stands));
+            let Some(purse) = &hand.balance else {
+                if age.is_none() && hand.server_seq > 0 {
+                    let parcel = Some(UsageBatch::empty(hand.server_seq));
+                    // A key without an account has no lease. After a reconnect, check that the server still has its
+                    // frames.
                     let visit = LeaseTxn {
                         account: name,
                         gateway,
                         number,
                         lease: 0,
-                        parcel,
-                        needs: Vec::new(),
-                        more: 0,
+                        usage: parcel,
+                        reservations: Vec::new(),
+                        lease_ahead: 0,
                     };
                     commands.extend(visit.command(0).ok());
                     visits.push((name.clone(), 0));
@@ -42,67 +44,77 @@ impl LeaseManager {
             };
             let used = purse.take_used();
             let idle = !used && !all && age.is_some();
-            if idle && hand.lease == 0 && purse.left() == 0 {
-                if age.is_some_and(|age| age > FORGOTTEN) {
+            if idle && hand.lease == 0 && purse.spendable() == 0 {
+                if age.is_some_and(|age| age > EVICT_AFTER) {
                     forgotten.push(name.clone());
                 }
                 continue;
             }
-            if idle && purse.left() <= 0 && age.is_some_and(|age| age < LIFE / 4) {
+            // Nothing to return, and the renewal of the lease is not due yet.
+            if idle && purse.spendable() <= 0 && age.is_some_and(|age| age < LEASE_TTL / 4) {
                 continue;
             }
-            let pool = if idle { purse.empty() } else { 0 };
+            // Take the unused part out before the call: workers must not spend what is being returned.
+            let pool = if idle { purse.take_all() } else { 0 };
             let lease = hand.lease.saturating_sub(pool).max(0);
-            let parcel = age.is_none().then(|| UsageBatch::none(hand.stands)).filter(|_| hand.stands > 0);
-            let visit =
-                LeaseTxn { account: name, gateway, number, lease, parcel, needs: Vec::new(), more: 0 };
+            let parcel =
+                age.is_none().then(|| UsageBatch::empty(hand.server_seq)).filter(|_| hand.server_seq > 0);
+            let visit = LeaseTxn {
+                account: name,
+                gateway,
+                number,
+                lease,
+                usage: parcel,
+                reservations: Vec::new(),
+                lease_ahead: 0,
+            };
             commands.extend(visit.command(0).ok());
             visits.push((name.clone(), pool));
         }
         for name in forgotten {
-            self.hands.remove(&name);
-            self.shared.purses.remove(&name);
+            self.leases.remove(&name);
+            self.shared.balances.remove(&name);
         }
         let asked = Instant::now();
-        let answers = link.all(commands).await;
+        let answers = link.run_all(commands).await;
         let mut outcomes = answers.iter().flatten();
         for (name, pool) in visits {
-            let outcome = outcomes.next().and_then(visited);
-            let Some(hand) = self.hands.get_mut(&name) else { continue };
+            let outcome = outcomes.next().and_then(parse_result);
+            let Some(hand) = self.leases.get_mut(&name) else { continue };
             match outcome {
                 Some(LeaseTxnResult::Done(done)) => {
                     hand.lease = done.lease;
-                    hand.asked = Some(asked);
-                    if let Some(purse) = &hand.purse {
+                    hand.renewed_at = Some(asked);
+                    if let Some(purse) = &hand.balance {
                         purse.set(done.state, done.free);
                     }
                 }
                 other => {
-                    // It may be given back already: then others may spend it.
+                    // The result is unknown, so the server may have taken it back: do not make it spendable again.
                     hand.lease = hand.lease.saturating_sub(pool).max(0);
-                    // Where it stands further on, that comes out when the frames are brought.
+                    // If the server has more frames than known here, the next shipment finds out.
                     if let Some(LeaseTxnResult::Gap(stands)) = other
-                        && stands < hand.stands
+                        && stands < hand.server_seq
                     {
-                        self.behind = true;
-                        hand.stands = stands;
+                        self.needs_replay = true;
+                        hand.server_seq = stands;
                     }
                 }
             }
         }
-        answers.map(drop).map_err(ShipError::Link)
+        answers.map(drop).map_err(ShipError::Connection)
     }
 
-    /// Brings the rest, and gives back all that is set aside. Tells whether all was brought.
-    pub(super) async fn give_back(&mut self) -> bool {
+    /// Ships the rest and returns all leases. Returns true if everything was shipped.
+    pub(super) async fn return_leases(&mut self) -> bool {
         if self.flush(false).await.is_err() {
             return false;
         }
-        self.see_to_limits(true).await;
-        let (gateway, number) = (self.shared.journal.id(), self.number());
+        self.renew_limits(true).await;
+        let (gateway, number) = (self.shared.journal.id(), self.next_txn());
         let mut commands = Vec::new();
-        for (name, hand) in &self.hands {
-            let pool = hand.purse.as_ref().map_or(0, |purse| purse.empty());
+        for (name, hand) in &self.leases {
+            let pool = hand.balance.as_ref().map_or(0, |purse| purse.take_all());
             if hand.lease > 0 {
                 let lease = hand.lease.saturating_sub(pool).max(0);
                 let visit = LeaseTxn {
@@ -110,17 +122,17 @@ impl LeaseManager {
                     gateway,
                     number,
                     lease,
-                    parcel: None,
-                    needs: Vec::new(),
-                    more: 0,
+                    usage: None,
+                    reservations: Vec::new(),
+                    lease_ahead: 0,
                 };
                 commands.extend(visit.command(0).ok());
             }
         }
-        if let Some(link) = &self.link {
-            let _ = link.all(commands).await;
+        if let Some(link) = &self.connection {
+            let _ = link.run_all(commands).await;
         }
-        // What came while the segment before was brought.
-        self.bring().await.is_ok()
+        // Frames that were appended while the previous segment was shipped.
+        self.ship().await.is_ok()
     }
 }

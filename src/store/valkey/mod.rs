@@ -1,11 +1,11 @@
-//! The store of a fleet, on a Valkey or Redis server: alone, behind sentinels, or a cluster.
+//! Store of a fleet on a Valkey or Redis server: a single server, behind sentinels, or a cluster.
 //!
-//! Here live the connection, the scripts that the server runs, the ledger of a gateway of the fleet, what is kept of
-//! conversations and tasks, and what people ask. Here must not live: what a charge is for (`account`), and what else is
-//! done with a record than to keep it.
+//! The connection, the Lua scripts that run on the server, the cluster ledger, the stores of responses, provider
+//! signatures, tasks and owners, and their administration live here. Here must not live: the meaning of a charge
+//! (`account`), or any use of a record beyond storing it.
 //!
-//! All keys of an account have its name as their hash tag, so that one script reaches them in a cluster, too. Money
-//! is changed by scripts alone, each of which does all that it does or nothing.
+//! All keys of an account have its name as their hash tag, so that one script can access them in a cluster, too. Only
+//! scripts change money, because a script runs atomically.
 
 mod account_lease;
 mod admin;

@@ -1,4 +1,4 @@
-//! What was used: sums over days, and single records.
+//! Usage reports: sums over days, and single records.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -12,33 +12,33 @@ use crate::store::ledger::Spent;
 use crate::store::record::UsageRecord;
 use crate::store::sqlite_ledger::{DAY, UsageFilter, UsageGrouping, UsageRow, UsageSums, record_block};
 
-/// Blocks of records that are read at a time.
+/// Number of record blocks that are read at a time.
 const BLOCKS: usize = 64;
 
-fn ask(name: &str, key: String) -> Cmd {
+fn get_command(name: &str, key: String) -> Cmd {
     let mut ask = redis::cmd(name);
     ask.arg(key);
     ask
 }
 
-/// The days from one to before another on which something was used, in order.
+/// Returns the days in `from..to` that have usage, in chronological order.
 pub(super) async fn days(link: &Connection, from: i64, to: i64) -> Result<BTreeSet<i64>, ConnectionError> {
-    let days = link.one(ask("SMEMBERS", keys::days())).await?;
+    let days = link.run_one(get_command("SMEMBERS", keys::days())).await?;
     Ok(parts(&days).iter().map(number).filter(|day| (from..to).contains(day)).collect())
 }
 
-/// The accounts that used something on a day, in order; one of them alone, if that is what is wanted.
+/// Returns the accounts with usage on a day, ordered by name; only `wanted`, if it is given.
 async fn active(link: &Connection, day: i64, wanted: Option<&str>) -> Result<Vec<String>, ConnectionError> {
     if let Some(wanted) = wanted {
         return Ok(vec![wanted.to_owned()]);
     }
-    let active = link.one(ask("SMEMBERS", keys::active(day))).await?;
+    let active = link.run_one(get_command("SMEMBERS", keys::active(day))).await?;
     let mut active: Vec<String> = parts(&active).iter().map(|name| text(name).to_owned()).collect();
     active.sort();
     Ok(active)
 }
 
-/// Shows the sums of each account, key and model on a day.
+/// Calls `show` with the sums of each account, key and model on a day.
 async fn each(
     link: &Connection,
     day: i64,
@@ -46,8 +46,8 @@ async fn each(
     mut show: impl FnMut(&str, &str, &str, &UsageSums),
 ) -> Result<(), ConnectionError> {
     let accounts = active(link, day, wanted).await?;
-    let asks = accounts.iter().map(|account| ask("HGETALL", keys::sums(account, day)));
-    let answers = link.all(asks.collect()).await?;
+    let asks = accounts.iter().map(|account| get_command("HGETALL", keys::sums(account, day)));
+    let answers = link.run_all(asks.collect()).await?;
     for (account, answer) in accounts.iter().zip(&answers) {
         for (name, amount) in pairs(answer) {
             if let Some((key, model, sums)) = usage_batch::field(text(name), number(amount)) {
@@ -58,7 +58,7 @@ async fn each(
     Ok(())
 }
 
-/// What each account and key was charged on each day from a day on.
+/// Returns the charges of each account and key per day, from `day` on.
 pub(super) async fn spent(link: &Connection, day: i64) -> Result<Vec<Spent>, ConnectionError> {
     let mut spent: HashMap<(i64, String, String), i64, RandomState> = HashMap::default();
     for day in days(link, day, i64::MAX).await? {
@@ -73,7 +73,7 @@ pub(super) async fn spent(link: &Connection, day: i64) -> Result<Vec<Spent>, Con
     Ok(spent.into_iter().map(|((day, account, key), cost)| Spent { day, account, key, cost }).collect())
 }
 
-/// Sums of what the filter lets through: days in order, names by what they cost.
+/// Returns the sums of the requests that match the filter: days in chronological order, names by descending cost.
 pub(super) async fn sums(
     link: &Connection,
     filter: &UsageFilter,
@@ -103,30 +103,31 @@ pub(super) async fn sums(
     Ok(lines)
 }
 
-/// Why records cannot be shown.
+/// Reason why records cannot be shown.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
+pub(super) enum ValkeyReportError {
     #[error(transparent)]
-    Link(#[from] ConnectionError),
+    Connection(#[from] ConnectionError),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Shows each record that the filter lets through: by day and account, and then in the order in which requests ended.
+/// Calls `show` with each record that matches the filter: by day and account, then in the order in which requests
+/// ended.
 pub(super) async fn records(
     link: &Connection,
     filter: &UsageFilter,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
-) -> Result<(), ReadError> {
+) -> Result<(), ValkeyReportError> {
     let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
     let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
     for day in days(link, filter.from, filter.to).await? {
         for account in active(link, day, filter.account.as_deref()).await? {
             let mut next = 0;
             loop {
-                let mut range = ask("LRANGE", keys::records(&account, day));
+                let mut range = get_command("LRANGE", keys::records(&account, day));
                 range.arg(next).arg(next + BLOCKS - 1);
-                let blocks = link.one(range).await?;
+                let blocks = link.run_one(range).await?;
                 let blocks = parts(&blocks);
                 for data in blocks {
                     let Value::BulkString(data) = data else { continue };

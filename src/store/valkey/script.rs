@@ -1,8 +1,8 @@
-//! The scripts.
+//! Lua scripts that run on the server.
 
 use redis::Cmd;
 
-/// A script that the server knows by its hash.
+/// Lua script, called by its SHA-1 hash (`EVALSHA`).
 pub(super) struct Script {
     pub(super) code: &'static str,
     hash: std::sync::LazyLock<String>,
@@ -14,39 +14,39 @@ macro_rules! scripts {
             code: include_str!($file),
             hash: std::sync::LazyLock::new(|| hash(include_str!($file))),
         };)*
-        /// All of them.
+        /// All scripts, to be loaded on each new connection.
         pub(super) static ALL: &[&Script] = &[$(&$name),*];
     };
 }
 
 scripts! {
-    /// A gateway's visit to an account.
+    /// Lease transaction of one account.
     VISIT = "scripts/visit.lua";
-    /// A gateway's visit to limits.
+    /// Limit transaction of one key or account.
     LIMIT = "scripts/limit.lua";
-    /// Makes an account.
+    /// Creates an account.
     CREATE = "scripts/create.lua";
     /// Credits an account.
     CREDIT = "scripts/credit.lua";
-    /// Switches an account.
+    /// Enables or disables an account.
     SWITCH = "scripts/switch.lua";
-    /// Keeps something.
+    /// Stores entries and evicts the oldest beyond the size limit.
     KEEP = "scripts/keep.lua";
-    /// Finds something.
+    /// Finds entries.
     FIND = "scripts/find.lua";
-    /// Removes something.
+    /// Removes an entry.
     REMOVE = "scripts/remove.lua";
-    /// Removes what has expired.
+    /// Removes expired entries.
     SWEEP = "scripts/sweep.lua";
-    /// Keeps a new task.
+    /// Stores a new task.
     TASK_SUBMIT = "scripts/task_submit.lua";
     /// Finds a task.
     TASK_FIND = "scripts/task_find.lua";
-    /// Changes a task.
+    /// Replaces the state of a task.
     TASK_CHANGE = "scripts/task_change.lua";
     /// Removes a task.
     TASK_FORGET = "scripts/task_forget.lua";
-    /// Gives out tasks that are due.
+    /// Leases tasks that are due.
     TASK_DUE = "scripts/task_due.lua";
 }
 
@@ -55,7 +55,7 @@ fn hash(code: &str) -> String {
 }
 
 impl Script {
-    /// A call of it with these keys; arguments follow.
+    /// Returns a call of the script with these keys. Append the arguments to it.
     pub(super) fn call<K: redis::ToRedisArgs>(&self, keys: &[K]) -> Cmd {
         let mut call = redis::cmd("EVALSHA");
         call.arg(self.hash.as_str()).arg(keys.len()).arg(keys);

@@ -1,5 +1,5 @@
-//! The way of a journal to the server: that of this process, and those that ended processes left. Frames go there with
-//! their numbers, so that each is charged once, whatever becomes of the answers and of the server.
+//! Shipping of journals to the server: the journal of this process, and those of ended processes. Frames carry their
+//! sequence numbers, so that each is charged exactly once, even if responses are lost or the server fails over.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,80 +7,80 @@ use std::time::{Duration, Instant};
 use foldhash::fast::RandomState;
 use redis::Cmd;
 
-use super::account_lease::{ENDED, LeaseTxn, LeaseTxnResult, visited};
+use super::account_lease::{FINAL_TXN, LeaseTxn, LeaseTxnResult, parse_result};
 use super::cluster_ledger::ClusterLedgerConfig;
 use super::connection::{Connection, ConnectionError};
 use super::keys;
 use super::lease_manager::LeaseManager;
-use super::usage_batch::{BatchesByAccount, UsageBatch, sort};
-use crate::store::journal::{self, Frames, Pieces, Segment};
+use super::usage_batch::{BatchesByAccount, UsageBatch, group_by_account};
+use crate::store::journal::{self, JournalFrames, Pieces, Segment};
 use crate::store::millis;
 
-/// How often it is looked for journals of ended processes.
-pub(super) const SWEEP: Duration = Duration::from_secs(10);
-/// How long what was brought is kept, for a server that is started anew, or takes over, without it. Servers write to
-/// their disk every second, and replicas follow within milliseconds.
-const KEPT: Duration = Duration::from_secs(10);
-/// Most bytes that are kept so.
-const KEPT_BYTES: usize = 64 << 20;
-/// How often the server may say that it stands elsewhere before something else must be wrong.
-const GAPS: usize = 64;
-/// Days and accounts that are remembered to stand in the lists.
-const LISTED: usize = 1 << 18;
+/// Interval between two searches for orphaned journals.
+pub(super) const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
+/// Time for which shipped pieces are retained, in case a restarted server or a promoted replica has lost them. Servers
+/// write to their disk every second, and replicas follow within milliseconds.
+const RETENTION: Duration = Duration::from_secs(10);
+/// Maximum bytes that are retained so.
+const MAX_RETAINED_BYTES: usize = 64 << 20;
+/// Maximum sequence-gap resyncs per flush before giving up.
+const MAX_RESYNCS: usize = 64;
+/// Maximum number of remembered pairs of day and account in the index sets.
+const MAX_INDEXED: usize = 1 << 18;
 
-/// Why something was not brought.
+/// Reason why usage was not shipped.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ShipError {
     #[error(transparent)]
-    Link(#[from] ConnectionError),
+    Connection(#[from] ConnectionError),
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    #[error("frame {0} is of a later version")]
+    #[error("frame {0} is from a later version")]
     Record(u64),
-    #[error("the server does not agree on what was brought")]
+    #[error("the server and the gateway disagree on the usage that was shipped")]
     Gaps,
 }
 
 impl LeaseManager {
-    /// Brings all that was settled up to now.
-    pub(super) async fn bring(&mut self) -> Result<(), ShipError> {
-        self.watch.bringing();
-        self.bring_all().await?;
-        self.watch.brought();
+    /// Ships everything that was settled up to now.
+    pub(super) async fn ship(&mut self) -> Result<(), ShipError> {
+        self.limit_leases.mark_in_flight();
+        self.ship_all().await?;
+        self.limit_leases.clear_in_flight();
         Ok(())
     }
 
-    async fn bring_all(&mut self) -> Result<(), ShipError> {
+    async fn ship_all(&mut self) -> Result<(), ShipError> {
         if self.draining.is_some() {
-            // From a time when it could not be brought; more has been settled since.
-            self.bring_one().await?;
+            // This segment failed before. Ship it first; more was settled since.
+            self.ship_next().await?;
         }
-        self.bring_one().await?;
-        // A segment may be full: there is room only now.
+        self.ship_next().await?;
+        // Writes may have failed because the segment was full. Shipping has freed one: write the queue and ship again.
         if self.shared.journal.is_failing() {
             self.shared.journal.write_queued()?;
-            self.bring_one().await?;
+            self.ship_next().await?;
         }
         Ok(())
     }
 
-    async fn bring_one(&mut self) -> Result<(), ShipError> {
+    async fn ship_next(&mut self) -> Result<(), ShipError> {
         if self.draining.is_none() {
             self.draining = self.shared.journal.rotate();
         }
         let mut pieces = self.draining.as_ref().map(Segment::pieces).transpose()?;
-        // Where there is no piece, there may be something to bring again.
+        // Even without a new piece, retained pieces may have to be shipped again.
         let mut brought = false;
         while let Some(piece) = pieces.as_mut().map(Pieces::next).transpose()?.flatten() {
             brought = true;
             let piece = piece.to_vec();
-            self.bring_segment(&piece).await?;
-            let last = Frames::new(&piece).and_then(Iterator::last);
-            self.through = last.map_or(self.through, |frame| frame.number);
-            self.keep(piece);
+            self.ship_piece(&piece).await?;
+            let last = JournalFrames::new(&piece).and_then(Iterator::last);
+            self.shipped_seq = last.map_or(self.shipped_seq, |frame| frame.number);
+            self.retain(piece);
         }
         if !brought {
-            self.bring_segment(&[]).await?;
+            self.ship_piece(&[]).await?;
         }
         if let Some(segment) = self.draining.take() {
             self.shared.journal.recycle(segment)?;
@@ -88,116 +88,123 @@ impl LeaseManager {
         Ok(())
     }
 
-    /// Keeps a piece that was brought for a while.
-    fn keep(&mut self, piece: Vec<u8>) {
-        self.kept.push_back((Instant::now(), piece));
-        let mut size: usize = self.kept.iter().map(|(_, bytes)| bytes.len()).sum();
-        while let Some((at, bytes)) = self.kept.front()
-            && (size > KEPT_BYTES || at.elapsed() > KEPT)
+    /// Retains a shipped piece for a while.
+    fn retain(&mut self, piece: Vec<u8>) {
+        self.shipped_pieces.push_back((Instant::now(), piece));
+        let mut size: usize = self.shipped_pieces.iter().map(|(_, bytes)| bytes.len()).sum();
+        while let Some((at, bytes)) = self.shipped_pieces.front()
+            && (size > MAX_RETAINED_BYTES || at.elapsed() > RETENTION)
         {
             size -= bytes.len();
-            self.kept.pop_front();
+            self.shipped_pieces.pop_front();
         }
     }
 
-    async fn bring_segment(&mut self, bytes: &[u8]) -> Result<(), ShipError> {
-        for _ in 0..GAPS {
-            // Set by an answer further below.
-            let kept = if std::mem::take(&mut self.behind) {
-                std::mem::take(&mut self.kept)
+    async fn ship_piece(&mut self, bytes: &[u8]) -> Result<(), ShipError> {
+        for _ in 0..MAX_RESYNCS {
+            // Set when the server reports a sequence number that is too low.
+            let kept = if std::mem::take(&mut self.needs_replay) {
+                // A server that has lost frames may have lost the index sets, too.
+                self.indexed.clear();
+                std::mem::take(&mut self.shipped_pieces)
             } else {
                 Default::default()
             };
             let mut sorted = BatchesByAccount::default();
             let segments = kept.iter().map(|(_, bytes)| &bytes[..]).chain([bytes]);
             let read = segments
-                .filter_map(Frames::new)
-                .try_for_each(|frames| sort(frames, &mut sorted).map_err(ShipError::Record));
+                .filter_map(JournalFrames::new)
+                .try_for_each(|frames| group_by_account(frames, &mut sorted).map_err(ShipError::Record));
             let brought = match read {
-                Ok(()) => self.bring_sorted(&sorted).await,
+                Ok(()) => self.ship_batches(&sorted).await,
                 Err(error) => Err(error),
             };
             drop(sorted);
             if !kept.is_empty() {
-                self.kept = kept;
-                // What could not be brought again now is tried again.
-                self.behind |= brought.is_err();
+                self.shipped_pieces = kept;
+                // If the resync failed, try it again with the next flush.
+                self.needs_replay |= brought.is_err();
             }
             brought?;
-            if !self.behind {
+            if !self.needs_replay {
                 return Ok(());
             }
         }
         Err(ShipError::Gaps)
     }
 
-    async fn bring_sorted(&mut self, sorted: &BatchesByAccount<'_>) -> Result<(), ShipError> {
-        let Some(link) = self.link.clone() else { return Err(ConnectionError::Late.into()) };
+    async fn ship_batches(&mut self, sorted: &BatchesByAccount<'_>) -> Result<(), ShipError> {
+        let Some(link) = self.connection.clone() else { return Err(ConnectionError::Timeout.into()) };
         let gateway = self.shared.journal.id();
-        let records = millis(self.terms.records);
+        let records = millis(self.config.records);
         loop {
-            let number = self.number();
+            let number = self.next_txn();
             let (mut lists, mut commands, mut visits) = (Vec::new(), Vec::new(), Vec::new());
+            let mut unlisted = Vec::new();
             for (account, frames) in sorted {
-                let Some(hand) = self.hand(account) else { continue };
-                let Some(parcel) = UsageBatch::after(hand.stands, hand.booked, account, frames) else {
+                let Some(hand) = self.lease(account) else { continue };
+                let Some(parcel) = UsageBatch::after(hand.server_seq, hand.deducted_seq, account, frames)
+                else {
                     continue;
                 };
-                let (last, unbooked) = (parcel.last, parcel.unbooked);
+                let (last, unbooked) = (parcel.last, parcel.undeducted);
+                // The charge is paid from the lease, so the gateway retains that much less.
                 let lease = hand.lease.saturating_sub(unbooked).max(0);
-                for day in parcel.days.keys() {
-                    if self.listed.len() > LISTED {
-                        self.listed.clear();
-                    }
-                    if self.listed.insert((*day, (*account).to_owned())) {
-                        lists.extend(list(*day, account));
-                    }
+                let pairs = parcel.days.keys().map(|day| (*day, (*account).to_owned()));
+                for pair in pairs.filter(|pair| !self.indexed.contains(pair)) {
+                    lists.extend(index_commands(pair.0, account));
+                    unlisted.push(pair);
                 }
                 let visit = LeaseTxn {
                     account,
                     gateway,
                     number,
                     lease,
-                    parcel: Some(parcel),
-                    needs: Vec::new(),
-                    more: 0,
+                    usage: Some(parcel),
+                    reservations: Vec::new(),
+                    lease_ahead: 0,
                 };
                 commands.push(visit.command(records)?);
                 visits.push((*account, last, unbooked));
             }
-            if visits.is_empty() || self.behind {
+            // After a gap, stop: frames must be shipped in order, so the retained pieces come first.
+            if visits.is_empty() || self.needs_replay {
                 return Ok(());
             }
             let asked = Instant::now();
-            if let Err(error) = link.all(lists).await {
-                self.listed.clear();
-                return Err(error.into());
+            // Index sets first: usage of an account that no index lists would be missing from reports. A pair counts as
+            // listed only after the server has confirmed it.
+            link.run_all(lists).await?;
+            if self.indexed.len().saturating_add(unlisted.len()) > MAX_INDEXED {
+                self.indexed.clear();
             }
-            let answers = link.all(commands).await?;
+            self.indexed.extend(unlisted);
+            let answers = link.run_all(commands).await?;
             for ((account, last, unbooked), answer) in visits.into_iter().zip(&answers) {
-                let Some(hand) = self.hands.get_mut(account) else { continue };
-                match visited(answer) {
+                let Some(hand) = self.leases.get_mut(account) else { continue };
+                match parse_result(answer) {
                     Some(LeaseTxnResult::Done(done)) => {
-                        hand.stands = last;
-                        hand.book(last, unbooked);
+                        hand.server_seq = last;
+                        hand.deduct(last, unbooked);
                         hand.lease = done.lease;
-                        hand.asked = Some(asked);
-                        if let Some(purse) = &hand.purse {
+                        hand.renewed_at = Some(asked);
+                        if let Some(purse) = &hand.balance {
                             purse.set(done.state, done.free);
                         }
                     }
-                    Some(LeaseTxnResult::Gap(stands)) if stands > hand.stands => {
-                        // It was brought already, and the answer was lost.
+                    Some(LeaseTxnResult::Gap(stands)) if stands > hand.server_seq => {
+                        // The batch arrived before, and its response was lost. Deduct its charge from the lease now.
                         let frames = sorted.get(account).map_or(&[][..], Vec::as_slice);
-                        let booked = hand.booked;
+                        let booked = hand.deducted_seq;
                         let lost = frames.iter().filter(|frame| frame.0 > booked && frame.0 <= stands);
                         let cost = lost.fold(0i64, |sum, (_, record, _)| sum.saturating_add(record.cost));
-                        hand.stands = stands;
-                        hand.book(stands, if account.is_empty() { 0 } else { cost });
+                        hand.server_seq = stands;
+                        hand.deduct(stands, if account.is_empty() { 0 } else { cost });
                     }
                     Some(LeaseTxnResult::Gap(stands)) => {
-                        hand.stands = stands;
-                        self.behind = true;
+                        // The server has lost frames: ship the retained pieces again.
+                        hand.server_seq = stands;
+                        self.needs_replay = true;
                     }
                     None => return Err(ShipError::Gaps),
                 }
@@ -206,8 +213,8 @@ impl LeaseManager {
     }
 }
 
-/// Puts an account on the list of a day.
-fn list(day: i64, account: &str) -> [Cmd; 2] {
+/// Returns the commands that add an account to the index sets of a day.
+fn index_commands(day: i64, account: &str) -> [Cmd; 2] {
     let add = |list: String, member: &str| {
         let mut add = redis::cmd("SADD");
         add.arg(list).arg(member);
@@ -216,22 +223,22 @@ fn list(day: i64, account: &str) -> [Cmd; 2] {
     [add(keys::days(), &day.to_string()), add(keys::active(day), account)]
 }
 
-/// Brings the journals of ended processes. What was set aside for those is free again at once.
-pub(super) async fn leftovers(link: &Connection, terms: &ClusterLedgerConfig) -> Result<(), ShipError> {
-    for leftover in journal::leftovers(&terms.journal)? {
+/// Ships the journals of ended processes. This also releases their leases at once.
+pub(super) async fn ship_orphaned(link: &Connection, terms: &ClusterLedgerConfig) -> Result<(), ShipError> {
+    for leftover in journal::orphaned(&terms.journal)? {
         let mut leftover = leftover?;
         let id = leftover.id;
-        // Where each account's frames stand at the server.
+        // Sequence number at the server, by account.
         let mut stands: HashMap<String, u64, RandomState> = HashMap::default();
         for segment in &mut leftover.segments {
             while let Some(piece) = segment.next()? {
                 let mut sorted = BatchesByAccount::default();
-                if let Some(frames) = Frames::new(piece) {
-                    sort(frames, &mut sorted).map_err(ShipError::Record)?;
+                if let Some(frames) = JournalFrames::new(piece) {
+                    group_by_account(frames, &mut sorted).map_err(ShipError::Record)?;
                 }
                 for (account, frames) in &sorted {
                     let from = stands.get(*account).copied().unwrap_or(0);
-                    let to = bring_leftover(link, terms, id, account, frames, from).await?;
+                    let to = ship_orphaned_account(link, terms, id, account, frames, from).await?;
                     stands.insert((*account).to_owned(), to);
                 }
             }
@@ -241,7 +248,7 @@ pub(super) async fn leftovers(link: &Connection, terms: &ClusterLedgerConfig) ->
     Ok(())
 }
 
-async fn bring_leftover(
+async fn ship_orphaned_account(
     link: &Connection,
     terms: &ClusterLedgerConfig,
     gateway: u64,
@@ -250,22 +257,23 @@ async fn bring_leftover(
     from: u64,
 ) -> Result<u64, ShipError> {
     let (mut stands, mut gaps) = (from, 0);
+    // `u64::MAX`: no charge is deducted from a lease, because the transaction releases the whole lease.
     while let Some(parcel) = UsageBatch::after(stands, u64::MAX, account, frames) {
         let last = parcel.last;
-        link.all(parcel.days.keys().flat_map(|day| list(*day, account)).collect()).await?;
+        link.run_all(parcel.days.keys().flat_map(|day| index_commands(*day, account)).collect()).await?;
         let visit = LeaseTxn {
             account,
             gateway,
-            number: ENDED,
+            number: FINAL_TXN,
             lease: 0,
-            parcel: Some(parcel),
-            needs: Vec::new(),
-            more: 0,
+            usage: Some(parcel),
+            reservations: Vec::new(),
+            lease_ahead: 0,
         };
-        match visited(&link.one(visit.command(millis(terms.records))?).await?) {
+        match parse_result(&link.run_one(visit.command(millis(terms.records))?).await?) {
             Some(LeaseTxnResult::Done(_)) => stands = last,
-            // What it has forgotten stands in a piece before this one: all of it is brought again the next time.
-            Some(LeaseTxnResult::Gap(there)) if gaps < GAPS && there >= from => {
+            // The lost frames are in an earlier piece: fail, and ship the whole journal again the next time.
+            Some(LeaseTxnResult::Gap(there)) if gaps < MAX_RESYNCS && there >= from => {
                 (stands, gaps) = (there, gaps + 1)
             }
             _ => return Err(ShipError::Gaps),

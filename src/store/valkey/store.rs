@@ -1,4 +1,4 @@
-//! Responses and seals that a fleet keeps together.
+//! Store of responses and provider signatures for a fleet.
 
 use std::io;
 use std::sync::Arc;
@@ -13,113 +13,119 @@ use tokio::sync::Mutex;
 use super::connection::{Connection, ConnectionError, ServerAddress, number, parts};
 use super::keys::ValkeyKey;
 use super::script;
-use crate::store::{Found, Pending, SealKey, Store, StoreError, StoreLimits, StoredResponse, millis};
+use crate::store::{Found, Pending, Store, StoreError, StoreKey, StoreLimits, StoredResponse, millis};
 use crate::supervise::Supervised;
 
-/// Jobs that may be under way.
+/// Maximum number of concurrent jobs.
 const JOBS: usize = 1024;
-/// Bytes that may be on their way: what a burst of large conversations may hold in memory.
+/// Maximum bytes in flight: what a burst of large conversations may hold in memory.
 const BYTES: usize = 64 << 20;
-/// How often what has expired is removed.
-const SWEEP: Duration = Duration::from_secs(60);
-/// What is removed in one step.
+/// Interval between two removals of expired entries.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// Maximum number of entries that one step removes.
 const SWEPT: i64 = 200;
-/// How long after a failure nothing is tried.
-const PAUSE: Duration = Duration::from_millis(500);
-/// What a seal counts for beside its value: its names.
+/// Time after a failed connection in which jobs fail at once.
+const RECONNECT_DELAY: Duration = Duration::from_millis(500);
+/// Accounted size of a provider signature beside its value and account, in bytes: its keys.
 const OVERHEAD: usize = 128;
 
 const RESPONSES: ValkeyKey = ValkeyKey("responses");
-const SEALS: ValkeyKey = ValkeyKey("seals");
+const SIGNATURES: ValkeyKey = ValkeyKey("seals");
 
-/// The store.
+/// Store of responses and provider signatures on a server.
 pub struct ValkeyStore {
     runtime: Option<Runtime>,
-    shared: Arc<Shared>,
+    shared: Arc<StoreShared>,
     limits: StoreLimits,
     supervised: Arc<Supervised>,
 }
 
-pub(super) struct Shared {
+pub(super) struct StoreShared {
     address: ServerAddress,
-    line: Mutex<Line>,
+    connection: Mutex<ConnectionState>,
     size: AtomicU64,
     jobs: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// The connection, or when it failed.
+/// Connection, or the time when it failed.
 #[derive(Default)]
-struct Line {
-    link: Option<Connection>,
+struct ConnectionState {
+    connection: Option<Connection>,
     failed: Option<Instant>,
 }
 
 impl ValkeyStore {
-    /// Starts the thread, which connects to the server when there is something to do.
+    /// Starts the thread. It connects to the server when the first job arrives.
     ///
     /// # Errors
-    /// There can be no more threads.
+    /// Returns the error of the operating system if it cannot start a thread.
     pub fn open(address: ServerAddress, limits: StoreLimits) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("store")
             .enable_all()
             .build()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(StoreShared {
             address,
-            line: Mutex::default(),
+            connection: Mutex::default(),
             size: AtomicU64::new(0),
             jobs: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
         });
         let supervised = Supervised::new("store");
         let (sweeping, own) = (Arc::downgrade(&shared), supervised.clone());
-        runtime.spawn(async move { own.keep_task(|| sweep(sweeping.clone())).await });
+        runtime.spawn(async move { own.run_task_supervised(|| sweep(sweeping.clone())).await });
         Ok(ValkeyStore { runtime: Some(runtime), shared, limits, supervised })
     }
 
-    /// Runs a command; `read` makes the outcome of its answer.
+    /// Runs a command; `read` turns the response into the outcome. `size` counts against [`BYTES`].
     pub(super) fn submit<T: Send + 'static>(
         &self,
         size: usize,
         command: Cmd,
-        read: impl FnOnce(&Shared, &Value) -> T + Send + 'static,
+        read: impl FnOnce(&StoreShared, &Value) -> T + Send + 'static,
     ) -> Pending<T> {
         let (outcome, pending) = Pending::new();
-        let load = Load::new(&self.shared, size);
+        let load = JobSlot::new(&self.shared, size);
         let (Some(load), Some(runtime)) = (load, &self.runtime) else {
             return Pending::known(Err(StoreError::Busy));
         };
         runtime.spawn(async move {
             let done = load.0.run(command).await.map(|answer| read(&load.0, &answer));
-            // Whoever asked may have stopped waiting.
+            // The send fails if the receiver is gone; that is fine.
             let _ = outcome.send(done.map_err(|error| match error {
-                ConnectionError::Late => StoreError::Late,
+                ConnectionError::Timeout => StoreError::Timeout,
                 ConnectionError::Server(error) => StoreError::Failed(error),
             }));
         });
         pending
     }
+}
 
-    /// The command that keeps things: a name, a size and two parts of each.
-    pub(super) fn keep_all(
-        &self,
-        kept: ValkeyKey,
-        lifetime: Duration,
-        total: u64,
-        things: Vec<(Vec<u8>, usize, Bytes, Bytes)>,
-    ) -> Cmd {
-        let mut names: Vec<Vec<u8>> =
-            [kept.order(), kept.size(), kept.count()].map(String::into_bytes).into();
-        names.extend(things.iter().map(|thing| thing.0.clone()));
-        let mut call = script::KEEP.call(&names);
-        call.arg(millis(lifetime)).arg(total);
-        for (_, size, one, other) in &things {
-            call.arg(*size).arg(&one[..]).arg(&other[..]);
-        }
-        call
+/// Behavior of a write for a key that has an unexpired entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnExisting {
+    Replace,
+    Leave,
+}
+
+/// Returns the command that stores entries: for each its key, accounted size and two values.
+pub(super) fn store_command(
+    kept: ValkeyKey,
+    lifetime: Duration,
+    total: u64,
+    on_existing: OnExisting,
+    things: Vec<(Vec<u8>, usize, Bytes, Bytes)>,
+) -> Cmd {
+    let mut names: Vec<Vec<u8>> = [kept.order(), kept.size(), kept.count()].map(String::into_bytes).into();
+    names.extend(things.iter().map(|thing| thing.0.clone()));
+    let mut call = script::KEEP.call(&names);
+    call.arg(millis(lifetime)).arg(total).arg(u8::from(on_existing == OnExisting::Leave));
+    for (_, size, one, other) in &things {
+        call.arg(*size).arg(&one[..]).arg(&other[..]);
     }
+    call
 }
 
 impl Drop for ValkeyStore {
@@ -130,45 +136,49 @@ impl Drop for ValkeyStore {
     }
 }
 
-/// The place that a job takes, until it is done.
-struct Load(Arc<Shared>, usize);
+/// Slot of a job in the limits of jobs and bytes, released when dropped.
+struct JobSlot(Arc<StoreShared>, usize);
 
-impl Load {
-    /// Takes a place, if there is one. A large one may always pass alone.
-    fn new(shared: &Arc<Shared>, size: usize) -> Option<Self> {
+impl JobSlot {
+    /// Takes a slot; `None` if there is none. A job larger than [`BYTES`] is admitted when nothing else is in flight.
+    fn new(shared: &Arc<StoreShared>, size: usize) -> Option<Self> {
         let jobs = shared.jobs.fetch_add(1, Ordering::Relaxed);
         let bytes = shared.bytes.fetch_add(size, Ordering::Relaxed);
-        let load = Load(shared.clone(), size);
+        // Made even if the job is rejected: dropping it undoes both counts.
+        let load = JobSlot(shared.clone(), size);
         (jobs < JOBS && (size == 0 || bytes == 0 || bytes + size <= BYTES)).then_some(load)
     }
 }
 
-impl Drop for Load {
+impl Drop for JobSlot {
     fn drop(&mut self) {
         self.0.jobs.fetch_sub(1, Ordering::Relaxed);
         self.0.bytes.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 
-impl Shared {
-    async fn link(&self) -> Result<Connection, ConnectionError> {
-        let mut line = self.line.lock().await;
-        if let Some(link) = &line.link {
+impl StoreShared {
+    async fn connect(&self) -> Result<Connection, ConnectionError> {
+        // Held while connecting, so that concurrent jobs share one attempt.
+        let mut line = self.connection.lock().await;
+        if let Some(link) = &line.connection {
             return Ok(link.clone());
         }
-        if line.failed.is_some_and(|at| at.elapsed() < PAUSE) {
+        // Fail fast for a while: otherwise each job would wait for its own connection time limit.
+        if line.failed.is_some_and(|at| at.elapsed() < RECONNECT_DELAY) {
             return Err(ConnectionError::Server("the server is away".to_owned()));
         }
         let link = Connection::connect(&self.address).await;
         line.failed = link.is_err().then(Instant::now);
-        line.link = link.as_ref().ok().cloned();
+        line.connection = link.as_ref().ok().cloned();
         link
     }
 
     async fn run(&self, command: Cmd) -> Result<Value, ConnectionError> {
-        let answer = self.link().await?.one(command).await;
+        let answer = self.connect().await?.run_one(command).await;
+        // Reconnect with the next job: the server may have failed over.
         if answer.is_err() {
-            self.line.lock().await.link = None;
+            self.connection.lock().await.connection = None;
         }
         answer
     }
@@ -178,11 +188,11 @@ impl Shared {
     }
 }
 
-/// Removes what has expired, for as long as the store is there.
-async fn sweep(shared: std::sync::Weak<Shared>) {
+/// Removes expired entries until the store is dropped.
+async fn sweep(shared: std::sync::Weak<StoreShared>) {
     while let Some(shared) = shared.upgrade() {
         let mut more = false;
-        for kept in [RESPONSES, SEALS, super::owners::OWNERS] {
+        for kept in [RESPONSES, SIGNATURES, super::owners::OWNERS] {
             let mut call = script::SWEEP.call(&[kept.order(), kept.size()]);
             call.arg(SWEPT);
             match shared.run(call).await {
@@ -193,15 +203,15 @@ async fn sweep(shared: std::sync::Weak<Shared>) {
                         shared.set_size(size);
                     }
                 }
-                Err(error) => tracing::warn!(%error, "the store cannot remove what has expired"),
+                Err(error) => tracing::warn!(%error, "expired entries cannot be removed from the store"),
             }
         }
         drop(shared);
-        tokio::time::sleep(if more { Duration::from_millis(10) } else { SWEEP }).await;
+        tokio::time::sleep(if more { Duration::from_millis(10) } else { SWEEP_INTERVAL }).await;
     }
 }
 
-/// What a response counts for.
+/// Returns the accounted size of a response, in bytes.
 fn size_of(response: &StoredResponse) -> usize {
     response.items.len() + response.document.len() + response.id.len() + response.account.len()
 }
@@ -223,7 +233,7 @@ impl Store for ValkeyStore {
         vec![self.supervised.clone()]
     }
 
-    fn keep(&self, response: StoredResponse) -> Pending<()> {
+    fn store_response(&self, response: StoredResponse) -> Pending<()> {
         let size = size_of(&response);
         let limit = self.limits.response.min(usize::try_from(self.limits.total).unwrap_or(usize::MAX));
         if size > limit {
@@ -231,11 +241,17 @@ impl Store for ValkeyStore {
         }
         let StoredResponse { account, id, items, document } = response;
         let thing = (RESPONSES.item(&account, id.as_bytes()), size, items, document);
-        let call = self.keep_all(RESPONSES, self.limits.lifetime, self.limits.total, vec![thing]);
-        self.submit(size, call, Shared::set_size)
+        let call = store_command(
+            RESPONSES,
+            self.limits.lifetime,
+            self.limits.total,
+            OnExisting::Replace,
+            vec![thing],
+        );
+        self.submit(size, call, StoreShared::set_size)
     }
 
-    fn keeps_responses(&self) -> bool {
+    fn stores_responses(&self) -> bool {
         !self.limits.lifetime.is_zero()
     }
 
@@ -255,29 +271,35 @@ impl Store for ValkeyStore {
         })
     }
 
-    fn remember(&self, account: &str, entries: Vec<(SealKey, Bytes)>) -> Pending<()> {
+    fn store_signatures(&self, account: &str, entries: Vec<(StoreKey, Bytes)>) -> Pending<()> {
         let size_of = |value: &Bytes| account.len() + value.len() + OVERHEAD;
         let size: usize = entries.iter().map(|(_, value)| size_of(value)).sum();
-        let limit = usize::try_from(self.limits.seal_total).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.limits.signature_total).unwrap_or(usize::MAX);
         if size > limit {
             return Pending::known(Err(StoreError::TooLarge { size, limit }));
         }
         if entries.is_empty() {
             return Pending::known(Ok(()));
         }
-        let thing = |(key, value): (SealKey, Bytes)| {
-            (SEALS.item(account, &key), size_of(&value), value, Bytes::new())
+        let thing = |(key, value): (StoreKey, Bytes)| {
+            (SIGNATURES.item(account, &key), size_of(&value), value, Bytes::new())
         };
         let things = entries.into_iter().map(thing).collect();
-        let call = self.keep_all(SEALS, self.limits.seal_lifetime, self.limits.seal_total, things);
+        let call = store_command(
+            SIGNATURES,
+            self.limits.signature_lifetime,
+            self.limits.signature_total,
+            OnExisting::Replace,
+            things,
+        );
         self.submit(size, call, |_, _| ())
     }
 
-    fn recall(&self, account: &str, keys: Vec<SealKey>) -> Pending<Vec<Option<Bytes>>> {
+    fn load_signatures(&self, account: &str, keys: Vec<StoreKey>) -> Pending<Vec<Option<Bytes>>> {
         if keys.is_empty() {
             return Pending::known(Ok(Vec::new()));
         }
-        let names: Vec<Vec<u8>> = keys.iter().map(|key| SEALS.item(account, key)).collect();
+        let names: Vec<Vec<u8>> = keys.iter().map(|key| SIGNATURES.item(account, key)).collect();
         self.submit(0, script::FIND.call(&names), |_, answer| {
             parts(answer).iter().map(|found| bytes(parts(found).first()?)).collect()
         })

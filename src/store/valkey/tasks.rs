@@ -1,5 +1,4 @@
-//! Tasks that a fleet keeps together. All of them lie on one server of a cluster: who is given what is due is decided
-//! in one script.
+//! Task store of a fleet. All tasks are in one cluster slot, because one script decides which poller gets a due task.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -20,13 +19,13 @@ fn due_set() -> Vec<u8> {
     TASKS.order().into_bytes()
 }
 
-/// The name of what stands for a mark.
-fn mark_name(owner: &str, mark: &IdempotencyKey) -> Vec<u8> {
+/// Returns the key of the entry for an idempotency key.
+fn idempotency_entry(owner: &str, mark: &IdempotencyKey) -> Vec<u8> {
     let mut name = String::from("mark:");
     for byte in mark {
         let _ = write!(name, "{byte:02x}");
     }
-    // No id of a task has a colon.
+    // Task ids contain no colon, so this cannot collide with the key of a task.
     TASKS.item(owner, name.as_bytes())
 }
 
@@ -48,9 +47,9 @@ impl TaskStore for ValkeyStore {
     }
 
     fn submit(&self, task: NewTask) -> Pending<Option<String>> {
-        let NewTask { owner, id, mark, lifetime, due, facts, state } = task;
+        let NewTask { owner, id, idempotency_key: mark, lifetime, due, facts, state } = task;
         let mut names = vec![TASKS.item(&owner, id.as_bytes()), due_set()];
-        names.extend(mark.as_ref().map(|(mark, _)| mark_name(&owner, mark)));
+        names.extend(mark.as_ref().map(|(mark, _)| idempotency_entry(&owner, mark)));
         let mut call = script::TASK_SUBMIT.call(&names);
         call.arg(owner).arg(id).arg(millis(lifetime)).arg(millis(due)).arg(&facts[..]).arg(&state[..]);
         call.arg(mark.map_or(0, |(_, span)| millis(span)));
@@ -79,7 +78,7 @@ impl TaskStore for ValkeyStore {
         self.submit(state.len(), call, |_, answer| number(answer) == 1)
     }
 
-    fn forget(&self, owner: &str, id: &str) -> Pending<bool> {
+    fn remove(&self, owner: &str, id: &str) -> Pending<bool> {
         let call = script::TASK_FORGET.call(&[TASKS.item(owner, id.as_bytes()), due_set()]);
         self.submit(0, call, |_, answer| number(answer) == 1)
     }

@@ -1,4 +1,4 @@
-//! What frames of a journal come to for one account: a charge, sums of days, records.
+//! Usage batches: the frames of a journal summed up for one account as charge, daily sums and records.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -6,22 +6,22 @@ use std::io;
 use foldhash::fast::RandomState;
 
 use super::keys;
-use crate::store::journal::Frame;
+use crate::store::journal::JournalFrame;
 use crate::store::record::{KINDS, UsageRecord};
 use crate::store::sqlite_ledger::{DAY, UsageSums, record_block};
 
-/// Frames that are brought in one visit at most, so that no script takes long.
-const LARGEST: usize = 2048;
+/// Maximum number of frames in one transaction, which bounds the run time of the script.
+const MAX_FRAMES: usize = 2048;
 
-/// Frames of one journal, sorted by account.
+/// Frames of one journal, grouped by account: number, record and its encoding.
 pub(super) type BatchesByAccount<'a> = HashMap<&'a str, Vec<(u64, UsageRecord<'a>, &'a [u8])>, RandomState>;
 
-/// Sorts frames by account.
+/// Groups frames by account.
 ///
 /// # Errors
-/// A frame is of a later version: its number.
-pub(super) fn sort<'a>(
-    frames: impl Iterator<Item = Frame<'a>>,
+/// Returns the number of a frame that a later version has written.
+pub(super) fn group_by_account<'a>(
+    frames: impl Iterator<Item = JournalFrame<'a>>,
     sorted: &mut BatchesByAccount<'a>,
 ) -> Result<(), u64> {
     for frame in frames {
@@ -33,19 +33,19 @@ pub(super) fn sort<'a>(
 
 /// Usage batch that is shipped in one script call.
 pub(super) struct UsageBatch<'a> {
-    /// The number that the journal stands at before.
+    /// Sequence number that the server must have for this journal before the batch.
     pub(super) from: u64,
-    /// The number of the last frame in here.
+    /// Number of the last frame in this batch.
     pub(super) last: u64,
-    /// What they cost together; nothing, where nobody is charged.
+    /// Charge of all frames, in nano-units; zero for keys without an account.
     pub(super) charge: i64,
-    /// The part of it whose frames were not booked before.
-    pub(super) unbooked: i64,
-    /// By day.
+    /// Part of the charge whose frames were not deducted from the lease before.
+    pub(super) undeducted: i64,
+    /// Sums and records by day (days since 1970-01-01, UTC).
     pub(super) days: BTreeMap<i64, Day<'a>>,
 }
 
-/// Sums and records of a day.
+/// Sums and records of one day.
 #[derive(Default)]
 pub(super) struct Day<'a> {
     sums: HashMap<(&'a str, &'a str), UsageSums, RandomState>,
@@ -53,25 +53,25 @@ pub(super) struct Day<'a> {
 }
 
 impl<'a> UsageBatch<'a> {
-    /// Brings nothing, but asks whether the journal still stands at a number.
-    pub(super) fn none(stands: u64) -> Self {
-        UsageBatch { from: stands, last: stands, charge: 0, unbooked: 0, days: BTreeMap::new() }
+    /// Creates an empty batch, which only checks that the server's sequence number is still `stands`.
+    pub(super) fn empty(stands: u64) -> Self {
+        UsageBatch { from: stands, last: stands, charge: 0, undeducted: 0, days: BTreeMap::new() }
     }
 
-    /// The frames that follow a number, as many as may be brought at once. Nothing, if there is none.
+    /// Creates the batch of the frames after `from`, at most [`MAX_FRAMES`]. Returns `None` if there are none.
     pub(super) fn after(
         from: u64,
         booked: u64,
         account: &str,
         frames: &[(u64, UsageRecord<'a>, &'a [u8])],
     ) -> Option<Self> {
-        let mut parcel = UsageBatch::none(from);
-        for (number, record, payload) in frames.iter().filter(|frame| frame.0 > from).take(LARGEST) {
+        let mut parcel = UsageBatch::empty(from);
+        for (number, record, payload) in frames.iter().filter(|frame| frame.0 > from).take(MAX_FRAMES) {
             parcel.last = *number;
             if !account.is_empty() {
                 parcel.charge = parcel.charge.saturating_add(record.cost);
                 if *number > booked {
-                    parcel.unbooked = parcel.unbooked.saturating_add(record.cost);
+                    parcel.undeducted = parcel.undeducted.saturating_add(record.cost);
                 }
             }
             let day = parcel.days.entry(record.time.div_euclid(DAY)).or_default();
@@ -83,12 +83,13 @@ impl<'a> UsageBatch<'a> {
 }
 
 impl Day<'_> {
-    /// The fields of the day's sums, and by how much each grows.
+    /// Returns the fields of the daily sums with their increments.
     pub(super) fn fields(&self) -> Vec<(String, i64)> {
         let mut fields = Vec::with_capacity(self.sums.len() * 6);
         for ((key, model), sums) in &self.sums {
             for (code, amount) in CODES.iter().zip(amounts(sums)) {
                 if amount != 0 {
+                    // The length of the key separates key and model, which may contain any character.
                     fields.push((format!("{code}{}:{key}{model}", key.len()), amount));
                 }
             }
@@ -96,7 +97,7 @@ impl Day<'_> {
         fields
     }
 
-    /// What was charged, to the account and to each of its keys: fields and amounts, for limits on money.
+    /// Returns the fields of the spend counters with their increments: one for the account and one for each key.
     pub(super) fn spent(&self) -> Vec<(String, i64)> {
         let mut spent: BTreeMap<Option<&str>, i64> = BTreeMap::new();
         for ((key, _), sums) in self.sums.iter().filter(|(_, sums)| sums.cost != 0) {
@@ -108,7 +109,7 @@ impl Day<'_> {
         spent.into_iter().map(|(key, cost)| (keys::spent(key), cost)).collect()
     }
 
-    /// The records, packed.
+    /// Returns the record block: one byte for its encoding, then its data.
     pub(super) fn block(self) -> io::Result<Vec<u8>> {
         let (packed, mut data) = self.block.finish()?;
         data.insert(0, u8::try_from(packed).unwrap_or(u8::MAX));
@@ -116,7 +117,7 @@ impl Day<'_> {
     }
 }
 
-/// Reads a block.
+/// Decodes a record block.
 pub(super) fn unpack(block: &[u8]) -> io::Result<std::borrow::Cow<'_, [u8]>> {
     let (packed, data) =
         block.split_first().ok_or_else(|| io::Error::other("a block of records is empty"))?;
@@ -131,7 +132,7 @@ fn sums_of(record: &UsageRecord<'_>) -> UsageSums {
     UsageSums { requests: 1, failed: record.failed().into(), cost: record.cost, usage }
 }
 
-/// What a field's name begins with, in the order of [`amounts`].
+/// First character of a field name, in the order of [`amounts`].
 const CODES: [char; 13] = ['r', 'f', 'c', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'];
 
 const _: () = assert!(CODES.len() == 3 + KINDS.len());
@@ -140,7 +141,7 @@ fn amounts(sums: &UsageSums) -> impl Iterator<Item = i64> {
     [sums.requests, sums.failed, sums.cost].into_iter().chain(sums.usage)
 }
 
-/// Takes a field of a day's sums apart: key, model, and what it says of them. Nothing, if it is none that is known.
+/// Parses a field of the daily sums into key, model and sums. Returns `None` if the field is of another kind.
 pub(super) fn field(name: &str, amount: i64) -> Option<(&str, &str, UsageSums)> {
     let mut rest = name.chars();
     let code = rest.next()?;
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_says_of_which_key_and_model_it_is() {
+    fn usage_field_name_encodes_key_and_model() {
         for (key, model) in [("alice", "gpt-4o"), ("", ""), ("a:1", ":"), ("schlüssel", "modèle")] {
             let record = UsageRecord { key, model, cost: 7, status: 500, ..UsageRecord::default() };
             let mut payload = Vec::new();

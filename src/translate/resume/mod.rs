@@ -1,10 +1,10 @@
-//! An answer that broke off, and that another provider goes on with.
+//! Stream continuation: another provider continues a response that broke off.
 //!
-//! What the client is given is noted while it passes ([`Transcript`]), for routes that want it. When the answer breaks
-//! off, its text becomes the beginning that the next provider is given ([`Prefill`]), and the events of that provider's
-//! answer are fitted to what the client has ([`Splice`](seam)), so that it sees one answer.
+//! For routes with continuation, a tap records the forwarded content while it passes (`Transcript`). When the
+//! response breaks off, its text becomes the prefill of the next provider ([`Prefill`]), and a `Splice` fits the
+//! events of that provider's response to the content that the client has, so that the client receives one response.
 //!
-//! Whatever cannot be gone on with faithfully is [`Unfit`].
+//! [`Unfit`] is the reason why a response cannot be continued faithfully.
 
 mod splice;
 mod transcript;
@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 pub use transcript::{Prefill, Unfit};
 
 use super::codecs::{AnyDecoder, AnyEncoder, decode_request};
-use super::translated::{Parts, Route};
+use super::translated::{Route, TranslationParts};
 use super::verbatim::Arrival;
 use super::{Exchange, Restore, StreamError, TranslateRequest, Translated};
 use crate::canonical::{Block, Event, Finish, OutputFormat, Request, Role, Start, Thinking, Turn, Usage};
@@ -30,16 +30,16 @@ use transcript::Transcript;
 #[derive(Debug, Default)]
 pub(super) struct TranslatedTap {
     transcript: Transcript,
-    seam: Option<Box<Splice>>,
+    splice: Option<Box<Splice>>,
 }
 
 impl TranslatedTap {
-    /// Passes an event on to who writes it, if it has a place.
+    /// Passes an event to the client's encoder, unless the splice drops it, and records it.
     #[inline]
     pub(super) fn event(&mut self, event: &Event<'_>, sink: &mut impl FnMut(&Event<'_>)) {
-        let TranslatedTap { transcript, seam } = self;
+        let TranslatedTap { transcript, splice: seam } = self;
         let mut pass = |event: &Event<'_>| {
-            transcript.note(event);
+            transcript.record(event);
             sink(event);
         };
         match seam {
@@ -48,17 +48,17 @@ impl TranslatedTap {
         }
     }
 
-    /// What was used in all, and whether some of it was counted.
+    /// Returns the usage of all providers of this response, and whether some of it was counted by the gateway.
     pub(super) fn total(&self, usage: &Usage, counted: bool) -> (Usage, bool) {
-        match &self.seam {
+        match &self.splice {
             None => (*usage, counted),
             Some(seam) => (seam.total(usage), counted || seam.counted),
         }
     }
 
-    /// Whether another provider has written before.
-    pub(super) fn goes_on(&self) -> bool {
-        self.seam.is_some()
+    /// Returns true if another provider wrote the start of the response.
+    pub(super) fn is_continuation(&self) -> bool {
+        self.splice.is_some()
     }
 
     fn transcript(&self) -> &Transcript {
@@ -71,9 +71,9 @@ impl TranslatedTap {
 pub(super) struct VerbatimTap {
     decoder: AnyDecoder,
     transcript: Transcript,
-    /// What had passed of a piece when a frame of it did not.
+    /// Output of the current piece that passed before a fault.
     pub(super) ready: Bytes,
-    /// The last byte that passed is the first half of a line end.
+    /// Whether the last forwarded byte is the `\r` of a possible `\r\n`.
     half_line: bool,
 }
 
@@ -87,8 +87,10 @@ impl VerbatimTap {
         }
     }
 
-    /// Reads a frame before it passes. What no client could read, or what is the provider's error, does not.
+    /// Decodes a frame before it passes. Returns `Err` for a frame that clients cannot read and for an error of the
+    /// provider; such frames must not be forwarded.
     pub(super) fn frame(&mut self, data: &[u8], first: bool) -> Result<(), StreamError> {
+        // A response that cannot be continued needs no transcript: skip the decoding cost for the rest of the stream.
         if self.transcript.unfit().is_some() || self.decoder.is_over() {
             return Ok(());
         }
@@ -100,7 +102,7 @@ impl VerbatimTap {
         let mut failed = None;
         let read = decoder.frame(data, &mut |event| match event {
             Event::Error(error) => failed = Some(Bytes::copy_from_slice(error.text().as_bytes())),
-            event => transcript.note(&event),
+            event => transcript.record(&event),
         });
         match (failed, read) {
             (Some(error), _) if first => Err(StreamError::FirstFrame(error)),
@@ -109,8 +111,8 @@ impl VerbatimTap {
         }
     }
 
-    /// Takes note of what leaves.
-    pub(super) fn passed(&mut self, out: &[u8]) {
+    /// Records the end of the forwarded bytes.
+    pub(super) fn record_forwarded(&mut self, out: &[u8]) {
         if let Some(last) = out.last() {
             self.half_line = *last == b'\r';
         }
@@ -120,7 +122,7 @@ impl VerbatimTap {
         &self.transcript
     }
 
-    /// A writer that is where the client is: it has written what the client has.
+    /// Creates an encoder in the state that the client is in, by replaying the transcript into it.
     fn writer(
         &self,
         client: Format,
@@ -135,32 +137,33 @@ impl VerbatimTap {
             None if start.model.is_empty() => {}
             None => reply.model = EscapedString::from(&*start.model.decode()),
         }
-        // Whatever was asked for, it was shown.
+        // Reasoning was forwarded, whether or not the client requested it.
         reply.show_thinking |= self.transcript.has_thoughts();
         let mut encoder = AnyEncoder::new(client, Arc::new(reply.clone()));
         let mut unwanted = BytesMut::new();
         self.transcript.replay(client, &mut |event| encoder.event(event, &mut unwanted));
-        encoder.known_as(&start);
+        encoder.continue_as(&start);
         encoder
     }
 }
 
-/// What a request has to say about going on with its answer.
+/// Properties of a request that a continuation needs.
 #[derive(Debug)]
 pub struct TranscriptLimits {
-    /// Output tokens at most, if the client said so.
+    /// Maximum number of output tokens; `None` if the client set none.
     pub max_output: Option<u64>,
-    /// What the answer's encoder is told.
+    /// Reply options for the encoder.
     pub reply: ReplyOptions,
 }
 
-/// Reads a request whose answer broke off.
+/// Reads the request whose response broke off.
 ///
 /// # Errors
-/// It asks for something that a second provider cannot go on with.
-pub fn terms(body: &str, ask: &TranslateRequest<'_>) -> Result<TranscriptLimits, Unfit> {
+/// Returns [`Unfit`] if the request asks for something that a second provider cannot continue.
+pub fn transcript_limits(body: &str, ask: &TranslateRequest<'_>) -> Result<TranscriptLimits, Unfit> {
     let request = decode_request(ask.client, body).map_err(|_| Unfit::Request)?;
     let modalities = request.modalities.iter().all(|kind| kind.escaped().eq_ignore_ascii_case("text"));
+    // A prefill is plain text: structured output, log probabilities and several choices cannot be spliced.
     let plain = request.choices.is_none_or(|choices| choices <= 1)
         && request.logprobs.is_none()
         && request.output == OutputFormat::Text
@@ -175,25 +178,26 @@ pub fn terms(body: &str, ask: &TranslateRequest<'_>) -> Result<TranscriptLimits,
 /// Prefill state: the beginning of a response that another target is to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefillState<'a> {
-    /// The text; may be empty.
+    /// Text of the response so far; may be empty.
     pub prefill: &'a Prefill,
-    /// Output tokens that are left of what the client allows, if it said so.
-    pub left: Option<u64>,
+    /// Output tokens left of the client's limit; `None` if the client set none.
+    pub remaining_tokens: Option<u64>,
 }
 
 impl PrefillState<'_> {
-    /// Puts it into a request: a last turn of the assistant, or the rest of the one with which the client has begun.
+    /// Inserts the prefill into a request: as a last turn of the assistant, or appended to the client's own prefill.
     pub(super) fn put_into<'a>(&self, request: &mut Request<'a>, bump: &'a bumpalo::Bump) {
-        if self.left.is_some() {
-            request.max_output = self.left;
+        if self.remaining_tokens.is_some() {
+            request.max_output = self.remaining_tokens;
         }
         if self.prefill.is_empty() {
             return;
         }
-        // A model that reasons begins its answers itself; and this one has been begun.
+        // The response has started already; a reasoning model would start it again with reasoning.
         request.thinking = Thinking::Off;
         let text = self.prefill.text();
         let last = request.turns.last_mut().filter(|turn| turn.role == Role::Assistant);
+        // Text is not appended to a turn that ends with tool calls: it becomes a turn of its own.
         let last = last.filter(|turn| !matches!(turn.blocks.last(), Some(Block::ToolUse { .. })));
         let Some(turn) = last else {
             let text = JsonStr::from_escaped(bump.alloc_str(text.escaped()));
@@ -215,66 +219,70 @@ impl PrefillState<'_> {
 /// Continuation of a broken stream: how another target resumes it.
 #[derive(Debug)]
 pub struct Continuation<'a> {
-    /// The formats of the client and of the next provider.
+    /// Formats of the client and of the next provider.
     pub route: Route,
-    /// How the next provider's answer arrives.
+    /// Form in which the next provider's response arrives.
     pub arrival: Arrival,
-    /// What the answer's encoder is told.
+    /// Reply options for the encoder.
     pub reply: &'a ReplyOptions,
-    /// What must be undone in the next provider's answer.
+    /// Adaptations to reverse in the next provider's response.
     pub restore: Restore,
-    /// See [`Translated::new`].
+    /// Maximum size of a frame, in bytes: see [`Translated::new`].
     pub limit: usize,
-    /// What the next provider was given.
+    /// Prefill that was sent to the next provider.
     pub prefill: &'a Prefill,
-    /// It repeats that before it goes on.
+    /// Whether the provider repeats the prefill at the start of its response.
     pub repeats: bool,
 }
 
 impl Exchange {
-    /// From now on what the client is given is noted, if that could be gone on with.
-    pub fn follow(&mut self) {
+    /// Starts to record the forwarded content, if a response of this kind can be continued.
+    pub fn record_transcript(&mut self) {
         match self {
-            Exchange::Verbatim(verbatim) => verbatim.follow(),
-            Exchange::Translated(translated) => translated.follow(),
+            Exchange::Verbatim(verbatim) => verbatim.record_transcript(),
+            Exchange::Translated(translated) => translated.record_transcript(),
         }
     }
 
-    /// Why another provider cannot go on with this answer; nothing if one can, as far as can be told while it passes.
+    /// Returns the reason why another provider cannot continue this response; `None` if it can, as far as is known so
+    /// far.
     pub fn unfit(&self) -> Option<Unfit> {
         match self {
-            Exchange::Verbatim(verbatim) => match verbatim.beside() {
+            Exchange::Verbatim(verbatim) => match verbatim.tap() {
                 Some(beside) => beside.transcript().unfit(),
                 None => Some(Unfit::Content),
             },
-            Exchange::Translated(translated) => match translated.along() {
+            Exchange::Translated(translated) => match translated.tap() {
                 Some(along) => along.transcript().unfit(),
                 None => Some(Unfit::Content),
             },
         }
     }
 
-    /// What another provider is given to go on with this answer, which has broken off.
+    /// Returns the prefill with which another provider can continue this response, which has broken off.
     ///
     /// # Errors
-    /// None can.
+    /// Returns [`Unfit`] if no provider can continue it.
     pub fn prefill(&self) -> Result<Prefill, Unfit> {
         let (transcript, ended) = match self {
-            Exchange::Verbatim(verbatim) => (verbatim.beside().map(VerbatimTap::transcript), false),
+            Exchange::Verbatim(verbatim) => (verbatim.tap().map(VerbatimTap::transcript), false),
             Exchange::Translated(translated) => {
-                (translated.along().map(TranslatedTap::transcript), translated.has_reason())
+                (translated.tap().map(TranslatedTap::transcript), translated.has_reason())
             }
         };
         let meter = self.meter();
+        // With a finish reason the response is complete for the client; a continuation would add text to a finished
+        // answer.
         if ended || meter.any_finished() || !meter.finish().is_empty() {
             return Err(Unfit::Ended);
         }
         transcript.ok_or(Unfit::Content)?.prefill()
     }
 
-    /// Goes on with this answer, which has broken off: what follows comes from another provider.
+    /// Continues this response, which has broken off: further input comes from another provider.
     #[must_use]
-    pub fn go_on(mut self, onward: Continuation<'_>) -> Exchange {
+    pub fn resume(mut self, onward: Continuation<'_>) -> Exchange {
+        // Settle the usage of the broken part first: the splice adds it to the usage of the next provider.
         self.cut();
         let (before, counted) = (self.usage(), self.is_counted());
         let Continuation { route, arrival, reply, restore, limit, prefill, repeats } = onward;
@@ -282,11 +290,13 @@ impl Exchange {
         let mut before_all = &b""[..];
         let (mut to, transcript) = match self {
             Exchange::Verbatim(verbatim) => {
-                // Its provider has named it; it is not kept under another name.
-                reply.keep_as = Box::default();
-                let (beside, renamed) = verbatim.into_beside();
+                // The client knows this response by the provider's id: do not store it under another one.
+                reply.store_as = Box::default();
+                let (beside, renamed) = verbatim.into_tap();
                 match beside {
                     Some(beside) => {
+                        // The last forwarded byte is a `\r`. Without its `\n` the next event would start in mid-line
+                        // for some clients.
                         if beside.half_line {
                             before_all = b"\n";
                         }
@@ -297,25 +307,25 @@ impl Exchange {
                 }
             }
             Exchange::Translated(translated) => {
-                let Parts { to, along, reply: former } = translated.into_parts();
-                reply.keep_as = former.keep_as.clone();
+                let TranslationParts { to, tap: along, reply: former } = translated.into_parts();
+                reply.store_as = former.store_as.clone();
                 reply.model = former.model.clone();
                 let to = to.unwrap_or_else(|| AnyEncoder::new(route.client, former));
                 (to, along.map(|along| along.transcript).unwrap_or_default())
             }
         };
         let reply = Arc::new(reply);
-        to.retell(reply.clone());
+        to.set_reply_options(reply.clone());
         let echo = if repeats { Some(prefill) } else { None };
         let seam = Splice::new(&transcript, prefill, echo, before, counted);
-        let along = Box::new(TranslatedTap { transcript, seam: Some(Box::new(seam)) });
+        let along = Box::new(TranslatedTap { transcript, splice: Some(Box::new(seam)) });
         let mut translated = Translated::resumed(&route, arrival, reply, restore, limit, to, along);
-        translated.say(before_all);
+        translated.insert_bytes(before_all);
         Exchange::Translated(Box::new(translated))
     }
 
-    /// Ends this answer, which has broken off, as one that has come to its limit: nothing is left of what the client
-    /// allows. Gives what leaves.
+    /// Ends this response, which has broken off, with the finish reason "length", because the client's output limit is
+    /// used up. Returns the exchange and the bytes to forward.
     #[must_use]
     pub fn end_at_limit(self, reply: &ReplyOptions, prefill: &Prefill) -> (Exchange, Bytes) {
         let client = match &self {
@@ -326,9 +336,10 @@ impl Exchange {
         let restore = Restore::default();
         let arrival = Arrival::Events;
         let onward = Continuation { route, arrival, reply, restore, limit: 0, prefill, repeats: false };
-        let mut exchange = self.go_on(onward);
+        let mut exchange = self.resume(onward);
         let mut out = Bytes::new();
         if let Exchange::Translated(translated) = &mut exchange {
+            // The splice drops this start event if the client has one already.
             translated.event(&Event::Start(Start::default()));
             translated.event(&Event::Finish { choice: 0, finish: Finish::Length });
             let nothing = Usage { input: Some(0), output: Some(0), ..Usage::default() };
@@ -339,12 +350,12 @@ impl Exchange {
         (exchange, out)
     }
 
-    /// What was used in all, by all providers that wrote this answer.
+    /// Returns the usage of all providers that wrote this response.
     pub fn usage(&self) -> Usage {
         self.total().0
     }
 
-    /// Whether the usage holds figures that no provider said.
+    /// Returns true if the usage contains figures that no provider reported.
     pub fn is_counted(&self) -> bool {
         self.total().1
     }
@@ -352,7 +363,7 @@ impl Exchange {
     fn total(&self) -> (Usage, bool) {
         let meter = self.meter();
         match self {
-            Exchange::Translated(translated) => match translated.along() {
+            Exchange::Translated(translated) => match translated.tap() {
                 Some(along) => along.total(meter.usage(), meter.is_counted()),
                 None => (*meter.usage(), meter.is_counted()),
             },
@@ -360,10 +371,10 @@ impl Exchange {
         }
     }
 
-    /// Whether the client has been given any content.
+    /// Returns true if content has been forwarded to the client.
     pub fn has_delivered(&self) -> bool {
         let before = match self {
-            Exchange::Translated(translated) => translated.along().is_some_and(TranslatedTap::goes_on),
+            Exchange::Translated(translated) => translated.tap().is_some_and(TranslatedTap::is_continuation),
             Exchange::Verbatim(_) => false,
         };
         before || self.meter().content_frames() > 0

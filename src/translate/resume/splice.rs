@@ -1,4 +1,4 @@
-//! Where one provider's answer ends and another's goes on: the second beginning, and what is said twice, are taken out.
+//! Splice of two streams: removes the second start event and repeated text when another provider continues a response.
 
 use smallvec::SmallVec;
 
@@ -6,34 +6,34 @@ use super::transcript::{Prefill, Transcript};
 use crate::canonical::{BlockKind, Delta, Event, Usage};
 use crate::json::{JsonStr, push_escaped};
 
-/// Splice of two streams: what a continued stream must look like behind what the client has already.
+/// Splice of two streams: fits a continuation to the content that the client has already.
 #[derive(Debug)]
 pub(super) struct Splice {
     started: bool,
-    /// Which block of the client's a block of this provider is; those that the client does not see are none.
+    /// Maps this provider's block index to the client's; `None` for a suppressed block.
     places: SmallVec<[Option<u32>; 4]>,
-    /// The client's next block.
+    /// Index of the client's next block.
     next: u32,
-    /// The client's block that is open, until this provider has begun one.
+    /// Client's block that is still open; `None` once this provider has started a block.
     open: Option<u32>,
-    /// The answer had text or reasoning: more reasoning has no place behind it.
+    /// Whether the response has content already, so that further reasoning must be suppressed.
     spoken: bool,
-    /// What may be said twice.
-    joint: OverlapTrimmer,
-    /// What was used before.
+    /// Trimmer of repeated text.
+    trimmer: OverlapTrimmer,
+    /// Usage of the previous providers.
     before: Usage,
-    /// Some of it was counted.
+    /// Whether some of it was counted by the gateway.
     pub(super) counted: bool,
 }
 
 /// Overlap trimmer: removes what a provider repeats of the text that the client has already.
 #[derive(Debug, Default)]
 struct OverlapTrimmer {
-    /// The whole beginning, if the provider repeats it.
+    /// Whole prefill, if the provider repeats it; empty once it has been checked.
     echo: String,
-    /// What may be the repetition, as far as it has come.
-    heard: String,
-    /// The white space at its end, which no provider was given.
+    /// Text that may be the repetition, as far as it has arrived.
+    pending: String,
+    /// White space at the end of the forwarded text, which was not part of the prefill and which models often repeat.
     space: String,
 }
 
@@ -42,16 +42,18 @@ impl OverlapTrimmer {
         self.echo.is_empty() && self.space.is_empty()
     }
 
-    /// What is new in a text.
+    /// Returns the new part of a text.
     fn fit(&mut self, text: &str) -> String {
         let mut rest = text.to_owned();
         if !self.echo.is_empty() {
-            self.heard.push_str(text);
-            if self.heard.len() < self.echo.len() && self.echo.starts_with(&self.heard) {
+            self.pending.push_str(text);
+            // So far the text equals the prefill: withhold it until the repetition is complete or turns out to be new
+            // text.
+            if self.pending.len() < self.echo.len() && self.echo.starts_with(&self.pending) {
                 return String::new();
             }
             let echo = std::mem::take(&mut self.echo);
-            rest = std::mem::take(&mut self.heard);
+            rest = std::mem::take(&mut self.pending);
             if let Some(new) = rest.strip_prefix(&*echo) {
                 rest = new.to_owned();
             }
@@ -64,7 +66,7 @@ impl OverlapTrimmer {
         let alike: usize =
             text.chars().zip(self.space.chars()).take_while(same).map(|(c, _)| c.len_utf8()).sum();
         let rest = text.get(alike..).unwrap_or_default();
-        // More of it may follow only where nothing else has.
+        // White space may continue in the next text, as long as nothing else has arrived.
         if rest.is_empty() {
             self.space.drain(..alike);
         } else {
@@ -73,10 +75,10 @@ impl OverlapTrimmer {
         rest
     }
 
-    /// What was taken for a repetition and is none.
+    /// Returns text that was withheld as a possible repetition and turned out to be new.
     fn give_back(&mut self) -> String {
         self.echo.clear();
-        let heard = std::mem::take(&mut self.heard);
+        let heard = std::mem::take(&mut self.pending);
         self.fit_space(&heard).to_owned()
     }
 }
@@ -96,13 +98,13 @@ impl Splice {
             next: transcript.blocks(),
             open: transcript.open(),
             spoken: transcript.blocks() > 0,
-            joint: OverlapTrimmer { echo, heard: String::new(), space: prefill.space.clone() },
+            trimmer: OverlapTrimmer { echo, pending: String::new(), space: prefill.space.clone() },
             before,
             counted,
         }
     }
 
-    /// What was used in all: the prompt once, as the first provider had it, and all output.
+    /// Returns the usage of all providers: the input of the first one, and the sum of all output.
     pub(super) fn total(&self, now: &Usage) -> Usage {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (None, None) => None,
@@ -122,6 +124,7 @@ impl Splice {
     pub(super) fn event(&mut self, event: &Event<'_>, sink: &mut impl FnMut(&Event<'_>)) {
         match *event {
             Event::Start(_) => {
+                // The client has a start event from the first provider; a second one is invalid in every format.
                 if !std::mem::replace(&mut self.started, true) {
                     sink(event);
                 }
@@ -133,19 +136,22 @@ impl Splice {
             Event::Delta { index, delta } => {
                 let Some(place) = self.place_of(index) else { return };
                 match delta {
-                    Delta::Text(text) if !self.joint.is_over() => {
-                        let new = self.joint.fit(&text.decode());
-                        say(place, &new, sink);
+                    Delta::Text(text) if !self.trimmer.is_over() => {
+                        let new = self.trimmer.fit(&text.decode());
+                        append_text(place, &new, sink);
                     }
                     delta => sink(&Event::Delta { index: place, delta }),
                 }
             }
             Event::BlockStop { index } => {
                 let Some(place) = self.place_of(index) else { return };
-                let back = self.joint.give_back();
-                say(place, &back, sink);
+                // A block that ends inside a supposed repetition had new text after all.
+                let back = self.trimmer.give_back();
+                append_text(place, &back, sink);
                 sink(&Event::BlockStop { index: place });
             }
+            // Only the first choice is continued; the blocks of the others are suppressed.
+            Event::Finish { choice, .. } if choice != 0 => {}
             Event::Finish { .. } => {
                 self.close(sink);
                 sink(event);
@@ -158,14 +164,16 @@ impl Splice {
         self.places.get(index as usize).copied().flatten()
     }
 
-    /// Where a block goes.
+    /// Returns the client's index for a new block, or `None` to suppress it.
     fn place(&mut self, choice: u32, kind: BlockKind<'_>, sink: &mut impl FnMut(&Event<'_>)) -> Option<u32> {
         let thought = matches!(kind, BlockKind::Reasoning | BlockKind::HiddenReasoning);
+        // Clients expect reasoning before text, and the prefill continues the first choice only.
         if choice != 0 || (thought && self.spoken) {
             return None;
         }
         if kind == BlockKind::Text {
             self.spoken = true;
+            // Continue the client's open text block instead of starting another one.
             if let Some(open) = self.open.take() {
                 return Some(open);
             }
@@ -177,7 +185,7 @@ impl Splice {
         Some(index)
     }
 
-    /// Ends the block that this provider did not go on with.
+    /// Closes the client's open block, which this provider did not continue.
     fn close(&mut self, sink: &mut impl FnMut(&Event<'_>)) {
         if let Some(index) = self.open.take() {
             sink(&Event::BlockStop { index });
@@ -185,8 +193,8 @@ impl Splice {
     }
 }
 
-/// Adds a plain text to a block.
-fn say(index: u32, plain: &str, sink: &mut impl FnMut(&Event<'_>)) {
+/// Appends plain text to a block.
+fn append_text(index: u32, plain: &str, sink: &mut impl FnMut(&Event<'_>)) {
     if plain.is_empty() {
         return;
     }

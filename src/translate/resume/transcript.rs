@@ -1,4 +1,4 @@
-//! What the client has been given of an answer.
+//! Transcript of the content that the client has received of a response.
 
 use smallvec::SmallVec;
 
@@ -6,26 +6,26 @@ use crate::canonical::{BlockKind, Delta, Event, Start};
 use crate::json::{JsonStr, push_escaped};
 use crate::wire::Format;
 
-/// Text that is noted at most (bytes). An answer that is longer is worth a provider's trouble no more.
+/// Maximum size of the recorded text, in bytes. A longer response is not continued.
 const MOST: usize = 256 * 1024;
 
-/// Why no other provider can go on with an answer.
+/// Reason why no other provider can continue a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It is too long.
+    /// The text is too long.
     Long,
-    /// There is something in it that is not text: a call of a tool, an image, a source, a refusal.
+    /// The response has content other than text: a tool call, an image, a citation, a refusal.
     Content,
-    /// There is reasoning in it that is signed, or not at its end.
+    /// The response has signed reasoning, or ends inside reasoning.
     Thinking,
-    /// All of it has come but its last frame.
+    /// The response is complete except for its last frame.
     Ended,
-    /// The request asks for more than text: a form, several answers, probabilities.
+    /// The request asks for more than text: structured output, several choices, log probabilities.
     Request,
 }
 
 impl Unfit {
-    /// The name in the metrics.
+    /// Returns the label in the metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Unfit::Long => "long",
@@ -37,12 +37,12 @@ impl Unfit {
     }
 }
 
-/// The beginning that a provider is given to go on with.
+/// Prefill: the start of a response that a provider is to continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefill {
-    /// The text without the white space at its end, as the inside of a JSON string.
+    /// Text without trailing white space, as the inside of a JSON string.
     text: String,
-    /// That white space. Some providers refuse a beginning that ends with it, and models write it again.
+    /// Trailing white space. Some providers refuse a prefill that ends with it, and models write it again.
     pub(super) space: String,
 }
 
@@ -55,18 +55,18 @@ impl Prefill {
         Prefill { text: String::from_utf8(text).unwrap_or_default(), space }
     }
 
-    /// Whether there is none: the provider answers as if nobody had.
+    /// Returns true if there is no text, so that the provider starts the response anew.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// The text.
+    /// Returns the text without trailing white space.
     pub fn text(&self) -> JsonStr<'_> {
         JsonStr::from_escaped(&self.text)
     }
 }
 
-/// See the module.
+/// Transcript of one response.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     start: Option<Begun>,
@@ -86,20 +86,22 @@ struct Begun {
 struct Noted {
     thought: bool,
     open: bool,
-    /// As the inside of a JSON string.
+    /// Text, as the inside of a JSON string.
     text: String,
 }
 
 impl Transcript {
-    /// Takes note of what the client is given.
+    /// Records an event that is forwarded to the client.
     #[inline]
-    pub(super) fn note(&mut self, event: &Event<'_>) {
+    pub(super) fn record(&mut self, event: &Event<'_>) {
         if self.unfit.is_some() {
             return;
         }
         match *event {
             Event::Delta { index, delta: Delta::Text(text) } => {
                 let text = text.escaped();
+                // Count the text even if its block is unknown: the limit bounds memory and the size of the next
+                // request.
                 self.length += text.len();
                 if self.length > MOST {
                     self.give_up(Unfit::Long);
@@ -107,7 +109,7 @@ impl Transcript {
                     block.text.push_str(text);
                 }
             }
-            Event::Delta { delta: Delta::Seal(_), .. } => self.give_up(Unfit::Thinking),
+            Event::Delta { delta: Delta::Signature(_), .. } => self.give_up(Unfit::Thinking),
             Event::Delta { .. } => self.give_up(Unfit::Content),
             Event::Start(start) => {
                 let own = |text: JsonStr<'_>| text.escaped().to_owned();
@@ -126,6 +128,7 @@ impl Transcript {
                     block.open = false;
                 }
             }
+            // Once a finish reason is forwarded, further text would contradict it.
             Event::Finish { .. } | Event::End | Event::Error(_) => self.give_up(Unfit::Ended),
             Event::Usage(_) | Event::Ping => {}
         }
@@ -135,19 +138,19 @@ impl Transcript {
         self.blocks.push(Noted { thought, open: true, text: String::new() });
     }
 
-    /// What was noted is not needed any more.
+    /// Marks the response as unfit and frees the recorded text.
     #[cold]
     fn give_up(&mut self, why: Unfit) {
         self.unfit = Some(why);
         self.blocks = SmallVec::new();
     }
 
-    /// Why no other provider can go on, if that is so already.
+    /// Returns the reason why no provider can continue; `None` if none is known so far.
     pub(super) fn unfit(&self) -> Option<Unfit> {
         self.unfit
     }
 
-    /// How the answer began, if the client has seen that.
+    /// Returns the start event; `None` if the client has not received it.
     pub(super) fn start(&self) -> Option<Start<'_>> {
         self.start.as_ref().map(|begun| Start {
             id: JsonStr::from_escaped(&begun.id),
@@ -156,30 +159,31 @@ impl Transcript {
         })
     }
 
-    /// Blocks that were begun.
+    /// Returns the number of blocks.
     pub(super) fn blocks(&self) -> u32 {
         u32::try_from(self.blocks.len()).unwrap_or(u32::MAX)
     }
 
-    /// The block that is open, if one is.
+    /// Returns the index of the open block, if there is one.
     pub(super) fn open(&self) -> Option<u32> {
         let at = self.blocks.iter().position(|block| block.open)?;
         u32::try_from(at).ok()
     }
 
-    /// Whether there is reasoning in it.
+    /// Returns true if there is reasoning.
     pub(super) fn has_thoughts(&self) -> bool {
         self.blocks.iter().any(|block| block.thought)
     }
 
-    /// Tells all of it once more, to a writer of this format whose words nobody hears.
+    /// Replays the transcript into an encoder of this format whose output is discarded.
     pub(super) fn replay(&self, format: Format, sink: &mut impl FnMut(&Event<'_>)) {
         let Some(start) = self.start() else { return };
         sink(&Event::Start(start));
         for (index, block) in (0..).zip(&self.blocks) {
             let kind = if block.thought { BlockKind::Reasoning } else { BlockKind::Text };
             sink(&Event::BlockStart { index, choice: 0, kind });
-            // Where blocks have numbers, one that is empty has its own; its writer would wait for what is in it.
+            // The messages encoder writes the start of a block, and so counts its index, with its first content: give
+            // it some.
             let empty = if format == Format::Messages { " " } else { "" };
             let text = if block.text.is_empty() { empty } else { &block.text };
             if !text.is_empty() {
@@ -192,7 +196,7 @@ impl Transcript {
         }
     }
 
-    /// What another provider is given.
+    /// Returns the prefill for another provider, or the reason why there is none.
     pub(super) fn prefill(&self) -> Result<Prefill, Unfit> {
         if let Some(why) = self.unfit {
             return Err(why);
@@ -203,7 +207,7 @@ impl Transcript {
         let texts = self.blocks.iter().filter(|block| !block.thought).map(|block| block.text.as_str());
         let text: String = texts.collect();
         let plain = JsonStr::from_escaped(&text).decode();
-        // Half a character cannot be given to anybody.
+        // The text ends inside a surrogate pair, which cannot be sent.
         if plain.ends_with('\u{fffd}') {
             return Err(Unfit::Content);
         }

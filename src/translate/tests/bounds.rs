@@ -1,4 +1,4 @@
-//! Bounds on what there may be many of.
+//! Limits on the number of elements in a request.
 
 use std::sync::Arc;
 
@@ -8,24 +8,25 @@ use serde_json::json;
 use super::requests::sent;
 use crate::canonical::Thinking;
 use crate::canonical::answer::{MAX_BLOCKS, MAX_CHOICES};
-use crate::error::{ApiError, Kind as ErrorKind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::EscapedString;
-use crate::provider::{BaseUrl, Kind, Provider, Setup};
+use crate::provider::{BaseUrl, Provider, ProviderKind, Setup};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{
-    MOST_CALLS, MOST_PARTS, MOST_TOOLS, Outgoing, Refused, Restore, TranslateRequest, Translated, outgoing,
+    EncodeError, MOST_CALLS, MOST_PARTS, MOST_TOOLS, Outgoing, Restore, TranslateRequest, Translated,
+    outgoing,
 };
 use crate::wire::Format;
 use crate::wire::codec::{MOST_LOSSES, ReplyOptions};
 use crate::wire::loss::LossPolicy;
 
-/// A request on its way to another format.
-fn translate(client: Format, body: &str) -> Result<Outgoing, Refused> {
+/// Translates a request into another format.
+fn translate(client: Format, body: &str) -> Result<Outgoing, EncodeError> {
     let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
     let (kind, format, model) = match client {
-        Format::Messages => (Kind::OpenAi, Format::Chat, "gpt-4.1"),
-        _ => (Kind::Anthropic, Format::Messages, "claude-sonnet-4-5"),
+        Format::Messages => (ProviderKind::OpenAi, Format::Chat, "gpt-4.1"),
+        _ => (ProviderKind::Anthropic, Format::Messages, "claude-sonnet-4-5"),
     };
     let provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![format.api()], base });
     let ask = TranslateRequest {
@@ -33,7 +34,7 @@ fn translate(client: Format, body: &str) -> Result<Outgoing, Refused> {
         provider: format,
         stream: false,
         array: false,
-        thinking: Thinking::Unsaid,
+        thinking: Thinking::Unset,
         dialect: &provider.dialect(format.api(), model),
         model: &EscapedString::from(model),
         id: "req_1",
@@ -52,7 +53,7 @@ fn refused(client: Format, body: &str) -> ApiError {
 }
 
 #[test]
-fn too_many_tools_are_refused_by_name() {
+fn bound_on_tools_names_the_member() {
     let body = |tools: usize| {
         let tools = list(tools, |i| format!(r#"{{"type":"function","function":{{"name":"t{i}"}}}}"#));
         format!(r#"{{"messages":[{{"role":"user","content":"x"}}],"tools":[{tools}]}}"#)
@@ -69,7 +70,7 @@ fn too_many_tools_are_refused_by_name() {
 }
 
 #[test]
-fn too_many_calls_and_parts_are_refused_by_the_member_that_holds_them() {
+fn bound_on_calls_and_parts_names_the_member() {
     let calls = list(MOST_CALLS + 1, |i| {
         format!(r#"{{"type":"function_call","call_id":"c{i}","name":"t","arguments":"{{}}"}}"#)
     });
@@ -87,20 +88,20 @@ fn too_many_calls_and_parts_are_refused_by_the_member_that_holds_them() {
 }
 
 #[test]
-fn recorded_losses_are_bounded_and_what_matters_is_among_them() {
+fn bound_on_losses_keeps_warnings_and_refusals() {
     let unknown = list(5_000, |i| format!(r#""k{i}":1"#));
     let body = format!(r#"{{"messages":[{{"role":"user","content":"x"}}],{unknown}}}"#);
     let losses = translate(Format::Chat, &body).unwrap().losses;
     assert_eq!(losses.len(), MOST_LOSSES);
     assert!(losses.iter().any(|loss| loss.policy == LossPolicy::Warn));
-    // What must be refused is, however late it comes.
+    // An unsupported member is refused even if it comes late.
     let body = format!(r#"{{"input":"x",{unknown},"background":true}}"#);
     assert_eq!(refused(Format::Responses, &body).param.as_deref(), Some("background"));
 }
 
-/// Each type of a schema had a branch in which the rest was said again, at each level.
+/// Each type of a schema once became a branch with a copy of the rest, at each level, which grew exponentially.
 #[test]
-fn types_that_are_said_twice_do_not_double_a_schema() {
+fn bound_on_schema_growth_holds_for_repeated_types() {
     let mut schema = json!({"type": "string"});
     for _ in 0..40 {
         schema = json!({"type": ["object", "object"], "properties": {"p": schema}});
@@ -108,16 +109,21 @@ fn types_that_are_said_twice_do_not_double_a_schema() {
     let format =
         json!({"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema}});
     let body = json!({"messages": [{"role": "user", "content": "x"}], "response_format": format});
-    let (sent, _) = sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Chat, Format::Messages, &body);
+    let (sent, _) = sent(ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Chat, Format::Messages, &body);
     assert!(sent.to_string().len() < 20_000);
-    // And one that names more types than there are is passed as it is.
+    // A schema that names more types than exist passes unchanged.
     let types: Vec<String> = (0..1_000).map(|n| format!("type{n}")).collect();
     let schema = json!({"type": types, "properties": {"p": {"type": "string"}}});
     let format =
         json!({"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema}});
     let body = json!({"messages": [{"role": "user", "content": "x"}], "response_format": format});
-    let (sent, _) =
-        super::requests::sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Chat, Format::Messages, &body);
+    let (sent, _) = super::requests::sent(
+        ProviderKind::Anthropic,
+        "claude-sonnet-4-5",
+        Format::Chat,
+        Format::Messages,
+        &body,
+    );
     assert!(sent.to_string().len() < 3 * body.to_string().len());
 }
 
@@ -129,7 +135,7 @@ fn answered(provider: Format, body: String) -> bool {
 }
 
 #[test]
-fn an_answer_with_too_many_choices_or_parts_is_broken() {
+fn bound_on_choices_and_parts_makes_the_response_invalid() {
     let chat = |index: u32| {
         format!(
             r#"{{"id":"x","choices":[{{"index":{index},"message":{{"content":"x"}},"finish_reason":"stop"}}]}}"#

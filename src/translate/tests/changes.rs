@@ -1,4 +1,4 @@
-//! The two changes that an answer may undergo: the model's name, and the usage chunk that the client did not ask for.
+//! Edits to a verbatim response: the model name, and the usage chunk that the client did not request.
 
 use bytes::Bytes;
 
@@ -26,7 +26,7 @@ fn renamed(text: &str) -> String {
 }
 
 #[test]
-fn the_model_s_name_is_put_back_in_every_frame_and_nothing_else_changes() {
+fn rename_changes_only_the_model_in_every_frame() {
     for style in Style::all() {
         for answer in streams::all(style) {
             let plain = pass(answer.api, answer.arrival, [answer.text.as_bytes()]);
@@ -42,7 +42,7 @@ fn the_model_s_name_is_put_back_in_every_frame_and_nothing_else_changes() {
 }
 
 #[test]
-fn every_split_in_two_is_renamed_the_same() {
+fn rename_is_the_same_at_every_split() {
     for answer in streams::all(Style { end: "\r\n", noise: true, ..Style::PLAIN }) {
         let expected = renamed(&answer.text);
         for cut in 1..answer.text.len() {
@@ -54,7 +54,7 @@ fn every_split_in_two_is_renamed_the_same() {
 }
 
 #[test]
-fn a_name_in_data_of_several_lines_is_put_back_too() {
+fn rename_works_in_data_of_several_lines() {
     let stream = "\u{feff}: first\nid: 1\r\ndata: {\"model\":\ndata:\"m-1\",\"choices\":[],\r\nevent: x\ndata: \"id\":\"i\"}\n\ndata: [DONE]\n\n";
     let expected = "\u{feff}: first\nid: 1\r\ndata: {\"model\":\ndata: \"NEW\",\"choices\":[],\ndata: \"id\":\"i\"}\nevent: x\n\ndata: [DONE]\n\n";
     let passed = pass_changed(Api::Chat, Arrival::Events, rename(), [stream.as_bytes()]);
@@ -67,16 +67,16 @@ fn a_name_in_data_of_several_lines_is_put_back_too() {
 }
 
 #[test]
-fn a_model_that_is_no_string_or_not_there_is_left_alone() {
+fn rename_ignores_a_model_that_is_not_a_string() {
     let stream =
         "data: {\"model\":null}\n\ndata: {\"id\":\"x\"}\n\ndata: {\"model\":[\"m-1\"]}\n\ndata: [DONE]\n\n";
     let passed = pass_changed(Api::Chat, Arrival::Events, rename(), [stream.as_bytes()]);
     assert_eq!((passed.result.clone(), passed.text()), (Ok(()), stream));
 }
 
-/// bugs.md 36: the usage chunk reaches only those who asked for it.
+/// The usage chunk reaches only clients that requested it.
 #[test]
-fn bug_36_the_usage_chunk_is_taken_out_and_still_counted() {
+fn bug_36_usage_chunk_is_removed_and_still_counted() {
     for style in Style::all() {
         let answer = streams::chat(style);
         let plain = pass(answer.api, answer.arrival, [answer.text.as_bytes()]);
@@ -97,7 +97,7 @@ fn bug_36_the_usage_chunk_is_taken_out_and_still_counted() {
 }
 
 #[test]
-fn the_usage_chunk_leaves_nothing_behind_however_it_is_cut() {
+fn usage_chunk_is_removed_completely_at_every_split() {
     for end in ["\n", "\r\n", "\r"] {
         let answer = streams::chat(Style { end, ..Style::PLAIN });
         let whole = pass_changed(answer.api, answer.arrival, drop_usage(), [answer.text.as_bytes()]);
@@ -110,14 +110,14 @@ fn the_usage_chunk_leaves_nothing_behind_however_it_is_cut() {
 }
 
 #[test]
-fn usage_beside_a_choice_is_not_taken_out() {
+fn usage_in_a_chunk_with_choices_is_not_removed() {
     let stream = "data: {\"choices\":[{\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1}}\n\ndata: [DONE]\n\n";
     let passed = pass_changed(Api::Chat, Arrival::Events, drop_usage(), [stream.as_bytes()]);
     assert_eq!(passed.text(), stream);
 }
 
 #[test]
-fn both_changes_at_once() {
+fn rename_and_usage_removal_work_together() {
     let answer = streams::chat(Style::PLAIN);
     let changes = Changes { drop_usage: true, ..rename() };
     let passed = pass_changed(answer.api, answer.arrival, changes, pieces(answer.text.as_bytes(), &[50]));
@@ -133,7 +133,7 @@ fn whole(api: Api, changes: Changes, body: &'static str) -> (Result<Bytes, Strea
 }
 
 #[test]
-fn a_whole_answer_passes_with_its_name_put_back() {
+fn whole_response_passes_with_the_model_renamed() {
     for (api, body) in [
         (
             Api::Chat,
@@ -166,7 +166,7 @@ fn a_whole_answer_passes_with_its_name_put_back() {
 }
 
 #[test]
-fn a_whole_answer_that_is_no_answer_is_told_from_one_that_is_an_error() {
+fn whole_response_invalid_is_distinguished_from_an_error() {
     for body in ["", "null", "<html>", "{\"id\":", "[{}]", "{} trailing"] {
         let (result, _) = whole(Api::Chat, Changes::default(), body);
         assert!(matches!(result, Err(StreamError::Invalid(_))), "{body}: {result:?}");

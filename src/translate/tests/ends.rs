@@ -1,4 +1,4 @@
-//! How a stream may end, and that a cut one is an error and never looks like an end.
+//! Ends of streams: a stream that is cut off is an error and never looks complete.
 
 use super::streams::{self, Style};
 use bytes::Bytes;
@@ -10,9 +10,9 @@ use crate::wire::error::{ArrayState, stream_tail};
 use crate::wire::watch::StreamEnd;
 use crate::wire::{Api, Format};
 
-/// bugs.md 47: a truncated stream gets a finish reason that the provider never gave.
+/// A truncated stream must not get a finish reason that the provider never sent.
 #[test]
-fn bug_47_a_stream_cut_at_any_byte_is_an_error_until_it_is_complete() {
+fn bug_47_stream_cut_at_any_byte_is_an_error_until_complete() {
     for style in Style::few() {
         for answer in streams::all(style) {
             let complete = answer.text.find(answer.complete_at).unwrap() + answer.complete_at.len();
@@ -24,7 +24,7 @@ fn bug_47_a_stream_cut_at_any_byte_is_an_error_until_it_is_complete() {
                     Ok(()) => assert!(cut >= complete, "{what}"),
                     Err(error) => assert_eq!(error, StreamError::Cut, "{what}"),
                 }
-                // Nothing is invented, in what leaves or in what is noted.
+                // Neither the output nor the meter has anything that did not arrive.
                 let tail = passed.out.strip_suffix(b"\n\n").unwrap_or(&passed.out);
                 assert!(came.starts_with(tail), "{what}");
                 if !passed.notes.finish.is_empty() && answer.api != Api::Responses {
@@ -38,10 +38,10 @@ fn bug_47_a_stream_cut_at_any_byte_is_an_error_until_it_is_complete() {
     }
 }
 
-/// bugs.md 49: what follows a cut is an error and then the format's terminator, once.
+/// The output after a cut is an error and then the format's terminator, once.
 #[test]
-fn bug_49_a_cut_stream_and_the_tail_behind_it_read_as_one_failed_stream() {
-    let error = crate::error::ApiError::new(crate::error::Kind::UpstreamBroken, "cut");
+fn bug_49_cut_stream_with_its_tail_reads_as_one_failed_stream() {
+    let error = crate::error::ApiError::new(crate::error::ErrorKind::UpstreamBroken, "cut");
     for answer in streams::all(Style::PLAIN) {
         let format = answer.api.format().unwrap();
         for cut in (0..answer.text.len() / 2).step_by(7) {
@@ -72,14 +72,14 @@ fn bug_49_a_cut_stream_and_the_tail_behind_it_read_as_one_failed_stream() {
     }
 }
 
-/// The nearest border of a character at or before a place.
+/// Returns the last character boundary at or before an offset.
 fn cut_before(text: &str, at: usize) -> usize {
     (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap()
 }
 
-/// wire-facts 12: some providers never send it, and it is not made up.
+/// Some providers never send `[DONE]`; the gateway does not add it.
 #[test]
-fn fact_12_a_chat_stream_without_done_is_complete_with_its_finish_reason() {
+fn fact_12_chat_stream_without_done_is_complete_at_its_finish_reason() {
     let finish = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\r\n\r\n";
     let passed = pass_events(Api::Chat, finish);
     assert_eq!((passed.result.clone(), passed.text()), (Ok(()), finish));
@@ -89,14 +89,14 @@ fn fact_12_a_chat_stream_without_done_is_complete_with_its_finish_reason() {
 }
 
 #[test]
-fn every_choice_and_candidate_must_be_finished() {
+fn stream_is_complete_only_when_every_choice_is_finished() {
     let chunk = |index: u64, finish: &str| {
         format!("data: {{\"choices\":[{{\"index\":{index},\"finish_reason\":{finish}}}]}}\n\n")
     };
     let one = chunk(0, "null") + &chunk(1, "null") + &chunk(0, "\"stop\"");
     assert_eq!(pass_events(Api::Chat, &one).result, Err(StreamError::Cut));
     assert_eq!(pass_events(Api::Chat, &(one + &chunk(1, "\"length\""))).result, Ok(()));
-    // One that begins late, when frames are only glanced at.
+    // A choice that starts late, when frames are only classified and not parsed.
     let late = chunk(0, "null").repeat(20) + &chunk(0, "\"stop\"") + &chunk(1, "null").repeat(20);
     assert_eq!(pass_events(Api::Chat, &late).result, Err(StreamError::Cut));
     let gemini = "data: {\"candidates\":[{\"finishReason\":\"STOP\"},{\"index\":1}]}\n\n";
@@ -104,7 +104,7 @@ fn every_choice_and_candidate_must_be_finished() {
 }
 
 #[test]
-fn a_finish_reason_alone_does_not_end_the_formats_that_have_a_terminator() {
+fn stream_with_a_finish_reason_still_needs_its_terminator() {
     let stream = "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n";
     assert_eq!(pass_events(Api::Messages, stream).result, Err(StreamError::Cut));
     let stream = "data: {\"type\":\"response.output_item.done\",\"item\":{\"status\":\"completed\"}}\n\n";
@@ -112,7 +112,7 @@ fn a_finish_reason_alone_does_not_end_the_formats_that_have_a_terminator() {
 }
 
 #[test]
-fn the_terminator_leaves_exactly_once() {
+fn terminator_is_sent_exactly_once() {
     let done = "data: [DONE]\n\n";
     for stream in [
         "data: {\"choices\":[]}\n\ndata: [DONE]\n\n",
@@ -125,14 +125,14 @@ fn the_terminator_leaves_exactly_once() {
         assert!(passed.text().trim_end_matches('\n').ends_with(done.trim_end()));
         assert!(passed.text().ends_with("\n\n"), "{:?}", passed.text());
     }
-    // wire-facts 26: one more at the end of a responses stream, from providers who mean the chat format.
+    // Providers that copy the chat format send a `[DONE]` at the end of a responses stream.
     let stream = "data: {\"type\":\"response.completed\",\"response\":{}}\n\ndata: [DONE]\n\n";
     let passed = pass_events(Api::Responses, stream);
     assert_eq!((passed.result.clone(), passed.text()), (Ok(()), stream));
 }
 
 #[test]
-fn the_last_event_may_lack_its_blank_line_and_half_an_event_is_dropped() {
+fn last_event_without_blank_line_passes_and_half_an_event_is_dropped() {
     let stop = "event: message_stop\ndata: {\"type\":\"message_stop\"}";
     let passed = pass_events(Api::Messages, stop);
     assert_eq!((passed.result.clone(), passed.text()), (Ok(()), &*format!("{stop}\n\n")));
@@ -143,9 +143,9 @@ fn the_last_event_may_lack_its_blank_line_and_half_an_event_is_dropped() {
     assert_eq!((passed.result.clone(), passed.text()), (Ok(()), &*format!("{finish}data: [DONE]\n\n")));
 }
 
-/// wire-facts 13 and bugs.md 48: an error inside a stream reaches the client as the provider wrote it.
+/// An error inside a stream reaches the client as the provider wrote it.
 #[test]
-fn bug_48_an_error_in_the_middle_passes_and_ends_the_stream() {
+fn bug_48_error_in_mid_stream_passes_and_ends_the_stream() {
     for (api, stream) in [
         (
             Api::Chat,
@@ -174,9 +174,9 @@ fn bug_48_an_error_in_the_middle_passes_and_ends_the_stream() {
     }
 }
 
-/// Google's servers write an error in the middle of a stream without `data:`; its SDKs look for it.
+/// Google's servers write an error in mid-stream without `data:`, and its SDKs look for it.
 #[test]
-fn a_gemini_error_without_a_field_passes_and_ends_the_stream() {
+fn error_of_gemini_without_a_field_passes_and_ends_the_stream() {
     let chunk = "data: {\"candidates\":[{\"content\":{}}]}\r\n\r\n";
     for end in ["", "\n", "\n\n"] {
         let stream =
@@ -186,13 +186,13 @@ fn a_gemini_error_without_a_field_passes_and_ends_the_stream() {
         assert_eq!(passed.text().trim_end(), stream.trim_end());
         assert_eq!(passed.notes.end, StreamEnd::Failed);
     }
-    // SDKs of the other formats do not see it: the stream is cut.
+    // SDKs of the other formats ignore it: the stream counts as cut.
     let stream = "data: {\"choices\":[{\"finish_reason\":null}]}\n\n{\"error\":{\"message\":\"m\"}}\n\n";
     assert_eq!(pass_events(Api::Chat, stream).result, Err(StreamError::Cut));
 }
 
 #[test]
-fn an_array_is_closed_only_when_the_answer_is_complete() {
+fn array_is_closed_only_if_the_response_is_complete() {
     let finished = "{\"candidates\":[{\"finishReason\":\"STOP\"}]}";
     let open = "{\"candidates\":[{}]}";
     for (stream, result, out) in [
@@ -219,7 +219,7 @@ fn an_array_is_closed_only_when_the_answer_is_complete() {
 }
 
 #[test]
-fn what_has_left_of_an_array_is_known() {
+fn array_state_tracks_whether_elements_were_sent() {
     let mut verbatim = Verbatim::new(Api::Generate, Arrival::Array, Changes::default(), 1000);
     assert_eq!(verbatim.array_state(), Some(ArrayState::Nothing));
     assert!(verbatim.feed(Bytes::from_static(b"[ ")).unwrap().is_empty());
@@ -230,9 +230,9 @@ fn what_has_left_of_an_array_is_known() {
     assert_eq!(events.array_state(), None);
 }
 
-/// A provider that refuses for safety says nothing, and its own total leaves nothing for output.
+/// A provider that refuses for safety sends no content, and its total equals the input tokens.
 #[test]
-fn output_of_an_answer_without_content_is_nothing() {
+fn output_tokens_without_content_are_zero() {
     let refused = r#"{"candidates":[{"finishReason":"SAFETY","index":0}],"usageMetadata":{"promptTokenCount":8,"totalTokenCount":8}}"#;
     let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":8,"totalTokenCount":8}}"#;
     let said = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Hello there"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":8}}"#;

@@ -1,12 +1,11 @@
-//! An answer that is an error from its first frame on: nothing has left, so the client can still be told with a
-//! status.
+//! Responses whose first frame is an error: nothing has been forwarded, so the client can still get an error status.
 
 use super::{pass, pieces};
 use crate::translate::verbatim::{Arrival, StreamError};
 use crate::wire::Api;
 
 #[test]
-fn the_first_frame_of_each_format_can_be_an_error() {
+fn first_frame_error_is_detected_in_each_format() {
     for (api, arrival, stream, error) in [
         (
             Api::Chat,
@@ -55,7 +54,7 @@ fn the_first_frame_of_each_format_can_be_an_error() {
                 Err(StreamError::FirstFrame(error.into())),
                 "pieces of {size}: {stream}"
             );
-            // Comments may have left; a frame with data has not.
+            // Comments may have been forwarded; a frame with data must not.
             assert!(!passed.text().contains("data"), "{:?}", passed.text());
             left = left.min(passed.out.len());
         }
@@ -64,7 +63,7 @@ fn the_first_frame_of_each_format_can_be_an_error() {
 }
 
 #[test]
-fn an_error_behind_the_first_frame_is_not_the_first() {
+fn first_frame_error_excludes_later_errors() {
     let stream = "data: {\"choices\":[]}\n\ndata: {\"error\":{\"message\":\"m\"}}\n\n";
     let passed = pass(Api::Chat, Arrival::Events, [stream.as_bytes()]);
     assert_eq!((passed.result.clone(), passed.text()), (Ok(()), stream));

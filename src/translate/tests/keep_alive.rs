@@ -1,11 +1,11 @@
-//! What fills a silent stream stands between frames and changes nothing that is read.
+//! Keep-alive filler of an idle stream is between frames and does not change the data.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::streams::{self, Style};
-use crate::framing::sse::Event;
+use crate::framing::sse::SseEvent;
 use crate::framing::{Splitter, sse::SseSplitter};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::{Arrival, Changes};
@@ -13,12 +13,12 @@ use crate::translate::{Exchange, Restore, Translated, Verbatim};
 use crate::wire::codec::ReplyOptions;
 use crate::wire::{Format, filler};
 
-/// What a client reads: the data of all events.
+/// Returns what a client reads: the data of all events.
 fn data(stream: &[u8]) -> Vec<Vec<u8>> {
     let mut splitter = Splitter::Sse(SseSplitter::default());
     let (mut found, mut from, mut scratch) = (Vec::new(), 0, Vec::new());
     while let Some(end) = splitter.next_boundary(stream, from) {
-        let event = Event::parse(&stream[from..end], &mut scratch);
+        let event = SseEvent::parse(&stream[from..end], &mut scratch);
         if let Some(data) = event.data.filter(|_| event.name != Some(b"ping")) {
             found.push(data.to_vec());
         }
@@ -27,7 +27,7 @@ fn data(stream: &[u8]) -> Vec<Vec<u8>> {
     found
 }
 
-/// Passes a stream in pieces of one size, with filler wherever it can stand, or without.
+/// Passes a stream in pieces of one size, with or without filler wherever it is allowed.
 fn passed(mut exchange: Exchange, text: &str, size: usize, filled: bool) -> Vec<u8> {
     let mut out = Vec::new();
     for piece in super::pieces(text.as_bytes(), &[size]) {
@@ -41,13 +41,13 @@ fn passed(mut exchange: Exchange, text: &str, size: usize, filled: bool) -> Vec<
     out
 }
 
-/// Formats without a terminator are never known to be over.
+/// A stream in a format without a terminator stays open for ever.
 fn ends_open(exchange: &Exchange) -> bool {
     exchange.meter().end() == crate::wire::watch::StreamEnd::Open
 }
 
 #[test]
-fn filler_stands_between_the_frames_of_an_answer_that_passes() {
+fn filler_stands_between_frames_of_a_verbatim_stream() {
     for answer in Style::few().into_iter().flat_map(streams::all) {
         let pass = |size, filled| {
             let verbatim = Verbatim::new(answer.api, answer.arrival, Changes::default(), 1 << 20);
@@ -66,7 +66,7 @@ fn filler_stands_between_the_frames_of_an_answer_that_passes() {
 }
 
 #[test]
-fn filler_stands_between_the_frames_of_an_answer_that_is_translated() {
+fn filler_stands_between_frames_of_a_translated_stream() {
     for answer in streams::all(Style::PLAIN).into_iter().filter(|answer| answer.arrival == Arrival::Events) {
         let Some(provider) = answer.api.format() else { continue };
         for client in Format::ALL.into_iter().filter(|client| *client != provider) {
@@ -86,7 +86,7 @@ fn filler_stands_between_the_frames_of_an_answer_that_is_translated() {
 }
 
 #[test]
-fn a_document_is_never_filled() {
+fn filler_is_empty_for_a_whole_response() {
     for format in Format::ALL {
         let verbatim = Verbatim::new(format.api(), Arrival::Whole, Changes::default(), 1 << 20);
         assert!(Exchange::Verbatim(verbatim).keep_alive().is_empty(), "{format}");

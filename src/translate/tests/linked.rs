@@ -1,12 +1,12 @@
-//! Media given by address, for providers that must be given the bytes.
+//! Remote media in requests, for providers that accept bytes only.
 
 use serde_json::{Value, json};
 
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
-use crate::provider::{BaseUrl, Kind, Provider, Setup};
+use crate::provider::{BaseUrl, Provider, ProviderKind, Setup};
 use crate::translate::{
-    FetchedMedia, RemoteParts, StoreOptions, TranslateRequest, WantedMedia, links, outgoing_stored,
+    FetchedMedia, RemoteParts, StoreOptions, TranslateRequest, WantedMedia, outgoing_stored, remote_urls,
 };
 use crate::wire::Format;
 
@@ -19,7 +19,7 @@ struct Way {
     to: Format,
 }
 
-fn way(kind: Kind, model: &'static str, from: Format, to: Format) -> Way {
+fn way(kind: ProviderKind, model: &'static str, from: Format, to: Format) -> Way {
     let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
     let provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![to.api()], base });
     Way { provider, model, from, to }
@@ -28,7 +28,7 @@ fn way(kind: Kind, model: &'static str, from: Format, to: Format) -> Way {
 impl Way {
     fn links(&self, body: &Value) -> Vec<(String, WantedMedia)> {
         let dialect = self.provider.dialect(self.to.api(), self.model);
-        links(&body.to_string(), self.from, self.to, &dialect, StoreOptions::default())
+        remote_urls(&body.to_string(), self.from, self.to, &dialect, StoreOptions::default())
     }
 
     fn sent(&self, body: &Value, brought: &[RemoteParts]) -> Result<Value, String> {
@@ -37,14 +37,14 @@ impl Way {
             provider: self.to,
             stream: false,
             array: false,
-            thinking: Thinking::Unsaid,
+            thinking: Thinking::Unset,
             dialect: &self.provider.dialect(self.to.api(), self.model),
             model: &EscapedString::from(self.model),
             id: "req_1",
             seed: "req_1",
             now: 0,
         };
-        let stored = StoreOptions { brought: FetchedMedia(brought), ..StoreOptions::default() };
+        let stored = StoreOptions { media: FetchedMedia(brought), ..StoreOptions::default() };
         match outgoing_stored(&body.to_string(), &ask, stored) {
             Ok(outgoing) => Ok(serde_json::from_slice(&outgoing.body).unwrap()),
             Err(refused) => Err(refused.error.message.into_owned()),
@@ -57,27 +57,27 @@ fn linked(url: &str, media_type: &'static str, base64: &str) -> RemoteParts {
 }
 
 #[test]
-fn mapping_2_an_image_at_an_address_reaches_a_provider_of_bytes_as_bytes() {
-    let way = way(Kind::Gemini, "gemini-2.5-pro", Format::Chat, Format::Generate);
+fn mapping_2_image_url_is_sent_as_fetched_bytes_to_gemini() {
+    let way = way(ProviderKind::Gemini, "gemini-2.5-pro", Format::Chat, Format::Generate);
     let image = json!({"type": "image_url", "image_url": {"url": URL}});
     let body = json!({"model": "m", "messages": [
         {"role": "user", "content": [{"type": "text", "text": "Look"}, image, image]},
     ]});
     assert!(way.sent(&body, &[]).unwrap_err().contains("image_url"));
-    // Asked for once, however often it stands there.
+    // An address that occurs several times is listed once.
     assert_eq!(way.links(&body), [(URL.to_owned(), WantedMedia::Image)]);
     let sent = way.sent(&body, &[linked(URL, "image/png", "iVBO")]).unwrap();
     for part in [1, 2] {
         let inline = &sent["contents"][0]["parts"][part]["inlineData"];
         assert_eq!(*inline, json!({"mimeType": "image/png", "data": "iVBO"}), "{sent}");
     }
-    // What could not be brought is refused as before.
+    // An address that was not fetched is refused as before.
     assert!(way.sent(&body, &[linked("https://else.example/", "image/png", "iVBO")]).is_err());
 }
 
 #[test]
-fn mapping_2_a_document_at_an_address_reaches_chat_as_a_file() {
-    let way = way(Kind::OpenAi, "gpt-4.1", Format::Messages, Format::Chat);
+fn mapping_2_document_url_is_sent_as_a_fetched_file_to_chat() {
+    let way = way(ProviderKind::OpenAi, "gpt-4.1", Format::Messages, Format::Chat);
     let document = json!({"type": "document", "source": {"type": "url", "url": URL}, "title": "t.pdf"});
     let body = json!({"model": "m", "max_tokens": 9, "messages": [
         {"role": "user", "content": [document, {"type": "text", "text": "Read"}]},
@@ -93,8 +93,8 @@ fn mapping_2_a_document_at_an_address_reaches_chat_as_a_file() {
 }
 
 #[test]
-fn results_of_tools_are_looked_into_as_well() {
-    let way = way(Kind::Gemini, "gemini-2.5-pro", Format::Messages, Format::Generate);
+fn media_url_in_a_tool_result_is_fetched() {
+    let way = way(ProviderKind::Gemini, "gemini-2.5-pro", Format::Messages, Format::Generate);
     let image = json!({"type": "image", "source": {"type": "url", "url": URL}});
     let body = json!({"model": "m", "max_tokens": 9, "messages": [
         {"role": "user", "content": "Look"},
@@ -106,27 +106,27 @@ fn results_of_tools_are_looked_into_as_well() {
 }
 
 #[test]
-fn nothing_is_brought_that_the_provider_follows_itself_or_that_is_no_link() {
+fn media_url_is_not_fetched_if_the_provider_does_or_if_it_is_not_http() {
     let image = |url: &str| {
         json!({"model": "m", "max_tokens": 9, "messages": [
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]},
         ]})
     };
     for (kind, model, to) in [
-        (Kind::Anthropic, "claude-sonnet-4-5", Format::Messages),
-        (Kind::OpenAi, "gpt-4.1", Format::Responses),
-        (Kind::Gemini, "gemini-3-pro-preview", Format::Generate),
+        (ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Messages),
+        (ProviderKind::OpenAi, "gpt-4.1", Format::Responses),
+        (ProviderKind::Gemini, "gemini-3-pro-preview", Format::Generate),
     ] {
         assert_eq!(way(kind, model, Format::Chat, to).links(&image(URL)), [], "{model}");
     }
-    let gemini = way(Kind::Gemini, "gemini-2.5-pro", Format::Chat, Format::Generate);
+    let gemini = way(ProviderKind::Gemini, "gemini-2.5-pro", Format::Chat, Format::Generate);
     for url in ["data:image/png;base64,iVBO", "file:///etc/passwd", "gs://bucket/a.png", "ftp://a/b", ""] {
         assert_eq!(gemini.links(&image(url)), [], "{url}");
     }
 }
 
 #[test]
-fn what_a_link_led_to_is_told_by_its_bytes() {
+fn media_type_is_detected_from_the_bytes() {
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01";
     for (bytes, image, audio, file) in [
         (&png[..], Some("image/png"), None, Some("image/png")),

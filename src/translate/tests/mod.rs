@@ -1,8 +1,6 @@
-//! Whole answers as they pass: what leaves is what came, however it was cut on the way, and what is noted of it is
-//! the same.
+//! Tests of whole responses: the output equals the input, for every way to split it, and so do the recorded facts.
 //!
-//! One file a promise; [`streams`] has the answers that are passed. Here must not live: what a single frame means,
-//! which `wire` knows.
+//! One file per property; [`streams`] has the sample responses. The meaning of single frames is tested in `wire`.
 
 mod bounds;
 mod changes;
@@ -25,7 +23,7 @@ use crate::translate::verbatim::{Arrival, Changes, StreamError};
 use crate::wire::Api;
 use crate::wire::watch::StreamEnd;
 
-/// What was noted of an answer.
+/// What the meter recorded of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Notes {
     usage: Usage,
@@ -51,12 +49,12 @@ impl Notes {
     }
 }
 
-/// How a stream passed.
+/// Result of passing a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Passed {
-    /// All that left.
+    /// Whole output.
     out: Vec<u8>,
-    /// How it ended.
+    /// How the stream ended.
     result: Result<(), StreamError>,
     notes: Notes,
 }
@@ -88,7 +86,7 @@ fn pass_changed<'p>(
     if result.is_ok() {
         result = verbatim.finish().map(|tail| out.extend_from_slice(&tail));
     }
-    verbatim.settle();
+    verbatim.parse_deferred();
     Passed { out, result, notes: Notes::of(verbatim.meter()) }
 }
 
@@ -101,7 +99,7 @@ fn pass_events(api: Api, stream: &str) -> Passed {
     pass(api, Arrival::Events, [stream.as_bytes()])
 }
 
-/// Cuts a text into pieces of these sizes, over and over.
+/// Cuts a text into pieces of these sizes, repeated cyclically.
 fn pieces<'t>(text: &'t [u8], sizes: &[usize]) -> Vec<&'t [u8]> {
     let mut rest = text;
     let mut pieces = Vec::new();

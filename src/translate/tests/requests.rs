@@ -1,36 +1,56 @@
-//! Requests on their way: what is settled on the hub, and what a request keeps that is said anew in its own format.
+//! Request translation: adaptations on the canonical model, and elements that survive a round trip in the same format.
 
 use serde_json::{Value, json};
 
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
-use crate::provider::{BaseUrl, Kind, Preset, Provider, Setup};
-use crate::translate::{TranslateRequest, outgoing};
+use crate::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
+use crate::translate::{Outgoing, TranslateRequest, outgoing};
 use crate::wire::Format;
 
-pub(super) fn sent(kind: Kind, model: &str, from: Format, to: Format, body: &Value) -> (Value, Vec<String>) {
-    sent_as(None, kind, model, from, to, body)
-}
-
-fn sent_as(
-    row: Option<Preset>,
-    kind: Kind,
+pub(super) fn sent(
+    kind: ProviderKind,
     model: &str,
     from: Format,
     to: Format,
     body: &Value,
 ) -> (Value, Vec<String>) {
+    sent_as(None, kind, model, from, to, body)
+}
+
+fn sent_as(
+    row: Option<Preset>,
+    kind: ProviderKind,
+    model: &str,
+    from: Format,
+    to: Format,
+    body: &Value,
+) -> (Value, Vec<String>) {
+    let outgoing = made(row, kind, model, from, to, body);
+    let losses = outgoing.losses.iter().map(|loss| loss.element.to_string()).collect();
+    (serde_json::from_slice(&outgoing.body).unwrap(), losses)
+}
+
+/// Translates a request for a provider.
+pub(super) fn made(
+    row: Option<Preset>,
+    kind: ProviderKind,
+    model: &str,
+    from: Format,
+    to: Format,
+    body: &Value,
+) -> Outgoing {
     let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
     let mut provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![to.api()], base });
-    provider.row = row.unwrap_or(provider.row);
-    let outgoing = outgoing(
+    provider.preset = row.unwrap_or(provider.preset);
+    outgoing(
         &body.to_string(),
         &TranslateRequest {
             client: from,
             provider: to,
             stream: false,
             array: false,
-            thinking: Thinking::Unsaid,
+            thinking: Thinking::Unset,
             dialect: &provider.dialect(to.api(), model),
             model: &EscapedString::from(model),
             id: "req_1",
@@ -38,9 +58,7 @@ fn sent_as(
             now: 0,
         },
     )
-    .unwrap();
-    let losses = outgoing.losses.iter().map(|loss| loss.element.to_string()).collect();
-    (serde_json::from_slice(&outgoing.body).unwrap(), losses)
+    .unwrap()
 }
 
 fn says_json(value: &Value) -> bool {
@@ -48,78 +66,91 @@ fn says_json(value: &Value) -> bool {
 }
 
 #[test]
-fn mapping_5_any_json_is_spoken_of_where_the_provider_wants_to_hear_it() {
+fn mapping_5_json_mode_adds_the_word_json_where_required() {
     let ask = |text: &str| json!({"contents": [{"role": "user", "parts": [{"text": text}]}], "generationConfig": {"responseMimeType": "application/json"}});
-    let (chat, _) = sent(Kind::OpenAi, "gpt-4.1", Format::Generate, Format::Chat, &ask("Name three birds."));
+    let (chat, _) =
+        sent(ProviderKind::OpenAi, "gpt-4.1", Format::Generate, Format::Chat, &ask("Name three birds."));
     assert_eq!(chat["response_format"], json!({"type": "json_object"}));
     assert!(says_json(&chat["messages"][0]), "{chat}");
-    // The provider of responses does not look into the instructions.
+    // The provider of the responses format looks for the word JSON in the input only, not in the instructions.
     let (responses, _) =
-        sent(Kind::OpenAi, "gpt-4.1", Format::Generate, Format::Responses, &ask("Name three birds."));
+        sent(ProviderKind::OpenAi, "gpt-4.1", Format::Generate, Format::Responses, &ask("Name three birds."));
     assert_eq!(responses["text"]["format"], json!({"type": "json_object"}));
     assert!(says_json(&responses["input"]), "{responses}");
-    // Who speaks of it already is not told twice.
+    // A request that mentions JSON gets no additional instruction.
     for to in [Format::Chat, Format::Responses] {
         let (body, _) =
-            sent(Kind::OpenAi, "gpt-4.1", Format::Generate, to, &ask("Name three birds in JSON."));
+            sent(ProviderKind::OpenAi, "gpt-4.1", Format::Generate, to, &ask("Name three birds in JSON."));
         assert!(!says_json(&body), "{body}");
     }
 }
 
 #[test]
-fn mapping_2_bytes_in_the_alphabet_for_addresses_reach_other_providers_in_the_usual_one() {
+fn mapping_2_url_safe_base64_is_sent_to_other_providers_as_standard() {
     let image = |data: &str| json!({"contents": [{"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": data}}]}]});
     for (data, wanted) in
         [("-_-_", "+/+/"), ("aaaa-_8", "aaaa+/8="), ("_w", "/w=="), ("iVBO", "iVBO"), ("a/+=", "a/+=")]
     {
-        let (body, _) =
-            sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Generate, Format::Messages, &image(data));
+        let (body, _) = sent(
+            ProviderKind::Anthropic,
+            "claude-sonnet-4-5",
+            Format::Generate,
+            Format::Messages,
+            &image(data),
+        );
         assert_eq!(body["messages"][0]["content"][0]["source"]["data"], wanted, "{data}");
     }
-    // What is no base64 is no part of the request's JSON: it reaches the provider as the client wrote it, and is refused there.
+    // Data that is not base64 stays escaped in the request's JSON: the provider gets it as the client wrote it, and
+    // refuses it.
     for data in ["-_\",\"model\":\"dear", "a\\", "\u{fc}-", "\n_"] {
-        let (body, _) =
-            sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Generate, Format::Messages, &image(data));
+        let (body, _) = sent(
+            ProviderKind::Anthropic,
+            "claude-sonnet-4-5",
+            Format::Generate,
+            Format::Messages,
+            &image(data),
+        );
         assert_eq!(body["messages"][0]["content"][0]["source"]["data"], data);
     }
-    // Its own provider knows both.
-    let (body, _) = sent(Kind::Gemini, "gemini-2.5-pro", Format::Generate, Format::Generate, &image("-_-_"));
+    // The format's own provider accepts both alphabets.
+    let (body, _) =
+        sent(ProviderKind::Gemini, "gemini-2.5-pro", Format::Generate, Format::Generate, &image("-_-_"));
     assert_eq!(body["contents"][0]["parts"][0]["inlineData"]["data"], "-_-_");
 }
 
 #[test]
-fn mapping_12_members_of_tools_stay_when_a_request_is_said_anew_in_its_own_format() {
+fn mapping_12_tool_members_stay_when_encoded_in_the_same_format() {
     let examples = json!([{"city": "Oslo"}]);
     let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "tools": [
         {"name": "a", "input_schema": {"type": "object"}, "input_examples": examples, "defer_loading": true},
         {"name": "b", "input_schema": {"type": "object"}, "allowed_callers": ["direct"]},
     ]});
     let (anew, losses) =
-        sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Messages, Format::Messages, &body);
+        sent(ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Messages, Format::Messages, &body);
     assert_eq!(
         (&anew["tools"][0]["input_examples"], &anew["tools"][0]["defer_loading"]),
         (&examples, &json!(true))
     );
     assert_eq!(anew["tools"][1]["allowed_callers"], json!(["direct"]));
     assert!(losses.is_empty(), "{losses:?}");
-    let (_, losses) = sent(Kind::OpenAi, "gpt-4.1", Format::Messages, Format::Chat, &body);
+    let (_, losses) = sent(ProviderKind::OpenAi, "gpt-4.1", Format::Messages, Format::Chat, &body);
     assert_eq!(losses, ["input_examples", "defer_loading", "allowed_callers"]);
 }
 
 #[test]
-fn client_1_a_group_of_tools_keeps_what_it_is_for() {
+fn client_1_tool_namespace_keeps_its_description() {
     let body = json!({"model": "m", "input": "Hi", "tools": [
         {"type": "namespace", "name": "g", "description": "All about g.", "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}]},
         {"type": "namespace", "name": "h", "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}]},
     ]});
-    let (anew, _) = sent(Kind::OpenAi, "gpt-5.2", Format::Responses, Format::Responses, &body);
+    let (anew, _) = sent(ProviderKind::OpenAi, "gpt-5.2", Format::Responses, Format::Responses, &body);
     assert_eq!(anew["tools"][0]["description"], "All about g.");
-    // It must be there.
+    // The member is required.
     assert_eq!(anew["tools"][1]["description"], "h");
 }
 
 #[test]
-fn text_of_the_model_in_pieces_is_one_text_upstream() {
+fn model_text_in_several_parts_is_joined_upstream() {
     let body = json!({"contents": [
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "model", "parts": [{"text": "Hel"}, {"text": "lo, "}, {"text": "you"}, {"text": " \"there\".\n"}]},
@@ -131,7 +162,7 @@ fn text_of_the_model_in_pieces_is_one_text_upstream() {
         {"role": "model", "parts": [{"text": "Let me think", "thought": true}, {"text": "It is "}, {"text": "5."}]},
         {"role": "user", "parts": [{"text": "Thanks"}]}
     ]});
-    let (chat, _) = sent(Kind::OpenAi, "gpt-4.1", Format::Generate, Format::Chat, &body);
+    let (chat, _) = sent(ProviderKind::OpenAi, "gpt-4.1", Format::Generate, Format::Chat, &body);
     let said = |message: &Value| (message["role"].as_str().unwrap().to_owned(), message["content"].clone());
     let assistant: Vec<Value> = chat["messages"]
         .as_array()
@@ -145,7 +176,8 @@ fn text_of_the_model_in_pieces_is_one_text_upstream() {
         assistant,
         [json!("Hello, you \"there\".\nHow are you?"), json!("I look."), json!("It is 5.")]
     );
-    let (messages, _) = sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Generate, Format::Messages, &body);
+    let (messages, _) =
+        sent(ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Generate, Format::Messages, &body);
     let texts: Vec<Value> = messages["messages"]
         .as_array()
         .unwrap()
@@ -170,7 +202,7 @@ fn text_of_the_model_in_pieces_is_one_text_upstream() {
         texts,
         [json!(["Hello, you \"there\".\nHow are you?"]), json!(["I look."]), json!(["It is 5."])]
     );
-    let (responses, _) = sent(Kind::OpenAi, "gpt-5.1", Format::Generate, Format::Responses, &body);
+    let (responses, _) = sent(ProviderKind::OpenAi, "gpt-5.1", Format::Generate, Format::Responses, &body);
     let texts: Vec<Value> = responses["input"]
         .as_array()
         .unwrap()
@@ -182,26 +214,26 @@ fn text_of_the_model_in_pieces_is_one_text_upstream() {
     for content in &texts {
         assert!(content.is_string() || content.as_array().unwrap().len() == 1, "{content}");
     }
-    // The user's parts are what the user made them.
+    // The parts of the user's turn stay separate.
     assert_eq!(chat["messages"][2]["content"].as_array().unwrap().len(), 2, "{chat}");
 }
 
 #[test]
-fn text_document_is_a_text_with_its_title_in_chat() {
+fn text_document_is_sent_to_chat_as_text_with_its_title() {
     let document = |title: Value| json!({"type": "document", "title": title, "source": {"type": "text", "media_type": "text/plain", "data": "Line 1\nLine 2"}});
     let body = json!({"max_tokens": 9, "messages": [
         {"role": "user", "content": [document(json!("Two \"lines\"")), {"type": "text", "text": "Sum up."}]},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [document(json!("Log"))]}]}
     ]});
-    let (chat, _) = sent(Kind::OpenAi, "gpt-4.1", Format::Messages, Format::Chat, &body);
+    let (chat, _) = sent(ProviderKind::OpenAi, "gpt-4.1", Format::Messages, Format::Chat, &body);
     let messages = chat["messages"].as_array().unwrap();
     assert_eq!(messages[0]["content"][0]["text"], "Two \"lines\"\n\nLine 1\nLine 2");
     assert_eq!(messages[2]["role"], "tool");
     assert_eq!(messages[2]["content"], "Log\n\nLine 1\nLine 2");
     assert_eq!(messages.len(), 3, "nothing follows: {chat}");
-    // A provider that wants one string gets one.
-    let (row, kind) = (Some(Preset::DeepSeek), Kind::OpenAiCompatible);
+    // A provider that requires one string gets one.
+    let (row, kind) = (Some(Preset::DeepSeek), ProviderKind::OpenAiCompatible);
     let (joined, _) = sent_as(row, kind, "deepseek-chat", Format::Messages, Format::Chat, &body);
     assert_eq!(joined["messages"][0]["content"], "Two \"lines\"\n\nLine 1\nLine 2\n\nSum up.");
 }

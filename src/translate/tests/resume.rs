@@ -1,10 +1,10 @@
-//! Answers that break off at any byte and go on: whatever the formats, the client reads one answer.
+//! Responses that break off at any byte and are continued: in all formats, the client reads one response.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::canonical::answer::AnswerBlockKind;
+use crate::canonical::answer::{AnswerBlockKind, FinishOwned};
 use crate::canonical::{Answer, Event, Grammar};
 use crate::json::{EscapedString, JsonStr};
 use crate::translate::codecs::AnyDecoder;
@@ -15,7 +15,7 @@ use crate::translate::{Exchange, Restore, Translated, Verbatim};
 use crate::wire::Format;
 use crate::wire::codec::ReplyOptions;
 
-/// What all providers would say, in pieces.
+/// Text of all providers, in pieces.
 const PIECES: [&str; 5] = ["Gr\\u00fc\u{df}e ", "\\\"und\\\" ", "\u{1f600} so:\\n\\n", "  weiter, ", "Ende."];
 const USED: (u64, u64) = (40, 9);
 
@@ -23,7 +23,7 @@ fn story() -> String {
     JsonStr::from_escaped(&PIECES.concat()).decode().into_owned()
 }
 
-/// A stream that says this, from the first piece or from behind some text.
+/// Builds a stream of these texts.
 fn stream(format: Format, texts: &[&str]) -> String {
     let (input, output) = USED;
     let mut out = String::new();
@@ -113,11 +113,11 @@ fn exchange(provider: Format, client: Format) -> Exchange {
             1 << 20,
         )))
     };
-    exchange.follow();
+    exchange.record_transcript();
     exchange
 }
 
-/// Feeds a stream; gives what left.
+/// Feeds a stream and returns the output.
 fn feed(exchange: &mut Exchange, stream: &[u8]) -> (Vec<u8>, Result<(), StreamError>) {
     let mut out = Vec::new();
     let mut pass = || -> Result<(), StreamError> {
@@ -130,9 +130,9 @@ fn feed(exchange: &mut Exchange, stream: &[u8]) -> (Vec<u8>, Result<(), StreamEr
     (out, passed)
 }
 
-/// The exchange with a provider that is given the beginning.
+/// Continues the exchange with a provider that gets the prefill.
 fn onward(exchange: Exchange, client: Format, provider: Format, prefill: &Prefill) -> Exchange {
-    exchange.go_on(Continuation {
+    exchange.resume(Continuation {
         route: Route { client, provider, stream: true },
         arrival: Arrival::Events,
         reply: &reply(),
@@ -143,7 +143,7 @@ fn onward(exchange: Exchange, client: Format, provider: Format, prefill: &Prefil
     })
 }
 
-/// Goes on behind what the client has, with a provider that writes the white space at the seam anew.
+/// Continues the response with a provider that repeats the white space at the splice.
 fn go_on(exchange: Exchange, client: Format, provider: Format, out: &mut Vec<u8>) -> Exchange {
     let prefill = exchange.prefill().unwrap();
     let given = prefill.text().decode().into_owned();
@@ -159,7 +159,7 @@ fn go_on(exchange: Exchange, client: Format, provider: Format, out: &mut Vec<u8>
     exchange
 }
 
-/// What a client reads.
+/// Parses a stream as a client does.
 fn read(client: Format, stream: &str) -> Answer {
     let mut decoder = AnyDecoder::new(client, "", false);
     let (mut answer, mut grammar) = (Answer::default(), Grammar::default());
@@ -176,7 +176,7 @@ fn read(client: Format, stream: &str) -> Answer {
     answer
 }
 
-/// Where all of the answer has come but its last frame.
+/// Returns the offset at which the response is complete except for its last frame.
 fn ended(format: Format, stream: &str) -> usize {
     let reason = match format {
         Format::Chat => "\"finish_reason\":\"stop\"",
@@ -188,7 +188,7 @@ fn ended(format: Format, stream: &str) -> usize {
 }
 
 #[test]
-fn an_answer_goes_on_wherever_it_broke_off() {
+fn resume_continues_a_stream_cut_at_any_byte() {
     let providers = [Format::Chat, Format::Messages, Format::Generate];
     let mut cuts = 0;
     for client in [Format::Chat, Format::Messages, Format::Responses, Format::Generate] {
@@ -219,16 +219,16 @@ fn an_answer_goes_on_wherever_it_broke_off() {
     assert!(cuts > 10_000, "only {cuts}");
 }
 
-/// Who goes on may answer with a document, though a stream was asked for.
+/// The next provider may send a document although a stream was requested.
 #[test]
-fn a_document_goes_on() {
+fn resume_continues_with_a_whole_response() {
     for client in [Format::Chat, Format::Messages, Format::Generate, Format::Responses] {
         let mut exchange = exchange(Format::Messages, client);
         let whole = stream(Format::Messages, &PIECES[..3]);
         let end = whole.find("event: content_block_stop").unwrap();
         let (mut out, _) = feed(&mut exchange, &whole.as_bytes()[..end]);
         let prefill = exchange.prefill().unwrap();
-        let mut exchange = exchange.go_on(Continuation {
+        let mut exchange = exchange.resume(Continuation {
             route: Route { client, provider: Format::Chat, stream: true },
             arrival: Arrival::Whole,
             reply: &reply(),
@@ -247,9 +247,9 @@ fn a_document_goes_on() {
     }
 }
 
-/// The same twice: who goes on breaks off as well.
+/// The next provider may break off as well.
 #[test]
-fn an_answer_may_break_off_again() {
+fn resume_works_a_second_time() {
     for client in [Format::Chat, Format::Messages, Format::Generate, Format::Responses] {
         let mut exchange = exchange(Format::Chat, client);
         let whole = stream(Format::Chat, &PIECES[..2]);
@@ -269,9 +269,9 @@ fn an_answer_may_break_off_again() {
     }
 }
 
-/// A client of its provider's own format has that provider's id, as it was.
+/// A client of the provider's own format keeps the provider's response id.
 #[test]
-fn an_answer_keeps_its_id() {
+fn resume_keeps_the_response_id() {
     for (format, id) in
         [(Format::Chat, "\"id\":\"own-id_1\""), (Format::Generate, "\"responseId\":\"own-id_1\"")]
     {
@@ -285,9 +285,9 @@ fn an_answer_keeps_its_id() {
     }
 }
 
-/// What the client has been given of an error, or of what it cannot read, is nothing.
+/// An error, or a frame that clients cannot read, is not forwarded.
 #[test]
-fn an_error_in_the_middle_is_held_back() {
+fn resume_holds_back_an_error_in_mid_stream() {
     for (format, error) in [
         (Format::Chat, "data: {\"error\":{\"message\":\"overloaded\"}}\n\n"),
         (
@@ -313,9 +313,9 @@ fn an_error_in_the_middle_is_held_back() {
     }
 }
 
-/// Text is kept up to a bound, and half a character is given to nobody.
+/// The recorded text is limited, and half a surrogate pair is not sent.
 #[test]
-fn what_is_too_long_or_not_whole_is_not_gone_on_with() {
+fn resume_is_refused_for_long_text_or_half_a_surrogate_pair() {
     let long = "wort ".repeat(60_000);
     let whole = stream(Format::Messages, &[&long]);
     let half = stream(Format::Messages, &["so \\ud83d"]);
@@ -329,23 +329,23 @@ fn what_is_too_long_or_not_whole_is_not_gone_on_with() {
     }
 }
 
-/// One format may come as the elements of an array: the array goes on, and is closed once.
+/// In the generate format the stream may be a JSON array: the array continues, and is closed once.
 #[test]
-fn an_array_goes_on() {
+fn resume_continues_a_json_array_cut_at_any_byte() {
     let elements: String =
         stream(Format::Generate, &PIECES).replace("data: ", "").replace("}\r\n\r\n", "}\r\n,");
     let whole = format!("[{}]", elements.trim_end_matches(','));
     for cut in 1..whole.find("finishReason").unwrap() {
         let verbatim = Verbatim::new(Format::Generate.api(), Arrival::Array, Changes::default(), 1 << 20);
         let mut exchange = Exchange::Verbatim(verbatim);
-        exchange.follow();
+        exchange.record_transcript();
         let (mut out, passed) = feed(&mut exchange, &whole.as_bytes()[..cut]);
         assert_eq!(passed, Err(StreamError::Cut));
         let prefill = exchange.prefill().unwrap();
         let given = prefill.text().decode().into_owned();
         let mut rest = Vec::new();
         crate::json::push_escaped(&mut rest, story().strip_prefix(&given).unwrap());
-        let mut exchange = exchange.go_on(Continuation {
+        let mut exchange = exchange.resume(Continuation {
             route: Route { client: Format::Generate, provider: Format::Messages, stream: true },
             arrival: Arrival::Events,
             reply: &ReplyOptions { array: true, ..reply() },
@@ -365,5 +365,38 @@ fn an_array_goes_on() {
             .map(|element| element["candidates"][0]["content"]["parts"][0]["text"].as_str().unwrap())
             .collect();
         assert_eq!(text, story(), "cut at {cut}");
+    }
+}
+
+/// The prefill continues the first choice. Another choice of the next provider is left out, with its end.
+#[test]
+fn another_choice_of_the_next_provider_does_not_end_the_answer() {
+    let chunk = |choice: usize, delta: &str, finish: &str| {
+        format!(
+            "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":7,\"model\":\"v\",\"choices\":[{{\"index\":{choice},\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n"
+        )
+    };
+    let next = [
+        chunk(1, r#"{"content":"other"}"#, "null"),
+        chunk(1, "{}", "\"length\""),
+        chunk(0, r#"{"content":" weiter, Ende."}"#, "null"),
+        chunk(0, "{}", "\"stop\""),
+        "data: [DONE]\n\n".to_owned(),
+    ]
+    .concat();
+    for client in [Format::Chat, Format::Messages, Format::Responses, Format::Generate] {
+        let mut exchange = exchange(Format::Messages, client);
+        let whole = stream(Format::Messages, &["Und so:"]);
+        let end = whole.find("event: content_block_stop").unwrap();
+        let (mut out, _) = feed(&mut exchange, &whole.as_bytes()[..end]);
+        let prefill = exchange.prefill().unwrap();
+        let mut exchange = onward(exchange, client, Format::Chat, &prefill);
+        let (more, passed) = feed(&mut exchange, next.as_bytes());
+        assert_eq!(passed, Ok(()));
+        out.extend_from_slice(&more);
+        let answer = read(client, &String::from_utf8(out).unwrap());
+        assert_eq!((answer.blocks.len(), &*answer.blocks[0].text), (1, "Und so: weiter, Ende."), "{client}");
+        let ends: Vec<u32> = answer.finishes.iter().map(|end| end.0).collect();
+        assert_eq!((ends, answer.finish_of(0)), (vec![0], Some(&FinishOwned::Stop)), "{client}");
     }
 }

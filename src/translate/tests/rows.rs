@@ -1,14 +1,13 @@
-//! Rows of the tables of what becomes of each element, from a client of chat completions to all other formats, and
-//! wire facts of whole streams.
+//! Rows of the loss tables, from a chat client to all other formats, and facts about whole streams.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::requests::sent;
+use super::requests::{made, sent};
 use crate::canonical::Effort;
-use crate::provider::Kind;
+use crate::provider::ProviderKind;
 use crate::translate::Restore;
 use crate::translate::translated::{Route, Translated};
 use crate::translate::verbatim::Arrival;
@@ -16,15 +15,15 @@ use crate::wire::Format;
 use crate::wire::codec::ReplyOptions;
 
 fn to_claude(body: &Value) -> (Value, Vec<String>) {
-    sent(Kind::Anthropic, "claude-sonnet-4-5", Format::Chat, Format::Messages, body)
+    sent(ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Chat, Format::Messages, body)
 }
 
 fn to_gpt(body: &Value) -> (Value, Vec<String>) {
-    sent(Kind::OpenAi, "gpt-5.2", Format::Chat, Format::Responses, body)
+    sent(ProviderKind::OpenAi, "gpt-5.2", Format::Chat, Format::Responses, body)
 }
 
 fn to_gemini(body: &Value) -> (Value, Vec<String>) {
-    sent(Kind::Gemini, "gemini-2.5-pro", Format::Chat, Format::Generate, body)
+    sent(ProviderKind::Gemini, "gemini-2.5-pro", Format::Chat, Format::Generate, body)
 }
 
 fn tools(choice: Value) -> Value {
@@ -33,7 +32,7 @@ fn tools(choice: Value) -> Value {
 }
 
 #[test]
-fn mapping_3_auto_forced_none_and_one() {
+fn mapping_3_tool_choice_modes_reach_each_provider() {
     for (choice, claude, gpt, gemini) in [
         (json!("auto"), json!({"type": "auto"}), json!("auto"), json!({"mode": "AUTO"})),
         (json!("required"), json!({"type": "any"}), json!("required"), json!({"mode": "ANY"})),
@@ -53,7 +52,7 @@ fn mapping_3_auto_forced_none_and_one() {
 }
 
 #[test]
-fn mapping_3_a_subset_of_the_tools() {
+fn mapping_3_tool_choice_of_a_subset_reaches_each_provider() {
     let names = json!([{"type": "function", "function": {"name": "a"}}, {"type": "function", "function": {"name": "c"}}]);
     let body = tools(json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": names}}));
     let (claude, _) = to_claude(&body);
@@ -66,7 +65,7 @@ fn mapping_3_a_subset_of_the_tools() {
 }
 
 #[test]
-fn mapping_3_parallel_off() {
+fn mapping_3_parallel_tool_calls_off_is_sent_or_lost() {
     let mut body = tools(Value::Null);
     body["parallel_tool_calls"] = json!(false);
     assert_eq!(to_claude(&body).0["tool_choice"], json!({"type": "auto", "disable_parallel_tool_use": true}));
@@ -75,7 +74,7 @@ fn mapping_3_parallel_off() {
 }
 
 #[test]
-fn mapping_3_the_charset_of_names() {
+fn mapping_3_tool_names_are_made_legal() {
     let long = "x".repeat(100);
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [
         {"type": "function", "function": {"name": "wetter.für", "parameters": {"type": "object"}}},
@@ -95,7 +94,7 @@ fn mapping_3_the_charset_of_names() {
 }
 
 #[test]
-fn mapping_3_a_tool_with_free_text() {
+fn mapping_3_custom_tool_with_free_text_is_sent_or_converted() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [{"type": "custom", "custom": {"name": "patch", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: \"a\""}}}}]});
     let (claude, lost) = to_claude(&body);
     assert_eq!(claude["tools"][0]["input_schema"]["properties"]["input"]["type"], "string");
@@ -105,8 +104,8 @@ fn mapping_3_a_tool_with_free_text() {
 }
 
 #[test]
-fn mapping_4_efforts_and_budgets() {
-    // The table is the same in both directions, but for the ends.
+fn mapping_4_reasoning_efforts_and_budgets_are_converted() {
+    // The table is symmetric except at its ends.
     for (effort, budget) in
         [(Effort::Low, 2_048), (Effort::Medium, 8_192), (Effort::High, 16_384), (Effort::Max, 32_768)]
     {
@@ -120,12 +119,12 @@ fn mapping_4_efforts_and_budgets() {
     let off =
         json!({"model": "m", "reasoning_effort": "none", "messages": [{"role": "user", "content": "Hi"}]});
     assert_eq!(to_gpt(&off).0["reasoning"]["effort"], "none");
-    // This one cannot be switched off: the least that it takes.
+    // Reasoning of this model cannot be switched off: it gets the minimum budget.
     assert_eq!(to_gemini(&off).0["generationConfig"]["thinkingConfig"]["thinkingBudget"], 128);
 }
 
 #[test]
-fn mapping_6_what_each_provider_tunes() {
+fn mapping_6_sampling_parameters_are_those_of_each_provider() {
     let body = json!({"model": "m", "temperature": 1.5, "top_p": 0.5, "top_k": 7, "seed": 3, "presence_penalty": 0.5, "stop": ["x"], "max_completion_tokens": 99, "messages": [{"role": "user", "content": "Hi"}]});
     let (claude, lost) = to_claude(&body);
     assert_eq!((&claude["max_tokens"], &claude["stop_sequences"]), (&json!(99), &json!(["x"])));
@@ -169,7 +168,7 @@ const BEGIN: &str = r#"{"id":"c","model":"m","choices":[{"index":0,"delta":{"rol
 const END: &str = r#"{"id":"c","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
 
 #[test]
-fn fact_11_comments_are_no_events() {
+fn fact_11_comments_are_not_events() {
     let plain = format!("data: {BEGIN}\n\ndata: {END}\n\ndata: [DONE]\n\n");
     let noisy = format!(
         ": OPENROUTER PROCESSING\n\ndata: {BEGIN}\n\n: keepalive\n\n: keepalive\ndata: {END}\n\ndata: [DONE]\n\n"
@@ -180,7 +179,7 @@ fn fact_11_comments_are_no_events() {
 }
 
 #[test]
-fn values_that_came_in_several_lines_leave_in_one() {
+fn json_of_several_lines_is_written_in_one_line() {
     let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap();
     let lines = |value: &Value| {
         pretty(value).lines().map(|line| format!("data: {line}\n")).collect::<String>() + "\n"
@@ -212,7 +211,7 @@ fn values_that_came_in_several_lines_leave_in_one() {
 }
 
 #[test]
-fn fact_43_ids_names_of_events_and_data_without_a_space_mean_nothing_besides() {
+fn fact_43_sse_ids_event_names_and_missing_spaces_are_ignored() {
     let plain = format!("data: {BEGIN}\n\ndata: {END}\n\n");
     let begin = BEGIN.replace("null", "\"null\"");
     let odd = format!(
@@ -225,7 +224,7 @@ fn fact_43_ids_names_of_events_and_data_without_a_space_mean_nothing_besides() {
 }
 
 #[test]
-fn bug_15_a_full_budget_is_length_and_never_the_providers_word() {
+fn bug_15_finish_reason_max_tokens_is_translated_to_each_format() {
     let frame = r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Hi"}]},"finishReason":"MAX_TOKENS"}],"responseId":"r"}"#;
     let sse = format!("data: {frame}\r\n\r\n");
     let chat = through(Format::Generate, Format::Chat, &[&sse]);
@@ -237,7 +236,7 @@ fn bug_15_a_full_budget_is_length_and_never_the_providers_word() {
 }
 
 #[test]
-fn bug_24_the_last_event_of_responses_has_the_whole_output_and_every_item_is_done() {
+fn bug_24_responses_stream_closes_every_item_and_ends_with_all_output() {
     let frames = [
         r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"so","thought":true}]}}],"responseId":"r"}"#,
         r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Hi"}]}}],"responseId":"r"}"#,
@@ -261,4 +260,29 @@ fn bug_24_the_last_event_of_responses_has_the_whole_output_and_every_item_is_don
         .map(|item| item["type"].as_str().unwrap())
         .collect();
     assert_eq!(kinds, ["reasoning", "message", "function_call"]);
+}
+
+/// A custom tool and a function may have the same name in two namespaces.
+#[test]
+fn custom_tool_is_told_from_a_function_of_its_name() {
+    let body = json!({"model": "m", "input": "Hi", "tools": [
+        {"type": "namespace", "name": "one", "tools": [{"type": "custom", "name": "run"}]},
+        {"type": "namespace", "name": "two", "tools": [
+            {"type": "function", "name": "run", "parameters": {"type": "object", "properties": {}}}]},
+    ]});
+    let made =
+        made(None, ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Responses, Format::Messages, &body);
+    let sent: Value = serde_json::from_slice(&made.body).unwrap();
+    let names: Vec<&Value> = sent["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    let call = |number: usize| json!({"type": "tool_use", "id": format!("toolu_{number}"), "name": names[number], "input": {"input": "x"}});
+    let answer = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "v",
+        "content": [call(0), call(1)], "stop_reason": "tool_use", "usage": {"input_tokens": 1, "output_tokens": 1}});
+    let route = Route { client: Format::Responses, provider: Format::Messages, stream: false };
+    let reply = Arc::new(ReplyOptions { seed: "req_1".into(), ..ReplyOptions::default() });
+    let mut translated = Translated::new(&route, Arrival::Whole, reply, made.restore, 1 << 20);
+    let body = translated.whole(Bytes::from(answer.to_string())).unwrap();
+    let output = serde_json::from_slice::<Value>(&body).unwrap()["output"].clone();
+    let calls: Vec<_> =
+        (0..2).map(|n| [&output[n]["type"], &output[n]["name"], &output[n]["namespace"]]).collect();
+    assert_eq!(calls, [["custom_tool_call", "run", "one"], ["function_call", "run", "two"]]);
 }

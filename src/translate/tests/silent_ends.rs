@@ -1,4 +1,4 @@
-//! Answers that end for a reason of the provider's own: with words before it they are answers, without they are errors.
+//! Responses with a finish reason of the provider's own: with content they are responses, without content errors.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn frame(parts: &str, finish: &str) -> String {
 }
 
 #[test]
-fn mapping_7_a_failure_without_a_word_is_an_error_and_one_behind_words_is_an_end() {
+fn mapping_7_failure_finish_without_text_is_an_error_after_text_an_end() {
     let text = frame(r#"{"text":"Hi"}"#, "");
     let thought = frame(r#"{"text":"so","thought":true}"#, "");
     for reason in ["MALFORMED_FUNCTION_CALL", "OTHER", "UNEXPECTED_TOOL_CALL"] {
@@ -45,7 +45,7 @@ fn mapping_7_a_failure_without_a_word_is_an_error_and_one_behind_words_is_an_end
                     }
                     other => panic!("{client} {stream} {reason}: {other:?}"),
                 }
-                // What has been shown cannot be taken back: the stream fails.
+                // Forwarded content cannot be taken back: the stream fails.
                 let failed = through(client, stream, &[&thought, &end]);
                 assert!(
                     matches!(failed, Err(StreamError::FirstFrame(_) | StreamError::Failed(_))),
@@ -57,14 +57,14 @@ fn mapping_7_a_failure_without_a_word_is_an_error_and_one_behind_words_is_an_end
 }
 
 #[test]
-fn mapping_7_a_missing_signature_is_the_clients_fault() {
+fn mapping_7_missing_signature_is_an_invalid_request() {
     let end = frame("", "MISSING_THOUGHT_SIGNATURE");
     let Err(StreamError::FirstFrame(error)) = through(Format::Chat, false, &[&end]) else { panic!() };
     assert!(String::from_utf8(error.to_vec()).unwrap().contains("invalid_request_error"));
 }
 
 #[test]
-fn bug_18_a_full_budget_or_a_filter_without_a_word_is_an_answer() {
+fn bug_18_empty_response_at_the_token_limit_or_filter_is_valid() {
     for reason in ["MAX_TOKENS", "SAFETY", "STOP"] {
         let end = frame("", reason);
         assert!(through(Format::Chat, true, &[&end]).is_ok(), "{reason}");
@@ -73,7 +73,7 @@ fn bug_18_a_full_budget_or_a_filter_without_a_word_is_an_answer() {
 }
 
 #[test]
-fn an_answer_that_is_queued_has_not_given_up() {
+fn response_queued_without_output_is_valid() {
     for status in ["queued", "in_progress"] {
         let body = format!(r#"{{"id":"resp_1","object":"response","status":"{status}","output":[]}}"#);
         let route = Route { client: Format::Chat, provider: Format::Responses, stream: false };

@@ -1,4 +1,4 @@
-//! However a stream is cut on its way, the same bytes leave and the same is noted.
+//! The output and the meter do not depend on how a stream is split into pieces.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn every_answer() -> Vec<Answer> {
 }
 
 #[test]
-fn what_leaves_is_what_came_and_its_figures_are_noted() {
+fn stream_passes_unchanged_and_its_figures_are_metered() {
     for answer in every_answer() {
         let passed = whole(&answer);
         assert_eq!(passed.result, Ok(()), "{answer:?}");
@@ -29,9 +29,9 @@ fn what_leaves_is_what_came_and_its_figures_are_noted() {
     }
 }
 
-/// bugs.md 45: a character split across pieces. bugs.md 46: line ends other than `\n`.
+/// Splits inside a character, and line ends other than `\n`.
 #[test]
-fn bug_45_bug_46_every_split_in_two_passes_the_same() {
+fn bug_45_bug_46_stream_passes_the_same_at_every_split() {
     for answer in Style::few().into_iter().flat_map(streams::all) {
         let expected = whole(&answer);
         for cut in 1..answer.text.len() {
@@ -43,7 +43,7 @@ fn bug_45_bug_46_every_split_in_two_passes_the_same() {
 }
 
 #[test]
-fn small_pieces_of_any_size_pass_the_same() {
+fn stream_passes_the_same_in_small_pieces() {
     for answer in every_answer() {
         let expected = whole(&answer);
         for size in [1, 2, 3, 5, 17, 64] {
@@ -53,9 +53,9 @@ fn small_pieces_of_any_size_pass_the_same() {
     }
 }
 
-/// bugs.md 8, 51: frames held back.
+/// Frames must not be held back.
 #[test]
-fn bug_8_bug_51_a_frame_leaves_with_its_last_byte() {
+fn bug_8_bug_51_frame_is_forwarded_with_its_last_byte() {
     for end in ["\n", "\r\n", "\r"] {
         let answer = streams::chat(Style { end, ..Style::PLAIN });
         let mut verbatim = Verbatim::new(answer.api, answer.arrival, Changes::default(), 1 << 20);
@@ -72,7 +72,7 @@ fn bug_8_bug_51_a_frame_leaves_with_its_last_byte() {
 }
 
 #[test]
-fn whole_frames_leave_without_a_copy() {
+fn frame_whole_is_forwarded_without_a_copy() {
     for answer in streams::all(Style::PLAIN) {
         if answer.arrival == Arrival::Array {
             continue;
@@ -85,8 +85,8 @@ fn whole_frames_leave_without_a_copy() {
 }
 
 #[test]
-fn a_frame_of_many_pieces_is_read_once() {
-    // If each piece cost as much as all before it, this would not come to an end.
+fn frame_in_many_pieces_is_scanned_once() {
+    // If each piece cost as much as all pieces before it, this test would not end.
     let text = "x".repeat(4 << 20);
     for answer in [
         format!(
@@ -106,7 +106,7 @@ fn a_frame_of_many_pieces_is_read_once() {
 }
 
 #[test]
-fn a_frame_beyond_the_limit_ends_the_stream() {
+fn frame_beyond_the_limit_ends_the_stream() {
     for (arrival, begin) in [(Arrival::Events, "data: "), (Arrival::Array, "[\"")] {
         let mut verbatim = Verbatim::new(Api::Generate, arrival, Changes::default(), 1000);
         let mut fed = verbatim.feed(Bytes::from_static(begin.as_bytes()));
@@ -118,7 +118,7 @@ fn a_frame_beyond_the_limit_ends_the_stream() {
 }
 
 #[test]
-fn data_in_several_lines_is_read_as_one() {
+fn frame_with_data_in_several_lines_is_parsed() {
     let stream =
         "data: {\"id\":\"a\",\ndata: \"choices\":[{\"finish_reason\":\ndata:\"stop\"}]}\n\ndata: [DONE]\n\n";
     let passed = super::pass_events(Api::Chat, stream);
@@ -128,7 +128,7 @@ fn data_in_several_lines_is_read_as_one() {
 }
 
 #[test]
-fn frames_that_are_no_json_pass_unread() {
+fn frame_that_is_not_json_passes_unparsed() {
     let stream = "data: keep-alive\n\ndata:\n\nretry: 100\n\ndata: {\"broken\n\nevent: x\n\ndata: \u{fffd}\n\ndata: [DONE]\n\n";
     let passed = super::pass_events(Api::Chat, stream);
     assert_eq!(passed.result, Ok(()));
@@ -139,9 +139,9 @@ fn frames_that_are_no_json_pass_unread() {
     assert_eq!((passed.result, &passed.out[..]), (Ok(()), &stream[..]));
 }
 
-/// A stream far longer than the frames that are read whole, where the last usage is in the last frame that was not.
+/// A stream far longer than the frames that are always parsed. Its last usage is in the last frame that was not parsed.
 #[test]
-fn figures_of_frames_that_were_only_glanced_at_are_noted_at_the_end() {
+fn usage_of_classified_only_frames_is_metered_at_the_end() {
     let chunk = |n: u64| {
         format!(
             "data: {{\"candidates\":[{{\"content\":{{}}}}],\"usageMetadata\":{{\"promptTokenCount\":3,\"candidatesTokenCount\":{n}}}}}\r\n\r\n"
@@ -150,7 +150,11 @@ fn figures_of_frames_that_were_only_glanced_at_are_noted_at_the_end() {
     let stream: String = (1..=100).map(chunk).collect();
     let passed = super::pass_events(Api::Generate, &stream);
     assert_eq!(passed.result, Err(StreamError::Cut));
-    assert_eq!((passed.notes.usage.input, passed.notes.usage.output), (Some(3), Some(100)), "bugs.md 44");
+    assert_eq!(
+        (passed.notes.usage.input, passed.notes.usage.output),
+        (Some(3), Some(100)),
+        "a cut stream has its usage"
+    );
     let last = "data: {\"candidates\":[{\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":3}}\r\n\r\n";
     let passed = super::pass_events(Api::Generate, &(stream + last));
     assert_eq!(passed.result, Ok(()));
@@ -160,16 +164,16 @@ fn figures_of_frames_that_were_only_glanced_at_are_noted_at_the_end() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn any_split_passes_the_same(sizes in proptest::collection::vec(1usize..90, 1..12), style in 0usize..9) {
+    fn stream_passes_the_same_in_random_pieces(sizes in proptest::collection::vec(1usize..90, 1..12), style in 0usize..9) {
         for answer in streams::all(Style::all()[style]) {
             let expected = whole(&answer);
             prop_assert_eq!(&pass(answer.api, answer.arrival, pieces(answer.text.as_bytes(), &sizes)), &expected);
         }
     }
 
-    /// Whatever comes, nothing panics, and what leaves is a beginning of what came.
+    /// For any input, nothing panics, and the output is a prefix of the input.
     #[test]
-    fn any_bytes_pass_or_end_in_an_error(
+    fn stream_of_arbitrary_bytes_never_panics(
         stream in r#"((data: ?|event: |: |)(\{"(id|choices|error|type|candidates)":("a"|\[\]|\[\{\}\]|null)\}|\[DONE\]|[a\[\]{},"\\]{0,4})(\n|\r|\r\n|\n\n|,){1,2}){0,8}"#,
         sizes in proptest::collection::vec(1usize..30, 1..6),
     ) {

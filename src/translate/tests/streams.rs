@@ -1,29 +1,29 @@
-//! Answers of each format, made for these tests: with what providers really put between the frames.
+//! Sample responses of each format, made for these tests, with everything that providers send between frames.
 
 use crate::canonical::Usage;
 use crate::translate::verbatim::Arrival;
 use crate::wire::Api;
 
-/// How events are written.
+/// Style in which events are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
-    /// The line end.
+    /// Line end.
     pub end: &'static str,
-    /// A space behind the colon.
+    /// Whether a space follows the colon.
     pub space: bool,
-    /// `event:` lines where the format has them.
+    /// Whether there are `event:` lines, in formats that have them.
     pub names: bool,
-    /// Comments, ids and blank lines between the events.
+    /// Whether there are comments, ids and blank lines between the events.
     pub noise: bool,
-    /// A byte order mark in front.
+    /// Whether the stream starts with a byte order mark.
     pub mark: bool,
 }
 
 impl Style {
-    /// As most providers write.
+    /// Style of most providers.
     pub(super) const PLAIN: Style = Style { end: "\n", space: true, names: true, noise: false, mark: false };
 
-    /// All styles that are tried.
+    /// All styles.
     pub(super) fn all() -> Vec<Style> {
         let mut all = Vec::new();
         for end in ["\n", "\r\n", "\r"] {
@@ -36,7 +36,7 @@ impl Style {
         all
     }
 
-    /// One for each line end, for tests that try every byte.
+    /// One style per line end, for tests that cut at every byte.
     pub(super) fn few() -> [Style; 3] {
         [
             Style { end: "\n", names: false, noise: true, mark: true, ..Style::PLAIN },
@@ -65,7 +65,7 @@ impl Style {
     }
 }
 
-/// An answer and what must be noted of it.
+/// Response and what the meter must record of it.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub api: Api,
@@ -74,14 +74,14 @@ pub(super) struct Answer {
     pub id: &'static str,
     pub finish: &'static str,
     pub usage: Usage,
-    /// What stands in the text of the frame with which the answer is complete, and nowhere before.
+    /// Text that occurs only in the frame that completes the response.
     pub complete_at: &'static str,
 }
 
 const WORDS: [&str; 12] =
     ["Hel", "lo", " wörld", "\\n", "🌍", "\\u00e9", " \\\"data: x\\\"", "{", "}]", "[DONE]", "模", "."];
 
-/// Chat chunks: words, a tool call, a finish reason, the usage chunk, the terminator.
+/// Chat chunks: text, a tool call, a finish reason, the usage chunk, the terminator.
 pub(super) fn chat(style: Style) -> Answer {
     let chunk = |rest: &str| {
         ("", format!(r#"{{"id":"chatcmpl-1","object":"chat.completion.chunk","model":"m-1",{rest}}}"#))
@@ -113,7 +113,7 @@ pub(super) fn chat(style: Style) -> Answer {
     }
 }
 
-/// Messages events: thinking, a ping inside of a block, text, cumulative usage.
+/// Messages events: thinking, a ping inside a block, text, cumulative usage.
 pub(super) fn messages(style: Style) -> Answer {
     let mut frames = vec![
         (
@@ -232,7 +232,7 @@ pub(super) fn array() -> Answer {
     }
 }
 
-/// All of them in one style.
+/// Responses of all formats in one style.
 pub(super) fn all(style: Style) -> [Answer; 5] {
     [chat(style), messages(style), responses(style), generate(style), array()]
 }

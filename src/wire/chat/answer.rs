@@ -1,25 +1,24 @@
-//! Whole completions.
+//! Decoder and encoder of whole chat completions.
 
 use bytes::BytesMut;
 
 use super::enums::finish_word;
 use super::stream::Decoder;
 use super::stream::pending::image;
-use super::write::{self, SealOf};
+use super::write::{self, SignatureOwner};
 use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, AnswerChoice};
-use crate::canonical::seal::Carried;
-use crate::canonical::{Answer, Event, Finish, Sealed, Start, ToolKind};
+use crate::canonical::seal::SignedCallId;
+use crate::canonical::{Answer, Event, Finish, SealedSignature, Start, ToolKind};
 use crate::json::{JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::{ReplyOptions, make_id};
 
-/// How long a client may refer to sound in an answer (seconds); nothing is kept here, but SDKs want a figure.
+/// Lifetime of audio in a response, in seconds. The gateway stores no audio, but SDKs require `expires_at`.
 const SOUND_EXPIRES: u64 = 3_600;
 
-/// Reads a completion as the events that it stands for. `tagged`: its text may begin with reasoning between `<think>`
-/// and `</think>`.
+/// Decodes a completion into events. With `tagged`, its text may begin with reasoning between `<think>` and `</think>`.
 ///
 /// # Errors
-/// It is not JSON, or has neither a choice nor an error in it.
+/// Returns [`JsonError`] if the body is not JSON, or contains neither a choice nor an error.
 pub fn decode(
     body: &str,
     seed: &str,
@@ -29,10 +28,10 @@ pub fn decode(
     let mut decoder = Decoder::whole(seed).with_tags(tagged);
     decoder.document(body, sink)?;
     decoder.end(sink);
-    if decoder.is_over() { Ok(()) } else { Err(JsonError { at: 0, what: "an answer without a choice" }) }
+    if decoder.is_over() { Ok(()) } else { Err(JsonError { at: 0, what: "a response without a choice" }) }
 }
 
-/// Writes a completion.
+/// Encodes a completion.
 pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object();
@@ -78,7 +77,7 @@ fn choice(
     json.end_object();
     logprobs(json, blocks);
     let called = blocks().any(|block| matches!(block.kind, AnswerBlockKind::ToolUse { .. }));
-    // An answer that is complete has a reason for every choice.
+    // SDKs require a reason for every choice of a complete response.
     let finish = said.finish.map_or(Finish::Stop, |finish| finish.borrow());
     let (word, native) = finish_word(finish, called);
     json.key("finish_reason").string(word);
@@ -88,7 +87,7 @@ fn choice(
     json.end_object();
 }
 
-/// A member with the texts of blocks, joined; null where there is no block.
+/// Writes a member with the joined texts of the blocks. Null if there is no block.
 fn joined<'a>(json: &mut Writer<'_, BytesMut>, name: &str, blocks: impl Iterator<Item = &'a AnswerBlock>) {
     let mut blocks = blocks.peekable();
     json.key(name);
@@ -105,17 +104,18 @@ fn joined<'a>(json: &mut Writer<'_, BytesMut>, name: &str, blocks: impl Iterator
     json.paste(JsonStr::from_escaped(&text));
 }
 
-/// Seals. Where one thought is sealed, all are listed with their texts, so that a client that sends the message back
-/// sends each text with its own seal.
+/// Writes `reasoning_details`. If one block has a provider signature, all reasoning blocks are listed with their texts,
+/// so that a client that returns the message returns each text with its own signature.
 fn details<'a, I: Iterator<Item = &'a AnswerBlock>>(
     json: &mut Writer<'_, BytesMut>,
     blocks: impl Fn() -> I,
     reply: &ReplyOptions,
 ) {
     let sealed = |block: &&AnswerBlock| {
+        // A signature without its visible text cannot be returned by the client.
         let hidden =
             !reply.show_thinking && block.kind == AnswerBlockKind::Reasoning && !block.text.is_empty();
-        !block.seal.is_empty() && !hidden && !matches!(block.kind, AnswerBlockKind::ToolUse { .. })
+        !block.signature.is_empty() && !hidden && !matches!(block.kind, AnswerBlockKind::ToolUse { .. })
     };
     if blocks().find(sealed).is_none() {
         return;
@@ -124,22 +124,24 @@ fn details<'a, I: Iterator<Item = &'a AnswerBlock>>(
     let (mut place, mut images) = (0, 0);
     for block in blocks() {
         let text = Some(JsonStr::from_escaped(&block.text)).filter(|text| !text.is_empty());
-        let seal = (!block.seal.is_empty())
-            .then(|| Sealed { issuer: &reply.issuer, text: JsonStr::from_escaped(&block.seal) });
+        let seal = (!block.signature.is_empty()).then(|| SealedSignature {
+            issuer: &reply.issuer,
+            text: JsonStr::from_escaped(&block.signature),
+        });
         let of = match block.kind {
             AnswerBlockKind::Reasoning | AnswerBlockKind::HiddenReasoning => match text {
                 Some(_) if !reply.show_thinking => continue,
-                Some(_) => SealOf::Reasoning(text),
-                None => SealOf::Hidden,
+                Some(_) => SignatureOwner::Reasoning(text),
+                None => SignatureOwner::Hidden,
             },
             AnswerBlockKind::Media { .. } => {
                 images += 1;
-                SealOf::Image(images - 1)
+                SignatureOwner::Image(images - 1)
             }
-            AnswerBlockKind::Text => SealOf::Text,
+            AnswerBlockKind::Text => SignatureOwner::Text,
             _ => continue,
         };
-        if seal.is_some() || matches!(of, SealOf::Reasoning(_)) {
+        if seal.is_some() || matches!(of, SignatureOwner::Reasoning(_)) {
             write::detail(json, of, place, seal);
             place += 1;
         }
@@ -160,12 +162,13 @@ fn calls<'a, I: Iterator<Item = &'a AnswerBlock>>(
         }
         json.begin_object();
         json.key("id");
-        if block.seal.is_empty() {
+        if block.signature.is_empty() {
             json.paste(JsonStr::from_escaped(id));
         } else {
             let mut carrier = id.clone().into_bytes();
-            let sealed = Sealed { issuer: &reply.issuer, text: JsonStr::from_escaped(&block.seal) };
-            Carried::write(sealed, &mut carrier);
+            let sealed =
+                SealedSignature { issuer: &reply.issuer, text: JsonStr::from_escaped(&block.signature) };
+            SignedCallId::write(sealed, &mut carrier);
             json.paste(JsonStr::from_escaped(&String::from_utf8(carrier).unwrap_or_default()));
         }
         let (word, member) = match kind {
@@ -227,7 +230,7 @@ fn media<'a, I: Iterator<Item = &'a AnswerBlock>>(
         })
     };
     let is_sound = |mime: &str, block: &AnswerBlock| mime.starts_with("audio/") && block.url.is_none();
-    // One message has one sound.
+    // A message has at most one audio object in this format.
     if let Some((_, sound)) = media().find(|(mime, block)| is_sound(mime, block)) {
         json.key("audio").begin_object();
         json.key("id").string(&make_id("audio_", &reply.seed, index.into()));

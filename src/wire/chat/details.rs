@@ -1,45 +1,44 @@
-//! `reasoning_details`: what compatible providers want to see again of reasoning, and where seals travel through
-//! clients of this format.
+//! `reasoning_details`: reasoning that OpenAI-compatible providers require back in later turns. Clients of this format
+//! carry provider signatures of other formats in it too.
 //!
 //! An element is `{"type":"reasoning.text","text","signature"}`, `{"type":"reasoning.summary","summary"}` or
-//! `{"type":"reasoning.encrypted","data"}`, with `id`, `format` and `index` as the provider likes. The seal of an
-//! element is the element itself without its text; so it can be made again, whatever else stands in it.
+//! `{"type":"reasoning.encrypted","data"}`, with optional `id`, `format` and `index`. The provider signature of an
+//! element is the element itself without its text. That way all its members survive and the element can be restored.
 
 use bytes::{BufMut, BytesMut};
 
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::watch::{elements, members};
 
-/// What kind of element.
+/// Kind of an element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum DetailKind {
-    /// Reasoning, perhaps signed.
+    /// Reasoning text, optionally signed.
     #[default]
     Text,
-    /// A summary of reasoning.
+    /// Summary of the reasoning.
     Summary,
-    /// Reasoning that only the provider can read.
+    /// Encrypted reasoning that only its provider can read.
     Encrypted,
 }
 
-/// An element.
+/// Element of `reasoning_details`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Detail<'a> {
-    /// What kind.
     pub(super) kind: DetailKind,
-    /// Its text; may be empty.
+    /// Text; may be empty.
     pub(super) text: JsonStr<'a>,
-    /// Its signature, or what is encrypted; may be empty.
+    /// Signature or encrypted data; may be empty.
     pub(super) opaque: JsonStr<'a>,
-    /// Its id; may be empty.
+    /// Id; may be empty.
     pub(super) id: JsonStr<'a>,
-    /// Which block it is a part of, in the provider's count.
+    /// Number of the reasoning block that the element belongs to, as the provider wrote it.
     pub(super) index: &'a str,
     raw: RawJson<'a>,
 }
 
 impl<'a> Detail<'a> {
-    /// Visits the elements of a list.
+    /// Calls `visit` for every element of a list.
     pub(super) fn each(list: RawJson<'a>, mut visit: impl FnMut(Detail<'a>)) -> Result<(), JsonError> {
         elements(&mut Cursor::new(list.text()), |json| {
             let raw = json.raw()?;
@@ -80,17 +79,18 @@ impl<'a> Detail<'a> {
         Ok(detail)
     }
 
-    /// Whether there is something besides text that the provider must see again.
-    pub(super) fn has_seal(&self) -> bool {
+    /// Returns whether the element has a signature or encrypted data, which the provider must get back.
+    pub(super) fn has_signature(&self) -> bool {
         !self.opaque.is_empty()
     }
 
-    /// The seal: the element without its text, as the inside of a JSON string.
-    pub(super) fn seal(&self) -> String {
+    /// Returns the provider signature: the element without its text, as the inside of a JSON string.
+    pub(super) fn signature(&self) -> String {
         let mut plain = String::with_capacity(self.raw.text().len());
         plain.push('{');
         let _ = members(&mut Cursor::new(self.raw.text()), |key, json| {
             let value = json.raw()?;
+            // Clients return the text separately; null members carry nothing.
             if !matches!(key.escaped(), "text" | "summary") && !value.is_null() {
                 if plain.len() > 1 {
                     plain.push(',');
@@ -109,11 +109,12 @@ impl<'a> Detail<'a> {
     }
 }
 
-/// Writes elements of `reasoning_details` again for the provider that has issued the seal: what is in the seal, with
-/// the text in its place. A bare seal is a signature.
+/// Writes an element of `reasoning_details` for the provider that issued the signature: the members stored in the
+/// signature, with the text put back. A signature that is not such an element is written as a plain `signature`.
 pub(super) fn write_again(json: &mut Writer<'_, BytesMut>, text: &[JsonStr<'_>], seal: &str) {
     let plain = JsonStr::from_escaped(seal).decode();
     let element = RawJson::from_text(&plain);
+    // A signature from another source than `reasoning_details` is a plain string.
     let (kind, sound) = match plain.starts_with('{') {
         true => match Detail::read(element) {
             Ok(detail) => (detail.kind, true),
@@ -121,7 +122,7 @@ pub(super) fn write_again(json: &mut Writer<'_, BytesMut>, text: &[JsonStr<'_>],
         },
         false => (DetailKind::Text, false),
     };
-    // What the client may read of something encrypted is an element of its own.
+    // The readable part of encrypted reasoning is an element of its own.
     if kind == DetailKind::Encrypted && !text.is_empty() {
         json.begin_object();
         json.key("type").string("reasoning.summary");
@@ -151,7 +152,7 @@ fn paste_all(json: &mut Writer<'_, BytesMut>, name: &str, text: &[JsonStr<'_>]) 
     json.key(name).pasted(|out| text.iter().for_each(|text| out.put_slice(text.escaped().as_bytes())));
 }
 
-/// Writes the members of an element again, but for some.
+/// Writes the members of an element, except the named ones.
 fn repeat(json: &mut Writer<'_, BytesMut>, element: RawJson<'_>, without: &[&str]) {
     let _ = members(&mut Cursor::new(element.text()), |key, cursor| {
         let value = cursor.raw()?;

@@ -1,20 +1,21 @@
-//! Words of the chat format that its readers and its writers share.
+//! Enumerated values and small shapes of the chat format that its decoders and encoders share.
 
 use crate::canonical::Finish;
 use crate::canonical::answer::FinishOwned;
 use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::watch::members;
 
-/// What a `finish_reason` means; `sequence` is the stop sequence, where the provider says it beside.
+/// Converts a `finish_reason`. `sequence` is the stop sequence, empty if the provider does not report it.
 ///
 /// | word | meaning |
 /// |---|---|
-/// | `stop`, `eos`, `end_turn`, `stop_sequence` | complete, or the stop sequence that is said beside |
-/// | `length`, `max_tokens`, `model_length` | the limit of output |
+/// | `stop`, `eos`, `end_turn` | complete; with `sequence`, ended by that stop sequence |
+/// | `stop_sequence` | ended by a stop sequence |
+/// | `length`, `max_tokens`, `model_length` | the output limit was reached |
 /// | `model_context_window_exceeded` | the context is full |
-/// | `tool_calls`, `function_call`, `tool_use` | tools |
-/// | `content_filter`, `sensitive`, `refusal`, `safety` | a filter |
-/// | `pause_turn` | a pause |
+/// | `tool_calls`, `function_call`, `tool_use` | tools are called |
+/// | `content_filter`, `sensitive`, `refusal`, `safety` | a content filter stopped the response |
+/// | `pause_turn` | the turn is paused |
 /// | any other | the provider's own reason |
 pub(super) fn finish(word: JsonStr<'_>, sequence: JsonStr<'_>) -> FinishOwned {
     let lower;
@@ -41,8 +42,8 @@ pub(super) fn finish(word: JsonStr<'_>, sequence: JsonStr<'_>) -> FinishOwned {
     }
 }
 
-/// The word for a reason, and the provider's own where this format has none. Who calls tools never says a plain `stop`:
-/// clients look at the word to know whether to go on.
+/// Returns the `finish_reason`, and the provider's own word where this format has no equivalent. With `calls`, `stop`
+/// becomes `tool_calls`: clients decide by this word whether to run tools and continue.
 pub(super) fn finish_word<'a>(finish: Finish<'a>, calls: bool) -> (&'static str, Option<JsonStr<'a>>) {
     match finish {
         Finish::ToolUse => ("tool_calls", None),
@@ -54,11 +55,12 @@ pub(super) fn finish_word<'a>(finish: Finish<'a>, calls: bool) -> (&'static str,
     }
 }
 
-/// The signature in an `extra_content`: `{"google":{"thought_signature":"..."}}`.
+/// Returns the provider signature in an `extra_content`: `{"google":{"thought_signature":"..."}}`. Empty if there is
+/// none.
 pub(super) fn thought_signature(value: RawJson<'_>) -> JsonStr<'_> {
     let mut signature = JsonStr::default();
     let mut json = Cursor::new(value.text());
-    // What is not of this shape has no signature.
+    // Any other shape carries no signature; ignore it.
     let _ = members(&mut json, |key, json| match key.escaped() {
         "google" => members(json, |key, json| {
             let value = json.raw()?;
@@ -72,7 +74,7 @@ pub(super) fn thought_signature(value: RawJson<'_>) -> JsonStr<'_> {
     signature
 }
 
-/// The address in an image part: `{"url":"..."}` or the address itself.
+/// Returns the URL of an image part: `{"url":"..."}` or a plain string. Empty if there is none.
 pub(super) fn url_of(value: RawJson<'_>) -> JsonStr<'_> {
     if let Some(url) = value.as_str() {
         return url;
@@ -89,7 +91,8 @@ pub(super) fn url_of(value: RawJson<'_>) -> JsonStr<'_> {
     url
 }
 
-/// The address of an image as compatible providers give it: `{"image_url":{"url":"..."}}`, or less of that.
+/// Returns the URL of an image in a response of an OpenAI-compatible provider: `{"image_url":{"url":"..."}}`,
+/// `{"image_url":"..."}`, `{"url":"..."}` or a plain string. Empty if there is none.
 pub(super) fn image_address(image: RawJson<'_>) -> JsonStr<'_> {
     let mut url = image.as_str().unwrap_or_default();
     let _ = members(&mut Cursor::new(image.text()), |key, json| {
@@ -104,7 +107,7 @@ pub(super) fn image_address(image: RawJson<'_>) -> JsonStr<'_> {
     url
 }
 
-/// The media type of sound, which this format does not say, by how its base64 begins.
+/// Returns the media type of audio by the first bytes of its base64 text. This format does not state it.
 pub(super) fn sound_type(base64: &str) -> &'static str {
     match base64.as_bytes() {
         [b'U', b'k', b'l', b'G', ..] => "audio/wav",

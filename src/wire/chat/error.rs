@@ -1,4 +1,4 @@
-//! Errors of the chat format, which the responses format shares.
+//! Error bodies of the chat format, which the responses format shares.
 
 use bytes::BytesMut;
 
@@ -6,7 +6,7 @@ use crate::error::ApiError;
 use crate::json::Writer;
 use crate::wire::error::{error_member, nullable};
 
-/// `{"error":{"message","type","param","code"}}` (OpenAI API, "Error codes").
+/// Writes `{"error":{"message","type","param","code"}}` (<https://platform.openai.com/docs/guides/error-codes>).
 pub fn encode(error: &ApiError, out: &mut BytesMut) {
     let row = error.kind.row();
     let mut json = Writer::new(out);
@@ -18,7 +18,8 @@ pub fn encode(error: &ApiError, out: &mut BytesMut) {
     json.end_object().end_object();
 }
 
-/// A message and a type that are strings, and a code: what section 7 of the specification promises to clients.
+/// Returns whether a provider's error body has the shape that clients rely on: a non-empty message, a type that is a
+/// string, and a code that is a string or null.
 pub fn is_in_shape(body: &str) -> bool {
     let (mut message, mut kind, mut code) = (false, false, false);
     let found = error_member(body, |key, value| match key {

@@ -1,4 +1,4 @@
-//! The chat-completions format (OpenAI `POST /v1/chat/completions`; reference: OpenAI API, "Chat", November 2026).
+//! OpenAI chat completions format (<https://platform.openai.com/docs/api-reference/chat>, November 2026).
 //!
 //! | | |
 //! |---|---|

@@ -1,17 +1,17 @@
-//! Spellings of the specification that a provider of this format does not know.
+//! Request spellings that only the gateway's specification defines, rewritten for providers of the chat format.
 
 use crate::canonical::Dialect;
-use crate::canonical::dialect::Sampling;
-use crate::wire::spelling::{Respelling, find, is_object, places};
+use crate::canonical::dialect::SamplingSupport;
+use crate::wire::spelling::{Respelling, find, is_object, member_ranges};
 
-/// `web_search_options`: where the user is must have a type, which the specification does not show. Some write the
-/// place without `approximate` around it.
+/// Rewrites `web_search_options.user_location`: adds the `type` that the provider requires, and the `approximate`
+/// object around the location if it is missing.
 pub(in crate::wire) fn search(text: &str, at: usize, out: &mut Respelling) {
-    let options = places(text, at);
+    let options = member_ranges(text, at);
     let Some(location) = find(&options, "user_location").filter(|place| is_object(place.value)) else {
         return;
     };
-    let members = places(location.value.text(), location.at.start);
+    let members = member_ranges(location.value.text(), location.at.start);
     if find(&members, "approximate").is_none() && !members.is_empty() {
         let parts: Vec<String> = members
             .iter()
@@ -26,7 +26,7 @@ pub(in crate::wire) fn search(text: &str, at: usize, out: &mut Respelling) {
     }
 }
 
-/// Whether the model is one of those that refuse the older name of the limit.
-pub(in crate::wire) fn wants_newer_cap(dialect: &Dialect<'_>) -> bool {
-    dialect.max_completion_tokens && dialect.sampling == Sampling::None
+/// Returns whether the model refuses `max_tokens` and requires `max_completion_tokens`: OpenAI's reasoning models.
+pub(in crate::wire) fn needs_max_completion_tokens(dialect: &Dialect<'_>) -> bool {
+    dialect.max_completion_tokens && dialect.sampling == SamplingSupport::None
 }

@@ -1,4 +1,4 @@
-//! `usage` of a chat completion whose provider reports none. Clients rely on the member (specification, 2.1).
+//! Usage that the gateway adds to a chat completion or stream whose provider reports none. Clients rely on the member.
 
 use bytes::BytesMut;
 
@@ -6,8 +6,8 @@ use super::write;
 use crate::canonical::Usage;
 use crate::json::{Cursor, EscapedString, JsonStr, Writer};
 
-/// The completion `body` with a `usage` member, other bytes unchanged. `None` if `body` has a usage object already, or is no chat
-/// completion.
+/// Returns the completion `body` with a `usage` member, all other bytes unchanged. `None` if `body` has a usage object
+/// already, or is not a chat completion.
 pub fn with_usage(body: &str, usage: &Usage) -> Option<BytesMut> {
     let mut json = Cursor::new(body);
     json.begin_object().ok()?;
@@ -41,21 +41,21 @@ pub fn with_usage(body: &str, usage: &Usage) -> Option<BytesMut> {
     Some(out)
 }
 
-/// Usage that the gateway counts, for a stream whose provider reports none.
+/// Usage chunk for a stream whose provider reports none, with tokens that the gateway counted.
 #[derive(Clone, Debug, Default)]
 pub struct UsageChunk {
-    /// The model, as the client knows it.
+    /// Model name that the client used.
     pub model: EscapedString,
-    /// When the answer is made, in seconds of Unix time.
+    /// Creation time of the response (Unix seconds).
     pub created: u64,
 }
 
 impl UsageChunk {
-    /// Writes the chunk: `id` is that of the chunks before it.
+    /// Writes the chunk. `id` is the id of the previous chunks.
     pub fn put(&self, id: &str, usage: &Usage, out: &mut BytesMut) {
         let mut json = Writer::new(out);
         json.begin_object();
-        // An id that was cut may end within an escape.
+        // The stored id may be truncated; one that contains an escape could end inside it and break the JSON text.
         json.key("id").paste(JsonStr::from_escaped(if id.contains('\\') { "" } else { id }));
         json.key("object").string("chat.completion.chunk");
         json.key("created").number(self.created);
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn usage_is_inserted_where_it_is_missing() {
+    fn usage_is_inserted_if_missing() {
         let usage = Usage { input: Some(3), output: Some(4), ..Usage::default() };
         let figures = r#"{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}"#;
         for (body, expected) in [

@@ -1,4 +1,4 @@
-//! What a chat chunk or completion tells the meter.
+//! Facts for the usage meter, read from a chat chunk or completion.
 
 use std::sync::LazyLock;
 
@@ -8,10 +8,13 @@ use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson};
 use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, bit, elements, is_void, members, placed_string};
 
-/// The data of the frame that ends a stream.
+/// Data of the frame that ends a stream.
 const DONE: &str = "[DONE]";
 
-/// Reads the data of one frame. SDKs stop at data that begins with `[DONE]`.
+/// Reads the data of one frame. Data that begins with `[DONE]` ends the stream, as in the SDKs.
+///
+/// # Errors
+/// Returns [`JsonError`] if the data is not a JSON object.
 #[inline]
 pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
     if data.starts_with(DONE) {
@@ -20,16 +23,16 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
     answer(data)
 }
 
-/// Whether a chunk holds nothing but content.
-pub fn glance(data: &[u8]) -> FrameClass {
+/// Classifies a chunk: content only, or something to parse.
+pub fn classify(data: &[u8]) -> FrameClass {
     static NAMES: LazyLock<[Finder<'static>; 3]> =
         LazyLock::new(|| ["\"finish_reason\"", "\"usage\"", "\"error\""].map(Finder::new));
     let plain = data.starts_with(b"{") && NAMES.iter().all(|name| is_void(name, data));
     if plain { FrameClass::Content } else { FrameClass::Read }
 }
 
-/// Whether a chunk says whose turn it is and nothing else: what many providers begin with before they know how it goes
-/// on.
+/// Returns whether a chunk contains nothing but the role. Many providers send such a chunk before they know whether the
+/// response will succeed.
 pub fn is_opening(text: &str) -> bool {
     let mut empty = true;
     let mut json = Cursor::new(text);
@@ -60,6 +63,9 @@ fn opening(json: &mut Cursor<'_>, empty: &mut bool) -> Result<(), JsonError> {
 }
 
 /// Reads one chunk, or one whole completion.
+///
+/// # Errors
+/// Returns [`JsonError`] if the text is not a JSON object.
 pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut sight = FrameFacts::default();
     let mut no_choices = false;
@@ -74,12 +80,12 @@ pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
                 no_choices = !sight.content;
             }
             "usage" => set_usage(&mut sight, &mut json)?,
-            // Groq puts it there, sometimes in addition.
+            // Groq reports usage here, sometimes in addition to `usage`.
             "x_groq" => members(&mut json, |key, json| match key.escaped() {
                 "usage" if sight.usage.is_none() => set_usage(&mut sight, json),
                 _ => json.skip(),
             })?,
-            // SDKs look whether there is anything in it.
+            // SDKs ignore an empty `error` member; some providers send one in every chunk.
             "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
             _ => json.skip()?,
         }
@@ -98,13 +104,14 @@ fn choice<'a>(json: &mut Cursor<'a>, sight: &mut FrameFacts<'a>) -> Result<(), J
         match key.escaped() {
             "index" => index = json.u64_or_skip()?.unwrap_or(0),
             "finish_reason" => {
-                // Empty at some providers while the answer goes on; null or absent at the others.
+                // Some providers send an empty string while the response continues; the others send null or omit the
+                // member.
                 if let Some(reason) = json.raw()?.as_str().filter(|reason| !reason.is_empty()) {
                     sight.finish = Some(reason);
                     finished = true;
                 }
             }
-            // Kimi's older models.
+            // Kimi's older models report usage in the choice.
             "usage" if sight.usage.is_none() => set_usage(sight, json)?,
             _ => json.skip()?,
         }
@@ -125,9 +132,13 @@ fn set_usage<'a>(sight: &mut FrameFacts<'a>, json: &mut Cursor<'a>) -> Result<()
 
 /// Reads a usage object of the chat format, with the providers' deviations.
 ///
-/// `completion_tokens` includes reasoning, except at xAI, where `total_tokens` is the sum of all three, and at gateways
-/// before Gemini, where reasoning is more than the whole: that is how both are recognised. What stands in
-/// the details has a second home, beside the totals, at half a dozen providers.
+/// `completion_tokens` includes reasoning tokens, with two exceptions: at xAI `total_tokens` is the sum of all three
+/// counts, and at gateways in front of Gemini the reasoning count exceeds `completion_tokens`. Both are recognized by
+/// these numbers, and the reasoning tokens are added. Half a dozen providers put the details beside the totals instead
+/// of in the `_details` objects.
+///
+/// # Errors
+/// Returns [`JsonError`] if the text is not valid JSON.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     let mut usage = Usage::default();
     let (mut total, mut cached_elsewhere) = (None, None);
@@ -183,7 +194,7 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
             usage.output = Some(output.saturating_add(reasoning));
         }
     }
-    // Embeddings and some rerankers say only the total.
+    // Embeddings and some rerank APIs report only the total.
     if usage.input.is_none() && usage.output.is_none() {
         usage.input = total;
     }
@@ -195,7 +206,7 @@ mod opening {
     use super::is_opening;
 
     #[test]
-    fn an_opening_says_whose_turn_it_is_and_no_more() {
+    fn opening_frame_has_a_role_and_no_content() {
         for data in [
             r#"{"id":"x","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
             r#"{"choices":[{"delta":{"role":"assistant","content":null,"refusal":null},"logprobs":null}],"error":null}"#,

@@ -1,14 +1,14 @@
-//! Parts of an answer that a stream and a whole completion share.
+//! Writers for the parts of a response that chunks and whole completions share.
 
 use bytes::{BufMut, BytesMut};
 
-use crate::canonical::{Citation, Sealed, Start, Usage};
+use crate::canonical::{Citation, SealedSignature, Start, Usage};
 use crate::json::{EscapedString, JsonStr, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 
-/// `"id","object","created","model"`, in an object that is open.
+/// Writes `id`, `object`, `created` and `model` into an open object.
 pub(super) fn head(json: &mut Writer<'_, BytesMut>, object: &str, start: &Start<'_>, reply: &ReplyOptions) {
-    // The provider's, or one of the gateway's; either has nothing in it to escape.
+    // A provider's id without prefix, or a generated one. Neither contains a character that needs an escape.
     json.key("id").pasted(|out| match &*bare_id(start.id.escaped()) {
         "" => out.put_slice(make_id("chatcmpl-", &reply.seed, 0).as_bytes()),
         id => {
@@ -21,7 +21,7 @@ pub(super) fn head(json: &mut Writer<'_, BytesMut>, object: &str, start: &Start<
     json.key("model").paste(model(&reply.model));
 }
 
-/// The same for a stream whose beginning came from its provider as it was.
+/// Writes the same members for a stream that continues another provider's stream: with that stream's id, unchanged.
 pub(super) fn head_as(json: &mut Writer<'_, BytesMut>, start: &Start<'_>, reply: &ReplyOptions) {
     json.key("id").paste(start.id).key("object").string("chat.completion.chunk");
     json.key("created").number(start.created.unwrap_or(reply.created));
@@ -32,7 +32,7 @@ fn model(model: &EscapedString) -> JsonStr<'_> {
     model.as_json_str()
 }
 
-/// A usage object. Details that the provider did not give are left out; a zero that it gave stays.
+/// Writes a usage object. Details that the provider did not report are omitted; a reported zero is written.
 pub(super) fn usage(json: &mut Writer<'_, BytesMut>, usage: &Usage) {
     let (input, output) = (usage.input.unwrap_or(0), usage.output.unwrap_or(0));
     json.begin_object();
@@ -77,7 +77,7 @@ fn details(json: &mut Writer<'_, BytesMut>, name: &str, figures: [(&str, Option<
     json.end_object();
 }
 
-/// One annotation. `span` is what is cited where the provider does not say it.
+/// Writes one annotation. `span` is the cited range, in characters, for citations that have none of their own.
 pub(super) fn annotation(json: &mut Writer<'_, BytesMut>, citation: &Citation<'_>, span: (u64, u64)) {
     let (start, end) = citation.span.unwrap_or(span);
     json.begin_object();
@@ -90,53 +90,58 @@ pub(super) fn annotation(json: &mut Writer<'_, BytesMut>, citation: &Citation<'_
     json.end_object().end_object();
 }
 
-/// What of an answer a seal belongs to.
+/// Part of a response that a provider signature belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum SealOf<'a> {
-    /// A reasoning block, with its text where that must be said again.
+pub(super) enum SignatureOwner<'a> {
+    /// A reasoning block, with its text if the element must repeat it.
     Reasoning(Option<JsonStr<'a>>),
-    /// A reasoning block that has no text.
+    /// A reasoning block without text.
     Hidden,
-    /// The text.
+    /// The text of the message.
     Text,
-    /// The image of this number.
+    /// The image with this number.
     Image(u32),
-    /// The call of this id, which was written before the seal was known.
+    /// The tool call with this id. Its id was written before the signature arrived.
     Call(&'a str),
 }
 
-/// One element of `reasoning_details`: a seal in its envelope, or a text that must be kept apart from others. `index`
-/// is its place in the list of the whole answer; SDKs join the elements of several chunks by it.
-pub(super) fn detail(json: &mut Writer<'_, BytesMut>, of: SealOf<'_>, index: u32, seal: Option<Sealed<'_>>) {
+/// Writes one element of `reasoning_details`: a provider signature in its envelope, or a text that must stay separate
+/// from others. `index` counts the elements of the whole response; SDKs use it to join the elements of several chunks.
+pub(super) fn detail(
+    json: &mut Writer<'_, BytesMut>,
+    of: SignatureOwner<'_>,
+    index: u32,
+    seal: Option<SealedSignature<'_>>,
+) {
     json.begin_object();
     let (kind, opaque) = match of {
-        SealOf::Reasoning(_) => ("reasoning.text", "signature"),
+        SignatureOwner::Reasoning(_) => ("reasoning.text", "signature"),
         _ => ("reasoning.encrypted", "data"),
     };
     json.key("type").string(kind);
     match of {
-        SealOf::Reasoning(Some(text)) => json.key("text").paste(text),
-        SealOf::Reasoning(None) | SealOf::Hidden => json,
-        SealOf::Text => json.key("id").string("text"),
-        SealOf::Image(number) => json.key("id").string(&format!("image_{number}")),
-        SealOf::Call(id) => json.key("id").paste(JsonStr::from_escaped(id)),
+        SignatureOwner::Reasoning(Some(text)) => json.key("text").paste(text),
+        SignatureOwner::Reasoning(None) | SignatureOwner::Hidden => json,
+        SignatureOwner::Text => json.key("id").string("text"),
+        SignatureOwner::Image(number) => json.key("id").string(&format!("image_{number}")),
+        SignatureOwner::Call(id) => json.key("id").paste(JsonStr::from_escaped(id)),
     };
     envelope(json, opaque, seal);
     json.key("index").number(index);
     json.end_object();
 }
 
-fn envelope(json: &mut Writer<'_, BytesMut>, name: &str, seal: Option<Sealed<'_>>) {
+fn envelope(json: &mut Writer<'_, BytesMut>, name: &str, seal: Option<SealedSignature<'_>>) {
     if let Some(seal) = seal {
         let mut text = Vec::with_capacity(seal.text.escaped().len() * 4 / 3 + 32);
         seal.write(&mut text);
-        // An envelope is plain ASCII.
+        // An envelope is plain ASCII, so this cannot fail.
         let text = String::from_utf8(text).unwrap_or_default();
         json.key(name).paste(JsonStr::from_escaped(&text));
     }
 }
 
-/// `data:<mime>;base64,<data>` as the inside of a JSON string.
+/// Writes `data:<mime>;base64,<data>` as the inside of a JSON string.
 pub(super) fn data_url(out: &mut impl BufMut, mime: &str, data: &str) {
     out.put_slice(b"data:");
     out.put_slice(mime.as_bytes());

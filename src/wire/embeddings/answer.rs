@@ -1,9 +1,9 @@
-//! What providers answer with vectors, whatever its form: the forms share no member that would mean two things.
+//! Upstream embeddings responses of all providers. One reader serves them all: no member name has two meanings.
 //!
 //! | Provider | Vectors | Usage |
 //! |---|---|---|
-//! | OpenAI and its likes, Voyage, Jina | `data[].embedding`, with `index` | `usage.prompt_tokens`, or only `total_tokens` |
-//! | Gemini | `embedding.values`, `embeddings[].values` | `usageMetadata.promptTokenCount`, of newer models |
+//! | OpenAI-compatible, Voyage, Jina | `data[].embedding`, with `index` | `usage.prompt_tokens`, or `total_tokens` |
+//! | Gemini | `embedding.values`, `embeddings[].values` | `usageMetadata.promptTokenCount`, newer models only |
 //! | Cohere | `embeddings.float[]` | `meta.billed_units.input_tokens` |
 //! | DashScope | `output.embeddings[].embedding`, with `text_index` | `usage.total_tokens` |
 
@@ -14,12 +14,12 @@ use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::watch::{FrameFacts, StreamEnd, placed_string};
 
-/// A vector as it came.
+/// Embedding vector as the provider sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vector<'a> {
-    /// An array of numbers.
+    /// JSON array of numbers.
     Numbers(RawJson<'a>),
-    /// Base64.
+    /// Base64 text, usually of little-endian 32-bit floats.
     Base64(JsonStr<'a>),
 }
 
@@ -32,19 +32,19 @@ impl Vector<'_> {
         }
     }
 
-    /// About how long it is when it is written.
+    /// Returns the estimated written length in bytes, to reserve the output buffer.
     pub(super) fn size(self, base64: bool) -> usize {
         match (self, base64) {
             (Vector::Numbers(numbers), false) => numbers.text().len(),
-            // A number takes ten characters or more, and six in base64.
+            // A number has about ten characters or more as text, and under six in base64.
             (Vector::Numbers(numbers), true) => numbers.text().len() * 2 / 3,
             (Vector::Base64(text), true) => text.escaped().len(),
             (Vector::Base64(text), false) => text.escaped().len() * 2,
         }
     }
 
-    /// Writes it in the form that is wanted. Text that holds no floats stays what it is: some providers answer in
-    /// bytes.
+    /// Writes the vector as base64 or as numbers. Base64 that does not decode to floats is written unchanged: some
+    /// providers return vectors of bytes.
     pub(super) fn write(self, base64: bool, out: &mut BytesMut) -> Result<(), Broken> {
         match self {
             Vector::Numbers(numbers) if base64 => {
@@ -64,49 +64,51 @@ impl Vector<'_> {
     }
 }
 
-/// What an answer says.
+/// Parsed upstream embeddings response.
 #[derive(Clone, Debug, Default)]
-pub struct Answer<'a> {
-    /// The vectors in the order of what was asked.
+pub struct EmbeddingsAnswer<'a> {
+    /// Vectors in the order of the inputs.
     pub vectors: Vec<Vector<'a>>,
-    /// Tokens of the input, where the provider says it.
+    /// Input tokens. `None` if the provider does not report them.
     pub tokens: Option<u64>,
-    /// An error instead, in a 200.
+    /// The body of a 200 response is an error object.
     pub failed: bool,
 }
 
-/// Reads an answer to a request for `wanted` vectors.
+/// Parses a response to a request for `wanted` vectors.
 ///
 /// # Errors
-/// It is not JSON, or has not so many vectors.
-pub fn decode(body: &str, wanted: usize) -> Result<Answer<'_>, Broken> {
+/// Returns [`Broken::NotJson`] if the body is not JSON, and [`Broken::Number`] if it does not have exactly `wanted`
+/// vectors.
+pub fn decode(body: &str, wanted: usize) -> Result<EmbeddingsAnswer<'_>, Broken> {
     let mut reader = Reader { slots: vec![None; wanted], ..Reader::default() };
     let mut json = Cursor::new(body);
-    reader.object(&mut json).and_then(|()| json.end()).map_err(|_| Broken::NotJson)?;
+    reader.object(&mut json, true).and_then(|()| json.end()).map_err(|_| Broken::NotJson)?;
     if reader.failed && reader.slots.iter().all(Option::is_none) {
-        return Ok(Answer { failed: true, ..Answer::default() });
+        return Ok(EmbeddingsAnswer { failed: true, ..EmbeddingsAnswer::default() });
     }
     if reader.more {
         return Err(Broken::Number);
     }
     let vectors: Option<Vec<Vector<'_>>> = reader.slots.into_iter().collect();
-    Ok(Answer { vectors: vectors.ok_or(Broken::Number)?, tokens: reader.tokens, failed: false })
+    Ok(EmbeddingsAnswer { vectors: vectors.ok_or(Broken::Number)?, tokens: reader.tokens, failed: false })
 }
 
 #[derive(Default)]
 struct Reader<'a> {
     slots: Vec<Option<Vector<'a>>>,
-    /// Vectors without an index so far.
+    /// Vectors read so far; the index of the next one that has no index of its own.
     next: usize,
-    /// There was one beyond what was asked for, or twice.
+    /// A vector had an index out of range or one that was already filled.
     more: bool,
     tokens: Option<u64>,
     failed: bool,
 }
 
 impl<'a> Reader<'a> {
-    /// The answer itself, and `output` in it.
-    fn object(&mut self, json: &mut Cursor<'a>) -> Result<(), JsonError> {
+    /// Reads the outermost object, and DashScope's `output` object within it. A deeper `output` is skipped: no provider
+    /// has one, and following it would exhaust the stack.
+    fn object(&mut self, json: &mut Cursor<'a>, outermost: bool) -> Result<(), JsonError> {
         json.begin_object()?;
         while let Some(key) = json.next_key()? {
             match key.escaped() {
@@ -116,11 +118,15 @@ impl<'a> Reader<'a> {
                     let value = json.raw()?;
                     if value.text().starts_with('{') { self.by_type(value)? } else { self.list(value)? }
                 }
-                "output" if json.kind()? == crate::json::Kind::Object => self.object(json)?,
-                "usage" | "usageMetadata" | "meta" | "billed_units" | "tokens" => self.usage(json.raw()?)?,
+                "output" if outermost && json.kind()? == crate::json::ValueKind::Object => {
+                    self.object(json, false)?
+                }
+                "usage" | "usageMetadata" | "meta" | "billed_units" | "tokens" => {
+                    self.usage(json.raw()?, true)?;
+                }
                 "error" => self.failed |= !json.raw()?.is_void(),
                 "code" | "message" => {
-                    // DashScope's errors; its answers have an empty code now and then.
+                    // DashScope's error form. Its successful responses sometimes have an empty `code`.
                     self.failed |= json.raw()?.as_str().is_some_and(|text| !text.is_empty());
                 }
                 _ => json.skip()?,
@@ -129,7 +135,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Cohere: an object with a list for each type.
+    /// Reads Cohere's `embeddings`: an object with one list per encoding.
     fn by_type(&mut self, value: RawJson<'a>) -> Result<(), JsonError> {
         let mut json = Cursor::new(value.text());
         json.begin_object()?;
@@ -154,7 +160,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A vector, or an object that holds one.
+    /// Reads one list element: a bare vector, or an object that contains one.
     fn entry(&mut self, value: RawJson<'a>) -> Result<(), JsonError> {
         if !value.text().starts_with('{') {
             self.put(None, Vector::read(value));
@@ -175,6 +181,8 @@ impl<'a> Reader<'a> {
     }
 
     fn put(&mut self, index: Option<u64>, vector: Option<Vector<'a>>) {
+        // Gemini and Cohere send no index: their vectors have the order of the inputs. An index decides where there is
+        // one: DashScope returns vectors in the order of completion.
         let index = index.and_then(|index| usize::try_from(index).ok()).unwrap_or(self.next);
         self.next += 1;
         match self.slots.get_mut(index) {
@@ -183,7 +191,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn usage(&mut self, value: RawJson<'a>) -> Result<(), JsonError> {
+    /// Reads counts, and Cohere's `billed_units` and `tokens` within `meta`, which contain no further ones.
+    fn usage(&mut self, value: RawJson<'a>, outermost: bool) -> Result<(), JsonError> {
         if !value.text().starts_with('{') {
             return Ok(());
         }
@@ -197,19 +206,20 @@ impl<'a> Reader<'a> {
                     self.tokens = value.as_u64().or(self.tokens);
                 }
                 "total_tokens" | "totalTokenCount" => total = value.as_u64(),
-                "billed_units" | "tokens" => self.usage(value)?,
+                "billed_units" | "tokens" if outermost => self.usage(value, false)?,
                 _ => {}
             }
         }
+        // Some providers report only the total. It is the input: vectors have no output tokens.
         self.tokens = self.tokens.or(total);
         Ok(())
     }
 }
 
-/// A list that a provider answered, with its vectors in the form that is wanted; nothing where they are in it already.
+/// Rewrites the vectors of a list-format response in the requested encoding. Returns `Ok(None)` if none has to change.
 ///
 /// # Errors
-/// It is not JSON, or a vector is none.
+/// Returns [`Broken::NotJson`] if the body is not JSON, and [`Broken::NoVector`] if an element is not a vector.
 pub fn corrected(body: &str, base64: bool) -> Result<Option<BytesMut>, Broken> {
     let mut out = BytesMut::new();
     let mut copied = 0;
@@ -221,9 +231,10 @@ pub fn corrected(body: &str, base64: bool) -> Result<Option<BytesMut>, Broken> {
             Vector::Base64(text) => base64 || number::floats(text.escaped()).is_none(),
         };
         if !fits {
-            // The value stands at the end of what has been read.
+            // The cursor stands right behind the value, so its start follows from its length.
             let end = json.offset();
             let start = end - value.text().len();
+            // Allocate only once a vector changes: most responses pass unchanged.
             if out.is_empty() {
                 out.reserve(body.len());
             }
@@ -237,7 +248,7 @@ pub fn corrected(body: &str, base64: bool) -> Result<Option<BytesMut>, Broken> {
     let not_json = |_| Broken::NotJson;
     json.begin_object().map_err(not_json)?;
     while let Some(key) = json.next_key().map_err(not_json)? {
-        if !key.is("data") || json.kind().map_err(not_json)? != crate::json::Kind::Array {
+        if !key.is("data") || json.kind().map_err(not_json)? != crate::json::ValueKind::Array {
             json.skip().map_err(not_json)?;
             continue;
         }
@@ -256,10 +267,10 @@ pub fn corrected(body: &str, base64: bool) -> Result<Option<BytesMut>, Broken> {
     Ok(Some(out))
 }
 
-/// Reads one whole answer of the list format, or of Gemini's `embedContent` and `batchEmbedContents`, for the meter.
+/// Parses a whole response of the list format, or of Gemini's `embedContent` and `batchEmbedContents`, for the meter.
 ///
 /// # Errors
-/// The answer is not JSON or not an object.
+/// Returns [`JsonError`] if the body is not a JSON object.
 pub fn sight(body: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut sight = FrameFacts { content: true, ..FrameFacts::default() };
     let mut json = Cursor::new(body);
@@ -283,7 +294,7 @@ pub fn sight(body: &str) -> Result<FrameFacts<'_>, JsonError> {
     Ok(sight)
 }
 
-/// Embeddings have no output tokens; some providers say so with a zero.
+/// Drops all usage but input tokens: embeddings have no output tokens, and some providers report them as zero.
 fn only_input(usage: Usage) -> Usage {
     Usage { input: usage.input, ..Usage::default() }
 }

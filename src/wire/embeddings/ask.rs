@@ -1,16 +1,16 @@
-//! What providers are asked for vectors in.
+//! Writer of upstream embeddings requests.
 
 use bytes::BytesMut;
 
 use crate::canonical::embed::{Embed, EmbedDialect, EmbedInput, EmbedItem, EmbedShape, PurposeWords};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
 
-/// Writes the request for some of the items, which want the same: see [`alike`]. For one item in parts, the request for
-/// a single vector.
+/// Writes one upstream request for `items`, which must share their settings (see [`alike`]). In the content format
+/// (`EmbedShape::Parts`) a single item becomes an `embedContent` request, several become `batchEmbedContents`.
 ///
 /// # Errors
-/// The provider cannot be asked for it; the error names the member.
+/// Returns an [`ApiError`] that names the member if the provider has no way to express it.
 pub fn encode(
     embed: &Embed<'_>,
     items: &[EmbedItem<'_>],
@@ -32,6 +32,7 @@ pub fn encode(
                 json.key("encoding_format").string("base64");
             }
             settings(items, dialect, &mut json)?;
+            // `settings` writes these members; the client's own ones among the extra members would be duplicates.
             let said = ["encoding_format", dialect.dimensions, dialect.purpose];
             for extra in embed.extra.iter().filter(|extra| !said.contains(&extra.name)) {
                 json.paste_key(JsonStr::from_escaped(extra.name)).raw(extra.value);
@@ -58,14 +59,14 @@ pub fn encode(
     Ok(())
 }
 
-/// Whether two items can be asked for in one request: the settings of most providers are those of all texts in it.
+/// Returns true if two items fit in one request. Most providers have one setting of dimensions and purpose per request.
 pub fn alike(one: &EmbedItem<'_>, other: &EmbedItem<'_>, dialect: &EmbedDialect) -> bool {
     dialect.shape == EmbedShape::Parts
         || one.dimensions == other.dimensions
             && dialect.words.word(one.purpose) == dialect.words.word(other.purpose)
 }
 
-/// The numbers of an array of tokens.
+/// Parses an array of token ids. Returns `None` if an element is not an unsigned 32-bit integer.
 pub fn tokens(value: RawJson<'_>) -> Option<Vec<u32>> {
     let mut tokens = Vec::new();
     let mut json = Cursor::new(value.text());
@@ -90,8 +91,8 @@ fn inputs(items: &[EmbedItem<'_>], json: &mut Writer<'_, BytesMut>) -> Result<()
             EmbedInput::Text(text) => json.paste(JsonStr::from_escaped(text)),
             EmbedInput::Tokens(tokens) => json.raw(*tokens),
             EmbedInput::Parts(_) => {
-                let message = "This model embeds nothing but text; 'content.parts' holds something else.";
-                return Err(ApiError::new(Kind::Unsupported, message).param("content.parts"));
+                let message = "This model embeds text only; 'content.parts' has something else.";
+                return Err(ApiError::new(ErrorKind::Unsupported, message).param("content.parts"));
             }
         };
     }
@@ -99,7 +100,7 @@ fn inputs(items: &[EmbedItem<'_>], json: &mut Writer<'_, BytesMut>) -> Result<()
     Ok(())
 }
 
-/// Dimensions and purpose, which are those of the first item.
+/// Writes dimensions and purpose. The items share them, so the first item's are taken.
 fn settings(
     items: &[EmbedItem<'_>],
     dialect: &EmbedDialect,
@@ -108,8 +109,8 @@ fn settings(
     let Some(item) = items.first() else { return Ok(()) };
     if let Some(dimensions) = item.dimensions {
         if dialect.dimensions.is_empty() {
-            let message = "The number of dimensions of this model's vectors cannot be chosen.";
-            return Err(ApiError::new(Kind::Unsupported, message).param("dimensions"));
+            let message = "The number of dimensions of this model's vectors is fixed.";
+            return Err(ApiError::new(ErrorKind::Unsupported, message).param("dimensions"));
         }
         json.key(dialect.dimensions).number(dimensions);
     }
@@ -145,8 +146,8 @@ fn part(item: &EmbedItem<'_>, model: &str, json: &mut Writer<'_, BytesMut>) -> R
             json.raw(*content);
         }
         EmbedInput::Tokens(_) => {
-            let message = "This model embeds texts; tokens cannot be sent to it.";
-            return Err(ApiError::new(Kind::Unsupported, message).param("input"));
+            let message = "This model embeds text only; it does not accept tokens.";
+            return Err(ApiError::new(ErrorKind::Unsupported, message).param("input"));
         }
     }
     if let Some(word) = PurposeWords::Tasks.word(item.purpose) {

@@ -1,4 +1,4 @@
-//! The list format (OpenAI `POST /v1/embeddings`): what clients send and get.
+//! OpenAI's embeddings format (`POST /v1/embeddings`) on the client's side: request reader and response writer.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,16 @@ use super::{Broken, Vector, dimensions, not_json, wrong};
 use crate::canonical::embed::{Embed, EmbedInput, EmbedItem, PurposeWords};
 use crate::canonical::request::Extra;
 use crate::error::ApiError;
-use crate::json::{Cursor, EscapedString, JsonStr, Kind, RawJson, Writer};
+use crate::json::{Cursor, EscapedString, JsonStr, RawJson, ValueKind, Writer};
 
-/// Members by which clients of providers with this format tell what a vector is for (Cohere and Voyage, Gemini's
-/// successors of this format, Jina).
+/// Members that state the purpose of a vector: `input_type` of Cohere and Voyage, `task_type` of Gemini's compatible
+/// endpoint, `task` of Jina.
 const PURPOSES: [&str; 3] = ["input_type", "task_type", "task"];
 
-/// Reads a request.
+/// Parses a request.
 ///
 /// # Errors
-/// It is malformed; the error names the member.
+/// Returns an [`ApiError`] that names the member if the request is malformed.
 pub fn decode(body: &str) -> Result<Embed<'_>, ApiError> {
     let mut embed = Embed::default();
     let (mut inputs, mut size, mut purpose) = (None, None, None);
@@ -54,13 +54,13 @@ pub fn decode(body: &str) -> Result<Embed<'_>, ApiError> {
     Ok(embed)
 }
 
-/// A text, texts, tokens, or lists of tokens.
+/// Parses `input`: a string, an array of strings, an array of token ids, or an array of such arrays.
 fn inputs(value: RawJson<'_>) -> Result<Vec<EmbedInput<'_>>, ApiError> {
     const WANTED: &str = "a string, an array of strings, or an array of tokens";
     let mut json = Cursor::new(value.text());
     match json.kind().map_err(not_json)? {
-        Kind::String => return Ok(vec![text("input", value)?]),
-        Kind::Array => {}
+        ValueKind::String => return Ok(vec![text("input", value)?]),
+        ValueKind::Array => {}
         _ => return Err(wrong("input", WANTED)),
     }
     let mut inputs = Vec::new();
@@ -93,16 +93,16 @@ fn text<'a>(name: &str, value: RawJson<'a>) -> Result<EmbedInput<'a>, ApiError> 
     Ok(EmbedInput::Text(Cow::Borrowed(text.escaped())))
 }
 
-/// Checks an array of tokens.
+/// Checks that a value is a non-empty array of token ids.
 fn tokens(name: &str, value: RawJson<'_>) -> Result<(), ApiError> {
     let all = super::ask::tokens(value).filter(|tokens| !tokens.is_empty());
     all.map(|_| ()).ok_or_else(|| wrong(name, "an array of tokens: whole numbers, at least one"))
 }
 
-/// Writes an answer. `extra` are members that the provider's own list had beside these.
+/// Writes a response in the list format.
 ///
 /// # Errors
-/// A vector is none.
+/// Returns [`Broken::NoVector`] if a vector cannot be converted to base64.
 pub fn encode(
     vectors: &[Vector<'_>],
     base64: bool,
@@ -130,7 +130,7 @@ pub fn encode(
     Ok(())
 }
 
-/// `{"prompt_tokens":n,"total_tokens":n}`: vectors have no output tokens.
+/// Writes `{"prompt_tokens":n,"total_tokens":n}`. The two are equal: vectors have no output tokens.
 pub(super) fn usage(tokens: u64, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object();

@@ -1,10 +1,10 @@
-//! Embeddings: texts into vectors.
+//! Embeddings formats: requests and responses of embeddings endpoints.
 //!
-//! Here live the two formats that clients speak, the list (`list`) and contents of parts (`parts`), what providers are
-//! asked in ([`ask`](ask::encode)), what they answer, whatever its form (`answer`), and vectors as numbers and as
-//! base64 ([`number`]).
+//! This module has the two client formats, the list format of OpenAI (`list`) and the content format of Gemini
+//! (`parts`), the writer of upstream requests ([`ask`](ask::encode)), the reader of upstream responses of every
+//! provider (`answer`), and the conversion of vectors between JSON numbers and base64 ([`number`]).
 //!
-//! Here must not live: who speaks in which form, or how a request is cut into several.
+//! It does not decide which provider takes which form, and does not split a request into several calls.
 
 mod answer;
 pub mod ask;
@@ -15,37 +15,37 @@ mod parts;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, Vector, corrected, decode as decode_answer, sight as answer};
+pub use answer::{EmbeddingsAnswer, Vector, corrected, decode as decode_answer, sight as answer};
 pub use list::{decode as decode_list, encode as encode_list};
 pub use parts::{decode as decode_parts, decode_one as decode_part, encode as encode_parts};
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 
-/// Why a provider's answer cannot be used.
+/// Reason why an upstream embeddings response cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
-    /// It is not JSON.
-    #[error("the answer is not JSON")]
+    /// The body is not JSON.
+    #[error("the response is not JSON")]
     NotJson,
-    /// It has no vector where one must be.
-    #[error("a vector is missing, or is none")]
+    /// An element is missing or is not a vector.
+    #[error("a vector is missing or invalid")]
     NoVector,
-    /// It has another number of vectors than were asked for.
-    #[error("the answer has another number of vectors than were asked for")]
+    /// The number of vectors differs from the number of inputs.
+    #[error("the number of vectors in the response differs from the number of inputs")]
     Number,
 }
 
-/// A member of a wrong kind.
+/// Returns the error for a member of the wrong type.
 fn wrong(name: impl Into<String>, wanted: &str) -> ApiError {
     let name = name.into();
-    ApiError::new(Kind::InvalidField, format!("'{name}' must be {wanted}.")).param(name)
+    ApiError::new(ErrorKind::InvalidField, format!("'{name}' must be {wanted}.")).param(name)
 }
 
 fn not_json(_: crate::json::JsonError) -> ApiError {
-    ApiError::new(Kind::InvalidJson, "The request body must be a JSON object.")
+    ApiError::new(ErrorKind::InvalidJson, "The request body must be a JSON object.")
 }
 
-/// A whole number that is 1 or more.
+/// Parses the number of dimensions: an integer of at least 1. Returns `Ok(None)` for `null`.
 fn dimensions(name: &str, value: crate::json::RawJson<'_>) -> Result<Option<u64>, ApiError> {
     if value.is_null() {
         return Ok(None);

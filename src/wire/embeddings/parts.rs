@@ -1,4 +1,5 @@
-//! Contents of parts (Gemini `:embedContent` and `:batchEmbedContents`): what clients send and get.
+//! Gemini's embeddings format (`:embedContent` and `:batchEmbedContents`) on the client's side: request reader and
+//! response writer.
 
 use std::borrow::Cow;
 
@@ -7,22 +8,22 @@ use bytes::{BufMut, BytesMut};
 use super::{Broken, Vector, dimensions, not_json, wrong};
 use crate::canonical::embed::{Embed, EmbedInput, EmbedItem, PurposeWords};
 use crate::canonical::request::Extra;
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::{Cursor, JsonStr, RawJson};
 
-/// Reads the request for one vector. `model` is the name in the path.
+/// Parses an `embedContent` request. `model` is the model name from the path.
 ///
 /// # Errors
-/// It is malformed; the error names the member.
+/// Returns an [`ApiError`] that names the member if the request is malformed.
 pub fn decode_one<'a>(body: &'a str, model: &str) -> Result<Embed<'a>, ApiError> {
     let item = item(body, model, "")?;
     Ok(Embed { items: vec![item], ..Embed::default() })
 }
 
-/// Reads the request for several vectors.
+/// Parses a `batchEmbedContents` request. `model` is the model name from the path.
 ///
 /// # Errors
-/// It is malformed; the error names the member.
+/// Returns an [`ApiError`] that names the member if the request is malformed.
 pub fn decode<'a>(body: &'a str, model: &str) -> Result<Embed<'a>, ApiError> {
     let mut embed = Embed::default();
     let mut given = false;
@@ -57,7 +58,7 @@ pub fn decode<'a>(body: &'a str, model: &str) -> Result<Embed<'a>, ApiError> {
     Ok(embed)
 }
 
-/// Reads one request; `place` stands before the names in errors.
+/// Parses one request object. `place` is the prefix of member names in errors.
 fn item<'a>(body: &'a str, model: &str, place: &str) -> Result<EmbedItem<'a>, ApiError> {
     let (mut input, mut purpose, mut size) = (None, None, None);
     let mut extra = Vec::new();
@@ -89,12 +90,13 @@ fn item<'a>(body: &'a str, model: &str, place: &str) -> Result<EmbedItem<'a>, Ap
     }
     let missing = || {
         let name = format!("{place}content");
-        ApiError::new(Kind::InvalidField, format!("Missing required parameter: '{name}'.")).param(name)
+        ApiError::new(ErrorKind::InvalidField, format!("Missing required parameter: '{name}'.")).param(name)
     };
     Ok(EmbedItem { input: input.ok_or_else(missing)?, purpose, dimensions: size, extra })
 }
 
-/// The path names the model. Official SDKs repeat it in each request, as a resource; another one is a mistake.
+/// Checks a `model` member. Official SDKs repeat the model of the path in each request, as `models/{name}`; any other
+/// name is an error.
 fn check_model(name: &str, value: RawJson<'_>, model: &str) -> Result<(), ApiError> {
     let said = value.as_str().map(JsonStr::decode).unwrap_or_default();
     let said = said.strip_prefix("models/").unwrap_or(&said);
@@ -104,7 +106,7 @@ fn check_model(name: &str, value: RawJson<'_>, model: &str) -> Result<(), ApiErr
     Err(wrong(name, "the model of the path, or be left out"))
 }
 
-/// A content: its texts, joined; or all of it, if some part of it is no text.
+/// Parses a content: its texts joined by line breaks, or the raw content if one of its parts is not text.
 fn content<'a>(value: RawJson<'a>, name: &str) -> Result<EmbedInput<'a>, ApiError> {
     let parts_name = format!("{name}.parts");
     let mut json = Cursor::new(value.text());
@@ -117,7 +119,7 @@ fn content<'a>(value: RawJson<'a>, name: &str) -> Result<EmbedInput<'a>, ApiErro
         }
     }
     let parts = parts.ok_or_else(|| {
-        ApiError::new(Kind::InvalidField, format!("Missing required parameter: '{parts_name}'."))
+        ApiError::new(ErrorKind::InvalidField, format!("Missing required parameter: '{parts_name}'."))
             .param(parts_name.clone())
     })?;
     let mut json = Cursor::new(parts.text());
@@ -155,10 +157,11 @@ fn content<'a>(value: RawJson<'a>, name: &str) -> Result<EmbedInput<'a>, ApiErro
     }))
 }
 
-/// Writes an answer: one embedding, or several.
+/// Writes a response: `embedding` if `one` is set, otherwise `embeddings`.
 ///
 /// # Errors
-/// A vector is none, or there is not one where one was asked for.
+/// Returns [`Broken::Number`] if `one` is set and there is no vector, and [`Broken::NoVector`] if a vector cannot be
+/// converted.
 pub fn encode(vectors: &[Vector<'_>], one: bool, tokens: u64, out: &mut BytesMut) -> Result<(), Broken> {
     out.reserve(vectors.iter().map(|vector| vector.size(false) + 16).sum::<usize>() + 256);
     let embedding = |vector: &Vector<'_>, out: &mut BytesMut| {
@@ -180,7 +183,7 @@ pub fn encode(vectors: &[Vector<'_>], one: bool, tokens: u64, out: &mut BytesMut
         }
         out.put_u8(b']');
     }
-    // The specification's place for the usage, and Gemini's.
+    // The specification puts usage in `metadata.usage`, Gemini in `usageMetadata`: write both.
     out.put_slice(br#","metadata":{"usage":"#);
     super::list::usage(tokens, out);
     out.put_slice(br#"},"usageMetadata":{"promptTokenCount":"#);

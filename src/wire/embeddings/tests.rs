@@ -1,4 +1,4 @@
-//! Requests and answers for vectors.
+//! Tests of embeddings requests and responses.
 
 use bytes::BytesMut;
 
@@ -29,7 +29,7 @@ const NESTED: EmbedDialect = EmbedDialect {
 };
 
 #[test]
-fn a_list_becomes_what_each_provider_wants() {
+fn request_list_is_encoded_for_each_provider() {
     let body = r#"{"model":"m","input":["a\n","ü"],"dimensions":8,"input_type":"query","truncate":"END"}"#;
     let embed = decode_list(body).unwrap();
     assert!(embed.items.iter().all(|item| item.purpose == Some(Purpose::Query)));
@@ -63,7 +63,7 @@ fn a_list_becomes_what_each_provider_wants() {
 }
 
 #[test]
-fn tokens_are_kept_as_they_are() {
+fn request_token_input_is_accepted() {
     for (body, number) in
         [(r#"{"input":[1, 2,3]}"#, 1), (r#"{"input":[[1],[2,3]]}"#, 2), (r#"{"input":["a",[2,3]]}"#, 2)]
     {
@@ -77,7 +77,7 @@ fn tokens_are_kept_as_they_are() {
 }
 
 #[test]
-fn parts_are_joined_or_kept_whole() {
+fn request_parts_of_text_are_joined_and_media_is_kept() {
     let one = |body| decode_part(body, "m").map(|embed| embed.items.into_iter().next().unwrap());
     let item = one(
         r#"{"model":"models/m","content":{"role":"user","parts":[{"text":"a"},{"text":""},{"text":"b\u00e9"}]},
@@ -107,7 +107,7 @@ fn parts_are_joined_or_kept_whole() {
 }
 
 #[test]
-fn every_provider_s_answer_is_read() {
+fn response_of_every_provider_is_decoded() {
     let (one, two) = ("[0.10,-2]", "[3,4.5e-1]");
     for (body, tokens) in [
         (
@@ -161,7 +161,7 @@ fn every_provider_s_answer_is_read() {
 }
 
 #[test]
-fn a_list_is_written_in_both_encodings() {
+fn response_list_is_encoded_as_floats_or_base64() {
     let body = r#"{"data":[{"embedding":[0.25,-0.5,1.0]},{"embedding":"AACAPgAAAL8AAIA/"}]}"#;
     let answer = decode_answer(body, 2).unwrap();
     let written = |base64| {
@@ -179,7 +179,7 @@ fn a_list_is_written_in_both_encodings() {
 }
 
 #[test]
-fn only_what_is_wanted_otherwise_is_corrected() {
+fn response_is_corrected_only_if_its_encoding_differs() {
     let list = |vector: &str| {
         format!(
             r#"{{"x":[1], "data":[{{"embedding":{vector} , "index":0}},{{"embedding":{vector}}}],"y":{{}}}}"#
@@ -199,4 +199,22 @@ fn only_what_is_wanted_otherwise_is_corrected() {
     }
     assert!(corrected(&list("null"), true).is_err());
     assert!(corrected(&list("[1,\"a\"]"), true).is_err());
+}
+
+#[test]
+fn answer_nested_deeply_is_refused() {
+    let endless = r#"{"output":"#.repeat(500_000);
+    assert_eq!(answer::decode(&endless, 1).unwrap_err(), Broken::NotJson);
+    let one = r#"{"output":{"embeddings":[{"text_index":0,"embedding":[1,2]}]},"usage":{"total_tokens":3}}"#;
+    let read = answer::decode(one, 1).unwrap();
+    assert_eq!((read.vectors.len(), read.tokens), (1, Some(3)));
+    // No provider has a second level.
+    assert_eq!(answer::decode(&format!(r#"{{"output":{one}}}"#), 1).unwrap_err(), Broken::Number);
+}
+
+#[test]
+fn usage_nested_deeply_is_left_out() {
+    let usage = format!(r#"{}{{"input_tokens":1}}{}"#, r#"{"billed_units":"#.repeat(400), "}".repeat(400));
+    let body = format!(r#"{{"embeddings":{{"float":[[1]]}},"meta":{usage}}}"#);
+    assert_eq!(answer::decode(&body, 1).unwrap().tokens, None);
 }

@@ -1,4 +1,4 @@
-//! A form as the JSON that says the same, for endpoints that take either.
+//! Conversion of a form to the equivalent JSON body, for endpoints that accept both.
 
 use base64_simd::STANDARD;
 use bytes::{Bytes, BytesMut};
@@ -7,10 +7,10 @@ use crate::error::ApiError;
 use crate::json::{EscapedString, Writer};
 use crate::wire::images::file::file;
 
-/// Turns a form into JSON: texts into strings, files into data URLs.
+/// Converts a form to a JSON object: text fields to strings, files to data URLs.
 ///
 /// # Errors
-/// It is no such form.
+/// Returns [`ApiError`] if the form is malformed or a text field is not UTF-8.
 pub fn to_json(body: &Bytes, boundary: &str) -> Result<Bytes, ApiError> {
     let parts = super::read(body, boundary)?;
     let mut out = BytesMut::with_capacity(body.len() / 3 * 4 + 1024);
@@ -36,10 +36,10 @@ pub fn to_json(body: &Bytes, boundary: &str) -> Result<Bytes, ApiError> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Form, boundary, read};
+    use super::super::{FormWriter, boundary, read};
     use super::*;
 
-    /// What a form says as JSON, if it is one.
+    /// Returns the form as parsed JSON, or `None` if it is malformed.
     fn json(body: &Bytes, boundary: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
         let text = to_json(body, boundary).ok()?;
         Some(serde_json::from_slice(&text).unwrap())
@@ -47,11 +47,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_says_what_the_form_said(
+        fn json_has_the_fields_and_files_of_the_form(
             texts in proptest::collection::btree_map("[a-z\\[\\]\u{e9} ]{1,8}", ".{0,20}", 0..5),
             file in proptest::collection::vec(any::<u8>(), 0..60),
         ) {
-            let mut form = Form::default();
+            let mut form = FormWriter::default();
             for (name, text) in &texts {
                 form.field(name, text);
             }
@@ -66,7 +66,7 @@ mod tests {
             let (head, base64) = said["THE FILE"].as_str().unwrap().split_once(',').unwrap();
             prop_assert!(head.starts_with("data:") && head.ends_with(";base64"));
             prop_assert_eq!(STANDARD.decode_to_vec(base64).unwrap(), file);
-            // Cut anywhere, it is refused or says less, but is never taken for something else.
+            // A truncated form is an error, unless only the end of its closing delimiter is missing.
             for end in 0..body.len() {
                 let parts = read(&body.slice(..end), &boundary);
                 let whole = end + 4 >= body.len();
@@ -75,7 +75,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_become_json_or_an_error(pieces in proptest::collection::vec(
+        fn json_of_arbitrary_form_bytes_never_panics(pieces in proptest::collection::vec(
             prop_oneof![
                 Just(b"--x\r\n".to_vec()), Just(b"\r\n--x\r\n".to_vec()), Just(b"\r\n\r\n".to_vec()),
                 Just(b"\r\n--x--".to_vec()), Just(b"; filename=\"".to_vec()),

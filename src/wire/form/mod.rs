@@ -1,6 +1,7 @@
-//! Forms (`multipart/form-data`): read without copying, written, and turned into the JSON that says the same.
+//! Multipart forms (`multipart/form-data`, RFC 7578): a reader that does not copy, a writer, and the conversion to
+//! JSON.
 //!
-//! Everything that takes a form reads it here. Here must not live: what the fields mean.
+//! All endpoints that accept forms read them here. The meaning of the fields is left to them.
 
 mod json;
 
@@ -9,40 +10,40 @@ pub use json::to_json;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use memchr::memmem;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 
-/// Most parts of a form: the fields of a request and sixteen images.
+/// Maximum number of parts: the fields of a request and sixteen images.
 const PARTS: usize = 64;
-/// Longest boundary (RFC 2046).
+/// Maximum boundary length in bytes (RFC 2046, section 5.1.1).
 const BOUNDARY: usize = 70;
-/// Longest head of a part.
+/// Maximum length of a part's header in bytes.
 const HEAD: usize = 4 * 1024;
 
-/// A part of a form.
+/// Part of a form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    /// Its name.
+pub struct FormPart {
+    /// Field name.
     pub name: String,
-    /// The part is a file.
+    /// True if the part is a file, that is, has a file name.
     pub is_file: bool,
-    /// What it holds.
+    /// Content of the part; a slice of the form's body.
     pub value: Bytes,
 }
 
-impl Part {
-    /// A field's text.
+impl FormPart {
+    /// Returns the content as text.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns [`ApiError`] if the content is not UTF-8.
     pub fn text(&self) -> Result<&str, ApiError> {
         std::str::from_utf8(&self.value).map_err(|_| {
             let message = format!("'{}' must be text in UTF-8.", self.name);
-            ApiError::new(Kind::InvalidField, message).param(self.name.clone())
+            ApiError::new(ErrorKind::InvalidField, message).param(self.name.clone())
         })
     }
 }
 
-/// The boundary that the head of a form names; nothing where it is no form.
+/// Returns the boundary from a `Content-Type` value. `None` if it is not a multipart form or the boundary is invalid.
 pub fn boundary(content_type: &str) -> Option<String> {
     let (kind, parameters) = content_type.split_once(';')?;
     if !kind.trim().eq_ignore_ascii_case("multipart/form-data") {
@@ -53,7 +54,7 @@ pub fn boundary(content_type: &str) -> Option<String> {
         .then_some(value)
 }
 
-/// The value of a parameter (`; name=value; name="value"`).
+/// Returns the value of a header parameter (`; name=value; name="value"`), or `None` if it is missing.
 fn parameter(text: &str, wanted: &str) -> Option<String> {
     let mut rest = text;
     loop {
@@ -74,14 +75,14 @@ fn parameter(text: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// A value in quotes, from behind the first, and what follows it.
+/// Parses a quoted string from behind its opening quote. Returns its value and the rest, or `None` if it is not closed.
 fn quoted_string(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.chars();
     loop {
         match chars.next()? {
             '"' => return Some((value, chars.as_str())),
-            // Browsers send backslashes of a path as they are; only quotes are escaped.
+            // Browsers escape only quotes; backslashes of a path are sent unescaped.
             '\\' if chars.as_str().starts_with('"') => {
                 chars.next();
                 value.push('"');
@@ -92,22 +93,22 @@ fn quoted_string(text: &str) -> Option<(String, &str)> {
 }
 
 fn broken(what: &str) -> ApiError {
-    ApiError::new(Kind::InvalidField, format!("The form is not valid: {what}."))
+    ApiError::new(ErrorKind::InvalidField, format!("The form is not valid: {what}."))
 }
 
-/// Reads a form.
+/// Parses a form into its parts.
 ///
 /// # Errors
-/// It is malformed.
-pub fn read(body: &Bytes, boundary: &str) -> Result<Vec<Part>, ApiError> {
+/// Returns [`ApiError`] if the form is malformed, or has more than `PARTS` parts or a part header above `HEAD` bytes.
+pub fn read(body: &Bytes, boundary: &str) -> Result<Vec<FormPart>, ApiError> {
     let delimiter = format!("\r\n--{boundary}");
     let finder = memmem::Finder::new(delimiter.as_bytes());
-    // The first delimiter may stand at the very beginning, where it has no line end before it.
+    // The first delimiter may be the start of the body, without a line break before it.
     let opening = delimiter.get(2..).unwrap_or_default().as_bytes();
     let mut at = if body.starts_with(opening) {
         opening.len()
     } else {
-        finder.find(body).ok_or_else(|| broken("its boundary is not there"))? + delimiter.len()
+        finder.find(body).ok_or_else(|| broken("its boundary is missing"))? + delimiter.len()
     };
     let mut parts = Vec::new();
     loop {
@@ -115,31 +116,34 @@ pub fn read(body: &Bytes, boundary: &str) -> Result<Vec<Part>, ApiError> {
         if rest.starts_with(b"--") {
             return Ok(parts);
         }
+        // RFC 2046 allows white space behind a boundary.
         let padding = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         if !rest.get(padding..).is_some_and(|rest| rest.starts_with(b"\r\n")) {
-            return Err(broken("a boundary is followed by something else"));
+            return Err(broken("unexpected bytes follow a boundary"));
         }
         let head_at = at + padding + 2;
         let rest = body.get(head_at..).unwrap_or_default();
-        // A part without any head begins with the empty line.
+        // A part without header fields starts with the empty line.
         let (head, value_at) = if rest.starts_with(b"\r\n") {
             (&[][..], head_at + 2)
         } else {
+            // Search `HEAD` bytes only, so that a malformed large file is not scanned for the end of a header.
             let window = rest.get(..HEAD.min(rest.len())).unwrap_or_default();
-            let end = memmem::find(window, b"\r\n\r\n").ok_or_else(|| broken("a part has no head"))?;
+            let end = memmem::find(window, b"\r\n\r\n").ok_or_else(|| broken("a part has no headers"))?;
             (rest.get(..end).unwrap_or_default(), head_at + end + 4)
         };
         let rest = body.get(value_at..).unwrap_or_default();
-        let length = finder.find(rest).ok_or_else(|| broken("it has no end"))?;
+        let length = finder.find(rest).ok_or_else(|| broken("its closing boundary is missing"))?;
         if parts.len() == PARTS {
             return Err(broken("it has too many parts"));
         }
+        // The slice shares the memory of the body: files are not copied.
         parts.push(part(head, body.slice(value_at..value_at + length))?);
         at = value_at + length + delimiter.len();
     }
 }
 
-fn part(head: &[u8], value: Bytes) -> Result<Part, ApiError> {
+fn part(head: &[u8], value: Bytes) -> Result<FormPart, ApiError> {
     let head = String::from_utf8_lossy(head);
     let fields = head.split("\r\n").filter_map(|line| line.split_once(':'));
     let mut said = fields.filter(|(name, _)| name.trim().eq_ignore_ascii_case("content-disposition"));
@@ -149,17 +153,17 @@ fn part(head: &[u8], value: Bytes) -> Result<Part, ApiError> {
         return Err(broken("a part has no name"));
     };
     let is_file = ["filename", "filename*"].iter().any(|name| parameter(parameters, name).is_some());
-    Ok(Part { name, is_file, value })
+    Ok(FormPart { name, is_file, value })
 }
 
-/// Writes a form.
+/// Form writer.
 #[derive(Debug, Default)]
-pub struct Form {
+pub struct FormWriter {
     parts: Vec<(String, Bytes)>,
 }
 
-impl Form {
-    /// Adds a field.
+impl FormWriter {
+    /// Adds a text field.
     pub fn field(&mut self, name: &str, value: &str) {
         let head = format!("Content-Disposition: form-data; name=\"{}\"\r\n\r\n", quoted(name));
         self.parts.push((head, Bytes::copy_from_slice(value.as_bytes())));
@@ -175,9 +179,9 @@ impl Form {
         self.parts.push((head, value));
     }
 
-    /// The content type and the body.
+    /// Returns the content type, with the boundary, and the body.
     pub fn finish(self) -> (String, Bytes) {
-        // The first number that makes a boundary which stands nowhere in what is sent.
+        // The lowest-numbered boundary that occurs nowhere in the content.
         let free = |boundary: &String| {
             let finder = memmem::Finder::new(boundary.as_bytes());
             !self
@@ -204,7 +208,7 @@ impl Form {
     }
 }
 
-/// As browsers write it.
+/// Escapes a name or file name as browsers do: quotes as `%22`, line breaks as spaces.
 fn quoted(text: &str) -> String {
     text.replace('"', "%22").replace(['\r', '\n'], " ")
 }
@@ -219,14 +223,18 @@ mod tests {
         \x89PNG\r\n\r\n--x y\r\nContent-Disposition: form-data; name=empty\r\n\r\n\r\n--x y--\r\nrest";
 
     #[test]
-    fn forms_are_read_as_they_are_sent() {
+    fn form_is_parsed_with_quoted_boundary_and_files() {
         let boundary = boundary("Multipart/Form-Data; charset=utf-8; boundary=\"x y\"").unwrap();
         assert_eq!(boundary, "x y");
         let parts = read(&Bytes::from_static(SENT), &boundary).unwrap();
         let expected = [
-            Part { name: "prompt".into(), is_file: false, value: Bytes::from_static(b"a \"red\"\r\n--x") },
-            Part { name: "image[]".into(), is_file: true, value: Bytes::from_static(b"\x89PNG\r\n") },
-            Part { name: "empty".into(), is_file: false, value: Bytes::new() },
+            FormPart {
+                name: "prompt".into(),
+                is_file: false,
+                value: Bytes::from_static(b"a \"red\"\r\n--x"),
+            },
+            FormPart { name: "image[]".into(), is_file: true, value: Bytes::from_static(b"\x89PNG\r\n") },
+            FormPart { name: "empty".into(), is_file: false, value: Bytes::new() },
         ];
         assert_eq!(parts, expected);
         for none in [
@@ -240,13 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn broken_forms_are_refused() {
+    fn form_that_is_broken_is_refused() {
         for (broken, why) in [
-            (&b""[..], "boundary is not there"),
-            (b"--x", "something else"),
-            (b"--xy\r\n", "something else"),
-            (b"--x\r\nContent-Disposition: form-data; name=a\r\n", "no head"),
-            (b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\nvalue", "no end"),
+            (&b""[..], "boundary is missing"),
+            (b"--x", "unexpected bytes"),
+            (b"--xy\r\n", "unexpected bytes"),
+            (b"--x\r\nContent-Disposition: form-data; name=a\r\n", "no headers"),
+            (b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\nvalue", "closing boundary is missing"),
             (b"--x\r\nContent-Disposition: form-data\r\n\r\nvalue\r\n--x--", "no name"),
             (b"--x\r\n\r\nvalue\r\n--x--", "no name"),
         ] {
@@ -265,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(pieces in proptest::collection::vec(
+        fn form_of_arbitrary_bytes_never_panics(pieces in proptest::collection::vec(
             prop_oneof![
                 Just(b"--x".to_vec()), Just(b"\r\n--x\r\n".to_vec()), Just(b"\r\n\r\n".to_vec()),
                 Just(b"--x--".to_vec()), Just(b"; filename=\"".to_vec()),
@@ -278,11 +286,11 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read_back(values in proptest::collection::vec(
+        fn form_round_trips(values in proptest::collection::vec(
             (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..60)), 0..6))
         {
-            let mut form = Form::default();
-            // Content that looks like the end of the form.
+            let mut form = FormWriter::default();
+            // Content that looks like the form's closing delimiter.
             let end = Bytes::from_static(b"\r\n--form-boundary-0000000000000000--");
             form.file("image", "a.png", "image/png", end);
             for (is_file, value) in &values {

@@ -1,4 +1,4 @@
-//! Whole answers: the events of a stream, all in one document.
+//! Whole (non-streamed) responses, decoded to and encoded from the events of a stream.
 
 use bytes::BytesMut;
 
@@ -12,14 +12,15 @@ use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::{CutText, ReplyOptions};
 use crate::wire::watch::elements;
 
-/// Reads one whole answer, or the elements of a stream that came as one array.
+/// Decodes one whole response body, or the elements of a stream that arrived as one array. Ids that the provider
+/// omits are derived from `seed`.
 ///
 /// # Errors
-/// It is not JSON, or no answer of this format.
+/// Returns [`JsonError`] if the body is not JSON, or is not a response of this format.
 pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
     let mut decoder = Decoder::new(seed);
     let mut json = Cursor::new(body);
-    if json.kind()? == crate::json::Kind::Array {
+    if json.kind()? == crate::json::ValueKind::Array {
         elements(&mut json, |json| decoder.frame(json.raw()?.text(), sink))?;
         json.end()?;
     } else {
@@ -28,15 +29,16 @@ pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Resul
     if decoder.is_over() {
         return Ok(());
     }
-    let failed = JsonError { at: 0, what: "no answer of this format" };
+    let failed = JsonError { at: 0, what: "not a response of this format" };
     if !decoder.has_started() {
         return Err(failed);
     }
+    // A whole response may omit its finish reasons; a stream without them is truncated.
     decoder.is_whole();
     decoder.finish(sink).map_err(|CutText| failed)
 }
 
-/// Writes one whole answer.
+/// Writes one whole response body.
 pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("candidates").begin_array();
@@ -61,13 +63,13 @@ fn candidate(index: u32, choice: &AnswerChoice<'_>, reply: &ReplyOptions, json: 
             offsets.push(JsonStr::from_escaped(&block.text));
         }
         block.citations.iter().for_each(|citation| grounding.add(citation.borrow()));
-        grounding.settle(start, offsets.chars());
+        grounding.complete_block(start, offsets.chars());
         logprobs::join(RawJson::from_text(&format!("[{}]", block.logprobs)), &mut tokens);
         refused |= block.kind == AnswerBlockKind::Refusal;
         any |= write_part(block, reply, json);
     }
     if !any {
-        // Clients take content without parts for a broken answer.
+        // Clients treat content without parts as a broken response.
         part::begin_text(json, JsonStr::default(), false);
         json.end_object();
     }
@@ -82,24 +84,24 @@ fn candidate(index: u32, choice: &AnswerChoice<'_>, reply: &ReplyOptions, json: 
     json.end_object();
 }
 
-/// Writes a block as a part; tells whether it is one here.
+/// Writes a block as a part. Returns false, and writes nothing, if the block has no part in this format.
 fn write_part(block: &AnswerBlock, reply: &ReplyOptions, json: &mut Writer<'_, BytesMut>) -> bool {
     let text = JsonStr::from_escaped(&block.text);
-    let sealed = !block.seal.is_empty();
+    let sealed = !block.signature.is_empty();
     match &block.kind {
         AnswerBlockKind::Text | AnswerBlockKind::Refusal if text.is_empty() && !sealed => return false,
         AnswerBlockKind::Text | AnswerBlockKind::Refusal => part::begin_text(json, text, false),
         AnswerBlockKind::Reasoning if reply.show_thinking && (sealed || !text.is_empty()) => {
             part::begin_text(json, text, true);
         }
-        // The text is not asked for, but the provider will want to see its seal again.
+        // The client did not ask for reasoning text, but must send the signature back.
         AnswerBlockKind::Reasoning if sealed => part::begin_text(json, JsonStr::default(), true),
         AnswerBlockKind::HiddenReasoning if sealed => {
             json.begin_object().key("thought").boolean(true);
         }
         AnswerBlockKind::Reasoning | AnswerBlockKind::HiddenReasoning => return false,
         AnswerBlockKind::ToolUse { id, name, kind, .. } => {
-            let call = part::Call {
+            let call = part::CompleteCall {
                 id: JsonStr::from_escaped(id),
                 name: JsonStr::from_escaped(name),
                 kind: *kind,
@@ -123,6 +125,6 @@ fn write_part(block: &AnswerBlock, reply: &ReplyOptions, json: &mut Writer<'_, B
             return true;
         }
     }
-    part::end(json, &block.seal, &reply.issuer);
+    part::end(json, &block.signature, &reply.issuer);
     true
 }

@@ -2,19 +2,19 @@
 
 use bytes::BytesMut;
 
-use crate::error::{ApiError, Kind, RetryAfter};
+use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::json::Writer;
 use crate::wire::error::error_member;
 
-/// `{"error":{"code","message","status"}}` (google.rpc.Status as Google's APIs write it).
+/// Writes an error body: `{"error":{"code","message","status"}}`, a `google.rpc.Status` as Google's APIs write it.
 pub fn encode(error: &ApiError, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("error").begin_object();
     json.key("code").number(error.status);
     json.key("message").string(&error.message);
     json.key("status").string(status_name(error));
-    // Google's clients read the time to wait here; its servers send no header.
-    if let (Kind::RateLimited, Some(RetryAfter::Wait(wait))) = (error.kind, &error.retry_after) {
+    // Google's clients read the delay from here; its servers send no `Retry-After` header.
+    if let (ErrorKind::RateLimited, Some(RetryAfter::Wait(wait))) = (error.kind, &error.retry_after) {
         json.key("details").begin_array().begin_object();
         json.key("@type").string("type.googleapis.com/google.rpc.RetryInfo");
         json.key("retryDelay").string(&format!("{}s", wait.as_millis().div_ceil(1_000)));
@@ -23,18 +23,20 @@ pub fn encode(error: &ApiError, out: &mut BytesMut) {
     json.end_object().end_object();
 }
 
-/// The kind's status name, made precise by the HTTP status that an upstream error came with.
+/// Returns the name for `status`: the one of the error's kind, or a more precise one for the HTTP status of the
+/// upstream.
 fn status_name(error: &ApiError) -> &'static str {
     match (error.kind, error.status) {
-        (Kind::UpstreamRejected, 404) => "NOT_FOUND",
-        (Kind::UpstreamRejected, 409) => "ABORTED",
-        (Kind::UpstreamFailed, 503 | 529) => "UNAVAILABLE",
-        (Kind::UpstreamFailed, 504) => "DEADLINE_EXCEEDED",
+        (ErrorKind::UpstreamRejected, 404) => "NOT_FOUND",
+        (ErrorKind::UpstreamRejected, 409) => "ABORTED",
+        (ErrorKind::UpstreamFailed, 503 | 529) => "UNAVAILABLE",
+        (ErrorKind::UpstreamFailed, 504) => "DEADLINE_EXCEEDED",
         (kind, _) => kind.row().generate_status,
     }
 }
 
-/// A code that equals the HTTP status, a message and a status name.
+/// Returns whether an error body has the shape of this format: a `code` equal to the HTTP status, a `message` and a
+/// `status`.
 pub fn is_in_shape(http_status: u16, body: &str) -> bool {
     let (mut code, mut message, mut status) = (false, false, false);
     let found = error_member(body, |key, value| match key {

@@ -1,10 +1,11 @@
-//! Why an answer ended, in this format's words.
+//! Finish reasons of the generate format (<https://ai.google.dev/api/generate-content>).
 
 use crate::canonical::Finish;
 use crate::canonical::answer::FinishOwned;
 use crate::json::JsonStr;
 
-/// What a `finishReason` means. Calls of tools end with `STOP` here; that they were made is known from the parts.
+/// Converts a `finishReason`. The format has no value for tool calls: they end with `STOP`, and the decoder
+/// recognizes them by their parts.
 pub(super) fn read(word: JsonStr<'_>) -> FinishOwned {
     match word.escaped() {
         "STOP" => FinishOwned::Stop,
@@ -25,10 +26,10 @@ pub(super) fn read(word: JsonStr<'_>) -> FinishOwned {
     }
 }
 
-/// The reason of a complete answer that names none: what an absent enumeration means in this format.
+/// Finish reason of a complete response that has none: the meaning of an absent enum value in this format.
 pub(super) const UNSPECIFIED: &str = "FINISH_REASON_UNSPECIFIED";
 
-/// The words that clients know beside those that [`write`] makes, so that a reason may pass in the provider's own word.
+/// Further values that clients know, besides those that [`write`] produces. They are passed on unchanged.
 const KNOWN: [&str; 9] = [
     "OTHER",
     "MALFORMED_FUNCTION_CALL",
@@ -41,8 +42,8 @@ const KNOWN: [&str; 9] = [
     UNSPECIFIED,
 ];
 
-/// The `finishReason` for a finish. `refused` tells that the model's refusal was among the blocks, for which this
-/// format has no field.
+/// Returns the `finishReason`. `refused` says that the model refused in its text, for which this format has no other
+/// field.
 pub(super) fn write(finish: Finish<'_>, refused: bool) -> &'static str {
     match finish {
         Finish::Stop if refused => "SAFETY",
@@ -53,8 +54,8 @@ pub(super) fn write(finish: Finish<'_>, refused: bool) -> &'static str {
     }
 }
 
-/// The word for a reason that is given as a number, which clients of the protocol buffers ask for
-/// (`enum-encoding=int`). The two services number them alike only up to 4.
+/// Returns the name of a finish reason that is given as an integer (`enum-encoding=int`, which protocol buffer
+/// clients request). The Gemini API and Vertex AI agree only on the numbers up to 4.
 pub(super) fn by_number(value: u64) -> JsonStr<'static> {
     JsonStr::from_escaped(match value {
         1 => "STOP",

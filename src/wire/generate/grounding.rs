@@ -1,17 +1,18 @@
-//! Grounding: which source stands behind which words.
+//! Grounding: the sources that support passages of a response.
 
 use bytes::BytesMut;
 
 use super::offsets::Offsets;
-use crate::canonical::{Citation, Index, Key};
+use crate::canonical::{Citation, Index, IndexKey};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::watch::{elements, members};
 
-/// Sources that are read at most; real answers have a few dozen.
+/// Maximum number of sources that are read; real responses have a few dozen.
 const MAX_SOURCES: usize = 1_000;
 
-/// Reads `groundingMetadata`: one citation for each source of each supported passage, or one for each source where
-/// no passage is named. Only sources of the web have an address that means something to a client.
+/// Reads `groundingMetadata` as citations: one for each source of each supported passage, or one for each source if
+/// there are no passages. Sources other than web pages are left out, because their addresses are of no value to a
+/// client.
 pub(super) fn read<'a>(
     metadata: RawJson<'a>,
     offsets: &Offsets,
@@ -47,7 +48,7 @@ pub(super) fn read<'a>(
     Ok(())
 }
 
-/// The sources, under their numbers; nothing for one that is not of the web.
+/// Returns the sources by index; `None` for a source that is not a web page.
 fn read_chunks(chunks: RawJson<'_>) -> Result<Vec<Option<Citation<'_>>>, JsonError> {
     let mut sources = Vec::new();
     elements(&mut Cursor::new(chunks.text()), |json| {
@@ -84,7 +85,7 @@ fn read_support<'a>(json: &mut Cursor<'a>) -> Result<Support<'a>, JsonError> {
         match key.escaped() {
             "segment" => members(json, |key, json| {
                 match key.escaped() {
-                    // Zero is left out in this format.
+                    // Proto JSON omits zero.
                     "startIndex" | "start_index" => support.start = json.u64_or_skip()?.unwrap_or(0),
                     "endIndex" | "end_index" => support.end = json.u64_or_skip()?,
                     _ => json.skip()?,
@@ -99,23 +100,23 @@ fn read_support<'a>(json: &mut Cursor<'a>) -> Result<Support<'a>, JsonError> {
     Ok(support)
 }
 
-/// Citations of one choice, on their way to a client.
+/// Citations of one choice, to be written as grounding.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grounding {
     sources: Vec<(String, String)>,
-    /// Where sources stand.
+    /// Index in `sources` by URL and title.
     known: Index,
-    /// Passages that have their characters.
+    /// Number of passages whose span is final.
     settled: usize,
-    /// Characters of the choice's text, and the number of the source.
+    /// Span in characters of the choice's text, and index of the source.
     passages: Vec<(Option<(u64, u64)>, usize)>,
 }
 
 impl Grounding {
-    /// Takes a citation.
+    /// Adds a citation.
     pub(super) fn add(&mut self, citation: Citation<'_>) {
         let (url, title) = (citation.url.escaped(), citation.title.escaped());
-        let key = Key::of((url, title));
+        let key = IndexKey::of((url, title));
         let source = self.known.first(key).unwrap_or_else(|| {
             self.known.push(key);
             self.sources.push((url.to_owned(), title.to_owned()));
@@ -124,16 +125,16 @@ impl Grounding {
         self.passages.push((citation.span, source));
     }
 
-    /// The block that the citations since the last call belong to is complete: those that name no characters get
-    /// all of the block's.
-    pub(super) fn settle(&mut self, start: u64, end: u64) {
+    /// Completes a block: its citations without a span get the span of the whole block, in characters.
+    pub(super) fn complete_block(&mut self, start: u64, end: u64) {
         for (span, _) in self.passages.iter_mut().skip(self.settled) {
             span.get_or_insert((start, end));
         }
         self.settled = self.passages.len();
     }
 
-    /// Writes `"groundingMetadata":{...}` as a member, if there is anything to write. Positions are bytes here.
+    /// Writes `"groundingMetadata":{...}` as a member, with positions in bytes. Writes nothing if there are no
+    /// sources.
     pub(super) fn write(&self, offsets: &Offsets, json: &mut Writer<'_, BytesMut>) {
         if self.sources.is_empty() {
             return;

@@ -1,17 +1,18 @@
-//! Log probabilities: two lists side by side here, alternatives within each token elsewhere.
+//! Log probabilities: two parallel lists in this format; in the canonical form each token contains its alternatives.
 
 use bytes::BytesMut;
 
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::watch::{elements, members};
 
-/// One token and what the model thought of it.
+/// Token and its log probability.
 struct Token<'a> {
     token: JsonStr<'a>,
     logprob: RawJson<'a>,
 }
 
-/// Reads `logprobsResult` into an array of `{token, logprob, bytes, top_logprobs}`; nothing when it holds no tokens.
+/// Converts `logprobsResult` to an array of `{token, logprob, bytes, top_logprobs}`. Returns `None` if it has no
+/// tokens.
 pub(super) fn read(result: RawJson<'_>) -> Result<Option<String>, JsonError> {
     let (mut chosen, mut top) = (Vec::new(), Vec::new());
     members(&mut Cursor::new(result.text()), |key, json| {
@@ -89,7 +90,7 @@ fn begin_token(json: &mut Writer<'_, Vec<u8>>, token: &Token<'_>) {
     json.end_array();
 }
 
-/// Adds a list's elements to those before it.
+/// Appends the elements of an array to `tokens`, separated with commas.
 pub(super) fn join(list: RawJson<'_>, tokens: &mut String) {
     let text = list.text().trim();
     let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or_default().trim();
@@ -99,14 +100,15 @@ pub(super) fn join(list: RawJson<'_>, tokens: &mut String) {
     tokens.push_str(inside);
 }
 
-/// Writes `"logprobsResult":{...}` as a member, from the elements of the array joined with commas.
+/// Writes `"logprobsResult":{...}` as a member, from array elements joined with commas. Writes nothing if there are
+/// none.
 pub(super) fn write(tokens: &str, json: &mut Writer<'_, BytesMut>) {
     if tokens.is_empty() {
         return;
     }
     let array = format!("[{tokens}]");
     let (mut chosen, mut top) = (BytesMut::new(), BytesMut::new());
-    // What does not read as such an array was not made by a decoder; what was read so far is still worth telling.
+    // A malformed array does not come from a decoder; the tokens before the fault are still written.
     let _ = split(&array, &mut Writer::new(&mut chosen), &mut Writer::new(&mut top));
     json.key("logprobsResult").begin_object();
     for (name, list) in [("chosenCandidates", chosen), ("topCandidates", top)] {

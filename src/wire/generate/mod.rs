@@ -1,18 +1,18 @@
-//! The generate format (Gemini `models/{model}:generateContent`; reference: Gemini API, `v1beta`, November 2026).
+//! Gemini generate format: `models/{model}:generateContent`, `v1beta`, as documented in November 2026
+//! (<https://ai.google.dev/api/generate-content>).
 //!
 //! | | |
 //! |---|---|
-//! | path | `/v1beta/models/{model}:generateContent`, `:streamGenerateContent`, under `/v1` too; upstream the same below `{base_url}` |
+//! | path | `/v1beta/models/{model}:generateContent`, `:streamGenerateContent`; `/v1` too; upstream `{base_url}/...` |
 //! | credential | `x-goog-api-key`, `x-vendor-api-key`, `?key=` or `Authorization: Bearer`; upstream `x-goog-api-key` |
-//! | stream | by path: with `alt=sse` server-sent events (CRLF, no names, no terminator), otherwise one JSON array in pieces |
+//! | stream | by path; `alt=sse`: server-sent events (CRLF, no names, no terminator), else one JSON array |
 //! | usage in a stream | in every frame, cumulative |
 //! | error | `{"error":{"code","message","status","details"}}`; in a stream as a frame; in an array as its element |
 //! | names | proto JSON: camelCase, snake_case accepted everywhere |
-
 //!
-//! Here live both directions of it: [`request`], [`stream`], [`answer`]. What they share has a file each: how parts are
-//! written, signatures, grounding, log probabilities, reasons to finish. Here must not live: what another format says,
-//! or what a provider of this one does differently (that is in the [`Dialect`](crate::canonical::Dialect)).
+//! This module has both directions of the format: [`request`], [`stream`], [`answer`]. Shared code has a file each:
+//! parts, thought signatures, grounding, log probabilities, finish reasons. Other formats do not belong here, nor do
+//! deviations of single providers: the [`Dialect`](crate::canonical::Dialect) describes those.
 
 pub mod answer;
 pub mod error;

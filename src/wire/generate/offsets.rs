@@ -1,9 +1,8 @@
-//! Bytes and characters of a text: grounding counts in bytes of UTF-8, citations in characters.
+//! Conversion between byte and character offsets: grounding counts UTF-8 bytes, citations count characters.
 
 use crate::json::JsonStr;
 
-/// What is needed to convert positions in a text, without the text: the runs of characters that take more than one
-/// byte. A text in ASCII needs nothing.
+/// Offset table of a text that is not stored: only the runs of multi-byte characters. ASCII text needs no entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offsets {
     bytes: u64,
@@ -11,25 +10,25 @@ pub(super) struct Offsets {
     runs: Vec<Run>,
 }
 
-/// Neighbours of the same width.
+/// Run of adjacent characters of the same width.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// Bytes before it.
+    /// Byte offset of the run.
     start: u64,
-    /// Bytes up to its end.
+    /// Byte offset of the end of the run.
     end: u64,
-    /// Bytes a character.
+    /// Bytes per character.
     width: u64,
-    /// Characters before it.
+    /// Character offset of the run.
     chars: u64,
 }
 
 impl Offsets {
-    /// The next piece of the text.
+    /// Appends a piece of the text.
     #[inline]
     pub(super) fn push(&mut self, text: JsonStr<'_>) {
         let mut rest = text.escaped();
-        // Most text has neither escapes nor anything beyond ASCII; one pass without branches tells.
+        // Most text is ASCII without escapes. This loop has no branches, so the compiler vectorizes it.
         let special = rest.bytes().fold(0, |all, byte| all | (byte & 0x80) | u8::from(byte == b'\\'));
         if special == 0 {
             self.bytes += rest.len() as u64;
@@ -68,17 +67,17 @@ impl Offsets {
         self.chars += 1;
     }
 
-    /// The length of the text in bytes.
+    /// Returns the length of the text in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The length of the text in characters.
+    /// Returns the length of the text in characters.
     pub(super) fn chars(&self) -> u64 {
         self.chars
     }
 
-    /// How many characters stand before a byte.
+    /// Converts a byte offset to a character offset. Offsets beyond the end become the end.
     pub(super) fn char_of(&self, byte: u64) -> u64 {
         let byte = byte.min(self.bytes);
         let before = self.runs.partition_point(|run| run.start <= byte);
@@ -91,7 +90,7 @@ impl Offsets {
         }
     }
 
-    /// How many bytes stand before a character.
+    /// Converts a character offset to a byte offset. Offsets beyond the end become the end.
     pub(super) fn byte_of(&self, char: u64) -> u64 {
         let char = char.min(self.chars);
         let before = self.runs.partition_point(|run| run.chars <= char);
@@ -105,7 +104,7 @@ impl Offsets {
     }
 }
 
-/// The bytes that the escape at the start of this text stands for, and its own length.
+/// Returns the number of UTF-8 bytes that the escape at the start of `tail` stands for, and its own length in bytes.
 fn escape(tail: &str) -> (u64, usize) {
     let Some(first) = unicode(tail) else { return (1, 2) };
     match first {
@@ -113,7 +112,7 @@ fn escape(tail: &str) -> (u64, usize) {
         0x80..0x800 => (2, 6),
         0xD800..0xDC00 => match tail.get(6..).and_then(unicode) {
             Some(0xDC00..0xE000) => (4, 12),
-            // A lone half is read as U+FFFD.
+            // A lone surrogate is decoded as U+FFFD.
             _ => (3, 6),
         },
         _ => (3, 6),
@@ -131,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn positions_are_those_of_the_text(pieces in prop::collection::vec("[a-c\u{e9}\u{4e16}\u{1f30d}\n\"]{0,6}", 0..6)) {
+        fn offsets_convert_between_bytes_and_characters(pieces in prop::collection::vec("[a-c\u{e9}\u{4e16}\u{1f30d}\n\"]{0,6}", 0..6)) {
             let mut offsets = Offsets::default();
             for (number, piece) in pieces.iter().enumerate() {
                 let json = serde_json::to_string(piece).unwrap();

@@ -1,14 +1,14 @@
-//! Parts, as they are written: the same in a stream's frames, in a whole answer and in a request.
+//! Writers of parts, for stream frames, whole responses and requests.
 
 use bytes::BytesMut;
 
 use super::signature;
-use crate::canonical::{Sealed, ToolKind};
+use crate::canonical::{SealedSignature, ToolKind};
 use crate::json::{JsonStr, RawJson, Scanner, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 
-/// The names of parts that only this format has; an opaque block of one of these is one of this format's own.
-const OWN: [&str; 9] = [
+/// Members that only parts of this format have. An opaque block with one of these names is a part of this format.
+const OWN: [&str; 10] = [
     "executableCode",
     "executable_code",
     "codeExecutionResult",
@@ -18,28 +18,28 @@ const OWN: [&str; 9] = [
     "toolResponse",
     "tool_response",
     "functionResponse",
+    "function_response",
 ];
 
-/// Whether an opaque block is a part of this format.
+/// Returns whether an opaque block is a part of this format.
 pub(super) fn is_own(name: JsonStr<'_>) -> bool {
     OWN.contains(&name.escaped())
 }
 
-/// Pastes a value from elsewhere into one line: white space between its tokens may hold line breaks, which end a
-/// frame's data.
+/// Writes a JSON value on one line: a line break between its tokens would end the data of the frame.
 pub(super) fn paste(value: RawJson<'_>, json: &mut Writer<'_, BytesMut>) {
     let text = value.text();
     if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none() {
         json.raw(value);
         return;
     }
-    // Inside strings they are always escaped, so that these stand between tokens.
+    // Line breaks inside of strings are always escaped, so these are between tokens.
     let line = text.replace(['\n', '\r'], " ");
     json.raw(RawJson::from_text(&line));
 }
 
-/// Writes a call's arguments, which are an object here, from the text of one. Text that is no object is kept, under a
-/// name of its own: models write such text now and then, and it is no reason to refuse a conversation.
+/// Writes a call's arguments, given as text, as an object. Models sometimes write text that is not an object: it
+/// becomes the member `_raw`, because a conversation must not fail for it.
 pub(super) fn arguments(text: JsonStr<'_>, kind: ToolKind, json: &mut Writer<'_, BytesMut>) {
     if kind == ToolKind::Custom {
         json.begin_object().key("input").paste(text).end_object();
@@ -56,28 +56,28 @@ pub(super) fn arguments(text: JsonStr<'_>, kind: ToolKind, json: &mut Writer<'_,
     }
 }
 
-/// Whether a text is one JSON object, strictly.
+/// Returns whether a text is exactly one JSON object, strictly parsed.
 pub(super) fn is_object(text: &str) -> bool {
     let mut scanner = Scanner::new(&[]);
     scanner.push(text.as_bytes()).is_ok() && scanner.finish().is_ok()
 }
 
-/// A call that is complete.
-pub(super) struct Call<'a> {
-    /// Its id; nothing is written where it is empty.
+/// Complete call.
+pub(super) struct CompleteCall<'a> {
+    /// Call id; not written if empty.
     pub(super) id: JsonStr<'a>,
-    /// The tool's name.
+    /// Name of the tool.
     pub(super) name: JsonStr<'a>,
-    /// What kind of tool.
+    /// Type of the tool.
     pub(super) kind: ToolKind,
-    /// The arguments as text,
+    /// Arguments as text; ignored if `object` is set.
     pub(super) text: JsonStr<'a>,
-    /// or as an object.
+    /// Arguments as an object.
     pub(super) object: Option<RawJson<'a>>,
 }
 
-/// `{"functionCall":{...}}`, up to its end.
-pub(super) fn begin_call(json: &mut Writer<'_, BytesMut>, call: &Call<'_>) {
+/// Writes `{"functionCall":{...}`. The caller closes the part.
+pub(super) fn begin_call(json: &mut Writer<'_, BytesMut>, call: &CompleteCall<'_>) {
     json.begin_object().key("functionCall").begin_object();
     if !call.id.is_empty() {
         json.key("id").paste(call.id);
@@ -91,18 +91,18 @@ pub(super) fn begin_call(json: &mut Writer<'_, BytesMut>, call: &Call<'_>) {
     json.end_object();
 }
 
-/// The signature of a part in an answer, if it has one, and the part's end.
+/// Writes the provider signature of a part in a response, if it has one, and closes the part.
 pub(super) fn end(json: &mut Writer<'_, BytesMut>, seal: &str, issuer: &str) {
     if !seal.is_empty() {
         let mut text = Vec::new();
-        signature::write(Sealed { issuer, text: JsonStr::from_escaped(seal) }, &mut text);
+        signature::write(SealedSignature { issuer, text: JsonStr::from_escaped(seal) }, &mut text);
         let text = std::str::from_utf8(&text).unwrap_or_default();
         json.key("thoughtSignature").paste(JsonStr::from_escaped(text));
     }
     json.end_object();
 }
 
-/// `"modelVersion":"...","responseId":"..."`
+/// Writes `"modelVersion":"...","responseId":"..."`.
 pub(super) fn names(id: &str, reply: &ReplyOptions, json: &mut Writer<'_, BytesMut>) {
     json.key("modelVersion").paste(reply.model.as_json_str());
     json.key("responseId");
@@ -113,7 +113,7 @@ pub(super) fn names(id: &str, reply: &ReplyOptions, json: &mut Writer<'_, BytesM
     }
 }
 
-/// `{"text":"...","thought":true}`, up to its end, which is the caller's.
+/// Writes `{"text":"..."`, with `"thought":true` for a thought. The caller closes the part.
 pub(super) fn begin_text(json: &mut Writer<'_, BytesMut>, text: JsonStr<'_>, thought: bool) {
     json.begin_object().key("text").paste(text);
     if thought {
@@ -121,7 +121,7 @@ pub(super) fn begin_text(json: &mut Writer<'_, BytesMut>, text: JsonStr<'_>, tho
     }
 }
 
-/// `{"inlineData":{...}}`, up to its end.
+/// Writes `{"inlineData":{...}`. The caller closes the part.
 pub(super) fn begin_inline(
     json: &mut Writer<'_, BytesMut>,
     mime: JsonStr<'_>,
@@ -134,7 +134,7 @@ pub(super) fn begin_inline(
     end_file(json, name);
 }
 
-/// `{"fileData":{...}}`, up to its end.
+/// Writes `{"fileData":{...}`. The caller closes the part.
 pub(super) fn begin_file(
     json: &mut Writer<'_, BytesMut>,
     mime: JsonStr<'_>,

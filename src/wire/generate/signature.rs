@@ -1,7 +1,8 @@
-//! Thought signatures: seals, in the base64 that this format's clients check.
+//! Thought signatures: provider signatures in the base64 that this format's clients validate
+//! (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
 //!
-//! Clients hold a signature as bytes and write it again in either alphabet, so an envelope is wrapped in base64 once
-//! more and found again in any spelling.
+//! Clients decode a signature to bytes and encode it again, in either base64 alphabet. The `gw1.` envelope is
+//! therefore encoded in base64 once more, and recognized in any of these spellings.
 
 use std::borrow::Cow;
 
@@ -11,13 +12,13 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use bytes::BufMut;
 
-use crate::canonical::{Seal, Sealed};
+use crate::canonical::{ProviderSignature, SealedSignature};
 use crate::json::JsonStr;
 
-/// What an envelope begins with once it is wrapped.
+/// First characters of a `gw1.` envelope in base64.
 const WRAPPED: &str = "Z3cxL";
 
-/// The documented value for a call that comes from elsewhere and has no signature: base64 of
+/// Documented value for a call that another model made and that has no signature: base64 of
 /// `skip_thought_signature_validator`.
 pub(super) const SKIP: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
@@ -26,27 +27,27 @@ const LENIENT: GeneralPurposeConfig =
 const ANY_PLAIN: GeneralPurpose = GeneralPurpose::new(&PLAIN, LENIENT);
 const ANY_URL_SAFE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT);
 
-/// Reads a `thoughtSignature` of a request.
-pub(super) fn read(field: JsonStr<'_>) -> Option<Seal<'_>> {
-    let plain = Seal::read(field)?;
+/// Reads the `thoughtSignature` of a request. Returns `None` if it is empty.
+pub(super) fn read(field: JsonStr<'_>) -> Option<ProviderSignature<'_>> {
+    let plain = ProviderSignature::read(field)?;
     if plain.issuer.is_some() || !field.escaped().starts_with(WRAPPED) {
         return Some(plain);
     }
     Some(unwrap(&field.decode()).unwrap_or(plain))
 }
 
-fn unwrap(text: &str) -> Option<Seal<'static>> {
+fn unwrap(text: &str) -> Option<ProviderSignature<'static>> {
     let engine = if text.contains(['-', '_']) { ANY_URL_SAFE } else { ANY_PLAIN };
     let envelope = String::from_utf8(engine.decode(text).ok()?).ok()?;
-    let seal = Seal::read(JsonStr::from_escaped(&envelope))?;
-    Some(Seal {
+    let seal = ProviderSignature::read(JsonStr::from_escaped(&envelope))?;
+    Some(ProviderSignature {
         issuer: Some(Cow::Owned(seal.issuer?.into_owned())),
         text: Cow::Owned(seal.text.into_owned()),
     })
 }
 
-/// Writes a seal as the inside of a `thoughtSignature`.
-pub(super) fn write(sealed: Sealed<'_>, out: &mut impl BufMut) {
+/// Writes a provider signature as the inside of the string `thoughtSignature`.
+pub(super) fn write(sealed: SealedSignature<'_>, out: &mut impl BufMut) {
     let mut envelope = Vec::new();
     sealed.write(&mut envelope);
     out.put_slice(STANDARD.encode(envelope).as_bytes());
@@ -57,10 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn client_4_a_signature_comes_back_in_any_spelling() {
+    fn client_4_signature_is_decoded_in_any_base64_spelling() {
         for seal in ["", "a", "EqQB\\/+==", "\u{fc}\u{e9}?>\\n\\\"", "~~~???"] {
             let mut field = Vec::new();
-            write(Sealed { issuer: "anthropic", text: JsonStr::from_escaped(seal) }, &mut field);
+            write(SealedSignature { issuer: "anthropic", text: JsonStr::from_escaped(seal) }, &mut field);
             let standard = String::from_utf8(field).unwrap();
             assert!(standard.len().is_multiple_of(4) && standard.starts_with(WRAPPED));
             let url_safe = standard.replace('+', "-").replace('/', "_");
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_the_providers_own() {
+    fn signature_without_an_envelope_is_the_providers_own() {
         for own in ["EqQB/+==", SKIP, "skip_thought_signature_validator", "Z3cxL", "Z3cxLg=="] {
             let seal = read(JsonStr::from_escaped(own)).unwrap();
             assert_eq!((seal.issuer, &*seal.text), (None, own));

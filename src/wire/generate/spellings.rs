@@ -1,16 +1,17 @@
-//! Spellings of the specification that the provider of this format does not know.
+//! Request spellings that the gateway accepts (docs/specification.md) and that a provider of this format does not.
+//! `at` is the byte offset of the member's value in the body.
 
-use crate::wire::spelling::{Respelling, elements, find, places};
+use crate::wire::spelling::{Respelling, elements, find, member_ranges};
 
-/// `groundingSearch` is the provider's `googleSearch`.
+/// Renames `groundingSearch` to the provider's `googleSearch`; removes it if both are present.
 pub(in crate::wire) fn tools(text: &str, at: usize, out: &mut Respelling) {
     let mut list: Vec<_> = elements(text, at);
     if list.is_empty() {
-        // One tool may stand without a list around it.
+        // A single tool may come without an array.
         list.push((crate::json::RawJson::from_text(text), at..at + text.len()));
     }
     for (tool, place) in list {
-        let members = places(tool.text(), place.start);
+        let members = member_ranges(tool.text(), place.start);
         let grounding: Vec<usize> = members
             .iter()
             .enumerate()
@@ -31,10 +32,9 @@ pub(in crate::wire) fn tools(text: &str, at: usize, out: &mut Respelling) {
     }
 }
 
-/// Puts `functionCallingConfig`, which stood in the request itself, into `toolConfig`; what stands there already
-/// counts.
+/// Moves a top-level `functionCallingConfig` into `toolConfig`, unless `toolConfig` already has one.
 pub(in crate::wire) fn calling(calling: &str, config: &str, at: usize, out: &mut Respelling) {
-    let members = places(config, at);
+    let members = member_ranges(config, at);
     let has = |name| find(&members, name).is_some_and(|place| !place.value.is_null());
     if has("functionCallingConfig") || has("function_calling_config") {
         return;

@@ -1,12 +1,12 @@
-//! Usage, as it is written in this format; how it is read is in [`watch`](super::watch).
+//! Writer of `usageMetadata`. The reader is in [`watch`](super::watch).
 
 use bytes::BytesMut;
 
 use crate::canonical::Usage;
 use crate::json::Writer;
 
-/// Writes `"usageMetadata":{...}` as a member, if anything is known. Reasoning is counted beside the candidates here,
-/// and the total is made, never copied.
+/// Writes `"usageMetadata":{...}` as a member; nothing if no count is known. Reasoning tokens are not part of
+/// `candidatesTokenCount`. The total is computed, not copied.
 pub(super) fn write(usage: &Usage, json: &mut Writer<'_, BytesMut>) {
     if !usage.is_known() {
         return;

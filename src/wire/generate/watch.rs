@@ -1,4 +1,5 @@
-//! What a generateContent frame or answer tells the meter; both have the same shape.
+//! Frame facts of the generate format: the parts of a frame or a whole response that the usage meter reads. Both have
+//! the same shape.
 
 use std::sync::LazyLock;
 
@@ -8,10 +9,10 @@ use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, bit, elements, is_void, members, placed_string};
 
-/// Whether a frame holds nothing but content and usage, which is in every frame and of which the last one counts. A
-/// report without the tokens of the candidates begins another step of the model and does not replace what was said of
-/// the last one, so it is read.
-pub fn glance(data: &[u8]) -> FrameClass {
+/// Classifies a frame. Usage is in every frame and the last one counts, so it need not be read in most of them. A
+/// report without `candidatesTokenCount` must be read: it starts another step of the model, and does not replace the
+/// report before it.
+pub fn classify(data: &[u8]) -> FrameClass {
     static EVENTS: LazyLock<[Finder<'static>; 5]> = LazyLock::new(|| {
         ["\"finishReason\"", "\"promptFeedback\"", "\"error\"", "\"finish_reason\"", "\"prompt_feedback\""]
             .map(Finder::new)
@@ -30,7 +31,10 @@ pub fn glance(data: &[u8]) -> FrameClass {
     }
 }
 
-/// Reads one frame, or one whole answer.
+/// Reads the facts of one frame or one whole response.
+///
+/// # Errors
+/// Returns [`JsonError`] if the text is not a JSON object.
 pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut sight = FrameFacts::default();
     let mut json = Cursor::new(text);
@@ -45,7 +49,7 @@ pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
                 match key.escaped() {
                     "blockReason" | "block_reason" => {
                         let reason = reason(json.raw()?);
-                        // A blocked prompt has no candidates and is complete.
+                        // A blocked prompt has no candidates, and the response is complete.
                         if reason.is_some() {
                             sight.finish = reason;
                             sight.seen |= 1;
@@ -86,23 +90,26 @@ fn candidate<'a>(json: &mut Cursor<'a>, sight: &mut FrameFacts<'a>) -> Result<()
     Ok(())
 }
 
-/// A finish or block reason. The first value of each enum says that there is none.
+/// Reads a finish or block reason. Returns `None` for an empty one and for the `..._UNSPECIFIED` value of each enum.
 pub(super) fn reason(value: RawJson<'_>) -> Option<JsonStr<'_>> {
     match value.as_str() {
         Some(name) => (!name.is_empty() && !name.escaped().ends_with("_UNSPECIFIED")).then_some(name),
-        // Google's Go client asks for enums as integers (`$alt=json;enum-encoding=int`).
+        // Google's Go client requests enums as integers (`$alt=json;enum-encoding=int`).
         None => value.as_u64().filter(|value| *value > 0).map(super::finish::by_number),
     }
 }
 
-/// Reads usage metadata. `candidatesTokenCount` excludes thoughts, and the prompt of server-side tools is counted
-/// beside `promptTokenCount`; the canonical totals include both. Some Vertex versions include the thoughts, which
-/// `totalTokenCount` gives away.
+/// Reads a `usageMetadata` object. `candidatesTokenCount` excludes thoughts, and `promptTokenCount` excludes the
+/// prompt of server-side tools; the canonical totals include both. Some versions of Vertex AI include the thoughts:
+/// they are recognized by `totalTokenCount`.
+///
+/// # Errors
+/// Returns [`JsonError`] if the value is not valid JSON.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     read_usage(&mut Cursor::new(value.text()))
 }
 
-/// As [`usage`], where the reader stands.
+/// Reads a `usageMetadata` object at the cursor; see [`usage`].
 pub(super) fn read_usage(json: &mut Cursor<'_>) -> Result<Usage, JsonError> {
     let (mut prompt, mut tool_prompt, mut candidates, mut thoughts, mut total) =
         (None, None, None, None, None);
@@ -129,6 +136,8 @@ pub(super) fn read_usage(json: &mut Cursor<'_>) -> Result<Usage, JsonError> {
     })?;
     usage.reasoning = thoughts;
     usage.input = prompt.map(|prompt: u64| prompt.saturating_add(tool_prompt.unwrap_or(0)));
+    // If the total is the sum without the thoughts, `candidatesTokenCount` includes them; adding them would count
+    // them twice.
     let included = thoughts.unwrap_or(0) > 0
         && total.is_some()
         && total == Some(usage.input.unwrap_or(0).saturating_add(candidates.unwrap_or(0)));

@@ -1,104 +1,105 @@
-//! What providers answer, whatever its form: images, a task, or a refusal.
+//! Upstream image responses of all providers: images, a task, or a refusal.
 
 use bytes::Bytes;
 
 use crate::canonical::Usage;
-use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
 
-/// What an answer says.
+/// Parsed upstream response.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
-    /// In the order in which they came.
+pub struct ImageAnswer {
+    /// Images in response order.
     pub images: Vec<Image>,
-    /// As far as the provider says it.
+    /// Usage, as far as the provider reports it.
     pub usage: Usage,
-    /// Why an image, or all of them, were not made: a code and a text.
+    /// Refusals, each of one image or of the whole request: code and message.
     pub refusals: Vec<(String, String)>,
-    /// An error instead, in a 200.
+    /// The body of a 200 response is an error object.
     pub failed: bool,
-    /// What is to be asked for again.
-    pub task: Option<Task>,
-    /// Their size, where the provider says it.
+    /// Task to poll for the images.
+    pub task: Option<ImageTask>,
+    /// Size of the images, if the provider reports it.
     pub size: Option<String>,
-    /// Their quality, likewise.
+    /// Quality of the images, if the provider reports it.
     pub quality: Option<String>,
 }
 
-/// An image.
+/// Image of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
-    /// Where it is.
-    pub place: Place,
-    /// What was made of the prompt.
+    /// Location of the image.
+    pub location: ImageLocation,
+    /// Prompt as the provider rewrote it.
     pub revised: Option<String>,
 }
 
-/// Where an image is.
+/// Location of an image.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
-    /// Behind a link.
+pub enum ImageLocation {
+    /// URL.
     Link(String),
-    /// Here, in base64: a part of the answer.
+    /// Base64, a slice of the response body.
     Base64(Bytes),
 }
 
-/// A task.
+/// Asynchronous task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
-    /// Its id at the provider.
+pub struct ImageTask {
+    /// Task id at the provider.
     pub id: String,
-    /// How far it is.
-    pub state: State,
+    /// Task state.
+    pub state: ImageTaskState,
 }
 
-/// How far a task is.
+/// Task state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It waits, or it is under way.
+pub enum ImageTaskState {
+    /// Queued or running.
     Open,
-    /// It is done.
+    /// Succeeded.
     Done,
-    /// There will be nothing.
+    /// Failed, canceled or unknown; there will be no images.
     Failed,
 }
 
-/// Why a provider's answer cannot be used.
+/// Error for a response that is not JSON, or has neither images, a task, refusals nor an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer holds no images")]
-pub struct Broken;
+#[error("the response contains no images")]
+pub struct BrokenImageAnswer;
 
-impl From<JsonError> for Broken {
+impl From<JsonError> for BrokenImageAnswer {
     fn from(_: JsonError) -> Self {
-        Broken
+        BrokenImageAnswer
     }
 }
 
-/// Reads an answer.
+/// Parses a response.
 ///
 /// # Errors
-/// It is not JSON, or nothing that a request for images is answered with.
-pub fn decode(body: &Bytes) -> Result<Answer, Broken> {
-    let text = std::str::from_utf8(body).map_err(|_| Broken)?;
-    let mut reader = Reader { body, answer: Answer::default(), code: None, message: None };
+/// Returns [`BrokenImageAnswer`] if the body is not JSON, or not a response to an images request.
+pub fn decode(body: &Bytes) -> Result<ImageAnswer, BrokenImageAnswer> {
+    let text = std::str::from_utf8(body).map_err(|_| BrokenImageAnswer)?;
+    let mut reader = Reader { body, answer: ImageAnswer::default(), code: None, message: None };
     let mut json = Cursor::new(text);
-    reader.object(&mut json)?;
+    reader.object(&mut json, true)?;
     json.end()?;
     let Reader { mut answer, code, message, .. } = reader;
     if let Some(task) = &mut answer.task
-        && task.state == State::Failed
+        && task.state == ImageTaskState::Failed
     {
         let message = message.unwrap_or_else(|| "The task failed.".to_owned());
         answer.refusals.push((code.unwrap_or_default(), message));
         return Ok(answer);
     }
+    // DashScope's errors have `code` and `message` at the top level, not in an `error` object.
     answer.failed |= code.is_some() && answer.images.is_empty() && answer.task.is_none();
     let empty = answer.images.is_empty() && answer.refusals.is_empty();
-    if empty && answer.task.is_none() && !answer.failed { Err(Broken) } else { Ok(answer) }
+    if empty && answer.task.is_none() && !answer.failed { Err(BrokenImageAnswer) } else { Ok(answer) }
 }
 
 struct Reader<'b> {
     body: &'b Bytes,
-    answer: Answer,
+    answer: ImageAnswer,
     code: Option<String>,
     message: Option<String>,
 }
@@ -109,8 +110,8 @@ fn text_of(value: RawJson<'_>) -> Option<String> {
 
 fn members<'a>(
     value: RawJson<'a>,
-    mut each: impl FnMut(&str, RawJson<'a>) -> Result<(), Broken>,
-) -> Result<(), Broken> {
+    mut each: impl FnMut(&str, RawJson<'a>) -> Result<(), BrokenImageAnswer>,
+) -> Result<(), BrokenImageAnswer> {
     if !value.text().starts_with('{') {
         return Ok(());
     }
@@ -125,8 +126,8 @@ fn members<'a>(
 
 fn elements<'a>(
     value: RawJson<'a>,
-    mut each: impl FnMut(RawJson<'a>) -> Result<(), Broken>,
-) -> Result<(), Broken> {
+    mut each: impl FnMut(RawJson<'a>) -> Result<(), BrokenImageAnswer>,
+) -> Result<(), BrokenImageAnswer> {
     if !value.text().starts_with('[') {
         return Ok(());
     }
@@ -139,9 +140,11 @@ fn elements<'a>(
 }
 
 impl Reader<'_> {
-    fn object(&mut self, json: &mut Cursor<'_>) -> Result<(), Broken> {
-        if json.kind()? != Kind::Object {
-            return Err(Broken);
+    /// Reads the outermost object, and DashScope's `output` object within it. A deeper `output` is skipped: no provider
+    /// has one, and each level would be scanned once more.
+    fn object(&mut self, json: &mut Cursor<'_>, outermost: bool) -> Result<(), BrokenImageAnswer> {
+        if json.kind()? != ValueKind::Object {
+            return Err(BrokenImageAnswer);
         }
         json.begin_object()?;
         while let Some(key) = json.next_key()? {
@@ -151,8 +154,8 @@ impl Reader<'_> {
                 "predictions" => elements(value, |item| self.item(item))?,
                 "candidates" => elements(value, |item| self.candidate(item))?,
                 "choices" => elements(value, |item| self.choice(item))?,
-                "output" if value.text().starts_with('{') => {
-                    self.object(&mut Cursor::new(value.text()))?;
+                "output" if outermost && value.text().starts_with('{') => {
+                    self.object(&mut Cursor::new(value.text()), false)?;
                 }
                 "usage" | "usageMetadata" => usage(value, &mut self.answer.usage)?,
                 "promptFeedback" => members(value, |key, value| {
@@ -170,9 +173,9 @@ impl Reader<'_> {
                 }
                 "task_status" => {
                     self.task().state = match text_of(value).as_deref() {
-                        Some("SUCCEEDED") => State::Done,
-                        Some("FAILED" | "CANCELED" | "UNKNOWN") => State::Failed,
-                        _ => State::Open,
+                        Some("SUCCEEDED") => ImageTaskState::Done,
+                        Some("FAILED" | "CANCELED" | "UNKNOWN") => ImageTaskState::Failed,
+                        _ => ImageTaskState::Open,
                     };
                 }
                 "error" => self.answer.failed |= !value.is_void(),
@@ -184,8 +187,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn task(&mut self) -> &mut Task {
-        self.answer.task.get_or_insert(Task { id: String::new(), state: State::Open })
+    fn task(&mut self) -> &mut ImageTask {
+        self.answer.task.get_or_insert(ImageTask { id: String::new(), state: ImageTaskState::Open })
     }
 
     fn refuse(&mut self, reason: Option<String>, told: &str) {
@@ -194,8 +197,9 @@ impl Reader<'_> {
         self.answer.refusals.push((reason, message));
     }
 
-    /// Text in base64, which may be a large part of the answer: it stays where it is.
-    fn base64(&self, text: JsonStr<'_>) -> Result<Option<Place>, Broken> {
+    /// Returns the place of a base64 image as a slice of the body: images are the largest part of a response and must
+    /// not be copied.
+    fn base64(&self, text: JsonStr<'_>) -> Result<Option<ImageLocation>, BrokenImageAnswer> {
         if text.is_empty() {
             return Ok(None);
         }
@@ -204,14 +208,15 @@ impl Reader<'_> {
         } else {
             self.body.slice_ref(text.escaped().as_bytes())
         };
-        // It will stand within JSON of ours. The usual one is checked many bytes at a time.
+        // The text is pasted unescaped into the gateway's own JSON, so it must not contain quotes or backslashes. The
+        // check for standard base64 is vectorized; the slow check also admits URL-safe text.
         let sound = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(byte);
         let is_sound = base64_simd::STANDARD.check(&bytes).is_ok() || bytes.iter().all(sound);
-        if is_sound { Ok(Some(Place::Base64(bytes))) } else { Err(Broken) }
+        if is_sound { Ok(Some(ImageLocation::Base64(bytes))) } else { Err(BrokenImageAnswer) }
     }
 
-    /// An image, or why there is none.
-    fn item(&mut self, value: RawJson<'_>) -> Result<(), Broken> {
+    /// Reads one element of a list: an image, or the reason why it was not made.
+    fn item(&mut self, value: RawJson<'_>) -> Result<(), BrokenImageAnswer> {
         let (mut link, mut here, mut revised) = (None, None, None);
         let (mut code, mut message) = (None, None);
         let mut size = None;
@@ -221,7 +226,7 @@ impl Reader<'_> {
                     here =
                         value.as_str().map(|text| self.base64(text)).transpose()?.flatten().or(here.take());
                 }
-                "url" => link = text_of(value).map(Place::Link),
+                "url" => link = text_of(value).map(ImageLocation::Link),
                 "revised_prompt" | "actual_prompt" => revised = text_of(value),
                 "size" => size = text_of(value),
                 "code" => code = text_of(value),
@@ -240,11 +245,11 @@ impl Reader<'_> {
         })?;
         match here.or(link) {
             Some(place) => {
-                self.answer.images.push(Image { place, revised });
+                self.answer.images.push(Image { location: place, revised });
                 self.answer.size = self.answer.size.take().or(size);
             }
             None if code.is_some() || message.is_some() => {
-                let message = message.unwrap_or_else(|| "An image was not made.".to_owned());
+                let message = message.unwrap_or_else(|| "An image was not generated.".to_owned());
                 self.answer.refusals.push((code.unwrap_or_default(), message));
             }
             None => {}
@@ -252,8 +257,9 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Thoughts are drafts; what is said beside images has no place in the client's answer.
-    fn candidate(&mut self, value: RawJson<'_>) -> Result<(), Broken> {
+    /// Reads a Gemini candidate. Skips thought parts, which hold drafts, and text, which the client's response has no
+    /// member for.
+    fn candidate(&mut self, value: RawJson<'_>) -> Result<(), BrokenImageAnswer> {
         let before = self.answer.images.len();
         let mut reason = None;
         members(value, |key, value| {
@@ -270,12 +276,12 @@ impl Reader<'_> {
             Ok(())
         })?;
         if self.answer.images.len() == before {
-            self.refuse(reason, "The model made no image");
+            self.refuse(reason, "The model generated no image");
         }
         Ok(())
     }
 
-    fn part(&mut self, value: RawJson<'_>) -> Result<(), Broken> {
+    fn part(&mut self, value: RawJson<'_>) -> Result<(), BrokenImageAnswer> {
         let (mut thought, mut here) = (false, None);
         members(value, |key, value| {
             match key {
@@ -291,12 +297,12 @@ impl Reader<'_> {
             Ok(())
         })?;
         if let Some(place) = here.filter(|_| !thought) {
-            self.answer.images.push(Image { place, revised: None });
+            self.answer.images.push(Image { location: place, revised: None });
         }
         Ok(())
     }
 
-    fn choice(&mut self, value: RawJson<'_>) -> Result<(), Broken> {
+    fn choice(&mut self, value: RawJson<'_>) -> Result<(), BrokenImageAnswer> {
         members(value, |key, value| {
             if key != "message" {
                 return Ok(());
@@ -310,7 +316,9 @@ impl Reader<'_> {
                         if key == "image"
                             && let Some(url) = text_of(value)
                         {
-                            self.answer.images.push(Image { place: Place::Link(url), revised: None });
+                            self.answer
+                                .images
+                                .push(Image { location: ImageLocation::Link(url), revised: None });
                         }
                         Ok(())
                     })
@@ -320,7 +328,7 @@ impl Reader<'_> {
     }
 }
 
-fn usage(value: RawJson<'_>, usage: &mut Usage) -> Result<(), Broken> {
+fn usage(value: RawJson<'_>, usage: &mut Usage) -> Result<(), BrokenImageAnswer> {
     let (mut thoughts, mut modal) = (None, [None, None]);
     members(value, |key, value| {
         let number = value.as_u64();
@@ -356,8 +364,8 @@ fn usage(value: RawJson<'_>, usage: &mut Usage) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Tokens of images in a list by modality.
-fn images_of(value: RawJson<'_>) -> Result<Option<u64>, Broken> {
+/// Returns the image tokens of a list of token counts by modality.
+fn images_of(value: RawJson<'_>) -> Result<Option<u64>, BrokenImageAnswer> {
     let mut found = None;
     elements(value, |entry| {
         let (mut image, mut count) = (false, None);

@@ -1,5 +1,6 @@
-//! What a provider is asked in. A mark on images is always said, whichever way: providers differ in what they do
-//! unasked.
+//! Writers of upstream image requests. The shapes with a native `watermark` setting always send it, true or false:
+//! providers differ in their defaults. A List provider that takes every member gets it as the client says, because it
+//! may refuse members that it does not know.
 
 use base64_simd::STANDARD;
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -9,42 +10,42 @@ use crate::canonical::image::{
     ImageDialect, ImageFamily, ImageInput, ImagePart, ImageRequest, ImageShape, ImageSource, ImageTurn,
 };
 use crate::json::{JsonStr, RawJson, Writer, push_escaped};
-use crate::wire::form::Form;
+use crate::wire::form::FormWriter;
 
-/// What a call is.
+/// Upstream call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// It changes images that it brings.
+pub struct ImageCall {
+    /// The call edits images that it contains.
     pub edits: bool,
-    /// The body.
+    /// Request body.
     pub body: Bytes,
-    /// What the body is, where it is not JSON.
+    /// Content type of the body. `None` for JSON.
     pub media: Option<String>,
-    /// The answer is a task.
+    /// The provider answers with a task to be polled.
     pub later: bool,
 }
 
-/// Whether images of a request must be here before it can be written.
+/// Returns true if the shape needs the bytes of input images, so that URLs must be fetched first.
 pub fn needs_bytes(shape: ImageShape) -> bool {
     matches!(shape, ImageShape::List | ImageShape::Parts | ImageShape::Instances)
 }
 
-/// Writes a call for so many images.
-pub fn ask(request: &ImageRequest, dialect: &ImageDialect, model: &str, count: u32) -> Asked {
+/// Writes a call for `count` images.
+pub fn encode_call(request: &ImageRequest, dialect: &ImageDialect, model: &str, count: u32) -> ImageCall {
     let edits = !request.images.is_empty();
-    let json = |body: BytesMut| Asked { edits, body: body.freeze(), media: None, later: false };
+    let json = |body: BytesMut| ImageCall { edits, body: body.freeze(), media: None, later: false };
     match dialect.shape {
         ImageShape::List if edits => {
             let (media, body) = list_form(request, dialect, model, count).finish();
-            Asked { edits, body, media: Some(media), later: false }
+            ImageCall { edits, body, media: Some(media), later: false }
         }
         ImageShape::List => json(list(request, dialect, model, count)),
         ImageShape::Flat => json(flat(request, dialect, model)),
         ImageShape::Parts => json(parts(request)),
         ImageShape::Instances => json(instances(request, dialect, count)),
         ImageShape::Turns => json(turns(request, dialect, model, count)),
-        ImageShape::TurnsLater => Asked { later: true, ..json(turns(request, dialect, model, count)) },
-        ImageShape::PromptLater => Asked { later: true, ..json(prompt(request, dialect, model, count)) },
+        ImageShape::TurnsLater => ImageCall { later: true, ..json(turns(request, dialect, model, count)) },
+        ImageShape::PromptLater => ImageCall { later: true, ..json(prompt(request, dialect, model, count)) },
     }
 }
 
@@ -62,7 +63,7 @@ fn string(json: &mut Json<'_>, name: &str, text: Option<&String>) {
     }
 }
 
-/// A member whose name is a client's.
+/// Writes a member that a client sent, whose name needs escaping.
 fn member(json: &mut Json<'_>, name: &str, value: &str) {
     let mut escaped = Vec::with_capacity(name.len());
     push_escaped(&mut escaped, name);
@@ -71,15 +72,15 @@ fn member(json: &mut Json<'_>, name: &str, value: &str) {
 }
 
 fn extras(json: &mut Json<'_>, request: &ImageRequest, dialect: &ImageDialect) {
-    for (name, value) in request.extra.iter().filter(|(name, _)| dialect.takes(name)) {
+    for (name, value) in request.extra.iter().filter(|(name, _)| dialect.supports_extension(name)) {
         member(json, name, value);
     }
 }
 
-/// The format of the images as this shape's providers name it, unless the client named it so itself.
+/// Returns the output format, as the List shape names it. `None` if the client set `output_format` itself.
 fn output_format(request: &ImageRequest, dialect: &ImageDialect) -> Option<String> {
     let named = request.extra.iter().any(|(name, _)| name == "output_format");
-    let media = request.media.as_ref().filter(|_| !named && dialect.takes("output_format"))?;
+    let media = request.media.as_ref().filter(|_| !named && dialect.supports_extension("output_format"))?;
     media.strip_prefix("image/").map(str::to_owned)
 }
 
@@ -90,18 +91,18 @@ fn list(request: &ImageRequest, dialect: &ImageDialect, model: &str, count: u32)
     json.key("n").number(count);
     string(&mut json, "size", request.size.as_ref());
     string(&mut json, "quality", request.quality.as_ref());
-    if let Some(inline) = request.inline.filter(|_| dialect.asks_format) {
+    if let Some(inline) = request.inline.filter(|_| dialect.sends_response_format) {
         json.key("response_format").string(if inline { "b64_json" } else { "url" });
     }
     string(&mut json, "output_format", output_format(request, dialect).as_ref());
-    if dialect.takes("*") {
+    if dialect.supports_extension("*") {
         if let Some(seed) = request.seed {
             json.key("seed").number(seed);
         }
         raw(&mut json, "guidance_scale", request.guidance.as_ref());
         string(&mut json, "image_size", request.tier.as_ref());
-        if request.watermark {
-            json.key("watermark").boolean(true);
+        if let Some(watermark) = request.watermark {
+            json.key("watermark").boolean(watermark);
         }
     }
     extras(&mut json, request, dialect);
@@ -109,8 +110,8 @@ fn list(request: &ImageRequest, dialect: &ImageDialect, model: &str, count: u32)
     out
 }
 
-fn list_form(request: &ImageRequest, dialect: &ImageDialect, model: &str, count: u32) -> Form {
-    let mut form = Form::default();
+fn list_form(request: &ImageRequest, dialect: &ImageDialect, model: &str, count: u32) -> FormWriter {
+    let mut form = FormWriter::default();
     form.field("model", model);
     form.field("prompt", &request.prompt);
     form.field("n", &count.to_string());
@@ -120,15 +121,15 @@ fn list_form(request: &ImageRequest, dialect: &ImageDialect, model: &str, count:
     if let Some(quality) = &request.quality {
         form.field("quality", quality);
     }
-    if let Some(inline) = request.inline.filter(|_| dialect.asks_format) {
+    if let Some(inline) = request.inline.filter(|_| dialect.sends_response_format) {
         form.field("response_format", if inline { "b64_json" } else { "url" });
     }
     if let Some(format) = output_format(request, dialect) {
         form.field("output_format", &format);
     }
-    if dialect.takes("*") {
+    if dialect.supports_extension("*") {
         let seed = request.seed.map(|seed| seed.to_string());
-        let mark = request.watermark.then(|| "true".to_owned());
+        let mark = request.watermark.map(|watermark| watermark.to_string());
         for (name, value) in [
             ("seed", &seed),
             ("guidance_scale", &request.guidance),
@@ -140,7 +141,7 @@ fn list_form(request: &ImageRequest, dialect: &ImageDialect, model: &str, count:
             }
         }
     }
-    for (name, value) in request.extra.iter().filter(|(name, _)| dialect.takes(name)) {
+    for (name, value) in request.extra.iter().filter(|(name, _)| dialect.supports_extension(name)) {
         let value = RawJson::from_text(value);
         match value.as_str() {
             Some(text) => form.field(name, &text.decode()),
@@ -157,23 +158,24 @@ fn list_form(request: &ImageRequest, dialect: &ImageDialect, model: &str, count:
     form
 }
 
-fn file_of(form: &mut Form, name: &str, stem: &str, input: &ImageInput) {
+fn file_of(form: &mut FormWriter, name: &str, stem: &str, input: &ImageInput) {
     let ImageSource::Bytes(bytes) = &input.source else { return };
     let (suffix, media) =
         file(bytes).map_or(("bin", OPAQUE), |file| (file.picture.suffix(), file.picture.media()));
     form.file(name, &format!("{stem}.{suffix}"), media, bytes.clone());
 }
 
-/// The media type of what is not known.
+/// Media type of unknown content.
 const OPAQUE: &str = "application/octet-stream";
 
 fn media_of(bytes: &[u8]) -> &'static str {
     file(bytes).map_or(OPAQUE, |file| file.picture.media())
 }
 
-/// Writes bytes in base64 as a string, behind a beginning.
+/// Writes a JSON string of `begin` followed by the bytes in base64.
 fn base64(json: &mut Json<'_>, begin: &[&str], bytes: &[u8]) {
     json.pasted(|out| {
+        // Encode into the output itself: an image has megabytes, and a temporary string would double the memory.
         begin.iter().for_each(|text| out.put_slice(text.as_bytes()));
         let at = out.len();
         out.resize(at + STANDARD.encoded_length(bytes.len()), 0);
@@ -184,7 +186,7 @@ fn base64(json: &mut Json<'_>, begin: &[&str], bytes: &[u8]) {
     });
 }
 
-/// Writes an image as an address: its own, or its bytes as one.
+/// Writes an input image as a URL: its own, or a data URL.
 fn address(json: &mut Json<'_>, input: &ImageInput) {
     match &input.source {
         ImageSource::Link(url) => _ = json.string(url),
@@ -192,7 +194,7 @@ fn address(json: &mut Json<'_>, input: &ImageInput) {
     }
 }
 
-/// Room for the images of a request.
+/// Returns the estimated length of the body in bytes.
 fn room(request: &ImageRequest) -> usize {
     let inputs = request.images.iter().map(|input| match &input.source {
         ImageSource::Link(url) => url.len() + 16,
@@ -220,8 +222,8 @@ fn flat(request: &ImageRequest, dialect: &ImageDialect, model: &str) -> BytesMut
     string(&mut json, "size", request.size.as_ref().or(request.tier.as_ref()));
     let inline = request.inline == Some(true);
     json.key("response_format").string(if inline { "b64_json" } else { "url" });
-    json.key("watermark").boolean(request.watermark);
-    // The newer models have no place to begin chance at.
+    json.key("watermark").boolean(request.watermark == Some(true));
+    // Newer models have no seed.
     if let Some(seed) = request.seed.filter(|_| is_third(dialect.family)) {
         json.key("seed").number(seed);
     }
@@ -255,7 +257,7 @@ fn parts(request: &ImageRequest) -> BytesMut {
     request.turns.iter().for_each(|each| turn(&mut json, request, each));
     json.end_array().key("generationConfig").begin_object();
     json.key("responseModalities").begin_array();
-    if request.words != Some(false) {
+    if request.with_text != Some(false) {
         json.string("TEXT");
     }
     json.string("IMAGE").end_array();
@@ -315,7 +317,7 @@ fn instances(request: &ImageRequest, dialect: &ImageDialect, count: u32) -> Byte
     if let Some(media) = request.media.as_ref().filter(|_| !options) {
         json.key("outputOptions").begin_object().key("mimeType").string(media).end_object();
     }
-    for (name, value) in request.extra.iter().filter(|(name, _)| dialect.takes(name)) {
+    for (name, value) in request.extra.iter().filter(|(name, _)| dialect.supports_extension(name)) {
         let name = if name == "negative_prompt" { "negativePrompt" } else { name };
         member(&mut json, name, value);
     }
@@ -348,13 +350,16 @@ fn prompt(request: &ImageRequest, dialect: &ImageDialect, model: &str, count: u3
     let mut json = Writer::new(&mut out);
     json.begin_object().key("model").string(model);
     json.key("input").begin_object().key("prompt").string(&request.prompt);
+    // `negative_prompt` belongs to `input`, the other extra members to `parameters`.
     let beside = |name: &str| name == "negative_prompt";
     for (name, value) in request.extra.iter().filter(|(name, _)| beside(name)) {
         member(&mut json, name, value);
     }
     json.end_object().key("parameters").begin_object();
     parameters(&mut json, request, count);
-    for (name, value) in request.extra.iter().filter(|(name, _)| !beside(name) && dialect.takes(name)) {
+    for (name, value) in
+        request.extra.iter().filter(|(name, _)| !beside(name) && dialect.supports_extension(name))
+    {
         member(&mut json, name, value);
     }
     json.end_object().end_object();
@@ -365,7 +370,7 @@ fn parameters(json: &mut Json<'_>, request: &ImageRequest, count: u32) {
     if let Some(size) = &request.size {
         json.key("size").string(&size.replace('x', "*"));
     }
-    json.key("n").number(count).key("watermark").boolean(request.watermark);
+    json.key("n").number(count).key("watermark").boolean(request.watermark == Some(true));
     if let Some(seed) = request.seed {
         json.key("seed").number(seed);
     }

@@ -1,29 +1,32 @@
-//! Whether a family of models takes what a request asks for (specification, sections 4.11 and 8).
+//! Checks of an images request against the rules of its model family (docs/specification.md, 4.11 and 8).
 
 use super::{file, unsupported, wrong};
 use crate::canonical::ElementLoss;
-use crate::canonical::image::{ImageInput, ImageRequest, ImageRules, ImageSource, Sizes, Tells};
-use crate::error::{ApiError, Kind};
+use crate::canonical::image::{ImageInput, ImageRequest, ImageRules, ImageSource, Sizes, TierEncoding};
+use crate::error::{ApiError, ErrorKind};
 
-/// Least points of a side of an image that is changed.
+/// Minimum side of an input image, in pixels.
 const SIDE: u32 = 15;
 
-/// Holds a request to the rules of its family. Sizes are put into the family's words, and what does not matter to it
-/// is left out.
+/// Checks a request against its family's rules. Rewrites sizes to the family's values and removes settings that have no
+/// effect there.
 ///
 /// # Errors
-/// The family does not take it; the error names the field.
+/// Returns an [`ApiError`] that names the field if the family does not support the request.
 pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiError> {
     let count = request.count.unwrap_or(1);
     let count_field = if request.lenient { "parameters.sampleCount" } else { "n" };
-    if count > rules.most {
-        return Err(wrong(count_field, &format!("a whole number from 1 to {} for this model", rules.most)));
+    if count > rules.max_images {
+        return Err(wrong(
+            count_field,
+            &format!("a whole number from 1 to {} for this model", rules.max_images),
+        ));
     }
     inputs(request, rules)?;
     if let Some(together) = rules.together {
         let all = request.images.len() as u64 + u64::from(count) * u64::from(request.sequence.unwrap_or(1));
         if all > u64::from(together) {
-            let why = format!("with the images of the request makes more than {together} images together");
+            let why = format!("and the images of the request exceed {together} images in total");
             return Err(unsupported(count_field, &why));
         }
     }
@@ -35,13 +38,13 @@ pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiEr
     {
         if !request.lenient {
             let message = match rules.tiers {
-                [] => return Err(unsupported("image_size", "is not taken by this model")),
+                [] => return Err(unsupported("image_size", "is not accepted by this model")),
                 tiers => one_of(tiers),
             };
             return Err(wrong("image_size", &message));
         }
         request.tier = None;
-        request.lost.push(ElementLoss::dropped("parameters.sampleImageSize"));
+        request.lost_settings.push(ElementLoss::dropped("parameters.sampleImageSize"));
     }
     step(request, rules);
     if let Some(quality) = &request.quality {
@@ -49,11 +52,11 @@ pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiEr
         let known = rules.qualities.contains(&quality.as_str());
         match rules.qualities {
             _ if known || matches!(rules.sizes, Sizes::Any) && rules.qualities.is_empty() => {}
-            // It says nothing to these families.
+            // `auto` is the only behavior of these families.
             [] if quality == "auto" => request.quality = None,
             [] if USUAL.contains(&quality.as_str()) => {
                 request.quality = None;
-                request.lost.push(ElementLoss::dropped("quality"));
+                request.lost_settings.push(ElementLoss::dropped("quality"));
             }
             [] => return Err(wrong("quality", &one_of(&USUAL))),
             qualities => return Err(wrong("quality", &one_of(qualities))),
@@ -61,10 +64,10 @@ pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiEr
     }
     if request.guidance.is_some() && !rules.guidance {
         if !request.lenient {
-            return Err(unsupported("guidance_scale", "is not taken by this model"));
+            return Err(unsupported("guidance_scale", "is not accepted by this model"));
         }
         request.guidance = None;
-        request.lost.push(ElementLoss::dropped("parameters.guidanceScale"));
+        request.lost_settings.push(ElementLoss::dropped("parameters.guidanceScale"));
     }
     if request.sequence.is_some() && !rules.sequence {
         return Err(unsupported("sequential_image_generation", "cannot be 'auto' for this model"));
@@ -74,7 +77,7 @@ pub fn check(request: &mut ImageRequest, rules: &ImageRules) -> Result<(), ApiEr
     {
         const FIELD: &str = "optimize_prompt_options.mode";
         return Err(match rules.optimize {
-            [] => unsupported("optimize_prompt_options", "is not taken by this model"),
+            [] => unsupported("optimize_prompt_options", "is not accepted by this model"),
             modes => wrong(FIELD, &one_of(modes)),
         });
     }
@@ -88,12 +91,12 @@ fn inputs(request: &ImageRequest, rules: &ImageRules) -> Result<(), ApiError> {
         Some(first) if most == 0 => {
             return Err(unsupported(
                 &*first.field,
-                "is not taken by this model, which makes images of texts",
+                "is not accepted by this model: it makes images from text only",
             ));
         }
         Some(_) => {
-            let message = format!("'image' holds {given} images; this model takes at most {most}.");
-            return Err(ApiError::new(Kind::InvalidField, message).param("image"));
+            let message = format!("'image' has {given} images; this model accepts at most {most}.");
+            return Err(ApiError::new(ErrorKind::InvalidField, message).param("image"));
         }
         None if given < least => return Err(ApiError::missing("image")),
         None => {}
@@ -104,10 +107,10 @@ fn inputs(request: &ImageRequest, rules: &ImageRules) -> Result<(), ApiError> {
     request.images.iter().chain(&request.mask).try_for_each(|input| input_is_fit(input, rules))
 }
 
-/// Holds an image to the rules, if it is here.
+/// Checks an input image against the rules. Does nothing if the image is a URL that is not fetched yet.
 ///
 /// # Errors
-/// It is none, or none that the family takes; the error names the field.
+/// Returns an [`ApiError`] that names the field if the bytes are not an image that the family accepts.
 pub fn input_is_fit(input: &ImageInput, rules: &ImageRules) -> Result<(), ApiError> {
     let ImageSource::Bytes(bytes) = &input.source else { return Ok(()) };
     let field = &*input.field;
@@ -117,14 +120,14 @@ pub fn input_is_fit(input: &ImageInput, rules: &ImageRules) -> Result<(), ApiErr
         return Err(wrong(field, &format!("an image of one of the formats {names}")));
     };
     if !rules.formats.contains(&file.picture) {
-        let message = format!("'{field}' is a {} image; this model takes {names}.", file.picture.name());
-        return Err(ApiError::new(Kind::InvalidField, message).param(field.to_owned()));
+        let message = format!("'{field}' is a {} image; this model accepts {names}.", file.picture.name());
+        return Err(ApiError::new(ErrorKind::InvalidField, message).param(field.to_owned()));
     }
     if bytes.len() > rules.bytes {
         let most = rules.bytes >> 20;
         let message =
-            format!("'{field}' has {} bytes; this model takes images of at most {most} MB.", bytes.len());
-        return Err(ApiError::new(Kind::InvalidField, message).param(field.to_owned()));
+            format!("'{field}' has {} bytes; this model accepts images of at most {most} MB.", bytes.len());
+        return Err(ApiError::new(ErrorKind::InvalidField, message).param(field.to_owned()));
     }
     let Some((width, height)) = file.points else {
         return Err(wrong(field, "an image with a width and a height"));
@@ -137,12 +140,12 @@ pub fn input_is_fit(input: &ImageInput, rules: &ImageRules) -> Result<(), ApiErr
             || points > rules.points
         {
             let message = format!(
-                "'{field}' has {width}x{height} points; this model takes sides of at least {SIDE}, a ratio of at most \
-                 {} to 1 and {} million points.",
+                "'{field}' has {width}x{height} pixels; this model accepts sides of at least {SIDE}, a ratio of at \
+                 most {} to 1 and {} million pixels.",
                 rules.ratio,
                 rules.points / 1_000_000
             );
-            return Err(ApiError::new(Kind::InvalidField, message).param(field.to_owned()));
+            return Err(ApiError::new(ErrorKind::InvalidField, message).param(field.to_owned()));
         }
     }
     Ok(())
@@ -156,7 +159,7 @@ fn one_of(words: &[&str]) -> String {
     }
 }
 
-/// A size in the words of a family.
+/// Converts a size to one that the family has.
 fn size(
     given: Option<String>,
     rules: &ImageRules,
@@ -177,9 +180,9 @@ fn size(
             _ => Ok(Some(size)),
         },
         Sizes::Adaptive(word) if size == word || lenient || size == "auto" => Ok(Some(word.to_owned())),
-        Sizes::Adaptive(word) => Err(wrong(field, &format!("'{word}': the size is that of the image"))),
+        Sizes::Adaptive(word) => Err(wrong(field, &format!("'{word}': the size follows the input image"))),
         Sizes::Ratios(known) if known.contains(&size.as_str()) => Ok(Some(size)),
-        // Clients of other models name widths and heights.
+        // Clients written for other models send pixel sizes: choose the nearest ratio.
         Sizes::Ratios(known) => match sides {
             Some(sides) if lenient || size.contains('x') => Ok(nearest(sides, known)),
             _ if size == "auto" => Ok(None),
@@ -195,46 +198,46 @@ fn size(
     }
 }
 
-/// Whether the provider makes an image of these sides although the family has no such size.
+/// Returns true if the provider accepts these pixel dimensions although the family does not list them.
 fn is_free((width, height): (u32, u32), rules: &ImageRules) -> bool {
     let (long, short) = (u64::from(width.max(height)), u64::from(width.min(height)));
     let (least, most) = rules.free;
     (least.max(1)..=most).contains(&(long * short)) && long <= short * u64::from(rules.ratio.max(1))
 }
 
-/// Puts a step of size into the provider's words.
+/// Converts the size tier (`1K`, `2K`, `3K`, `4K`) to the provider's settings.
 fn step(request: &mut ImageRequest, rules: &ImageRules) {
     let Some(tier) = &request.tier else { return };
-    // No provider has a step of this name.
+    // No provider has a 3K tier.
     let between = tier == "3K";
-    match rules.tells {
-        Tells::Nothing => request.tier = None,
-        Tells::Points if request.size.is_some() => {
+    match rules.tier_encoding {
+        TierEncoding::Omitted => request.tier = None,
+        TierEncoding::AsGivenOrPixels if request.size.is_some() => {
             if request.size != request.tier {
-                request.lost.push(ElementLoss::dropped("image_size"));
+                request.lost_settings.push(ElementLoss::dropped("image_size"));
             }
             request.tier = None;
         }
-        Tells::Points if between => {
+        TierEncoding::AsGivenOrPixels if between => {
             request.tier = None;
             request.size = Some("3072x3072".to_owned());
         }
-        Tells::LargerStep if between => {
-            request.lost.push(ElementLoss::instead("image_size", "3K made as 4K"));
+        TierEncoding::AsGivenOrLarger if between => {
+            request.lost_settings.push(ElementLoss::instead("image_size", "3K made as 4K"));
             request.tier = Some("4K".to_owned());
         }
         _ => {}
     }
 }
 
-/// The two numbers of `WxH` or `W:H`.
+/// Parses `WxH` or `W:H` into two integers from 1 to 65,535.
 pub fn sides(size: &str) -> Option<(u32, u32)> {
     let (width, height) = size.split_once(['x', ':'])?;
     let side = |text: &str| text.parse::<u32>().ok().filter(|side| (1..=65_535).contains(side));
     Some((side(width)?, side(height)?))
 }
 
-/// The size whose sides have the nearest ratio; of several the first.
+/// Returns the size with the nearest aspect ratio, the first of equally near ones. `None` if `known` is empty.
 pub fn nearest(wanted: (u32, u32), known: &[&str]) -> Option<String> {
     let slope = |(width, height): (u32, u32)| (f64::from(width) / f64::from(height)).ln();
     let distance =

@@ -1,24 +1,26 @@
-//! Images in a form that a provider takes: the first picture of a GIF as a PNG, and a grey mask as one whose white part
-//! is transparent. Nothing is compressed; what is made has a byte for each point.
+//! Image conversion for providers that lack a format: the first frame of a GIF to PNG, and a grayscale mask to one
+//! whose white area is transparent. The output is not compressed; it has one byte per pixel.
 
 use bytes::Bytes;
 
-/// The most points of a picture that is converted.
+/// Maximum number of pixels of an image that is converted.
 pub const MOST_POINTS: usize = 8 << 20;
-/// The longest code of a GIF.
+/// Maximum length of a GIF code in bits.
 const LONGEST_CODE: u32 = 12;
-/// Codes that a GIF's table has room for.
+/// Size of a GIF code table.
 const CODES: usize = 1 << LONGEST_CODE;
-/// The most bytes of a stored block.
+/// Maximum length of a stored DEFLATE block in bytes (RFC 1951, section 3.2.4).
 const BLOCK: usize = 65_535;
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// The first picture of a GIF as a PNG; nothing for what is no GIF, has no picture, or has more than [`MOST_POINTS`].
+/// Converts the first frame of a GIF to PNG. Returns `None` if the file is not a GIF, has no frame or color table, or
+/// has more than [`MOST_POINTS`] pixels.
 pub fn gif_to_png(gif: &[u8]) -> Option<Bytes> {
     let version = gif.strip_prefix(b"GIF8")?;
     let mut reader = Reader(version.strip_prefix(b"7a").or_else(|| version.strip_prefix(b"9a"))?);
     let (width, height) = (reader.short()?, reader.short()?);
     let [packed, background, _] = reader.array()?;
+    // Check before allocating: a header of a few bytes may claim 65,535 x 65,535 pixels.
     if width * height == 0 || width * height > MOST_POINTS {
         return None;
     }
@@ -29,7 +31,7 @@ pub fn gif_to_png(gif: &[u8]) -> Option<Bytes> {
     let mut clear = None;
     loop {
         match reader.byte()? {
-            // An extension: what it says of the next picture.
+            // Extension block. A graphic control extension (0xf9) may give the transparent color of the next frame.
             0x21 => {
                 if reader.byte()? == 0xf9 {
                     let [_, flags, _, _, index] = reader.clone().array()?;
@@ -62,7 +64,7 @@ pub fn gif_to_png(gif: &[u8]) -> Option<Bytes> {
             line.copy_from_slice(row.get(..room)?);
         }
     }
-    // A point whose colour the table does not have is black.
+    // Pixels whose color index is beyond the table become black.
     common.resize(3 * 256, 0);
     let alpha = clear.map(|index| {
         let mut alpha = vec![255; usize::from(index) + 1];
@@ -72,8 +74,8 @@ pub fn gif_to_png(gif: &[u8]) -> Option<Bytes> {
     Some(png(width, height, &common, alpha.as_deref(), &canvas))
 }
 
-/// A mask that is black and white as one that is transparent where it is white; a mask that has a transparent part
-/// already stays as it is. Nothing where it is neither.
+/// Converts a black-and-white PNG mask to one that is transparent where it is white. A mask with an alpha channel is
+/// returned unchanged. Returns `None` for other files.
 pub fn mask(bytes: &Bytes) -> Option<Bytes> {
     let mut reader = Reader(bytes.strip_prefix(SIGNATURE)?);
     let mut out = SIGNATURE.to_vec();
@@ -92,7 +94,7 @@ pub fn mask(bytes: &Bytes) -> Option<Bytes> {
                     (0, 1 | 2 | 4 | 8) => *bits,
                     _ => return None,
                 };
-                // The same points are places in a table of colours.
+                // A grayscale sample serves unchanged as the index of a palette of grays.
                 *kind = 3;
                 chunk(&mut out, b"IHDR", &head);
                 let last = (1_usize << depth) - 1;
@@ -113,7 +115,7 @@ pub fn mask(bytes: &Bytes) -> Option<Bytes> {
     }
 }
 
-/// Bytes that are taken one after the other.
+/// Byte reader. Its methods return `None` at the end of the input.
 #[derive(Clone)]
 struct Reader<'b>(&'b [u8]);
 
@@ -136,7 +138,7 @@ impl<'b> Reader<'b> {
         self.array().map(|bytes| usize::from(u16::from_le_bytes(bytes)))
     }
 
-    /// Blocks that each begin with their length, up to an empty one.
+    /// Reads data sub-blocks, each preceded by its length, up to the empty one.
     fn blocks(&mut self, mut each: impl FnMut(&[u8])) -> Option<()> {
         loop {
             match usize::from(self.byte()?) {
@@ -147,7 +149,7 @@ impl<'b> Reader<'b> {
     }
 }
 
-/// The order in which the rows of a picture come.
+/// Returns the order in which the rows of a frame are stored.
 fn rows(high: usize, interlaced: bool) -> Vec<usize> {
     if !interlaced {
         return (0..high).collect();
@@ -156,13 +158,14 @@ fn rows(high: usize, interlaced: bool) -> Vec<usize> {
     passes.into_iter().flat_map(|(from, step)| (from..high).step_by(step)).collect()
 }
 
-/// The points of a picture. What is missing at the end is the first colour.
+/// Decompresses LZW data to color indices. Missing pixels at the end have index 0. Returns `None` if a code is invalid.
 fn unpack(data: &[u8], least: u32, points: usize) -> Option<Vec<u8>> {
     if !(1..=8).contains(&least) {
         return None;
     }
     let (clear, end) = (1_usize << least, (1_usize << least) + 1);
-    // Each code is the one before it and a byte; `lengths` saves the way to its beginning.
+    // Table entry: the prefix code, one more byte, and the length, which tells where to write when the chain is
+    // followed from its end.
     let mut before = vec![0_u16; CODES];
     let mut bytes = vec![0_u8; CODES];
     let mut lengths = vec![1_usize; CODES];
@@ -195,7 +198,7 @@ fn unpack(data: &[u8], least: u32, points: usize) -> Option<Vec<u8>> {
         let known = code < clear || (end + 1..next).contains(&code);
         let whole = match last {
             _ if known => code,
-            // The code that is about to be made: the last one, and its own first byte.
+            // The code that this step defines (KwKwK case): the previous string and its own first byte.
             Some(last) if code == next => last,
             _ => return None,
         };
@@ -211,6 +214,7 @@ fn unpack(data: &[u8], least: u32, points: usize) -> Option<Vec<u8>> {
         if whole != code {
             out.push(first);
         }
+        // A full table stays unchanged until the next clear code.
         if let Some(last) = last.filter(|_| next < CODES) {
             *before.get_mut(next)? = u16::try_from(last).ok()?;
             *bytes.get_mut(next)? = first;
@@ -226,7 +230,7 @@ fn unpack(data: &[u8], least: u32, points: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A picture of points that are places in a table of colours.
+/// Writes a PNG of 8-bit palette indices, compressed by stored blocks only.
 fn png(width: usize, height: usize, colours: &[u8], alpha: Option<&[u8]>, points: &[u8]) -> Bytes {
     let length = (width + 1) * height;
     let mut raw = Vec::with_capacity(length + 6 + 5 * (length / BLOCK + 1));
@@ -267,11 +271,11 @@ fn chunk(out: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) {
     out.extend_from_slice(&sum.to_be_bytes());
 }
 
-/// The sum of a stream (RFC 1950).
+/// Computes the Adler-32 checksum of a zlib stream (RFC 1950).
 fn adler(bytes: &[u8]) -> u32 {
     const MODULUS: u32 = 65_521;
     let (mut a, mut b) = (1, 0);
-    // So many bytes do not overflow.
+    // 5,552 bytes is the largest part for which the sums cannot overflow 32 bits.
     for part in bytes.chunks(5_552) {
         for byte in part {
             a += u32::from(*byte);
@@ -282,7 +286,7 @@ fn adler(bytes: &[u8]) -> u32 {
     b << 16 | a
 }
 
-/// The sum of a chunk (PNG, annex D).
+/// Computes the CRC-32 of a chunk (PNG specification, annex D).
 fn crc(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = table();
     let step = |sum: u32, byte: &u8| {

@@ -1,5 +1,5 @@
-//! What of a request has a place in a provider's form. What has none is refused, where the answer would be another
-//! without it, and is dropped otherwise; what is dropped is said.
+//! Adaptation of an images request to its provider's format. A mask, an image sequence or prompt optimization is
+//! refused if the format lacks it. Other settings are dropped, with a warning unless they do not affect the image.
 
 use super::ask::is_third;
 use super::check::{nearest, sides};
@@ -8,19 +8,20 @@ use crate::canonical::ElementLoss;
 use crate::canonical::image::{ImageDialect, ImageRequest, ImageRules, ImageShape};
 use crate::error::ApiError;
 
-/// Ratios that Imagen has.
+/// Aspect ratios of Imagen.
 const IMAGEN_RATIOS: [&str; 5] = ["1:1", "3:4", "4:3", "9:16", "16:9"];
-/// Members that change no image.
+/// Members that do not affect the image. They are dropped without a warning.
 const QUIET: [&str; 2] = ["user", "safety_identifier"];
-/// How closely the Seedream type 3.0 keeps to the prompt where nothing is said (specification, 4.11).
+/// Default guidance scale of the Seedream 3.0 family (docs/specification.md, 4.11).
 const USUAL_GUIDANCE: &str = "2.5";
-/// What most providers make.
+/// Output format of most providers.
 const USUAL_MEDIA: &str = "image/png";
 
-/// Fits a request that has been held to its family into its provider's form.
+/// Adapts a request, already checked against its family's rules, to its provider's format.
 ///
 /// # Errors
-/// It wants what the provider cannot be told, and what no image would show the lack of; the error names the field.
+/// Returns an [`ApiError`] that names the field if the provider has no equivalent of a mask, an image sequence or a
+/// prompt optimization mode.
 pub fn fit(request: &mut ImageRequest, dialect: &ImageDialect, rules: &ImageRules) -> Result<(), ApiError> {
     use ImageShape::{Flat, Instances, List, Parts, PromptLater, Turns, TurnsLater};
     let shape = dialect.shape;
@@ -29,13 +30,13 @@ pub fn fit(request: &mut ImageRequest, dialect: &ImageDialect, rules: &ImageRule
         return Err(unsupported("sequential_image_generation", "cannot be 'auto' for this model"));
     }
     if request.optimize.is_some() && shape != Flat {
-        return Err(unsupported("optimize_prompt_options", "is not taken by this model"));
+        return Err(unsupported("optimize_prompt_options", "is not accepted by this model"));
     }
-    // What stands in `parameters` is named so.
+    // Google's format has these settings in `parameters`; warnings name the client's path.
     let prefix = if request.lenient { "parameters." } else { "" };
     let mut lost = Vec::new();
     let mut drop = |name: &str| lost.push(ElementLoss::dropped(format!("{prefix}{name}")));
-    let all = shape == List && dialect.takes("*");
+    let all = shape == List && dialect.supports_extension("*");
     if request.temperature.is_some() && shape != Parts {
         drop("temperature");
         request.temperature = None;
@@ -65,13 +66,13 @@ pub fn fit(request: &mut ImageRequest, dialect: &ImageDialect, rules: &ImageRule
         request.guidance.get_or_insert_with(|| USUAL_GUIDANCE.to_owned());
     }
     let takes_mark = all || matches!(shape, Flat | Turns | TurnsLater | PromptLater);
-    if request.watermark && !takes_mark && !request.lenient {
+    if request.watermark == Some(true) && !takes_mark && !request.lenient {
         drop("watermark");
-        request.watermark = false;
+        request.watermark = None;
     }
     if let Some(media) = &request.media {
         let taken = match shape {
-            List => dialect.takes("output_format"),
+            List => dialect.supports_extension("output_format"),
             Instances => true,
             Flat => false,
             Parts | Turns | TurnsLater | PromptLater => media == USUAL_MEDIA,
@@ -81,7 +82,7 @@ pub fn fit(request: &mut ImageRequest, dialect: &ImageDialect, rules: &ImageRule
             request.media = None;
         }
     }
-    if request.words == Some(true) && shape != Parts {
+    if request.with_text == Some(true) && shape != Parts {
         drop("response_modalities");
     }
     if request.tier.is_some() && !(all || matches!(shape, Flat | Parts | Instances)) {
@@ -93,24 +94,24 @@ pub fn fit(request: &mut ImageRequest, dialect: &ImageDialect, rules: &ImageRule
         request.tier = None;
     }
     if shape == Instances {
-        // What is told is what is paid for.
+        // The price may depend on `size`, so the request must hold the ratio that is sent.
         let size = request.size.as_deref().and_then(sides);
         request.size = size.and_then(|sides| nearest(sides, &IMAGEN_RATIOS));
     }
     let beside = |name: &str| name == "negative_prompt" && shape == PromptLater;
     request.extra.retain(|(name, _)| {
-        let takes = dialect.takes(name) || beside(name);
+        let takes = dialect.supports_extension(name) || beside(name);
         if !takes && !QUIET.contains(&name.as_str()) {
             drop(name);
         }
         takes
     });
-    request.lost.append(&mut lost);
+    request.lost_settings.append(&mut lost);
     Ok(())
 }
 
-/// A mask is a file of its own at some providers. Others understand it as one more image, if they are shown several; a
-/// client of the task group has it so.
+/// Moves a mask to the images where the format has no mask. Models that accept several images understand a mask as one
+/// of them; only the task group's requests may rely on that, other requests with a mask are refused.
 fn mask(request: &mut ImageRequest, shape: ImageShape, rules: &ImageRules) -> Result<(), ApiError> {
     use ImageShape::{Flat, Parts, Turns, TurnsLater};
     if shape == ImageShape::List {
@@ -119,9 +120,9 @@ fn mask(request: &mut ImageRequest, shape: ImageShape, rules: &ImageRules) -> Re
     let Some(mask) = request.mask.take() else { return Ok(()) };
     let several = rules.inputs.1 > 1 || matches!(shape, Turns | TurnsLater);
     if !request.group || !several || !matches!(shape, Flat | Parts | Turns | TurnsLater) {
-        return Err(unsupported(mask.field, "is not taken by this model"));
+        return Err(unsupported(mask.field, "is not accepted by this model"));
     }
-    request.lost.push(ElementLoss::instead(mask.field.clone(), "shown as an image"));
+    request.lost_settings.push(ElementLoss::instead(mask.field.clone(), "shown as an image"));
     request.images.push(mask);
     Ok(())
 }

@@ -1,14 +1,14 @@
-//! Images: what clients ask for and get (specification, sections 2.9, 4.11 and 8), what providers are asked in, and
-//! what they answer, whatever its form.
+//! Images: client requests and responses (docs/specification.md, 2.9, 4.11 and 8), the writers of upstream requests,
+//! and the reader of upstream responses of every provider.
 //!
 //! | Provider's form | Images | Usage |
 //! |---|---|---|
-//! | OpenAI, Ark | `data[]` with `b64_json` or `url`; at Ark an element may be an error | `usage`, with `input_tokens_details` |
+//! | OpenAI, Ark | `data[]` with `b64_json` or `url`; Ark: or an error | `usage` with `input_tokens_details` |
 //! | Gemini | `candidates[].content.parts[].inlineData` | `usageMetadata` |
 //! | Imagen | `predictions[].bytesBase64Encoded` | none |
 //! | DashScope | `output.choices[].message.content[].image`; of a task `output.results[].url` | none |
 //!
-//! What is known of a file is read from its own bytes ([`file()`]), never from what its sender says.
+//! Image format and dimensions are read from the file's own bytes ([`file()`]), never from the declared media type.
 
 pub mod answer;
 pub mod ask;
@@ -24,24 +24,24 @@ mod sheet;
 #[cfg(test)]
 mod tests;
 
-pub use file::{File, file};
-pub use sheet::sheet;
+pub use file::{ImageFile, file};
+pub use sheet::family_table;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 
-/// A body that is no text.
+/// Returns the error for a body that is not UTF-8.
 pub fn not_utf8() -> ApiError {
-    ApiError::new(Kind::InvalidJson, "The request body is not UTF-8.")
+    ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8.")
 }
 
-/// A field that is not what it must be.
+/// Returns the error for a field with an invalid value.
 fn wrong(field: impl Into<String>, wanted: &str) -> ApiError {
     let field = field.into();
-    ApiError::new(Kind::InvalidField, format!("'{field}' must be {wanted}.")).param(field)
+    ApiError::new(ErrorKind::InvalidField, format!("'{field}' must be {wanted}.")).param(field)
 }
 
-/// A field that this model does not take.
+/// Returns the error for a field that the model does not support.
 fn unsupported(field: impl Into<String>, why: &str) -> ApiError {
     let field = field.into();
-    ApiError::new(Kind::Unsupported, format!("'{field}' {why}.")).param(field)
+    ApiError::new(ErrorKind::Unsupported, format!("'{field}' {why}.")).param(field)
 }

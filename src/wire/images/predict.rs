@@ -1,19 +1,19 @@
-//! A client's request for images as Google's SDK has it for Imagen: `:predict`.
+//! Client requests for images in the Imagen format of Google's SDK (`:predict`).
 
-use super::request::{Given, Open, bytes, finish, member, members, not_json, object};
+use super::request::{FieldValue, PendingValues, bytes, finish, member, members, not_json, object};
 use super::{unsupported, wrong};
 use crate::canonical::image::{ImageInput, ImageRequest};
 use crate::error::ApiError;
 use crate::json::{Cursor, RawJson};
 
-/// Reads a request of Google's for predictions. Its settings are the same for all families: what one has not is left
-/// out.
+/// Parses a `:predict` request. The format has the same settings for all families, so a setting that the family lacks
+/// is dropped, not refused.
 ///
 /// # Errors
-/// It is malformed; the error names the field.
+/// Returns an [`ApiError`] that names the field if the request is malformed.
 pub fn decode(body: &str) -> Result<ImageRequest, ApiError> {
     let mut request = ImageRequest { lenient: true, inline: Some(true), ..ImageRequest::default() };
-    let mut open = Open::default();
+    let mut open = PendingValues::default();
     members(body, |name, value| match name {
         "instances" => {
             let mut json = Cursor::new(value.text());
@@ -27,7 +27,7 @@ pub fn decode(body: &str) -> Result<ImageRequest, ApiError> {
                 object("instances[0]", json.raw().map_err(not_json)?, |key, value| {
                     let field = format!("instances[0].{key}");
                     match key {
-                        "prompt" => open.prompt = Some(Given::Json(value).string(&field)?),
+                        "prompt" => open.prompt = Some(FieldValue::Json(value).string(&field)?),
                         "image" => {
                             let data = member(&field, value, &["bytesBase64Encoded"])?;
                             let data = data.ok_or_else(|| wrong(&*field, "an image in base64"))?;
@@ -59,7 +59,7 @@ fn parameter(request: &mut ImageRequest, key: &str, value: RawJson<'_>) -> Resul
         return Ok(());
     }
     let field = format!("parameters.{key}");
-    let given = Given::Json(value);
+    let given = FieldValue::Json(value);
     match key {
         "sampleCount" => request.count = Some(given.whole(&field, 1..=8)?),
         "aspectRatio" => request.size = Some(given.string(&field)?),
@@ -67,10 +67,10 @@ fn parameter(request: &mut ImageRequest, key: &str, value: RawJson<'_>) -> Resul
         "seed" => request.seed = Some(given.whole(&field, 0..=i32::MAX.unsigned_abs())?),
         "guidanceScale" => request.guidance = Some(given.number(&field, 0.0..=1_000.0)?),
         "negativePrompt" => request.extra.push(("negative_prompt".to_owned(), value.text().to_owned())),
-        "storageUri" => return Err(unsupported(field, "is not offered: images come in the answer")),
+        "storageUri" => return Err(unsupported(field, "is not supported: images are part of the response")),
         _ => {
             if key == "addWatermark" {
-                request.watermark = given.boolean(&field)?;
+                request.watermark = Some(given.boolean(&field)?);
             }
             request.extra.push((key.to_owned(), value.text().to_owned()));
         }

@@ -1,4 +1,4 @@
-//! What the client gets.
+//! Client responses of images endpoints.
 
 use bytes::{Bytes, BytesMut};
 
@@ -6,92 +6,92 @@ use super::file;
 use crate::canonical::Usage;
 use crate::error::ApiError;
 use crate::json::Writer;
-use crate::wire::pieces::{Body, Piece};
+use crate::wire::pieces::{BodyPieces, Piece};
 
-/// The shape of an answer.
+/// Response shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Shape {
-    /// The specification's (2.9): a code and a message around the images.
+pub enum ImageReplyShape {
+    /// Default (docs/specification.md, 2.9): `code` and `msg` around the images.
     #[default]
     Envelope,
-    /// OpenAI's, which its SDK reads.
+    /// OpenAI's images response, for its SDKs.
     Plain,
-    /// Google's predictions.
+    /// Google's `predictions`.
     Predictions,
-    /// The task group's: addresses in its envelope.
+    /// The task group's envelope, which has URLs only.
     Group,
 }
 
-impl Shape {
-    /// The shape of this name, of those that a client may ask for.
-    pub fn from_name(name: &str) -> Option<Shape> {
+impl ImageReplyShape {
+    /// Returns the shape of this name, or `None`. Clients may choose only these two.
+    pub fn from_name(name: &str) -> Option<ImageReplyShape> {
         match name {
-            "envelope" => Some(Shape::Envelope),
-            "plain" => Some(Shape::Plain),
+            "envelope" => Some(ImageReplyShape::Envelope),
+            "plain" => Some(ImageReplyShape::Plain),
             _ => None,
         }
     }
 
-    /// The name that a client asks for it by.
+    /// Returns the shape's name.
     pub const fn name(self) -> &'static str {
         match self {
-            Shape::Envelope => "envelope",
-            Shape::Plain => "plain",
-            Shape::Predictions => "predictions",
-            Shape::Group => "group",
+            ImageReplyShape::Envelope => "envelope",
+            ImageReplyShape::Plain => "plain",
+            ImageReplyShape::Predictions => "predictions",
+            ImageReplyShape::Group => "group",
         }
     }
 }
 
-/// An image as the client gets it.
+/// Image in the form in which the client gets it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Shown {
-    /// A link.
+pub enum OutputImage {
+    /// URL.
     Link(String),
-    /// Base64 as it came.
+    /// Base64, as the provider sent it.
     Base64(Bytes),
-    /// Bytes that leave as base64.
+    /// Bytes, written as base64.
     Bytes(Bytes),
-    /// The same, as an address.
+    /// Bytes, written as a data URL.
     Data(Bytes),
 }
 
-/// Base64 as bytes, as far as its beginning tells a format.
+/// Decodes the first 32 characters of base64, which suffice to tell the file format.
 fn beginning(base64: &[u8]) -> Vec<u8> {
     let head = base64.get(..32.min(base64.len())).unwrap_or_default();
     base64_simd::forgiving_decode_to_vec(head).unwrap_or_default()
 }
 
-impl Shown {
+impl OutputImage {
     fn media(&self) -> &'static str {
         let found = match self {
-            Shown::Base64(text) => file(&beginning(text)),
-            Shown::Bytes(bytes) | Shown::Data(bytes) => file(bytes),
-            Shown::Link(_) => None,
+            OutputImage::Base64(text) => file(&beginning(text)),
+            OutputImage::Bytes(bytes) | OutputImage::Data(bytes) => file(bytes),
+            OutputImage::Link(_) => None,
         };
         found.map_or("image/png", |file| file.picture.media())
     }
 }
 
-/// Images of an answer, each with what was made of its prompt.
+/// Images of a response, each with its revised prompt.
 #[derive(Clone, Debug, Default)]
-pub struct Made {
-    /// The images.
-    pub images: Vec<(Shown, Option<String>)>,
-    /// When they were made, in Unix seconds.
+pub struct ImageSet {
+    /// Images and revised prompts.
+    pub images: Vec<(OutputImage, Option<String>)>,
+    /// Creation time in Unix seconds.
     pub created: u64,
-    /// What was used, as far as it is known.
+    /// Usage, as far as it is known.
     pub usage: Usage,
-    /// Their size, where it is known.
+    /// Size of the images, if known.
     pub size: Option<String>,
-    /// Their quality, likewise.
+    /// Quality of the images, if known.
     pub quality: Option<String>,
 }
 
-/// Text that is collected until something large follows.
+/// Body under construction. Text is collected in a buffer; large pieces are added without a copy.
 #[derive(Default)]
 struct Text {
-    body: Body,
+    body: BodyPieces,
     text: BytesMut,
 }
 
@@ -109,17 +109,17 @@ impl Text {
         Writer::new(&mut self.text).string(text);
     }
 
-    fn finish(mut self) -> Body {
+    fn finish(mut self) -> BodyPieces {
         self.body.push(Piece::Text(self.text.freeze()));
         self.body
     }
 }
 
-/// Writes an answer.
-pub fn encode(made: Made, shape: Shape) -> Body {
+/// Writes a response.
+pub fn encode(made: ImageSet, shape: ImageReplyShape) -> BodyPieces {
     let mut out = Text::default();
     match shape {
-        Shape::Predictions => {
+        ImageReplyShape::Predictions => {
             out.add("{\"predictions\":[");
             for (number, (image, revised)) in made.images.into_iter().enumerate() {
                 out.add(if number == 0 { "{\"mimeType\":" } else { ",{\"mimeType\":" });
@@ -130,15 +130,15 @@ pub fn encode(made: Made, shape: Shape) -> Body {
                 }
                 out.add(",\"bytesBase64Encoded\":\"");
                 match image {
-                    Shown::Base64(text) => out.push(Piece::Text(text)),
-                    Shown::Bytes(bytes) | Shown::Data(bytes) => out.push(Piece::Base64(bytes)),
-                    Shown::Link(_) => {}
+                    OutputImage::Base64(text) => out.push(Piece::Text(text)),
+                    OutputImage::Bytes(bytes) | OutputImage::Data(bytes) => out.push(Piece::Base64(bytes)),
+                    OutputImage::Link(_) => {}
                 }
                 out.add("\"}");
             }
             out.add("]}");
         }
-        Shape::Group => {
+        ImageReplyShape::Group => {
             out.add("{\"code\":200,\"msg\":\"success\",\"data\":{\"images\":[");
             for (number, (image, _)) in made.images.into_iter().enumerate() {
                 out.add(if number == 0 { "{\"url\":" } else { ",{\"url\":" });
@@ -147,8 +147,8 @@ pub fn encode(made: Made, shape: Shape) -> Body {
             }
             out.add("]}}");
         }
-        Shape::Envelope | Shape::Plain => {
-            let envelope = shape == Shape::Envelope;
+        ImageReplyShape::Envelope | ImageReplyShape::Plain => {
+            let envelope = shape == ImageReplyShape::Envelope;
             out.add(if envelope {
                 "{\"code\":200,\"msg\":\"success\",\"data\":{\"created\":"
             } else {
@@ -175,27 +175,27 @@ pub fn encode(made: Made, shape: Shape) -> Body {
     out.finish()
 }
 
-/// An image as an address, whatever it came as.
-fn address(out: &mut Text, image: Shown) {
+/// Writes an image as a URL: its own, or a data URL.
+fn address(out: &mut Text, image: OutputImage) {
     let media = image.media();
     let piece = match image {
-        Shown::Link(url) => return out.string(&url),
-        Shown::Base64(text) => Piece::Text(text),
-        Shown::Bytes(bytes) | Shown::Data(bytes) => Piece::Base64(bytes),
+        OutputImage::Link(url) => return out.string(&url),
+        OutputImage::Base64(text) => Piece::Text(text),
+        OutputImage::Bytes(bytes) | OutputImage::Data(bytes) => Piece::Base64(bytes),
     };
     out.add(&format!("\"data:{media};base64,"));
     out.push(piece);
     out.add("\"");
 }
 
-/// In the envelope what is not filled is there all the same.
-fn one(out: &mut Text, image: Shown, revised: Option<String>, envelope: bool) {
-    let here = !matches!(image, Shown::Link(_) | Shown::Data(_));
+/// Writes one element of `data`. In the envelope, members without a value are present and empty.
+fn one(out: &mut Text, image: OutputImage, revised: Option<String>, envelope: bool) {
+    let here = !matches!(image, OutputImage::Link(_) | OutputImage::Data(_));
     if !here || envelope {
         out.add("\"url\":");
         match &image {
-            Shown::Link(url) => out.string(url),
-            Shown::Data(bytes) => {
+            OutputImage::Link(url) => out.string(url),
+            OutputImage::Data(bytes) => {
                 out.add(&format!("\"data:{};base64,", image.media()));
                 out.push(Piece::Base64(bytes.clone()));
                 out.add("\"");
@@ -206,9 +206,9 @@ fn one(out: &mut Text, image: Shown, revised: Option<String>, envelope: bool) {
     if here || envelope {
         out.add(if envelope { ",\"b64_json\":\"" } else { "\"b64_json\":\"" });
         match image {
-            Shown::Base64(text) => out.push(Piece::Text(text)),
-            Shown::Bytes(bytes) => out.push(Piece::Base64(bytes)),
-            Shown::Link(_) | Shown::Data(_) => {}
+            OutputImage::Base64(text) => out.push(Piece::Text(text)),
+            OutputImage::Bytes(bytes) => out.push(Piece::Base64(bytes)),
+            OutputImage::Link(_) | OutputImage::Data(_) => {}
         }
         out.add("\"");
     }
@@ -238,13 +238,13 @@ fn usage(out: &mut Text, usage: &Usage) {
     json.key("total_tokens").number(input.saturating_add(output)).end_object();
 }
 
-/// An error in the envelope: OpenAI's error, with a code and a message beside it.
+/// Writes an error in the envelope: OpenAI's error object with `code` and `msg` added.
 pub fn error(error: &ApiError, plain: &[u8]) -> BytesMut {
     let mut out = BytesMut::with_capacity(plain.len() + error.message.len() + 64);
     let mut json = Writer::new(&mut out);
     json.begin_object().key("code").number(error.status).key("msg").string(&error.message);
     json.end_object();
-    // The rest of the object follows.
+    // Replace the closing brace by the members of the plain error.
     if let (Some(rest), true) = (plain.strip_prefix(b"{"), out.ends_with(b"}")) {
         out.truncate(out.len() - 1);
         out.extend_from_slice(b",");

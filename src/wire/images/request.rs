@@ -1,4 +1,4 @@
-//! A client's request for images: JSON, or a form.
+//! Client requests for images, as JSON or as a form.
 
 use std::ops::RangeInclusive;
 
@@ -7,34 +7,34 @@ use bytes::Bytes;
 
 use super::{unsupported, wrong};
 use crate::canonical::image::{ImageInput, ImagePart, ImageRequest, ImageSource, ImageTurn};
-use crate::error::{ApiError, Kind};
-use crate::json::{Cursor, JsonError, Kind as JsonKind, RawJson};
-use crate::wire::form::Part;
+use crate::error::{ApiError, ErrorKind};
+use crate::json::{Cursor, JsonError, RawJson, ValueKind as JsonKind};
+use crate::wire::form::FormPart;
 
-/// Images that belong together, where it is not said how many (specification, 4.11).
+/// Default and maximum number of images in a sequence (docs/specification.md, 4.11).
 const TOGETHER: u32 = 4;
 
-/// A value of a field: of JSON, or of a form.
+/// Field value, from JSON or from a form.
 #[derive(Clone, Copy)]
-pub(super) enum Given<'a> {
+pub(super) enum FieldValue<'a> {
     Json(RawJson<'a>),
     Text(&'a str),
 }
 
-impl<'a> Given<'a> {
+impl<'a> FieldValue<'a> {
     pub(super) fn string(self, name: &str) -> Result<String, ApiError> {
         match self {
-            Given::Text(text) => Some(text.to_owned()),
-            Given::Json(value) => value.as_str().map(|text| text.decode().into_owned()),
+            FieldValue::Text(text) => Some(text.to_owned()),
+            FieldValue::Json(value) => value.as_str().map(|text| text.decode().into_owned()),
         }
         .ok_or_else(|| wrong(name, "a string"))
     }
 
-    /// The text of a scalar.
+    /// Returns the text of a scalar.
     fn scalar(self) -> &'a str {
         match self {
-            Given::Json(value) => value.text(),
-            Given::Text(text) => text.trim(),
+            FieldValue::Json(value) => value.text(),
+            FieldValue::Text(text) => text.trim(),
         }
     }
 
@@ -55,7 +55,7 @@ impl<'a> Given<'a> {
     pub(super) fn number(self, name: &str, range: RangeInclusive<f64>) -> Result<String, ApiError> {
         let text = self.scalar();
         let number = text.parse::<f64>().ok().filter(|number| range.contains(number));
-        // What a provider is given is JSON, of which Rust reads more than there is.
+        // The text is passed on as JSON. Rust parses more than JSON allows, such as `inf`.
         let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
         let wanted = || format!("a number from {} to {}", range.start(), range.end());
         match number {
@@ -66,23 +66,23 @@ impl<'a> Given<'a> {
 
     fn json(self, name: &str) -> Result<RawJson<'a>, ApiError> {
         match self {
-            Given::Json(value) => Ok(value),
-            Given::Text(_) => Err(unsupported(name, "cannot be said in a form")),
+            FieldValue::Json(value) => Ok(value),
+            FieldValue::Text(_) => Err(unsupported(name, "cannot be sent in a form")),
         }
     }
 
     fn is_null(self) -> bool {
-        matches!(self, Given::Json(value) if value.is_null())
+        matches!(self, FieldValue::Json(value) if value.is_null())
     }
 }
 
 pub(super) fn not_json(_: JsonError) -> ApiError {
-    ApiError::new(Kind::InvalidJson, "The request body must be a JSON object.")
+    ApiError::new(ErrorKind::InvalidJson, "The request body must be a JSON object.")
 }
 
-/// What is only decided when everything has been read.
+/// Values that are interpreted once the whole request is read.
 #[derive(Default)]
-pub(super) struct Open {
+pub(super) struct PendingValues {
     pub(super) prompt: Option<String>,
     turns: Vec<ImageTurn>,
     pub(super) images: Vec<ImageInput>,
@@ -91,24 +91,24 @@ pub(super) struct Open {
     options: bool,
 }
 
-/// Reads a request.
+/// Parses a JSON request.
 ///
 /// # Errors
-/// It is malformed; the error names the field.
+/// Returns an [`ApiError`] that names the field if the request is malformed.
 pub fn decode(body: &str) -> Result<ImageRequest, ApiError> {
     let mut request = ImageRequest::default();
-    let mut open = Open::default();
-    members(body, |name, value| field(&mut request, &mut open, name, Given::Json(value)))?;
+    let mut open = PendingValues::default();
+    members(body, |name, value| field(&mut request, &mut open, name, FieldValue::Json(value)))?;
     finish(request, open)
 }
 
-/// Reads a form.
+/// Parses a form.
 ///
 /// # Errors
-/// It is malformed; the error names the field.
-pub fn decode_form(parts: &[Part]) -> Result<ImageRequest, ApiError> {
+/// Returns an [`ApiError`] that names the field if the request is malformed.
+pub fn decode_form(parts: &[FormPart]) -> Result<ImageRequest, ApiError> {
     let mut request = ImageRequest::default();
-    let mut open = Open::default();
+    let mut open = PendingValues::default();
     for part in parts {
         match part.name.as_str() {
             name @ ("image" | "image[]" | "images" | "images[]") if part.is_file => {
@@ -121,9 +121,9 @@ pub fn decode_form(parts: &[Part]) -> Result<ImageRequest, ApiError> {
             }
             name => {
                 let text = part.text()?;
-                // Clients send what is not set as nothing.
+                // Clients send an unset field as an empty one.
                 if !text.is_empty() {
-                    field(&mut request, &mut open, name.trim_end_matches("[]"), Given::Text(text))?;
+                    field(&mut request, &mut open, name.trim_end_matches("[]"), FieldValue::Text(text))?;
                 }
             }
         }
@@ -131,14 +131,14 @@ pub fn decode_form(parts: &[Part]) -> Result<ImageRequest, ApiError> {
     finish(request, open)
 }
 
-pub(super) fn finish(mut request: ImageRequest, mut open: Open) -> Result<ImageRequest, ApiError> {
+pub(super) fn finish(mut request: ImageRequest, mut open: PendingValues) -> Result<ImageRequest, ApiError> {
     if open.sequential {
         request.sequence = Some(open.max_images.unwrap_or(TOGETHER));
     } else if open.options {
-        let why = "is only taken where 'sequential_image_generation' is 'auto'";
+        let why = "is only accepted if 'sequential_image_generation' is 'auto'";
         return Err(unsupported("sequential_image_generation_options", why));
     }
-    // What stands beside a conversation is its last word.
+    // `prompt` and `image` beside `contents` form the last user turn.
     let places = request.images.len();
     request.images.append(&mut open.images);
     let texts = open.turns.iter().filter(|turn| !turn.model).flat_map(|turn| &turn.parts);
@@ -166,7 +166,12 @@ pub(super) fn finish(mut request: ImageRequest, mut open: Open) -> Result<ImageR
     Ok(request)
 }
 
-fn field(request: &mut ImageRequest, open: &mut Open, name: &str, value: Given<'_>) -> Result<(), ApiError> {
+fn field(
+    request: &mut ImageRequest,
+    open: &mut PendingValues,
+    name: &str,
+    value: FieldValue<'_>,
+) -> Result<(), ApiError> {
     if value.is_null() {
         return Ok(());
     }
@@ -174,7 +179,7 @@ fn field(request: &mut ImageRequest, open: &mut Open, name: &str, value: Given<'
         "model" => {}
         "stream" => {
             if value.boolean(name)? {
-                return Err(unsupported(name, "is not offered for images"));
+                return Err(unsupported(name, "is not supported for images"));
             }
         }
         "partial_images" => {}
@@ -190,8 +195,8 @@ fn field(request: &mut ImageRequest, open: &mut Open, name: &str, value: Given<'
         "image" | "images" => images(&mut open.images, name, value)?,
         "mask" => {
             let source = match value {
-                Given::Text(text) => source(name, text)?,
-                Given::Json(value) => any_source(name, value)?,
+                FieldValue::Text(text) => source(name, text)?,
+                FieldValue::Json(value) => any_source(name, value)?,
             };
             request.mask = Some(ImageInput { field: name.to_owned(), source });
         }
@@ -203,7 +208,7 @@ fn field(request: &mut ImageRequest, open: &mut Open, name: &str, value: Given<'
         "temperature" => request.temperature = Some(value.number(name, 0.0..=2.0)?),
         "top_p" => request.top_p = Some(value.number(name, 0.0..=1.0)?),
         "guidance_scale" => request.guidance = Some(value.number(name, 1.0..=10.0)?),
-        "watermark" => request.watermark = value.boolean(name)?,
+        "watermark" => request.watermark = Some(value.boolean(name)?),
         "mime_type" => {
             let media = value.string(name)?;
             let known = ["image/png", "image/jpeg", "image/webp"];
@@ -212,7 +217,7 @@ fn field(request: &mut ImageRequest, open: &mut Open, name: &str, value: Given<'
             }
             request.media = Some(media);
         }
-        "response_modalities" => request.words = Some(words(name, value)?),
+        "response_modalities" => request.with_text = Some(words(name, value)?),
         "sequential_image_generation" => {
             open.sequential = match value.string(name)?.as_str() {
                 "auto" => true,
@@ -225,7 +230,7 @@ fn field(request: &mut ImageRequest, open: &mut Open, name: &str, value: Given<'
             object(name, value.json(name)?, |key, value| {
                 let path = format!("{name}.{key}");
                 if key == "max_images" && !value.is_null() {
-                    open.max_images = Some(Given::Json(value).whole(&path, 1..=TOGETHER)?);
+                    open.max_images = Some(FieldValue::Json(value).whole(&path, 1..=TOGETHER)?);
                 }
                 Ok(())
             })?;
@@ -233,15 +238,15 @@ fn field(request: &mut ImageRequest, open: &mut Open, name: &str, value: Given<'
         "optimize_prompt_options" => {
             object(name, value.json(name)?, |key, value| {
                 if key == "mode" && !value.is_null() {
-                    request.optimize = Some(Given::Json(value).string("optimize_prompt_options.mode")?);
+                    request.optimize = Some(FieldValue::Json(value).string("optimize_prompt_options.mode")?);
                 }
                 Ok(())
             })?;
         }
         _ => {
             let json = match value {
-                Given::Json(value) => value.text().to_owned(),
-                Given::Text(text) => {
+                FieldValue::Json(value) => value.text().to_owned(),
+                FieldValue::Text(text) => {
                     let mut out = Vec::with_capacity(text.len() + 2);
                     crate::json::Writer::new(&mut out).string(text);
                     String::from_utf8_lossy(&out).into_owned()
@@ -253,10 +258,11 @@ fn field(request: &mut ImageRequest, open: &mut Open, name: &str, value: Given<'
     Ok(())
 }
 
-/// Whether words are wanted beside images, which are what this is for. Some clients send a list.
-fn words(name: &str, value: Given<'_>) -> Result<bool, ApiError> {
+/// Parses `response_modalities`, a string or a list. Returns true if text is requested beside images. Images must be
+/// requested.
+fn words(name: &str, value: FieldValue<'_>) -> Result<bool, ApiError> {
     let text = match value {
-        Given::Json(value) if value.text().starts_with('[') => value.text().to_owned(),
+        FieldValue::Json(value) if value.text().starts_with('[') => value.text().to_owned(),
         value => value.string(name)?,
     };
     let (mut words, mut images) = (false, false);
@@ -270,14 +276,14 @@ fn words(name: &str, value: Given<'_>) -> Result<bool, ApiError> {
     if images { Ok(words) } else { Err(wrong(name, "'image', or 'text' and 'image'")) }
 }
 
-/// One image, or several of them.
-fn images(into: &mut Vec<ImageInput>, name: &str, value: Given<'_>) -> Result<(), ApiError> {
+/// Parses one image or an array of them.
+fn images(into: &mut Vec<ImageInput>, name: &str, value: FieldValue<'_>) -> Result<(), ApiError> {
     let value = match value {
-        Given::Text(text) => {
+        FieldValue::Text(text) => {
             into.push(ImageInput { field: name.to_owned(), source: source(name, text)? });
             return Ok(());
         }
-        Given::Json(value) => value,
+        FieldValue::Json(value) => value,
     };
     let mut json = Cursor::new(value.text());
     if json.kind().map_err(not_json)? != JsonKind::Array {
@@ -293,24 +299,34 @@ fn images(into: &mut Vec<ImageInput>, name: &str, value: Given<'_>) -> Result<()
     Ok(())
 }
 
-/// An image as a string, or as an object with its address.
+/// Parses an image: a string, or an object with its URL.
 fn any_source(field: &str, value: RawJson<'_>) -> Result<ImageSource, ApiError> {
+    source_in(field, value, 0)
+}
+
+/// Objects within each other in which a URL is looked for: `{"image_url":{"url":"..."}}` has two. Each level is scanned
+/// once more.
+const MAX_SOURCE_DEPTH: u32 = 3;
+
+fn source_in(field: &str, value: RawJson<'_>, depth: u32) -> Result<ImageSource, ApiError> {
     if let Some(text) = value.as_str() {
         return source(field, &text.decode());
     }
     let mut found = None;
     object(field, value, |key, value| {
         match key {
-            "image_url" | "url" => found = Some(any_source(field, value)?),
+            "image_url" | "url" if depth < MAX_SOURCE_DEPTH => {
+                found = Some(source_in(field, value, depth + 1)?);
+            }
             "file_id" => return Err(unsupported(field, "names a file that the gateway does not have")),
             _ => {}
         }
         Ok(())
     })?;
-    found.ok_or_else(|| wrong(field, "an address or an image in base64"))
+    found.ok_or_else(|| wrong(field, "a URL or an image in base64"))
 }
 
-/// An address, a data URL, or bare base64.
+/// Parses an http(s) URL, a data URL, or bare base64.
 pub(crate) fn source(field: &str, text: &str) -> Result<ImageSource, ApiError> {
     let begins = |start: &str| text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
     if begins("http://") || begins("https://") {
@@ -330,12 +346,16 @@ pub(crate) fn source(field: &str, text: &str) -> Result<ImageSource, ApiError> {
 
 pub(super) fn bytes(field: &str, base64: &str) -> Result<ImageSource, ApiError> {
     let bytes = forgiving_decode_to_vec(base64.as_bytes()).ok().filter(|bytes| !bytes.is_empty());
-    let bytes = bytes.ok_or_else(|| wrong(field, "an http or https address, a data URL or base64"))?;
+    let bytes = bytes.ok_or_else(|| wrong(field, "an http or https URL, a data URL or base64"))?;
     Ok(ImageSource::Bytes(Bytes::from(bytes)))
 }
 
-/// A conversation: turns of a role with parts.
-fn contents(request: &mut ImageRequest, open: &mut Open, value: RawJson<'_>) -> Result<(), ApiError> {
+/// Parses a conversation in Gemini's form: turns with a role and parts.
+fn contents(
+    request: &mut ImageRequest,
+    open: &mut PendingValues,
+    value: RawJson<'_>,
+) -> Result<(), ApiError> {
     let mut turns = Cursor::new(value.text());
     turns.begin_array().map_err(|_| wrong("contents", "an array"))?;
     let mut count = 0;
@@ -395,7 +415,7 @@ fn parts(
             let field = format!("{at}.{key}");
             let source = match key {
                 "text" => {
-                    turn.parts.push(ImagePart::Text(Given::Json(value).string(&field)?));
+                    turn.parts.push(ImagePart::Text(FieldValue::Json(value).string(&field)?));
                     known = true;
                     return Ok(());
                 }
@@ -422,12 +442,12 @@ fn parts(
     Ok(())
 }
 
-/// A member of an object that is a string.
+/// Returns a string member by one of its names. `None` if the object has none of them.
 pub(super) fn member(field: &str, value: RawJson<'_>, names: &[&str]) -> Result<Option<String>, ApiError> {
     let mut found = None;
     object(field, value, |key, value| {
         if names.contains(&key) {
-            found = Some(Given::Json(value).string(&format!("{field}.{key}"))?);
+            found = Some(FieldValue::Json(value).string(&format!("{field}.{key}"))?);
         }
         Ok(())
     })?;

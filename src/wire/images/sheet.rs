@@ -1,11 +1,11 @@
-//! The table of families as docs/images.md shows it, made from the rules themselves.
+//! Documentation table of image families in docs/images.md, generated from the rules that the code enforces.
 
-use crate::canonical::image::{Comes, ImageFamily, ImageRules, Sizes};
+use crate::canonical::image::{ImageDelivery, ImageFamily, ImageRules, Sizes};
 
-/// The table of families, as Markdown.
-pub fn sheet() -> String {
+/// Returns the table of families as Markdown.
+pub fn family_table() -> String {
     let mut out = String::from(
-        "| Family | `size` | `image_size` | Images in | Of these | Largest | `n` | Answers with |\n\
+        "| Family | `size` | `image_size` | Input images | Input formats | Maximum size | `n` | Response |\n\
          |---|---|---|---|---|--:|--:|---|\n",
     );
     for family in ImageFamily::ALL {
@@ -17,10 +17,10 @@ pub fn sheet() -> String {
             inputs(&rules),
             rules.formats.iter().map(|picture| picture.name()).collect::<Vec<_>>().join(", "),
             format!("{} MB", rules.bytes >> 20),
-            format!("1 to {}", rules.most),
-            match rules.comes {
-                Comes::Inline => "`b64_json`, always".to_owned(),
-                Comes::AsAsked => "`url`, or as asked".to_owned(),
+            format!("1 to {}", rules.max_images),
+            match rules.delivery {
+                ImageDelivery::Inline => "`b64_json` always".to_owned(),
+                ImageDelivery::AsRequested => "`url`, or as requested".to_owned(),
             },
         ];
         let cells = cells.map(|cell| {
@@ -35,8 +35,8 @@ fn sizes(sizes: Sizes) -> String {
     match sizes {
         Sizes::Ratios(ratios) => format!("ratios {}", ratios.join(", ")),
         Sizes::Pixels(known, words) => [known, words].concat().join(", "),
-        Sizes::Adaptive(word) => format!("`{word}`: that of the image"),
-        Sizes::Any => "any that the provider takes".to_owned(),
+        Sizes::Adaptive(word) => format!("`{word}`: that of the input image"),
+        Sizes::Any => "any that the provider accepts".to_owned(),
     }
 }
 
@@ -48,7 +48,7 @@ fn inputs(rules: &ImageRules) -> String {
         (least, most) => format!("{least} to {most}"),
     };
     if let Some(together) = rules.together {
-        text.push_str(&format!(", {together} with those that are made"));
+        text.push_str(&format!(", {together} with generated images"));
     }
     text
 }

@@ -1,20 +1,20 @@
-//! Whole answers of the messages format. A whole answer means what its stream would: it is read as the same events,
-//! and written from what they fold into.
+//! Decoder and encoder of whole messages. A whole response is decoded to the same events as a stream, and encoded from
+//! the response that the events add up to.
 
 use bytes::BytesMut;
 
 use super::stream::Decoder;
-use super::{arguments::Arguments, content, finish, usage};
+use super::{arguments::ArgumentsRepair, content, finish, usage};
 use crate::canonical::answer::{AnswerBlock, AnswerBlockKind};
 use crate::canonical::{Answer, Event, Finish, Start, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 use crate::wire::watch::elements;
 
-/// Reads a whole answer as the events of its stream.
+/// Decodes a whole response into events.
 ///
 /// # Errors
-/// The body is not JSON, or not an object.
+/// Returns [`JsonError`] if the body is not JSON or not an object.
 pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
     let mut decoder = Decoder::new(seed);
     let (mut start, mut kind) = (Start::default(), JsonStr::default());
@@ -41,6 +41,7 @@ pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Resul
     if let Some(blocks) = blocks {
         let mut index = 0;
         elements(&mut Cursor::new(blocks.text()), |json| {
+            // A whole block passes through the same code as a block of a stream, so that both give the same events.
             decoder.block_start(index, json.raw()?, sink)?;
             decoder.block_stop(index, sink);
             index += 1;
@@ -52,7 +53,7 @@ pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Resul
     Ok(())
 }
 
-/// Writes a whole answer.
+/// Encodes a whole response.
 pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object();
@@ -89,7 +90,7 @@ pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
 fn encode_block(block: &AnswerBlock, cut: bool, reply: &ReplyOptions, json: &mut Writer<'_, BytesMut>) {
     let text = JsonStr::from_escaped(&block.text);
     match &block.kind {
-        // An empty text is refused when the client sends it back.
+        // Anthropic refuses empty text blocks when the client sends them back.
         AnswerBlockKind::Text | AnswerBlockKind::Refusal if !text.is_empty() => {
             json.begin_object().key("type").string("text").key("text").paste(text);
             let mut cited = block.citations.iter().filter(|citation| !citation.url.is_empty()).peekable();
@@ -102,21 +103,23 @@ fn encode_block(block: &AnswerBlock, cut: bool, reply: &ReplyOptions, json: &mut
             }
             json.end_object();
         }
-        AnswerBlockKind::Reasoning if reply.show_thinking && !(text.is_empty() && block.seal.is_empty()) => {
+        AnswerBlockKind::Reasoning
+            if reply.show_thinking && !(text.is_empty() && block.signature.is_empty()) =>
+        {
             json.begin_object().key("type").string("thinking").key("thinking").paste(text).key("signature");
-            if block.seal.is_empty() {
+            if block.signature.is_empty() {
                 json.string("");
             } else {
-                json.string(&content::envelope(&block.seal, reply));
+                json.string(&content::envelope(&block.signature, reply));
             }
             json.end_object();
         }
-        AnswerBlockKind::HiddenReasoning if reply.show_thinking && !block.seal.is_empty() => {
+        AnswerBlockKind::HiddenReasoning if reply.show_thinking && !block.signature.is_empty() => {
             json.begin_object().key("type").string("redacted_thinking");
-            json.key("data").string(&content::envelope(&block.seal, reply)).end_object();
+            json.key("data").string(&content::envelope(&block.signature, reply)).end_object();
         }
         AnswerBlockKind::ToolUse { id, name, kind, .. } => {
-            let id = content::call_id(id, &block.seal, reply);
+            let id = content::call_id(id, &block.signature, reply);
             json.begin_object().key("type").string("tool_use").key("id").paste(JsonStr::from_escaped(&id));
             json.key("name").paste(JsonStr::from_escaped(name)).key("input");
             match &block.object {
@@ -133,11 +136,11 @@ fn encode_block(block: &AnswerBlock, cut: bool, reply: &ReplyOptions, json: &mut
     }
 }
 
-/// The object that a stream of these arguments would add up to.
+/// Returns the input object for the arguments of a call, repaired as in a stream.
 fn input(text: &str, kind: ToolKind, cut: bool) -> String {
     let mut arguments = match kind {
-        ToolKind::Function => Arguments::new(),
-        ToolKind::Custom => Arguments::free(),
+        ToolKind::Function => ArgumentsRepair::new(),
+        ToolKind::Custom => ArgumentsRepair::free(),
     };
     let mut escaped = Vec::with_capacity(text.len() + 2);
     arguments.push(text, &mut escaped);

@@ -1,17 +1,17 @@
-//! A block of an answer, whole or growing: what its members mean in the hub. Streams and whole answers share it.
+//! Decoder of content blocks, whole or growing, which streams and whole responses share; helpers to write them.
 
 use std::ops::Range;
 
 use bytes::BufMut;
 
 use crate::canonical::answer::CitationOwned;
-use crate::canonical::seal::Carried;
-use crate::canonical::{self, BlockKind, Delta, Event, Sealed, ToolKind};
+use crate::canonical::seal::SignedCallId;
+use crate::canonical::{self, BlockKind, Delta, Event, SealedSignature, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::codec::{ReplyOptions, make_id};
 use crate::wire::watch::{elements, members};
 
-/// A block, as it was written.
+/// Members of a content block.
 #[derive(Clone, Copy)]
 pub(super) struct Content<'a> {
     raw: RawJson<'a>,
@@ -23,13 +23,13 @@ pub(super) struct Content<'a> {
     id: JsonStr<'a>,
     name: JsonStr<'a>,
     input: Option<RawJson<'a>>,
-    /// Where the input ends in the block's text.
+    /// End of the input in the block's text, as byte offset.
     input_end: usize,
     citations: Option<RawJson<'a>>,
 }
 
 impl<'a> Content<'a> {
-    /// Reads a block.
+    /// Parses a block.
     pub(super) fn read(raw: RawJson<'a>) -> Result<Self, JsonError> {
         let mut content = Content {
             raw,
@@ -64,17 +64,17 @@ impl<'a> Content<'a> {
         Ok(content)
     }
 
-    /// The client is to run a tool.
+    /// Returns whether the block is a call to a tool of the client.
     pub(super) fn is_call(&self) -> bool {
         self.kind.escaped() == "tool_use" && !self.name.is_empty()
     }
 
-    /// The provider searches the web.
+    /// Returns whether the block is a web search that the provider runs.
     pub(super) fn is_search(&self) -> bool {
         self.kind.escaped() == "server_tool_use" && self.name.escaped() == "web_search"
     }
 
-    /// The input, if it is an object with something in it.
+    /// Returns the input. `None` unless it is an object with a member.
     fn full_input(&self) -> Option<RawJson<'a>> {
         let inside = self.input?.text().strip_prefix('{')?.strip_suffix('}')?;
         self.input.filter(|_| !inside.trim_ascii().is_empty())
@@ -85,17 +85,17 @@ impl<'a> Content<'a> {
     }
 }
 
-/// A block that grows.
+/// Open block of a stream.
 #[derive(Debug)]
-pub(super) struct Open {
-    /// Its index in the hub.
+pub(super) struct OpenBlock {
+    /// Index of the block's events.
     index: u32,
     kind: Kind,
     sealed: bool,
-    /// Where its text begins in the whole text, and how long it is: characters.
+    /// Start of its text within the whole text, and the length of its text, in characters.
     from: u64,
     length: u64,
-    /// They are told when it is known how far the text goes.
+    /// Citations, which are emitted at the end of the block, when the length of its text is known.
     citations: Vec<CitationOwned>,
 }
 
@@ -105,16 +105,17 @@ enum Kind {
     Reasoning,
     Hidden,
     Call {
-        /// Its input came as an object.
+        /// Whether the input arrived as an object.
         whole: bool,
     },
-    /// Of the provider's own. `grown` is for those whose input grows: they are told when they are complete.
+    /// Block of a kind that only this format has. `Some` while its input arrives in pieces: then it is emitted at its
+    /// end.
     Foreign(Option<Box<Grown>>),
-    /// Nothing that can be told.
+    /// Block that is ignored.
     Nothing,
 }
 
-/// A tool that the provider runs, while its input arrives.
+/// Call of a tool that the provider runs, while its input arrives.
 #[derive(Debug)]
 struct Grown {
     name: String,
@@ -123,8 +124,9 @@ struct Grown {
     input: String,
 }
 
-impl Open {
-    /// A block begins. `next` is the index of the next block in the hub, `from` the characters of text before it.
+impl OpenBlock {
+    /// Opens a block and emits its first events. `next` is the index of the next event block, `from` the number of text
+    /// characters before it.
     pub(super) fn begin(
         content: &Content<'_>,
         seed: &str,
@@ -137,8 +139,10 @@ impl Open {
             "text" => BlockKind::Text,
             "thinking" => BlockKind::Reasoning,
             "redacted_thinking" => BlockKind::HiddenReasoning,
-            // A shell that some providers send when there was nothing to call.
-            "" | "tool_use" if content.name.is_empty() => return Ok(Open::new(*next, Kind::Nothing, from)),
+            // Some providers send an empty block if no tool is called.
+            "" | "tool_use" if content.name.is_empty() => {
+                return Ok(OpenBlock::new(*next, Kind::Nothing, from));
+            }
             "tool_use" => {
                 made_id = make_id("toolu_", seed, u64::from(*next));
                 let id = if content.id.is_empty() { JsonStr::from_escaped(&made_id) } else { content.id };
@@ -152,11 +156,12 @@ impl Open {
                     input_at: content.input_at(),
                     input: String::new(),
                 };
-                return Ok(Open::new(*next, Kind::Foreign(Some(Box::new(grown))), from));
+                // The input follows in deltas. An opaque block is emitted as one event, so it waits for its end.
+                return Ok(OpenBlock::new(*next, Kind::Foreign(Some(Box::new(grown))), from));
             }
             _ => BlockKind::Opaque { name: content.kind, raw: content.raw },
         };
-        let mut open = Open::bare(kind, next, from, sink);
+        let mut open = OpenBlock::begin_bare(kind, next, from, sink);
         match open.kind {
             Kind::Text => {
                 open.text(content.text, sink);
@@ -166,9 +171,9 @@ impl Open {
             }
             Kind::Reasoning => {
                 open.thinking(content.thinking, sink);
-                open.seal(content.signature, sink);
+                open.signature(content.signature, sink);
             }
-            Kind::Hidden => open.seal(content.data, sink),
+            Kind::Hidden => open.signature(content.data, sink),
             Kind::Call { ref mut whole } => {
                 if let Some(input) = content.full_input() {
                     *whole = true;
@@ -180,8 +185,8 @@ impl Open {
         Ok(open)
     }
 
-    /// A block of which nothing more is known than its kind.
-    pub(super) fn bare(
+    /// Opens a block of which only the kind is known.
+    pub(super) fn begin_bare(
         kind: BlockKind<'_>,
         next: &mut u32,
         from: u64,
@@ -197,19 +202,19 @@ impl Open {
             BlockKind::ToolUse { .. } => Kind::Call { whole: false },
             _ => Kind::Foreign(None),
         };
-        Open::new(index, kind, from)
+        OpenBlock::new(index, kind, from)
     }
 
     fn new(index: u32, kind: Kind, from: u64) -> Self {
-        Open { index, kind, sealed: false, from, length: 0, citations: Vec::new() }
+        OpenBlock { index, kind, sealed: false, from, length: 0, citations: Vec::new() }
     }
 
-    /// Characters of text so far.
+    /// Returns the number of text characters so far.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// More text; returns how many characters.
+    /// Emits text. Returns its number of characters.
     #[inline]
     pub(super) fn text(&mut self, text: JsonStr<'_>, sink: &mut impl FnMut(Event<'_>)) -> u64 {
         if text.is_empty() || !matches!(self.kind, Kind::Text) {
@@ -221,7 +226,7 @@ impl Open {
         count
     }
 
-    /// More reasoning.
+    /// Emits reasoning text.
     #[inline]
     pub(super) fn thinking(&mut self, text: JsonStr<'_>, sink: &mut impl FnMut(Event<'_>)) {
         if !text.is_empty() && matches!(self.kind, Kind::Reasoning) {
@@ -229,7 +234,7 @@ impl Open {
         }
     }
 
-    /// More of a call's input.
+    /// Emits a part of a call's input.
     #[inline]
     pub(super) fn arguments(&mut self, text: JsonStr<'_>, sink: &mut impl FnMut(Event<'_>)) {
         match &mut self.kind {
@@ -241,15 +246,15 @@ impl Open {
         }
     }
 
-    /// A signature.
-    pub(super) fn seal(&mut self, seal: JsonStr<'_>, sink: &mut impl FnMut(Event<'_>)) {
+    /// Emits a provider signature. Only the first one counts.
+    pub(super) fn signature(&mut self, seal: JsonStr<'_>, sink: &mut impl FnMut(Event<'_>)) {
         let takes = matches!(self.kind, Kind::Reasoning | Kind::Hidden);
         if takes && !seal.is_empty() && !std::mem::replace(&mut self.sealed, true) {
-            sink(Event::Delta { index: self.index, delta: Delta::Seal(seal) });
+            sink(Event::Delta { index: self.index, delta: Delta::Signature(seal) });
         }
     }
 
-    /// Where its text is from.
+    /// Stores a citation.
     pub(super) fn cite(&mut self, citation: RawJson<'_>) -> Result<(), JsonError> {
         let mut cited = CitationOwned::default();
         members(&mut Cursor::new(citation.text()), |key, json| {
@@ -273,9 +278,10 @@ impl Open {
         Ok(())
     }
 
-    /// The block is complete.
+    /// Closes the block.
     pub(super) fn end(mut self, next: &mut u32, sink: &mut impl FnMut(Event<'_>)) {
         if let Kind::Foreign(Some(grown)) = &self.kind {
+            // The index is assigned now: blocks that began meanwhile have taken the earlier ones.
             self.index = *next;
             *next += 1;
             let raw = grown.raw();
@@ -287,7 +293,7 @@ impl Open {
             return;
         }
         for citation in &mut self.citations {
-            // A citation is of the whole block: that is why there is a block of its own.
+            // A citation covers its whole block: the provider starts a new block for each cited passage.
             citation.span = Some((self.from, self.from + self.length));
             sink(Event::Delta { index: self.index, delta: Delta::Citation(citation.borrow()) });
         }
@@ -296,7 +302,7 @@ impl Open {
 }
 
 impl Grown {
-    /// The block with the input in its place.
+    /// Returns the block with the complete input inserted.
     fn raw(&self) -> String {
         let object = super::arguments::object_of(JsonStr::from_escaped(&self.input));
         match (object, &self.input_at) {
@@ -310,30 +316,33 @@ impl Grown {
     }
 }
 
-/// Whether a block of the hub that no other format has a word for is one of this format.
+/// Returns whether an opaque block belongs to this format. `name` is its type.
 pub(super) fn is_own(name: JsonStr<'_>) -> bool {
     let name = name.escaped();
     matches!(name, "server_tool_use" | "mcp_tool_use" | "container_upload" | "fallback")
         || name.ends_with("_tool_result")
 }
 
-/// A call's id as the client gets it, with what it must carry.
+/// Returns a call's id for the client, with the provider signature that it carries.
 pub(super) fn call_id(id: &str, seal: &str, reply: &ReplyOptions) -> String {
     let mut out = id.as_bytes().to_vec();
     if !seal.is_empty() {
-        Carried::write(Sealed { issuer: &reply.issuer, text: JsonStr::from_escaped(seal) }, &mut out);
+        SignedCallId::write(
+            SealedSignature { issuer: &reply.issuer, text: JsonStr::from_escaped(seal) },
+            &mut out,
+        );
     }
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// A seal as the client gets it.
+/// Returns a provider signature in its envelope, for the client.
 pub(super) fn envelope(seal: &str, reply: &ReplyOptions) -> String {
     let mut out = Vec::new();
-    Sealed { issuer: &reply.issuer, text: JsonStr::from_escaped(seal) }.write(&mut out);
+    SealedSignature { issuer: &reply.issuer, text: JsonStr::from_escaped(seal) }.write(&mut out);
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Writes where a text is from. Only what has an address can be said here without the document that it stands in.
+/// Writes a citation. Only citations with a URL can be written here; the others need the document that they refer to.
 pub(super) fn put_citation<B: BufMut>(citation: &canonical::Citation<'_>, json: &mut Writer<'_, B>) {
     json.begin_object().key("type").string("web_search_result_location");
     json.key("url").paste(citation.url).key("title");
@@ -345,7 +354,7 @@ pub(super) fn put_citation<B: BufMut>(citation: &canonical::Citation<'_>, json: 
     json.key("cited_text").paste(citation.quote).key("encrypted_index").string("").end_object();
 }
 
-/// JSON text as the inside of a JSON string.
+/// Returns JSON text as the inside of a JSON string.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + text.len() / 4);
     push_escaped(&mut out, text);

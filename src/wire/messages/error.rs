@@ -1,4 +1,4 @@
-//! Errors of the messages format.
+//! Error bodies of the messages format.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use bytes::BytesMut;
 use crate::error::ApiError;
 use crate::json::Writer;
 use crate::wire::error::error_member;
-use crate::wire::spelling::{find, is_object, places};
+use crate::wire::spelling::{find, is_object, member_ranges};
 
-/// `{"type":"error","error":{"type","message"},"request_id"}`: Anthropic's envelope with the type names of the
-/// specification's section 7.
+/// Writes `{"type":"error","error":{"type","message"},"request_id"}`: Anthropic's envelope
+/// (<https://docs.anthropic.com/en/api/errors>) with the error types of the gateway's specification.
 pub fn encode(error: &ApiError, request_id: &str, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("type").string("error").key("error").begin_object();
@@ -20,24 +20,24 @@ pub fn encode(error: &ApiError, request_id: &str, out: &mut BytesMut) {
     json.end_object();
 }
 
-/// The type that an error of Anthropic's has in the specification's table (section 7). In a stream it has no status.
+/// Returns the specification's type for an error type of Anthropic. `status` is `None` for an error in a stream.
 fn type_of(own: &str, status: Option<u16>) -> &'static str {
     match (own, status) {
         ("invalid_request_error" | "not_found_error" | "request_too_large", _) => "invalid_request",
         ("rate_limit_error", _) | (_, Some(429)) => "rate_limit_error",
         ("api_error" | "overloaded_error" | "timeout_error", _) => "upstream_error",
-        // A type of its own, or of another provider's; a refused credential, which is the gateway's, is not told here.
+        // Types of other providers. A refused credential does not get here, because it is the gateway's fault.
         (_, Some(400..=499)) => "invalid_request",
         _ => "upstream_error",
     }
 }
 
-/// Where the type stands in an error of Anthropic's, and what stands there by the specification's table: the type of the
-/// table, and the provider's own as another member. Nothing where both are the same.
+/// Returns the edit that replaces an error's type by that of the specification and adds the original as
+/// `provider_type`: byte range and new text. `None` if both are the same, or if the body has no error type.
 pub fn mapped(body: &str, status: Option<u16>) -> Option<(Range<usize>, String)> {
-    let body_members = places(body, 0);
+    let body_members = member_ranges(body, 0);
     let error = find(&body_members, "error").filter(|place| is_object(place.value))?;
-    let members = places(error.value.text(), error.at.start);
+    let members = member_ranges(error.value.text(), error.at.start);
     let kind = find(&members, "type")?;
     let own = kind.value.as_str()?;
     let mapped = type_of(&own.decode(), status);
@@ -45,13 +45,13 @@ pub fn mapped(body: &str, status: Option<u16>) -> Option<(Range<usize>, String)>
     (!own.is(mapped)).then(|| (kind.at.clone(), text))
 }
 
-/// The same for a whole body.
+/// Returns a whole error body with the type of the specification. `None` if it need not change.
 pub fn standardised(body: &str, status: u16) -> Option<String> {
     let (at, kind) = mapped(body, Some(status))?;
     Some([body.get(..at.start)?, &kind, body.get(at.end..)?].concat())
 }
 
-/// Anthropic's own envelope, complete.
+/// Returns whether a provider's error body is a complete Anthropic envelope.
 pub fn is_in_shape(body: &str) -> bool {
     let (mut message, mut kind) = (false, false);
     let found = error_member(body, |key, value| match key {

@@ -1,10 +1,10 @@
-//! Why an answer ended, in the words of the messages format.
+//! Finish reasons of the messages format.
 
 use crate::canonical::Finish;
 use crate::json::JsonStr;
 
-/// What a `stop_reason` means. `called` says that the answer holds a call: then it ended for it, whatever the provider
-/// calls it.
+/// Converts a `stop_reason`. `called` means that the response contains a tool call. Some providers then report another
+/// reason, so `called` decides, except over limits, refusals and stop sequences.
 pub(super) fn decode<'a>(reason: JsonStr<'a>, sequence: Option<JsonStr<'a>>, called: bool) -> Finish<'a> {
     match reason.escaped() {
         "stop_sequence" => Finish::StopSequence(sequence),
@@ -19,7 +19,8 @@ pub(super) fn decode<'a>(reason: JsonStr<'a>, sequence: Option<JsonStr<'a>>, cal
     }
 }
 
-/// The `stop_reason` and the `stop_sequence` of an answer that holds a call or not, and a refusal or not.
+/// Returns `stop_reason` and `stop_sequence`. `called` and `refused` mean that the response contains a tool call or a
+/// refusal.
 pub(super) fn encode<'a>(
     finish: Finish<'a>,
     called: bool,
@@ -31,7 +32,7 @@ pub(super) fn encode<'a>(
         Finish::ContextFull => ("model_context_window_exceeded", None),
         Finish::ContentFilter => ("refusal", None),
         Finish::Pause => ("pause_turn", None),
-        // Clients run tools for this reason and for no other, and find nothing to run where there is no call.
+        // Clients run tools for this reason only, and fail if it is set without a call.
         _ if called => ("tool_use", None),
         _ if refused => ("refusal", None),
         Finish::Stop | Finish::ToolUse | Finish::Other(_) | Finish::StopSequence(None) => ("end_turn", None),

@@ -1,18 +1,18 @@
-//! The messages format (Anthropic `POST /v1/messages`; reference: Anthropic API, "Messages", versions `2023-06-01`
-//! and `2026-10-21`).
+//! Anthropic messages format (<https://docs.anthropic.com/en/api/messages>, versions `2023-06-01` and `2026-10-21`).
 //!
 //! | | |
 //! |---|---|
 //! | path | `/v1/messages`; upstream `{base_url}/messages` |
-//! | credential | `x-api-key`, or `Authorization: Bearer` (SDKs since October 2026); upstream `x-api-key` and `anthropic-version` |
-//! | stream | `stream: true`: server-sent events `message_start`, `content_block_*`, `message_delta`, `message_stop`, `ping`, `error` |
+//! | client credential | `x-api-key`, or `Authorization: Bearer` (SDKs since October 2026) |
+//! | upstream credential | `x-api-key`, with `anthropic-version` |
+//! | stream | `stream: true`: the events `message_*`, `content_block_*`, `ping` and `error` |
 //! | usage in a stream | `message_start` and, cumulative, `message_delta` |
 //! | error | `{"type":"error","error":{"type","message"},"request_id"}`, in a stream as the event `error` |
 //! | request id | `request-id` |
 //!
-//! Here live its requests ([`request`]), its streams ([`stream`]) and its whole answers ([`answer`]), read and written,
-//! and what these share: a block of an answer, a call's arguments, why an answer ended and how tokens are counted. Here
-//! must not live what other formats make of it, or who speaks it.
+//! This module holds the codecs of requests ([`request`]), streams ([`stream`]) and whole responses ([`answer`]), and
+//! what they share: content blocks, call arguments, finish reasons and usage. Translation to other formats and
+//! differences between providers do not belong here.
 
 pub mod answer;
 mod arguments;

@@ -1,10 +1,10 @@
-//! Spellings of the specification that the provider of this format does not know.
+//! Request spellings that only the gateway's specification defines, rewritten for providers of the messages format.
 
 use crate::json::RawJson;
-use crate::wire::spelling::{Respelling, elements, find, is_object, places, says};
+use crate::wire::spelling::{Respelling, elements, find, has_word, is_object, member_ranges};
 
-/// Marks of type `persistent` become marks that last an hour. `text` is a member of the request that may hold marks: a
-/// list of blocks, turns or tools, or (`is_mark`) a mark itself.
+/// Rewrites cache marks of type `persistent` to marks with a lifetime of one hour. `text` is a member of the request
+/// that may contain marks: a list of blocks, turns or tools, or (`is_mark`) a mark itself.
 pub(in crate::wire) fn marks(text: &str, at: usize, is_mark: bool, out: &mut Respelling) {
     if is_mark {
         mark(text, at, out);
@@ -13,10 +13,10 @@ pub(in crate::wire) fn marks(text: &str, at: usize, is_mark: bool, out: &mut Res
     }
 }
 
-/// How deep blocks stand in blocks: a text in a document in the result of a tool in a turn.
+/// Maximum nesting of blocks: a text in a document in a tool result in a turn.
 const DEPTH: usize = 4;
 
-/// Blocks, turns or tools. What a tool is called with and what it takes is the client's own, whatever is in it.
+/// Rewrites a list of blocks, turns or tools. Inputs and schemas of tools are the client's data and are not touched.
 fn list(text: &str, at: usize, depth: usize, out: &mut Respelling) {
     for (element, place) in elements(text, at) {
         block(element, place.start, depth, out);
@@ -24,7 +24,7 @@ fn list(text: &str, at: usize, depth: usize, out: &mut Respelling) {
 }
 
 fn block(value: RawJson<'_>, at: usize, depth: usize, out: &mut Respelling) {
-    for place in places(value.text(), at) {
+    for place in member_ranges(value.text(), at) {
         match place.name {
             "cache_control" => mark(place.value.text(), place.at.start, out),
             "content" if depth < DEPTH => list(place.value.text(), place.at.start, depth + 1, out),
@@ -35,8 +35,8 @@ fn block(value: RawJson<'_>, at: usize, depth: usize, out: &mut Respelling) {
 }
 
 fn mark(text: &str, at: usize, out: &mut Respelling) {
-    let members = places(text, at);
-    if !says(&members, "type", "persistent") {
+    let members = member_ranges(text, at);
+    if !has_word(&members, "type", "persistent") {
         return;
     }
     let lifetime = find(&members, "ttl");
@@ -49,11 +49,11 @@ fn mark(text: &str, at: usize, out: &mut Respelling) {
     }
 }
 
-/// Whether `top_p` must be left out: the specification recommends 0 with extended thinking, where the provider takes
-/// nothing below 0.95, or none.
+/// Returns whether `top_p` must be removed: the specification recommends 0 with extended thinking, but the provider
+/// then accepts only values from 0.95, or none.
 pub(in crate::wire) fn drops_top_p(thinking: &str, top_p: &str) -> bool {
     let is_object = is_object(RawJson::from_text(thinking));
-    let members = places(thinking, 0);
-    let reasons = is_object && ["enabled", "adaptive"].iter().any(|kind| says(&members, "type", kind));
+    let members = member_ranges(thinking, 0);
+    let reasons = is_object && ["enabled", "adaptive"].iter().any(|kind| has_word(&members, "type", kind));
     reasons && top_p.parse::<f64>() == Ok(0.0)
 }

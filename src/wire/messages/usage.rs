@@ -1,5 +1,5 @@
-//! Tokens as the messages format counts them: what was read from the cache and written to it stands beside the input,
-//! not inside it.
+//! Token usage of the messages format, in which cache reads and cache writes are counted beside the input, not inside
+//! it.
 
 use bytes::BufMut;
 
@@ -7,10 +7,10 @@ use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson, Writer};
 use crate::wire::watch::members;
 
-/// A usage object, as it was written.
+/// Usage object as the provider reported it, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Input that touched no cache.
+    /// Input tokens without cache reads and writes.
     input: Option<u64>,
     read: Option<u64>,
     created: Option<u64>,
@@ -22,7 +22,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Reads a usage object.
+    /// Parses a usage object.
     pub(super) fn read(value: RawJson<'_>) -> Result<Self, JsonError> {
         let mut counts = Counts::default();
         members(&mut Cursor::new(value.text()), |key, json| {
@@ -60,7 +60,8 @@ impl Counts {
         Ok(counts)
     }
 
-    /// One report as the hub folds it with others: the input outside of the cache, and what was written to it, apart.
+    /// Returns one report for the usage meter, which merges several reports: input without cache, and cache writes
+    /// separately.
     pub(super) fn report(&self) -> Usage {
         let mut usage = Usage {
             uncached: self.input,
@@ -70,7 +71,7 @@ impl Counts {
             searches: self.searches,
             ..Usage::default()
         };
-        // The buckets are parts of the sum, which a report may give without them.
+        // The lifetime buckets are parts of the sum; a report may have the sum without buckets.
         match (self.created_5m, self.created, self.created_1h) {
             (None, Some(sum), None) => usage.written = Some(sum),
             (short, sum, long) => {
@@ -81,14 +82,14 @@ impl Counts {
         usage
     }
 
-    /// Takes over what a later report says. Reports are cumulative; the parts of one may come in another.
+    /// Merges a later report. Reports are cumulative, and each may omit some counts.
     pub(super) fn update(&mut self, later: &Counts) {
-        // Some providers repeat the input as 0 when they close the stream.
+        // Some providers repeat the input as 0 at the end of the stream.
         if later.input.is_some_and(|input| input > 0) || self.input.is_none() {
             self.input = later.input.or(self.input);
         }
         if later.created.is_some() && later.created_5m.is_none() && later.created_1h.is_none() {
-            // The sum has moved on; the buckets of an earlier report no longer add up to it.
+            // The sum has changed, so the buckets of an earlier report no longer add up to it.
             if later.created != self.created {
                 (self.created_5m, self.created_1h) = (None, None);
             }
@@ -102,9 +103,9 @@ impl Counts {
         self.searches = later.searches.or(self.searches);
     }
 
-    /// Under the arithmetic of the hub, where the input includes all that was read and written.
+    /// Returns the canonical usage, whose input includes cache reads and writes.
     pub(super) fn canonical(&self) -> Usage {
-        // The buckets are parts of the sum; a provider that gives no buckets means the short-lived cache.
+        // The buckets are parts of the sum. A provider without buckets uses the short-lived cache.
         let long = self.created_1h;
         let short = match (self.created_5m, self.created) {
             (Some(short), _) => Some(short),
@@ -125,8 +126,8 @@ impl Counts {
     }
 }
 
-/// Writes the usage object. `whole` is for the object of a whole message, which knows more members than the one that
-/// closes a stream.
+/// Writes a usage object. `whole` selects the object of a whole message, which has more members than the one at the end
+/// of a stream.
 pub(super) fn write<B: BufMut>(usage: &Usage, whole: bool, json: &mut Writer<'_, B>) {
     let part = |count: Option<u64>| count.unwrap_or(0);
     let written = part(usage.cache_write).saturating_add(part(usage.cache_write_1h));
@@ -154,7 +155,7 @@ pub(super) fn write<B: BufMut>(usage: &Usage, whole: bool, json: &mut Writer<'_,
     }
     if let Some(searches) = usage.searches {
         json.key("server_tool_use").begin_object().key("web_search_requests").number(searches);
-        // The format's own types want both counts.
+        // The SDKs' types require both counts.
         json.key("web_fetch_requests").number(0u8).end_object();
     }
     json.end_object();

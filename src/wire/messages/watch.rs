@@ -1,13 +1,13 @@
-//! What a messages event or answer tells the meter.
+//! Facts for the usage meter, read from a messages event or whole message.
 
 use super::usage::Counts;
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, members, placed_string};
 
-/// Whether a frame is a delta, by its beginning.
+/// Classifies a frame by its first bytes: content deltas need not be parsed.
 #[inline]
-pub fn glance(data: &[u8]) -> FrameClass {
+pub fn classify(data: &[u8]) -> FrameClass {
     if data.starts_with(b"{\"type\":\"content_block_delta\"") {
         FrameClass::Content
     } else {
@@ -15,7 +15,10 @@ pub fn glance(data: &[u8]) -> FrameClass {
     }
 }
 
-/// Reads the data of one frame. Most frames are deltas, of which only the type is read.
+/// Reads the data of one frame. Of a content delta, the most frequent frame, only the type is read.
+///
+/// # Errors
+/// Returns [`JsonError`] if the data is not a JSON object.
 #[inline]
 pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut sight = FrameFacts::default();
@@ -51,7 +54,7 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
     match kind.escaped() {
         "message_stop" => sight.end = StreamEnd::Terminated,
         "error" => sight.end = StreamEnd::Failed,
-        // A frame without a type that has an error is what a proxy in between sends.
+        // An intermediate proxy may send an error without a type.
         "" if sight.error.is_some() => sight.end = StreamEnd::Failed,
         _ => {}
     }
@@ -62,6 +65,9 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
 }
 
 /// Reads one whole message.
+///
+/// # Errors
+/// Returns [`JsonError`] if the text is not a JSON object.
 pub fn answer(body: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut sight = FrameFacts { content: true, ..FrameFacts::default() };
     let mut is_error = false;
@@ -98,9 +104,11 @@ fn message_member<'a>(
     Ok(())
 }
 
-/// Reads a usage object of the messages format. `input_tokens` excludes what was read from and written to the cache,
-/// and a stream's last report may leave out what its first one said of the cache: the sum is made where reports are
-/// folded.
+/// Reads a usage object of the messages format. `input_tokens` excludes cache reads and writes, and the last report of
+/// a stream may omit the cache counts of the first one. The sum is therefore computed where reports are merged.
+///
+/// # Errors
+/// Returns [`JsonError`] if the text is not valid JSON.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     Ok(Counts::read(value)?.report())
 }

@@ -1,4 +1,4 @@
-//! Whole answers of the responses format: the events of a stream, collected.
+//! Whole (non-streamed) responses, decoded to and encoded from the events of a stream.
 
 use bytes::BytesMut;
 
@@ -10,15 +10,15 @@ use crate::wire::codec::ReplyOptions;
 
 pub use super::shell::{echo, repeated};
 
-/// Reads one whole answer as the events of a stream. `seed` is what ids are made from where the provider gives none.
+/// Decodes one whole response body into the events of a stream. Ids that the provider omits are derived from `seed`.
 ///
 /// # Errors
-/// The body is not JSON, or neither a response nor an error.
+/// Returns [`JsonError`] if the body is not JSON, or is neither a response object nor an error.
 pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
     Decoder::new(seed).whole(body, sink)
 }
 
-/// Writes one whole answer.
+/// Writes one whole response body. A collected error becomes a response object with the status `failed`.
 pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     let mut encoder = Encoder::collecting(reply);
     let id = JsonStr::from_escaped(&answer.id);
@@ -38,11 +38,13 @@ pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     encoder.event(&Event::End, out);
 }
 
-/// Says one block again, in the order of a stream: the seal of a call comes first, any other last.
+/// Replays one collected block as stream events. The provider signature of a call precedes its arguments, because the
+/// encoder puts it into the call's id; any other signature follows the content.
 fn replay(encoder: &mut Encoder, index: u32, block: &AnswerBlock, out: &mut BytesMut) {
     let text = JsonStr::from_escaped(&block.text);
     let is_call = matches!(block.kind, AnswerBlockKind::ToolUse { .. });
-    let seal = Some(Delta::Seal(JsonStr::from_escaped(&block.seal))).filter(|_| !block.seal.is_empty());
+    let seal = Some(Delta::Signature(JsonStr::from_escaped(&block.signature)))
+        .filter(|_| !block.signature.is_empty());
     let list;
     let content = match &block.kind {
         _ if block.text.is_empty() && block.object.is_none() && block.url.is_none() => None,

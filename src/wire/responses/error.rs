@@ -1,4 +1,4 @@
-//! Errors of the responses format inside a stream; outside of it they are those of the chat format.
+//! Errors of the responses format inside a stream. Outside of a stream they have the shape of the chat format.
 
 use bytes::BytesMut;
 
@@ -6,9 +6,10 @@ use crate::error::ApiError;
 use crate::json::Writer;
 use crate::wire::error::nullable;
 
-/// The event `error`, which ends a stream that has begun elsewhere (OpenAI API, "Streaming events"). It has no
-/// `response` object, so it can be sent without knowing what the stream held so far. The nested `error` beside the
-/// flat fields makes the official SDK raise instead of handing the event to code that does not look for it.
+/// Writes the event `error`, which ends a stream that has already begun
+/// (<https://platform.openai.com/docs/api-reference/responses-streaming>). It has no `response` object, so it does
+/// not depend on what the stream contained so far. The nested `error` beside the flat members makes the official SDK
+/// raise an exception; otherwise it passes the event to application code, which may ignore it.
 pub fn encode_event(error: &ApiError, out: &mut BytesMut) {
     let row = error.kind.row();
     out.extend_from_slice(b"event: error\ndata: ");

@@ -1,17 +1,19 @@
-//! The responses format (OpenAI `POST /v1/responses`; reference: OpenAI API, "Responses", November 2026).
+//! OpenAI responses format: `POST /v1/responses`, as documented in November 2026
+//! (<https://platform.openai.com/docs/api-reference/responses>).
 //!
 //! | | |
 //! |---|---|
 //! | path | `/v1/responses`; upstream `{base_url}/responses`; a query `api-version` is accepted and ignored |
 //! | credential | `Authorization: Bearer` |
-//! | stream | `stream: true`: server-sent events whose name is the data's `type`, numbered by `sequence_number`; no `[DONE]` |
+//! | stream | `stream: true`: server-sent events named by their data's `type`, with `sequence_number`; no `[DONE]` |
 //! | usage in a stream | in the terminal event: `response.completed`, `.incomplete` or `.failed` |
-//! | error | as chat; in a stream the event `error`, or `response.failed` |
+//! | error | as in the chat format; in a stream the event `error` or `response.failed` |
 //! | request id | `x-request-id` |
 //!
-//! Here lives what only this format knows: its [`request`]s, its [`stream`]s, its whole [`answer`]s and its errors.
-//! An answer is a list of items (messages, reasoning, calls), an item has parts, and a stream announces, fills and
-//! closes each of them; a whole answer is such a stream, collected. Here must not live: who speaks the format.
+//! This module has only code that is specific to the format: [`request`]s, [`stream`]s, whole [`answer`]s and errors.
+//! A response is a list of items (messages, reasoning, calls), and an item has parts. A stream announces, fills and
+//! completes each of them. A whole response uses the same code: it is a stream that is collected. Code that depends
+//! on the provider does not belong here.
 
 pub mod answer;
 pub mod error;

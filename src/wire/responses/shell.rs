@@ -1,4 +1,4 @@
-//! The response object around an output: what stands in every one of them, prepared once for an answer.
+//! Response envelope: the members of the response object around `output`, prepared once per response.
 
 use bytes::{BufMut, BytesMut};
 
@@ -6,8 +6,8 @@ use crate::canonical::{Start, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 
-/// Members that repeat the request, and what stands there when the request did not say: what the official SDKs
-/// cannot do without, and null or the documented default for the rest.
+/// Members that echo the request, with the value that is written if the request omits them: the value that the
+/// official SDKs require, otherwise null or the documented default.
 const REPEATED: [(&str, &str); 20] = [
     ("background", "false"),
     ("completed_at", "null"),
@@ -31,55 +31,49 @@ const REPEATED: [(&str, &str); 20] = [
     ("user", "null"),
 ];
 
-/// Members that are the answer's own, and are never taken from the request.
-const OWN: [&str; 9] =
-    ["id", "object", "created_at", "status", "error", "incomplete_details", "model", "output", "usage"];
-
-/// The members that repeat the request, by name.
+/// Returns the names of the members that echo the request.
 pub fn repeated() -> impl Iterator<Item = &'static str> {
     REPEATED.into_iter().map(|member| member.0).chain(["metadata"])
 }
 
-/// How an answer stands.
+/// Status of a response.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Status<'a> {
-    /// More is to come.
+pub(super) enum ResponseStatus<'a> {
     InProgress,
-    /// It is complete.
     Completed,
-    /// It was cut, for this reason.
+    /// Ended early, for this reason (`incomplete_details.reason`).
     Incomplete(&'a str),
-    /// It failed, with this code and message.
+    /// Failed, with this error code and message.
     Failed(&'a str, &'a str),
 }
 
-impl Status<'_> {
-    /// The word of the format.
+impl ResponseStatus<'_> {
+    /// Returns the value of the `status` member.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Status::InProgress => "in_progress",
-            Status::Completed => "completed",
-            Status::Incomplete(_) => "incomplete",
-            Status::Failed(..) => "failed",
+            ResponseStatus::InProgress => "in_progress",
+            ResponseStatus::Completed => "completed",
+            ResponseStatus::Incomplete(_) => "incomplete",
+            ResponseStatus::Failed(..) => "failed",
         }
     }
 }
 
-/// What is the same in all response objects of one answer.
+/// Response envelope: the text that all response objects of one stream share.
 #[derive(Debug, Default)]
-pub(super) struct Shell {
-    /// From the opening brace to before `status`.
+pub(super) struct ResponseEnvelope {
+    /// Text from the opening brace up to `status`, exclusive.
     head: Vec<u8>,
-    /// From behind `usage` to the closing brace.
+    /// Text after the value of `usage`, with the closing brace.
     tail: Vec<u8>,
 }
 
-impl Shell {
-    /// For an answer that begins so.
+impl ResponseEnvelope {
+    /// Builds the envelope of a response from its start event.
     pub(super) fn new(reply: &ReplyOptions, start: &Start<'_>) -> Self {
         let mut head = Vec::with_capacity(96);
         let id = match bare_id(start.id.escaped()) {
-            _ if !reply.keep_as.is_empty() => reply.keep_as.to_string(),
+            _ if !reply.store_as.is_empty() => reply.store_as.to_string(),
             bare if bare.is_empty() => make_id("resp_", &reply.seed, 0),
             bare => format!("resp_{bare}"),
         };
@@ -93,9 +87,9 @@ impl Shell {
         tail.put_slice(reply.model.as_json_str().escaped().as_bytes());
         tail.put_u8(b'"');
         let mut said: Vec<&str> = Vec::new();
-        // What is not JSON repeats nothing.
+        // An echo that is not valid JSON is ignored; the defaults are written instead.
         let _ = each_member(&reply.echo, |name, value| {
-            if !OWN.contains(&name) && !said.contains(&name) {
+            if !said.contains(&name) {
                 put_member(&mut tail, name, value.text());
                 said.push(name);
             }
@@ -106,13 +100,13 @@ impl Shell {
             }
         }
         tail.put_u8(b'}');
-        Shell { head, tail }
+        ResponseEnvelope { head, tail }
     }
 
-    /// Writes a response object; `output` writes what stands between the brackets.
+    /// Writes a response object; `output` writes the elements of the `output` array.
     pub(super) fn write(
         &self,
-        status: Status<'_>,
+        status: ResponseStatus<'_>,
         usage: Option<&Usage>,
         out: &mut BytesMut,
         output: impl FnOnce(&mut BytesMut),
@@ -122,7 +116,7 @@ impl Shell {
         out.extend_from_slice(status.name().as_bytes());
         out.extend_from_slice(b"\",\"error\":");
         match status {
-            Status::Failed(code, message) => {
+            ResponseStatus::Failed(code, message) => {
                 Writer::new(out)
                     .begin_object()
                     .key("code")
@@ -135,7 +129,7 @@ impl Shell {
         }
         out.extend_from_slice(b",\"incomplete_details\":");
         match status {
-            Status::Incomplete(reason) => {
+            ResponseStatus::Incomplete(reason) => {
                 Writer::new(out).begin_object().key("reason").string(reason).end_object();
             }
             _ => out.extend_from_slice(b"null"),
@@ -158,7 +152,7 @@ fn put_member(out: &mut Vec<u8>, name: &str, value: &str) {
     out.put_slice(value.as_bytes());
 }
 
-/// The members of `"name":value,...`.
+/// Calls `each` for every echoed member in text of the form `"name":value,...`. Unknown members are skipped.
 fn each_member(echo: &str, mut each: impl FnMut(&'static str, RawJson<'_>)) -> Result<(), JsonError> {
     let object = format!("{{{echo}}}");
     let mut json = Cursor::new(&object);
@@ -172,11 +166,11 @@ fn each_member(echo: &str, mut each: impl FnMut(&'static str, RawJson<'_>)) -> R
     Ok(())
 }
 
-/// All figures are there: the SDKs' types cannot do without them.
+/// Writes a usage object. All counts are present, 0 if unknown, because the SDKs' types require them.
 fn put_usage(usage: &Usage, out: &mut BytesMut) {
     let input = usage.input.unwrap_or(0);
     let output = usage.output.unwrap_or(0);
-    let written = usage.cache_write.unwrap_or(0) + usage.cache_write_1h.unwrap_or(0);
+    let written = usage.cache_write.unwrap_or(0).saturating_add(usage.cache_write_1h.unwrap_or(0));
     let mut json = Writer::new(out);
     json.begin_object();
     json.key("input_tokens").number(input);
@@ -189,11 +183,11 @@ fn put_usage(usage: &Usage, out: &mut BytesMut) {
     json.key("total_tokens").number(input.saturating_add(output)).end_object();
 }
 
-/// What an answer repeats of a request, in the form of [`ReplyOptions::echo`]. Tools and the choice among them are
-/// repeated in the flat form that the SDKs' types know, whichever form they came in.
+/// Returns the members of a request that its response echoes, in the form of [`ReplyOptions::echo`]. `tools` and
+/// `tool_choice` are normalized to the flat form that the SDKs' types have, also if the request nests them.
 ///
 /// # Errors
-/// The request is not JSON.
+/// Returns [`JsonError`] if the request is not valid JSON.
 pub fn echo(body: &str) -> Result<String, JsonError> {
     let mut out = Vec::new();
     let mut json = Cursor::new(body);
@@ -279,7 +273,7 @@ fn put_named(name: JsonStr<'_>, out: &mut Vec<u8>) {
     Writer::new(out).begin_object().key("type").string("function").key("name").paste(name).end_object();
 }
 
-/// The members of these names; null counts as absent.
+/// Returns the members with these names; `None` if a member is absent or null.
 fn pick<'a, const N: usize>(
     object: RawJson<'a>,
     names: [&str; N],

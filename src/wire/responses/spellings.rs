@@ -1,10 +1,12 @@
-//! Spellings of the specification that the provider of this format does not know.
+//! Request spellings that the gateway accepts (docs/specification.md) and that a provider of this format does not.
+//! Each function adds the edits for one member of the body; `at` is the byte offset of the member's value in the
+//! body.
 
-use crate::canonical::dialect::Reasoning;
+use crate::canonical::dialect::ReasoningSupport;
 use crate::json::RawJson;
-use crate::wire::spelling::{Place, Respelling, elements, find, is_object, places, says};
+use crate::wire::spelling::{MemberRange, Respelling, elements, find, has_word, is_object, member_ranges};
 
-/// Parts of a message that stand where items should: those beside each other become one message of the user.
+/// Wraps message parts that stand in place of items: each run of adjacent parts becomes one user message.
 pub(in crate::wire) fn input(text: &str, at: usize, out: &mut Respelling) {
     const BEFORE: &str = r#"{"role":"user","content":["#;
     let mut open: Option<usize> = None;
@@ -27,37 +29,37 @@ fn is_part(item: RawJson<'_>) -> bool {
     if !is_object(item) {
         return false;
     }
-    // A message may be long, and is none by its first member mostly.
-    let members = places(item.text(), 0);
+    // Search for `role` first: almost every item is a message, which may be long and has its `role` near the front.
+    let members = member_ranges(item.text(), 0);
     find(&members, "role").is_none()
-        && ["input_text", "input_image", "input_file"].iter().any(|kind| says(&members, "type", kind))
+        && ["input_text", "input_image", "input_file"].iter().any(|kind| has_word(&members, "type", kind))
 }
 
-/// Functions as the chat format nests them are written flat, and where the user is gets its type.
+/// Flattens functions that are nested as in the chat format, and adds the missing type to `user_location`.
 pub(in crate::wire) fn tools(text: &str, at: usize, out: &mut Respelling) {
     for (tool, place) in elements(text, at) {
-        let members = places(tool.text(), place.start);
+        let members = member_ranges(tool.text(), place.start);
         flatten(&members, out);
         locate(&members, out);
     }
 }
 
-fn flatten(members: &[Place<'_>], out: &mut Respelling) {
+fn flatten(members: &[MemberRange<'_>], out: &mut Respelling) {
     for kind in ["function", "custom"] {
         let nested = find(members, kind).is_some_and(|place| is_object(place.value));
-        if nested && says(members, "type", kind) {
+        if nested && has_word(members, "type", kind) {
             out.flatten(members, kind);
         }
     }
 }
 
-fn locate(members: &[Place<'_>], out: &mut Respelling) {
+fn locate(members: &[MemberRange<'_>], out: &mut Respelling) {
     let Some(location) = find(members, "user_location").filter(|place| is_object(place.value)) else {
         return;
     };
-    let inner = places(location.value.text(), location.at.start);
+    let inner = member_ranges(location.value.text(), location.at.start);
     if let Some(nested) = find(&inner, "approximate").filter(|place| is_object(place.value)) {
-        let nested = places(nested.value.text(), nested.at.start);
+        let nested = member_ranges(nested.value.text(), nested.at.start);
         let beside = inner.iter().filter(|place| !matches!(place.name, "type" | "approximate"));
         let parts: Vec<String> = beside
             .chain(nested.iter().filter(|place| place.name != "type"))
@@ -70,23 +72,24 @@ fn locate(members: &[Place<'_>], out: &mut Respelling) {
     }
 }
 
-/// A choice that names a function as the chat format nests it.
+/// Flattens the functions of a `tool_choice` that nests them as in the chat format.
 pub(in crate::wire) fn choice(text: &str, at: usize, out: &mut Respelling) {
-    let members = places(text, at);
+    let members = member_ranges(text, at);
     flatten(&members, out);
-    if says(&members, "type", "allowed_tools")
+    if has_word(&members, "type", "allowed_tools")
         && let Some(list) = find(&members, "tools")
     {
         for (tool, place) in elements(list.value.text(), list.at.start) {
-            flatten(&places(tool.text(), place.start), out);
+            flatten(&member_ranges(tool.text(), place.start), out);
         }
     }
 }
 
-/// No summary is said by saying nothing; no reasoning, to a model that always reasons, by its least effort.
-pub(in crate::wire) fn reasoning(text: &str, at: usize, model: Reasoning, out: &mut Respelling) {
-    let members = places(text, at);
-    let is_none = |place: &Place<'_>| place.value.as_str().is_some_and(|word| word.escaped() == "none");
+/// Removes `summary: "none"`, which providers do not accept: omission means the same. Replaces the effort `none` by
+/// the model's lowest effort if the model cannot turn reasoning off.
+pub(in crate::wire) fn reasoning(text: &str, at: usize, model: ReasoningSupport, out: &mut Respelling) {
+    let members = member_ranges(text, at);
+    let is_none = |place: &MemberRange<'_>| place.value.as_str().is_some_and(|word| word.escaped() == "none");
     let summaries: Vec<usize> = members
         .iter()
         .enumerate()
@@ -94,7 +97,7 @@ pub(in crate::wire) fn reasoning(text: &str, at: usize, model: Reasoning, out: &
         .map(|(index, _)| index)
         .collect();
     out.remove(&members, &summaries);
-    if let Reasoning::Effort { min, off: false, .. } = model
+    if let ReasoningSupport::Effort { min, off: false, .. } = model
         && let Some(effort) = find(&members, "effort").filter(|place| is_none(place))
     {
         out.replace(effort.at.clone(), format!("\"{}\"", min.name()));

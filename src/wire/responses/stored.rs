@@ -1,57 +1,58 @@
-//! Conversations that are kept by their response's id: what a request says about them, how one goes on, and how one is
-//! shown. All of it is text that is cut and joined; nothing is built of it.
+//! Stored conversations (`store`, `previous_response_id`): reads the options of a request, joins a conversation with
+//! a request or a response, and lists its items.
 //!
-//! A conversation is written as the elements of an array without its brackets.
+//! A conversation is stored as text: the elements of a JSON array without its brackets. All operations cut and join
+//! that text; no tree is built.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::BytesMut;
 
-use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson, Writer};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind, Writer};
 use crate::wire::codec::make_id;
 use crate::wire::watch::{elements, members};
 
-/// What a request says about responses that are kept.
+/// Storage options of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish<'a> {
-    /// The response that it goes on from.
+pub struct StorageRequest<'a> {
+    /// Id of the response that the request continues.
     pub previous: Option<Cow<'a, str>>,
-    /// Whether its answer is to be kept. It is unless the request says otherwise.
-    pub keep: bool,
+    /// Whether the response is stored; true unless the request sets `store` to false.
+    pub store: bool,
 }
 
-/// Reads what a request wishes. What is malformed wishes nothing; the request's decoder tells what is wrong.
-pub fn wish(body: &str) -> Wish<'_> {
-    let mut wish = Wish { previous: None, keep: true };
+/// Reads the storage options of a request. A malformed body yields no options; the request decoder reports the error.
+pub fn parse_storage(body: &str) -> StorageRequest<'_> {
+    let mut storage = StorageRequest { previous: None, store: true };
     let read = members(&mut Cursor::new(body), |key, json| {
         match key.escaped() {
-            "previous_response_id" => wish.previous = json.raw()?.as_str().map(JsonStr::decode),
-            "store" => wish.keep = json.raw()?.as_bool() != Some(false),
+            "previous_response_id" => storage.previous = json.raw()?.as_str().map(JsonStr::decode),
+            "store" => storage.store = json.raw()?.as_bool() != Some(false),
             _ => json.skip()?,
         }
         Ok(())
     });
     match read {
-        Ok(()) => wish,
-        Err(_) => Wish { previous: None, keep: false },
+        Ok(()) => storage,
+        Err(_) => StorageRequest { previous: None, store: false },
     }
 }
 
-/// A conversation up to the answer: what was before, and the request's own items.
+/// Conversation without the response: the stored items and those of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
-    /// The items.
+    /// Elements of a JSON array, without its brackets.
     pub items: String,
-    /// Where the request's own input stands in its body.
+    /// Byte range of the value of `input` in the request body; `None` if the body has no `input`.
     input: Option<Range<usize>>,
 }
 
 impl Conversation {
-    /// Puts the input of a request behind the conversation `before` it.
+    /// Appends the input of a request to the stored conversation `before`.
     ///
     /// # Errors
-    /// The body is not an object, or its input neither a string nor an array.
+    /// Returns [`JsonError`] if the body is not valid JSON, or if its input is neither a string, an array nor null.
     pub fn new(body: &str, before: &str) -> Result<Self, JsonError> {
         let mut own = None;
         members(&mut Cursor::new(body), |key, json| {
@@ -64,7 +65,7 @@ impl Conversation {
             Ok(())
         })?;
         let length = own.as_ref().map_or(0, |(value, _)| value.text().len());
-        // It is held until the answer has come to its end.
+        // Allocated at its full size: the text stays in memory until the response ends.
         let mut items = String::with_capacity(before.len() + length + 64);
         items.push_str(before);
         if let Some((value, _)) = &own {
@@ -75,20 +76,20 @@ impl Conversation {
                 items.push_str(text);
             };
             match Cursor::new(value.text()).kind()? {
-                Kind::String => {
+                ValueKind::String => {
                     push(r#"{"type":"message","role":"user","content":"#);
                     items.push_str(value.text());
                     items.push('}');
                 }
-                Kind::Array => push(inside(*value)),
-                Kind::Null => {}
+                ValueKind::Array => push(inside(*value)),
+                ValueKind::Null => {}
                 _ => return Err(JsonError { at: 0, what: "expected a string or an array of items" }),
             }
         }
         Ok(Conversation { items, input: own.map(|(_, range)| range) })
     }
 
-    /// The request with the whole conversation as its input.
+    /// Returns the request body with the whole conversation as its `input`.
     pub fn request(&self, body: &str) -> String {
         let mut out = String::with_capacity(body.len() + self.items.len() + 16);
         match &self.input {
@@ -100,6 +101,7 @@ impl Conversation {
                 out.push_str(body.get(range.end..).unwrap_or_default());
             }
             None => {
+                // Insert `input` as the first member, with a comma only if other members follow.
                 out.push_str("{\"input\":[");
                 out.push_str(&self.items);
                 out.push(']');
@@ -114,10 +116,10 @@ impl Conversation {
     }
 }
 
-/// A conversation with its answer: what the next request goes on from.
+/// Returns the conversation with the output of `response` appended: the text that the next request continues from.
 ///
 /// # Errors
-/// The response is not an object.
+/// Returns [`JsonError`] if the response is not valid JSON.
 pub fn with_answer(items: &str, response: &str) -> Result<String, JsonError> {
     let mut output = "";
     members(&mut Cursor::new(response), |key, json| {
@@ -136,36 +138,36 @@ fn inside(array: RawJson<'_>) -> &str {
     text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or_default().trim_ascii()
 }
 
-/// The part of a conversation that is asked for.
+/// Page of an item list: the query parameters of "list input items".
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// At most so many items.
+pub struct ItemPage {
+    /// Maximum number of items.
     pub limit: usize,
-    /// Begin behind the item with this id.
+    /// Cursor: list only items after the one with this id.
     pub after: Option<String>,
-    /// The newest first.
+    /// Whether the newest item comes first.
     pub descending: bool,
 }
 
-impl Default for Page {
-    /// What holds where a client says nothing (OpenAI API, "List input items").
+impl Default for ItemPage {
+    /// The API's defaults (<https://platform.openai.com/docs/api-reference/responses>, "List input items").
     fn default() -> Self {
-        Page { limit: 20, after: None, descending: true }
+        ItemPage { limit: 20, after: None, descending: true }
     }
 }
 
-/// One item, with the id that it has or is given here.
+/// Item of a list, with its own id or a derived one.
 struct Listed<'a> {
     id: Cow<'a, str>,
     raw: RawJson<'a>,
 }
 
-/// Writes the list of a conversation's items. Items that clients sent without an id are given one. False, and nothing is
-/// written, where there is no item with the id to begin behind.
+/// Writes one page of a conversation's items. Items without an id get one that is derived from the id of the response
+/// and their position. Returns false, and writes nothing, if no item has the id `page.after`.
 ///
 /// # Errors
-/// The conversation is not one.
-pub fn list(items: &str, response: &str, page: &Page, out: &mut BytesMut) -> Result<bool, JsonError> {
+/// Returns [`JsonError`] if the conversation is not valid JSON.
+pub fn list(items: &str, response: &str, page: &ItemPage, out: &mut BytesMut) -> Result<bool, JsonError> {
     let text = format!("[{items}]");
     let mut listed = Vec::new();
     elements(&mut Cursor::new(&text), |json| {
@@ -206,14 +208,14 @@ pub fn list(items: &str, response: &str, page: &Page, out: &mut BytesMut) -> Res
     Ok(true)
 }
 
-/// Writes that a response was removed.
+/// Writes the body that confirms the deletion of a response.
 pub fn removed(id: &str, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("id").string(id).key("object").string("response");
     json.key("deleted").boolean(true).end_object();
 }
 
-/// What the id of an item begins with.
+/// Returns the prefix of the ids of this type of item.
 fn prefix(raw: RawJson<'_>) -> Result<&'static str, JsonError> {
     let kind = members_of(raw, ["type"])?[0].and_then(RawJson::as_str);
     Ok(match kind.map_or("", JsonStr::escaped) {
@@ -226,7 +228,7 @@ fn prefix(raw: RawJson<'_>) -> Result<&'static str, JsonError> {
     })
 }
 
-/// Writes an item in full: the short forms that clients may use are written out.
+/// Writes an item, with the short forms that clients may send (text instead of parts, no `type`) expanded.
 fn put_item(item: &Listed<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
     let raw = item.raw;
     let [kind, role, content, status] = members_of(raw, ["type", "role", "content", "status"])?;
@@ -234,7 +236,7 @@ fn put_item(item: &Listed<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
     let mut json = Writer::new(out);
     json.begin_object().key("id").string(&item.id);
     if raw.as_str().is_some() || kind.starts_with("input_") {
-        // A text, or a part, that stands where an item should.
+        // A string or a message part in place of an item.
         json.key("type").string("message").key("status").string("completed").key("role").string("user");
         json.key("content").begin_array();
         match raw.as_str() {
@@ -282,7 +284,7 @@ fn put_text(text: JsonStr<'_>, output: bool, json: &mut Writer<'_, Vec<u8>>) {
     json.end_object();
 }
 
-/// The members of these names; null counts as absent, and what is no object has none.
+/// Returns the members with these names; `None` if a member is absent or null, or if the value is not an object.
 fn members_of<'a, const N: usize>(
     value: RawJson<'a>,
     names: [&str; N],

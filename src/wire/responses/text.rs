@@ -1,10 +1,10 @@
-//! Small things about escaped text that only this format asks for.
+//! Helpers for escaped JSON text that only the responses format needs.
 
 use bytes::BufMut;
 
 use crate::json::{Cursor, JsonStr, push_escaped};
 
-/// What the id of an item begins with that carries the seal of the text before it.
+/// Id prefix of a reasoning item that carries the provider signature of the preceding text.
 pub(super) const SEAL_OF_TEXT: &str = "rs_of_text_";
 
 /// Writes a JSON value as the inside of a JSON string, without the white space between its tokens.
@@ -22,12 +22,13 @@ pub(super) fn put_as_string(out: &mut impl BufMut, value: &str) {
 
 fn put_tokens(out: &mut impl BufMut, text: &str) {
     for run in text.split_ascii_whitespace() {
-        // There is nothing to escape in a value that is sound; one that is not must not end the string.
+        // Valid JSON has nothing to escape here. Escape all the same: invalid JSON must not end the enclosing string.
         push_escaped(out, run);
     }
 }
 
-/// The length of the string that `text` begins with, quotes included.
+/// Returns the length in bytes of the JSON string at the start of `text`, quotes included; the length of `text` if
+/// the string is not terminated.
 fn string_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut at = 1;
@@ -41,14 +42,14 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
-/// Whether the text, its escapes undone, is one JSON value.
+/// Returns whether the text, once unescaped, is exactly one JSON value.
 pub(super) fn holds_json(text: JsonStr<'_>) -> bool {
     let plain = text.decode();
     let mut json = Cursor::new(&plain);
     json.skip().is_ok() && json.end().is_ok()
 }
 
-/// The bytes of a buffer that holds text only.
+/// Returns the escaped text in a buffer; empty if the buffer is not UTF-8.
 pub(super) fn as_text(bytes: &[u8]) -> JsonStr<'_> {
     JsonStr::from_escaped(std::str::from_utf8(bytes).unwrap_or_default())
 }
@@ -58,14 +59,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_becomes_a_string_without_the_space_between_its_tokens() {
+    fn object_as_a_string_has_no_space_between_tokens() {
         let mut out = Vec::new();
         put_as_string(&mut out, "{\n  \"a b\" : [1, true ],\n \"q\": \"x \\\" \\\\ y\"\n}");
         assert_eq!(String::from_utf8(out).unwrap(), r#"{\"a b\":[1,true],\"q\":\"x \\\" \\\\ y\"}"#);
     }
 
     #[test]
-    fn a_value_that_is_broken_stays_within_its_string() {
+    fn object_that_is_broken_stays_within_its_string() {
         for broken in [r#"{"a"\"b":1}"#, r#"{"a":\}"#, "{\u{1}\"x", r#"{"a":"b\"#] {
             let mut out = vec![b'"'];
             put_as_string(&mut out, broken);
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_arguments_are_noticed() {
+    fn arguments_that_are_not_json_are_detected() {
         for (text, fits) in
             [("{}", true), ("{\\\"a\\\":1}", true), ("{\\\"a\\\":", false), ("", false), ("{}}", false)]
         {

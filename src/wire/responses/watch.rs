@@ -1,12 +1,12 @@
-//! What a responses event or answer tells the meter.
+//! Frame facts of the responses format: the parts of an event or of a whole response that the usage meter reads.
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, members, placed_string, type_in_front};
 
-/// Whether a frame is a delta, by its type.
+/// Classifies a frame as content if its type is a delta. Any other frame must be read.
 #[inline]
-pub fn glance(data: &[u8]) -> FrameClass {
+pub fn classify(data: &[u8]) -> FrameClass {
     if type_in_front(data).is_some_and(|kind| kind.ends_with(b".delta")) {
         FrameClass::Content
     } else {
@@ -14,11 +14,14 @@ pub fn glance(data: &[u8]) -> FrameClass {
     }
 }
 
-/// Reads the data of one frame. Providers without `event:` lines exist, so the data's `type` decides; deltas are not
-/// read further.
+/// Reads the facts of one frame. The `type` of the data decides, because some providers send no `event:` lines.
+/// Deltas are not read past their type.
+///
+/// # Errors
+/// Returns [`JsonError`] if the data is not a JSON object.
 #[inline]
 pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
-    // Some gateways end the stream in the way of the chat format.
+    // Some gateways end the stream with the terminator of the chat format.
     if data.starts_with("[DONE]") {
         return Ok(FrameFacts { end: StreamEnd::Terminated, ..FrameFacts::default() });
     }
@@ -28,6 +31,7 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
         match key.escaped() {
+            // Nearly all frames are deltas. Stop at the type: only content is reported for them.
             "type" => {
                 kind = json.string()?;
                 if kind.escaped().ends_with(".delta") {
@@ -52,7 +56,7 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
     };
     if sight.end == StreamEnd::Open {
         sight.finish = None;
-        // A frame without a type that has an error is what a proxy in between sends.
+        // Intermediate proxies send error frames without a type.
         if kind.is_empty() && sight.error.is_some() {
             sight.end = StreamEnd::Failed;
         } else {
@@ -62,7 +66,10 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
     Ok(sight)
 }
 
-/// Reads one whole response.
+/// Reads the facts of one whole response.
+///
+/// # Errors
+/// Returns [`JsonError`] if the body is not a JSON object.
 pub fn answer(body: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut sight = FrameFacts { content: true, ..FrameFacts::default() };
     let mut is_response = false;
@@ -75,7 +82,7 @@ pub fn answer(body: &str) -> Result<FrameFacts<'_>, JsonError> {
         }
     }
     json.end()?;
-    // A response that failed is an answer of the format; a bare error is not.
+    // A response object with the status `failed` is a valid response; a bare error object is not.
     if sight.error.is_some() && !is_response {
         sight.end = StreamEnd::Failed;
     }
@@ -103,7 +110,10 @@ fn response_member<'a>(
     Ok(())
 }
 
-/// Reads a usage object of the responses format: totals include their parts.
+/// Reads a usage object of the responses format. The totals include the counts in the details.
+///
+/// # Errors
+/// Returns [`JsonError`] if the value is not valid JSON.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     let mut usage = Usage::default();
     let mut json = Cursor::new(value.text());

@@ -1,13 +1,13 @@
-//! The envelope, and what stands in it.
+//! Response envelope of the task group: `code`, `msg` and `data`.
 
 use bytes::{Bytes, BytesMut};
 
 use super::Task;
-use crate::canonical::video::{Medium, Report, Stage};
+use crate::canonical::video::{Medium, Stage, VideoReport};
 use crate::json::{Cursor, RawJson, Writer};
 use crate::wire::video::answer::View;
 
-/// The words of success.
+/// Message of a successful response.
 const SUCCESS: &str = "success";
 
 fn envelope(code: u16, message: &str, data: impl FnOnce(&mut Writer<'_, BytesMut>)) -> Bytes {
@@ -19,12 +19,12 @@ fn envelope(code: u16, message: &str, data: impl FnOnce(&mut Writer<'_, BytesMut
     out.freeze()
 }
 
-/// An error: its status is the code.
+/// Writes an error response. `code` is the HTTP status.
 pub fn error(status: u16, message: &str) -> Bytes {
     envelope(status, message, |json| _ = json.null())
 }
 
-/// A task has begun.
+/// Writes the response to the start of a task. `request` is the request id.
 pub fn submitted(task: Task, id: &str, request: &str) -> Bytes {
     envelope(200, SUCCESS, |json| {
         json.begin_object();
@@ -41,7 +41,7 @@ pub fn submitted(task: Task, id: &str, request: &str) -> Bytes {
     })
 }
 
-/// Pictures, by their addresses.
+/// Writes an image response with the images' URLs.
 pub fn images<S: AsRef<str>>(urls: &[S]) -> Bytes {
     envelope(200, SUCCESS, |json| {
         json.begin_object().key("images").begin_array();
@@ -52,7 +52,7 @@ pub fn images<S: AsRef<str>>(urls: &[S]) -> Bytes {
     })
 }
 
-/// How far a task is.
+/// Writes the state of a task. `url` is the address of the finished video.
 pub fn queried(view: &View<'_>, url: Option<&str>) -> Bytes {
     envelope(200, SUCCESS, |json| {
         let status = match view.stage {
@@ -72,7 +72,7 @@ pub fn queried(view: &View<'_>, url: Option<&str>) -> Bytes {
     })
 }
 
-/// A token.
+/// Writes an access-token response. `seconds` is the lifetime.
 pub fn token(text: &str, seconds: u64) -> Bytes {
     envelope(200, SUCCESS, |json| {
         json.begin_object().key("access_token").string(text).key("token_type").string("Bearer");
@@ -80,15 +80,15 @@ pub fn token(text: &str, seconds: u64) -> Bytes {
     })
 }
 
-/// The id of the task that another gateway's answer begins.
+/// Returns the task id from another gateway's response, or `None` if the response starts no task.
 pub fn upstream_id(body: &str) -> Option<String> {
     let data = data(body)?;
     let id = member(data, &["id", "task_id", "output.task_id"])?.as_str()?.decode().into_owned();
     (!id.is_empty()).then_some(id)
 }
 
-/// What another gateway says of a task.
-pub fn looked(body: &str) -> Option<Report> {
+/// Parses another gateway's task state. Returns `None` if the state is unknown, or success comes without a video.
+pub fn parse_report(body: &str) -> Option<VideoReport> {
     let data = data(body)?;
     let text = |name| member(data, &[name]).and_then(|value| Some(value.as_str()?.decode().into_owned()));
     let stage = match text("task_status")?.as_str() {
@@ -103,17 +103,22 @@ pub fn looked(body: &str) -> Option<Report> {
         (text("code").unwrap_or_else(usual), text("message").unwrap_or_else(usual))
     });
     let media: Vec<Medium> = text("video_url").map(Medium::Public).into_iter().collect();
-    (stage != Stage::Done || !media.is_empty()).then_some(Report { stage, fault, media, ..Report::default() })
+    (stage != Stage::Done || !media.is_empty()).then_some(VideoReport {
+        stage,
+        fault,
+        media,
+        ..VideoReport::default()
+    })
 }
 
-/// What stands in an envelope of success.
+/// Returns `data` of an envelope. `None` if its code is not 200.
 fn data(body: &str) -> Option<RawJson<'_>> {
     let whole = RawJson::from_text(body.trim());
     let code = member(whole, &["code"])?.as_u64()?;
     (code == 200).then(|| member(whole, &["data"])).flatten()
 }
 
-/// A member by the first of its names that is there; `output.task_id` stands in `output`.
+/// Returns the first non-null member of the given names. `output.task_id` is a path: `task_id` within `output`.
 fn member<'a>(object: RawJson<'a>, names: &[&str]) -> Option<RawJson<'a>> {
     names.iter().find_map(|name| {
         let (first, rest) = name.split_once('.').unwrap_or((name, ""));

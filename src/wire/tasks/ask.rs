@@ -1,4 +1,4 @@
-//! What a client asks for.
+//! Requests of the task group.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use bytes::{Bytes, BytesMut};
 use super::Task;
 use crate::canonical::ElementLoss;
 use crate::canonical::image::{ImageInput, ImageRequest};
-use crate::canonical::video::{Picture, PictureRole, PictureSource, Seconds, Video};
+use crate::canonical::video::{PictureRole, PictureSource, Seconds, Video, VideoInputImage};
 use crate::error::ApiError;
 use crate::json::{Cursor, RawJson, Writer};
 use crate::wire::images::request::source;
 use crate::wire::video::ask::read_source;
-use crate::wire::video::members::{Field, Members, wrong};
+use crate::wire::video::members::{VideoField, VideoMembers, wrong};
 
-/// Lengths of a video from a text, in seconds (specification, section 8).
+/// Video lengths of text-to-video and first-last-image tasks, in seconds (docs/specification.md, 8).
 const SECONDS: Seconds = Seconds::OneOf(&[3, 5, 8, 10, 12]);
-/// Names of fields, by the names that they have where images are asked for otherwise.
+/// Field names of the images endpoint, each with the names that the group has for the field.
 const NAMES: &[(&str, &[&str])] = &[
     ("image", &["image", "imageUrl", "image_url"]),
     ("mask", &["image_urls", "imageUrls"]),
@@ -37,28 +37,28 @@ const SEQUENTIAL_OPTIONS: &[&str] =
     &["sequentialImageGenerationOptions", "sequential_image_generation_options"];
 const FORMAT: &[&str] = &["responseFormat", "response_format"];
 
-/// What the product of width and height must stay below.
+/// Exclusive upper bound of width times height, in pixels.
 const PIXELS: u64 = 2048 * 2048;
-/// Longest tag.
+/// Maximum length of a request tag (`req_key`) in bytes.
 const TAG: usize = 256;
 
-/// A request.
+/// Parsed request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked<'a> {
-    /// The model, where the request names one.
+pub struct ParsedTask<'a> {
+    /// Model. `None` if the request does not name one; the endpoint's name is then the model.
     pub model: Option<Cow<'a, str>>,
-    /// What makes it the same as another one.
+    /// Request tag (`req_key`), part of the idempotency key.
     pub tag: Option<Cow<'a, str>>,
-    /// What is asked for.
-    pub what: What<'a>,
-    /// The client's paths of fields, by the names that they have where images are asked for otherwise.
+    /// Decoded task.
+    pub what: DecodedTask<'a>,
+    /// Paths of the fields that the client set, by the field names of the images endpoint.
     pub names: Vec<(&'static str, String)>,
-    /// What nobody has a place for.
-    pub lost: Vec<ElementLoss>,
+    /// Fields that are unknown or have no equivalent upstream.
+    pub lost_settings: Vec<ElementLoss>,
 }
 
-impl Asked<'_> {
-    /// An error in the client's words.
+impl ParsedTask<'_> {
+    /// Rewrites an error of the images endpoint with the field names that the client used.
     pub fn named(&self, mut error: ApiError) -> ApiError {
         let known = |param: &str| {
             let found = self.names.iter().find(|(name, _)| param.strip_prefix(name).is_some_and(is_end))?;
@@ -76,37 +76,37 @@ fn is_end(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with(['.', '['])
 }
 
-/// What is asked for.
+/// Decoded task.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What<'a> {
-    /// A video.
+pub enum DecodedTask<'a> {
+    /// Video.
     Video(Box<Video<'a>>),
-    /// A video with another face.
+    /// Video with a replaced face.
     Face(Face<'a>),
-    /// Pictures.
+    /// Images.
     Image(Box<ImageRequest>),
 }
 
-/// A video with another face.
+/// Video with a replaced face.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Face<'a> {
-    /// The address of the face.
+    /// URL of the image with the face.
     pub image: Cow<'a, str>,
-    /// The address of the video.
+    /// URL of the video.
     pub video: Cow<'a, str>,
-    /// How much like the face.
+    /// Similarity to the face. No provider supports it, so it is dropped with a warning.
     pub similarity: Option<Cow<'a, str>>,
 }
 
-/// Reads a request, with its wrapper or without.
+/// Parses a request, with or without its wrapper object.
 ///
 /// # Errors
-/// It is malformed; the error names the field.
-pub fn decode(task: Task, body: &str) -> Result<Asked<'_>, ApiError> {
-    let mut members = Members::read(body)?;
+/// Returns an [`ApiError`] that names the field if the request is malformed.
+pub fn decode(task: Task, body: &str) -> Result<ParsedTask<'_>, ApiError> {
+    let mut members = VideoMembers::read(body)?;
     let wrapper = task.wrapper();
     if let Some(inner) = members.take(&[wrapper]).filter(|_| !wrapper.is_empty()) {
-        let mut inside = Members::default();
+        let mut inside = VideoMembers::default();
         inside.add(inner.value.text(), &format!("{wrapper}.")).map_err(|_| wrong(wrapper, "an object"))?;
         members = inside;
     }
@@ -128,26 +128,27 @@ pub fn decode(task: Task, body: &str) -> Result<Asked<'_>, ApiError> {
         _ => members.text(&["model"])?.map(|(_, model)| model),
     };
     let what = match task {
-        Task::FirstLast => What::Video(Box::new(first_last(&mut members)?)),
-        Task::TextToVideo => What::Video(Box::new(text_to_video(&mut members)?)),
-        Task::FaceMerge => What::Face(Face {
+        Task::FirstLast => DecodedTask::Video(Box::new(first_last(&mut members)?)),
+        Task::TextToVideo => DecodedTask::Video(Box::new(text_to_video(&mut members)?)),
+        Task::FaceMerge => DecodedTask::Face(Face {
             image: address(&mut members, &["imageUrl", "image_url"])?,
             video: address(&mut members, &["videoUrl", "video_url"])?,
             similarity: members.text(&["sourceSimilarity", "source_similarity"])?.map(|(_, text)| text),
         }),
-        Task::TextToImage => What::Image(Box::new(text_to_image(&mut members)?)),
-        Task::ProductExtraction => What::Image(Box::new(product(&mut members)?)),
-        Task::ImageToImage => What::Image(Box::new(image_to_image(&mut members)?)),
+        Task::TextToImage => DecodedTask::Image(Box::new(text_to_image(&mut members)?)),
+        Task::ProductExtraction => DecodedTask::Image(Box::new(product(&mut members)?)),
+        Task::ImageToImage => DecodedTask::Image(Box::new(image_to_image(&mut members)?)),
     };
     let mut lost: Vec<ElementLoss> =
         members.rest().into_iter().map(|field| ElementLoss::dropped(field.path)).collect();
-    if let What::Face(Face { similarity: Some(_), .. }) = &what {
+    if let DecodedTask::Face(Face { similarity: Some(_), .. }) = &what {
         lost.push(ElementLoss::dropped("sourceSimilarity"));
     }
-    Ok(Asked { model, tag, what, names, lost })
+    Ok(ParsedTask { model, tag, what, names, lost_settings: lost })
 }
 
-/// What a request says, whatever spaces stand between its words: two that say the same with the same tag are one.
+/// Passes the body without whitespace between JSON tokens to `each`, piece by piece. Two submissions with the same tag
+/// and equal pieces are the same task.
 pub fn words(body: &str, mut each: impl FnMut(&[u8])) {
     let (mut inside, mut escaped) = (false, false);
     let mut from = 0;
@@ -156,6 +157,7 @@ pub fn words(body: &str, mut each: impl FnMut(&[u8])) {
             _ if escaped => escaped = false,
             b'\\' if inside => escaped = true,
             b'"' => inside = !inside,
+            // White space between tokens has no meaning; within strings it has.
             b' ' | b'\t' | b'\r' | b'\n' if !inside => {
                 each(body.as_bytes().get(from..at).unwrap_or_default());
                 from = at + 1;
@@ -166,14 +168,14 @@ pub fn words(body: &str, mut each: impl FnMut(&[u8])) {
     each(body.as_bytes().get(from..).unwrap_or_default());
 }
 
-/// The key that a request for a token has in its body, if it has one.
+/// Returns the API key in the body of a token request, or `None` if it has none.
 pub fn api_key(body: &str) -> Option<String> {
-    let mut members = Members::read(body).ok()?;
+    let mut members = VideoMembers::read(body).ok()?;
     let (_, key) = members.text(&["apiKey", "api_key"]).ok()??;
     Some(key.into_owned())
 }
 
-/// The request with another model's name in it; nothing where it cannot be read.
+/// Returns the request with its model replaced. `None` if the body is malformed or does not name a model.
 pub fn rename(body: &str, model: &str) -> Option<Bytes> {
     let at = place_of_model(body, 0)?;
     let mut out = BytesMut::with_capacity(body.len() + model.len());
@@ -183,7 +185,7 @@ pub fn rename(body: &str, model: &str) -> Option<Bytes> {
     Some(out.freeze())
 }
 
-/// Where the model's name stands, quotes included; in the wrapper, if there is one.
+/// Returns the byte range of the model's name, quotes included, at the top level or in the wrapper object.
 fn place_of_model(text: &str, depth: u32) -> Option<std::ops::Range<usize>> {
     let mut json = Cursor::new(text);
     json.begin_object().ok()?;
@@ -203,35 +205,32 @@ fn place_of_model(text: &str, depth: u32) -> Option<std::ops::Range<usize>> {
     None
 }
 
-fn address<'a>(members: &mut Members<'a>, names: &[&'static str]) -> Result<Cow<'a, str>, ApiError> {
+fn address<'a>(members: &mut VideoMembers<'a>, names: &[&'static str]) -> Result<Cow<'a, str>, ApiError> {
     let name = names.first().copied().unwrap_or_default();
     let (path, text) = members.text(names)?.ok_or_else(|| ApiError::missing(name))?;
     match read_source(text.clone()) {
         Some(PictureSource::Link(_)) => Ok(text),
-        _ => Err(wrong(&path, "an http(s) address")),
+        _ => Err(wrong(&path, "an http(s) URL")),
     }
 }
 
-/// The addresses in a list.
+/// Parses an array of addresses: HTTP(S) URLs or base64 images.
 fn addresses<'a>(path: &str, value: RawJson<'a>) -> Result<Vec<Cow<'a, str>>, ApiError> {
-    let fault = || wrong(path, "an array of addresses");
+    let fault = || wrong(path, "an array of URLs");
     let mut json = Cursor::new(value.text());
     json.begin_array().map_err(|_| fault())?;
     let mut all = Vec::new();
     while json.next_element().map_err(|_| fault())? {
         let text = json.raw().ok().and_then(RawJson::as_str).ok_or_else(fault)?.decode();
         if read_source(text.clone()).is_none() {
-            return Err(wrong(
-                &format!("{path}[{}]", all.len()),
-                "an http(s) address, or an image in base64",
-            ));
+            return Err(wrong(&format!("{path}[{}]", all.len()), "an http(s) URL, or an image in base64"));
         }
         all.push(text);
     }
     Ok(all)
 }
 
-fn first_last<'a>(members: &mut Members<'a>) -> Result<Video<'a>, ApiError> {
+fn first_last<'a>(members: &mut VideoMembers<'a>) -> Result<Video<'a>, ApiError> {
     let urls = members.take(&["image_urls", "imageUrls"]).ok_or_else(|| ApiError::missing("image_urls"))?;
     let all = addresses(&urls.path, urls.value)?;
     if all.len() != 2 {
@@ -239,7 +238,7 @@ fn first_last<'a>(members: &mut Members<'a>) -> Result<Video<'a>, ApiError> {
     }
     let roles = [PictureRole::First, PictureRole::Last];
     let pictures = all.into_iter().zip(roles).filter_map(|(url, role)| {
-        Some(Picture { role, source: read_source(url)?, field: urls.path.clone().into() })
+        Some(VideoInputImage { role, source: read_source(url)?, field: urls.path.clone().into() })
     });
     let pictures = pictures.collect();
     let prompt = members.required(&["prompt"])?;
@@ -252,12 +251,12 @@ fn first_last<'a>(members: &mut Members<'a>) -> Result<Video<'a>, ApiError> {
     })
 }
 
-fn seconds(members: &mut Members<'_>) -> Result<u64, ApiError> {
+fn seconds(members: &mut VideoMembers<'_>) -> Result<u64, ApiError> {
     let (path, seconds) = members.whole(&["duration"])?.ok_or_else(|| ApiError::missing("duration"))?;
     if SECONDS.has(seconds) { Ok(seconds) } else { Err(wrong(&path, format_args!("{SECONDS} seconds"))) }
 }
 
-fn text_to_video<'a>(members: &mut Members<'a>) -> Result<Video<'a>, ApiError> {
+fn text_to_video<'a>(members: &mut VideoMembers<'a>) -> Result<Video<'a>, ApiError> {
     let prompt = members.required(&["prompt"])?;
     Ok(Video {
         prompt: Some(prompt),
@@ -272,14 +271,14 @@ fn lower<'a>(text: &str) -> Cow<'a, str> {
     Cow::Owned(text.to_ascii_lowercase())
 }
 
-/// Width and height of `1328x1328`.
+/// Parses a size as `1328x1328` into width and height in pixels.
 fn parse_size(text: &str) -> Option<(u64, u64)> {
     let (width, height) = text.split_once(['x', 'X', '*'])?;
     let (width, height) = (width.trim().parse().ok()?, height.trim().parse().ok()?);
     (width > 0 && height > 0).then_some((width, height))
 }
 
-fn text_to_image(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
+fn text_to_image(members: &mut VideoMembers<'_>) -> Result<ImageRequest, ApiError> {
     let prompt = members.required(&["prompt"])?;
     let size = members.required(&["size"])?;
     let value = members.required(&["value"])?;
@@ -292,10 +291,10 @@ fn text_to_image(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
     match (width, height) {
         (None, None) => {}
         (Some((_, width)), Some((_, height))) if width > 0 && height > 0 => sides = (width, height),
-        _ => return Err(wrong("width", "there together with 'height', and both greater than 0")),
+        _ => return Err(wrong("width", "given together with 'height', and both greater than 0")),
     }
     if sides.0.checked_mul(sides.1).is_none_or(|pixels| pixels >= PIXELS) {
-        return Err(wrong("size", "less than 2048 x 2048 in all"));
+        return Err(wrong("size", "less than 2048 x 2048 pixels in total"));
     }
     Ok(ImageRequest {
         prompt: prompt.into_owned(),
@@ -305,7 +304,7 @@ fn text_to_image(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
     })
 }
 
-fn product(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
+fn product(members: &mut VideoMembers<'_>) -> Result<ImageRequest, ApiError> {
     let prompt = members.required(&["prompt"])?;
     let (path, count) = members.whole(&["n"])?.ok_or_else(|| ApiError::missing("n"))?;
     let count = u32::try_from(count).ok().filter(|count| (1..=15).contains(count));
@@ -321,7 +320,7 @@ fn product(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
         prompt: prompt.into_owned(),
         size: Some(size.into_owned()),
         temperature: Some(temperature.to_string()),
-        watermark,
+        watermark: Some(watermark),
         group: true,
         quality: members.text(&["quality"])?.map(|(_, quality)| quality.into_owned()),
         ..ImageRequest::default()
@@ -345,7 +344,7 @@ fn product(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
     };
     let most = match object(members.take(SEQUENTIAL_OPTIONS))? {
         Some((path, _)) if !sequential => {
-            return Err(wrong(&path, "absent where the images do not belong together"));
+            return Err(wrong(&path, "absent unless 'sequential_image_generation' is 'auto'"));
         }
         Some((path, mut inner)) => {
             let most = inner.whole(&["max_images", "maxImages"])?.map(|(_, most)| most);
@@ -365,8 +364,8 @@ fn product(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
     Ok(request)
 }
 
-/// How the prompt is made better: as a word, or as an object with one.
-fn optimize(members: &mut Members<'_>) -> Result<Option<String>, ApiError> {
+/// Parses the prompt optimization: a mode, or an object with a mode.
+fn optimize(members: &mut VideoMembers<'_>) -> Result<Option<String>, ApiError> {
     let (words, objects) = (&["optimizePrompt", "optimize_prompt"], OPTIMIZE.get(..3).unwrap_or_default());
     let word = members.text(words)?;
     let mode = match object(members.take(objects))? {
@@ -382,17 +381,17 @@ fn optimize(members: &mut Members<'_>) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// The members of a field that is an object.
-fn object<'a>(field: Option<Field<'a>>) -> Result<Option<(String, Members<'a>)>, ApiError> {
+/// Returns the path and the members of a field that must be an object.
+fn object<'a>(field: Option<VideoField<'a>>) -> Result<Option<(String, VideoMembers<'a>)>, ApiError> {
     let Some(field) = field else { return Ok(None) };
-    let mut members = Members::default();
+    let mut members = VideoMembers::default();
     members
         .add(field.value.text(), &format!("{}.", field.path))
         .map_err(|_| wrong(&field.path, "an object"))?;
     Ok(Some((field.path, members)))
 }
 
-fn image_to_image(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
+fn image_to_image(members: &mut VideoMembers<'_>) -> Result<ImageRequest, ApiError> {
     let (path, single) =
         members.text(&["imageUrl", "image_url"])?.ok_or_else(|| ApiError::missing("imageUrl"))?;
     let single = ImageInput { source: source(&path, &single)?, field: path };
@@ -402,7 +401,7 @@ fn image_to_image(members: &mut Members<'_>) -> Result<ImageRequest, ApiError> {
         Some(urls) => {
             let all = addresses(&urls.path, urls.value)?;
             if !(1..=2).contains(&all.len()) {
-                return Err(wrong(&urls.path, "an image and, where a part is to change, its mask"));
+                return Err(wrong(&urls.path, "an image and, for an edit of a part, its mask"));
             }
             let input = |(number, text): (usize, &Cow<'_, str>)| {
                 let field = format!("{}[{number}]", urls.path);

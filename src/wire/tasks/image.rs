@@ -1,11 +1,12 @@
-//! Videos with another face, and the pictures that another gateway of the group answers with.
+//! Upstream formats of the task group: face-replacement videos, and image responses of another gateway that serves the
+//! group.
 
 use bytes::BytesMut;
 
 use super::ask::Face;
 use crate::json::{Cursor, JsonError, RawJson, Writer};
 
-/// Writes a request for a video with another face.
+/// Writes a request for a face-replacement video in DashScope's format.
 pub fn encode_face(face: &Face<'_>, model: &str, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("model").string(model);
@@ -15,27 +16,28 @@ pub fn encode_face(face: &Face<'_>, model: &str, out: &mut BytesMut) {
     json.end_object();
 }
 
-/// What an answer has: the addresses of pictures, of which some may be the pictures themselves, as data URLs.
+/// Parsed image response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Made {
-    /// Addresses.
+pub struct TaskImages {
+    /// Image URLs. An image that came as base64 is a data URL.
     pub urls: Vec<String>,
-    /// There is an error in it.
+    /// The response contains an error.
     pub failed: bool,
 }
 
-/// Reads an answer of any form.
+/// Parses an image response of any known form.
 ///
 /// # Errors
-/// It is no JSON.
-pub fn decode(body: &str) -> Result<Made, JsonError> {
-    let mut made = Made::default();
+/// Returns [`JsonError`] if the body is not JSON.
+pub fn decode(body: &str) -> Result<TaskImages, JsonError> {
+    let mut made = TaskImages::default();
     visit(RawJson::from_text(body.trim()), 0, &mut made)?;
     Ok(made)
 }
 
-/// Pictures stand in `data[]`, in `images[]`, or in `output.choices[].message.content[]`.
-fn visit(value: RawJson<'_>, depth: u32, made: &mut Made) -> Result<(), JsonError> {
+/// Collects images from `data[]`, `images[]` and `output.choices[].message.content[]`.
+fn visit(value: RawJson<'_>, depth: u32, made: &mut TaskImages) -> Result<(), JsonError> {
+    // Bounds the recursion on hostile input; the deepest known form has fewer than eight levels.
     if depth > 8 {
         return Ok(());
     }

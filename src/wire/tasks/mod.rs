@@ -1,10 +1,9 @@
-//! The task group: six endpoints that begin videos and make images, in an envelope (specification, sections 2.10 and 4.14 to
-//! 4.17).
+//! Task group: six endpoints that start videos or make images, with responses in an envelope (docs/specification.md,
+//! 2.10 and 4.14 to 4.17).
 //!
-//! Here live the requests ([`ask`]), the answers ([`answer`]) and what another gateway of the group answers ([`image`]).
-//! What is asked for is a [`Video`](crate::canonical::video::Video) or an
-//! [`ImageRequest`](crate::canonical::image::ImageRequest), as elsewhere. Here must not live: tokens, and what the requests
-//! are charged.
+//! This module has the requests ([`ask`]), the responses ([`answer`]), and the image responses of another gateway that
+//! serves the group ([`image`]). Requests are decoded to a [`Video`](crate::canonical::video::Video) or an
+//! [`ImageRequest`](crate::canonical::image::ImageRequest). Access tokens and prices live elsewhere.
 
 pub mod answer;
 pub mod ask;
@@ -12,66 +11,66 @@ pub mod image;
 #[cfg(test)]
 mod tests;
 
-/// A path of the group.
+/// Path of the task group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// `POST /prod-api/svc/v4/api/{task}`
+pub enum TaskEndpoint {
+    /// `POST /prod-api/svc/v4/api/{task}`: starts a task.
     Submit(Task),
-    /// `GET /prod-api/svc/v4/api/task/{id}`
+    /// `GET /prod-api/svc/v4/api/task/{id}`: state of a task.
     Query(String),
-    /// `GET /prod-api/svc/v4/api/task/{id}/content`
+    /// `GET /prod-api/svc/v4/api/task/{id}/content`: video of a finished task.
     Content(String),
-    /// `POST /prod-api/svc/v4/api/token`
+    /// `POST /prod-api/svc/v4/api/token`: an access token for an API key.
     Token,
-    /// Any other path of the group.
+    /// Any other path below the root.
     Unknown,
 }
 
-/// Where the group is.
+/// Root path of the group.
 pub const ROOT: &str = "/prod-api/svc/v4/api";
 
-impl Place {
-    /// The methods that it answers.
+impl TaskEndpoint {
+    /// Returns the allowed method, for the `Allow` header. Empty for an unknown path.
     pub const fn allow(&self) -> &'static str {
         match self {
-            Place::Submit(_) | Place::Token => "POST",
-            Place::Query(_) | Place::Content(_) => "GET",
-            Place::Unknown => "",
+            TaskEndpoint::Submit(_) | TaskEndpoint::Token => "POST",
+            TaskEndpoint::Query(_) | TaskEndpoint::Content(_) => "GET",
+            TaskEndpoint::Unknown => "",
         }
     }
 }
 
-/// The place that the segments of a path behind the group's own name.
-pub fn place(segments: &[&str]) -> Place {
+/// Parses the path segments below the root.
+pub fn place(segments: &[&str]) -> TaskEndpoint {
     let id = |id: &str| super::path::percent_decode(id).into_owned();
     match segments {
-        ["token"] => Place::Token,
-        ["task", task] => Place::Query(id(task)),
-        ["task", task, "content"] => Place::Content(id(task)),
-        [name] => Task::from_name(name).map_or(Place::Unknown, Place::Submit),
-        _ => Place::Unknown,
+        ["token"] => TaskEndpoint::Token,
+        ["task", task] => TaskEndpoint::Query(id(task)),
+        ["task", task, "content"] => TaskEndpoint::Content(id(task)),
+        [name] => Task::from_name(name).map_or(TaskEndpoint::Unknown, TaskEndpoint::Submit),
+        _ => TaskEndpoint::Unknown,
     }
 }
 
-/// An endpoint of the group.
+/// Submission endpoint of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Task {
-    /// A video from a first and a last picture.
+    /// Video from a first and a last image.
     FirstLast,
-    /// A video with another face.
+    /// Video with a replaced face.
     FaceMerge,
-    /// A video from a text.
+    /// Video from text.
     TextToVideo,
-    /// A picture from a text.
+    /// Image from text.
     TextToImage,
-    /// Pictures of a product.
+    /// Product images.
     ProductExtraction,
-    /// A picture from a picture.
+    /// Image from an image.
     ImageToImage,
 }
 
 impl Task {
-    /// All of them.
+    /// All endpoints.
     pub const ALL: [Task; 6] = [
         Task::FirstLast,
         Task::FaceMerge,
@@ -81,7 +80,7 @@ impl Task {
         Task::ImageToImage,
     ];
 
-    /// The last segment of its path, and the model that serves it where the request names none.
+    /// Returns the last path segment, which is also the default model of the endpoint.
     pub const fn name(self) -> &'static str {
         match self {
             Task::FirstLast => "vendorImageFirstLast",
@@ -93,12 +92,12 @@ impl Task {
         }
     }
 
-    /// The endpoint of this name.
+    /// Returns the endpoint of this name, or `None`.
     pub fn from_name(name: &str) -> Option<Task> {
         Task::ALL.into_iter().find(|task| task.name() == name)
     }
 
-    /// The member that the request may be wrapped in.
+    /// Returns the name of the member that may wrap the request. Empty if the endpoint has no wrapper.
     pub const fn wrapper(self) -> &'static str {
         match self {
             Task::FirstLast | Task::TextToVideo => "",
@@ -109,7 +108,7 @@ impl Task {
         }
     }
 
-    /// Whether its answer has pictures; otherwise it begins a video.
+    /// Returns true if the endpoint answers with images; the others start a video task.
     pub const fn is_image(self) -> bool {
         matches!(self, Task::TextToImage | Task::ProductExtraction | Task::ImageToImage)
     }

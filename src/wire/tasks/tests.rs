@@ -1,4 +1,4 @@
-//! Whatever comes from outside: no bytes make a reader fail otherwise than with an error.
+//! Fuzz tests: input from outside is parsed or rejected with an error, whatever its bytes.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::{Task, answer, ask, image};
 
 proptest! {
     #[test]
-    fn no_text_makes_a_reader_fail(
+    fn decode_of_arbitrary_text_never_panics(
         text in prop_oneof![
             ".*",
             prop::collection::vec(
@@ -23,12 +23,12 @@ proptest! {
             let _ = ask::decode(task, &text);
         }
         let _ = (ask::api_key(&text), ask::rename(&text, "m"), image::decode(&text));
-        let _ = (answer::upstream_id(&text), answer::looked(&text));
+        let _ = (answer::upstream_id(&text), answer::parse_report(&text));
     }
 }
 
 #[test]
-fn a_model_is_renamed_where_it_stands() {
+fn rename_replaces_the_model_in_place() {
     for (body, renamed) in [
         (r#"{"a":{"model":"no"},"model":"x","b":1}"#, r#"{"a":{"model":"no"},"model":"y","b":1}"#),
         (
@@ -42,7 +42,7 @@ fn a_model_is_renamed_where_it_stands() {
 }
 
 #[test]
-fn what_stands_between_words_does_not_count() {
+fn idempotency_text_ignores_space_between_tokens() {
     let of = |body: &str| {
         let mut all = Vec::new();
         ask::words(body, |part| all.extend_from_slice(part));
@@ -53,12 +53,12 @@ fn what_stands_between_words_does_not_count() {
 }
 
 #[test]
-fn an_error_is_told_in_the_client_s_words() {
+fn error_names_the_parameter_as_the_client_spelled_it() {
     let body = r#"{"model":"m","prompt":"p","n":1,"size":"s","temperature":1,"watermark":true,"sequentialImageGeneration":"auto"}"#;
     let asked = ask::decode(Task::ProductExtraction, body).unwrap();
     let error = |param: &'static str| {
         let message = format!("'{param}' is not taken.");
-        asked.named(crate::error::ApiError::new(crate::error::Kind::Unsupported, message).param(param))
+        asked.named(crate::error::ApiError::new(crate::error::ErrorKind::Unsupported, message).param(param))
     };
     let named = error("sequential_image_generation");
     assert_eq!(named.param.as_deref(), Some("sequentialImageGeneration"));

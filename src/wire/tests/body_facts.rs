@@ -1,8 +1,8 @@
-//! How much output a body permits, which other models it names, and what its provider has kept for it.
+//! Tests of body facts: output limits, other models that a body names, and ids of stored content.
 
 use bytes::Bytes;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::wire::Api;
 use crate::wire::body_facts::OutputCaps;
 use crate::wire::request::{Body, BodyReader};
@@ -36,7 +36,7 @@ fn output_limit_of_several_is_the_largest() {
         ),
         (Api::Generate, r#""generationConfig":{"maxOutputTokens":1,"max_output_tokens":9}"#, 9),
     ] {
-        assert_eq!(read(api, members).most().output, Some(output), "{members}");
+        assert_eq!(read(api, members).output_caps().output, Some(output), "{members}");
     }
 }
 
@@ -50,13 +50,13 @@ fn output_limit_of_another_api_never_lowers_what_is_expected() {
         (Api::Generate, r#""GenerationConfig":{"maxOutputTokens":70000}"#, 70_000),
         (Api::Responses, r#""max_tokens":70000,"max_completion_tokens":1"#, 70_000),
     ] {
-        let most = read(api, members).most();
+        let most = read(api, members).output_caps();
         assert_eq!((most.output, most.unsure), (None, unsure), "{members}");
     }
 }
 
 #[test]
-fn output_limit_that_is_no_whole_number_is_the_dearest() {
+fn output_limit_that_is_not_a_whole_number_is_rounded_up_or_maximal() {
     for (value, output) in [
         ("1.5e9", Some(1_500_000_000)),
         ("1e3", Some(1_000)),
@@ -72,30 +72,30 @@ fn output_limit_that_is_no_whole_number_is_the_dearest() {
         ("null", None),
     ] {
         let most = OutputCaps { output, ..OutputCaps::default() };
-        // What is no limit at all may be refused as such.
+        // Values that are not a limit may be rejected.
         match try_read(Api::Chat, &format!(r#""max_tokens":{value}"#)) {
-            Ok(mut body) => assert_eq!(body.most(), most, "{value}"),
-            Err(error) => assert_eq!(error.kind, Kind::InvalidField, "{value}"),
+            Ok(mut body) => assert_eq!(body.output_caps(), most, "{value}"),
+            Err(error) => assert_eq!(error.kind, ErrorKind::InvalidField, "{value}"),
         }
         let settings = format!(r#""generationConfig":{{"maxOutputTokens":{value}}}"#);
         match try_read(Api::Generate, &settings) {
-            Ok(mut body) => assert_eq!(body.most(), most, "{value}"),
-            Err(error) => assert_eq!((error.kind, value), (Kind::InvalidField, "-1")),
+            Ok(mut body) => assert_eq!(body.output_caps(), most, "{value}"),
+            Err(error) => assert_eq!((error.kind, value), (ErrorKind::InvalidField, "-1")),
         }
         let answers = OutputCaps { answers: output, ..OutputCaps::default() };
-        assert_eq!(read(Api::Chat, &format!(r#""n":{value}"#)).most(), answers, "{value}");
+        assert_eq!(read(Api::Chat, &format!(r#""n":{value}"#)).output_caps(), answers, "{value}");
     }
 }
 
 #[test]
-fn answers_are_as_many_as_the_larger_of_n_and_best_of() {
+fn answer_count_is_the_larger_of_n_and_best_of() {
     for members in [r#""n":1,"best_of":20"#, r#""n":20"#, r#""best_of":20,"N":2"#] {
-        assert_eq!(read(Api::Chat, members).most().answers, Some(20), "{members}");
+        assert_eq!(read(Api::Chat, members).output_caps().answers, Some(20), "{members}");
     }
 }
 
 #[test]
-fn other_models_are_found_in_each_form_of_fallback() {
+fn fallback_models_are_found_in_every_form() {
     for (api, members, names) in [
         (Api::Chat, r#""models":["a","b"]"#, &["a", "b"][..]),
         (Api::Chat, r#""Models":["a"]"#, &["a"]),
@@ -123,7 +123,7 @@ fn other_models_are_found_in_each_form_of_fallback() {
 }
 
 #[test]
-fn second_name_of_the_model_is_refused_in_any_case() {
+fn model_member_in_another_letter_case_is_refused() {
     for (api, required) in [
         (Api::Chat, r#""model":"m","messages":[{"role":"user","content":"x"}]"#),
         (Api::Messages, r#""model":"m","messages":[{"role":"user","content":"x"}],"max_tokens":1"#),
@@ -136,7 +136,11 @@ fn second_name_of_the_model_is_refused_in_any_case() {
             let mut reader = BodyReader::new(api, false);
             reader.push(Bytes::from(format!(r#"{{{required},"{name}":"other"}}"#))).unwrap();
             let error = reader.finish().unwrap_err();
-            assert_eq!((error.kind, error.param.as_deref()), (Kind::InvalidField, Some(name)), "{api:?}");
+            assert_eq!(
+                (error.kind, error.param.as_deref()),
+                (ErrorKind::InvalidField, Some(name)),
+                "{api:?}"
+            );
             assert!(error.message.contains(name), "{}", error.message);
         }
     }
@@ -144,7 +148,7 @@ fn second_name_of_the_model_is_refused_in_any_case() {
 }
 
 #[test]
-fn what_the_provider_keeps_is_found_however_it_is_named() {
+fn stored_ids_are_found_in_every_form() {
     for (members, ids) in [
         (r#""previous_response_id":"resp_1""#, &["resp_1"][..]),
         (r#""previous_response_id":"resp\u005f1""#, &["resp_1"]),
@@ -157,7 +161,7 @@ fn what_the_provider_keeps_is_found_however_it_is_named() {
         (r#""previous_response_id":7"#, &[""]),
         (r#""previous_response_id":null"#, &[]),
     ] {
-        let kept = read(Api::Responses, members).all_kept();
+        let kept = read(Api::Responses, members).stored_ids();
         assert_eq!(kept.iter().map(|(_, id)| &**id).collect::<Vec<_>>(), ids, "{members}");
     }
 }

@@ -1,10 +1,10 @@
-//! Errors as clients read them: bodies and stream tails of each format.
+//! Tests of error bodies and stream ends in each format.
 
 use serde_json::{Value, json};
 
-use crate::error::{ApiError, Kind, RetryAfter};
+use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::framing::json_array::ArraySplitter;
-use crate::framing::sse::{Event, SseSplitter};
+use crate::framing::sse::{SseEvent, SseSplitter};
 use crate::wire::Format;
 use crate::wire::error::{ArrayState, ProviderError, body, from_provider, is_in_shape, stream_tail};
 use crate::wire::watch::{self, StreamEnd};
@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn each_format_has_its_own_envelope() {
+fn error_has_the_envelope_of_each_format() {
     let error = ApiError::missing("messages");
     for (format, expected) in [
         (
@@ -44,10 +44,10 @@ fn each_format_has_its_own_envelope() {
     }
 }
 
-/// bugs.md 66: errors of one format in the shape of another.
+/// Errors have the shape of the client's format, not of another one.
 #[test]
-fn bug_66_every_kind_is_in_the_shape_of_every_format() {
-    for kind in Kind::ALL {
+fn bug_66_error_of_every_kind_has_the_shape_of_every_format() {
+    for kind in ErrorKind::ALL {
         let error = ApiError::new(kind, "a \"quoted\"\nmessage");
         for format in Format::ALL {
             let body = body(format, &error, "req_1");
@@ -59,15 +59,15 @@ fn bug_66_every_kind_is_in_the_shape_of_every_format() {
 }
 
 #[test]
-fn the_tail_of_a_broken_stream_is_an_error_and_never_a_finish() {
-    let error = ApiError::new(Kind::UpstreamBroken, "cut");
+fn stream_tail_is_an_error_and_never_a_finish() {
+    let error = ApiError::new(ErrorKind::UpstreamBroken, "cut");
     for format in Format::ALL {
         let tail = stream_tail(format, &error, "req_1", None);
         let mut splitter = SseSplitter::default();
         let (mut from, mut ends) = (0, Vec::new());
         while let Some(end) = splitter.next_boundary(&tail, from) {
             let mut scratch = Vec::new();
-            let event = Event::parse(&tail[from..end], &mut scratch);
+            let event = SseEvent::parse(&tail[from..end], &mut scratch);
             let sight = watch::frame(format, text(event.data.unwrap())).unwrap();
             assert!(sight.finish.is_none() && sight.finished == 0 && sight.usage.is_none(), "{format}");
             ends.push(sight.end);
@@ -84,8 +84,8 @@ fn the_tail_of_a_broken_stream_is_an_error_and_never_a_finish() {
 }
 
 #[test]
-fn the_tail_of_a_broken_array_closes_it() {
-    let error = ApiError::new(Kind::UpstreamTimeout, "late");
+fn stream_tail_closes_a_json_array() {
+    let error = ApiError::new(ErrorKind::UpstreamTimeout, "late");
     for (sent, state, elements) in [("", ArrayState::Nothing, 1), ("[{\"a\":1}", ArrayState::Elements, 2)] {
         let tail = stream_tail(Format::Generate, &error, "req_1", Some(state));
         let whole = format!("{sent}{}", text(&tail));
@@ -102,8 +102,9 @@ fn the_tail_of_a_broken_array_closes_it() {
 }
 
 #[test]
-fn an_error_event_of_the_responses_format_holds_what_both_kinds_of_clients_read() {
-    let tail = stream_tail(Format::Responses, &ApiError::new(Kind::UpstreamRateLimit, "slow"), "r", None);
+fn stream_tail_of_responses_has_flat_and_nested_error() {
+    let tail =
+        stream_tail(Format::Responses, &ApiError::new(ErrorKind::UpstreamRateLimit, "slow"), "r", None);
     let data = text(&tail).strip_prefix("event: error\ndata: ").unwrap();
     let tree: Value = serde_json::from_str(data).unwrap();
     assert_eq!(tree["type"], "error");
@@ -113,7 +114,7 @@ fn an_error_event_of_the_responses_format_holds_what_both_kinds_of_clients_read(
 }
 
 #[test]
-fn a_provider_s_body_passes_only_in_the_shape_of_the_format() {
+fn provider_body_passes_only_in_the_shape_of_the_format() {
     for (format, status, body, passes) in [
         (Format::Chat, 400, r#"{"error":{"message":"m","type":"t","param":null,"code":null}}"#, true),
         (Format::Chat, 400, r#"{"error":{"message":"m","type":"t","code":"c"},"user_id":"u"}"#, true),
@@ -157,7 +158,7 @@ fn provider(message: &str, code: Option<&str>) -> ProviderError {
 }
 
 #[test]
-fn a_refused_credential_is_never_blamed_on_the_client_s_key() {
+fn provider_auth_error_is_not_reported_as_the_clients_key() {
     for (status, error) in [
         (401, provider("Incorrect API key provided: sk-secret", None)),
         (403, provider("project proj_secret has no access", None)),
@@ -165,44 +166,40 @@ fn a_refused_credential_is_never_blamed_on_the_client_s_key() {
         (400, provider("Incorrect API key provided: secret", None)),
     ] {
         let error = from_provider(status, error, None);
-        assert_eq!(error.kind, Kind::UpstreamAuth);
+        assert_eq!(error.kind, ErrorKind::UpstreamAuth);
         assert_ne!(error.status, 401, "{status}");
         assert!(!error.message.contains("secret"), "{}", error.message);
     }
-    // wire-facts 39: Google says 400.
+    // Google answers an invalid API key with status 400.
     let error = from_provider(
         400,
         provider("API key not valid. Please pass a valid API key.", Some("API_KEY_INVALID")),
         None,
     );
-    assert_eq!((error.kind, error.status), (Kind::UpstreamAuth, 400));
+    assert_eq!((error.kind, error.status), (ErrorKind::UpstreamAuth, 400));
     assert!(error.message.ends_with("API key not valid. Please pass a valid API key."));
 }
 
 #[test]
-fn a_provider_s_status_and_words_are_kept() {
+fn provider_status_and_message_are_kept() {
     for (status, kind, out) in [
-        (400, Kind::UpstreamRejected, 400),
-        (404, Kind::UpstreamRejected, 404),
-        (408, Kind::UpstreamTimeout, 408),
-        (422, Kind::UpstreamRejected, 422),
-        (429, Kind::UpstreamRateLimit, 429),
-        (500, Kind::UpstreamFailed, 500),
-        (529, Kind::UpstreamFailed, 529),
-        (302, Kind::UpstreamFailed, 500),
-        (999, Kind::UpstreamFailed, 500),
+        (400, ErrorKind::UpstreamRejected, 400),
+        (404, ErrorKind::UpstreamRejected, 404),
+        (408, ErrorKind::UpstreamTimeout, 408),
+        (422, ErrorKind::UpstreamRejected, 422),
+        (429, ErrorKind::UpstreamRateLimit, 429),
+        (500, ErrorKind::UpstreamFailed, 500),
+        (529, ErrorKind::UpstreamFailed, 529),
+        (302, ErrorKind::UpstreamFailed, 500),
+        (999, ErrorKind::UpstreamFailed, 500),
     ] {
         let error = from_provider(status, provider("why", Some("context_length_exceeded")), None);
         assert_eq!((error.kind, error.status), (kind, out), "{status}");
         assert_eq!(error.message, "why");
-        let code = matches!(kind, Kind::UpstreamRejected | Kind::UpstreamRateLimit);
+        let code = matches!(kind, ErrorKind::UpstreamRejected | ErrorKind::UpstreamRateLimit);
         assert_eq!(error.code.as_deref(), code.then_some("context_length_exceeded"), "{status}");
     }
     let error = from_provider(502, provider("  ", None), Some(RetryAfter::Header("7".into())));
-    assert_eq!(error.message, "The upstream provider answered with HTTP status 502.");
-    assert_eq!(
-        error.retry_after,
-        Some(RetryAfter::Header("7".into())),
-        "bugs.md 66: the time to wait is kept"
-    );
+    assert_eq!(error.message, "The upstream provider responded with HTTP status 502.");
+    assert_eq!(error.retry_after, Some(RetryAfter::Header("7".into())), "the time to wait is retained");
 }

@@ -1,7 +1,7 @@
-//! What a user of the formats would notice: which endpoint a path means, what is read from a request and what is left
-//! alone in it, what an error looks like, what the meter reads from an answer.
+//! Tests of the `wire` module: paths, request bodies and their edits, error bodies, model lists, and the facts that the
+//! meter reads.
 //!
-//! One file a subject. Here must not live: streams as a whole, which `translate` puts together.
+//! One file per subject. Tests of whole streams live in `translate`.
 
 mod body_facts;
 mod error;

@@ -1,9 +1,9 @@
-//! The model listing in its three shapes.
+//! Tests of the model list in its three shapes.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
 
-use crate::wire::models::{Hints, ListedModel, ListingShape, Page, encode_list, encode_one, rfc3339};
+use crate::wire::models::{Hints, ListedModel, ListingPage, ListingShape, encode_list, encode_one, rfc3339};
 
 fn entries<'a>(ids: &[&'a str]) -> Vec<ListedModel<'a>> {
     ids.iter()
@@ -16,7 +16,7 @@ fn entries<'a>(ids: &[&'a str]) -> Vec<ListedModel<'a>> {
         .collect()
 }
 
-fn list(shape: ListingShape, ids: &[&str], page: &Page) -> Value {
+fn list(shape: ListingShape, ids: &[&str], page: &ListingPage) -> Value {
     let mut out = BytesMut::new();
     encode_list(shape, &entries(ids), page, &mut out);
     serde_json::from_slice(&out).unwrap()
@@ -29,7 +29,7 @@ fn one(shape: ListingShape, id: &str) -> Value {
 }
 
 #[test]
-fn headers_and_path_tell_which_shape_a_client_expects() {
+fn listing_shape_is_derived_from_headers_and_path() {
     for (beta, provider_version, google_key, shape) in [
         (false, false, false, ListingShape::List),
         (false, true, false, ListingShape::Messages),
@@ -49,8 +49,8 @@ fn info(id: &str) -> Value {
 }
 
 #[test]
-fn each_shape_is_what_its_sdk_parses() {
-    let all = Page::default();
+fn listing_of_each_shape_is_what_its_sdk_parses() {
+    let all = ListingPage::default();
     assert_eq!(
         list(ListingShape::List, &["a\"b"], &all),
         json!({"object": "list", "data": [
@@ -74,8 +74,8 @@ fn each_shape_is_what_its_sdk_parses() {
 }
 
 #[test]
-fn an_empty_list_is_still_a_list() {
-    let all = Page::default();
+fn listing_that_is_empty_is_still_a_list() {
+    let all = ListingPage::default();
     assert_eq!(list(ListingShape::List, &[], &all), json!({"object": "list", "data": []}));
     assert_eq!(
         list(ListingShape::Messages, &[], &all),
@@ -85,13 +85,14 @@ fn an_empty_list_is_still_a_list() {
 }
 
 #[test]
-fn pages_follow_each_other_without_gap_or_double() {
+fn page_after_page_has_no_gap_or_duplicate() {
     let ids: Vec<String> = (0..25).map(|n| format!("m{n:02}")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     for limit in 1..=26 {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let page = list(ListingShape::Messages, &ids, &Page { limit: Some(limit), after, before: None });
+            let page =
+                list(ListingShape::Messages, &ids, &ListingPage { limit: Some(limit), after, before: None });
             let got: Vec<String> = page["data"]
                 .as_array()
                 .unwrap()
@@ -110,23 +111,23 @@ fn pages_follow_each_other_without_gap_or_double() {
 }
 
 #[test]
-fn a_page_before_an_id_is_the_one_right_before_it() {
-    let page = Page { limit: Some(2), after: None, before: Some("d".into()) };
+fn page_before_an_id_ends_right_before_it() {
+    let page = ListingPage { limit: Some(2), after: None, before: Some("d".into()) };
     let got = list(ListingShape::Messages, &["a", "b", "c", "d", "e"], &page);
     assert_eq!(
         (&got["first_id"], &got["last_id"], &got["has_more"]),
         (&json!("b"), &json!("c"), &json!(true))
     );
-    let page = Page { limit: Some(1), after: None, before: None };
+    let page = ListingPage { limit: Some(1), after: None, before: None };
     assert_eq!(list(ListingShape::Generate, &["a", "b"], &page)["nextPageToken"], "a");
-    let unknown = Page { limit: None, after: Some("zz".into()), before: Some("yy".into()) };
+    let unknown = ListingPage { limit: None, after: Some("zz".into()), before: Some("yy".into()) };
     assert_eq!(list(ListingShape::List, &["a", "b"], &unknown)["data"].as_array().unwrap().len(), 2);
-    let crossed = Page { limit: Some(3), after: Some("b".into()), before: Some("a".into()) };
+    let crossed = ListingPage { limit: Some(3), after: Some("b".into()), before: Some("a".into()) };
     assert_eq!(list(ListingShape::List, &["a", "b"], &crossed)["data"], json!([]));
 }
 
 #[test]
-fn dates_are_civil() {
+fn rfc3339_dates_are_formatted() {
     for (seconds, text) in [
         (0, "1970-01-01T00:00:00Z"),
         (951_782_400, "2000-02-29T00:00:00Z"),

@@ -1,4 +1,4 @@
-//! Paths and queries.
+//! Tests of paths and queries.
 
 use proptest::prelude::*;
 
@@ -16,8 +16,8 @@ fn native(model: &str, action: Action) -> Option<Endpoint> {
 }
 
 #[test]
-fn every_way_to_write_the_base_address_leads_to_the_endpoint() {
-    // What a base address may end in, before an SDK appends its own path.
+fn base_url_in_every_form_leads_to_the_endpoint() {
+    // Forms of base addresses, to which SDKs append their own path.
     let bases = ["", "/", "/v1", "/v1/", "//v1//", "/v1/v1", "/v1//v1/"];
     for (path, expected) in [
         ("/chat/completions", Endpoint::Chat),
@@ -44,7 +44,7 @@ fn every_way_to_write_the_base_address_leads_to_the_endpoint() {
 }
 
 #[test]
-fn full_endpoint_path_is_accepted_as_a_base_address() {
+fn base_url_with_a_full_endpoint_path_is_accepted() {
     for (base, path, expected) in [
         ("/v1/chat/completions", "/chat/completions", Endpoint::Chat),
         ("/v1/chat/completions/", "/v1/chat/completions", Endpoint::Chat),
@@ -64,9 +64,13 @@ fn full_endpoint_path_is_accepted_as_a_base_address() {
         ("/v1/rerank", "/v2/rerank", Endpoint::Rerank),
         ("/v1/images/generations", "/images/generations", Endpoint::Images),
         ("/v1/images/generations", "/images/edits", Endpoint::ImageEdits),
-        ("/v1/video/generations", "/video/generations", Endpoint::Video(video::Place::Submit)),
-        ("/v1/videos", "/videos", Endpoint::Video(video::Place::Create)),
-        ("/v1/videos", "/videos/video_1", Endpoint::Video(video::Place::Retrieve("video_1".to_owned()))),
+        ("/v1/video/generations", "/video/generations", Endpoint::Video(video::VideoEndpoint::Submit)),
+        ("/v1/videos", "/videos", Endpoint::Video(video::VideoEndpoint::Create)),
+        (
+            "/v1/videos",
+            "/videos/video_1",
+            Endpoint::Video(video::VideoEndpoint::Retrieve("video_1".to_owned())),
+        ),
         ("/v1/chat/completions/chat/completions", "/chat/completions", Endpoint::Chat),
     ] {
         let whole = format!("{base}{path}");
@@ -92,7 +96,7 @@ fn full_endpoint_path_is_accepted_as_a_base_address() {
 }
 
 #[test]
-fn base_address_with_a_query_is_accepted() {
+fn base_url_with_a_query_is_accepted() {
     let query = |rest: &str| format!("api-version=2025-04-01-preview{rest}");
     for (path, rest, expected) in [
         ("/v1", "/responses", Some(Endpoint::Responses)),
@@ -105,7 +109,7 @@ fn base_address_with_a_query_is_accepted() {
         ("/v1", "/models?limit=3", Some(Endpoint::Models)),
         ("/v1", "", Some(Endpoint::Root)),
         ("/v1", "/anything", Some(Endpoint::Root)),
-        // Not a base address: the slash belongs to a value.
+        // Not a base address: the slash is part of a value.
         ("/v1/models", "&after_id=openai/chat", Some(Endpoint::Models)),
         ("/v1/responses/resp_1", "/models", Some(Endpoint::Response { id: "resp_1".to_owned() })),
     ] {
@@ -118,7 +122,7 @@ fn base_address_with_a_query_is_accepted() {
 }
 
 #[test]
-fn unknown_endpoints_are_told_from_wrong_methods() {
+fn endpoint_unknown_is_distinguished_from_a_wrong_method() {
     for (path, method, unknown) in [
         ("/v1beta/models/gemini:nope", "POST", true),
         ("/v1beta/models/gemini:nope", "GET", false),
@@ -135,14 +139,14 @@ fn unknown_endpoints_are_told_from_wrong_methods() {
 }
 
 #[test]
-fn the_root_is_the_root_with_and_without_a_version() {
+fn endpoint_root_is_found_with_and_without_a_version() {
     for path in ["", "/", "//", "/v1", "/v1/", "/v1/v1", "/v1beta"] {
         assert_eq!(endpoint(path), Some(Endpoint::Root), "{path}");
     }
 }
 
 #[test]
-fn a_kept_response_has_a_path_of_its_own() {
+fn endpoint_of_stored_responses_and_items_is_found() {
     let id = || "resp_1/2".to_owned();
     let (response, items) = (Endpoint::Response { id: id() }, Endpoint::ResponseItems { id: id() });
     for base in ["", "/v1", "/v1//v1/"] {
@@ -159,7 +163,7 @@ fn a_kept_response_has_a_path_of_its_own() {
 }
 
 #[test]
-fn other_paths_are_unknown() {
+fn endpoint_of_other_paths_is_none() {
     for path in [
         "/v2/chat/completions",
         "/chat",
@@ -184,7 +188,7 @@ fn other_paths_are_unknown() {
 }
 
 #[test]
-fn native_methods_are_found_under_both_versions() {
+fn native_method_is_found_under_both_versions() {
     for version in ["/v1beta", "/v1", "/v1/v1beta", "/v1beta/v1", ""] {
         for (method, action) in [
             ("generateContent", Action::Generate),
@@ -202,7 +206,7 @@ fn native_methods_are_found_under_both_versions() {
 }
 
 #[test]
-fn the_method_stands_behind_the_last_colon() {
+fn native_method_follows_the_last_colon() {
     assert_eq!(
         endpoint("/v1beta/models/qwen3:8b:generateContent"),
         native("qwen3:8b", Action::Generate),
@@ -216,7 +220,7 @@ fn the_method_stands_behind_the_last_colon() {
         endpoint("/v1beta/tunedModels/mine-1:generateContent"),
         native("tunedModels/mine-1", Action::Generate)
     );
-    // An unknown method is part of a name that is looked up, and not found.
+    // An unknown method is part of a model name, which is then not found.
     assert_eq!(
         endpoint("/v1beta/models/x:unheardOf"),
         Some(Endpoint::Model { id: "x:unheardOf".to_owned() })
@@ -224,7 +228,7 @@ fn the_method_stands_behind_the_last_colon() {
 }
 
 #[test]
-fn a_model_is_decoded_and_may_hold_slashes() {
+fn model_in_the_path_is_decoded_and_may_contain_slashes() {
     for (path, id) in [
         ("/v1/models/gpt-4o", "gpt-4o"),
         ("/v1/models/meta%2Fllama", "meta/llama"),
@@ -241,7 +245,7 @@ fn a_model_is_decoded_and_may_hold_slashes() {
 }
 
 #[test]
-fn server_sent_events_are_asked_for_by_the_query() {
+fn native_stream_uses_sse_if_the_query_has_alt_sse() {
     let stream = |query| match parse("/v1beta/models/m:streamGenerateContent", query).endpoint {
         Some(Endpoint::Native { action: Action::Stream { sse }, .. }) => sse,
         other => panic!("{other:?}"),
@@ -256,7 +260,7 @@ fn server_sent_events_are_asked_for_by_the_query() {
 }
 
 #[test]
-fn the_path_tells_the_format_where_it_can() {
+fn format_is_derived_from_the_path_if_possible() {
     for (path, format) in [
         ("/v1/chat/completions", Some(Format::Chat)),
         ("/v1/messages", Some(Format::Messages)),
@@ -277,7 +281,7 @@ fn the_path_tells_the_format_where_it_can() {
 }
 
 #[test]
-fn every_endpoint_says_what_it_allows_and_how_it_is_counted() {
+fn endpoint_has_its_methods_label_and_api() {
     for (path, methods, label, api) in [
         ("/v1/chat/completions", "POST", "chat", Some(Api::Chat)),
         ("/v1/messages", "POST", "messages", Some(Api::Messages)),
@@ -306,7 +310,7 @@ fn every_endpoint_says_what_it_allows_and_how_it_is_counted() {
 }
 
 #[test]
-fn every_api_is_found_by_its_name_and_nothing_else_is() {
+fn api_name_round_trips_and_unknown_names_are_none() {
     for api in Api::ALL {
         assert_eq!(Api::from_name(api.name()), Some(api));
         assert_eq!(api.to_string(), api.name());
@@ -320,7 +324,7 @@ fn every_api_is_found_by_its_name_and_nothing_else_is() {
 }
 
 #[test]
-fn query_values_are_decoded_and_keys_taken_out() {
+fn query_values_are_decoded_and_keys_removed() {
     let query = Some("a=1&key=s%3Dx%26&empty=&flag&a=2");
     assert_eq!(query_value(query, "key").as_deref(), Some("s=x&"));
     assert_eq!(query_value(query, "a").as_deref(), Some("1"));
@@ -334,7 +338,7 @@ fn query_values_are_decoded_and_keys_taken_out() {
 }
 
 #[test]
-fn what_is_no_escape_stays() {
+fn percent_decode_keeps_invalid_escapes() {
     for text in ["%", "%4", "%zz", "a%+1b", "%e2%82", "plain"] {
         assert_eq!(percent_decode(text), text);
     }
@@ -342,7 +346,7 @@ fn what_is_no_escape_stays() {
 }
 
 #[test]
-fn a_model_cannot_leave_its_place_in_a_path() {
+fn path_segment_escapes_the_model() {
     let mut out = String::new();
     push_path_segment(&mut out, "a?b#c d%2e\"\r\nü:x/y");
     assert_eq!(out, "a%3Fb%23c%20d%252e%22%0D%0A%C3%BC:x/y");
@@ -350,7 +354,7 @@ fn a_model_cannot_leave_its_place_in_a_path() {
 
 proptest! {
     #[test]
-    fn any_path_is_read_without_a_panic(path in "[/a-z0-9:%.]{0,40}", query in "[a-z=&%0-9]{0,20}") {
+    fn parse_of_arbitrary_paths_never_panics(path in "[/a-z0-9:%.]{0,40}", query in "[a-z=&%0-9]{0,20}") {
         let target = parse(&path, Some(&query));
         if let Some(endpoint) = target.endpoint {
             prop_assert!(!endpoint.label().is_empty());
@@ -358,7 +362,7 @@ proptest! {
     }
 
     #[test]
-    fn an_escaped_segment_decodes_to_itself(text in "\\PC{0,20}") {
+    fn path_segment_escaping_round_trips(text in "\\PC{0,20}") {
         let mut out = String::new();
         push_path_segment(&mut out, &text);
         prop_assert!(out.is_ascii());

@@ -1,4 +1,4 @@
-//! Error bodies of providers, in every shape that was seen (wire-facts 14, 25, 39).
+//! Tests of providers' error bodies, in every shape seen so far.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn decode(body: &str) -> ProviderError {
 }
 
 #[test]
-fn fact_14_every_provider_s_shape_gives_its_message() {
+fn fact_14_message_is_decoded_from_every_providers_shape() {
     for (body, message, kind, code) in [
         (r#"{"error":{"message":"m","type":"t","param":null,"code":"c"}}"#, "m", Some("t"), Some("c")),
         (r#"{"error":{"message":"m","type":"t","code":null}}"#, "m", Some("t"), None),
@@ -54,7 +54,17 @@ fn fact_14_every_provider_s_shape_gives_its_message() {
 }
 
 #[test]
-fn fact_39_google_says_why_and_how_long_to_wait() {
+fn error_nested_deeply_is_read_to_a_few_levels() {
+    for (before, after) in [(r#"{"error":"#, "}"), (r#"{"message":"#, "}"), (r#"{"errors":["#, "]}")] {
+        let nested =
+            |levels: usize| format!(r#"{}{{"message":"m"}}{}"#, before.repeat(levels), after.repeat(levels));
+        assert_eq!(decode(&nested(2)).message, "m", "{before}");
+        assert_eq!(decode(&nested(200)).message, "", "{before}");
+    }
+}
+
+#[test]
+fn fact_39_google_error_has_its_reason_and_retry_delay() {
     let body = r#"[{
       "error": {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED", "details": [
         {"@type": "type.googleapis.com/google.rpc.Help", "links": [{"url": "u"}]},
@@ -68,14 +78,14 @@ fn fact_39_google_says_why_and_how_long_to_wait() {
 }
 
 #[test]
-fn a_message_is_unescaped_and_bounded() {
+fn message_is_unescaped_and_bounded() {
     assert_eq!(decode(r#"{"error":{"message":"a\n\"\u00e9\""}}"#).message, "a\n\"é\"");
     let long = decode(&format!(r#"{{"error":{{"message":"{}"}}}}"#, "é".repeat(10_000))).message;
     assert!(long.len() < 5000 && long.ends_with("é…"));
 }
 
 #[test]
-fn a_body_that_broke_off_gives_what_was_read_before() {
+fn message_of_a_truncated_body_is_what_was_decoded() {
     let error = decode(r#"{"code":"c","message":"m","details":{"#);
     assert_eq!((error.message.as_str(), error.code.as_deref()), ("m", Some("c")));
     assert_eq!(ProviderError::decode(b"\xff\xfe").message, "\u{fffd}\u{fffd}");
@@ -83,7 +93,7 @@ fn a_body_that_broke_off_gives_what_was_read_before() {
 
 proptest! {
     #[test]
-    fn any_body_is_read_without_a_panic(
+    fn decode_of_arbitrary_text_never_panics(
         body in r#"[\[\]{},:\\"a-z]{0,20}("(error|detail|message|details|retryDelay)":(\{|\[|"|1e999s))?[\[\]{},:\\"a-z]{0,20}"#,
     ) {
         let error = decode(&body);

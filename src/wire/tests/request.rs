@@ -1,9 +1,9 @@
-//! What is read from a request body, and which bodies are refused in which words.
+//! Tests of the request body reader: its results, and its error messages.
 
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::wire::Api;
 use crate::wire::body_facts::OutputCaps;
 use crate::wire::request::{Body, BodyReader};
@@ -20,7 +20,7 @@ fn read(api: Api, text: &str) -> Result<Body, ApiError> {
     read_pieces(api, [text.as_bytes()])
 }
 
-/// The message and the field at fault.
+/// Returns the error message and the field that it names.
 fn refusal(api: Api, text: &str) -> (String, Option<String>) {
     let error = read(api, text).unwrap_err();
     assert_eq!(error.status, 400, "{text}");
@@ -28,7 +28,7 @@ fn refusal(api: Api, text: &str) -> (String, Option<String>) {
 }
 
 #[test]
-fn model_and_stream_are_found_wherever_they_stand() {
+fn model_and_stream_are_found_anywhere_in_the_body() {
     for text in [
         r#"{"model":"m-1","stream":true,"messages":[]}"#,
         r#"{"messages":[],"stream":true,"model":"m-1"}"#,
@@ -45,7 +45,7 @@ fn model_and_stream_are_found_wherever_they_stand() {
 }
 
 #[test]
-fn a_stream_is_asked_for_by_true_alone() {
+fn stream_must_be_a_boolean_or_null() {
     for (value, stream) in [("true", true), ("false", false), ("null", false)] {
         let body = read(Api::Chat, &format!(r#"{{"model":"m","messages":[],"stream":{value}}}"#)).unwrap();
         assert_eq!(body.stream, stream, "{value}");
@@ -60,7 +60,7 @@ fn a_stream_is_asked_for_by_true_alone() {
 }
 
 #[test]
-fn names_with_escapes_and_other_scripts_are_read_as_they_mean() {
+fn model_name_with_escapes_is_decoded() {
     for (written, meant) in [
         (r#""meta\/llama""#, "meta/llama"),
         (r#""\u6a21\u578b""#, "模型"),
@@ -75,7 +75,7 @@ fn names_with_escapes_and_other_scripts_are_read_as_they_mean() {
 }
 
 #[test]
-fn a_member_given_twice_is_refused_however_it_is_spelled() {
+fn member_given_twice_is_refused_in_any_spelling() {
     for (text, name) in [
         (r#"{"model":"a","messages":[],"model":"b"}"#, "model"),
         (r#"{"model":"a","messages":[],"mode\u006c":"b"}"#, r"mode\u006c"),
@@ -83,7 +83,7 @@ fn a_member_given_twice_is_refused_however_it_is_spelled() {
         (r#"{"model":"a","messages":[],"stream":true,"stream":false}"#, "stream"),
     ] {
         let error = read(Api::Chat, text).unwrap_err();
-        assert_eq!(error.kind, Kind::InvalidJson, "{text}");
+        assert_eq!(error.kind, ErrorKind::InvalidJson, "{text}");
         assert_eq!(error.message, format!("The request body has the member \"{name}\" twice."));
     }
     assert!(
@@ -93,7 +93,7 @@ fn a_member_given_twice_is_refused_however_it_is_spelled() {
 }
 
 #[test]
-fn what_is_not_a_json_object_is_refused() {
+fn body_that_is_not_a_json_object_is_refused() {
     for (text, message) in [
         ("", "The request body is empty; a JSON object is expected."),
         (" \n", "The request body is empty; a JSON object is expected."),
@@ -108,7 +108,7 @@ fn what_is_not_a_json_object_is_refused() {
     ] {
         for api in [Api::Chat, Api::Messages, Api::Responses, Api::Generate, Api::Embeddings] {
             let error = read(api, text).unwrap_err();
-            assert_eq!(error.kind, Kind::InvalidJson, "{text}");
+            assert_eq!(error.kind, ErrorKind::InvalidJson, "{text}");
             assert_eq!(error.message, message);
         }
     }
@@ -117,7 +117,7 @@ fn what_is_not_a_json_object_is_refused() {
 }
 
 #[test]
-fn a_fault_is_told_while_the_body_still_arrives() {
+fn body_fault_is_reported_before_the_body_is_complete() {
     let mut reader = BodyReader::new(Api::Chat, false);
     assert!(reader.is_empty());
     reader.push(Bytes::from_static(b"{\"model\"")).unwrap();
@@ -127,7 +127,7 @@ fn a_fault_is_told_while_the_body_still_arrives() {
 }
 
 #[test]
-fn missing_fields_are_named() {
+fn field_missing_is_named() {
     for (api, text, field) in [
         (Api::Chat, r#"{"messages":[]}"#, "model"),
         (Api::Chat, r#"{"model":"m"}"#, "messages"),
@@ -146,7 +146,7 @@ fn missing_fields_are_named() {
 }
 
 #[test]
-fn fields_of_the_wrong_type_are_named() {
+fn field_of_the_wrong_type_is_named() {
     for (api, text, message) in [
         (
             Api::Chat,
@@ -192,7 +192,7 @@ fn fields_of_the_wrong_type_are_named() {
 }
 
 #[test]
-fn a_request_may_do_without_its_content_where_the_content_is_elsewhere() {
+fn field_of_content_may_be_missing_if_it_is_elsewhere() {
     assert!(read(Api::Responses, r#"{"model":"m","prompt":{"id":"pmpt_1"}}"#).is_ok());
     assert!(read(Api::Generate, r#"{"generateContentRequest":{"contents":[]}}"#).is_ok(), "countTokens");
     assert!(read(Api::Generate, r#"{"generate_content_request":{"contents":[]}}"#).is_ok());
@@ -200,14 +200,14 @@ fn a_request_may_do_without_its_content_where_the_content_is_elsewhere() {
 }
 
 #[test]
-fn the_path_names_the_model_of_a_gemini_request() {
+fn model_member_of_a_gemini_body_is_ignored() {
     let body = read(Api::Generate, r#"{"model":"models/x","contents":[],"stream":"yes"}"#).unwrap();
     assert_eq!(body.model, None);
     assert!(!body.stream, "the method says whether it is a stream");
 }
 
 #[test]
-fn a_batch_of_embeddings_has_requests() {
+fn batch_of_embeddings_must_have_requests() {
     let mut reader = BodyReader::new(Api::EmbedContent, true);
     reader.push(Bytes::from_static(br#"{"requests":[{"content":{}}]}"#)).unwrap();
     assert!(reader.finish().is_ok());
@@ -217,11 +217,11 @@ fn a_batch_of_embeddings_has_requests() {
 }
 
 #[test]
-fn every_split_of_a_body_is_read_the_same() {
+fn body_is_read_the_same_at_every_split() {
     let text = r#"{"metadata":{"model":"é"},"m\u006fdel":"gpt-é\u00e9🌍","messages":[{"content":"\"}{\\"}],"stream":true,"stream_options":{"include_usage":false}} "#;
     let whole = read(Api::Chat, text).unwrap();
     assert_eq!(whole.model.as_deref(), Some("gpt-éé🌍"));
-    let edits = |body: &Body| (body.set_model("x"), body.ask_usage());
+    let edits = |body: &Body| (body.set_model("x"), body.request_usage());
     for first in 0..=text.len() {
         for second in [first, (first + text.len()) / 2, text.len()] {
             let (a, rest) = text.as_bytes().split_at(first);
@@ -235,7 +235,7 @@ fn every_split_of_a_body_is_read_the_same() {
     }
 }
 
-/// The slow twin: the whole document as a tree.
+/// Reference implementation: parses the whole body into a tree.
 fn twin(text: &str) -> Option<(String, bool)> {
     let tree: serde_json::Value = serde_json::from_str(text).ok()?;
     let model = tree.get("model")?.as_str()?.to_owned();
@@ -249,7 +249,7 @@ fn twin(text: &str) -> Option<(String, bool)> {
 
 proptest! {
     #[test]
-    fn what_is_read_is_what_a_tree_would_give(
+    fn body_reading_agrees_with_a_json_tree(
         model in r#"("[a-z/é\\n]{0,6}"|"\\u0061\\"|null|1)"#,
         stream in "(true|false|null|1|\"a\")",
         messages in r#"(\[\]|\[\{"model":"x"\}\]|\{\}|\[)"#,
@@ -268,7 +268,7 @@ proptest! {
 }
 
 #[test]
-fn what_limits_the_output_is_found_in_every_format() {
+fn output_limits_are_found_in_every_format() {
     for (api, text, output, answers) in [
         (Api::Chat, r#"{"model":"m","messages":[],"max_tokens":7}"#, Some(7), None),
         (Api::Chat, r#"{"max_tokens":7,"model":"m","messages":[],"max_completion_tokens":9}"#, Some(9), None),
@@ -295,6 +295,10 @@ fn what_limits_the_output_is_found_in_every_format() {
         (Api::Generate, r#"{"contents":[],"generationConfig":[]}"#, None, None),
         (Api::Embeddings, r#"{"model":"m","input":"x","max_tokens":5,"n":2}"#, None, None),
     ] {
-        assert_eq!(read(api, text).unwrap().most(), OutputCaps { output, answers, unsure: 0 }, "{text}");
+        assert_eq!(
+            read(api, text).unwrap().output_caps(),
+            OutputCaps { output, answers, unsure: 0 },
+            "{text}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What is changed in a request body, and that nothing else is.
+//! Tests of body edits: the intended change, and nothing else.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::wire::request::{Body, BodyReader};
 
 fn read(api: Api, batch: bool, text: &str) -> Body {
     let mut reader = BodyReader::new(api, batch);
-    // In small pieces, so that edits fall on their borders.
+    // Small pieces, so that edits cross piece boundaries.
     for piece in text.as_bytes().chunks(7) {
         reader.push(Bytes::copy_from_slice(piece)).unwrap();
     }
@@ -29,7 +29,7 @@ fn renamed(api: Api, batch: bool, text: &str, model: &str) -> String {
 }
 
 #[test]
-fn the_model_is_replaced_and_nothing_else() {
+fn model_edit_changes_nothing_else() {
     for (text, expected) in [
         (
             "{ \"z\": 1.0e2, \"model\" : \"a\" , \"messages\":[{\"model\":\"a\"}], \"a\":\"\\u00e9\" }\n",
@@ -41,15 +41,15 @@ fn the_model_is_replaced_and_nothing_else() {
     }
 }
 
-/// bugs.md 54: a re-sorted body misses the prompt cache.
+/// A re-sorted body misses the provider's prompt cache.
 #[test]
-fn bug_54_the_order_of_members_and_the_spelling_of_numbers_stay() {
+fn bug_54_model_edit_keeps_member_order_and_number_spelling() {
     let text = r#"{"tools":[{"z":1,"a":2}],"model":"a","temperature":1.10,"seed":12345678901234567890,"messages":[]}"#;
     assert_eq!(renamed(Api::Chat, false, text, "b"), text.replace("\"a\",\"temp", "\"b\",\"temp"));
 }
 
 #[test]
-fn a_gemini_body_names_the_model_as_a_resource_and_in_inner_requests_too() {
+fn model_edit_of_a_gemini_body_covers_inner_requests() {
     let text = r#"{"model":"models/a","contents":[{"model":"stays"}]}"#;
     assert_eq!(
         renamed(Api::Generate, false, text, "b"),
@@ -77,7 +77,7 @@ fn a_gemini_body_names_the_model_as_a_resource_and_in_inner_requests_too() {
 }
 
 #[test]
-fn usage_is_asked_for_whatever_the_client_wrote_about_it() {
+fn usage_edit_sets_include_usage_for_any_client_setting() {
     for (options, expected) in [
         ("", r#","stream_options":{"include_usage":true}"#),
         (r#","stream_options":null"#, r#","stream_options":{"include_usage":true}"#),
@@ -95,8 +95,8 @@ fn usage_is_asked_for_whatever_the_client_wrote_about_it() {
             ("{\"model\":\"m\",\"messages\":[],\"stream\":true", "}"),
         ] {
             let body = read(Api::Chat, false, &format!("{before}{options}{behind}"));
-            assert!(!body.asks_usage());
-            let edit = body.ask_usage();
+            assert!(!body.requests_usage());
+            let edit = body.request_usage();
             let text = apply(body, edit);
             assert_eq!(text, format!("{before}{expected}{behind}"));
             let tree: Value = serde_json::from_str(&text).unwrap();
@@ -106,7 +106,7 @@ fn usage_is_asked_for_whatever_the_client_wrote_about_it() {
 }
 
 #[test]
-fn usage_is_not_asked_for_twice_nor_against_what_is_strange() {
+fn usage_edit_is_none_if_already_set_or_malformed() {
     for (options, asks) in [
         (r#"{"include_usage":true}"#, true),
         (r#"{"include\u005fusage":true}"#, true),
@@ -116,24 +116,24 @@ fn usage_is_not_asked_for_twice_nor_against_what_is_strange() {
     ] {
         let text = format!(r#"{{"model":"m","messages":[],"stream":true,"stream_options":{options}}}"#);
         let body = read(Api::Chat, false, &text);
-        assert_eq!(body.asks_usage(), asks, "{options}");
-        assert_eq!(body.ask_usage(), None, "{options}");
+        assert_eq!(body.requests_usage(), asks, "{options}");
+        assert_eq!(body.request_usage(), None, "{options}");
     }
 }
 
 #[test]
-fn usage_is_asked_for_in_chat_alone() {
+fn usage_edit_is_for_chat_only() {
     for api in [Api::Messages, Api::CountTokens, Api::Responses] {
         let text = r#"{"model":"m","messages":[{}],"input":[{}],"max_tokens":1,"stream":true}"#;
-        assert_eq!(read(api, false, text).ask_usage(), None, "{api}");
+        assert_eq!(read(api, false, text).request_usage(), None, "{api}");
     }
 }
 
 #[test]
-fn all_edits_together_give_one_sound_body() {
+fn edits_combine_to_one_valid_body() {
     let text = r#"{"stream":true,"model":"a","messages":[]}"#;
     let body = read(Api::Chat, false, text);
-    let edits: Vec<Edit> = body.set_model("long-name").into_iter().chain(body.ask_usage()).collect();
+    let edits: Vec<Edit> = body.set_model("long-name").into_iter().chain(body.request_usage()).collect();
     let expected =
         r#"{"stream":true,"stream_options":{"include_usage":true},"model":"long-name","messages":[]}"#;
     assert_eq!(apply(body, edits), expected);

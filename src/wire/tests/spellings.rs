@@ -1,9 +1,9 @@
-//! The specification's spellings become the providers' own, and nothing else of a body changes.
+//! Tests of the rewriting of specification-specific members to the providers' own. The rest of the body is unchanged.
 
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use crate::canonical::dialect::{Reasoning, Sampling, Structured};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::{Dialect, Effort, Quirks};
 use crate::wire::Api;
 use crate::wire::request::{Body, BodyReader};
@@ -13,9 +13,9 @@ fn dialect() -> Dialect<'static> {
     Dialect {
         model: "m",
         issuer: "i",
-        reasoning: Reasoning::Effort { min: Effort::Low, max: Effort::High, off: false },
+        reasoning: ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: false },
         max_output: 1,
-        sampling: Sampling::None,
+        sampling: SamplingSupport::None,
         structured: Structured::Native,
         json_schema: true,
         call_ids: true,
@@ -27,7 +27,7 @@ fn dialect() -> Dialect<'static> {
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     }
 }
 
@@ -39,14 +39,15 @@ fn read(api: Api, text: &str, sizes: usize) -> Body {
     reader.finish().unwrap()
 }
 
-/// A body, and what the provider gets; the same where nothing changes.
+/// Client body and upstream body; equal if nothing changes.
 const BODIES: &[(Api, &str, &str)] = &[
     (
         Api::Messages,
         r#"{"model":"m","max_tokens":9,"system":[{"type":"text","text":"x","cache_control":{"type":"persistent"}}],"messages":[{"role":"user","content":[{"type":"text","text":"Hi","cache_control":{ "type" : "persistent" }},{"type":"text","text":"persistent"}]}]}"#,
         r#"{"model":"m","max_tokens":9,"system":[{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"1h"}}],"messages":[{"role":"user","content":[{"type":"text","text":"Hi","cache_control":{ "type" : "ephemeral","ttl":"1h" }},{"type":"text","text":"persistent"}]}]}"#,
     ),
-    // In a result, in a document in it, at a tool and at the request itself; never in what is the client's own.
+    // `cache_control` in a tool result, in a document within it, at a tool and at the request itself; not in schemas
+    // and tool inputs, which are the client's data.
     (
         Api::Messages,
         r#"{"model":"m","max_tokens":9,"cache_control":{"ttl":"5m","type":"persistent"},"tools":[{"name":"f","input_schema":{"default":{"cache_control":{"type":"persistent"}}},"cache_control":{"type":"persistent"}}],"messages":[{"role":"assistant","content":[{"type":"tool_use","input":{"cache_control":{"type":"persistent"}}}]},{"role":"user","content":[{"type":"tool_result","content":[{"type":"document","source":{"type":"content","content":[{"cache_control":{"type":"persistent"}}]}}]}]}]}"#,
@@ -135,7 +136,7 @@ const BODIES: &[(Api, &str, &str)] = &[
 ];
 
 #[test]
-fn each_spelling_becomes_the_provider_s_and_nothing_else_changes() {
+fn spelling_is_converted_to_the_providers_and_nothing_else_changes() {
     for (api, body, expected) in BODIES {
         let body = read(*api, body, usize::MAX);
         assert_eq!(applied(&body, &dialect()), *expected, "{api:?}");
@@ -143,7 +144,7 @@ fn each_spelling_becomes_the_provider_s_and_nothing_else_changes() {
 }
 
 #[test]
-fn every_split_gives_the_same_edits() {
+fn spelling_edits_are_the_same_at_every_split() {
     for (api, text, expected) in BODIES {
         for size in 1..text.len() {
             assert_eq!(applied(&read(*api, text, size), &dialect()), *expected, "in pieces of {size}");
@@ -152,7 +153,7 @@ fn every_split_gives_the_same_edits() {
 }
 
 #[test]
-fn what_a_provider_takes_passes_untouched() {
+fn spelling_of_the_provider_is_not_edited() {
     for (api, _, text) in BODIES {
         let body = read(*api, text, usize::MAX);
         assert!(body.respelled(&dialect()).edits.is_empty(), "{text}");
@@ -163,7 +164,7 @@ fn what_a_provider_takes_passes_untouched() {
 }
 
 #[test]
-fn ordinary_bodies_are_not_looked_at() {
+fn spelling_check_is_skipped_for_ordinary_bodies() {
     for (api, text) in [
         (
             Api::Chat,
@@ -187,7 +188,7 @@ fn ordinary_bodies_are_not_looked_at() {
 }
 
 #[test]
-fn what_needs_a_header_is_known() {
+fn beta_headers_are_derived_from_the_body() {
     let of = |text: &str| read(Api::Messages, text, 5).betas();
     assert_eq!(of(r#"{"model":"m","max_tokens":9,"messages":[1]}"#), Betas::default());
     assert_eq!(of(r#"{"model":"m","max_tokens":9,"messages":[1],"mcp_servers":null}"#), Betas::default());
@@ -237,12 +238,12 @@ fn values_out_of_range_are_refused_by_name() {
         assert_eq!((error.status, error.param.as_deref()), (400, Some(param)), "{text}");
         assert!(error.message.contains(param), "{}", error.message);
     }
-    // Nothing is asked, but something is gone on from.
+    // The input is empty, but the request continues a stored response.
     let text = r#"{"model":"m","input":[],"previous_response_id":"resp_1","temperature":null}"#;
     assert_eq!(applied(&read(Api::Responses, text, 3), &dialect()), text);
 }
 
-/// A value of JSON, with names and words that mean something somewhere.
+/// Random JSON of names and words with a meaning in some format.
 fn any_value() -> impl Strategy<Value = serde_json::Value> {
     let word = prop::sample::select(vec![
         "persistent",
@@ -293,10 +294,10 @@ fn any_value() -> impl Strategy<Value = serde_json::Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever stands where: the edits fit into the body, what comes out is JSON, a second look finds nothing more,
-    /// and the pieces in which it came make no difference.
+    /// For any body: edits fit into it, the result is JSON, a second pass changes nothing, and the split into pieces
+    /// has no effect.
     #[test]
-    fn edits_are_sound_wherever_they_are_made(value in any_value(), other in any_value(), size in 1..40usize) {
+    fn spelling_edits_are_valid_and_idempotent_for_any_body(value in any_value(), other in any_value(), size in 1..40usize) {
         let bodies = [
             (Api::Messages, serde_json::json!({"model": "m", "max_tokens": 9, "messages": [{"content": value}], "tools": other})),
             (Api::Messages, serde_json::json!({"model": "m", "max_tokens": 9, "messages": [1], "cache_control": value, "system": other})),
@@ -309,7 +310,7 @@ proptest! {
             let once = applied(&read(api, &text, usize::MAX), &dialect());
             prop_assert!(serde_json::from_str::<serde_json::Value>(&once).is_ok(), "{} -> {}", text, once);
             prop_assert_eq!(&applied(&read(api, &text, size), &dialect()), &once);
-            // A function of a function of a function is nobody's spelling.
+            // A function nested twice is not a known spelling.
             if api != Api::Responses {
                 prop_assert_eq!(&applied(&read(api, &once, usize::MAX), &dialect()), &once);
             }

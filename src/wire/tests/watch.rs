@@ -1,9 +1,9 @@
-//! What a frame or an answer of each format says to the meter, usage apart.
+//! Tests of the facts that the meter reads from frames and responses, except usage.
 
 use proptest::prelude::*;
 
 use crate::wire::Format;
-use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, answer, frame, glance};
+use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, answer, classify, frame};
 
 fn see(format: Format, data: &str) -> FrameFacts<'_> {
     frame(format, data).unwrap_or_else(|error| panic!("{data}: {error}"))
@@ -14,7 +14,7 @@ fn finish<'a>(sight: &FrameFacts<'a>) -> Option<&'a str> {
 }
 
 #[test]
-fn the_model_s_name_is_found_where_it_stands() {
+fn model_position_is_found() {
     for (format, data) in [
         (Format::Chat, r#"{"id":"x","choices":[{"delta":{"model":"no"}}],"model" : "é-1" }"#),
         (Format::Messages, r#"{"type":"message_start","message":{"content":[],"model": "é-1"}}"#),
@@ -34,7 +34,7 @@ fn the_model_s_name_is_found_where_it_stands() {
 }
 
 #[test]
-fn each_format_ends_in_its_own_way() {
+fn stream_end_is_recognized_in_each_format() {
     for (format, data, end) in [
         (Format::Chat, "[DONE]", StreamEnd::Terminated),
         (Format::Chat, "[DONE] ", StreamEnd::Terminated),
@@ -74,9 +74,9 @@ fn each_format_ends_in_its_own_way() {
     }
 }
 
-/// wire-facts 13: errors inside a stream that began with 200.
+/// Errors within a stream that started with status 200.
 #[test]
-fn fact_13_an_error_in_a_chunk_is_seen_and_an_empty_one_is_none() {
+fn fact_13_error_in_a_chunk_is_recognized_and_an_empty_one_ignored() {
     for (data, end) in [
         (r#"{"error":{"message":"m","failed_generation":"x","status_code":400}}"#, StreamEnd::Failed),
         (r#"{"choices":[{"finish_reason":null}],"error":{"code":502,"message":"m"}}"#, StreamEnd::Failed),
@@ -91,9 +91,9 @@ fn fact_13_an_error_in_a_chunk_is_seen_and_an_empty_one_is_none() {
     }
 }
 
-/// bugs.md 19: `finish_reason: null` read as existing.
+/// `finish_reason: null` does not finish a choice.
 #[test]
-fn bug_19_a_finish_reason_that_is_null_or_empty_is_none() {
+fn bug_19_finish_reason_null_or_empty_is_none() {
     for (format, data) in [
         (Format::Chat, r#"{"choices":[{"index":0,"delta":{},"finish_reason":null}]}"#),
         (Format::Chat, r#"{"choices":[{"index":0,"finish_reason":""}]}"#),
@@ -110,9 +110,9 @@ fn bug_19_a_finish_reason_that_is_null_or_empty_is_none() {
     assert_eq!(finish(&sight), None);
 }
 
-/// wire-facts 34: names, and integers when the client asks for them.
+/// Finish reasons are names, or integers if the client requests numeric enums.
 #[test]
-fn fact_34_gemini_s_reasons_are_names_or_integers() {
+fn fact_34_finish_reason_of_gemini_is_a_name_or_an_integer() {
     for (value, reason) in [
         ("\"STOP\"", "STOP"),
         ("\"MODEL_ARMOR\"", "MODEL_ARMOR"),
@@ -129,9 +129,9 @@ fn fact_34_gemini_s_reasons_are_names_or_integers() {
     }
 }
 
-/// wire-facts 37: a blocked prompt has no candidates and HTTP 200.
+/// A blocked prompt has status 200 and no candidates.
 #[test]
-fn fact_37_a_blocked_prompt_is_complete_without_candidates() {
+fn fact_37_blocked_prompt_is_complete_without_candidates() {
     let sight = see(Format::Generate, r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{}}"#);
     assert_eq!((finish(&sight), sight.seen, sight.finished), (Some("SAFETY"), 1, 1));
     let sight = see(Format::Generate, r#"{"promptFeedback":{"safetyRatings":[]}}"#);
@@ -147,7 +147,7 @@ fn fact_37_a_blocked_prompt_is_complete_without_candidates() {
 }
 
 #[test]
-fn several_answers_are_told_apart_by_their_index() {
+fn choices_are_distinguished_by_index() {
     let data = r#"{"choices":[{"index":2,"finish_reason":"stop"},{"index":0,"delta":{}},{"finish_reason":null,"index":70}]}"#;
     let sight = see(Format::Chat, data);
     assert_eq!((sight.seen, sight.finished), (1 << 2 | 1 | 1 << 63, 1 << 2));
@@ -156,9 +156,9 @@ fn several_answers_are_told_apart_by_their_index() {
     assert_eq!((sight.seen, sight.finished), (3, 2));
 }
 
-/// wire-facts 1 and 3: chunks without choices, with and without usage.
+/// Chunks without choices, with and without usage.
 #[test]
-fn fact_1_only_a_chunk_of_nothing_but_usage_is_the_usage_chunk() {
+fn fact_1_usage_chunk_has_usage_and_no_choices() {
     for (data, only) in [
         (r#"{"id":"x","choices":[],"usage":{"prompt_tokens":1}}"#, true),
         (r#"{"usage":{"prompt_tokens":1},"choices":[]}"#, true),
@@ -173,7 +173,7 @@ fn fact_1_only_a_chunk_of_nothing_but_usage_is_the_usage_chunk() {
 }
 
 #[test]
-fn a_whole_answer_that_is_an_error_is_seen() {
+fn whole_response_error_is_recognized() {
     for (format, body, end) in [
         (Format::Chat, r#"{"error":{"message":"m"}}"#, StreamEnd::Failed),
         (Format::Chat, r#"{"choices":[],"error":null}"#, StreamEnd::Open),
@@ -192,7 +192,7 @@ fn a_whole_answer_that_is_an_error_is_seen() {
 }
 
 #[test]
-fn a_whole_answer_must_be_one_object() {
+fn whole_response_must_be_one_object() {
     for format in Format::ALL {
         for body in ["", " ", "[]", "null", "{", "{\"id\":\"x\"", "{}x", "{} {}", "<html>", "{\"id\":\"x}"] {
             assert!(answer(format, body).is_err(), "{format} {body}");
@@ -202,7 +202,7 @@ fn a_whole_answer_must_be_one_object() {
 }
 
 #[test]
-fn a_delta_is_content_and_not_read_further() {
+fn delta_is_content_and_not_parsed_further() {
     for (format, data) in [
         (
             Format::Messages,
@@ -218,9 +218,9 @@ fn a_delta_is_content_and_not_read_further() {
     }
 }
 
-/// wire-facts 26: providers without `event:` lines.
+/// Providers that send no `event:` lines.
 #[test]
-fn fact_26_the_type_in_the_data_decides_wherever_it_stands() {
+fn fact_26_type_in_the_data_decides_anywhere() {
     let data = r#"{"response":{"id":"r","status":"completed","usage":{"input_tokens":3}},"sequence_number":9,"type":"response.completed"}"#;
     let sight = see(Format::Responses, data);
     assert_eq!((sight.end, finish(&sight)), (StreamEnd::Terminated, Some("completed")));
@@ -230,7 +230,7 @@ fn fact_26_the_type_in_the_data_decides_wherever_it_stands() {
 }
 
 #[test]
-fn a_glance_overlooks_nothing_that_must_be_read() {
+fn frame_class_overlooks_nothing_that_must_be_parsed() {
     for (format, data, expected) in [
         (
             Format::Chat,
@@ -271,40 +271,40 @@ fn a_glance_overlooks_nothing_that_must_be_read() {
         (Format::Responses, r#"{"delta":"a","type":"response.output_text.delta"}"#, FrameClass::Read),
         (Format::Responses, "[DONE]", FrameClass::Read),
     ] {
-        assert_eq!(glance(format, data.as_bytes()), expected, "{data}");
+        assert_eq!(classify(format, data.as_bytes()), expected, "{data}");
     }
 }
 
 proptest! {
-    /// What a glance lets pass must hold nothing when it is read after all.
+    /// A frame that `FrameClass` lets pass unread contains nothing of interest when it is parsed.
     #[test]
-    fn a_glance_agrees_with_reading(
+    fn frame_class_agrees_with_parsing(
         finish in r#"(,"finish_reason":( ?null|"stop"|""|1))?"#,
         usage in r#"(,"usage" ?: ?(null|\{"prompt_tokens":3\}|""|7))?"#,
         error in r#"(,"error":(null|"m"|\{\}|false|""))?"#,
         text in r#"[a-z:{}]{0,4}(\\"(usage|error|finish_reason)\\":)?[a-z]{0,3}"#,
     ) {
         let chat = format!(r#"{{"choices":[{{"delta":{{"content":"{text}"}}{finish}}}]{usage}{error}}}"#);
-        if glance(Format::Chat, chat.as_bytes()) == FrameClass::Content {
+        if classify(Format::Chat, chat.as_bytes()) == FrameClass::Content {
             let sight = see(Format::Chat, &chat);
             prop_assert!(sight.finish.is_none() && sight.usage.is_none() && sight.end == StreamEnd::Open, "{}", chat);
         }
         let finish = finish.replace("finish_reason", "finishReason");
         let generate = format!(r#"{{"candidates":[{{"content":{{"parts":[{{"text":"{text}"}}]}}{finish}}}]{error}}}"#);
-        if glance(Format::Generate, generate.as_bytes()) == FrameClass::Content {
+        if classify(Format::Generate, generate.as_bytes()) == FrameClass::Content {
             let sight = see(Format::Generate, &generate);
             prop_assert!(sight.finish.is_none() && sight.usage.is_none() && sight.end == StreamEnd::Open, "{}", generate);
         }
     }
 
     #[test]
-    fn any_text_is_watched_without_a_panic(
+    fn watch_of_arbitrary_text_never_panics(
         text in r#"\{("(id|model|choices|candidates|usage|type|error|delta|message|response|usageMetadata)":)?[\[\]{},:"\\a-z0-9.é]{0,30}"#,
     ) {
         for format in Format::ALL {
             let _ = frame(format, &text);
             let _ = answer(format, &text);
-            let _ = glance(format, text.as_bytes());
+            let _ = classify(format, text.as_bytes());
         }
     }
 }

@@ -1,23 +1,23 @@
-//! Usage as each format counts it, in nobody's arithmetic (bugs.md 36 to 44; wire-facts 1, 15, 19, 21, 32, 38, 40).
+//! Tests of usage in each format's own counts, before normalization.
 
 use crate::canonical::Usage;
 use crate::wire::watch::{answer, frame};
 use crate::wire::{Format, embeddings};
 
-/// Reads a whole answer with this usage object.
+/// Parses a whole response with this usage object.
 fn read(format: Format, usage: &str) -> Usage {
     let key = if format == Format::Generate { "usageMetadata" } else { "usage" };
     let body = format!(r#"{{"{key}":{usage}}}"#);
     folded(&[answer(format, &body).unwrap().usage.unwrap_or_default()])
 }
 
-/// What the meter makes of reports that come one after the other.
+/// Returns the meter's result for a sequence of usage reports.
 fn folded(reports: &[Usage]) -> Usage {
     let mut usage = Usage::default();
     for report in reports {
         usage.update(report);
     }
-    // Of no interest to whoever bills.
+    // `uncached` does not affect billing.
     Usage { uncached: None, ..usage }
 }
 
@@ -31,7 +31,7 @@ fn usage(input: u64, output: u64) -> Usage {
 }
 
 #[test]
-fn chat_totals_include_their_parts() {
+fn usage_of_chat_includes_its_parts() {
     let read = read(
         Format::Chat,
         r#"{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120,
@@ -51,7 +51,7 @@ fn chat_totals_include_their_parts() {
 }
 
 #[test]
-fn bug_38_a_zero_stays_and_what_is_absent_stays_absent() {
+fn bug_38_usage_zero_is_kept_and_absent_is_none() {
     let read = |text| read(Format::Chat, text);
     assert_eq!(
         read(r#"{"prompt_tokens":1,"completion_tokens":0,"prompt_tokens_details":{"cached_tokens":0}}"#),
@@ -71,9 +71,9 @@ fn bug_38_a_zero_stays_and_what_is_absent_stays_absent() {
     assert_eq!(read("null"), Usage::default());
 }
 
-/// wire-facts 15: xAI's completion tokens exclude reasoning.
+/// xAI's completion tokens exclude reasoning tokens.
 #[test]
-fn fact_15_providers_deviations_are_recognised() {
+fn fact_15_usage_deviations_of_providers_are_recognized() {
     let read = |text| read(Format::Chat, text);
     let xai = r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":115,"completion_tokens_details":{"reasoning_tokens":100}}"#;
     assert_eq!(read(xai), Usage { reasoning: Some(100), ..usage(10, 105) });
@@ -97,9 +97,9 @@ fn fact_15_providers_deviations_are_recognised() {
     assert_eq!(read(huge), Usage { reasoning: Some(1), ..usage(u64::MAX, u64::MAX) });
 }
 
-/// wire-facts 1: growing usage in every chunk; the last one counts.
+/// Cumulative usage in every chunk: the last one counts.
 #[test]
-fn bug_37_usage_counts_wherever_it_stands_and_is_never_added() {
+fn bug_37_usage_is_taken_from_anywhere_and_never_added() {
     let choice = r#"{"choices":[{"delta":{}}],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#;
     let finish =
         r#"{"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2}}"#;
@@ -113,7 +113,7 @@ fn bug_37_usage_counts_wherever_it_stands_and_is_never_added() {
 }
 
 #[test]
-fn bug_41_messages_input_is_made_to_include_the_cache() {
+fn bug_41_usage_of_messages_input_includes_the_cache() {
     let read = |text| read(Format::Messages, text);
     assert_eq!(
         read(
@@ -125,7 +125,7 @@ fn bug_41_messages_input_is_made_to_include_the_cache() {
 }
 
 #[test]
-fn bug_43_cache_buckets_are_parts_of_the_sum() {
+fn bug_43_usage_cache_parts_are_parts_of_the_sum() {
     let read = |text| read(Format::Messages, text);
     let expected = Usage { cache_write: Some(10), cache_write_1h: Some(20), ..usage(31, 5) };
     assert_eq!(
@@ -141,7 +141,7 @@ fn bug_43_cache_buckets_are_parts_of_the_sum() {
         ),
         expected
     );
-    // A last report with the sum alone does not double the buckets of the first one, and a zero counts.
+    // A last report with only the total does not double the buckets of the first one. A zero counts.
     let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":1,"output_tokens":1,"cache_creation_input_tokens":30,"cache_creation":{"ephemeral_5m_input_tokens":10,"ephemeral_1h_input_tokens":20}}}}"#;
     let delta =
         r#"{"type":"message_delta","delta":{},"usage":{"output_tokens":5,"cache_creation_input_tokens":30}}"#;
@@ -154,9 +154,9 @@ fn bug_43_cache_buckets_are_parts_of_the_sum() {
     );
 }
 
-/// wire-facts 19: the last report overwrites, and may leave out the cache or the input.
+/// The last report replaces earlier ones, and may omit the cache or the input.
 #[test]
-fn fact_19_messages_usage_is_cumulative_over_the_stream() {
+fn fact_19_usage_of_messages_is_cumulative_over_the_stream() {
     let start = r#"{"type":"message_start","message":{"usage":{"input_tokens":10,"cache_read_input_tokens":100,"output_tokens":2}}}"#;
     for (delta, input, cached, output) in [
         (r#"{"output_tokens":50}"#, 110, 100, 50),
@@ -172,9 +172,8 @@ fn fact_19_messages_usage_is_cumulative_over_the_stream() {
     }
 }
 
-/// wire-facts 21.
 #[test]
-fn fact_21_thinking_and_searches_of_messages_are_counted() {
+fn fact_21_usage_of_messages_has_thinking_and_searches() {
     let read = read(
         Format::Messages,
         r#"{"input_tokens":1,"output_tokens":9,"output_tokens_details":{"thinking_tokens":7},
@@ -183,9 +182,8 @@ fn fact_21_thinking_and_searches_of_messages_are_counted() {
     assert_eq!(read, Usage { reasoning: Some(7), searches: Some(2), ..usage(1, 9) });
 }
 
-/// wire-facts 32.
 #[test]
-fn fact_32_responses_totals_include_their_parts() {
+fn fact_32_usage_of_responses_includes_its_parts() {
     let data = r#"{"type":"response.completed","response":{"usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":8},"output_tokens":20,"output_tokens_details":{"reasoning_tokens":15},"total_tokens":120}}}"#;
     let expected = Usage { cached: Some(0), cache_write: Some(8), reasoning: Some(15), ..usage(100, 20) };
     assert_eq!(stream(Format::Responses, &[data]), expected);
@@ -194,7 +192,7 @@ fn fact_32_responses_totals_include_their_parts() {
 }
 
 #[test]
-fn bug_42_gemini_output_includes_thoughts_and_cached_is_a_part_of_the_prompt() {
+fn bug_42_usage_of_gemini_output_includes_thoughts() {
     let read = |text| read(Format::Generate, text);
     assert_eq!(
         read(
@@ -231,9 +229,9 @@ fn bug_42_gemini_output_includes_thoughts_and_cached_is_a_part_of_the_prompt() {
     );
 }
 
-/// bugs.md 44: an interrupted stream is billed for what was produced. wire-facts 38: usage is in every chunk.
+/// An interrupted stream is billed by its last chunk: every chunk has usage.
 #[test]
-fn bug_44_an_interrupted_gemini_stream_has_usage() {
+fn bug_44_usage_of_an_interrupted_gemini_stream_is_the_last() {
     let chunk = |n: u64| {
         format!(
             r#"{{"candidates":[{{}}],"usageMetadata":{{"promptTokenCount":9,"candidatesTokenCount":{n}}}}}"#
@@ -244,7 +242,7 @@ fn bug_44_an_interrupted_gemini_stream_has_usage() {
 }
 
 #[test]
-fn bug_40_a_later_report_fills_in_and_does_not_wipe_out() {
+fn bug_40_usage_update_does_not_erase_known_figures() {
     let mut known = Usage { cached: Some(5), ..usage(10, 20) };
     known.update(&Usage { output: Some(25), ..Usage::default() });
     assert_eq!(known, Usage { cached: Some(5), ..usage(10, 25) });
@@ -253,9 +251,9 @@ fn bug_40_a_later_report_fills_in_and_does_not_wipe_out() {
     assert!(known.is_known() && !Usage::default().is_known());
 }
 
-/// wire-facts 40: embeddings count in three ways.
+/// Embeddings usage has three forms.
 #[test]
-fn fact_40_embeddings_have_input_only() {
+fn fact_40_usage_of_embeddings_has_input_only() {
     for (body, input) in [
         (r#"{"data":[],"usage":{"prompt_tokens":8,"total_tokens":8}}"#, Some(8)),
         (r#"{"data":[],"usage":{"total_tokens":8}}"#, Some(8)),

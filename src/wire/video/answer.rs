@@ -1,43 +1,43 @@
-//! What a client is told of a task: in the gateway's own words, as OpenAI's video, and as Google's operation.
+//! Client responses of video endpoints: in the gateway's own format, OpenAI's, and Google's operations.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::canonical::video::Stage;
 use crate::json::Writer;
 
-/// What every link to a video that stands in an answer begins with.
+/// Prefix of the data URL of an inline video.
 pub const DATA: &str = "data:video/mp4;base64,";
 
-/// A task as it is told.
+/// Task state for a client response.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View<'a> {
-    /// Its id.
+    /// Task id.
     pub id: &'a str,
-    /// The model, as the client named it.
+    /// Model, as the client named it.
     pub model: &'a str,
-    /// How far it is; nothing while the provider has not been asked since it began.
+    /// Stage. `None` until the provider's state is polled for the first time.
     pub stage: Option<Stage>,
-    /// In percent.
+    /// Progress in percent.
     pub progress: Option<u64>,
-    /// Why there is no video: a word for programs and a text.
+    /// Failure: code and message.
     pub fault: Option<(&'a str, &'a str)>,
-    /// When it began, in Unix seconds.
+    /// Creation time in Unix seconds.
     pub created: i64,
-    /// When it ended.
+    /// End time in Unix seconds.
     pub ended: Option<i64>,
-    /// When its video is gone.
+    /// Expiry time of the video in Unix seconds.
     pub expires: Option<i64>,
-    /// Its length.
+    /// Length in seconds.
     pub seconds: u64,
-    /// Its size or resolution.
+    /// Size or resolution.
     pub size: &'a str,
-    /// What it shows.
+    /// Prompt.
     pub prompt: &'a str,
-    /// The video that it was made from.
+    /// Id of the video that this one remixes.
     pub remixed: Option<&'a str>,
 }
 
-/// The answer to a submission (specification, 2.8).
+/// Writes the response to a submission (docs/specification.md, 2.8).
 pub fn submitted(id: &str) -> Bytes {
     let mut out = BytesMut::with_capacity(128);
     let mut json = Writer::new(&mut out);
@@ -46,7 +46,7 @@ pub fn submitted(id: &str) -> Bytes {
     out.freeze()
 }
 
-/// The word for a stage.
+/// Returns the status word of a stage.
 pub fn status(stage: Option<Stage>) -> &'static str {
     match stage {
         None => "submitted",
@@ -57,8 +57,8 @@ pub fn status(stage: Option<Stage>) -> &'static str {
     }
 }
 
-/// The answer to a query (specification, 2.8). Its end is missing: the address of the video, if there is one, stands
-/// there.
+/// Writes the response to a query (docs/specification.md, 2.8) without its closing brace, so that a video URL can
+/// follow.
 fn query(view: &View<'_>, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("task_id").string(view.id).key("status").string(status(view.stage));
@@ -82,7 +82,7 @@ fn fault(view: &View<'_>, json: &mut Writer<'_, BytesMut>) {
     }
 }
 
-/// The answer to a query, with the addresses of the videos, if there are some.
+/// Writes the response to a query. `urls` are the addresses of the videos.
 pub fn queried(view: &View<'_>, urls: &[&str]) -> Bytes {
     let mut out = BytesMut::with_capacity(512);
     query(view, &mut out);
@@ -100,8 +100,8 @@ pub fn queried(view: &View<'_>, urls: &[&str]) -> Bytes {
     out.freeze()
 }
 
-/// The same with the video itself, as Google's clients of Vertex AI know it.
-pub fn operation_whole(view: &View<'_>) -> Frame {
+/// Writes a Vertex AI operation with the video inline.
+pub fn operation_whole(view: &View<'_>) -> InlineVideoFrame {
     let mut head = BytesMut::with_capacity(512);
     let mut json = Writer::new(&mut head);
     json.begin_object().key("name").string(&format!("models/{}/operations/{}", view.model, view.id));
@@ -109,68 +109,69 @@ pub fn operation_whole(view: &View<'_>) -> Frame {
     json.key("@type").string("type.googleapis.com/cloud.ai.large_models.vision.GenerateVideoResponse");
     json.key("videos").begin_array().begin_object().key("mimeType").string("video/mp4");
     head.extend_from_slice(b",\"bytesBase64Encoded\":\"");
-    Frame { head: head.freeze(), middle: None, tail: Bytes::from_static(b"\"}]}}") }
+    InlineVideoFrame { head: head.freeze(), middle: None, tail: Bytes::from_static(b"\"}]}}") }
 }
 
-/// What an answer with a video in it consists of: a text before it, the video in base64, a text between, the video
-/// again where that is wanted, and a text at the end.
+/// Text around an inline video: `head`, the video in base64, and `tail`; with `middle`, the video occurs twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// Before the video.
+pub struct InlineVideoFrame {
+    /// Text before the video.
     pub head: Bytes,
-    /// Between the first and the second time; nothing where it stands there once.
+    /// Text between the two copies of the video. `None` if it occurs once.
     pub middle: Option<Bytes>,
-    /// Behind it.
+    /// Text behind the video.
     pub tail: Bytes,
 }
 
-impl Frame {
-    /// How long all of it is with a video of so many bytes.
+impl InlineVideoFrame {
+    /// Returns the length of the whole response in bytes, for a video of `size` bytes. Saturates.
     pub fn len(&self, size: u64) -> u64 {
-        let text = size.div_ceil(3) * 4;
-        let twice = self.middle.as_ref().map_or(0, |middle| middle.len() as u64 + text);
-        self.head.len() as u64 + text + twice + self.tail.len() as u64
+        // The size is what the server of the video announces.
+        let text = size.div_ceil(3).saturating_mul(4);
+        let twice = self.middle.as_ref().map_or(0, |middle| text.saturating_add(middle.len() as u64));
+        let around = (self.head.len() + self.tail.len()) as u64;
+        text.saturating_add(twice).saturating_add(around)
     }
 }
 
-/// The answer to a query, with the video itself.
-pub fn queried_whole(view: &View<'_>) -> Frame {
+/// Writes the response to a query with the video inline.
+pub fn queried_whole(view: &View<'_>) -> InlineVideoFrame {
     let mut head = BytesMut::with_capacity(512);
     query(view, &mut head);
     head.extend_from_slice(b",\"url\":\"");
     head.extend_from_slice(DATA.as_bytes());
-    Frame { head: head.freeze(), middle: None, tail: Bytes::from_static(b"\"}") }
+    InlineVideoFrame { head: head.freeze(), middle: None, tail: Bytes::from_static(b"\"}") }
 }
 
-/// The answer to a download of a video of so many bytes (specification, 2.8).
-pub fn downloaded(id: &str, size: u64) -> Frame {
+/// Writes the response to a download of a video of `size` bytes (docs/specification.md, 2.8).
+pub fn downloaded(id: &str, size: u64) -> InlineVideoFrame {
     let mut head = BytesMut::with_capacity(256);
     let mut json = Writer::new(&mut head);
     json.begin_object().key("success").boolean(true);
     json.key("generation_id").string(id).key("task_id").string(id);
     json.key("format").string("mp4").key("size").number(size).key("base64");
     head.extend_from_slice(b"\"");
-    Frame {
+    InlineVideoFrame {
         head: head.freeze(),
         middle: Some(Bytes::from_static(b"\",\"data_url\":\"data:video/mp4;base64,")),
         tail: Bytes::from_static(b"\"}"),
     }
 }
 
-/// The same of a video whose length nobody knows before its end: it is told there, by [`downloaded_end`].
-pub fn downloaded_unmeasured(id: &str) -> Frame {
+/// Writes the response to a download of a video of unknown length. [`downloaded_end`] adds the length at the end.
+pub fn downloaded_unmeasured(id: &str) -> InlineVideoFrame {
     let mut frame = downloaded(id, 0);
     let head = String::from_utf8_lossy(&frame.head).replace("\"size\":0,", "");
     frame.head = Bytes::from(head.into_bytes());
     frame
 }
 
-/// The end of an answer to a download, with the length of the video.
+/// Returns the end of a download response, with the video's length in bytes.
 pub fn downloaded_end(size: u64) -> Bytes {
     Bytes::from(format!("\",\"size\":{size}}}").into_bytes())
 }
 
-/// The task as OpenAI's clients know it.
+/// Writes the task as OpenAI's video object.
 pub fn openai(view: &View<'_>) -> Bytes {
     let mut out = BytesMut::with_capacity(512);
     let mut json = Writer::new(&mut out);
@@ -207,7 +208,7 @@ pub fn openai(view: &View<'_>) -> Bytes {
     out.freeze()
 }
 
-/// The task as Google's clients know it. `base` is the address that the client reached the gateway under.
+/// Writes the task as Google's operation. `base` is the gateway's address as the client reached it.
 pub fn operation(view: &View<'_>, base: &str, videos: usize) -> Bytes {
     let mut out = BytesMut::with_capacity(512);
     let mut json = Writer::new(&mut out);
@@ -225,7 +226,7 @@ pub fn operation(view: &View<'_>, base: &str, videos: usize) -> Bytes {
                 .string("type.googleapis.com/google.ai.generativelanguage.v1beta.PredictLongRunningResponse");
             json.key("generateVideoResponse").begin_object().key("generatedSamples").begin_array();
             for number in 0..videos {
-                // The first one needs no number.
+                // The first file id has no number.
                 let number = if number == 0 { String::new() } else { format!("-{number}") };
                 let uri = format!("{base}/v1beta/files/{}{number}:download?alt=media", view.id);
                 json.begin_object().key("video").begin_object().key("uri").string(&uri);

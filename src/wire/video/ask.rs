@@ -1,48 +1,48 @@
-//! What a client asks for, held against what the model can do.
+//! Video requests of clients, checked against the model's capabilities.
 
 use std::borrow::Cow;
 
-use super::members::{Members, one_of, unsupported, wrong};
+use super::members::{VideoMembers, one_of, unsupported, wrong};
 use super::{markers, settle};
 use crate::canonical::request::Extra;
-use crate::canonical::video::{Picture, PictureRole, PictureSource, Video, VideoDialect, VideoShape};
-use crate::error::{ApiError, Kind};
+use crate::canonical::video::{PictureRole, PictureSource, Video, VideoDialect, VideoInputImage, VideoShape};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::{Cursor, RawJson};
 
-/// Most pictures of one request.
+/// Maximum number of input images per request.
 const PICTURES: usize = 10;
 
-/// The model that a request names.
+/// Returns the model that a request names.
 ///
 /// # Errors
-/// The body is no object, or names none.
+/// Returns an [`ApiError`] if the body is not a JSON object or has no model.
 pub fn model(body: &str) -> Result<Cow<'_, str>, ApiError> {
-    Members::read(body)?.required(&["model"])
+    VideoMembers::read(body)?.required(&["model"])
 }
 
-/// The id of the task that a request for an operation names.
+/// Returns the task id from the operation name of a `:fetchPredictOperation` request.
 ///
 /// # Errors
-/// It names none.
+/// Returns an [`ApiError`] if the body has no operation name.
 pub fn operation(body: &str) -> Result<String, ApiError> {
-    let name = Members::read(body)?.required(&["operationName"])?;
+    let name = VideoMembers::read(body)?.required(&["operationName"])?;
     let id = name.rsplit_once("/operations/").map(|(_, id)| id.to_owned());
     id.ok_or_else(|| wrong("operationName", "the name of an operation"))
 }
 
-/// The video that a request wants another one made from, if it says so.
+/// Returns the id of the video that a request remixes. `None` if the request is not a remix.
 pub fn remix(body: &str) -> Option<String> {
-    let mut members = Members::read(body).ok()?;
+    let mut members = VideoMembers::read(body).ok()?;
     let (_, from) = members.text(&["remix_from_video_id"]).ok()??;
     from.starts_with("video_").then(|| from.into_owned())
 }
 
-/// Reads a request for a model.
+/// Parses a request for a model.
 ///
 /// # Errors
-/// It is malformed, or asks for what the model cannot do; the error names the field.
+/// Returns an [`ApiError`] that names the field if the request is malformed, or the model does not support it.
 pub fn decode<'a>(body: &'a str, dialect: &VideoDialect) -> Result<Video<'a>, ApiError> {
-    let mut members = Members::read(body)?;
+    let mut members = VideoMembers::read(body)?;
     members.take(&["model"]);
     if let Some(instances) = members.take(&["instances"]) {
         read_instance(instances.value, &mut members)?;
@@ -50,12 +50,14 @@ pub fn decode<'a>(body: &'a str, dialect: &VideoDialect) -> Result<Video<'a>, Ap
     if let Some(parameters) = members.take(&["parameters"]) {
         members.add(parameters.value.text(), "parameters.").map_err(|_| wrong("parameters", "an object"))?;
     }
+    // Added last, so that a member at the top level wins over the same one in `metadata`.
     let metadata = members.take(&["metadata"]);
     if let Some(metadata) = &metadata {
         members.add(metadata.value.text(), "metadata.").map_err(|_| wrong("metadata", "an object"))?;
     }
     let mut paths = Vec::new();
-    let mut known = |members: &Members<'a>, name: &'static str, names: &[&str]| {
+    // Record the client's spelling of each field before it is taken: later errors and warnings name it.
+    let mut known = |members: &VideoMembers<'a>, name: &'static str, names: &[&str]| {
         paths.extend(members.path(names).map(|path| (name, path.to_owned())));
     };
     const NEGATIVE: &[&str] = &["negative_prompt", "negativePrompt"];
@@ -116,15 +118,15 @@ pub fn decode<'a>(body: &'a str, dialect: &VideoDialect) -> Result<Video<'a>, Ap
         }
         video.remix = Some(from);
     }
-    settle::settle(dialect, &mut video)?;
+    settle::resolve_dimensions(dialect, &mut video)?;
     check(dialect, &video)?;
     video.extra =
         members.rest().into_iter().map(|field| Extra { name: field.name, value: field.value }).collect();
     Ok(video)
 }
 
-/// Google's clients say in a list of one what is to be made.
-fn read_instance<'a>(value: RawJson<'a>, members: &mut Members<'a>) -> Result<(), ApiError> {
+/// Reads the single element of Google's `instances`.
+fn read_instance<'a>(value: RawJson<'a>, members: &mut VideoMembers<'a>) -> Result<(), ApiError> {
     let fault = |_| wrong("instances", "an array with one object");
     let mut json = Cursor::new(value.text());
     json.begin_array().map_err(fault)?;
@@ -138,7 +140,7 @@ fn read_instance<'a>(value: RawJson<'a>, members: &mut Members<'a>) -> Result<()
 }
 
 fn samples<'a>(
-    members: &mut Members<'a>,
+    members: &mut VideoMembers<'a>,
     dialect: &VideoDialect,
     video: &mut Video<'a>,
 ) -> Result<(), ApiError> {
@@ -151,7 +153,7 @@ fn samples<'a>(
     Ok(())
 }
 
-fn pictures<'a>(members: &mut Members<'a>, video: &mut Video<'a>) -> Result<(), ApiError> {
+fn pictures<'a>(members: &mut VideoMembers<'a>, video: &mut Video<'a>) -> Result<(), ApiError> {
     let roles: [(&[&str], PictureRole); 2] = [
         (&["image", "input_reference", "image_url", "firstFrame", "first_frame"], PictureRole::First),
         (&["lastFrame", "last_frame", "last_frame_url"], PictureRole::Last),
@@ -159,17 +161,17 @@ fn pictures<'a>(members: &mut Members<'a>, video: &mut Video<'a>) -> Result<(), 
     for (names, role) in roles {
         if let Some(field) = members.take(names) {
             let source = source(&field.path, field.value)?;
-            video.pictures.push(Picture { role, source, field: field.path.into() });
+            video.pictures.push(VideoInputImage { role, source, field: field.path.into() });
         }
     }
     Ok(())
 }
 
-/// A picture: an address, a data URL, base64, or an object with one of them.
+/// Parses an image: a URL, a data URL, bare base64, or an object with one of these.
 fn source<'a>(path: &str, value: RawJson<'a>) -> Result<PictureSource<'a>, ApiError> {
-    let fault = || wrong(path, "an http(s) address, a data URL of an image, or an image in base64");
+    let fault = || wrong(path, "an http(s) URL, a data URL of an image, or an image in base64");
     if value.text().starts_with('{') {
-        let mut members = Members::default();
+        let mut members = VideoMembers::default();
         members.add(value.text(), "").map_err(|_| fault())?;
         let media = members.text(&["mimeType", "mime_type"])?;
         let inner =
@@ -184,7 +186,7 @@ fn source<'a>(path: &str, value: RawJson<'a>) -> Result<PictureSource<'a>, ApiEr
     read_source(text).ok_or_else(fault)
 }
 
-/// Reads an address, a data URL or base64.
+/// Parses a URL, a data URL of an image, or bare base64 of a known image type. Returns `None` for other text.
 pub fn read_source(text: Cow<'_, str>) -> Option<PictureSource<'_>> {
     let is_link = |text: &str| {
         let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
@@ -205,7 +207,7 @@ pub fn read_source(text: Cow<'_, str>) -> Option<PictureSource<'_>> {
         };
         return is_base64(&base64).then_some(PictureSource::Data { media: Cow::Owned(media), base64 });
     }
-    // What the first bytes of each type look like in base64.
+    // Base64 of the first bytes of each file type.
     const SIGNS: [(&str, &str); 6] = [
         ("/9j/", "image/jpeg"),
         ("iVBOR", "image/png"),
@@ -225,7 +227,7 @@ fn is_base64(text: &str) -> bool {
         && plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
-/// The list in which the bundled-prompt family says everything.
+/// Reads the `content` list of the bundled shape, which has prompt and images as elements.
 fn read_content<'a>(
     path: &str,
     value: RawJson<'a>,
@@ -242,7 +244,7 @@ fn read_content<'a>(
         let here = format!("{path}[{at}]");
         at += 1;
         let item = json.raw().map_err(not_json)?;
-        let mut members = Members::default();
+        let mut members = VideoMembers::default();
         members.add(item.text(), &format!("{here}.")).map_err(|_| wrong(&here, "an object"))?;
         let kind = members.text(&["type"])?.map(|(_, kind)| kind);
         match kind.as_deref() {
@@ -268,14 +270,14 @@ fn read_content<'a>(
                         known.ok_or_else(|| wrong(&path, one_of(&roles.map(PictureRole::name))))?
                     }
                 };
-                video.pictures.push(Picture { role, source, field: here.into() });
+                video.pictures.push(VideoInputImage { role, source, field: here.into() });
             }
             Some(_) => video.content.push(item),
             None => return Err(wrong(&format!("{here}.type"), "a string")),
         }
     }
     if prompt.is_some() {
-        // What stands beside the list is not used.
+        // The list replaces a prompt beside it.
         video.prompt = prompt;
         video.paths.retain(|(name, _)| *name != "prompt");
         video.paths.extend(inside.map(|path| ("prompt", path)));
@@ -287,7 +289,7 @@ fn check_markers(path: &str, text: &str, dialect: &VideoDialect) -> Result<(), A
     for (name, value) in markers::read(text) {
         let fault = |wanted: String| {
             let message = format!("The marker '--{name}' in '{path}' must be {wanted} for this model.");
-            Err(ApiError::new(Kind::InvalidField, message).param(path.to_owned()))
+            Err(ApiError::new(ErrorKind::InvalidField, message).param(path.to_owned()))
         };
         match name {
             "ratio" if !dialect.ratios.contains(&value) => return fault(one_of(dialect.ratios)),
@@ -307,19 +309,19 @@ fn check_markers(path: &str, text: &str, dialect: &VideoDialect) -> Result<(), A
     Ok(())
 }
 
-/// Holds a video that was asked for in other words against what the model can do.
+/// Checks and normalizes a video that was decoded from another request format.
 ///
 /// # Errors
-/// It cannot do it; the error names the field.
+/// Returns an [`ApiError`] that names the field if the model does not support it.
 pub fn fit(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiError> {
-    settle::settle(dialect, video)?;
+    settle::resolve_dimensions(dialect, video)?;
     check(dialect, video)
 }
 
-/// Holds what goes together against what the model can do.
+/// Checks combinations of prompt and images against the model's capabilities.
 ///
 /// # Errors
-/// It does not; the error names the field.
+/// Returns an [`ApiError`] that names the field if the model does not support the combination.
 pub fn check(dialect: &VideoDialect, video: &Video<'_>) -> Result<(), ApiError> {
     if let Some(prompt) = video.prompt.as_deref().filter(|_| dialect.shape == VideoShape::Bundled) {
         check_markers(video.path_of("prompt"), prompt, dialect)?;
@@ -332,12 +334,12 @@ pub fn check(dialect: &VideoDialect, video: &Video<'_>) -> Result<(), ApiError> 
         };
         if !takes {
             let message = match picture.role {
-                PictureRole::First => "This model does not begin from an image",
-                PictureRole::Last => "This model does not end with an image",
-                PictureRole::Reference => "This model takes no reference images",
+                PictureRole::First => "This model does not accept a first image",
+                PictureRole::Last => "This model does not accept a last image",
+                PictureRole::Reference => "This model does not accept reference images",
             };
             let message = format!("{message}: '{}'.", picture.field);
-            return Err(ApiError::new(Kind::Unsupported, message).param(picture.field.to_string()));
+            return Err(ApiError::new(ErrorKind::Unsupported, message).param(picture.field.to_string()));
         }
     }
     let count = |role| video.pictures.iter().filter(|picture| picture.role == role).count();
@@ -345,17 +347,17 @@ pub fn check(dialect: &VideoDialect, video: &Video<'_>) -> Result<(), ApiError> 
         (count(PictureRole::First), count(PictureRole::Last), count(PictureRole::Reference));
     let content = if dialect.shape == VideoShape::Bundled { "metadata.content" } else { "image" };
     if first > 1 || last > 1 || video.pictures.len() > PICTURES {
-        return Err(wrong(content, "at most one first and one last image, and 10 images in all"));
+        return Err(wrong(content, "at most one first and one last image, and 10 images in total"));
     }
     if last > 0 && first == 0 {
-        return Err(wrong(content, "there where a last image is: a video cannot only end with one"));
+        return Err(wrong(content, "given with a first image if there is a last image"));
     }
     if reference > 0 && first + last > 0 {
         return Err(wrong(content, "either first and last images or reference images"));
     }
     if !dialect.text && video.pictures.is_empty() {
-        let message = format!("This model makes videos of images: '{content}' is missing.");
-        return Err(ApiError::new(Kind::InvalidField, message).param(content));
+        let message = format!("This model makes videos from images: '{content}' is missing.");
+        return Err(ApiError::new(ErrorKind::InvalidField, message).param(content));
     }
     let has_prompt = video.prompt.as_deref().is_some_and(|prompt| !prompt.trim().is_empty());
     let can_do_without = dialect.shape != VideoShape::Remix

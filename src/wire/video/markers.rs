@@ -1,6 +1,6 @@
-//! Options that stand in the text of a prompt: `A cat --ratio 16:9 --dur 5`.
+//! Markers: options in the text of a prompt, as in `A cat --ratio 16:9 --dur 5`.
 
-/// Names of options, with the shorter ones that mean the same.
+/// Option names with their aliases.
 const NAMES: [(&str, &[&str]); 8] = [
     ("resolution", &["resolution", "rs"]),
     ("ratio", &["ratio", "rt"]),
@@ -12,8 +12,8 @@ const NAMES: [(&str, &[&str]); 8] = [
     ("watermark", &["watermark", "wm"]),
 ];
 
-/// The options of a prompt: each with its full name and its value, in their order. Providers find one at the end of a
-/// word too.
+/// Returns the options in a prompt in their order, each with its full name and its value. A marker at the end of a word
+/// counts, as it does at the provider.
 pub fn read(prompt: &str) -> Vec<(&'static str, &str)> {
     let mut found = Vec::new();
     let mut words = prompt.split_whitespace().peekable();
@@ -32,7 +32,7 @@ mod tests {
     use super::read;
 
     #[test]
-    fn markers_are_found_by_either_name() {
+    fn markers_are_found_by_short_and_long_names() {
         assert_eq!(
             read("A cat -- really --ratio 16:9 jumps --dur 5 --rs 720p --other 1 --seed --wm false --cf"),
             [("ratio", "16:9"), ("duration", "5"), ("resolution", "720p"), ("watermark", "false")]

@@ -1,40 +1,40 @@
-//! The members of a request, taken one after the other, whichever of its names one has.
+//! Request members, taken one by one, by any of a member's alternative names.
 
 use std::borrow::Cow;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::{Cursor, JsonError, RawJson};
 
-/// One member.
+/// Member of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field<'a> {
-    /// Its path in the request.
+pub struct VideoField<'a> {
+    /// Path in the request.
     pub path: String,
-    /// Its name.
+    /// Name.
     pub name: &'a str,
-    /// Its value, which is not `null`.
+    /// Value, never `null`.
     pub value: RawJson<'a>,
 }
 
-/// What is left of a request's members.
+/// Members of a request that are not taken yet.
 #[derive(Clone, Debug, Default)]
-pub struct Members<'a>(Vec<Field<'a>>);
+pub struct VideoMembers<'a>(Vec<VideoField<'a>>);
 
-impl<'a> Members<'a> {
+impl<'a> VideoMembers<'a> {
     /// Reads an object.
     ///
     /// # Errors
-    /// The text is none.
+    /// Returns an [`ApiError`] if the text is not a JSON object.
     pub fn read(text: &'a str) -> Result<Self, ApiError> {
-        let mut members = Members::default();
+        let mut members = VideoMembers::default();
         members.add(text, "").map_err(|_| not_json())?;
         Ok(members)
     }
 
-    /// Adds the members of an object that stands in the request. What has been there before comes first.
+    /// Adds the members of an object nested in the request. Of equal names, the one added earlier wins.
     ///
     /// # Errors
-    /// The text is no object.
+    /// Returns [`JsonError`] if the text is not a JSON object.
     pub fn add(&mut self, text: &'a str, prefix: &str) -> Result<(), JsonError> {
         let mut json = Cursor::new(text);
         json.begin_object()?;
@@ -42,40 +42,41 @@ impl<'a> Members<'a> {
             let value = json.raw()?;
             if !value.is_null() {
                 let name = key.escaped();
-                self.0.push(Field { path: format!("{prefix}{name}"), name, value });
+                self.0.push(VideoField { path: format!("{prefix}{name}"), name, value });
             }
         }
         Ok(())
     }
 
-    /// Takes a member that may have several names; the first name counts, and the others are gone.
-    pub fn take(&mut self, names: &[&str]) -> Option<Field<'a>> {
+    /// Takes the member of the first name that is present, and removes the members of all other names.
+    /// Returns `None` if no name is present.
+    pub fn take(&mut self, names: &[&str]) -> Option<VideoField<'a>> {
         let found = names.iter().find_map(|name| self.0.iter().position(|field| field.name == *name));
         let found = found.map(|at| self.0.remove(at));
         self.0.retain(|field| !names.contains(&field.name));
         found
     }
 
-    /// The path of the member that [`take`](Self::take) would take.
+    /// Returns the path of the member that [`take`](Self::take) would return.
     pub fn path(&self, names: &[&str]) -> Option<&str> {
         let found = names.iter().find_map(|name| self.0.iter().find(|field| field.name == *name));
         found.map(|field| field.path.as_str())
     }
 
-    /// Takes a text.
+    /// Takes a string, with its path. Returns `Ok(None)` if it is absent.
     ///
     /// # Errors
-    /// It is something else.
+    /// Returns an [`ApiError`] if the value is not a string.
     pub fn text(&mut self, names: &[&str]) -> Result<Option<(String, Cow<'a, str>)>, ApiError> {
         let Some(field) = self.take(names) else { return Ok(None) };
         let text = field.value.as_str().ok_or_else(|| wrong(&field.path, "a string"))?.decode();
         Ok(Some((field.path, text)))
     }
 
-    /// Takes a text that must be there and must not be empty.
+    /// Takes a required string.
     ///
     /// # Errors
-    /// It is not there, or something else.
+    /// Returns an [`ApiError`] if it is absent, not a string or blank.
     pub fn required(&mut self, names: &[&'static str]) -> Result<Cow<'a, str>, ApiError> {
         let name = names.first().copied().unwrap_or_default();
         let (path, text) = self.text(names)?.ok_or_else(|| ApiError::missing(name))?;
@@ -85,10 +86,11 @@ impl<'a> Members<'a> {
         Ok(text)
     }
 
-    /// Takes a whole number; some clients send it as a text.
+    /// Takes an integer, with its path. Accepts a string of digits, which some clients send. Returns `Ok(None)` if it
+    /// is absent.
     ///
     /// # Errors
-    /// It is something else.
+    /// Returns an [`ApiError`] if the value is not a non-negative integer.
     pub fn whole(&mut self, names: &[&str]) -> Result<Option<(String, u64)>, ApiError> {
         let Some(field) = self.take(names) else { return Ok(None) };
         let number = match field.value.as_str() {
@@ -99,39 +101,39 @@ impl<'a> Members<'a> {
         Ok(Some((field.path, number)))
     }
 
-    /// Takes a boolean.
+    /// Takes a boolean. Returns `Ok(None)` if it is absent.
     ///
     /// # Errors
-    /// It is something else.
+    /// Returns an [`ApiError`] if the value is not a boolean.
     pub fn boolean(&mut self, names: &[&str]) -> Result<Option<bool>, ApiError> {
         let Some(field) = self.take(names) else { return Ok(None) };
         let value = field.value.as_bool().ok_or_else(|| wrong(&field.path, "a boolean"))?;
         Ok(Some(value))
     }
 
-    /// What nobody took.
-    pub fn rest(self) -> Vec<Field<'a>> {
+    /// Returns the members that were not taken.
+    pub fn rest(self) -> Vec<VideoField<'a>> {
         self.0
     }
 }
 
-/// A field that is not what it should be.
+/// Returns the error for a field with an invalid value.
 pub fn wrong(path: &str, wanted: impl std::fmt::Display) -> ApiError {
-    ApiError::new(Kind::InvalidField, format!("'{path}' must be {wanted}.")).param(path.to_owned())
+    ApiError::new(ErrorKind::InvalidField, format!("'{path}' must be {wanted}.")).param(path.to_owned())
 }
 
-/// A field that the model does not take.
+/// Returns the error for a field that the model does not support.
 pub fn unsupported(path: &str) -> ApiError {
-    let message = format!("This model does not take '{path}'.");
-    ApiError::new(Kind::Unsupported, message).param(path.to_owned())
+    let message = format!("This model does not accept '{path}'.");
+    ApiError::new(ErrorKind::Unsupported, message).param(path.to_owned())
 }
 
-/// A body that is no object.
+/// Returns the error for a body that is not a JSON object.
 pub fn not_json() -> ApiError {
-    ApiError::new(Kind::InvalidJson, "The request body must be a JSON object.")
+    ApiError::new(ErrorKind::InvalidJson, "The request body must be a JSON object.")
 }
 
-/// Words as they are listed in messages.
+/// Formats words as a list for error messages.
 pub fn one_of(words: &[&str]) -> String {
     let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     match words.as_slice() {

@@ -1,11 +1,11 @@
-//! Videos: what clients send and get (specification, sections 2.8 and 4.8 to 4.10), what providers are asked in, and
-//! what they answer.
+//! Video generation: client requests and responses (docs/specification.md, 2.8 and 4.8 to 4.10), and the upstream
+//! formats.
 //!
-//! Here live the reader of requests ([`ask`]) with the markers of prompts ([`markers`]) and how lengths, sizes and
-//! ratios become those of a model ([`settle`]), the four forms that providers want ([`write`]), what they say of a task
-//! ([`read`]) and what a client is told of it ([`answer`]). Which model takes what comes in a
-//! [`VideoDialect`](crate::canonical::video::VideoDialect). Here must not live: when a provider is asked, and where its
-//! addresses are.
+//! This module has the request reader ([`ask`]) with the markers in prompts ([`markers`]) and the normalization of
+//! lengths, sizes and ratios to those of a model ([`settle`]), the writers of the four upstream request shapes
+//! ([`write`]), the reader of upstream task states ([`read`]), and the writers of client responses ([`answer`]). The
+//! capabilities of a model come in a [`VideoDialect`](crate::canonical::video::VideoDialect). Polling and upstream
+//! addresses live elsewhere.
 
 pub mod answer;
 pub mod ask;
@@ -23,61 +23,65 @@ use std::borrow::Cow;
 
 use super::path::percent_decode;
 
-/// An endpoint for videos.
+/// Video endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// `POST /v1/video/generations`
+pub enum VideoEndpoint {
+    /// `POST /v1/video/generations`: submits a task.
     Submit,
-    /// `GET /v1/video/generations/{id}`
+    /// `GET /v1/video/generations/{id}`: state of a task.
     Query(String),
-    /// `GET /v1/video/generations/download?id={id}`
+    /// `GET /v1/video/generations/download?id={id}`: video of a task.
     Download,
-    /// `POST /v1/videos`: as OpenAI's clients ask.
+    /// `POST /v1/videos` (OpenAI's format).
     Create,
-    /// `POST /v1/videos/{id}/remix`
+    /// `POST /v1/videos/{id}/remix` (OpenAI's format).
     Remix(String),
-    /// `GET /v1/videos/{id}`
+    /// `GET /v1/videos/{id}` (OpenAI's format).
     Retrieve(String),
-    /// `GET /v1/videos/{id}/content`
+    /// `GET /v1/videos/{id}/content` (OpenAI's format).
     Content(String),
-    /// `POST /v1beta/models/{model}:predictLongRunning`: as Google's clients ask.
+    /// `POST /v1beta/models/{model}:predictLongRunning` (Google's format).
     Predict {
-        /// The model.
+        /// Model name from the path.
         model: String,
     },
-    /// `GET /v1beta/models/{model}/operations/{id}`
+    /// `GET /v1beta/models/{model}/operations/{id}` (Google's format).
     Operation(String),
-    /// `POST /v1beta1/.../models/{model}:fetchPredictOperation`: as Google's clients of Vertex AI ask.
+    /// `POST /v1beta1/.../models/{model}:fetchPredictOperation` (Vertex AI's format).
     Fetch,
-    /// `GET /v1beta/files/{id}:download`
+    /// `GET /v1beta/files/{id}:download` (Google's format).
     File(String),
 }
 
-impl Place {
-    /// The methods that it answers.
+impl VideoEndpoint {
+    /// Returns the allowed method, for the `Allow` header.
     pub const fn allow(&self) -> &'static str {
         match self {
-            Place::Submit | Place::Create | Place::Remix(_) | Place::Predict { .. } | Place::Fetch => "POST",
+            VideoEndpoint::Submit
+            | VideoEndpoint::Create
+            | VideoEndpoint::Remix(_)
+            | VideoEndpoint::Predict { .. }
+            | VideoEndpoint::Fetch => "POST",
             _ => "GET",
         }
     }
 }
 
-/// The place that the segments of a path name, without the version before them.
-pub fn place(segments: &[&str]) -> Option<Place> {
+/// Parses path segments behind the version. Returns `None` if the path is not a video endpoint.
+pub fn place(segments: &[&str]) -> Option<VideoEndpoint> {
     let id = |segment: &str| percent_decode(segment).into_owned();
     Some(match segments {
-        ["video", "generations"] => Place::Submit,
-        ["video", "generations", "download"] => Place::Download,
-        ["video", "generations", task] => Place::Query(id(task)),
-        ["videos"] => Place::Create,
-        ["videos", task] => Place::Retrieve(id(task)),
-        ["videos", task, "remix"] => Place::Remix(id(task)),
-        ["videos", task, "content"] => Place::Content(id(task)),
-        ["models", .., "operations", task] => Place::Operation(id(task)),
+        ["video", "generations"] => VideoEndpoint::Submit,
+        ["video", "generations", "download"] => VideoEndpoint::Download,
+        ["video", "generations", task] => VideoEndpoint::Query(id(task)),
+        ["videos"] => VideoEndpoint::Create,
+        ["videos", task] => VideoEndpoint::Retrieve(id(task)),
+        ["videos", task, "remix"] => VideoEndpoint::Remix(id(task)),
+        ["videos", task, "content"] => VideoEndpoint::Content(id(task)),
+        ["models", .., "operations", task] => VideoEndpoint::Operation(id(task)),
         ["files", file] => match percent_decode(file) {
-            Cow::Borrowed(file) => Place::File(file.strip_suffix(":download")?.to_owned()),
-            Cow::Owned(file) => Place::File(file.strip_suffix(":download")?.to_owned()),
+            Cow::Borrowed(file) => VideoEndpoint::File(file.strip_suffix(":download")?.to_owned()),
+            Cow::Owned(file) => VideoEndpoint::File(file.strip_suffix(":download")?.to_owned()),
         },
         _ => return None,
     })

@@ -1,27 +1,27 @@
-//! What a provider says of a task.
+//! Upstream task states, parsed from the responses of the four shapes.
 //!
-//! | Form | A task begins | It goes on | It has ended |
+//! | Shape | Task id | Pending | Finished |
 //! |---|---|---|---|
 //! | remix | `id` | `status`, `progress` | `completed`; `failed` with `error` |
-//! | preview | `name` | no `done` | `done` with samples or inline videos; with `error`; with none, and why they were held back |
-//! | nested | `output.task_id` | `output.task_status` | `SUCCEEDED` with `video_url`; `FAILED` with `code` and `message` |
+//! | preview | `name` | no `done` | `done` with samples or inline videos; with `error`; or empty, with filter reasons |
+//! | nested | `output.task_id` | `output.task_status` | `SUCCEEDED` with `video_url`; `FAILED` with `code`, `message` |
 //! | bundled | `id` | `status` | `succeeded` with `content.video_url`; `failed` with `error`, `cancelled`, `expired` |
 
-use crate::canonical::video::{Medium, Report, Stage, VideoShape};
+use crate::canonical::video::{Medium, Stage, VideoReport, VideoShape};
 use crate::json::{Cursor, JsonError, RawJson};
 
-/// Why a provider's answer cannot be used.
+/// Error for a response that does not state what became of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer does not say what becomes of the task")]
-pub struct Broken;
+#[error("the response does not state the status of the task")]
+pub struct BrokenVideoAnswer;
 
-impl From<JsonError> for Broken {
+impl From<JsonError> for BrokenVideoAnswer {
     fn from(_: JsonError) -> Self {
-        Broken
+        BrokenVideoAnswer
     }
 }
 
-/// The members of an object that matter, by their names; nested ones as `output.task_id`.
+/// Returns members of an object by name, `None` for those absent or null. `output.task_id` is a path.
 fn find<'a, const N: usize>(text: &'a str, names: [&str; N]) -> Result<[Option<RawJson<'a>>; N], JsonError> {
     let mut found = [None; N];
     let mut json = Cursor::new(text);
@@ -50,7 +50,7 @@ fn text(value: Option<RawJson<'_>>) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// A word or a number for programs.
+/// Returns an error code, a string or a number, as text.
 fn code(value: Option<RawJson<'_>>) -> Option<String> {
     let value = value?;
     match value.as_str() {
@@ -59,25 +59,28 @@ fn code(value: Option<RawJson<'_>>) -> Option<String> {
     }
 }
 
-/// The id of the task that an answer begins.
+/// Returns the task id from the response to a submission.
 ///
 /// # Errors
-/// There is none in it.
-pub fn submitted(shape: VideoShape, body: &str) -> Result<String, Broken> {
+/// Returns [`BrokenVideoAnswer`] if the response has no task id of at most 1,024 printable ASCII characters.
+pub fn submitted(shape: VideoShape, body: &str) -> Result<String, BrokenVideoAnswer> {
     let name = match shape {
         VideoShape::Remix | VideoShape::Bundled => "id",
         VideoShape::Preview => "name",
         VideoShape::Nested => "output.task_id",
     };
     let [id] = find(body, [name])?;
-    text(id).filter(|id| id.len() <= 1024 && id.bytes().all(|byte| byte.is_ascii_graphic())).ok_or(Broken)
+    // The id becomes part of upstream paths and is stored: reject text that cannot be an id.
+    text(id)
+        .filter(|id| id.len() <= 1024 && id.bytes().all(|byte| byte.is_ascii_graphic()))
+        .ok_or(BrokenVideoAnswer)
 }
 
-/// What an answer says of a task.
+/// Parses a task state.
 ///
 /// # Errors
-/// It says nothing of one.
-pub fn looked(shape: VideoShape, body: &str) -> Result<Report, Broken> {
+/// Returns [`BrokenVideoAnswer`] if the response is malformed, or its status is unknown.
+pub fn looked(shape: VideoShape, body: &str) -> Result<VideoReport, BrokenVideoAnswer> {
     match shape {
         VideoShape::Remix => remix(body),
         VideoShape::Preview => preview(body),
@@ -86,20 +89,20 @@ pub fn looked(shape: VideoShape, body: &str) -> Result<Report, Broken> {
     }
 }
 
-/// A task that will never have a video.
-fn failed(code: Option<String>, message: Option<String>, usual: &str) -> Report {
-    let message = message.unwrap_or_else(|| format!("The video was not made: {usual}."));
-    Report {
+/// Returns the report of a failed task. `usual` is the default code.
+fn failed(code: Option<String>, message: Option<String>, usual: &str) -> VideoReport {
+    let message = message.unwrap_or_else(|| format!("The video was not generated: {usual}."));
+    VideoReport {
         stage: Stage::Failed,
         fault: Some((code.unwrap_or_else(|| usual.to_owned()), message)),
-        ..Report::default()
+        ..VideoReport::default()
     }
 }
 
-fn remix(body: &str) -> Result<Report, Broken> {
+fn remix(body: &str) -> Result<VideoReport, BrokenVideoAnswer> {
     let [status, progress, seconds, size, error_code, message] =
         find(body, ["status", "progress", "seconds", "size", "error.code", "error.message"])?;
-    let status = text(status).ok_or(Broken)?;
+    let status = text(status).ok_or(BrokenVideoAnswer)?;
     let stage = match status.as_str() {
         "queued" | "submitted" | "pending" => Stage::Queued,
         "in_progress" | "processing" | "running" => Stage::Running,
@@ -109,33 +112,33 @@ fn remix(body: &str) -> Result<Report, Broken> {
             return Ok(failed(Some("cancelled".to_owned()), text(message), "cancelled"));
         }
         "expired" => return Ok(failed(Some("expired".to_owned()), text(message), "expired")),
-        _ => return Err(Broken),
+        _ => return Err(BrokenVideoAnswer),
     };
     let seconds =
         text(seconds).and_then(|text| text.parse::<u64>().ok()).or(seconds.and_then(RawJson::as_u64));
-    Ok(Report {
+    Ok(VideoReport {
         stage,
         progress: progress.and_then(RawJson::as_u64).map(|percent| percent.min(100)),
         media: if stage == Stage::Done { vec![Medium::Content] } else { Vec::new() },
         millis: seconds.and_then(|seconds| seconds.checked_mul(1_000)),
         resolution: text(size),
-        ..Report::default()
+        ..VideoReport::default()
     })
 }
 
-fn preview(body: &str) -> Result<Report, Broken> {
+fn preview(body: &str) -> Result<VideoReport, BrokenVideoAnswer> {
     const RESPONSE: &str = "response";
     let [name, done, response, error_code, message, percent] =
         find(body, ["name", "done", RESPONSE, "error.code", "error.message", "metadata.progressPercent"])?;
     if !done.and_then(RawJson::as_bool).unwrap_or(false) {
-        name.ok_or(Broken)?;
+        name.ok_or(BrokenVideoAnswer)?;
         let progress = percent.and_then(RawJson::as_u64);
-        return Ok(Report { stage: Stage::Running, progress, ..Report::default() });
+        return Ok(VideoReport { stage: Stage::Running, progress, ..VideoReport::default() });
     }
     if error_code.is_some() || message.is_some() {
         return Ok(failed(code(error_code), text(message), "failed"));
     }
-    let response = response.ok_or(Broken)?;
+    let response = response.ok_or(BrokenVideoAnswer)?;
     let [wrapped, videos, own_reasons] =
         find(response.text(), ["generateVideoResponse", "videos", "raiMediaFilteredReasons"])?;
     let (samples, reasons) = match wrapped {
@@ -154,18 +157,19 @@ fn preview(body: &str) -> Result<Report, Broken> {
         } else if inline.or(own).is_some() {
             media.push(Medium::Inline);
         } else if gcs.is_some() {
-            return Err(Broken);
+            return Err(BrokenVideoAnswer);
         }
     }
+    // Done without videos: the safety filter withheld all of them.
     if media.is_empty() {
         let reason = elements(reasons)?.into_iter().next();
         return Ok(failed(Some("content_filtered".to_owned()), text(reason), "content_filtered"));
     }
-    Ok(Report { stage: Stage::Done, media, ..Report::default() })
+    Ok(VideoReport { stage: Stage::Done, media, ..VideoReport::default() })
 }
 
-/// The elements of an array that may not be there.
-fn elements(array: Option<RawJson<'_>>) -> Result<Vec<RawJson<'_>>, Broken> {
+/// Returns the elements of an array, none if it is absent.
+fn elements(array: Option<RawJson<'_>>) -> Result<Vec<RawJson<'_>>, BrokenVideoAnswer> {
     let mut elements = Vec::new();
     if let Some(array) = array {
         let mut json = Cursor::new(array.text());
@@ -177,11 +181,11 @@ fn elements(array: Option<RawJson<'_>>) -> Result<Vec<RawJson<'_>>, Broken> {
     Ok(elements)
 }
 
-/// The videos that stand in a report, in base64, in their order.
+/// Returns the inline videos of a state, as base64 strings in their order.
 ///
 /// # Errors
-/// They cannot be read.
-pub fn inline(body: &str) -> Result<Vec<RawJson<'_>>, Broken> {
+/// Returns [`BrokenVideoAnswer`] if the response is malformed.
+pub fn inline(body: &str) -> Result<Vec<RawJson<'_>>, BrokenVideoAnswer> {
     let [videos] = find(body, ["response.videos"])?;
     let mut found = Vec::new();
     for video in elements(videos)? {
@@ -191,7 +195,7 @@ pub fn inline(body: &str) -> Result<Vec<RawJson<'_>>, Broken> {
     Ok(found)
 }
 
-fn nested(body: &str) -> Result<Report, Broken> {
+fn nested(body: &str) -> Result<VideoReport, BrokenVideoAnswer> {
     let [status, url, results, error_code, message, duration, video_duration, sr] = find(
         body,
         [
@@ -205,29 +209,29 @@ fn nested(body: &str) -> Result<Report, Broken> {
             "usage.SR",
         ],
     )?;
-    let stage = match text(status).ok_or(Broken)?.as_str() {
+    let stage = match text(status).ok_or(BrokenVideoAnswer)?.as_str() {
         "PENDING" | "SUSPENDED" => Stage::Queued,
         "RUNNING" => Stage::Running,
         "SUCCEEDED" => Stage::Done,
         "FAILED" => return Ok(failed(code(error_code), text(message), "failed")),
         "CANCELED" => return Ok(failed(Some("cancelled".to_owned()), text(message), "cancelled")),
         "UNKNOWN" => return Ok(failed(Some("expired".to_owned()), text(message), "expired")),
-        _ => return Err(Broken),
+        _ => return Err(BrokenVideoAnswer),
     };
     let url = text(url).or_else(|| text(results));
     if stage == Stage::Done && url.is_none() {
-        return Err(Broken);
+        return Err(BrokenVideoAnswer);
     }
-    Ok(Report {
+    Ok(VideoReport {
         stage,
         media: url.map(Medium::Public).into_iter().collect(),
         millis: millis(duration.or(video_duration)),
         resolution: sr.and_then(RawJson::as_u64).map(|lines| format!("{lines}p")),
-        ..Report::default()
+        ..VideoReport::default()
     })
 }
 
-fn bundled(body: &str) -> Result<Report, Broken> {
+fn bundled(body: &str) -> Result<VideoReport, BrokenVideoAnswer> {
     let [status, url, error_code, message, tokens, resolution, duration, frames, rate] = find(
         body,
         [
@@ -242,19 +246,19 @@ fn bundled(body: &str) -> Result<Report, Broken> {
             "framespersecond",
         ],
     )?;
-    let stage = match text(status).ok_or(Broken)?.as_str() {
+    let stage = match text(status).ok_or(BrokenVideoAnswer)?.as_str() {
         "queued" => Stage::Queued,
         "running" => Stage::Running,
         "succeeded" => Stage::Done,
         "failed" => return Ok(failed(code(error_code), text(message), "failed")),
         word @ ("cancelled" | "expired") => return Ok(failed(Some(word.to_owned()), text(message), word)),
-        _ => return Err(Broken),
+        _ => return Err(BrokenVideoAnswer),
     };
     let url = text(url);
     if stage == Stage::Done && url.is_none() {
-        return Err(Broken);
+        return Err(BrokenVideoAnswer);
     }
-    Ok(Report {
+    Ok(VideoReport {
         stage,
         media: url.map(Medium::Public).into_iter().collect(),
         millis: millis(duration).or_else(|| {
@@ -263,11 +267,11 @@ fn bundled(body: &str) -> Result<Report, Broken> {
         }),
         resolution: text(resolution),
         tokens: tokens.and_then(RawJson::as_u64),
-        ..Report::default()
+        ..VideoReport::default()
     })
 }
 
-/// Seconds, with a fraction or without.
+/// Parses seconds, an integer or a fraction, into milliseconds. Returns `None` unless they are between 0 and 1,000,000.
 fn millis(seconds: Option<RawJson<'_>>) -> Option<u64> {
     let seconds = seconds?.text().parse::<f64>().ok()?;
     (seconds > 0.0 && seconds < 1_000_000.0).then_some((seconds * 1_000.0).round() as u64)

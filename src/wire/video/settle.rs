@@ -1,33 +1,33 @@
-//! Lengths, sizes, resolutions and ratios: what a client says of them in the words of any family becomes what the model
-//! is told, and what the model cannot do is refused.
+//! Normalization of length, size, resolution and ratio: converts the settings of any client format to those of the
+//! model, and refuses those that the model does not support.
 
 use std::borrow::Cow;
 
-use super::members::{Members, one_of, wrong};
+use super::members::{VideoMembers, one_of, wrong};
 use crate::canonical::video::{PictureRole, Video, VideoDialect, VideoShape};
 use crate::error::ApiError;
 
-/// Resolutions that the gateway has a name for (specification, 4.8), with their lines.
+/// Resolution names (docs/specification.md, 4.8), with their number of lines.
 const RESOLUTIONS: &[(&str, u64)] = &[("480p", 480), ("720p", 720), ("1080p", 1_080), ("4k", 2_160)];
-/// Ratios that it has a name for.
+/// Names of aspect ratios.
 const RATIOS: &[&str] = &["16:9", "9:16", "1:1", "4:3", "3:4", "21:9", "adaptive"];
-/// Which people may be seen.
+/// Values of `personGeneration`.
 pub(super) const PEOPLE: &[&str] = &["allow_all", "allow_adult", "dont_allow"];
-/// Names of a ratio.
+/// Member names of the aspect ratio.
 pub(super) const RATIO: &[&str] = &["aspect_ratio", "aspectRatio", "ratio"];
-/// The ratio where nothing is said.
+/// Default aspect ratio.
 pub const USUAL_RATIO: &str = "16:9";
-/// Frames that a second has.
+/// Frame rate of all models, in frames per second.
 pub const FRAMES_A_SECOND: u64 = 24;
-/// Numbers of frames that a video can have, in words.
+/// Range of a video's number of frames, for error messages.
 pub(super) const FRAMES: &str = "a number of frames from 29 to 289";
 
-/// Whether a video can have so many frames.
+/// Returns true if a number of frames is in range.
 pub(super) fn has_frames(frames: u64) -> bool {
     (29..=289).contains(&frames)
 }
 
-/// Names of a length.
+/// Returns the member names of the length.
 pub(super) const fn lengths(shape: VideoShape) -> &'static [&'static str] {
     match shape {
         VideoShape::Remix => &["seconds", "duration"],
@@ -36,9 +36,9 @@ pub(super) const fn lengths(shape: VideoShape) -> &'static [&'static str] {
     }
 }
 
-/// Reads what a request says of length, size, resolution and ratio.
+/// Reads length, size, resolution and ratio.
 pub(super) fn read<'a>(
-    members: &mut Members<'a>,
+    members: &mut VideoMembers<'a>,
     dialect: &VideoDialect,
     video: &mut Video<'a>,
 ) -> Result<(), ApiError> {
@@ -57,11 +57,12 @@ pub(super) fn read<'a>(
     Ok(())
 }
 
-/// Puts length, size, resolution and ratio into the words of a model.
+/// Converts length, size, resolution and ratio to the model's settings.
 ///
 /// # Errors
-/// The model does not make them, or one contradicts another; the error names the client's field.
-pub fn settle(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiError> {
+/// Returns an [`ApiError`] that names the client's field if the model does not support a value, or two fields
+/// contradict each other.
+pub fn resolve_dimensions(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiError> {
     if let Some(seconds) = video.seconds
         && !dialect.seconds.has(seconds)
     {
@@ -96,10 +97,11 @@ pub fn settle(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiEr
         return Err(for_model(video, "resolution", dialect.resolutions));
     }
     in_full(dialect, video)?;
-    // From an image, the ratio is that of the image.
+    // An image determines the ratio of its video, so only a video from text needs one
+    // of `NESTED_SIZES`.
     let from_text = dialect.shape == VideoShape::Nested && !dialect.listed && video.pictures.is_empty();
     if from_text {
-        let resolution = video.resolution.as_deref().unwrap_or(dialect.usual_resolution);
+        let resolution = video.resolution.as_deref().unwrap_or(dialect.default_resolution);
         let ratio = video.ratio.as_deref().unwrap_or(USUAL_RATIO);
         if nested_size(resolution, ratio).is_none() {
             let all = dialect.ratios.iter().copied();
@@ -120,12 +122,12 @@ fn sides(size: &str) -> Option<(u64, u64)> {
     Some((width.parse().ok()?, height.parse().ok()?))
 }
 
-/// The name of so many lines.
+/// Returns the name of a resolution by its number of lines.
 fn lines(lines: u64) -> Option<&'static str> {
     RESOLUTIONS.iter().find(|(_, known)| *known == lines).map(|(name, _)| *name)
 }
 
-/// The size of a video of the remix-capable family: of those that the model makes, the first that is all that is said.
+/// Chooses the size of a remix-shape video: the first of the model's sizes that fits size, ratio and resolution.
 fn size_of(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiError> {
     let mut left: Vec<(u64, u64)> = dialect.resolutions.iter().filter_map(|size| sides(size)).collect();
     let said = video.size.is_some() || video.ratio.is_some() || video.resolution.is_some();
@@ -156,7 +158,7 @@ fn size_of(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiError
     Ok(())
 }
 
-/// A width and a height as the resolution and the ratio that a model has names for.
+/// Converts width and height to the names of a resolution and a ratio.
 fn named(dialect: &VideoDialect, video: &mut Video<'_>, size: (u64, u64)) -> Result<(), ApiError> {
     let found = match dialect.shape {
         VideoShape::Nested => nested_names(size),
@@ -183,10 +185,11 @@ fn named(dialect: &VideoDialect, video: &mut Video<'_>, size: (u64, u64)) -> Res
     Ok(())
 }
 
-/// Sides that no video has.
+/// Upper bound of a side in pixels, so that the products below cannot overflow.
 const LONGEST_SIDE: u64 = 16_384;
 
-/// The resolution by the shorter side, and the ratio; providers round sides to what their coders want.
+/// Returns the resolution, by the shorter side, and the ratio. Providers round sides to multiples that their encoders
+/// need, so the ratio is approximate unless `exact` is set.
 fn usual_names((width, height): (u64, u64), exact: bool) -> Option<(&'static str, &'static str)> {
     let resolution = lines(width.min(height))?;
     let long = width.max(height);
@@ -196,20 +199,20 @@ fn usual_names((width, height): (u64, u64), exact: bool) -> Option<(&'static str
     let ratio = RATIOS.iter().find(|ratio| {
         let Some((w, h)) = ratio.split_once(':') else { return false };
         let (Ok(w), Ok(h)) = (w.parse::<u64>(), h.parse::<u64>()) else { return false };
-        // Within a twentieth.
+        // Tolerance: 5%.
         let (one, other) = (width * h, height * w);
         if exact { one == other } else { one.abs_diff(other) * 20 <= one.max(other) }
     });
     ratio.map(|ratio| (resolution, *ratio))
 }
 
-/// The same at the provider of the nested form, which has sizes of its own.
+/// Returns resolution and ratio by the size table of the nested-shape provider.
 fn nested_names((width, height): (u64, u64)) -> Option<(&'static str, &'static str)> {
     let size = format!("{width}*{height}");
     NESTED_SIZES.iter().find(|(.., known)| *known == size).map(|(resolution, ratio, _)| (*resolution, *ratio))
 }
 
-/// The highest resolutions, and the way from a first to a last image, have but one length at some providers.
+/// Enforces the fixed length that some models have at the highest resolutions and for videos with a last image.
 fn in_full(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiError> {
     let Some(only) = dialect.seconds_in_full else { return Ok(()) };
     let is_full = |resolution: &str| matches!(resolution, "1080p" | "4k");
@@ -220,7 +223,7 @@ fn in_full(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiError
         }
         (Some(_), Some(_)) => {}
         (Some(seconds), None) => {
-            let usual = if seconds == only { dialect.usual_resolution } else { "720p" };
+            let usual = if seconds == only { dialect.default_resolution } else { "720p" };
             video.resolution = Some(usual.into());
         }
         (None, said) => {
@@ -229,15 +232,15 @@ fn in_full(dialect: &VideoDialect, video: &mut Video<'_>) -> Result<(), ApiError
             if full || framed {
                 video.seconds = Some(only);
             }
-            // The usual length and the usual resolution do not go together: the length stands.
-            let resolution = if framed { dialect.usual_resolution } else { "720p" };
+            // The default length and the default resolution exclude each other here: keep the length.
+            let resolution = if framed { dialect.default_resolution } else { "720p" };
             video.resolution.get_or_insert_with(|| resolution.into());
         }
     }
     Ok(())
 }
 
-/// Sizes at the provider of the nested form, by resolution and ratio.
+/// Sizes of the nested-shape provider: resolution, ratio, size.
 const NESTED_SIZES: [(&str, &str, &str); 13] = [
     ("480p", "16:9", "832*480"),
     ("480p", "9:16", "480*832"),
@@ -254,7 +257,7 @@ const NESTED_SIZES: [(&str, &str, &str); 13] = [
     ("1080p", "3:4", "1248*1632"),
 ];
 
-/// The size of a resolution and a ratio at the provider of the nested form.
+/// Returns the nested-shape provider's size for a resolution and a ratio, or `None` if it has none.
 pub(super) fn nested_size(resolution: &str, ratio: &str) -> Option<&'static str> {
     let known = NESTED_SIZES.iter().find(|(r, a, _)| *r == resolution && *a == ratio);
     known.map(|(.., size)| *size)

@@ -1,10 +1,11 @@
-//! Whatever comes from outside: no bytes make a reader fail otherwise than with an error, and what a provider says is
-//! read alike.
+//! Fuzz tests of the readers: input from outside is parsed or rejected with an error. Table tests of upstream states.
 
+use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::answer::InlineVideoFrame;
 use super::{ask, markers, read, write};
-use crate::canonical::video::{Medium, Seconds, Sound, Stage, VideoDialect, VideoShape};
+use crate::canonical::video::{AudioSetting, Medium, Seconds, Stage, VideoDialect, VideoShape};
 
 const SHAPES: [VideoShape; 4] =
     [VideoShape::Remix, VideoShape::Preview, VideoShape::Nested, VideoShape::Bundled];
@@ -13,9 +14,9 @@ fn dialect(shape: VideoShape) -> VideoDialect {
     VideoDialect {
         shape,
         seconds: Seconds::Range(1, 60),
-        usual_seconds: 5,
+        default_seconds: 5,
         resolutions: &["720p", "1080p", "720x1280", "1280x720"],
-        usual_resolution: "720p",
+        default_resolution: "720p",
         seconds_in_full: None,
         ratios: &["16:9", "9:16"],
         text: true,
@@ -23,14 +24,14 @@ fn dialect(shape: VideoShape) -> VideoDialect {
         last: true,
         reference: true,
         samples: 4,
-        sound: Sound::Told(false),
-        particular: true,
+        sound: AudioSetting::Configurable(false),
+        seed_and_watermark: true,
         listed: false,
-        links: true,
+        fetches_urls: true,
     }
 }
 
-/// JSON that is nearly a request or an answer.
+/// Text that resembles a request or a response.
 fn nearly() -> impl Strategy<Value = String> {
     let words = prop::sample::select(vec![
         "{",
@@ -69,7 +70,7 @@ fn nearly() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_makes_a_reader_fail(text in prop_oneof![nearly(), ".*"]) {
+    fn decode_of_arbitrary_text_never_panics(text in prop_oneof![nearly(), ".*"]) {
         for shape in SHAPES {
             if let Ok(video) = ask::decode(&text, &dialect(shape)) {
                 let mut out = bytes::BytesMut::new();
@@ -87,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn what_providers_say_of_a_task_is_read_alike() {
+fn task_status_of_each_provider_is_decoded() {
     let url = || Medium::Public("https://h/v.mp4".to_owned());
     for (shape, body, stage, media) in [
         (VideoShape::Remix, r#"{"status":"in_progress","progress":140}"#, Stage::Running, vec![]),
@@ -124,14 +125,14 @@ fn what_providers_say_of_a_task_is_read_alike() {
         assert_eq!(report.fault.is_some(), stage == Stage::Failed, "{body}");
         assert!(report.progress.is_none_or(|percent| percent <= 100));
     }
-    // An end without a video is none, and a word that nobody knows is not guessed at.
+    // Success without a video and an unknown status are errors.
     for (shape, body) in [
         (VideoShape::Nested, r#"{"output":{"task_status":"SUCCEEDED"}}"#),
         (VideoShape::Bundled, r#"{"status":"succeeded","content":null}"#),
         (VideoShape::Remix, r#"{"status":"dreaming"}"#),
         (VideoShape::Preview, r#"{"done":true}"#),
     ] {
-        assert_eq!(read::looked(shape, body), Err(read::Broken), "{body}");
+        assert_eq!(read::looked(shape, body), Err(read::BrokenVideoAnswer), "{body}");
     }
 }
 
@@ -147,7 +148,14 @@ fn model(shape: VideoShape) -> VideoDialect {
         _ => &["16:9", "9:16", "1:1", "4:3", "3:4", "21:9"],
     };
     let usual_seconds = if shape == VideoShape::Preview { 4 } else { 5 };
-    VideoDialect { seconds_in_full, resolutions, usual_resolution, ratios, usual_seconds, ..dialect(shape) }
+    VideoDialect {
+        seconds_in_full,
+        resolutions,
+        default_resolution: usual_resolution,
+        ratios,
+        default_seconds: usual_seconds,
+        ..dialect(shape)
+    }
 }
 
 fn asked(shape: VideoShape, members: &str) -> Result<serde_json::Value, Option<String>> {
@@ -160,7 +168,7 @@ fn asked(shape: VideoShape, members: &str) -> Result<serde_json::Value, Option<S
 }
 
 #[test]
-fn sizes_resolutions_and_ratios_are_those_of_the_model() {
+fn size_resolution_and_ratio_are_fitted_to_the_model() {
     use VideoShape::{Bundled, Nested, Preview, Remix};
     for (shape, members, told) in [
         (Remix, "", vec![("size", "720x1280")]),
@@ -242,7 +250,7 @@ fn sizes_resolutions_and_ratios_are_those_of_the_model() {
 }
 
 #[test]
-fn what_is_paid_for_is_the_most_that_is_said() {
+fn billed_duration_is_the_longest_named_and_resolution_if_certain() {
     let of = |prompt: &str, members: &str| {
         let body = format!("{{\"model\":\"m\",\"prompt\":\"{prompt}\"{members}}}");
         let dialect = model(VideoShape::Bundled);
@@ -263,4 +271,14 @@ fn what_is_paid_for_is_the_most_that_is_said() {
     ] {
         assert_eq!(of(prompt, members), (millis, resolution.to_owned()), "{prompt} {members}");
     }
+}
+
+#[test]
+fn length_of_a_frame_with_the_largest_video_saturates() {
+    let frame =
+        InlineVideoFrame { head: Bytes::from_static(b"a"), middle: None, tail: Bytes::from_static(b"b") };
+    assert_eq!(frame.len(3), 6);
+    assert_eq!(frame.len(u64::MAX), u64::MAX);
+    let twice = InlineVideoFrame { middle: Some(Bytes::from_static(b"c")), ..frame };
+    assert_eq!((twice.len(3), twice.len(u64::MAX / 2)), (11, u64::MAX));
 }

@@ -1,4 +1,4 @@
-//! A request in the form that a provider wants.
+//! Writers of upstream video requests, one per shape.
 
 use bytes::BytesMut;
 
@@ -6,12 +6,14 @@ use super::markers;
 use super::settle::{FRAMES_A_SECOND, USUAL_RATIO, nested_size};
 use crate::canonical::ElementLoss;
 use crate::canonical::request::Extra;
-use crate::canonical::video::{Picture, PictureRole, PictureSource, Sound, Video, VideoDialect, VideoShape};
+use crate::canonical::video::{
+    AudioSetting, PictureRole, PictureSource, Video, VideoDialect, VideoInputImage, VideoShape,
+};
 use crate::json::{JsonStr, Writer};
 
 type Json<'o> = Writer<'o, BytesMut>;
 
-/// Writes the request for a model. `from` is the provider's id of the video that it is made from.
+/// Writes the upstream request. `from` is true for a remix; the provider's id of its source video is in the path.
 pub fn encode(video: &Video<'_>, dialect: &VideoDialect, model: &str, from: bool, out: &mut BytesMut) {
     let pictures = video.pictures.iter().map(|picture| match &picture.source {
         PictureSource::Link(url) => url.len(),
@@ -32,7 +34,7 @@ pub fn encode(video: &Video<'_>, dialect: &VideoDialect, model: &str, from: bool
     json.end_object();
 }
 
-/// The markers of a name in the prompt of the bundled-prompt family.
+/// Returns the values of a marker in the prompt. Only the bundled shape has markers.
 fn marked<'v>(video: &'v Video<'_>, dialect: &VideoDialect, name: &str) -> Vec<&'v str> {
     match &video.prompt {
         Some(prompt) if dialect.shape == VideoShape::Bundled => {
@@ -47,41 +49,41 @@ fn frames_as_millis(frames: u64) -> u64 {
     frames.saturating_mul(1_000).div_ceil(FRAMES_A_SECOND)
 }
 
-/// How long the video will be, said or not, in thousandths of a second: what it will cost depends on it. Of several
-/// lengths that are said it is the longest.
+/// Returns the length of the video in milliseconds, for its price: the longest of the lengths in the request, or the
+/// default.
 pub fn millis(video: &Video<'_>, dialect: &VideoDialect) -> u64 {
     let numbers = |name| marked(video, dialect, name).into_iter().filter_map(|text| text.parse::<u64>().ok());
     let seconds = video.seconds.into_iter().chain(numbers("duration"));
     let frames = video.frames.into_iter().chain(numbers("frames"));
     let all = seconds.map(|seconds| seconds.saturating_mul(1_000)).chain(frames.map(frames_as_millis));
-    all.max().unwrap_or(dialect.usual_seconds * 1_000)
+    all.max().unwrap_or(dialect.default_seconds * 1_000)
 }
 
-/// Its length in seconds, where that is told.
+/// Returns the length in seconds, or the default.
 fn seconds(video: &Video<'_>, dialect: &VideoDialect) -> u64 {
-    video.seconds.unwrap_or(dialect.usual_seconds)
+    video.seconds.unwrap_or(dialect.default_seconds)
 }
 
-/// The resolutions that are said, in the prompt too.
+/// Returns the resolutions in the request, including those of prompt markers.
 fn resolutions<'v>(video: &'v Video<'_>, dialect: &VideoDialect) -> impl Iterator<Item = &'v str> {
     video.resolution.as_deref().into_iter().chain(marked(video, dialect, "resolution"))
 }
 
-/// Its size or its resolution, said or not.
+/// Returns the size or the resolution, or the default.
 pub fn resolution(video: &Video<'_>, dialect: &VideoDialect) -> String {
     if let Some((width, height)) = video.size {
         return format!("{width}x{height}");
     }
-    resolutions(video, dialect).next().unwrap_or(dialect.usual_resolution).to_owned()
+    resolutions(video, dialect).next().unwrap_or(dialect.default_resolution).to_owned()
 }
 
-/// The same as far as it is certain: nothing where the request says two.
+/// Returns the resolution if it is unambiguous, and an empty string if the request has two different ones.
 pub fn certain_resolution(video: &Video<'_>, dialect: &VideoDialect) -> String {
     let first = resolution(video, dialect);
     if resolutions(video, dialect).any(|other| other != first) { String::new() } else { first }
 }
 
-/// What the client says and the model is not told. `from` is a video that it is made from.
+/// Returns the settings that cannot be passed to the model. `from` is true for a remix.
 pub fn lost(video: &Video<'_>, dialect: &VideoDialect, from: bool) -> Vec<ElementLoss> {
     let mut lost: Vec<ElementLoss> = Vec::new();
     let mut drop_if = |name: &'static str, dropped: bool| {
@@ -91,22 +93,22 @@ pub fn lost(video: &Video<'_>, dialect: &VideoDialect, from: bool) -> Vec<Elemen
     };
     use VideoShape::{Bundled, Nested, Preview, Remix};
     let shape = dialect.shape;
-    let particular = shape == Preview && dialect.particular;
+    let particular = shape == Preview && dialect.seed_and_watermark;
     drop_if("negative_prompt", video.negative.is_some() && matches!(shape, Remix | Bundled));
     drop_if("personGeneration", video.people.is_some() && shape != Preview);
     let chance = matches!(shape, Nested | Bundled) || particular;
     drop_if("seed", video.seed.is_some() && !chance);
     drop_if("watermark", video.watermark.is_some() && !chance);
-    // Models that are not told make sound always, or never.
+    // A model without an audio setting always has sound, or never: a loss only if the client wants the other.
     let sound = match dialect.sound {
-        Sound::Told(_) => None,
-        Sound::Fixed(always) => Some(always),
-        Sound::Untold => (shape != Nested).then_some(matches!(shape, Remix | Preview)),
+        AudioSetting::Configurable(_) => None,
+        AudioSetting::Fixed(always) => Some(always),
+        AudioSetting::Omitted => (shape != Nested).then_some(matches!(shape, Remix | Preview)),
     };
     drop_if("generateAudio", video.audio.zip(sound).is_some_and(|(wanted, always)| wanted != always));
     let with_picture = shape == Nested && !dialect.listed && !video.pictures.is_empty();
-    // A size has been taken apart; its lines are told.
-    let ratio = if video.is_said("aspect_ratio") { "aspect_ratio" } else { "size" };
+    // A size was split into ratio and resolution. The resolution is sent, the ratio is lost.
+    let ratio = if video.is_set("aspect_ratio") { "aspect_ratio" } else { "size" };
     drop_if(ratio, with_picture && video.ratio.is_some());
     if from {
         for (name, said) in [
@@ -144,7 +146,9 @@ fn preview(video: &Video<'_>, dialect: &VideoDialect, json: &mut Json<'_>) {
     json.key("instances").begin_array().begin_object();
     json.key("prompt").string(video.prompt.as_deref().unwrap_or_default());
     for (role, name) in [(PictureRole::First, "image"), (PictureRole::Last, "lastFrame")] {
-        if let Some(Picture { source: PictureSource::Data { media, base64 }, .. }) = video.picture(role) {
+        if let Some(VideoInputImage { source: PictureSource::Data { media, base64 }, .. }) =
+            video.picture(role)
+        {
             json.key(name).begin_object();
             json.key("bytesBase64Encoded").string(base64).key("mimeType").string(media);
             json.end_object();
@@ -161,11 +165,11 @@ fn preview(video: &Video<'_>, dialect: &VideoDialect, json: &mut Json<'_>) {
     if let Some(people) = &video.people {
         json.key("personGeneration").string(people);
     }
-    if let Some(samples) = video.samples.filter(|samples| *samples > 1 || dialect.particular) {
+    if let Some(samples) = video.samples.filter(|samples| *samples > 1 || dialect.seed_and_watermark) {
         json.key("sampleCount").number(samples);
     }
     sound(video, dialect, "generateAudio", json);
-    if dialect.particular {
+    if dialect.seed_and_watermark {
         if let Some(seed) = video.seed {
             json.key("seed").number(seed);
         }
@@ -174,7 +178,8 @@ fn preview(video: &Video<'_>, dialect: &VideoDialect, json: &mut Json<'_>) {
         }
     }
     for extra in &video.extra {
-        if extra.name == "enhancePrompt" || (dialect.particular && extra.name == "compressionQuality") {
+        if extra.name == "enhancePrompt" || (dialect.seed_and_watermark && extra.name == "compressionQuality")
+        {
             put(json, extra);
         }
     }
@@ -245,7 +250,7 @@ fn bundled(video: &Video<'_>, dialect: &VideoDialect, model: &str, json: &mut Js
     if let Some(prompt) = &video.prompt {
         json.begin_object().key("type").string("text").key("text").string(prompt).end_object();
     }
-    // A single picture to begin with needs no role, and the oldest models know none.
+    // A single first image needs no role, and the oldest models reject one.
     let alone = video.pictures.len() == 1;
     for picture in &video.pictures {
         json.begin_object().key("type").string("image_url");
@@ -261,11 +266,12 @@ fn bundled(video: &Video<'_>, dialect: &VideoDialect, model: &str, json: &mut Js
         json.raw(*item);
     }
     json.end_array();
-    // What the prompt's markers say is said there; what the client says beside it is said beside it. What is said
-    // nowhere is told, since models differ in what they do unasked; but the ratio of a picture is that of the video.
+    // Markers stay in the prompt, and members of the request are sent beside them. Settings that are in neither are
+    // sent with their defaults, because models have different ones. The exception is the ratio of a video from an
+    // image, which is the image's.
     let unsaid = |name| marked(video, dialect, name).is_empty();
     let resolution = video.resolution.as_deref();
-    if let Some(resolution) = resolution.or(unsaid("resolution").then_some(dialect.usual_resolution)) {
+    if let Some(resolution) = resolution.or(unsaid("resolution").then_some(dialect.default_resolution)) {
         json.key("resolution").string(resolution);
     }
     let from_text = video.pictures.is_empty() && video.content.is_empty();
@@ -277,7 +283,7 @@ fn bundled(video: &Video<'_>, dialect: &VideoDialect, model: &str, json: &mut Js
         json.key("frames").number(frames);
     }
     let usual = video.frames.is_none() && unsaid("duration") && unsaid("frames");
-    if let Some(seconds) = video.seconds.or(usual.then_some(dialect.usual_seconds)) {
+    if let Some(seconds) = video.seconds.or(usual.then_some(dialect.default_seconds)) {
         json.key("duration").number(seconds);
     }
     if let Some(seed) = video.seed {
@@ -294,13 +300,13 @@ fn bundled(video: &Video<'_>, dialect: &VideoDialect, model: &str, json: &mut Js
 
 fn sound(video: &Video<'_>, dialect: &VideoDialect, name: &str, json: &mut Json<'_>) {
     match dialect.sound {
-        Sound::Untold => {}
-        Sound::Told(usual) => _ = json.key(name).boolean(video.audio.unwrap_or(usual)),
-        Sound::Fixed(always) => _ = json.key(name).boolean(always),
+        AudioSetting::Omitted => {}
+        AudioSetting::Configurable(usual) => _ = json.key(name).boolean(video.audio.unwrap_or(usual)),
+        AudioSetting::Fixed(always) => _ = json.key(name).boolean(always),
     }
 }
 
-fn url(json: &mut Json<'_>, name: &str, picture: &Picture<'_>) {
+fn url(json: &mut Json<'_>, name: &str, picture: &VideoInputImage<'_>) {
     match &picture.source {
         PictureSource::Link(url) => _ = json.key(name).string(url),
         PictureSource::Data { media, base64 } => {

@@ -1,5 +1,5 @@
-//! An hour of faults, compressed: every minute another one of three targets fails in another way, and clients go away
-//! in the middle. Nobody notices, and nothing is left behind.
+//! Soak test: one hour of faults, compressed. Each simulated minute another of three targets fails in another way,
+//! while some clients disconnect. Every answer is complete, and no memory, descriptor or thread leaks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,13 +14,13 @@ use crate::support::setup::Setup;
 use crate::support::upstream::Upstream;
 
 const MINUTES: usize = 60;
-/// How long one takes: a bit longer than a target is left alone that does not say for how long.
+/// Duration of a simulated minute: slightly longer than the default cooldown of one second.
 const MINUTE: std::time::Duration = std::time::Duration::from_millis(1_300);
-/// Requests in a minute, and how many of them are under way at a time.
+/// Requests per simulated minute; below it the number of concurrent ones.
 const REQUESTS: usize = 60;
 const AT_ONCE: usize = 8;
 
-/// What a target does in its bad minutes, one after the other.
+/// Faults of a target in its failing minutes, in this order.
 const FAULTS: [Fault; 17] = [
     Fault::Reset,
     Fault::Status(500),
@@ -41,7 +41,7 @@ const FAULTS: [Fault; 17] = [
     Fault::ErrorFirst,
 ];
 
-/// One of three, which fails in every third minute.
+/// Starts one of three upstreams; each fails in every third minute.
 async fn one_of_three(which: usize, minute: Arc<AtomicUsize>) -> Upstream {
     let turn = Arc::new(AtomicUsize::new(0));
     Upstream::start(move |mut conn| {
@@ -64,7 +64,7 @@ async fn one_of_three(which: usize, minute: Arc<AtomicUsize>) -> Upstream {
     .await
 }
 
-/// Memory, descriptors and threads of the gateway.
+/// Returns resident memory in bytes, open descriptors and threads of the gateway.
 async fn taken(gateway: &Gateway) -> [f64; 3] {
     let metrics = gateway.metrics().await;
     ["process_resident_memory_bytes", "process_open_fds", "process_threads"]
@@ -73,7 +73,7 @@ async fn taken(gateway: &Gateway) -> [f64; 3] {
 
 #[tokio::test]
 #[ignore = "takes a minute and a half"]
-async fn an_hour_of_faults_leaves_nothing_behind() {
+async fn soak_hour_of_faults_leaks_no_memory_descriptors_or_threads() {
     let minute = Arc::new(AtomicUsize::new(0));
     let mut setup = Setup::new();
     setup.routes += "[breaker]\ncooldown = \"100ms\"\nlongest = \"400ms\"\n\n";
@@ -103,7 +103,7 @@ async fn an_hour_of_faults_leaves_nothing_behind() {
             tasks.spawn(async move {
                 let stream = number % 2 == 0;
                 if number % 15 == 7 {
-                    // This one does not wait.
+                    // This client disconnects at once.
                     let mut client = gateway.connect().await;
                     client.send(Form::Chat.request(true)).await;
                     return;

@@ -1,5 +1,5 @@
-//! Providers that fail, and clients that do not notice: one of three targets fails in each way that there is, under
-//! load, before the first content of an answer.
+//! Fallback under load: one of three targets fails in every possible way before the first content of an answer, and the
+//! clients receive complete answers.
 
 mod hour;
 mod open;
@@ -19,14 +19,14 @@ use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply, until};
 use scripts::{ALL, DOCUMENTS, Failing, Fault, STREAMS, good, start, wants_stream};
 
-/// Requests of one fault, and how many of them are under way at a time.
+/// Requests for each fault; below it the number of concurrent ones.
 const REQUESTS: usize = 36;
 const AT_ONCE: usize = 6;
 
-/// Times that are short, because the faults are waited for.
+/// Short time-outs, because the tests wait for the faults.
 const TIMES: &str = "timeouts = { connect = \"800ms\", first_byte = \"1s\", idle = \"1s\" }";
 
-/// What a provider of a format is called in the configuration.
+/// Returns kind, API and path version of a provider of this format.
 fn kind(form: Form) -> (&'static str, &'static str, &'static str) {
     match form {
         Form::Chat => ("openai-compatible", "chat", "v1"),
@@ -41,7 +41,7 @@ fn provider(setup: Setup, name: &str, form: Form, base: &str) -> Setup {
     setup.provider(name, kind, &format!("{base}/{version}"), &format!("apis = [\"{api}\"]\n{TIMES}"))
 }
 
-/// A model with these targets.
+/// Adds a model with these targets.
 fn model(mut setup: Setup, lines: &str, targets: &[&str]) -> Setup {
     let targets: Vec<String> =
         targets.iter().map(|name| format!("{{ provider = \"{name}\", model = \"m\" }}")).collect();
@@ -49,7 +49,7 @@ fn model(mut setup: Setup, lines: &str, targets: &[&str]) -> Setup {
     setup
 }
 
-/// A provider that answers well.
+/// Starts an upstream that always succeeds.
 async fn healthy(form: Form) -> Upstream {
     Upstream::start(move |mut conn| async move {
         while let Some(request) = conn.request().await {
@@ -59,7 +59,7 @@ async fn healthy(form: Form) -> Upstream {
     .await
 }
 
-/// Three targets, of which the second one fails.
+/// A gateway with three targets, of which the second fails.
 struct Three {
     gateway: Arc<Gateway>,
     failing: Failing,
@@ -78,7 +78,7 @@ async fn three(fault: Fault, forms: [Form; 3], lines: &str) -> Three {
     Three { gateway, failing, _others: others }
 }
 
-/// Asks so often, and gives what went wrong.
+/// Sends [`REQUESTS`] requests and returns descriptions of the failed ones.
 async fn ask(gateway: &Arc<Gateway>, client: Form, stream: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut tasks = JoinSet::new();
@@ -112,7 +112,7 @@ async fn hidden(fault: Fault, stream: bool) {
     assert!(wrong.is_empty(), "{fault:?}, stream {stream}: {wrong:#?}");
     let mut asked = REQUESTS;
     if fault.opens() {
-        // Who is asked is a matter of chance: now and then a target is not asked often enough to be left alone.
+        // Targets are selected at random: a round may not reach the failing target often enough to open its breaker.
         let opened = async || {
             let metrics = three.gateway.metrics().await;
             metrics.sum("gateway_targets_opened_total", &[("provider", "failing")]) >= 1.0
@@ -131,22 +131,22 @@ async fn hidden(fault: Fault, stream: bool) {
 }
 
 #[tokio::test]
-async fn documents_come_whatever_one_of_three_targets_does() {
+async fn fallback_hides_every_fault_from_clients_of_documents() {
     for fault in ALL.into_iter().chain(DOCUMENTS) {
         hidden(fault, false).await;
     }
 }
 
 #[tokio::test]
-async fn streams_come_whatever_one_of_three_targets_does() {
+async fn fallback_hides_every_fault_from_clients_of_streams() {
     for fault in ALL.into_iter().chain(STREAMS) {
         hidden(fault, true).await;
     }
 }
 
-/// The request is encoded anew for the next target, whatever the formats of client and targets.
+/// The request is encoded anew for the next target, for all formats of client and targets.
 #[tokio::test]
-async fn the_next_target_may_speak_another_format() {
+async fn fallback_to_a_target_of_another_format() {
     for client in Form::ALL {
         for (fault, stream) in [
             (Fault::Status(500), false),
@@ -162,14 +162,14 @@ async fn the_next_target_may_speak_another_format() {
     }
 }
 
-/// A body of megabytes is sent again as a whole.
+/// A body of several megabytes is resent completely.
 #[tokio::test]
-async fn a_large_body_is_sent_again() {
+async fn fallback_resends_a_large_body() {
     let three = three(Fault::Status(503), [Form::Chat; 3], "").await;
     let text = "lang ".repeat(1 << 20);
     let body = format!("{{\"model\":\"gpt\",\"messages\":[{{\"role\":\"user\",\"content\":\"{text}\"}}]}}");
     let failing = three.failing.upstream.as_ref().unwrap();
-    // Which target is asked first is chance: one request in three goes to the failing one.
+    // Targets are selected at random: one request in three tries the failing target first.
     for asked in 0..60 {
         if asked >= 8 && failing.count() > 0 {
             break;
@@ -182,7 +182,7 @@ async fn a_large_body_is_sent_again() {
     assert!(three._others.iter().flat_map(Upstream::requests).all(|r| r.body.len() > text.len()));
 }
 
-/// Two targets, of which the first is asked first.
+/// Starts a gateway with two targets; the first has priority.
 async fn two(first: impl Into<Vec<u8>>, second: impl Into<Vec<u8>>, lines: &str) -> (Gateway, [Upstream; 2]) {
     let upstreams = [Upstream::answering(first).await, Upstream::answering(second).await];
     let mut setup = Setup::new().account("acme", "1000");
@@ -202,7 +202,7 @@ fn refused(status: u16, message: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn it_is_said_who_answered_and_charged_once() {
+async fn fallback_is_reported_and_charged_once() {
     let (gateway, _two) = two(refused(500, "no"), good(Form::Chat, false), "").await;
     let answer = gateway.ask(Form::Chat.request(false)).await;
     assert_eq!(answer.status(), 200);
@@ -213,7 +213,7 @@ async fn it_is_said_who_answered_and_charged_once() {
     assert_eq!((log[0]["attempts"].as_u64(), log[0]["provider"].as_str()), (Some(2), Some("two")));
     let record = gateway.records(1).await.remove(0);
     assert_eq!(record["provider"], "two");
-    // 11 + 7 tokens at 1000 a million.
+    // 11 + 7 tokens at 1000 per million.
     assert_eq!(log[0]["cost"].as_f64(), Some(0.018), "{}", log[0]);
     let metrics = gateway.metrics().await;
     let retried = [("provider", "one"), ("reason", "upstream_failed")];
@@ -222,7 +222,7 @@ async fn it_is_said_who_answered_and_charged_once() {
 }
 
 #[tokio::test]
-async fn what_the_client_caused_is_not_tried_again() {
+async fn fallback_not_after_a_client_error() {
     let (gateway, [_first, second]) = two(refused(400, "messages: bad"), good(Form::Chat, false), "").await;
     let answer = gateway.ask(Form::Chat.request(false)).await;
     assert_eq!(answer.status(), 400);
@@ -231,7 +231,7 @@ async fn what_the_client_caused_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn refusals_of_length_and_ability_go_on_where_the_route_says_so() {
+async fn fallback_after_length_and_capability_errors_if_configured() {
     for (message, word) in [
         ("This model's maximum context length is 8192 tokens.", "context_length"),
         ("logprobs is not supported with this model.", "unsupported"),
@@ -246,7 +246,7 @@ async fn refusals_of_length_and_ability_go_on_where_the_route_says_so() {
 }
 
 #[tokio::test]
-async fn of_all_errors_the_most_useful_one_is_shown() {
+async fn fallback_exhausted_returns_the_most_useful_error() {
     let (gateway, _two) = two(refused(429, "slow down"), refused(502, "bad gateway"), "").await;
     let answer = gateway.ask(Form::Chat.request(false)).await;
     assert_eq!(answer.status(), 429);
@@ -256,7 +256,7 @@ async fn of_all_errors_the_most_useful_one_is_shown() {
 }
 
 #[tokio::test]
-async fn attempts_and_budget_are_bounds() {
+async fn fallback_is_bounded_by_attempts_budget_and_deadline() {
     for (lines, reason) in [
         ("retry = { attempts = 1 }", "attempts"),
         ("retry = { percent = 0, reserve = 0 }", "budget"),
@@ -270,9 +270,9 @@ async fn attempts_and_budget_are_bounds() {
     }
 }
 
-/// Who says how long to wait is not asked before; and when all have said so, the client is told.
+/// A target is skipped during its `retry-after`; if all targets are, the client receives 429 with `retry-after`.
 #[tokio::test]
-async fn a_retry_after_is_honoured() {
+async fn cooldown_by_retry_after_skips_the_target() {
     let busy = || {
         let headers = [("content-type", "application/json"), ("retry-after", "30")];
         reply::whole(429, &headers, provider_error(Form::Chat, 429, "slow down"))
@@ -299,7 +299,7 @@ async fn a_retry_after_is_honoured() {
 }
 
 #[tokio::test]
-async fn what_a_provider_says_of_its_limit_is_believed() {
+async fn reported_quota_exhausted_skips_the_target() {
     let headers = [
         ("content-type", "application/json"),
         ("x-ratelimit-remaining-requests", "0"),
@@ -313,13 +313,13 @@ async fn what_a_provider_says_of_its_limit_is_believed() {
     assert_eq!((first.count(), second.count()), (1, 3));
 }
 
-/// What is known of a target outlives a reload, and a new credential begins anew.
+/// Target state survives a reload; a changed credential resets it.
 #[tokio::test]
-async fn a_reload_forgets_nothing_but_what_has_changed() {
+async fn breaker_state_survives_a_reload_unless_the_credential_changes() {
     let (gateway, [first, _second]) = two(refused(401, "bad key"), good(Form::Chat, false), "").await;
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
     assert_eq!(first.count(), 1);
-    until(|| gateway.log().contains("refuses the gateway's credential")).await;
+    until(|| gateway.log().contains("rejects the gateway's credential")).await;
     gateway.reload("applied").await;
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
     assert_eq!(first.count(), 1, "it was asked again");
@@ -330,11 +330,11 @@ async fn a_reload_forgets_nothing_but_what_has_changed() {
     assert_eq!(first.count(), 2, "the new credential was not tried");
 }
 
-/// A conversation stays at its target, by its header or by its beginning.
+/// A conversation stays at its target, recognized by its session header or by its first message.
 #[tokio::test]
-async fn a_conversation_stays_where_it_began() {
+async fn affinity_keeps_a_conversation_at_its_target() {
     let three = three(Fault::Flapping, [Form::Chat; 3], "policy = \"affinity\"").await;
-    // Three that are well, for this.
+    // Replace the failing target by a healthy one.
     let third = healthy(Form::Chat).await;
     let routes = std::fs::read_to_string(three.gateway.folder().join("routes.toml")).unwrap();
     let routes = routes.replace(&three.failing.base, &format!("http://{}", third.addr));
@@ -369,9 +369,9 @@ async fn a_conversation_stays_where_it_began() {
     assert_eq!(targets.len(), 1, "{targets:?}");
 }
 
-/// What has reached the client is never taken back: a stream that breaks behind its first content ends with its error.
+/// Content that the client has received cannot be withdrawn: a stream that breaks later ends with an error.
 #[tokio::test]
-async fn nothing_is_tried_again_behind_the_first_content() {
+async fn fallback_not_after_the_first_content() {
     let gate = Gate::new();
     let waiting = gate.clone();
     let first = Upstream::start(move |mut conn| {
@@ -406,9 +406,9 @@ async fn nothing_is_tried_again_behind_the_first_content() {
     assert_eq!(second.count(), 0);
 }
 
-/// What waited for a target that failed is not the gateway's own time.
+/// The time of a failed attempt is not counted as overhead of the gateway.
 #[tokio::test]
-async fn the_time_of_a_failure_is_not_the_gateways() {
+async fn overhead_metric_excludes_failed_attempts() {
     let first = Upstream::start(|mut conn| async move {
         while conn.request().await.is_some() {
             tokio::time::sleep(std::time::Duration::from_millis(400)).await;
@@ -431,9 +431,9 @@ async fn the_time_of_a_failure_is_not_the_gateways() {
     assert_eq!(short, 1.0);
 }
 
-/// A model's own times hold in the place of its providers'.
+/// Time-outs of a model override those of its providers.
 #[tokio::test]
-async fn a_model_waits_as_long_as_it_says() {
+async fn timeout_first_byte_of_the_model_overrides_its_provider() {
     let silent = Upstream::start(|mut conn| async move {
         conn.request().await;
         conn.closed().await;
@@ -451,13 +451,13 @@ async fn a_model_waits_as_long_as_it_says() {
     let gateway = Gateway::start(&setup).await;
     let answer = gateway.ask(Form::Chat.request(false)).await;
     assert_eq!((answer.status(), answer.get("x-gateway-target")), (200, Some("two/m")), "{}", answer.text());
-    // The client asked for this model, and is told so.
+    // The response carries the name of the requested model, not of the fallback model.
     assert_eq!(answer.json()["model"], "gpt");
 }
 
-/// Vectors are asked for again at the next target.
+/// Embeddings and reranking fall back to the next target.
 #[tokio::test]
-async fn jobs_go_on_at_the_next_target() {
+async fn fallback_of_jobs() {
     let first = Upstream::answering(reply::json(503, provider_error(Form::Chat, 503, "no"))).await;
     let vectors = "{\"object\":\"list\",\"model\":\"m\",\"data\":[{\"object\":\"embedding\",\"index\":0,\
                    \"embedding\":[0.5,0.25]}],\"usage\":{\"prompt_tokens\":2,\"total_tokens\":2}}";

@@ -1,18 +1,18 @@
-//! What fails is left alone: it is not asked again, and no request takes a detour because of it.
+//! Open breakers: a failing target receives no further requests, and requests need no second attempt because of it.
 
 use super::scripts::Fault;
 use super::three;
 use crate::support::form::Form;
 use crate::support::upstream::Upstream;
 
-/// Longer than any test.
+/// A cooldown longer than any test.
 const BREAKER: &str = "\n[breaker]\nfailures = 3\ncooldown = \"10m\"\nlongest = \"10m\"\n";
 
-/// How often a failing target may be asked until it is left alone: one of three is.
+/// Maximum number of requests until the breaker opens; about one in three goes to the failing target.
 const PATIENCE: usize = 60;
 
 #[tokio::test]
-async fn who_is_left_alone_costs_nobody_a_detour() {
+async fn breaker_open_target_gets_no_requests_and_causes_no_retries() {
     for (fault, stream) in [
         (Fault::Status(500), false),
         (Fault::Reset, false),

@@ -1,4 +1,4 @@
-//! Providers that fail, each in its own way, before there is anything that a client could use.
+//! Scripted upstreams that fail, each in its own way, before the first content of an answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,52 +7,52 @@ use crate::support::form::{Form, provider_error};
 use crate::support::reply;
 use crate::support::upstream::{Conn, Upstream};
 
-/// A way to fail.
+/// Kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nobody listens.
+    /// Connections are refused.
     Refuse,
-    /// The name has no address.
+    /// The host name does not resolve.
     NoAddress,
-    /// Whatever speaks there, it is not TLS.
+    /// The server does not speak TLS.
     NoTls,
-    /// It takes the connection for TLS and says nothing.
+    /// The server accepts the connection and never answers the TLS handshake.
     SilentTls,
-    /// It hears the request and resets.
+    /// The connection is reset after the request.
     Reset,
-    /// It hears the request, and closes.
+    /// The connection is closed after the request.
     Close,
-    /// It hears the request, and nothing more is heard of it.
+    /// The request is read and never answered.
     BlackHole,
-    /// It sends its head byte by byte.
+    /// The response head is sent byte by byte.
     SlowHead,
-    /// It answers with this status.
+    /// Error response with this status.
     Status(u16),
-    /// The same, and says how long to wait.
+    /// Error response with this status and `retry-after`.
     Busy(u16),
-    /// It answers with what is not HTTP.
+    /// The response is not HTTP.
     Garbage,
-    /// A page for people.
+    /// An HTML page with status 200.
     Page,
-    /// A document that its length says is longer.
+    /// The body is shorter than its `content-length`.
     ShortBody,
-    /// A document that ends in the middle.
+    /// A document that is cut in the middle, with a matching `content-length`.
     HalfDocument,
-    /// Its error has the status 200.
+    /// An error with status 200.
     ErrorInside,
-    /// The first frame of its stream is an error.
+    /// The first frame of the stream is an error.
     ErrorFirst,
-    /// There is an error behind what comes before the content.
+    /// An error follows the frames that precede the content.
     ErrorLater,
-    /// Its stream ends behind what comes before the content.
+    /// The stream is cut after the frames that precede the content.
     Cut,
-    /// Its stream stops there.
+    /// The stream stalls after the frames that precede the content.
     Stall,
     /// Every other request fails.
     Flapping,
 }
 
-/// Those that show in any answer.
+/// Faults of documents and streams.
 pub(crate) const ALL: [Fault; 26] = [
     Fault::Refuse,
     Fault::NoAddress,
@@ -82,27 +82,28 @@ pub(crate) const ALL: [Fault; 26] = [
     Fault::Flapping,
 ];
 
-/// Those that only documents have.
+/// Faults of documents only.
 pub(crate) const DOCUMENTS: [Fault; 1] = [Fault::HalfDocument];
 
-/// Those that only streams have.
+/// Faults of streams only.
 pub(crate) const STREAMS: [Fault; 4] = [Fault::ErrorFirst, Fault::ErrorLater, Fault::Cut, Fault::Stall];
 
 impl Fault {
-    /// Whether the gateway is to leave the target alone after some of it. Some of it is nobody's fault.
+    /// Whether repetitions of the fault open the breaker. Some failures are not attributed to the target, or cause a
+    /// cooldown instead.
     pub(crate) fn opens(self) -> bool {
         !matches!(self, Fault::Status(404 | 409 | 425 | 429 | 529) | Fault::Busy(_) | Fault::Flapping)
     }
 }
 
-/// Something that fails, and where it is.
+/// A failing provider: its base URL, and its upstream, which is `None` if nothing listens there.
 #[derive(Debug)]
 pub(crate) struct Failing {
     pub(crate) base: String,
     pub(crate) upstream: Option<Upstream>,
 }
 
-/// Starts a provider that fails.
+/// Starts a failing provider.
 pub(crate) async fn start(fault: Fault, form: Form) -> Failing {
     if fault == Fault::Refuse {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -118,12 +119,12 @@ pub(crate) async fn start(fault: Fault, form: Form) -> Failing {
     Failing { base: format!("{scheme}://{}", upstream.addr), upstream: Some(upstream) }
 }
 
-/// A good answer.
+/// Returns a successful response.
 pub(crate) fn good(form: Form, stream: bool) -> Vec<u8> {
     if stream { reply::stream(&form.frames("m")) } else { reply::json(200, form.whole("m")) }
 }
 
-/// Whether the request wants a stream.
+/// Whether the request asks for a stream.
 pub(crate) fn wants_stream(request: &crate::support::upstream::Request) -> bool {
     request.head.target().contains("streamGenerate") || request.text().contains("\"stream\":true")
 }
@@ -144,7 +145,7 @@ async fn serve(mut conn: Conn, fault: Fault, form: Form, turn: Arc<AtomicUsize>)
     }
 }
 
-/// Answers a request in this way; gives the connection back, if it goes on.
+/// Answers a request with the fault. Returns the connection if it can be reused.
 pub(crate) async fn answer(
     mut conn: Conn,
     fault: Fault,

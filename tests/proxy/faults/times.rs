@@ -1,4 +1,4 @@
-//! The times of a model hold in the place of its providers', whatever is waited for.
+//! Time-outs of a model override those of its providers, for connections and TLS handshakes too.
 
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -10,13 +10,13 @@ use crate::support::gateway::Gateway;
 use crate::support::setup::Setup;
 use crate::support::upstream::Upstream;
 
-/// A provider that waits longer than a test does.
+/// Adds a provider whose time-outs are longer than any test.
 fn patient(setup: Setup, name: &str, base: &str) -> Setup {
     let lines = "timeouts = { connect = \"10m\", first_byte = \"10m\", idle = \"10m\" }";
     setup.provider(name, "openai-compatible", &format!("{base}/v1"), lines)
 }
 
-/// An address at which nobody answers: its queue is full, and so the system lets what comes fall.
+/// An address that does not answer: the listener's queue is full, so the kernel drops connection attempts.
 struct BlackHole {
     base: String,
     _listener: tokio::net::TcpListener,
@@ -31,7 +31,7 @@ impl BlackHole {
         let addr = listener.local_addr().unwrap();
         let mut waiting = Vec::new();
         let moment = std::time::Duration::from_millis(500);
-        // So many are enough for any system.
+        // Enough connections to fill the queue on any system.
         for _ in 0..64 {
             match tokio::time::timeout(moment, TcpStream::connect(addr)).await {
                 Ok(connected) => waiting.push(connected.unwrap()),
@@ -48,7 +48,7 @@ impl BlackHole {
     }
 }
 
-/// A model with this target, and another one behind it.
+/// Adds a model with this target and a fallback target at the provider `well`.
 fn model(setup: &mut Setup, id: &str, provider: &str, lines: &str) {
     setup.routes += &format!(
         "[[model]]\nid = \"{id}\"\n{lines}\ntargets = [{{ provider = \"{provider}\", model = \"m\" }}, \
@@ -59,7 +59,7 @@ fn model(setup: &mut Setup, id: &str, provider: &str, lines: &str) {
 const SHORT: &str = "timeouts = { connect = \"200ms\" }";
 
 #[tokio::test]
-async fn a_model_waits_for_a_connection_as_long_as_it_says() {
+async fn timeout_connect_of_the_model_overrides_its_provider() {
     let hole = BlackHole::dig().await;
     let silent = Upstream::start(|mut conn| async move { conn.closed().await }).await;
     let well = Upstream::answering(good(Form::Chat, false)).await;
@@ -76,7 +76,7 @@ async fn a_model_waits_for_a_connection_as_long_as_it_says() {
         let tried = log["tried"].as_str().unwrap();
         assert!(tried.starts_with(failed) && tried.contains("upstream_unreachable"), "{id}: {tried}");
     }
-    // What is made of several calls heeds them too.
+    // Calls of a job use the model's time-outs too.
     let order = post("/v1/rerank", "{\"model\":\"over-tls\",\"query\":\"a\",\"documents\":[\"b\"]}");
     let answer = gateway.ask(order).await;
     assert!(answer.status() >= 500, "{}", answer.text());
@@ -88,9 +88,9 @@ async fn a_model_waits_for_a_connection_as_long_as_it_says() {
     assert_eq!((unreachable("hole"), unreachable("silent")), (1.0, 2.0));
 }
 
-/// Connections belong to the address: whoever waits longer or shorter for new ones uses those that are there.
+/// Pooled connections belong to an address: models with different connect time-outs share them.
 #[tokio::test]
-async fn models_with_times_of_their_own_share_connections() {
+async fn timeout_connect_of_the_model_does_not_split_the_pool() {
     let well = Upstream::answering(good(Form::Chat, false)).await;
     let mut setup = provider(Setup::new(), "well", Form::Chat, &format!("http://{}", well.addr));
     for (id, connect) in [("a", "1s"), ("b", "2s"), ("c", "3s")] {
@@ -100,7 +100,8 @@ async fn models_with_times_of_their_own_share_connections() {
         );
     }
     let gateway = Gateway::start(&setup).await;
-    // One after the other: who has an answer may ask again before its provider's connection lies in the pool.
+    // One client, in sequence: with several clients a request could start before the connection of the previous one is
+    // back in the pool.
     let mut client = gateway.connect().await;
     for id in ["a", "b", "c", "a"] {
         assert_eq!(client.ask(Form::Chat.request_for(id, false)).await.status(), 200);

@@ -1,4 +1,4 @@
-//! What comes after a seam: calls of tools, what is kept of the answer, and clients that leave.
+//! After a stream was continued: tool calls, the stored response, clients that disconnect, and keep-alive filler.
 
 use serde_json::{Value, json};
 
@@ -12,9 +12,9 @@ use crate::support::sse::{events, read_until};
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
 
-/// Who goes on may call tools, which are blocks of their own.
+/// The continuing provider may call tools, as content blocks of their own.
 #[tokio::test]
-async fn calls_may_follow() {
+async fn resume_may_continue_with_tool_calls() {
     let tool = json!({"name": "look", "description": "Looks.", "input_schema": {"type": "object"}});
     let function =
         json!({"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}});
@@ -85,9 +85,9 @@ async fn calls_may_follow() {
     }
 }
 
-/// A response that is kept is the one that the client has read.
+/// The stored response equals the response that the client received.
 #[tokio::test]
-async fn what_is_kept_is_the_whole_answer() {
+async fn resume_stored_response_has_the_whole_text() {
     let gate = Gate::new();
     let one = breaking(Form::Messages, 6, Break::Cut, &gate).await;
     let two = going_on(Form::Generate, false).await;
@@ -101,9 +101,9 @@ async fn what_is_kept_is_the_whole_answer() {
     assert_eq!(kept.json()["usage"]["output_tokens"], told.usage.1);
 }
 
-/// Who leaves while somebody is asked to go on pays for what it has.
+/// A client that disconnects while another target is called pays for what it has received.
 #[tokio::test]
-async fn a_client_that_leaves_pays_for_what_it_has() {
+async fn resume_client_that_disconnects_pays_for_received_tokens() {
     let gate = Gate::new();
     let one = breaking(Form::Messages, 6, Break::Cut, &gate).await;
     let two = Upstream::start(|mut conn| async move {
@@ -121,14 +121,14 @@ async fn a_client_that_leaves_pays_for_what_it_has() {
     drop(client);
     let record = gateway.records(1).await.remove(0);
     let log = gateway.wait_for_log(1).await;
-    // 50 tokens of the prompt, and more than six of the answer.
+    // 50 input tokens, and more than six output tokens, at 1000 per million.
     assert!(log[0]["cost"].as_f64().unwrap() >= 0.056, "{} {record}", log[0]);
     assert_eq!(log[0]["error"], "client_gone", "{}", log[0]);
 }
 
-/// Who waits until somebody goes on is kept by what its format steps over.
+/// A client that waits for the continuation receives keep-alive filler of its format.
 #[tokio::test]
-async fn a_client_is_kept_while_another_target_is_asked() {
+async fn resume_sends_filler_while_the_next_target_is_called() {
     for client in [Form::Chat, Form::Messages, Form::Generate] {
         let (gate, kept) = (Gate::new(), Gate::new());
         let one = breaking(client, 6, Break::Cut, &gate).await;
@@ -161,7 +161,7 @@ async fn a_client_is_kept_while_another_target_is_asked() {
         while !String::from_utf8_lossy(&body[before..]).contains(filler) {
             let Piece::Data(piece) = asking.piece().await else { panic!("{client:?}: it has ended") };
             body.extend_from_slice(&piece);
-            // An empty line behind another is filler enough.
+            // Blank lines are sufficient filler in the generate format.
             if client == Form::Generate && body[before..].iter().all(u8::is_ascii_whitespace) {
                 break;
             }

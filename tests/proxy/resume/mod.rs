@@ -1,4 +1,5 @@
-//! Streams that break off when their clients have a part of them, and go on at another target.
+//! Stream continuation: streams that break after the client has received a part of them, and are resumed by another
+//! target.
 
 mod after;
 mod providers;
@@ -7,7 +8,7 @@ mod told;
 
 use std::sync::{Arc, Mutex};
 
-use model_gateway::tokens::{Family, count_text};
+use model_gateway::tokens::{TokenizerFamily, count_text};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -24,10 +25,10 @@ use providers::{
 };
 use told::{Told, read};
 
-/// What clients ask.
+/// Question of every client.
 const QUESTION: &str = "Tell me the story of the city.";
 
-/// The model's name at a provider of a format.
+/// Name of the model at a provider of a format.
 fn name(form: Form) -> &'static str {
     match form {
         Form::Chat => "m",
@@ -37,25 +38,25 @@ fn name(form: Form) -> &'static str {
     }
 }
 
-/// A provider, and how it is configured.
+/// A target's provider: its format, and additional lines of its configuration.
 struct Asked<'u> {
     form: Form,
     upstream: &'u Upstream,
     lines: &'static str,
 }
 
-/// One that can go on with what it is given.
+/// Returns a target that can continue from a prefill.
 fn able(form: Form, upstream: &Upstream) -> Asked<'_> {
     let lines = if form == Form::Chat { "prefill = true" } else { "" };
     Asked { form, upstream, lines }
 }
 
-/// A gateway with these targets, one behind the other, and the lines of its model.
+/// Starts a gateway with these targets, one in each tier, and additional lines for their model.
 async fn gateway(targets: &[Asked<'_>], lines: &str) -> Gateway {
     gateway_with(targets, lines, "").await
 }
 
-/// The same with lines of its limits.
+/// Like [`gateway`], with additional lines for the limits.
 async fn gateway_with(targets: &[Asked<'_>], lines: &str, limits: &str) -> Gateway {
     let mut setup = Setup::new().account("acme", "1000").limits(limits);
     setup.keys = key("alice", KEY, "account = \"acme\"") + "[[account]]\nname = \"acme\"\n";
@@ -84,7 +85,7 @@ async fn gateway_with(targets: &[Asked<'_>], lines: &str, limits: &str) -> Gatew
 const CONTINUED: &str = "gateway_streams_continued_total";
 const ON: &str = "retry = { continue = true, reserve = 1000000 }";
 
-/// A request for a stream, with more members.
+/// Returns a request for a stream, with additional members.
 fn asking(form: Form, more: Value) -> Vec<u8> {
     let mut body = match form {
         Form::Chat => json!({"model": "gpt", "stream": true, "stream_options": {"include_usage": true},
@@ -100,7 +101,7 @@ fn asking(form: Form, more: Value) -> Vec<u8> {
     post(&form.path("gpt", true), body.to_string())
 }
 
-/// Asks, and opens the gate when this much of the answer has come.
+/// Sends a request, opens the gate once the answer contains `needle`, and reads the rest.
 async fn hear(gateway: &Gateway, request: Vec<u8>, needle: &str, gate: &Gate) -> Answer {
     let mut client = gateway.connect().await;
     client.send(request).await;
@@ -117,7 +118,7 @@ async fn hear(gateway: &Gateway, request: Vec<u8>, needle: &str, gate: &Gate) ->
     Answer { head, body, complete, trailers: Vec::new() }
 }
 
-/// What an answer told, which must be the whole story.
+/// Reads the stream of an answer. Panics unless it contains the whole story.
 fn whole(form: Form, answer: &Answer, what: &str) -> Told {
     assert_eq!(answer.status(), 200, "{what}: {}", answer.text());
     assert!(answer.complete, "{what}");
@@ -128,7 +129,7 @@ fn whole(form: Form, answer: &Answer, what: &str) -> Told {
     told
 }
 
-/// Client, first and second provider: formats that meet, and formats that do not.
+/// Formats of client, first provider and second provider: equal and different ones.
 const WAYS: [(Form, Form, Form); 10] = [
     (Form::Chat, Form::Chat, Form::Chat),
     (Form::Messages, Form::Messages, Form::Messages),
@@ -142,9 +143,9 @@ const WAYS: [(Form, Form, Form); 10] = [
     (Form::Responses, Form::Chat, Form::Generate),
 ];
 
-/// However a stream breaks off, the client gets the one answer: text, grammar, usage, charge.
+/// However a stream breaks, the client receives one complete response: text, grammar, usage and charge.
 #[tokio::test]
-async fn another_target_goes_on_with_a_stream_that_breaks_off() {
+async fn resume_after_every_kind_of_break_in_all_formats() {
     let mut ways = JoinSet::new();
     for way in WAYS {
         ways.spawn(async move {
@@ -173,10 +174,10 @@ async fn goes_on((client, first, second): (Form, Form, Form), how: Break) {
     assert_eq!(beginning(second, &sent), written.trim_end(), "{what}");
     assert!(sent.text().contains(QUESTION), "{what}: {}", sent.text());
 
-    // What the first has written is counted, unless it has said more; the prompt is paid for once.
-    let counted = count_text(Family::of(name(first)), &written).max(after as u64);
+    // Output of the first provider is counted, unless it reported more; the input is charged once.
+    let counted = count_text(TokenizerFamily::of(name(first)), &written).max(after as u64);
     let output = counted + USED.1;
-    // Chat providers say at the end what they were given, and this one did not come to it.
+    // Chat providers report their input at the end of a stream, which the first provider did not reach: it is counted.
     let input = if first == Form::Chat { told.usage.0 } else { USED.0 };
     assert!(input > 0, "{what}");
     assert_eq!(told.usage, (input, output), "{what}");
@@ -195,14 +196,14 @@ async fn goes_on((client, first, second): (Form, Form, Form), how: Break) {
     assert_eq!(metrics.sum("gateway_upstream_errors_total", &[("provider", "p0")]), 1.0, "{what}");
 }
 
-/// Wherever a stream is cut, the client gets the one answer.
+/// Wherever a stream is cut, the client receives one complete response.
 #[tokio::test]
-async fn a_stream_may_break_off_at_any_byte() {
+async fn resume_after_a_cut_at_every_byte() {
     let Frames { opening, content, closing } = frames(Form::Messages, "msg_first", &pieces(STORY)[..3]);
     let content = content.concat();
     let stream = [opening.as_str(), &content, &closing].concat();
     let shown = opening.len() + content.find("\n\n").unwrap() + 2;
-    // Behind the reason for its end nothing of the answer is missing.
+    // After the finish reason the response is complete.
     let last = stream.find("event: message_delta").unwrap();
     let turn = Arc::new(Mutex::new((0, Gate::new())));
     let now = turn.clone();
@@ -234,9 +235,9 @@ async fn a_stream_may_break_off_at_any_byte() {
     }
 }
 
-/// Providers are told in their own way that the answer has begun; one says the beginning once more.
+/// The prefill is marked in each provider's own way; one provider repeats the prefill in its response.
 #[tokio::test]
-async fn each_provider_is_told_in_its_way() {
+async fn resume_prefill_is_marked_as_each_provider_requires() {
     for (lines, repeats, marks) in [
         ("dialect = \"mistral\"", true, json!({"prefix": true})),
         ("dialect = \"moonshot\"", false, json!({"partial": true})),
@@ -261,9 +262,9 @@ async fn each_provider_is_told_in_its_way() {
     }
 }
 
-/// Who was asked to go on may fail as well, before it has begun or behind.
+/// A continuing target may fail as well, before its first content or after it.
 #[tokio::test]
-async fn who_goes_on_may_break_off_as_well() {
+async fn resume_continues_when_a_continuing_target_fails() {
     let gates = [Gate::new(), Gate::new()];
     let gate = gates[1].clone();
     let one = breaking(Form::Chat, 3, Break::Cut, &gates[0]).await;
@@ -309,12 +310,12 @@ async fn who_goes_on_may_break_off_as_well() {
     assert_eq!(metrics.sum(CONTINUED, &[("outcome", "asked")]), 3.0);
 }
 
-/// The client gets no more than it allows, whoever writes it.
+/// Output of all targets together stays within the client's limit on output tokens.
 #[tokio::test]
-async fn what_was_written_counts_against_the_client_s_limit() {
+async fn resume_reduces_the_output_limit_by_delivered_tokens() {
     let written = pieces(STORY)[..6].concat();
     for (client, first, second) in WAYS.into_iter().filter(|way| way.0 != Form::Responses) {
-        let counted = count_text(Family::of(name(first)), &written).max(6);
+        let counted = count_text(TokenizerFamily::of(name(first)), &written).max(6);
         for left in [0, 30] {
             let most = counted + left;
             let more = match client {
@@ -347,7 +348,7 @@ async fn what_was_written_counts_against_the_client_s_limit() {
     }
 }
 
-/// A provider that sends this and breaks off.
+/// Starts a provider that sends `beginning` and breaks its stream.
 async fn sending(form: Form, beginning: String, how: Break, gate: &Gate) -> Upstream {
     let gate = gate.clone();
     Upstream::start(move |mut conn| {
@@ -360,9 +361,9 @@ async fn sending(form: Form, beginning: String, how: Break, gate: &Gate) -> Upst
     .await
 }
 
-/// Before there is any text, whoever can serve the request can go on with it.
+/// Before the first text, a target needs no prefill support to take over.
 #[tokio::test]
-async fn a_stream_that_has_said_nothing_begins_anew() {
+async fn resume_before_any_text_starts_the_stream_anew() {
     for (client, first) in
         [(Form::Chat, Form::Chat), (Form::Messages, Form::Messages), (Form::Chat, Form::Messages)]
     {
@@ -378,9 +379,9 @@ async fn a_stream_that_has_said_nothing_begins_anew() {
     }
 }
 
-/// What the client has put in front of the answer stays there.
+/// A prefill by the client is kept, and the delivered text is appended to it.
 #[tokio::test]
-async fn a_beginning_by_the_client_is_gone_on_with() {
+async fn resume_extends_a_prefill_of_the_client() {
     let (begun, rest) = STORY.split_at(STORY.find("aus").unwrap());
     let gate = Gate::new();
     let Frames { opening, content, .. } = frames(Form::Messages, "msg_first", &pieces(rest)[..3]);
@@ -393,9 +394,9 @@ async fn a_beginning_by_the_client_is_gone_on_with() {
     assert_eq!(two.only_request().json()["messages"].as_array().unwrap().len(), 2);
 }
 
-/// Reasoning that is over and not signed is the client's; its words are what is gone on with.
+/// A continuation does not repeat reasoning that has ended; unsigned reasoning does not prevent it.
 #[tokio::test]
-async fn reasoning_that_is_over_is_not_said_again() {
+async fn resume_does_not_repeat_finished_reasoning() {
     let gate = Gate::new();
     let Frames { opening, content, .. } = frames(Form::Chat, "chatcmpl-first", &pieces(STORY)[..3]);
     let thought = content[0].replace("content", "reasoning_content").replace("Grüße ", "Hm.");

@@ -1,4 +1,4 @@
-//! Providers that break off, and providers that go on with what they are given.
+//! Scripted providers for continuation tests: some break their stream, others continue from a prefill.
 
 use serde_json::{Value, json};
 
@@ -6,14 +6,14 @@ use crate::support::form::{Form, provider_error};
 use crate::support::upstream::{Conn, Request, Upstream};
 use crate::support::{Gate, reply};
 
-/// What all providers would say.
+/// Full text that every provider would generate.
 pub(super) const STORY: &str =
     "Grüße aus \"Köln\" 😀 und dann:\n\n  eine Zeile,   noch eine.\tDas war es \\ fast schon.\nEnde.";
 
-/// What a provider says that it was given and has made.
+/// Input and output tokens that a provider reports in its usage.
 pub(super) const USED: (u64, u64) = (50, 5);
 
-/// The story in pieces: a piece is a word with what follows it.
+/// Splits the story into words, each with the white space that follows it.
 pub(super) fn pieces(story: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = story;
@@ -26,7 +26,7 @@ pub(super) fn pieces(story: &str) -> Vec<&str> {
     pieces
 }
 
-/// The frames of an answer: what comes before its content, a frame for each piece, and what comes behind.
+/// Frames of a stream: those before the content, one for each piece, and those after the content.
 pub(super) struct Frames {
     pub(super) opening: String,
     pub(super) content: Vec<String>,
@@ -37,7 +37,7 @@ fn named(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
 }
 
-/// An answer of these pieces.
+/// Returns the frames of a response with these pieces of text.
 pub(super) fn frames(form: Form, id: &str, pieces: &[&str]) -> Frames {
     let (input, output) = USED;
     match form {
@@ -99,7 +99,7 @@ pub(super) fn frames(form: Form, id: &str, pieces: &[&str]) -> Frames {
     }
 }
 
-/// A whole stream.
+/// Returns a complete HTTP response with a stream.
 pub(super) fn stream(form: Form, id: &str, text: &str) -> Vec<u8> {
     let Frames { opening, content, closing } = frames(form, id, &pieces(text));
     let mut out = reply::stream_head().into_bytes();
@@ -112,7 +112,7 @@ pub(super) fn stream(form: Form, id: &str, text: &str) -> Vec<u8> {
     out
 }
 
-/// The texts of a message, joined.
+/// Concatenates the texts of a message's content.
 fn texts(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -121,7 +121,7 @@ fn texts(content: &Value) -> String {
     }
 }
 
-/// The beginning of the answer that a request ends with.
+/// Returns the prefill of a request: the text of its last message if that is the model's, otherwise an empty string.
 pub(super) fn beginning(form: Form, request: &Request) -> String {
     let body = request.json();
     let (list, role, member) = match form {
@@ -132,7 +132,7 @@ pub(super) fn beginning(form: Form, request: &Request) -> String {
     if last["role"] == role { texts(&last[member]) } else { String::new() }
 }
 
-/// A provider that goes on with the story where it is told to.
+/// Starts a provider that continues the story after the prefill. If `repeats`, its stream repeats the prefill.
 pub(super) async fn going_on(form: Form, repeats: bool) -> Upstream {
     Upstream::start(move |mut conn| async move {
         while let Some(request) = conn.request().await {
@@ -145,27 +145,28 @@ pub(super) async fn going_on(form: Form, repeats: bool) -> Upstream {
     .await
 }
 
-/// A way to break off.
+/// Way in which a stream breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Break {
-    /// The connection ends in the middle of the body.
+    /// The connection is closed in the middle of the body.
     Cut,
-    /// The body ends, and the answer in it does not.
+    /// The body is complete, but the stream in it is not.
     End,
     /// The connection is reset.
     Reset,
-    /// Nothing more comes.
+    /// No more bytes arrive, and the connection stays open.
     Stall,
-    /// The provider says that it cannot go on.
+    /// The stream contains an error event.
     Error,
-    /// What comes is no JSON.
+    /// The stream contains invalid JSON.
     Garbage,
 }
 
 pub(super) const BREAKS: [Break; 6] =
     [Break::Cut, Break::End, Break::Reset, Break::Stall, Break::Error, Break::Garbage];
 
-/// Sends this, and breaks off when the client has it.
+/// Sends the beginning of a stream, waits for the gate and breaks the stream. Returns the connection if it can be
+/// reused.
 pub(super) async fn break_off(
     mut conn: Conn,
     form: Form,
@@ -203,7 +204,7 @@ pub(super) async fn break_off(
     Some(conn)
 }
 
-/// A provider that begins the story and breaks off behind so many pieces.
+/// Starts a provider that sends the first `after` pieces of the story and then breaks its stream.
 pub(super) async fn breaking(form: Form, after: usize, how: Break, gate: &Gate) -> Upstream {
     let gate = gate.clone();
     Upstream::start(move |conn| begin(conn, form, after, how, gate.clone())).await

@@ -1,4 +1,4 @@
-//! What no other target can go on with: the client is shown the error, as it always was.
+//! Streams that cannot be continued by another target: the client receives the error.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::support::gateway::Gateway;
 use crate::support::upstream::Upstream;
 use crate::support::{Gate, reply};
 
-/// The client has an error, and pays for what it got.
+/// Asserts that the client received an error and was charged for what was delivered.
 async fn is_an_error(gateway: &Gateway, form: Form, answer: &Answer, what: &str) {
     assert_eq!(answer.status(), 200, "{what}");
     assert!(form.stream_error(answer.text()).is_some(), "{what}: {}", answer.text());
@@ -26,7 +26,7 @@ fn begun(form: Form) -> String {
 }
 
 #[tokio::test]
-async fn nothing_is_gone_on_with_where_the_route_does_not_say_so() {
+async fn resume_is_off_unless_the_route_enables_it() {
     for lines in ["", "retry = { continue = false }"] {
         for form in [Form::Chat, Form::Messages, Form::Generate] {
             let gate = Gate::new();
@@ -51,7 +51,7 @@ fn event(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
 }
 
-/// A messages stream that begins with reasoning.
+/// Returns a stream of the messages format that begins with reasoning.
 fn thinking(more: &[Value]) -> String {
     let opening = frames(Form::Messages, "msg_first", &[]).opening;
     let start = json!({"type": "content_block_start", "index": 0,
@@ -62,9 +62,9 @@ fn thinking(more: &[Value]) -> String {
     before + &event(&start) + &event(&thought) + &more.iter().map(event).collect::<String>()
 }
 
-/// What is in an answer, or asked for, that nobody else can go on with.
+/// Content and request parameters that prevent a continuation.
 #[tokio::test]
-async fn what_is_more_than_text_is_not_gone_on_with() {
+async fn resume_is_refused_for_more_than_plain_text() {
     let call = chat(&json!({"tool_calls": [{"index": 0, "id": "call_1", "type": "function",
                                             "function": {"name": "look", "arguments": "{\"a\":"}}]}));
     let signed = thinking(&[
@@ -106,9 +106,9 @@ async fn what_is_more_than_text_is_not_gone_on_with() {
     }
 }
 
-/// Who cannot be given a beginning is not asked; attempts, time and budget are bounds here as well.
+/// A target without prefill support is not used; attempts, deadline and retry budget apply to continuations too.
 #[tokio::test]
-async fn nobody_is_asked_who_cannot_or_may_not() {
+async fn resume_is_bounded_by_targets_attempts_deadline_and_budget() {
     for (lines, retry, outcome) in [
         ("", ON, "targets"),
         ("prefill = true", "retry = { continue = true, attempts = 1 }", "attempts"),
@@ -127,9 +127,9 @@ async fn nobody_is_asked_who_cannot_or_may_not() {
     }
 }
 
-/// When nobody can go on, the error is that of the one whom the client has heard, and the charge is for what it heard.
+/// If every continuation fails, the client receives the first target's error and pays for what was delivered.
 #[tokio::test]
-async fn when_all_fail_the_error_is_the_first_one_s() {
+async fn resume_failing_everywhere_yields_the_error_of_the_first_target() {
     let gate = Gate::new();
     let one = sending(Form::Messages, begun(Form::Messages), Break::End, &gate).await;
     let two =

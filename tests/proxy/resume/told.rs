@@ -1,11 +1,11 @@
-//! What a client makes of a stream, and whether it has the grammar of its format.
+//! Strict stream reader for tests: checks the event grammar of a format and collects what an SDK would read.
 
 use serde_json::Value;
 
 use crate::support::form::Form;
 use crate::support::sse::{Event, events};
 
-/// A stream that came to its end, as an SDK would have read it.
+/// Content of a complete stream, as an SDK would read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) id: String,
@@ -24,7 +24,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// Reads a stream; panics where it is not what its format promises.
+/// Reads a complete stream. Panics if it violates the grammar of its format.
 pub(super) fn read(form: Form, stream: &str) -> Told {
     let events = events(stream);
     match form {

@@ -1,4 +1,4 @@
-//! What becomes of charges when files are lost or damaged, and when the ledger's thread fails.
+//! Lost or damaged files, and panics of the ledger's thread: no charge is lost.
 
 use std::os::unix::fs::FileExt as _;
 use std::time::Instant;
@@ -17,14 +17,14 @@ fn journals(folder: &Path) -> std::path::PathBuf {
     schema::journals(&folder.join("state.db"))
 }
 
-/// A panic of the thread costs no charge: it goes on with what it had.
+/// A panic of the thread loses no charge: the thread restarts with its state.
 #[tokio::test]
-async fn the_thread_goes_on_after_a_panic() {
+async fn thread_restarts_after_a_panic_without_losing_charges() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 100);
     let book = open(folder.path());
     settle(&book, None, &record("acme", 5));
-    book.asks.as_ref().unwrap().send(SqliteLedgerCommand::Panic).unwrap();
+    book.commands.as_ref().unwrap().send(SqliteLedgerCommand::Panic).unwrap();
     settle(&book, None, &record("acme", 7));
     until("the restart", || book.threads()[0].restarts() == 1);
     flush(&book).await;
@@ -33,9 +33,9 @@ async fn the_thread_goes_on_after_a_panic() {
     assert_eq!(stored(folder.path(), "acme"), (88, 12, 2));
 }
 
-/// What is charged while the file is away waits in the journal, and nothing more is held.
+/// While the file is missing, charges wait in the journal and reservations fail.
 #[test]
-fn a_file_that_is_removed_is_noticed_and_one_that_comes_back_is_gone_on_with() {
+fn file_removed_stops_reservations_until_it_is_back() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 100);
     let book = open(folder.path());
@@ -54,9 +54,9 @@ fn a_file_that_is_removed_is_noticed_and_one_that_comes_back_is_gone_on_with() {
     assert_eq!(stored(folder.path(), "acme"), (95, 5, 1));
 }
 
-/// Whoever starts without the file is told, and does not begin anew: neither where it is missing nor where it is empty.
+/// A gateway whose file is missing or empty beside a journal refuses to start with a new file.
 #[test]
-fn a_file_that_is_lost_is_not_made_anew() {
+fn file_lost_beside_a_journal_is_not_created_anew() {
     for empty in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         credit(folder.path(), "acme", 100);
@@ -80,32 +80,32 @@ fn a_file_that_is_lost_is_not_made_anew() {
             assert!(words.contains("missing or empty") && words.contains("backup"), "{words}");
         }
         assert_eq!(path.exists(), empty, "a file was made");
-        // As the words say: a backup, into which the journal is brought.
+        // As the error message says: restore a backup, to which the journal is applied.
         for ending in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(folder.path().join(format!("state.db{ending}")));
         }
         std::fs::rename(&copy, &path).unwrap();
         drop(open(folder.path()));
         assert_eq!(stored(folder.path(), "acme"), (95, 5, 1));
-        // Or without the journal.
+        // Or remove the journal.
         std::fs::remove_file(&path).unwrap();
         std::fs::remove_dir_all(journals(folder.path())).unwrap();
         assert_eq!(open(folder.path()).available(&id("acme")), None);
     }
 }
 
-/// A file without any table is as lost as an empty one.
+/// A file without any table counts as lost, like an empty one.
 #[test]
-fn a_file_without_a_layout_beside_a_journal_is_refused() {
+fn file_without_tables_beside_a_journal_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA application_id = 7").unwrap();
-    drop(Journal::create(&journals(folder.path()), SEGMENT).unwrap());
+    drop(Journal::create(&journals(folder.path()), DEFAULT_SEGMENT_LIMIT).unwrap());
     assert!(matches!(SqliteLedger::open(&path, TERMS), Err(OpenError::Lost { .. })));
 }
 
 #[test]
-fn a_damaged_page_is_found_at_the_start() {
+fn file_with_a_damaged_page_is_refused_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 100);
     let path = folder.path().join("state.db");
@@ -130,7 +130,7 @@ fn a_damaged_page_is_found_at_the_start() {
         }
         match SqliteLedger::open(&path, TERMS) {
             Err(OpenError::Damaged { .. }) => found += 1,
-            // A page that is not in use.
+            // The damaged page is not in use.
             Ok(_) => {}
             Err(other) => panic!("page {at}: {other}"),
         }
@@ -138,13 +138,13 @@ fn a_damaged_page_is_found_at_the_start() {
     assert!(found >= pages / 2 && found > 10, "{found} of {pages}");
 }
 
-/// The journal of an ended process is larger than what is read of it at a time.
+/// The journal of an ended process is larger than one piece.
 #[test]
-fn a_large_journal_is_brought_in_once() {
+fn journal_larger_than_one_piece_is_replayed_once() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1_000_000);
     {
-        let journal = Journal::create(&journals(folder.path()), SEGMENT).unwrap();
+        let journal = Journal::create(&journals(folder.path()), DEFAULT_SEGMENT_LIMIT).unwrap();
         for n in 0..20_000 {
             let request = format!("request with a rather long name {n}");
             drop(journal.append(|out| UsageRecord { request: &request, ..record("acme", 2) }.encode(out)));

@@ -1,5 +1,5 @@
-//! The ledger against a plain model, under random interleavings of everything that happens to it: requests of several
-//! processes, credits, switches, clean ends and crashes.
+//! Model test of the ledger under random interleavings of events: requests of several processes, credits, enabling and
+//! disabling, clean ends and crashes.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -7,16 +7,16 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::journal::{SEGMENT, exists, leftovers};
+use crate::store::journal::{DEFAULT_SEGMENT_LIMIT, exists, orphaned};
 
 const ACCOUNTS: [&str; 2] = ["acme", "umbrella"];
-/// Processes that may run at a time, as in an upgrade.
+/// Maximum number of concurrent processes, as in an upgrade.
 const PROCESSES: usize = 2;
-/// Longer than any test: the thread does what it is asked, and nothing by itself.
+/// Longer than any test: the thread flushes on command only.
 const BY_HAND: SqliteLedgerConfig = SqliteLedgerConfig {
     flush: Duration::from_secs(3600),
     records: Duration::from_secs(4_000_000_000),
-    segment: SEGMENT,
+    segment: DEFAULT_SEGMENT_LIMIT,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -52,18 +52,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a process should know.
+/// Expected state of one process.
 #[derive(Debug)]
 struct Process {
     book: SqliteLedger,
     held: Vec<(usize, Reservation)>,
-    /// The file's balance, as last seen, and whether the account is enabled.
+    /// Balance as last read from the file, and whether the account is enabled.
     seen: [(i64, bool); 2],
-    /// Charges that are in the journal only.
+    /// Charges that are only in the journal.
     waiting: [i64; 2],
 }
 
-/// What should be in the file.
+/// Expected content of the file.
 #[derive(Debug)]
 struct World {
     folder: tempfile::TempDir,
@@ -164,12 +164,12 @@ impl World {
         }
     }
 
-    /// Waits until the journal of a crashed process is nobody's. Another test of this process may be starting a program
-    /// in this very moment, and until that program is there, it holds all the locks of its parent.
+    /// Waits until the lock on the journal of a crashed process is released. Another test of this process may be
+    /// forking a program at this moment; between fork and exec, the child holds all locks of its parent.
     fn await_end(&self, journal: u64) {
         let folder = schema::journals(&self.folder.path().join("state.db"));
         let free = || {
-            !exists(&folder, journal) || leftovers(&folder).unwrap().any(|left| left.unwrap().id == journal)
+            !exists(&folder, journal) || orphaned(&folder).unwrap().any(|left| left.unwrap().id == journal)
         };
         let end = Instant::now() + PATIENCE;
         while !free() {
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    /// Everybody ends, one comes back: each settlement is there once.
+    /// Ends all processes and starts one: each settlement is applied exactly once.
     fn close(mut self) {
         for process in 0..PROCESSES {
             self.take(Step::Stop { process });
@@ -235,7 +235,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_books_add_up_whatever_happens(steps in prop::collection::vec(step(), 1..60)) {
+    fn ledger_agrees_with_a_model_after_any_steps(steps in prop::collection::vec(step(), 1..60)) {
         let mut world = World::new();
         for process in 0..PROCESSES {
             world.take(Step::Start { process });

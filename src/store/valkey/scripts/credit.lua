@@ -1,5 +1,6 @@
--- Credits an account, once for each reference.
--- KEYS: account, credits, references. ARGV: amount, the same with the other sign, entry, reference ('' = none), most.
+-- Credits an account, once for each reference. Returns 'unknown' if the account does not exist, 'given' and the amount
+-- if the reference is used already, 'large' if the sum of the credits would exceed the maximum, otherwise 'done'.
+-- KEYS: account, credits, references. ARGV: amount, negated amount, entry, reference ('' = none), maximum.
 if redis.call('HEXISTS', KEYS[1], 'created') == 0 then return {'unknown'} end
 if ARGV[4] ~= '' then
   local given = redis.call('HGET', KEYS[3], ARGV[4])

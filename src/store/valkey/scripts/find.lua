@@ -1,4 +1,4 @@
--- Finds things. KEYS: their names. Returns two parts for each; nothing, where there is none, or its time is over.
+-- Reads entries. KEYS: their names. Returns two values for each; empty if it does not exist or has expired.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = {}

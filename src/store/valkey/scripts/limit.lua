@@ -1,18 +1,18 @@
--- One visit of a gateway to limits that gateways share: those of a key, or of an account.
+-- Limit transaction of one gateway, for the limits of a key or of an account that gateways share.
 -- Times are microseconds of the server. Amounts of money are doubles here: exact up to nine million units, and to a
--- billionth beyond, which is enough for a limit; what is charged is added up elsewhere.
--- KEYS: gauge, sums of the day, sums of the month.
--- ARGV: gateway, number of the visit, life of places and of money (ms), field of the sums;
---   limits ('' = none): requests and tokens a minute, places, money of the day, of the month;
---   what it owes (below zero: gives back): requests, tokens; what it keeps: places, money;
---   what it wants ahead: requests, tokens, places, money; then for each request: tokens, money.
+-- relative error of a billionth beyond, which is enough for a limit; charges are added up elsewhere.
+-- KEYS: limit state, sums of the day, sums of the month.
+-- ARGV: gateway, transaction number, lifetimes of leased permits and of leased spend (ms), field of the sums;
+--   limits ('' = none): requests and tokens per minute, concurrency permits, spend per day, spend per month;
+--   used since the last transaction (negative: returned): requests, tokens; leases to retain: permits, spend;
+--   surplus to lease in advance: requests, tokens, permits, spend; then for each request: tokens, price.
 local gauge, me = KEYS[1], 'g:' .. ARGV[1]
 local MINUTE, PART = 60000000, 16
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local function whole(number) return string.format('%.0f', number) end
 
--- What gateways keep that have not been here for so long is free: places soon, money later, for it may be charged yet.
+-- Leases of gateways without a recent transaction expire: permits soon, spend later, since it may still be charged.
 local requests, tokens, places, money, gateways, seen = 0, 0, 0, 0, 1, -1
 local all = redis.call('HGETALL', gauge)
 for i = 1, #all, 2 do
@@ -37,7 +37,7 @@ for i = 1, #all, 2 do
     end
   end
 end
--- One that was sent over a connection that was given up, and comes behind a later one.
+-- Reject a transaction that was sent over an abandoned connection and arrives after a later one.
 if tonumber(ARGV[2]) < seen then return {'late'} end
 
 local per_requests, per_tokens, most = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -52,7 +52,7 @@ tokens = owed(tokens, tonumber(ARGV[12]), per_tokens)
 local mine, my_money = tonumber(ARGV[13]), tonumber(ARGV[14])
 local day = of_day and tonumber(redis.call('HGET', KEYS[2], ARGV[5]) or '0') or 0
 local month = of_month and tonumber(redis.call('HGET', KEYS[3], ARGV[5]) or '0') or 0
--- What is left of the limits on money, and what would be if nothing were kept for requests under way.
+-- Remaining spend under a limit, less the spend `amount` that is leased. With 0: as if no request were in flight.
 local function left(limit, spent, amount)
   return limit and limit - spent - amount or math.huge
 end
@@ -83,7 +83,7 @@ for i = 19, #ARGV, 2 do
   granted[#granted + 1] = why or ''
 end
 
--- Ahead, for the requests that follow: no more than a part of what is left, for others may ask, too.
+-- Surplus for later requests: at most one part in PART of the remaining quota, since other gateways need it too.
 local function share(wanted, room)
   return math.max(0, math.min(tonumber(wanted), math.floor(room / PART)))
 end

@@ -1,4 +1,4 @@
--- Removes a thing. KEYS: order, size, name. Returns whether there was one whose time was not over, and the size.
+-- Deletes an entry. KEYS: order, size, name. Returns whether an unexpired entry existed, and the total size.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local thing, there = redis.call('HMGET', KEYS[3], 's', 'e'), 0

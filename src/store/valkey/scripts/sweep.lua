@@ -1,5 +1,5 @@
--- Removes things whose time is over, the oldest first. KEYS: order, size. ARGV: how many at most.
--- Returns how many, and the size.
+-- Deletes expired entries, the oldest first. KEYS: order, size. ARGV: maximum number.
+-- Returns the number of deleted entries and the total size.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local removed = 0

@@ -1,4 +1,4 @@
--- Replaces a task's state, if it has this version. KEYS: task, due. ARGV: version, state, due (ms from now; '' = never).
+-- Replaces a task's state if its version matches. KEYS: task, due. ARGV: version, state, due (ms from now; '' = never).
 if redis.call('HGET', KEYS[1], 'v') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 's', ARGV[2])
 redis.call('HINCRBY', KEYS[1], 'v', 1)

@@ -1,4 +1,4 @@
--- Tasks that are due, for whoever asks first. KEYS: due. ARGV: lease (ms), most. Returns the parts of each.
+-- Claims due tasks: each is due again when its lease ends. KEYS: due. ARGV: lease (ms), maximum. Returns their fields.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = {}
@@ -8,7 +8,7 @@ for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', string.format
     redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[1])), name)
     found[#found + 1] = task
   else
-    -- Its time is over.
+    -- The task has expired.
     redis.call('ZREM', KEYS[1], name)
   end
 end

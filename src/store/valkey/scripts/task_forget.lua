@@ -1,4 +1,4 @@
--- Removes a task and its mark. KEYS: task, due. Tells whether there was one.
+-- Deletes a task and its idempotency key. KEYS: task, due. Returns whether it existed.
 local mark = redis.call('HGET', KEYS[1], 'k')
 if not mark then return 0 end
 if mark ~= '' and redis.call('GET', mark) == redis.call('HGET', KEYS[1], 'i') then redis.call('DEL', mark) end

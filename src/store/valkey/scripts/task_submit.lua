@@ -1,5 +1,6 @@
--- Keeps a new task, unless one has its mark. KEYS: task, due, and the mark, if it has one.
--- ARGV: owner, id, lifetime (ms), due (ms from now), facts, state, life of the mark (ms). Returns the id of the one that has it.
+-- Stores a new task, unless another one has its idempotency key. KEYS: task, due, and the idempotency key if present.
+-- ARGV: owner, id, lifetime (ms), due (ms from now), facts, state, lifetime of the idempotency key (ms).
+-- Returns the id of the task that has the key already, otherwise ''.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if KEYS[3] then

@@ -1,21 +1,21 @@
--- One visit of a gateway to an account: charges what it brings, sets aside what it keeps, grants what it asks for.
--- Money never goes through a Lua number, which is a double: it is added by HINCRBY and compared as text.
--- KEYS: account, leases, their ends, journal's last number; then three for each day: sums, records, sums of its month.
--- ARGV: gateway, life of leases (ms), number of the visit, lease that it keeps, number that the journal stands at
---   ('' = nothing is brought), last number that is brought, charge, life of the journal's number (ms), days;
---   for each day: end of its records (s), block of records, fields; for each field: name, amount; end of the sums of
---   the month (s), fields of the day and the month; for each of these: name, amount;
---   then needs, and for each need: amount; then what is wanted beyond.
+-- Lease transaction of one gateway and one account: applies shipped usage, renews the lease and grants reservations.
+-- Money is never converted to a Lua number, which is a double: it is added by HINCRBY and compared as text.
+-- KEYS: account, leases, their ends, last shipped journal number; then for each day: sums, records, sums of its month.
+-- ARGV: gateway, lifetime of leases (ms), transaction number, lease to retain, expected last shipped journal number
+--   ('' = no usage is shipped), new last shipped number, charge, lifetime of that number (ms), days;
+--   for each day: expiry of its records (s), block of records, fields; for each field: name, amount; expiry of the sums
+--   of the month (s), fields of the day and the month; for each of these: name, amount;
+--   then the number of reservations, and for each: amount; then the surplus to lease in advance.
 local account, leases, ends, journal = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local me = ARGV[1]
 
--- Whether a (not negative) is at most b.
+-- Returns whether a, which is not negative, is at most b.
 local function fits(a, b)
   if string.byte(b, 1) == 45 then return false end
   if #a ~= #b then return #a < #b end
   return a <= b
 end
--- A sum stays at the largest number rather than fail in the middle of a script.
+-- Adds with saturation: an overflow error would abort the script halfway.
 local function grow(name, field, amount)
   if amount == '0' then return end
   local sum = redis.pcall('HINCRBY', name, field, amount)
@@ -30,7 +30,7 @@ local function take(amount)
   if amount ~= '0' then grow(account, 'free', '-' .. amount) end
 end
 
--- One that was sent over a connection that was given up, and comes behind a later one, would undo that one.
+-- Reject a transaction that was sent over an abandoned connection: applied after a later one, it would undo that one.
 local seen = string.match(redis.call('HGET', ends, me) or '', ':(%d+)$')
 if seen and tonumber(ARGV[3]) < tonumber(seen) then return {'late'} end
 
@@ -66,7 +66,7 @@ end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
--- What gateways hold that have not been here for so long can be spent again.
+-- Leases of gateways without a recent transaction expire and can be spent again.
 local all = redis.call('HGETALL', ends)
 for i = 1, #all, 2 do
   if all[i] ~= me and tonumber(string.match(all[i + 1], '^%d+')) <= now then
@@ -104,7 +104,7 @@ if state == 'enabled' then
   end
   local more = ARGV[at + needs + 1]
   if more ~= '0' and all_granted then
-    -- Others may ask, too: no more than this part of what is free.
+    -- Lease at most this part of the free balance in advance, since other gateways need it too.
     local share = string.format('%.0f', math.max(0, math.floor(tonumber(redis.call('HGET', account, 'free') or '0') / 16)))
     if fits(share, more) then more = share end
     if more ~= '0' then

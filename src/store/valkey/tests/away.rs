@@ -1,4 +1,4 @@
-//! While the server is away.
+//! Behavior while the server is unreachable.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,16 @@ use crate::store::suite::ledger::{id, open_account, record, reserve, settle};
 use crate::store::suite::{OnServer, PATIENCE};
 use crate::store::valkey::OnOutage;
 
-/// Nothing waits for a server that is not there.
+/// Time limit of operations that must not wait for an unreachable server.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// Waits until the ledger has noticed.
+/// Waits until the ledger has noticed the outage.
 fn noticed(ledger: &crate::store::valkey::ClusterLedger) {
     soon("it is noticed", || crate::store::suite::wait(ledger.flush()).is_err());
 }
 
 #[test]
-fn what_is_set_aside_is_spent_and_beyond_it_requests_are_refused() {
+fn outage_leased_balance_is_spent_and_then_requests_are_refused() {
     let Some(mut place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 16_000);
     let ledger = place.fleet(OnOutage::Refuse);
@@ -25,7 +25,7 @@ fn what_is_set_aside_is_spent_and_beyond_it_requests_are_refused() {
     place.server.kill();
     noticed(&ledger);
     let began = Instant::now();
-    // A sixteenth of what was free is here.
+    // A sixteenth of the free balance is leased here.
     let held: Vec<_> = (0..20).map_while(|_| reserve(&ledger, "acme", 100).ok()).collect();
     assert_eq!(held.len(), 9);
     assert_eq!(reserve(&ledger, "acme", 100).unwrap_err(), ReserveError::Unavailable);
@@ -44,7 +44,7 @@ fn what_is_set_aside_is_spent_and_beyond_it_requests_are_refused() {
 }
 
 #[test]
-fn an_allowance_is_spent_and_charged_when_the_server_is_back() {
+fn outage_overdraft_is_spent_and_charged_after_recovery() {
     let Some(mut place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 20);
     let ledger = place.fleet(OnOutage::Allow(500));
@@ -56,7 +56,7 @@ fn an_allowance_is_spent_and_charged_when_the_server_is_back() {
     let held: Vec<_> = (0..20).map_while(|_| reserve(&ledger, "acme", 100).ok()).collect();
     assert_eq!(held.len(), 5);
     assert_eq!(reserve(&ledger, "acme", 100).unwrap_err(), ReserveError::Unavailable);
-    // Nothing is known of this one, and keys.toml names it.
+    // This account is unknown here, but keys.toml names it.
     assert_eq!(reserve(&ledger, "unseen", 500).unwrap().amount(), 500);
     for held in held {
         settle(&ledger, Some(held), &record("acme", 90));
@@ -71,9 +71,9 @@ fn an_allowance_is_spent_and_charged_when_the_server_is_back() {
     adds_up(&place.server);
 }
 
-/// A gateway that starts first, and ends before the server comes: its charges are brought by the next one.
+/// A gateway starts and ends while the server is unreachable: the next one ships its charges.
 #[test]
-fn charges_outlive_the_gateway_that_could_not_bring_them() {
+fn outage_charges_are_shipped_by_the_next_gateway() {
     let Some(mut place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 1_000);
     let ledger = place.fleet(OnOutage::Refuse);
@@ -91,14 +91,14 @@ fn charges_outlive_the_gateway_that_could_not_bring_them() {
     place.server.start_again();
     let next = place.fleet(OnOutage::Refuse);
     soon("they are brought", || at(&place, "acme") == (1_000 - 63, 63, 7));
-    // What was set aside for the one that ended is free as soon as its journal was found.
+    // The lease of the ended gateway is released as soon as its journal was found.
     soon("all is free", || reserve(&next, "acme", 937).is_ok());
     adds_up(&place.server);
 }
 
-/// More than the journal has room for is settled meanwhile.
+/// More is settled meanwhile than fits into the journal.
 #[test]
-fn a_full_journal_is_brought_and_used_again() {
+fn outage_full_journal_is_shipped_and_reused() {
     let Some(mut place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 1_000_000);
     let ledger = place.fleet_of(OnOutage::Allow(100_000), 4_096);
@@ -112,7 +112,7 @@ fn a_full_journal_is_brought_and_used_again() {
             told.wait(PATIENCE).is_err()
         });
         assert!(full.filter(|full| *full).count() > 100, "both segments are full");
-        // What cannot be charged for certain is not begun, whatever may be spent while the server is away.
+        // Requests whose charge could be lost are refused, whatever overdraft is allowed during an outage.
         assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), ReserveError::Unavailable);
         place.server.start_again();
         flushed(&ledger);
@@ -125,9 +125,9 @@ fn a_full_journal_is_brought_and_used_again() {
     adds_up(&place.server);
 }
 
-/// Nobody is kept waiting by a server that is there and does not answer.
+/// A server that accepts connections but does not respond delays no request for long.
 #[test]
-fn a_server_that_does_not_answer_is_given_up() {
+fn outage_unresponsive_server_does_not_block_requests() {
     let Some(place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 1_000);
     let ledger = place.fleet(OnOutage::Refuse);
@@ -135,7 +135,7 @@ fn a_server_that_does_not_answer_is_given_up() {
     let server = place.server.process().unwrap();
     nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGSTOP).unwrap();
     let began = Instant::now();
-    // What it takes until it is noticed: an answer, and an attempt to connect.
+    // Noticing it takes one response time limit and one attempt to connect.
     soon("it is noticed", || reserve(&ledger, "acme", 900).unwrap_err() == ReserveError::Unavailable);
     settle(&ledger, Some(held), &record("acme", 5));
     assert!(began.elapsed() < AT_ONCE);

@@ -1,16 +1,16 @@
-//! What is bounded: what waits for the thread, and for how long what is set aside stays so after the end.
+//! Bounds: the queue of the thread, and the lifetime of leases after the end.
 
 use super::{adds_up, at, desk, flushed, soon};
-use crate::store::journal::{Journal, SEGMENT};
+use crate::store::journal::{DEFAULT_SEGMENT_LIMIT, Journal};
 use crate::store::ledger::{Ledger, ReserveError, ReserveOutcome};
 use crate::store::suite::ledger::{id, open_account, record, reserve};
-use crate::store::suite::{OnServer, wait};
+use crate::store::suite::{Backend as _, OnServer, wait};
 use crate::store::valkey::OnOutage;
 use crate::store::valkey::cluster_ledger::QUEUE;
 
-/// A server that stands still makes no endless queue, and nobody is served who has left.
+/// A stalled server does not grow the queue without limit, and requests whose client left are skipped.
 #[test]
-fn what_waits_for_the_server_is_bounded() {
+fn queue_for_a_stalled_server_is_bounded() {
     let Some(place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 1_000);
     let ledger = place.fleet(OnOutage::Refuse);
@@ -31,9 +31,9 @@ fn what_waits_for_the_server_is_bounded() {
     adds_up(&place.server);
 }
 
-/// What ends gives back what is set aside for it, without waiting for its own destruction.
+/// Closing the ledger returns its leases, without waiting until it is dropped.
 #[test]
-fn the_end_gives_back_what_is_set_aside() {
+fn close_returns_the_leases() {
     let Some(place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 1_000);
     let (one, other) = (place.fleet(OnOutage::Refuse), place.fleet(OnOutage::Refuse));
@@ -44,7 +44,7 @@ fn the_end_gives_back_what_is_set_aside() {
     assert_eq!(settled.wait(crate::store::suite::PATIENCE), Ok(()));
     drop(reserve(&other, "acme", 993).unwrap());
     assert_eq!(at(&place, "acme"), (993, 7, 1));
-    // What is settled after that is not lost.
+    // A settlement after that is not lost.
     drop(one.settle(None, &record("acme", 3)));
     drop(one);
     flushed(&other);
@@ -52,14 +52,29 @@ fn the_end_gives_back_what_is_set_aside() {
     adds_up(&place.server);
 }
 
-/// The journal of an ended process is larger than what is read of it at a time.
+/// The limit is a number of entries, whatever the names of their owners.
 #[test]
-fn a_large_journal_is_brought_once() {
+fn owner_entries_count_the_same_whatever_their_names() {
+    let Some(place) = OnServer::new() else { return };
+    let owners = place.owners();
+    wait(owners.claim([1; 32], "a")).unwrap();
+    let one = place.server.ask("GET mg:{owners}-size");
+    assert_eq!(one, "$3\r\n128\r\n");
+    wait(owners.claim([2; 32], &"a".repeat(128))).unwrap();
+    assert_eq!(place.server.ask("GET mg:{owners}-size"), "$3\r\n256\r\n");
+    // A claim that changes nothing counts nothing.
+    wait(owners.claim([2; 32], "b")).unwrap();
+    assert_eq!(place.server.ask("GET mg:{owners}-size"), "$3\r\n256\r\n");
+}
+
+/// The journal of an ended process is larger than one piece.
+#[test]
+fn journal_larger_than_one_piece_is_shipped_once() {
     let Some(place) = OnServer::new() else { return };
     open_account(&desk(&place.server), "acme", 1_000_000);
     open_account(&desk(&place.server), "other", 1_000_000);
     {
-        let journal = Journal::create(&place.folder.path().join("ledger"), SEGMENT).unwrap();
+        let journal = Journal::create(&place.folder.path().join("ledger"), DEFAULT_SEGMENT_LIMIT).unwrap();
         for n in 0..20_000 {
             let request = format!("request with a rather long name {n}");
             let account = if n % 2 == 0 { "acme" } else { "other" };

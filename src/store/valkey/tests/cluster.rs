@@ -1,4 +1,4 @@
-//! A cluster of three: all keys of an account are in one place, and accounts are not.
+//! A cluster of three nodes: all keys of one account are in one slot, and accounts are spread over slots.
 
 use super::limits::Gateway;
 use super::soon;
@@ -6,7 +6,7 @@ use crate::account::UsageLimits;
 use crate::account::limit::Which;
 use crate::account::quota_lease::Denied;
 use crate::store::admin::LedgerAdmin as _;
-use crate::store::journal::SEGMENT;
+use crate::store::journal::DEFAULT_SEGMENT_LIMIT;
 use crate::store::ledger::{Ledger, ReserveError};
 use crate::store::sqlite_ledger::{DAY, UsageFilter, UsageGrouping};
 use crate::store::suite::keeping::{LIMITS, find, keep};
@@ -20,7 +20,7 @@ use crate::store::valkey::{
 const SLOTS: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 
 #[test]
-fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
+fn cluster_spreads_accounts_and_keeps_each_on_one_node() {
     let node = || {
         Server::start_with(&[
             "--appendonly",
@@ -49,9 +49,9 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
     let terms = ClusterLedgerConfig {
         flush: std::time::Duration::from_millis(20),
         records: std::time::Duration::from_secs(400 * 86_400),
-        away: OnOutage::Refuse,
+        on_outage: OnOutage::Refuse,
         journal: folder.path().join("ledger"),
-        segment: SEGMENT,
+        segment: DEFAULT_SEGMENT_LIMIT,
     };
     let office = ValkeyAdmin::open(&address()).unwrap();
     let names: Vec<String> = (0..30).map(|n| format!("account {n}")).collect();
@@ -90,7 +90,8 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
         };
         assert_eq!(refused.which, Which::Concurrent, "{name}");
         drop(held);
-        // 40 of 100 were charged to it above. The two places are on their way back to the server, and count until then.
+        // 40 of 100 were charged to it above. The two permits are on their way back to the server, and count until
+        // then.
         soon("the places are free", || {
             let Denied::LimitReached(refused) = gateway.take(name, limits, 100, 61).unwrap_err() else {
                 panic!()
@@ -101,7 +102,7 @@ fn a_cluster_keeps_accounts_apart_and_each_of_them_together() {
     }
     drop(gateway);
     assert!(office.audit().unwrap().is_empty());
-    // They are not all on one server.
+    // The keys are spread over all nodes.
     assert!(nodes.iter().all(|node| node.ask("DBSIZE") != ":0\r\n"));
 
     let store = ValkeyStore::open(address(), LIMITS).unwrap();

@@ -1,21 +1,27 @@
-//! Servers that know less than the one before: started from an older copy, or a replica that takes over.
+//! Servers that have lost state: restarted from an older copy, or a promoted replica.
 
 use std::time::Duration;
 
 use super::limits::Gateway;
 use super::{adds_up, at, desk, flushed, soon};
 use crate::account::UsageLimits;
+use crate::store::UsageRecord;
 use crate::store::admin::LedgerAdmin as _;
-use crate::store::journal::SEGMENT;
+use crate::store::journal::DEFAULT_SEGMENT_LIMIT;
 use crate::store::ledger::Ledger;
+use crate::store::sqlite_ledger::{DAY, UsageFilter, UsageGrouping};
 use crate::store::suite::ledger::{id, open_account, record, reserve, settle, stored};
 use crate::store::suite::server::Server;
-use crate::store::suite::{OnServer, PATIENCE, runtime};
+use crate::store::suite::{OnServer, PATIENCE, address, runtime};
 use crate::store::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ServerAddress, ValkeyAdmin};
 
+fn all_days() -> UsageFilter {
+    UsageFilter { from: 0, to: i64::MAX / DAY, ..UsageFilter::default() }
+}
+
 #[test]
-fn what_a_server_has_forgotten_is_brought_again() {
-    // It writes only when it is told to.
+fn failover_lost_charges_are_shipped_again_once() {
+    // This server writes to its disk on command only.
     let Some(server) = Server::start_with(&["--appendonly", "no"]) else { return };
     let mut place = OnServer { server, folder: tempfile::tempdir().unwrap() };
     open_account(&desk(&place.server), "acme", 10_000);
@@ -35,15 +41,61 @@ fn what_a_server_has_forgotten_is_brought_again() {
     place.server.start_again();
     soon("it is brought again", || at(&place, "acme") == (10_000 - 170, 170, 30));
     soon("all is free", || reserve(&ledger, "acme", 9_830).is_ok());
-    // And once.
+    // Each is charged exactly once.
     flushed(&ledger);
     assert_eq!(at(&place, "acme"), (10_000 - 170, 170, 30));
     adds_up(&place.server);
 }
 
-/// Sentinels find that the server is gone, and make its replica the one that is asked.
+/// The server loses everything while the connection stays, as after a failover inside a cluster.
 #[test]
-fn a_replica_that_takes_over_has_it_all_in_the_end() {
+fn usage_that_is_shipped_again_is_in_reports() {
+    let Some(place) = OnServer::new() else { return };
+    let ledger = place.fleet(OnOutage::Refuse);
+    settle(&ledger, None, &record("", 0));
+    flushed(&ledger);
+    assert_eq!(place.server.ask("FLUSHALL"), "+OK\r\n");
+    settle(&ledger, None, &record("", 0));
+    flushed(&ledger);
+    let lines = desk(&place.server).usage(&all_days(), UsageGrouping::Account).unwrap();
+    assert_eq!(lines.first().map(|line| line.sums.requests), Some(2), "{lines:?}");
+}
+
+/// The server has lost frames of one account while another one begins a new day.
+#[test]
+fn usage_of_a_new_day_is_in_reports_after_a_gap() {
+    let Some(place) = OnServer::new() else { return };
+    let terms = ClusterLedgerConfig {
+        // Flushes happen on command only, so that one flush has all records.
+        flush: Duration::from_secs(3_600),
+        records: Duration::from_secs(400 * 86_400),
+        on_outage: OnOutage::Refuse,
+        journal: place.folder.path().join("ledger"),
+        segment: DEFAULT_SEGMENT_LIMIT,
+    };
+    let ledger = ClusterLedger::open(address(&place.server), terms).unwrap();
+    settle(&ledger, None, &record("one", 1));
+    flushed(&ledger);
+    let lose = "EVAL \"return redis.call('DEL', unpack(redis.call('KEYS', 'mg:{a:one}:journal:*')))\" 0";
+    assert_eq!(place.server.ask(lose), ":1\r\n");
+    settle(&ledger, None, &record("one", 1));
+    // More than one transaction takes: the new day is in the second one.
+    let day = record("two", 1).time;
+    for n in 0..3_000 {
+        let time = if n < 2_900 { day } else { day + DAY };
+        drop(ledger.settle(None, &UsageRecord { time, ..record("two", 1) }));
+    }
+    settle(&ledger, None, &UsageRecord { time: day + DAY, ..record("two", 1) });
+    flushed(&ledger);
+    let lines = desk(&place.server).usage(&all_days(), UsageGrouping::Day).unwrap();
+    let requests: Vec<i64> = lines.iter().map(|line| line.sums.requests).collect();
+    // The first record of `one` is shipped twice, because only its number was lost.
+    assert_eq!(requests, [3 + 2_900, 101], "{lines:?}");
+}
+
+/// Sentinels detect that the server is gone and promote its replica.
+#[test]
+fn failover_to_a_replica_loses_no_charge_or_permit() {
     let Some(mut first) = Server::start() else { return };
     let port = first.port.to_string();
     let second = Server::start_with(&["--replicaof", "127.0.0.1", &port, "--appendonly", "yes"]).unwrap();
@@ -67,9 +119,9 @@ fn a_replica_that_takes_over_has_it_all_in_the_end() {
     let terms = ClusterLedgerConfig {
         flush: Duration::from_millis(20),
         records: Duration::from_secs(400 * 86_400),
-        away: OnOutage::Allow(1_000),
+        on_outage: OnOutage::Allow(1_000),
         journal: folder.path().join("ledger"),
-        segment: SEGMENT,
+        segment: DEFAULT_SEGMENT_LIMIT,
     };
     let office = ValkeyAdmin::open(&address()).unwrap();
     open_account(&office, "acme", 100_000);
@@ -94,7 +146,7 @@ fn a_replica_that_takes_over_has_it_all_in_the_end() {
         request();
     }
     first.kill();
-    // Requests go on meanwhile, with what is set aside and then the allowance.
+    // Requests continue meanwhile, from the lease and then from the overdraft.
     let mut done = (0, 0);
     soon("the replica takes over", || {
         done = request();

@@ -13,7 +13,7 @@ use crate::store::valkey::{ClusterLedger, OnOutage};
 const ACCOUNTS: [&str; 3] = ["small", "middle", "large"];
 const CREDITS: [i64; 3] = [3_000, 50_000, 10_000_000];
 
-/// What gateways did for each account.
+/// Totals of what the gateways did for each account.
 #[derive(Default)]
 struct Tally {
     held: [AtomicI64; 3],
@@ -23,7 +23,7 @@ struct Tally {
     refused: AtomicI64,
 }
 
-/// Makes requests until it is told to stop, each of which costs at most what is held for it.
+/// Makes requests until `stop` is set. Each costs at most what is reserved for it.
 fn work(ledger: &ClusterLedger, seed: u64, stop: &AtomicBool, tally: &Tally) {
     let runtime = runtime();
     let mut state = seed;
@@ -56,8 +56,8 @@ fn work(ledger: &ClusterLedger, seed: u64, stop: &AtomicBool, tally: &Tally) {
     }
 }
 
-/// Runs three gateways with two workers each; `trouble` happens meanwhile. All is charged to the unit at the end, and
-/// no balance is below zero by more than a part of its credit.
+/// Runs three gateways with two workers each, while `trouble` runs. At the end everything is charged to the unit, and
+/// no balance is below zero by more than a fraction (one `part`-th) of its credit.
 fn three(place: &mut OnServer, part: i64, trouble: impl FnOnce(&mut OnServer, &Tally)) -> Tally {
     let office = desk(&place.server);
     for (account, credit) in ACCOUNTS.iter().zip(CREDITS) {
@@ -90,7 +90,7 @@ fn three(place: &mut OnServer, part: i64, trouble: impl FnOnce(&mut OnServer, &T
         requests += count;
     }
     assert_eq!(requests, tally.requests.load(Ordering::Acquire), "one record for each request");
-    // What they have set aside comes back while they run, and at the latest when they end.
+    // Their leases return while they run, and at the latest when they end.
     drop(gateways);
     let last = place.fleet(OnOutage::Refuse);
     for account in ACCOUNTS {
@@ -111,7 +111,7 @@ fn until(tally: &Tally, requests: i64) {
 }
 
 #[test]
-fn three_gateways_never_hold_and_charge_more_than_there_is() {
+fn fleet_never_reserves_or_charges_more_than_the_balance() {
     let Some(mut place) = OnServer::new() else { return };
     let tally = three(&mut place, 0, |_, tally| {
         until(tally, 3_000);
@@ -122,7 +122,7 @@ fn three_gateways_never_hold_and_charge_more_than_there_is() {
     }
 }
 
-/// Killed while everything is under way, and started again with what it had on its disk.
+/// Kills the server under load and restarts it from its disk, repeatedly.
 fn again_and_again(place: &mut OnServer, tally: &Tally) {
     let began = Instant::now();
     for _ in 0..5 {
@@ -136,7 +136,7 @@ fn again_and_again(place: &mut OnServer, tally: &Tally) {
 }
 
 #[test]
-fn a_server_that_is_killed_again_and_again_loses_nothing_that_it_has_confirmed() {
+fn fleet_loses_no_confirmed_charge_when_the_server_is_killed() {
     let Some(server) = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]) else {
         return;
     };
@@ -144,10 +144,10 @@ fn a_server_that_is_killed_again_and_again_loses_nothing_that_it_has_confirmed()
     three(&mut place, 0, again_and_again);
 }
 
-/// One that writes every second may forget what it set aside in the last one. Charges it is told again; but what it
-/// forgot to be set aside, others may spend: with three gateways, up to three parts of sixteen each time.
+/// A server that writes every second may lose the leases of the last second. Charges are shipped again; but lost leases
+/// can be spent by others: with three gateways, up to three sixteenths each time.
 #[test]
-fn what_a_server_forgets_of_the_last_second_is_charged_nevertheless() {
+fn fleet_ships_again_the_charges_that_the_server_lost() {
     let arguments = ["--appendonly", "yes", "--appendfsync", "everysec"];
     let Some(server) = Server::start_with(&arguments) else { return };
     let mut place = OnServer { server, folder: tempfile::tempdir().unwrap() };

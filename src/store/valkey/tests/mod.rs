@@ -1,4 +1,4 @@
-//! What a fleet may rely on, against a real server.
+//! Guarantees of a fleet, tested against a real server.
 
 mod away;
 mod bounds;
@@ -15,7 +15,7 @@ use crate::store::suite::server::{Server, pause};
 use crate::store::suite::{OnServer, PATIENCE, address};
 use crate::store::valkey::{ClusterLedger, ValkeyAdmin};
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
@@ -35,17 +35,17 @@ fn desk(server: &Server) -> ValkeyAdmin {
     }
 }
 
-/// Waits until the ledger has brought all that it has.
+/// Waits until the ledger has shipped everything.
 fn flushed(ledger: &ClusterLedger) {
     soon("the charges are brought", || crate::store::suite::wait(ledger.flush()).is_ok());
 }
 
-/// Balance, charges and requests of an account, as the server has them.
+/// Returns balance, charges and number of requests of an account at the server.
 fn at(place: &OnServer, account: &str) -> (i64, i64, i64) {
     stored(&desk(&place.server), account)
 }
 
-/// All that is set aside has been given back, and every sum is that of its entries.
+/// Checks that all leases have been returned and the audit passes.
 fn adds_up(server: &Server) {
     assert!(desk(server).audit().unwrap().is_empty());
 }

@@ -1,22 +1,26 @@
-//! Turns become messages.
+//! Encoder of the conversation: turns to messages.
 
 use std::borrow::Cow;
 
 use bytes::{BufMut, BytesMut};
 use smallvec::SmallVec;
 
-use super::media::{Parts, document_text};
-use crate::canonical::{Block, Input, Request, Role, Seal, Thinking, ToolKind, Turn};
+use super::media::{PartsEncoder, document_text};
+use crate::canonical::{Block, Input, ProviderSignature, Request, Role, Thinking, ToolKind, Turn};
 use crate::json::{JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::chat::details::write_again;
 use crate::wire::codec::wrapped;
 
-/// What a tool's result says that is only an image or a file, which follows in a message of its own.
+/// Text of a tool result that consists only of an image or a file, which follows in a separate user message.
 const SEE_BELOW: &str = "The result is in the next message.";
 
-/// Writes `messages`.
-pub(super) fn write(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut Parts<'_, '_>) {
-    let reasons = parts.dialect.habits.calls_need_reasoning && request.thinking != Thinking::Off;
+/// Encodes `messages`.
+pub(super) fn write(
+    json: &mut Writer<'_, BytesMut>,
+    request: &Request<'_>,
+    parts: &mut PartsEncoder<'_, '_>,
+) {
+    let reasons = parts.dialect.quirks.calls_need_reasoning && request.thinking != Thinking::Off;
     let mut writer = Conversation { json, parts, media: SmallVec::new(), reasons };
     writer.json.key("messages").begin_array();
     let in_middle = writer.parts.dialect.system_in_middle;
@@ -28,7 +32,7 @@ pub(super) fn write(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, part
         let run = |role: Role| rest.iter().take_while(|turn| turn.role == role).count();
         let count = match first.role {
             Role::User => run(Role::User),
-            // Formats that have items instead of messages say in several what is one message here.
+            // Formats with items instead of messages split one assistant message into several turns; join them.
             Role::Assistant if !writer.parts.same_format() => run(Role::Assistant),
             _ => 1,
         };
@@ -45,24 +49,24 @@ pub(super) fn write(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, part
     writer.json.end_array();
 }
 
-/// Between texts that were said apart, as the inside of a JSON string.
+/// Separator between texts that were separate parts, as the inside of a JSON string.
 const APART: &str = r"\n\n";
 
 struct Conversation<'w, 'o, 'p, 'r, 'd, 'b, 'a> {
     json: &'w mut Writer<'o, BytesMut>,
-    parts: &'p mut Parts<'r, 'd>,
-    /// Media that may not stand where they were said: they follow in the next message of the user.
+    parts: &'p mut PartsEncoder<'r, 'd>,
+    /// Media that cannot be in the message where they occurred. They follow in the next user message.
     media: SmallVec<[&'b Block<'a>; 2]>,
-    /// A turn with calls must have reasoning.
+    /// Whether the provider requires reasoning in a message with tool calls.
     reasons: bool,
 }
 
-/// Whether a block of a user's turn is a part of a message.
+/// Returns whether a block of a user's turn becomes a content part.
 fn is_part(block: &Block<'_>) -> bool {
     !matches!(block, Block::ToolResult { .. } | Block::Reasoning { .. } | Block::ToolUse { .. })
 }
 
-/// The text that a block is, as the inside of a JSON string.
+/// Returns the text of a block as the inside of a JSON string. `None` if the block is not text or a text document.
 fn text_of<'t>(block: &Block<'t>, same_format: bool) -> Option<Cow<'t, str>> {
     match block {
         Block::Text { text, .. } => Some(Cow::Borrowed(text.escaped())),
@@ -71,7 +75,7 @@ fn text_of<'t>(block: &Block<'t>, same_format: bool) -> Option<Cow<'t, str>> {
     }
 }
 
-/// Whether a block of a result can stand in it: text, and documents of text.
+/// Returns whether a block can be part of a tool message: text and text documents.
 fn says(block: &Block<'_>, same_format: bool) -> bool {
     match block {
         Block::File { source, name, .. } => document_text(source, *name, same_format).is_some(),
@@ -93,7 +97,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
     }
 
-    /// A message of text and other parts.
+    /// Writes a message with text and other content parts.
     fn plain(&mut self, turn: &'b Turn<'a>) {
         self.message(turn.role, turn.name, turn.blocks.iter().filter(|block| is_part(block)));
     }
@@ -104,6 +108,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         name: JsonStr<'_>,
         blocks: impl Iterator<Item = &'b Block<'a>> + Clone,
     ) {
+        // Providers refuse messages without content. Messages of the same format pass as the client wrote them.
         let nothing = blocks.clone().next().is_none() && (role != Role::User || self.media.is_empty());
         if nothing && !self.parts.same_format() {
             return;
@@ -120,8 +125,8 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         self.json.end_object();
     }
 
-    /// A single text is a string, which every provider takes; everything else is a list of parts. `between` stands
-    /// between texts that must be one string.
+    /// Writes the content: a single text as a string, which every provider accepts, anything else as a list of parts.
+    /// `between` separates texts that are joined to one string.
     fn content(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone, between: &str) {
         let mut alone = blocks.clone();
         let same_format = self.parts.same_format();
@@ -129,7 +134,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
             (None, _) => {
                 self.json.string("");
             }
-            (Some(Block::Text { text, cache, .. }), None) if !self.parts.marks(*cache) => {
+            (Some(Block::Text { text, cache, .. }), None) if !self.parts.writes_cache_mark(*cache) => {
                 self.json.paste(*text);
                 if cache.is_some() {
                     self.parts.notes.lose(super::media::CACHE_CONTROL);
@@ -153,18 +158,19 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
     }
 
-    /// Whether these are texts that the provider wants as one string.
+    /// Returns whether the blocks are texts that the provider requires as one string.
     fn joins(&self, mut blocks: impl Iterator<Item = &'b Block<'a>>) -> bool {
-        self.parts.dialect.habits.joins_texts
+        self.parts.dialect.quirks.joins_texts
             && blocks.all(|block| match block {
                 Block::Text { cache, .. } | Block::File { cache, .. } => {
-                    !self.parts.marks(*cache) && text_of(block, self.parts.same_format()).is_some()
+                    !self.parts.writes_cache_mark(*cache)
+                        && text_of(block, self.parts.same_format()).is_some()
                 }
                 _ => false,
             })
     }
 
-    /// Turns of the user: results of tools come first, because nothing may stand between calls and their results.
+    /// Writes user turns. Tool results come first, because nothing may stand between calls and their results.
     fn users(&mut self, turns: &'b [Turn<'a>]) {
         for block in turns.iter().flat_map(|turn| &turn.blocks) {
             self.result(block);
@@ -178,7 +184,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         self.flush();
     }
 
-    /// Media that no message of the user took along.
+    /// Writes media that no user message has included.
     fn flush(&mut self) {
         if !self.media.is_empty() {
             self.message(Role::User, JsonStr::default(), std::iter::empty());
@@ -190,18 +196,19 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         self.json.begin_object();
         self.json.key("role").string("tool");
         self.json.key("tool_call_id").paste(*id);
-        if !name.is_empty() && super::encode::speaks(self.parts.dialect, "tool_name") {
+        // Mistral expects the name of the tool; OpenAI has no such member.
+        if !name.is_empty() && super::encode::supports_extension(self.parts.dialect, "tool_name") {
             self.json.key("name").paste(*name);
         }
         self.json.key("content");
-        let keeps_media = super::encode::speaks(self.parts.dialect, "tool_media");
+        let keeps_media = super::encode::supports_extension(self.parts.dialect, "tool_media");
         if !keeps_media {
             let same_format = self.parts.same_format();
             self.media.extend(content.iter().filter(|block| !says(block, same_format)));
         }
         let same_format = self.parts.same_format();
         let said = || content.iter().filter(move |block| keeps_media || says(block, same_format));
-        let marked = self.parts.marks(*cache);
+        let marked = self.parts.writes_cache_mark(*cache);
         if cache.is_some() && !marked {
             self.parts.notes.lose(super::media::CACHE_CONTROL);
         }
@@ -210,7 +217,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
             (None, None) if !content.is_empty() => {
                 self.json.string(SEE_BELOW);
             }
-            // Results are strings to most providers.
+            // Most providers accept only strings as tool results.
             (Some(file @ Block::File { cache: None, .. }), _)
                 if let (1, Some(text)) = (said().take(2).count(), text_of(file, same_format)) =>
             {
@@ -219,12 +226,12 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
             _ => self.content(said(), APART),
         }
         if marked {
-            self.parts.mark(self.json, *cache);
+            self.parts.write_cache_mark(self.json, *cache);
         }
         self.json.end_object();
     }
 
-    /// A result that is an object: its text. The object that only wraps a text is taken off.
+    /// Writes a result that is an object, as text. An object that only wraps a text is unwrapped.
     fn object(&mut self, object: RawJson<'_>) {
         match wrapped(object) {
             Some((_, text)) => {
@@ -257,17 +264,18 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
         self.json.key("content");
         if called && texts().next().is_none() {
+            // OpenAI's own form of a message that only calls tools.
             self.json.null();
         } else {
-            // What the model said in several pieces was one text.
+            // Text that the model produced in several pieces is one text, so no separator.
             self.content(texts(), "");
         }
         self.refusal(blocks());
         self.thoughts(blocks());
         let told = |block: &Block<'_>| matches!(block, Block::Reasoning { text, .. } if !text.is_empty());
         if called && self.reasons && !blocks().any(told) {
-            // A client that does not know the member cannot send it; the provider insists on it.
-            self.json.key(self.parts.dialect.habits.member("reasoning_content")).string(" ");
+            // The provider rejects calls without reasoning, but a client that does not know the member cannot send it.
+            self.json.key(self.parts.dialect.quirks.member("reasoning_content")).string(" ");
         }
         self.calls(blocks());
         self.signature(blocks());
@@ -299,18 +307,19 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
     }
 
-    /// Reasoning: its text where the provider wants it back, and whatever it has sealed.
+    /// Writes reasoning: its text if the provider wants it back, and its provider signatures.
     fn thoughts(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone) {
         let thoughts = blocks.filter_map(|block| match block {
-            Block::Reasoning { text, seal, .. } => Some((text, seal.as_ref())),
+            Block::Reasoning { text, signature: seal, .. } => Some((text, seal.as_ref())),
             _ => None,
         });
         let mut texts = thoughts.clone().flat_map(|(text, _)| text).peekable();
         if texts.peek().is_some() {
             if self.parts.dialect.reasoning_replay {
-                self.json.key(self.parts.dialect.habits.member("reasoning_content")).pasted(|out| {
+                self.json.key(self.parts.dialect.quirks.member("reasoning_content")).pasted(|out| {
                     texts.for_each(|text| out.put_slice(text.escaped().as_bytes()));
                 });
+            // Signed reasoning is sent in `reasoning_details` below and is not lost.
             } else if thoughts.clone().any(|(_, seal)| seal.is_none()) {
                 self.parts.notes.lose("thinking_block");
             }
@@ -331,7 +340,9 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
     fn calls(&mut self, blocks: impl Iterator<Item = &'b Block<'a>>) {
         let mut open = false;
         for block in blocks {
-            let Block::ToolUse { id, name, input, kind, seal, cache, .. } = block else { continue };
+            let Block::ToolUse { id, name, input, kind, signature: seal, cache, .. } = block else {
+                continue;
+            };
             if !std::mem::replace(&mut open, true) {
                 self.json.key("tool_calls").begin_array();
             }
@@ -358,7 +369,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
             if let Some(seal) = seal {
                 self.extra_content(seal);
             }
-            self.parts.mark(self.json, *cache);
+            self.parts.write_cache_mark(self.json, *cache);
             self.json.end_object();
         }
         if open {
@@ -366,10 +377,10 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
     }
 
-    /// The seal of a text, at the message.
+    /// Writes the provider signature of a text, which belongs to the message in this format.
     fn signature(&mut self, mut blocks: impl Iterator<Item = &'b Block<'a>>) {
         let seal = blocks.find_map(|block| match block {
-            Block::Text { seal, .. } => seal.as_ref(),
+            Block::Text { signature: seal, .. } => seal.as_ref(),
             _ => None,
         });
         if let Some(seal) = seal {
@@ -377,19 +388,19 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
     }
 
-    fn extra_content(&mut self, seal: &Seal<'_>) {
+    fn extra_content(&mut self, seal: &ProviderSignature<'_>) {
         self.json.key("extra_content").begin_object().key("google").begin_object();
         self.json.key("thought_signature").paste(JsonStr::from_escaped(&seal.text));
         self.json.end_object().end_object();
     }
 
-    /// Images that the model has made: in the answer's own member for those providers that have it, else they follow in
-    /// the next message of the user.
+    /// Writes images that the model produced: in the `images` member if the provider has it, otherwise in the next user
+    /// message.
     fn images(&mut self, blocks: impl Iterator<Item = &'b Block<'a>> + Clone) {
         if !blocks.clone().any(is_media) {
             return;
         }
-        if self.parts.takes("images") {
+        if self.parts.supports_extension("images") {
             self.json.key("images").begin_array();
             blocks
                 .filter(|block| matches!(block, Block::Image { .. }))
@@ -400,15 +411,15 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
     }
 
-    /// The answer's beginning, for providers that must be told that it is one.
+    /// Marks the message as the prefill of the response, for providers that require a marker.
     fn prefix(&mut self) {
         if !self.parts.dialect.prefill {
             return;
         }
-        self.parts.begun = true;
-        if super::encode::speaks(self.parts.dialect, "partial") {
+        self.parts.has_prefill = true;
+        if super::encode::supports_extension(self.parts.dialect, "partial") {
             self.json.key("partial").boolean(true);
-        } else if self.parts.takes("prefix") {
+        } else if self.parts.supports_extension("prefix") {
             self.json.key("prefix").boolean(true);
         }
     }

@@ -1,20 +1,20 @@
-//! The members of a request.
+//! Decoder of a chat request: its top-level members.
 
 use super::message::conversation;
 use super::read::{
     Result, array, broken, flag, invalid, missing, number, object, raw, raw_object, text, whole,
 };
 use super::response_format;
-use super::thinking::Wishes;
+use super::thinking::ReasoningOptions;
 use super::tools;
 use crate::canonical::request::{Extra, Search};
-use crate::canonical::{Index, Key, Request};
-use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use crate::canonical::{Index, IndexKey, Request};
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 
-/// Reads a request.
+/// Decodes a request.
 ///
 /// # Errors
-/// A member is missing, or has a value that it cannot have.
+/// Returns [`ApiError`](crate::error::ApiError) if a member is missing or has an invalid value.
 pub fn decode(body: &str) -> Result<Request<'_>> {
     let mut reader = Reader::default();
     let mut json = Cursor::new(body);
@@ -23,18 +23,19 @@ pub fn decode(body: &str) -> Result<Request<'_>> {
     reader.done()
 }
 
-/// A request as far as it is read.
+/// State of the decoder.
 #[derive(Default)]
 struct Reader<'a> {
     request: Request<'a>,
-    wishes: Wishes,
+    wishes: ReasoningOptions,
     has_messages: bool,
-    /// The older of the two names of the limit.
+    /// `max_tokens`, which counts only without `max_completion_tokens`.
     max_tokens: Option<u64>,
     logprobs: Option<bool>,
     top_logprobs: Option<u64>,
     safety_identifier: Option<RawJson<'a>>,
-    /// `parameters`, where one family of models has its extensions: read last, because what stands outside counts more.
+    /// `parameters`, in which one family of models has its extensions. Decoded last, because `temperature`, `top_p` and
+    /// extras at the top level take precedence.
     parameters: Option<RawJson<'a>>,
 }
 
@@ -79,7 +80,7 @@ impl<'a> Reader<'a> {
             "tools" => tools::list(json, request)?,
             "functions" => tools::functions(json, request)?,
             "tool_choice" => request.tool_choice = Some(tools::choice(json)?),
-            // The older form counts less, wherever it stands.
+            // The deprecated member never overrides `tool_choice`, in either order.
             "function_call" => {
                 let choice = tools::function_call(json)?;
                 request.tool_choice.get_or_insert(choice);
@@ -93,13 +94,14 @@ impl<'a> Reader<'a> {
                 }
             }
             "parameters" => self.parameters = Some(raw(json)?),
+            // Reasoning settings have many spellings. Everything else is an extra, and the encoder decides about it.
             _ if self.wishes.member(name, json, request)? => {}
             _ => request.extra.push(Extra { name, value: raw(json)? }),
         }
         Ok(())
     }
 
-    /// What depends on more than one member.
+    /// Combines the members that depend on each other.
     fn done(mut self) -> Result<Request<'a>> {
         if !self.has_messages {
             return Err(missing("messages"));
@@ -113,7 +115,7 @@ impl<'a> Reader<'a> {
             (Some(false), _) | (None, None) => None,
             (_, top) => Some(top.unwrap_or(0)),
         };
-        // Two names of the same person, the second one newer; only who says both means both.
+        // `safety_identifier` replaces `user`. If both are present and differ, both are sent.
         match (safety_identifier, request.user) {
             (Some(value), None) if value.as_str().is_some() => request.user = value.as_str(),
             (Some(value), Some(user)) if value.as_str() != Some(user) => {
@@ -127,31 +129,31 @@ impl<'a> Reader<'a> {
 
     fn parameters(&mut self, parameters: RawJson<'a>) -> Result<()> {
         let mut json = Cursor::new(parameters.text());
-        if json.kind().map_err(broken)? != Kind::Object {
+        if json.kind().map_err(broken)? != ValueKind::Object {
             return Err(invalid("parameters", "an object"));
         }
-        let mut known: Index = self.request.extra.iter().map(|extra| Key::of(extra.name)).collect();
+        let mut known: Index = self.request.extra.iter().map(|extra| IndexKey::of(extra.name)).collect();
         object(&mut json, "parameters", |key, json| {
             let name = key.escaped();
             let before = self.request.extra.len();
             match name {
                 "temperature" if self.request.sampling.temperature.is_some() => drop(raw(json)?),
                 "top_p" if self.request.sampling.top_p.is_some() => drop(raw(json)?),
-                // Members of the request itself do not stand here.
+                // Members of the request itself are not valid here.
                 "messages" | "model" | "stream" | "tools" | "parameters" => drop(raw(json)?),
-                _ if known.has(Key::of(name)) => drop(raw(json)?),
+                _ if known.has(IndexKey::of(name)) => drop(raw(json)?),
                 _ => self.member(key, json)?,
             }
             let new = self.request.extra.get(before..).unwrap_or_default();
-            new.iter().for_each(|extra| known.push(Key::of(extra.name)));
+            new.iter().for_each(|extra| known.push(IndexKey::of(extra.name)));
             Ok(())
         })
     }
 }
 
-/// A text, or a list of texts.
+/// Reads a string or a list of strings.
 fn texts<'a>(json: &mut Cursor<'a>, name: &str) -> Result<Vec<JsonStr<'a>>> {
-    if json.kind().map_err(broken)? == Kind::String {
+    if json.kind().map_err(broken)? == ValueKind::String {
         return Ok(vec![text(json, name)?]);
     }
     let mut texts = Vec::new();

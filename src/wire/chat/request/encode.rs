@@ -1,22 +1,22 @@
-//! A request as a provider of this format takes it.
+//! Encoder of a chat request for a provider of this format.
 
 use bytes::BytesMut;
 
-use super::media::Parts;
+use super::media::PartsEncoder;
 use super::{conversation, thinking};
-use crate::canonical::dialect::Sampling;
-use crate::canonical::quirks::Choices;
+use crate::canonical::dialect::SamplingSupport;
+use crate::canonical::quirks::ToolChoiceSupport;
 use crate::canonical::request::{Extra, Search};
-use crate::canonical::{Dialect, Index, Key, OutputFormat, Request, ToolChoice, ToolKind};
+use crate::canonical::{Dialect, Index, IndexKey, OutputFormat, Request, ToolChoice, ToolKind};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::schema::from_openapi;
 
-/// Stop sequences that are taken (OpenAI API, "Create chat completion").
+/// Maximum number of stop sequences (<https://platform.openai.com/docs/api-reference/chat/create>).
 const MAX_STOPS: usize = 4;
 
-/// Members that have no place in the hub and that this format itself has.
+/// Members of this format without a canonical equivalent, which are passed on.
 const OWN: [&str; 7] = [
     "audio",
     "logit_bias",
@@ -27,18 +27,19 @@ const OWN: [&str; 7] = [
     "safety_identifier",
 ];
 
-/// Whether a provider is known to understand an extension: not just to ignore what it does not know.
-pub(super) fn speaks(dialect: &Dialect<'_>, extension: &str) -> bool {
+/// Returns whether a provider is known to support an extension, as opposed to ignoring unknown members.
+pub(super) fn supports_extension(dialect: &Dialect<'_>, extension: &str) -> bool {
     dialect.extensions.contains(&extension)
 }
 
-/// Writes a request. What cannot be carried is noted.
+/// Encodes a request. Elements that cannot be carried are recorded in `notes`.
 pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object();
     json.key("model").string(dialect.model);
-    if request.stream || dialect.habits.streams_only {
+    if request.stream || dialect.quirks.streams_only {
         json.key("stream").boolean(true);
+        // Without it streams carry no usage.
         if request.usage_wanted {
             json.key("stream_options").begin_object().key("include_usage").boolean(true).end_object();
         }
@@ -46,23 +47,23 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
     limits(&mut json, request, dialect, notes);
     sampling(&mut json, request, dialect, notes);
     thinking::write(&mut json, request, dialect, notes);
-    if let (Some(show), true) = (request.show_thinking, speaks(dialect, "include_reasoning")) {
+    if let (Some(show), true) = (request.show_thinking, supports_extension(dialect, "include_reasoning")) {
         json.key("include_reasoning").boolean(show);
     }
     output(&mut json, request, notes);
     account(&mut json, request, dialect, notes);
     search(&mut json, request, dialect, notes);
     extras(&mut json, request, dialect, notes);
-    for (name, value) in dialect.habits.adds {
+    for (name, value) in dialect.quirks.adds {
         if !request.extra.iter().any(|extra| extra.name == *name) {
             json.key(name).raw(RawJson::from_text(value));
         }
     }
-    let mut parts = Parts { dialect, notes, begun: false };
+    let mut parts = PartsEncoder { dialect, notes, has_prefill: false };
     tools(&mut json, request, &mut parts);
     conversation::write(&mut json, request, &mut parts);
-    if parts.begun {
-        for (name, value) in dialect.habits.prefill_members {
+    if parts.has_prefill {
+        for (name, value) in dialect.quirks.prefill_members {
             if !request.extra.iter().any(|extra| extra.name == *name) {
                 json.key(name).raw(RawJson::from_text(value));
             }
@@ -102,8 +103,9 @@ fn sampling(
     notes: &mut LossNotes,
 ) {
     let said = &request.sampling;
-    let all = dialect.sampling == Sampling::All;
-    let any = dialect.sampling != Sampling::None;
+    let all = dialect.sampling == SamplingSupport::All;
+    let any = dialect.sampling != SamplingSupport::None;
+    // Some models accept temperature or `top_p`, but not both.
     let top_p = all || (any && said.temperature.is_none());
     let rows = [
         ("temperature", said.temperature, any),
@@ -111,14 +113,14 @@ fn sampling(
         ("presence_penalty", said.presence_penalty, any),
         ("frequency_penalty", said.frequency_penalty, any),
         ("seed", said.seed, true),
-        ("top_k", said.top_k, any && dialect.understands("top_k")),
+        ("top_k", said.top_k, any && dialect.supports("top_k")),
     ];
     for (name, value, taken) in rows {
         match value {
             Some(value) if taken => {
-                json.key(dialect.habits.member(name)).raw(value);
+                json.key(dialect.quirks.member(name)).raw(value);
             }
-            // What is the default anyway is no loss.
+            // Dropping the default value changes nothing, so it is not a loss.
             Some(value) if matches!(name, "temperature" | "top_p") && value.as_u64() == Some(1) => {}
             Some(_) => notes.lose(name),
             None => {}
@@ -143,7 +145,8 @@ fn output(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, notes: &LossNo
             json.key("response_format").begin_object().key("type").string("json_object").end_object();
         }
         OutputFormat::Schema { name, description, schema, openapi, strict } => {
-            // Other formats have no name; clients of this one who say none speak to a provider that wants none.
+            // Other formats have no schema name, and OpenAI requires one. Clients of this format that omit it use a
+            // provider that does not expect it.
             let named = !name.is_empty() || notes.from() != Format::Chat;
             let name = named.then(|| schema_name(name));
             json_schema(json, name, description, schema, openapi, strict);
@@ -180,7 +183,7 @@ fn json_schema(
     json.end_object().end_object();
 }
 
-/// A schema in plain JSON schema.
+/// Writes a schema as plain JSON schema.
 fn put_schema(json: &mut Writer<'_, BytesMut>, schema: RawJson<'_>, openapi: bool) {
     if !openapi {
         json.raw(schema);
@@ -191,7 +194,7 @@ fn put_schema(json: &mut Writer<'_, BytesMut>, schema: RawJson<'_>, openapi: boo
     json.raw(RawJson::from_text(std::str::from_utf8(&text).unwrap_or("{}")));
 }
 
-/// A schema must have a name of letters, digits, `_` and `-`, 64 at most.
+/// Returns a valid schema name: letters, digits, `_` and `-`, at most 64 characters.
 fn schema_name(name: JsonStr<'_>) -> String {
     if name.is_empty() {
         return "response".to_owned();
@@ -211,13 +214,13 @@ fn account(
         json.key("verbosity").paste(verbosity);
     }
     if let Some(user) = request.user {
-        json.key(dialect.habits.member("user")).paste(user);
+        json.key(dialect.quirks.member("user")).paste(user);
     }
     if let Some(key) = request.cache_key {
         json.key("prompt_cache_key").paste(key);
     }
-    // Notes are taken only with an answer that is kept. Whether another format's answer is kept is the gateway's
-    // business.
+    // OpenAI accepts metadata only for stored responses. For clients of other formats the gateway decides about
+    // storing, so neither is sent.
     match request.metadata {
         Some(metadata) if same_format => {
             json.key("metadata").raw(metadata);
@@ -246,7 +249,7 @@ fn account(
     modalities(json, request, dialect, notes);
 }
 
-/// The same urgency in this format's word.
+/// Returns the equivalent service tier of this format. `None` if there is none.
 fn service_tier(tier: JsonStr<'_>, same_format: bool) -> Option<JsonStr<'_>> {
     if same_format {
         return Some(tier);
@@ -275,7 +278,7 @@ fn modalities(
     {
         return;
     }
-    if notes.from() != Format::Chat && !speaks(dialect, "modalities") {
+    if notes.from() != Format::Chat && !supports_extension(dialect, "modalities") {
         return notes.lose("modalities");
     }
     json.key("modalities").begin_array();
@@ -299,10 +302,11 @@ fn search(
     if allowed_domains.is_some() || blocked_domains.is_some() {
         notes.lose("web_search_filters");
     }
-    if dialect.habits.search_tool.is_some() {
+    // Written by `tools`, as a server tool.
+    if dialect.quirks.search_tool.is_some() {
         return;
     }
-    if speaks(dialect, "enable_search") {
+    if supports_extension(dialect, "enable_search") {
         json.key("enable_search").boolean(true);
         return;
     }
@@ -320,7 +324,7 @@ fn search(
     json.end_object();
 }
 
-/// Where the user is, without what other formats have beside it.
+/// Writes the user's location with the members that this format knows.
 fn place(json: &mut Writer<'_, BytesMut>, location: RawJson<'_>) {
     let mut cursor = crate::json::Cursor::new(location.text());
     let _ = crate::wire::watch::members(&mut cursor, |key, cursor| {
@@ -341,12 +345,14 @@ fn extras(
 ) {
     let same_format = notes.from() == Format::Chat;
     for Extra { name, value } in &request.extra {
-        let known = OWN.contains(name) || (same_format && dialect.understands(name)) || speaks(dialect, name);
+        let known = OWN.contains(name)
+            || (same_format && dialect.supports(name))
+            || supports_extension(dialect, name);
         match *name {
             thinking::CLEAR_THINKING => {}
-            // It stands among the tools.
+            // Written by `tools`.
             "server_tool" if same_format => {}
-            // A name that needs escapes is nobody's.
+            // An extension never has a name with escapes or dots; those are paths of losses or invalid names.
             name if known && !name.contains(['\\', '.']) => {
                 json.key(name).raw(*value);
             }
@@ -355,11 +361,11 @@ fn extras(
     }
 }
 
-fn tools(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut Parts<'_, '_>) {
+fn tools(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut PartsEncoder<'_, '_>) {
     let own = |extra: &&Extra<'_>| extra.name == "server_tool" && parts.same_format();
     let mut served: Vec<_> = request.extra.iter().filter(own).map(|extra| extra.value).collect();
     if request.search.is_some() {
-        served.extend(parts.dialect.habits.search_tool.map(RawJson::from_text));
+        served.extend(parts.dialect.quirks.search_tool.map(RawJson::from_text));
     }
     if request.tools.is_empty() && served.is_empty() {
         return;
@@ -394,7 +400,7 @@ fn tools(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut Par
             _ => {}
         }
         json.end_object();
-        parts.mark(json, tool.cache);
+        parts.write_cache_mark(json, tool.cache);
         json.end_object();
     }
     for tool in served {
@@ -402,9 +408,9 @@ fn tools(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut Par
     }
     json.end_array();
     if let Some(choice) = &request.tool_choice {
-        tool_choice(json, choice, request, parts.dialect.habits.choices);
+        tool_choice(json, choice, request, parts.dialect.quirks.choices);
     }
-    if let Some(name) = parts.dialect.habits.tool_stream.filter(|_| request.stream) {
+    if let Some(name) = parts.dialect.quirks.tool_stream.filter(|_| request.stream) {
         json.key(name).boolean(true);
     }
     if let Some(parallel) = request.parallel_tools {
@@ -416,7 +422,7 @@ fn tool_choice(
     json: &mut Writer<'_, BytesMut>,
     choice: &ToolChoice<'_>,
     request: &Request<'_>,
-    choices: Choices,
+    choices: ToolChoiceSupport,
 ) {
     json.key("tool_choice");
     match choice {
@@ -443,14 +449,14 @@ fn tool_choice(
     }
 }
 
-/// The names of tools with free text.
+/// Returns the names of custom tools.
 fn custom(request: &Request<'_>) -> Index {
     let custom = request.tools.iter().filter(|tool| tool.kind == ToolKind::Custom);
-    custom.map(|tool| Key::of(tool.name)).collect()
+    custom.map(|tool| IndexKey::of(tool.name)).collect()
 }
 
 fn named(json: &mut Writer<'_, BytesMut>, name: JsonStr<'_>, custom: &Index) {
-    let word = if custom.has(Key::of(name)) { "custom" } else { "function" };
+    let word = if custom.has(IndexKey::of(name)) { "custom" } else { "function" };
     json.begin_object();
     json.key("type").string(word);
     json.key(word).begin_object().key("name").paste(name).end_object();

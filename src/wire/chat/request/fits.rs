@@ -1,18 +1,18 @@
-//! Whether a provider that takes less than all of this format takes a request as it is.
+//! Compatibility check: whether a provider with a reduced chat format accepts a request unchanged.
 //!
-//! Most clients that speak to such a provider have been written for it, and what they say passes untouched. A request
-//! with a word that the provider refuses is said anew.
+//! Most clients of such a provider are written for it, and their requests pass unchanged. A request with an element
+//! that the provider refuses is decoded and encoded again for it.
 
 use crate::canonical::Dialect;
-use crate::canonical::dialect::{Reasoning, Sampling, Structured};
-use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
 use crate::wire::watch::{elements, members};
 
-/// Whether a sound request can go to the provider as the client wrote it.
+/// Returns whether a valid request can be sent to the provider unchanged.
 pub fn fits(body: &str, dialect: &Dialect<'_>) -> bool {
     let mut fit = Fit { dialect, stream: false, fits: true };
     let read = members(&mut Cursor::new(body), |key, json| fit.member(key, json));
-    read.is_ok() && fit.fits && (fit.stream || !(dialect.habits.streams_only || dialect.habits.quiet_whole))
+    read.is_ok() && fit.fits && (fit.stream || !(dialect.quirks.streams_only || dialect.quirks.quiet_whole))
 }
 
 struct Fit<'r, 'd> {
@@ -23,7 +23,7 @@ struct Fit<'r, 'd> {
 
 impl Fit<'_, '_> {
     fn member(&mut self, key: JsonStr<'_>, json: &mut Cursor<'_>) -> Result<(), JsonError> {
-        let habits = self.dialect.habits;
+        let habits = self.dialect.quirks;
         match key.escaped() {
             "messages" => elements(json, |json| self.message(json)).map(|_| ())?,
             "tools" => elements(json, |json| self.tool(json)).map(|_| ())?,
@@ -54,9 +54,9 @@ impl Fit<'_, '_> {
                         let speaks = self.dialect.extensions.contains(&"enable_search");
                         !(habits.lacks("web_search") || habits.search_tool.is_some() || speaks)
                     }
-                    // Members that one provider has invented, and its clients send to others too.
+                    // Members that one provider invented and whose clients send them to other providers too.
                     "thinking" | "enable_thinking" | "parameters" | "reasoning" => {
-                        self.dialect.understands(name)
+                        self.dialect.supports(name)
                     }
                     _ => !habits.lacks(name) && !habits.renames.iter().any(|(usual, _)| *usual == name),
                 };
@@ -67,22 +67,23 @@ impl Fit<'_, '_> {
     }
 
     fn message(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonError> {
-        let habits = self.dialect.habits;
+        let habits = self.dialect.quirks;
         let (mut role, mut called, mut reasons) = (JsonStr::default(), false, false);
         members(json, |key, json| {
             match key.escaped() {
                 "role" => role = json.raw()?.as_str().unwrap_or_default(),
                 "name" => {
                     json.skip()?;
-                    // A result has its tool's name, which providers take who take no other.
+                    // Tool results carry the name of their tool, which even providers without other names accept.
                     self.fits &= role.is("tool") || !habits.lacks("name");
                 }
-                "content" if habits.joins_texts && json.kind()? == Kind::Array => {
+                "content" if habits.joins_texts && json.kind()? == ValueKind::Array => {
                     let (mut texts, mut others) = (0, 0);
                     elements(json, |json| {
                         *(if is_type(json.raw()?, "text") { &mut texts } else { &mut others }) += 1;
                         Ok(())
                     })?;
+                    // Only a list of nothing but texts must be joined to a string.
                     self.fits &= others > 0 || texts == 0;
                 }
                 "tool_calls" => called = !json.raw()?.is_void(),
@@ -96,14 +97,15 @@ impl Fit<'_, '_> {
             Ok(())
         })?;
         self.fits &= !(role.is("developer") && habits.lacks("developer_role"));
+        // The encoder adds the reasoning member that the provider requires.
         self.fits &= !(called && habits.calls_need_reasoning && !reasons);
         Ok(())
     }
 
     fn tool(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonError> {
         let tool = json.raw()?;
-        self.fits &= self.dialect.habits.custom_tools || !is_type(tool, "custom");
-        if self.dialect.habits.lacks("tool_strict") {
+        self.fits &= self.dialect.quirks.custom_tools || !is_type(tool, "custom");
+        if self.dialect.quirks.lacks("tool_strict") {
             members(&mut Cursor::new(tool.text()), |key, json| {
                 if key.is("function") {
                     return members(json, |key, json| {
@@ -118,9 +120,9 @@ impl Fit<'_, '_> {
         Ok(())
     }
 
-    /// The model cannot be tuned at all.
+    /// Returns whether the model accepts no sampling parameters.
     fn tunes_nothing(&self) -> bool {
-        self.dialect.sampling == Sampling::None
+        self.dialect.sampling == SamplingSupport::None
     }
 
     fn takes_figure(&self, value: RawJson<'_>, range: Option<(&str, &str)>) -> bool {
@@ -134,20 +136,20 @@ impl Fit<'_, '_> {
     }
 
     fn takes_effort(&self, value: RawJson<'_>) -> bool {
-        let habits = self.dialect.habits;
+        let habits = self.dialect.quirks;
         let Some(word) = value.as_str() else { return true };
         let known =
             habits.efforts.is_none_or(|words| word.is("none") || words.iter().any(|own| word.is(own)));
-        self.dialect.reasoning != Reasoning::Fixed && !habits.lacks("reasoning_effort") && known
+        self.dialect.reasoning != ReasoningSupport::Fixed && !habits.lacks("reasoning_effort") && known
     }
 
     fn takes_choice(&self, choice: RawJson<'_>) -> bool {
-        let choices = self.dialect.habits.choices;
+        let choices = self.dialect.quirks.choices;
         match choice.as_str() {
             Some(word) if word.is("auto") => true,
             Some(word) if word.is("none") => choices.none,
             Some(word) if word.is("required") => choices.any == Some("required") && choices.while_reasoning,
-            // A word of the provider's own.
+            // A provider-specific value.
             Some(_) => true,
             None if is_type(choice, "allowed_tools") => choices.some,
             None => choices.named && choices.while_reasoning,

@@ -1,4 +1,4 @@
-//! Parts that are no text, and marks for the provider's cache: their words, and how they are written.
+//! Encoder of content parts other than plain text, and of cache marks; media types of this format.
 
 use std::borrow::Cow;
 
@@ -6,28 +6,28 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
 
-use super::encode::speaks;
-use crate::canonical::{Block, CacheMark, Dialect, Source};
+use super::encode::supports_extension;
+use crate::canonical::{Block, CacheBreakpoint, Dialect, MediaSource};
 use crate::json::{Cursor, EscapedString, JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::chat::write::data_url;
 use crate::wire::codec::LossNotes;
 use crate::wire::watch::members;
 
-/// A mark of compatible providers that pass the messages format's marks on.
+/// Cache mark of compatible providers that accept the marks of the messages format.
 pub(super) const CACHE_CONTROL: &str = "cache_control";
-/// OpenAI's mark.
+/// OpenAI's cache mark.
 pub(super) const BREAKPOINT: &str = "prompt_cache_breakpoint";
 
-/// What a `cache_control` says.
-pub(super) fn cache_mark(value: RawJson<'_>) -> Option<CacheMark> {
+/// Decodes a `cache_control`. `None` if it has no known member.
+pub(super) fn cache_mark(value: RawJson<'_>) -> Option<CacheBreakpoint> {
     let mut mark = None;
     let _ = members(&mut Cursor::new(value.text()), |key, json| {
         let value = json.raw()?.as_str().unwrap_or_default();
         match key.escaped() {
-            "type" if value.is("persistent") => mark = Some(CacheMark::Long),
-            "type" => mark = mark.or(Some(CacheMark::Short)),
-            "ttl" if value.is("1h") => mark = Some(CacheMark::Long),
+            "type" if value.is("persistent") => mark = Some(CacheBreakpoint::Long),
+            "type" => mark = mark.or(Some(CacheBreakpoint::Short)),
+            "ttl" if value.is("1h") => mark = Some(CacheBreakpoint::Long),
             _ => {}
         }
         Ok(())
@@ -35,7 +35,7 @@ pub(super) fn cache_mark(value: RawJson<'_>) -> Option<CacheMark> {
     mark
 }
 
-fn slot<'b>(block: &'b mut Block<'_>) -> Option<&'b mut Option<CacheMark>> {
+fn slot<'b>(block: &'b mut Block<'_>) -> Option<&'b mut Option<CacheBreakpoint>> {
     match block {
         Block::Text { cache, .. }
         | Block::Image { cache, .. }
@@ -46,19 +46,19 @@ fn slot<'b>(block: &'b mut Block<'_>) -> Option<&'b mut Option<CacheMark>> {
     }
 }
 
-/// Marks the last block that can be marked.
-pub(super) fn mark_last(blocks: &mut [Block<'_>], mark: CacheMark) {
+/// Sets the cache mark of the last block that can have one.
+pub(super) fn mark_last(blocks: &mut [Block<'_>], mark: CacheBreakpoint) {
     if let Some(slot) = blocks.iter_mut().rev().find_map(slot) {
         *slot = Some(mark);
     }
 }
 
-/// Takes a block's mark off.
-pub(super) fn take_mark(block: &mut Block<'_>) -> Option<CacheMark> {
+/// Removes the cache mark of a block and returns it.
+pub(super) fn take_mark(block: &mut Block<'_>) -> Option<CacheBreakpoint> {
     slot(block).and_then(Option::take)
 }
 
-/// The media type of an image, by how its base64 begins.
+/// Returns the media type of an image by the first bytes of its base64 text.
 pub(super) fn image_mime(base64: &str) -> &'static str {
     match base64.as_bytes() {
         [b'/', b'9', b'j', ..] => "image/jpeg",
@@ -68,7 +68,7 @@ pub(super) fn image_mime(base64: &str) -> &'static str {
     }
 }
 
-/// The media type of sound in a format of this API.
+/// Returns the media type of an audio format name of this API.
 pub(super) fn sound_mime(format: &str) -> &str {
     match format {
         "wav" | "" => "audio/wav",
@@ -92,48 +92,54 @@ fn sound_format(mime: &str) -> &str {
     }
 }
 
-/// Writes parts of a message.
-pub(super) struct Parts<'r, 'd> {
+/// Encoder of the content parts of a message.
+pub(super) struct PartsEncoder<'r, 'd> {
     pub(super) dialect: &'r Dialect<'d>,
     pub(super) notes: &'r mut LossNotes,
-    /// The conversation ends with the beginning of the answer.
-    pub(super) begun: bool,
+    /// Whether the conversation ends with a prefill of the response.
+    pub(super) has_prefill: bool,
 }
 
-impl Parts<'_, '_> {
-    /// Whether the client speaks this format too, and so has written what it means for this provider.
+impl PartsEncoder<'_, '_> {
+    /// Returns whether the client uses this format too, so that its parts are meant for this provider as they are.
     pub(super) fn same_format(&self) -> bool {
         self.notes.from() == Format::Chat
     }
 
-    /// Whether the provider understands an extension of this name that may change the meaning where it does not.
-    pub(super) fn takes(&self, extension: &str) -> bool {
-        speaks(self.dialect, extension) || (self.same_format() && self.dialect.understands(extension))
+    /// Returns whether an extension may be sent: the provider is known to support it, or the client of the same format
+    /// sent it and the provider tolerates it.
+    pub(super) fn supports_extension(&self, extension: &str) -> bool {
+        supports_extension(self.dialect, extension)
+            || (self.same_format() && self.dialect.supports(extension))
     }
 
-    /// Whether a mark will be written.
-    pub(super) fn marks(&self, mark: Option<CacheMark>) -> bool {
-        mark.is_some() && (self.takes(CACHE_CONTROL) || self.takes(BREAKPOINT))
+    /// Returns whether a cache mark will be written.
+    pub(super) fn writes_cache_mark(&self, mark: Option<CacheBreakpoint>) -> bool {
+        mark.is_some() && (self.supports_extension(CACHE_CONTROL) || self.supports_extension(BREAKPOINT))
     }
 
-    /// Writes a mark into an object that is open.
-    pub(super) fn mark(&mut self, json: &mut Writer<'_, BytesMut>, mark: Option<CacheMark>) {
+    /// Writes a cache mark into an open object.
+    pub(super) fn write_cache_mark(
+        &mut self,
+        json: &mut Writer<'_, BytesMut>,
+        mark: Option<CacheBreakpoint>,
+    ) {
         let Some(mark) = mark else { return };
-        if self.takes(CACHE_CONTROL) {
+        if self.supports_extension(CACHE_CONTROL) {
             json.key(CACHE_CONTROL).begin_object();
             json.key("type").string("ephemeral");
-            if mark == CacheMark::Long {
+            if mark == CacheBreakpoint::Long {
                 json.key("ttl").string("1h");
             }
             json.end_object();
-        } else if self.takes(BREAKPOINT) {
+        } else if self.supports_extension(BREAKPOINT) {
             json.key(BREAKPOINT).begin_object().key("mode").string("explicit").end_object();
         } else {
             self.notes.lose(CACHE_CONTROL);
         }
     }
 
-    /// Writes a part of a user's message. What cannot be carried is noted.
+    /// Writes a part of a user message. Elements that cannot be carried are recorded as losses.
     pub(super) fn part(&mut self, json: &mut Writer<'_, BytesMut>, block: &Block<'_>) {
         match block {
             Block::Text { text, cache, .. } => self.text(json, *text, *cache),
@@ -141,7 +147,7 @@ impl Parts<'_, '_> {
             Block::File { source, name, cache } => self.file(json, source, *name, *cache),
             Block::Audio { source } => self.audio(json, source),
             Block::Video { source } => self.video(json, source),
-            // The client's own format may have parts that nobody else has a word for.
+            // A client of this format may use parts without a canonical equivalent; pass them on.
             Block::Opaque { raw, .. } if self.same_format() => {
                 json.raw(*raw);
             }
@@ -155,38 +161,38 @@ impl Parts<'_, '_> {
         &mut self,
         json: &mut Writer<'_, BytesMut>,
         text: JsonStr<'_>,
-        cache: Option<CacheMark>,
+        cache: Option<CacheBreakpoint>,
     ) {
         json.begin_object();
         json.key("type").string("text");
         json.key("text").paste(text);
-        self.mark(json, cache);
+        self.write_cache_mark(json, cache);
         json.end_object();
     }
 
     fn image(
         &mut self,
         json: &mut Writer<'_, BytesMut>,
-        source: &Source<'_>,
+        source: &MediaSource<'_>,
         detail: JsonStr<'_>,
-        cache: Option<CacheMark>,
+        cache: Option<CacheBreakpoint>,
     ) {
         let (mime, data) = match *source {
-            Source::Url { url, .. } if self.dialect.media_urls => ("", url),
-            Source::Url { .. } => return self.notes.lose("image_url"),
-            Source::Base64 { mime, data } => (mime.escaped(), data),
-            Source::Id { .. } | Source::Text { .. } => return self.notes.lose("file_id"),
+            MediaSource::Url { url, .. } if self.dialect.media_urls => ("", url),
+            MediaSource::Url { .. } => return self.notes.lose("image_url"),
+            MediaSource::Base64 { mime, data } => (mime.escaped(), data),
+            MediaSource::Id { .. } | MediaSource::Text { .. } => return self.notes.lose("file_id"),
         };
         json.begin_object();
         json.key("type").string("image_url");
         json.key("image_url").begin_object();
         json.key("url");
-        // A name that is no media type, and that some providers refuse.
+        // `image/jpg` is not a registered media type, and some providers refuse it.
         let mime = if mime == "image/jpg" { "image/jpeg" } else { mime };
         paste_data(json, mime, data);
         match detail.escaped() {
             "" => {}
-            // The word of another format for the closest look.
+            // The responses format's value for full resolution.
             "original" => {
                 json.key("detail").string("high");
             }
@@ -195,37 +201,37 @@ impl Parts<'_, '_> {
             }
         }
         json.end_object();
-        self.mark(json, cache);
+        self.write_cache_mark(json, cache);
         json.end_object();
     }
 
     fn file(
         &mut self,
         json: &mut Writer<'_, BytesMut>,
-        source: &Source<'_>,
+        source: &MediaSource<'_>,
         name: JsonStr<'_>,
-        cache: Option<CacheMark>,
+        cache: Option<CacheBreakpoint>,
     ) {
         match *source {
-            Source::Text { .. } | Source::Base64 { .. }
+            MediaSource::Text { .. } | MediaSource::Base64 { .. }
                 if let Some(text) = document_text(source, name, self.same_format()) =>
             {
                 self.text(json, JsonStr::from_escaped(&text), cache);
             }
-            Source::Text { text } => self.text(json, text, cache),
-            Source::Base64 { mime, data } => self.file_data(json, mime, data, name, cache),
-            Source::Url { url, .. } if self.takes("file_url") => {
+            MediaSource::Text { text } => self.text(json, text, cache),
+            MediaSource::Base64 { mime, data } => self.file_data(json, mime, data, name, cache),
+            MediaSource::Url { url, .. } if self.supports_extension("file_url") => {
                 json.begin_object();
                 json.key("type").string("file_url");
                 json.key("file_url").begin_object().key("url").paste(url).end_object();
                 if !name.is_empty() {
                     json.key("filename").paste(name);
                 }
-                self.mark(json, cache);
+                self.write_cache_mark(json, cache);
                 json.end_object();
             }
-            Source::Url { .. } => self.notes.lose("file_url"),
-            Source::Id { id } if self.same_format() => {
+            MediaSource::Url { .. } => self.notes.lose("file_url"),
+            MediaSource::Id { id } if self.same_format() => {
                 json.begin_object();
                 json.key("type").string("file");
                 json.key("file").begin_object();
@@ -234,10 +240,10 @@ impl Parts<'_, '_> {
                     json.key("filename").paste(name);
                 }
                 json.end_object();
-                self.mark(json, cache);
+                self.write_cache_mark(json, cache);
                 json.end_object();
             }
-            Source::Id { .. } => self.notes.lose("file_id"),
+            MediaSource::Id { .. } => self.notes.lose("file_id"),
         }
     }
 
@@ -247,15 +253,15 @@ impl Parts<'_, '_> {
         mime: JsonStr<'_>,
         data: JsonStr<'_>,
         name: JsonStr<'_>,
-        cache: Option<CacheMark>,
+        cache: Option<CacheBreakpoint>,
     ) {
         json.begin_object();
         json.key("type").string("file");
-        let flat = self.dialect.habits.flat_files;
+        let flat = self.dialect.quirks.flat_files;
         if !flat {
             json.key("file").begin_object();
         }
-        // A file in the request needs a name, which other formats do not ask for.
+        // OpenAI requires a file name with inline data; other formats do not have one.
         if !name.is_empty() {
             json.key("filename").paste(name);
         } else if !self.same_format() {
@@ -266,13 +272,13 @@ impl Parts<'_, '_> {
         if !flat {
             json.end_object();
         }
-        self.mark(json, cache);
+        self.write_cache_mark(json, cache);
         json.end_object();
     }
 
-    fn audio(&mut self, json: &mut Writer<'_, BytesMut>, source: &Source<'_>) {
+    fn audio(&mut self, json: &mut Writer<'_, BytesMut>, source: &MediaSource<'_>) {
         match *source {
-            Source::Base64 { mime, data } => {
+            MediaSource::Base64 { mime, data } => {
                 json.begin_object();
                 json.key("type").string("input_audio");
                 json.key("input_audio").begin_object();
@@ -280,32 +286,37 @@ impl Parts<'_, '_> {
                 json.key("format").paste(JsonStr::from_escaped(sound_format(mime.escaped())));
                 json.end_object().end_object();
             }
-            Source::Url { url, .. } if self.takes("audio_url") => address(json, "audio_url", "", url),
+            MediaSource::Url { url, .. } if self.supports_extension("audio_url") => {
+                address(json, "audio_url", "", url)
+            }
             _ => self.notes.lose("audio"),
         }
     }
 
-    fn video(&mut self, json: &mut Writer<'_, BytesMut>, source: &Source<'_>) {
+    fn video(&mut self, json: &mut Writer<'_, BytesMut>, source: &MediaSource<'_>) {
         match *source {
-            Source::Base64 { mime, data } if self.takes("video_url") => {
+            MediaSource::Base64 { mime, data } if self.supports_extension("video_url") => {
                 address(json, "video_url", mime.escaped(), data);
             }
-            Source::Url { url, .. } if self.takes("video_url") => address(json, "video_url", "", url),
+            MediaSource::Url { url, .. } if self.supports_extension("video_url") => {
+                address(json, "video_url", "", url)
+            }
             _ => self.notes.lose("video"),
         }
     }
 }
 
-/// The text of a document that has nothing but text, under its title, as the inside of a JSON string. This format's
-/// files are PDF only (OpenAI, "File inputs", 2026-11: other files go as their text).
+/// Returns the text of a text document under its title, as the inside of a JSON string. `None` for other documents.
+/// OpenAI's file parts accept PDF only, so text files are sent as their text
+/// (OpenAI API, "File inputs", November 2026).
 pub(super) fn document_text<'t>(
-    source: &Source<'t>,
+    source: &MediaSource<'t>,
     name: JsonStr<'_>,
     same_format: bool,
 ) -> Option<Cow<'t, str>> {
     let text = match *source {
-        Source::Text { text } => Cow::Borrowed(text.escaped()),
-        Source::Base64 { mime, data } if !same_format && is_text(mime.escaped()) => {
+        MediaSource::Text { text } => Cow::Borrowed(text.escaped()),
+        MediaSource::Base64 { mime, data } if !same_format && is_text(mime.escaped()) => {
             let text = String::from_utf8(STANDARD.decode(data.escaped()).ok()?).ok()?;
             Cow::Owned(EscapedString::from(text.as_str()).as_json_str().escaped().to_owned())
         }
@@ -326,7 +337,7 @@ fn address(json: &mut Writer<'_, BytesMut>, name: &str, mime: &str, data: JsonSt
     json.end_object().end_object();
 }
 
-/// A data URL; without a media type `data` is an address itself.
+/// Writes a data URL. Without a media type `data` is a URL itself.
 fn paste_data(json: &mut Writer<'_, BytesMut>, mime: &str, data: JsonStr<'_>) {
     if mime.is_empty() {
         json.paste(data);

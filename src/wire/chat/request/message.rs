@@ -1,4 +1,4 @@
-//! Messages become turns.
+//! Decoder of the conversation: messages to turns.
 
 use std::collections::HashMap;
 use std::fmt::Arguments;
@@ -7,18 +7,20 @@ use std::sync::LazyLock;
 use super::media::{CACHE_CONTROL, cache_mark, image_mime, mark_last};
 use super::parts::content;
 use super::read::{Result, array, broken, invalid, missing, object, raw, raw_object, text};
-use super::reasoning::{Elsewhere, Thoughts};
-use crate::canonical::seal::Carried;
-use crate::canonical::{Block, CacheMark, Index, Input, Key, Role, Seal, Source, ToolKind, Turn};
-use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use super::reasoning::{DetachedSignature, ReasoningMembers};
+use crate::canonical::seal::SignedCallId;
+use crate::canonical::{
+    Block, CacheBreakpoint, Index, IndexKey, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn,
+};
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 use crate::wire::chat::enums::{image_address, thought_signature};
 
-/// Calls of the form before `tool_calls` have no id. Each gets one by its number, so that the same history has the same
-/// ids.
+/// Ids for calls of the deprecated `function_call` form, which has none. They depend only on the position, so that the
+/// same history always has the same ids.
 static LEGACY_IDS: LazyLock<Vec<String>> =
     LazyLock::new(|| (0..256).map(|number| format!("call_function_{number}")).collect());
 
-/// Reads `messages`.
+/// Decodes `messages`.
 pub(super) fn conversation<'a>(json: &mut Cursor<'a>) -> Result<Vec<Turn<'a>>> {
     let mut reader = Reader::default();
     let mut turns = Vec::new();
@@ -32,16 +34,16 @@ pub(super) fn conversation<'a>(json: &mut Cursor<'a>) -> Result<Vec<Turn<'a>>> {
     Ok(turns)
 }
 
-/// What earlier messages say of later ones.
+/// Facts of earlier messages that later messages depend on.
 #[derive(Default)]
 struct Reader {
-    /// Ids of calls with free text.
+    /// Ids of calls to custom tools.
     custom: Index,
-    /// Calls of the older form.
+    /// Number of calls in the deprecated form.
     legacy: usize,
 }
 
-/// The members of a message, collected: their order is the client's.
+/// Members of a message. They may come in any order, so all are collected before any is interpreted.
 #[derive(Default)]
 struct Message<'a> {
     role: JsonStr<'a>,
@@ -54,8 +56,8 @@ struct Message<'a> {
     images: Option<RawJson<'a>>,
     audio: Option<RawJson<'a>>,
     signature: JsonStr<'a>,
-    thoughts: Thoughts<'a>,
-    cache: Option<CacheMark>,
+    thoughts: ReasoningMembers<'a>,
+    cache: Option<CacheBreakpoint>,
     prefix: bool,
 }
 
@@ -95,6 +97,7 @@ impl Reader {
     fn message<'a>(&mut self, json: &mut Cursor<'a>, number: usize) -> Result<Turn<'a>> {
         let path = format_args!("messages[{number}]");
         let message = Message::read(json, path)?;
+        // The canonical form has no tool role: results are blocks of a user turn.
         let role = match message.role.escaped() {
             "system" => Role::System,
             "developer" => Role::Developer,
@@ -126,7 +129,8 @@ impl Reader {
         Ok(Turn { name, prefix: message.prefix, ..Turn::new(role, blocks) })
     }
 
-    /// Reasoning, text, a refusal, calls, media: the order in which they were said is not kept by this format.
+    /// Decodes an assistant message: reasoning, text, refusal, calls, media. This format does not preserve their
+    /// original order.
     fn assistant<'a>(&mut self, message: &Message<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {
         let (mut blocks, mut elsewhere) = message.thoughts.read()?;
         let first_part = blocks.len();
@@ -159,9 +163,9 @@ impl Reader {
         if let Some(raw) = message.audio {
             blocks.push(Block::Opaque { name: JsonStr::from_escaped("audio"), raw });
         }
-        // One provider signs the message instead of its parts.
-        if let Some(seal) = Seal::read(message.signature) {
-            elsewhere.insert(0, Elsewhere { id: JsonStr::from_escaped("text"), seal });
+        // One provider puts the signature on the message instead of a part.
+        if let Some(seal) = ProviderSignature::read(message.signature) {
+            elsewhere.insert(0, DetachedSignature { id: JsonStr::from_escaped("text"), signature: seal });
         }
         if !elsewhere.is_empty() {
             attach(&mut blocks, first_part, elsewhere);
@@ -169,7 +173,7 @@ impl Reader {
         Ok(blocks)
     }
 
-    /// The id of the legacy call that comes next, or of the last one.
+    /// Returns the id of the next call in the deprecated form. `name` is the fallback after 256 calls.
     fn legacy_id<'a>(&self, name: JsonStr<'a>) -> JsonStr<'a> {
         LEGACY_IDS.get(self.legacy).map_or(name, |id| JsonStr::from_escaped(id))
     }
@@ -194,24 +198,25 @@ impl Reader {
             true if !custom.name.is_empty() => (custom, ToolKind::Custom),
             true => return Err(missing(format_args!("{path}.function.name"))),
         };
-        let carried = Carried::read(id);
+        // The id may carry a provider signature that this gateway appended to it.
+        let carried = SignedCallId::read(id);
         if carried.id.is_empty() {
             return Err(missing(format_args!("{path}.id")));
         }
         if kind == ToolKind::Custom {
-            self.custom.push(Key::of(carried.id));
+            self.custom.push(IndexKey::of(carried.id));
         }
-        let seal = carried.seal.or_else(|| Seal::read(signature));
+        let seal = carried.signature.or_else(|| ProviderSignature::read(signature));
         Ok(Some(function.block(carried.id, kind, seal, cache)))
     }
 
     fn result<'a>(&mut self, message: &Message<'a>, path: Arguments<'_>) -> Result<Block<'a>> {
         let legacy = message.role.is("function");
         let id = if legacy {
-            // The result of the last call.
+            // A `function` message has no call id; it answers the last call.
             LEGACY_IDS.get(self.legacy.saturating_sub(1)).map_or(message.name, |id| JsonStr::from_escaped(id))
         } else {
-            Carried::read(message.call_id).id
+            SignedCallId::read(message.call_id).id
         };
         if id.is_empty() {
             return Err(missing(format_args!("{path}.tool_call_id")));
@@ -220,17 +225,17 @@ impl Reader {
             Some(value) => content(value, format_args!("{path}.content"))?,
             None => Vec::new(),
         };
-        // A mark on a part of a result is a mark on the result.
+        // A cache mark on a part of a tool result applies to the whole result.
         let mut cache = None;
         for block in &mut content {
             cache = super::media::take_mark(block).or(cache);
         }
-        let kind = if self.custom.has(Key::of(id)) { ToolKind::Custom } else { ToolKind::Function };
+        let kind = if self.custom.has(IndexKey::of(id)) { ToolKind::Custom } else { ToolKind::Function };
         Ok(Block::ToolResult { id, name: message.name, content, object: None, error: false, kind, cache })
     }
 }
 
-/// A function that is called, or a tool with free text.
+/// Called function or custom tool.
 #[derive(Default)]
 struct Function<'a> {
     name: JsonStr<'a>,
@@ -253,62 +258,74 @@ impl<'a> Function<'a> {
         &self,
         id: JsonStr<'a>,
         kind: ToolKind,
-        seal: Option<Seal<'a>>,
-        cache: Option<CacheMark>,
+        seal: Option<ProviderSignature<'a>>,
+        cache: Option<CacheBreakpoint>,
     ) -> Block<'a> {
         let text = |input: RawJson<'a>| input.as_str().map(Input::Text);
         let input = match self.input {
             Some(input) if input.text().starts_with('{') => Input::Object(input),
             input => input.and_then(text).unwrap_or(Input::Text(JsonStr::default())),
         };
-        // No arguments at all are an empty object.
+        // Other formats require valid JSON, so missing arguments become an empty object.
         let input = match input {
             Input::Text(text) if text.is_empty() && kind == ToolKind::Function => {
                 Input::Text(JsonStr::from_escaped("{}"))
             }
             input => input,
         };
-        Block::ToolUse { id, name: self.name, input, kind, namespace: JsonStr::default(), seal, cache }
+        Block::ToolUse {
+            id,
+            name: self.name,
+            input,
+            kind,
+            namespace: JsonStr::default(),
+            signature: seal,
+            cache,
+        }
     }
 }
 
-/// `images`: as compatible providers give them in answers, or bare base64.
+/// Decodes `images`: objects as OpenAI-compatible providers return them, or plain base64.
 fn images<'a>(message: &Message<'a>, path: Arguments<'_>, blocks: &mut Vec<Block<'a>>) -> Result<()> {
     let Some(images) = message.images else { return Ok(()) };
     let path = format_args!("{path}.images");
     array(&mut Cursor::new(images.text()), path, |number, json| {
-        let source = if json.kind().map_err(broken)? == Kind::String {
+        let source = if json.kind().map_err(broken)? == ValueKind::String {
             let data = text(json, path)?;
-            match Source::from_url(data) {
-                Source::Url { url, .. } if !url.escaped().contains(':') => {
+            match MediaSource::from_url(data) {
+                // Neither a data URL nor an address: plain base64.
+                MediaSource::Url { url, .. } if !url.escaped().contains(':') => {
                     let mime = JsonStr::from_escaped(image_mime(data.escaped()));
-                    Source::Base64 { mime, data }
+                    MediaSource::Base64 { mime, data }
                 }
                 source => source,
             }
         } else {
-            Source::from_url(image_address(raw_object(json, format_args!("{path}[{number}]"))?))
+            MediaSource::from_url(image_address(raw_object(json, format_args!("{path}[{number}]"))?))
         };
-        blocks.push(Block::Image { source, detail: JsonStr::default(), cache: None, seal: None });
+        blocks.push(Block::Image { source, detail: JsonStr::default(), cache: None, signature: None });
         Ok(())
     })
 }
 
-/// Puts seals on what they belong to. What is not there any more needs none.
-fn attach<'a>(blocks: &mut Vec<Block<'a>>, first_part: usize, found: Vec<Elsewhere<'a>>) {
-    let ids: Index = found.iter().map(|found| Key::of(found.id)).collect();
+/// Attaches provider signatures to their blocks. A signature whose block no longer exists is dropped.
+fn attach<'a>(blocks: &mut Vec<Block<'a>>, first_part: usize, found: Vec<DetachedSignature<'a>>) {
+    let ids: Index = found.iter().map(|found| IndexKey::of(found.id)).collect();
     let number = |id: JsonStr<'a>| id.escaped().strip_prefix("image_")?.parse::<usize>().ok();
     let numbers: HashMap<usize, usize> =
         found.iter().enumerate().filter_map(|(at, found)| Some((number(found.id)?, at))).collect();
     let mut images = 0;
     for block in &mut *blocks {
         match block {
-            Block::ToolUse { id, seal, .. } if seal.is_none() => {
-                *seal = ids.first(Key::of(*id)).and_then(|at| found.get(at)).map(|found| found.seal.clone());
+            Block::ToolUse { id, signature: seal, .. } if seal.is_none() => {
+                *seal = ids
+                    .first(IndexKey::of(*id))
+                    .and_then(|at| found.get(at))
+                    .map(|found| found.signature.clone());
             }
-            Block::Image { seal, .. } => {
+            Block::Image { signature: seal, .. } => {
                 if let Some(found) = numbers.get(&images).and_then(|at| found.get(*at)) {
-                    *seal = Some(found.seal.clone());
+                    *seal = Some(found.signature.clone());
                 }
                 images += 1;
             }
@@ -317,13 +334,14 @@ fn attach<'a>(blocks: &mut Vec<Block<'a>>, first_part: usize, found: Vec<Elsewhe
     }
     let Some(of_text) = found.into_iter().rev().find(|found| found.id.is("text")) else { return };
     let last = blocks.iter_mut().rev().find_map(|block| match block {
-        Block::Text { seal, .. } => Some(seal),
+        Block::Text { signature: seal, .. } => Some(seal),
         _ => None,
     });
     match last {
-        Some(seal) => *seal = Some(of_text.seal),
+        Some(seal) => *seal = Some(of_text.signature),
         None => {
-            let text = Block::Text { text: JsonStr::default(), cache: None, seal: Some(of_text.seal) };
+            let text =
+                Block::Text { text: JsonStr::default(), cache: None, signature: Some(of_text.signature) };
             blocks.insert(first_part.min(blocks.len()), text);
         }
     }

@@ -1,10 +1,10 @@
-//! Requests of the chat format.
+//! Requests of the chat format: decoder and encoder.
 //!
-//! Here live the reader of what clients send, in all the spellings of OpenAI, of its compatible providers and of the
-//! gateway's own specification ([`decode`]), and the writer of what a provider of this format takes ([`encode`]). A
-//! file each for the request itself, for the conversation, for its parts, for tools and for how reasoning is asked for.
+//! [`decode`] reads requests of clients, in the spellings of OpenAI, of compatible providers and of the gateway's own
+//! specification. [`encode`] writes a request for a provider of this format. There is one file each for the request
+//! itself, the conversation, its content parts, tools, and the reasoning settings.
 //!
-//! Here must not live: what one provider takes and another does not; that is said by the
+//! Differences between providers do not belong here; the encoder reads them from the
 //! [`Dialect`](crate::canonical::Dialect).
 
 mod conversation;

@@ -1,23 +1,23 @@
-//! The parts that a message's content consists of.
+//! Decoder of the content parts of a message.
 
 use std::fmt::Arguments;
 
 use super::media::{BREAKPOINT, CACHE_CONTROL, cache_mark};
 use super::read::{Result, array, broken, invalid, object, raw, raw_object, text};
-use crate::canonical::{Block, CacheMark, Source};
-use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use crate::canonical::{Block, CacheBreakpoint, MediaSource};
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 use crate::wire::chat::enums::{sound_type, url_of};
 
-/// Reads `content`: a text, or parts. An empty text is no part.
+/// Decodes `content`: a string or a list of parts. An empty string gives no block.
 pub(super) fn content<'a>(value: RawJson<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {
     let mut json = Cursor::new(value.text());
     match json.kind().map_err(broken)? {
-        Kind::Null => Ok(Vec::new()),
-        Kind::String => {
+        ValueKind::Null => Ok(Vec::new()),
+        ValueKind::String => {
             let said = text(&mut json, path)?;
             Ok(if said.is_empty() { Vec::new() } else { vec![Block::text(said)] })
         }
-        Kind::Array => {
+        ValueKind::Array => {
             let mut blocks = Vec::new();
             array(&mut json, path, |number, json| part(json, path, number, &mut blocks))?;
             Ok(blocks)
@@ -26,16 +26,16 @@ pub(super) fn content<'a>(value: RawJson<'a>, path: Arguments<'_>) -> Result<Vec
     }
 }
 
-/// The members of a part that matter. Their order is the client's, so they are collected before they are read.
+/// Members of a part. They may come in any order, so all are collected before any is interpreted.
 #[derive(Default)]
 struct Part<'a> {
     kind: JsonStr<'a>,
     text: Option<JsonStr<'a>>,
-    /// The member that has the part's own name.
+    /// Value of the member that is named like the part's type.
     body: Option<RawJson<'a>>,
     detail: JsonStr<'a>,
     file: File<'a>,
-    cache: Option<CacheMark>,
+    cache: Option<CacheBreakpoint>,
 }
 
 #[derive(Default)]
@@ -87,9 +87,10 @@ fn part<'a>(
             "detail" => part.detail = raw(json)?.as_str().unwrap_or_default(),
             CACHE_CONTROL => part.cache = cache_mark(raw(json)?),
             BREAKPOINT => {
-                part.cache = Some(CacheMark::Short);
+                part.cache = Some(CacheBreakpoint::Short);
                 raw(json)?;
             }
+            // Some clients put `file_id` and the like directly into the part.
             name => {
                 let value = raw(json)?;
                 part.file.member(name, value);
@@ -99,7 +100,7 @@ fn part<'a>(
     })?;
     let before = blocks.len();
     part.read(whole, at, blocks)?;
-    // A mark on what is not there marks what is before it.
+    // A cache mark on an empty part applies to the previous block.
     if blocks.len() == before
         && let Some(mark) = part.cache
     {
@@ -118,7 +119,7 @@ impl<'a> Part<'a> {
                 if text.is_empty() {
                     return Ok(());
                 }
-                Block::Text { text, cache, seal: None }
+                Block::Text { text, cache, signature: None }
             }
             "text" => return Err(super::read::missing(format_args!("{path}.text"))),
             "refusal" => Block::Refusal { text: self.text.unwrap_or_default() },
@@ -128,13 +129,13 @@ impl<'a> Part<'a> {
                     return Err(super::read::missing(format_args!("{path}.image_url.url")));
                 }
                 let detail = if detail.is_empty() { self.detail } else { detail };
-                Block::Image { source: Source::from_url(url), detail, cache, seal: None }
+                Block::Image { source: MediaSource::from_url(url), detail, cache, signature: None }
             }
             "input_audio" => Block::Audio { source: sound(body("input_audio")?) },
-            "audio_url" => Block::Audio { source: Source::from_url(url_of(body("audio_url")?)) },
-            "video_url" => Block::Video { source: Source::from_url(url_of(body("video_url")?)) },
+            "audio_url" => Block::Audio { source: MediaSource::from_url(url_of(body("audio_url")?)) },
+            "video_url" => Block::Video { source: MediaSource::from_url(url_of(body("video_url")?)) },
             "file_url" | "document_url" => {
-                let source = Source::from_url(url_of(body(self.kind.escaped())?));
+                let source = MediaSource::from_url(url_of(body(self.kind.escaped())?));
                 Block::File { source, name: self.file.name, cache }
             }
             "file" => self.file(path)?,
@@ -143,7 +144,7 @@ impl<'a> Part<'a> {
                 if text.is_empty() {
                     return Ok(());
                 }
-                Block::Reasoning { text, seal: None, hidden: false }
+                Block::Reasoning { text, signature: None, hidden: false }
             }
             _ => Block::Opaque { name: self.kind, raw: whole },
         };
@@ -151,7 +152,7 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// `file`: its members are in an object of that name, or flat.
+    /// Decodes a `file` part. Its members are in an object `file`, or directly in the part.
     fn file(&self, path: Arguments<'_>) -> Result<Block<'a>> {
         let mut file = File { id: self.file.id, data: self.file.data, name: self.file.name };
         if let Some(body) = self.body {
@@ -161,14 +162,14 @@ impl<'a> Part<'a> {
                 Ok(())
             })?;
         }
-        let source = match Source::from_url(file.data) {
+        let source = match MediaSource::from_url(file.data) {
             _ if file.data.is_empty() && file.id.is_empty() => {
                 return Err(super::read::missing(format_args!("{path}.file.file_data")));
             }
-            _ if file.data.is_empty() => Source::Id { id: file.id },
-            Source::Url { url, .. } if !url.escaped().contains(':') => {
-                // Bare base64: what is most often sent so.
-                Source::Base64 { mime: JsonStr::from_escaped("application/pdf"), data: url }
+            _ if file.data.is_empty() => MediaSource::Id { id: file.id },
+            MediaSource::Url { url, .. } if !url.escaped().contains(':') => {
+                // Base64 without a data URL: assume PDF, the most frequent type.
+                MediaSource::Base64 { mime: JsonStr::from_escaped("application/pdf"), data: url }
             }
             source => source,
         };
@@ -176,10 +177,10 @@ impl<'a> Part<'a> {
     }
 }
 
-/// `{"url","detail"}`, or the address itself.
+/// Reads an image: `{"url","detail"}`, or a plain URL. Returns the URL and the detail.
 fn image(value: RawJson<'_>) -> (JsonStr<'_>, JsonStr<'_>) {
     let mut detail = JsonStr::default();
-    // The address is read as everywhere; what is no object has no detail.
+    // A plain URL is not an object and has no detail; the error can be ignored.
     let _ = object(&mut Cursor::new(value.text()), "", |key, json| {
         let value = raw(json)?;
         if key.is("detail") {
@@ -190,13 +191,13 @@ fn image(value: RawJson<'_>) -> (JsonStr<'_>, JsonStr<'_>) {
     (url_of(value), detail)
 }
 
-/// `{"data","format"}`, or an address, or bare base64.
-fn sound(value: RawJson<'_>) -> Source<'_> {
+/// Reads audio: `{"data","format"}`, a URL, or plain base64.
+fn sound(value: RawJson<'_>) -> MediaSource<'_> {
     if let Some(said) = value.as_str() {
-        return match Source::from_url(said) {
-            Source::Url { url, .. } if !url.escaped().contains(':') => {
+        return match MediaSource::from_url(said) {
+            MediaSource::Url { url, .. } if !url.escaped().contains(':') => {
                 let mime = sound_type(url.escaped());
-                Source::Base64 { mime: JsonStr::from_escaped(mime), data: url }
+                MediaSource::Base64 { mime: JsonStr::from_escaped(mime), data: url }
             }
             source => source,
         };
@@ -211,10 +212,10 @@ fn sound(value: RawJson<'_>) -> Source<'_> {
         }
         Ok(())
     });
-    Source::Base64 { mime: JsonStr::from_escaped(super::media::sound_mime(format.escaped())), data }
+    MediaSource::Base64 { mime: JsonStr::from_escaped(super::media::sound_mime(format.escaped())), data }
 }
 
-/// `thinking`: a text, or parts with a text each.
+/// Reads `thinking`: a string, or a list of parts with a text each.
 fn thinking(value: RawJson<'_>) -> Result<Vec<JsonStr<'_>>> {
     let mut texts = Vec::new();
     let keep = |text: JsonStr<'_>| !text.is_empty();

@@ -1,55 +1,55 @@
-//! Reading members with the errors that a client understands.
+//! Typed readers of request members. Their errors name the member's path.
 
 use std::fmt::Display;
 
-use crate::error::{ApiError, Kind as ErrorKind};
-use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
+use crate::error::{ApiError, ErrorKind};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
 
 pub(super) type Result<T> = std::result::Result<T, ApiError>;
 
-/// The text is no JSON after all.
+/// Returns the error for text that is not valid JSON.
 pub(super) fn broken(error: JsonError) -> ApiError {
     ApiError::new(ErrorKind::InvalidJson, format!("The request body is not valid JSON: {error}."))
 }
 
-/// A member has a value that it cannot have.
+/// Returns the error for a member whose value is invalid.
 pub(super) fn invalid(path: impl Display, expected: &str) -> ApiError {
     let message = format!("Invalid value for '{path}': expected {expected}.");
     ApiError::new(ErrorKind::InvalidField, message).param(path.to_string())
 }
 
-/// A member is not there.
+/// Returns the error for a missing member.
 pub(super) fn missing(path: impl Display) -> ApiError {
     let message = format!("Missing required parameter: '{path}'.");
     ApiError::new(ErrorKind::InvalidField, message).param(path.to_string())
 }
 
-/// Visits the members of an object that are not null.
+/// Calls `each` for every member of an object, except those that are null.
 pub(super) fn object<'a>(
     json: &mut Cursor<'a>,
     path: impl Display,
     mut each: impl FnMut(JsonStr<'a>, &mut Cursor<'a>) -> Result<()>,
 ) -> Result<()> {
-    if json.kind().map_err(broken)? != Kind::Object {
+    if json.kind().map_err(broken)? != ValueKind::Object {
         return Err(invalid(path, "an object"));
     }
     json.begin_object().map_err(broken)?;
     while let Some(key) = json.next_key().map_err(broken)? {
         match json.kind().map_err(broken)? {
-            Kind::Null => json.skip().map_err(broken)?,
+            ValueKind::Null => json.skip().map_err(broken)?,
             _ => each(key, json)?,
         }
     }
     Ok(())
 }
 
-/// Visits the elements of an array, with their numbers.
+/// Calls `each` for every element of an array, with its position.
 pub(super) fn array<'a>(
     json: &mut Cursor<'a>,
     path: impl Display,
     mut each: impl FnMut(usize, &mut Cursor<'a>) -> Result<()>,
 ) -> Result<()> {
-    if json.kind().map_err(broken)? != Kind::Array {
+    if json.kind().map_err(broken)? != ValueKind::Array {
         return Err(invalid(path, "an array"));
     }
     json.begin_array().map_err(broken)?;
@@ -61,27 +61,27 @@ pub(super) fn array<'a>(
     Ok(())
 }
 
-/// Any value.
+/// Reads any value.
 pub(super) fn raw<'a>(json: &mut Cursor<'a>) -> Result<RawJson<'a>> {
     json.raw().map_err(broken)
 }
 
-/// A text.
+/// Reads a string.
 pub(super) fn text<'a>(json: &mut Cursor<'a>, path: impl Display) -> Result<JsonStr<'a>> {
     raw(json)?.as_str().ok_or_else(|| invalid(path, "a string"))
 }
 
-/// True or false.
+/// Reads a boolean.
 pub(super) fn flag(json: &mut Cursor<'_>, path: impl Display) -> Result<bool> {
     raw(json)?.as_bool().ok_or_else(|| invalid(path, "true or false"))
 }
 
-/// A whole number that is not negative.
+/// Reads a non-negative integer.
 pub(super) fn whole(json: &mut Cursor<'_>, path: impl Display) -> Result<u64> {
     raw(json)?.as_u64().ok_or_else(|| invalid(path, "a whole number"))
 }
 
-/// A number, as it is written.
+/// Reads a number and returns its text.
 pub(super) fn number<'a>(json: &mut Cursor<'a>, path: impl Display) -> Result<RawJson<'a>> {
     let value = raw(json)?;
     match value.text().as_bytes().first() {
@@ -90,7 +90,7 @@ pub(super) fn number<'a>(json: &mut Cursor<'a>, path: impl Display) -> Result<Ra
     }
 }
 
-/// An object, unread.
+/// Reads an object and returns its text.
 pub(super) fn raw_object<'a>(json: &mut Cursor<'a>, path: impl Display) -> Result<RawJson<'a>> {
     let value = raw(json)?;
     if value.text().starts_with('{') { Ok(value) } else { Err(invalid(path, "an object")) }

@@ -1,39 +1,40 @@
-//! Reasoning of earlier answers in an assistant's message: its text under one of three names, and what belongs to its
-//! pieces in a list beside it.
+//! Decoder of earlier reasoning in an assistant message: its text under one of three names, and its provider signatures
+//! in a list beside it.
 
 use smallvec::SmallVec;
 
 use super::read::{Result, array, broken, object, raw};
-use crate::canonical::{Block, Seal};
+use crate::canonical::{Block, ProviderSignature};
 use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::chat::details::{Detail, DetailKind};
 
-/// What an assistant's message says of reasoning.
+/// Reasoning members of an assistant message.
 #[derive(Default)]
-pub(super) struct Thoughts<'a> {
+pub(super) struct ReasoningMembers<'a> {
     pub(super) reasoning_content: Option<RawJson<'a>>,
     pub(super) reasoning: Option<RawJson<'a>>,
     pub(super) details: Option<RawJson<'a>>,
     pub(super) thinking_blocks: Option<RawJson<'a>>,
 }
 
-/// A seal of something else than reasoning, and the id of what it belongs to: a call's, `text` or `image_<number>`.
-pub(super) struct Elsewhere<'a> {
+/// Provider signature of something other than reasoning, with the id of its block: a call's id, `text` or
+/// `image_<number>`.
+pub(super) struct DetachedSignature<'a> {
     pub(super) id: JsonStr<'a>,
-    pub(super) seal: Seal<'a>,
+    pub(super) signature: ProviderSignature<'a>,
 }
 
-/// A piece of reasoning as the list has it; fragments of a stream that a client has only strung together are one.
+/// Reasoning block in the list. Stream fragments that a client has only concatenated are joined to one block.
 struct Piece<'a> {
     kind: DetailKind,
     index: &'a str,
     text: Vec<JsonStr<'a>>,
-    seal: Option<Seal<'a>>,
+    seal: Option<ProviderSignature<'a>>,
 }
 
-impl<'a> Thoughts<'a> {
-    /// The blocks that the message begins with, and the seals that belong elsewhere.
-    pub(super) fn read(&self) -> Result<(Vec<Block<'a>>, Vec<Elsewhere<'a>>)> {
+impl<'a> ReasoningMembers<'a> {
+    /// Returns the reasoning blocks of the message, and the provider signatures that belong to other blocks.
+    pub(super) fn read(&self) -> Result<(Vec<Block<'a>>, Vec<DetachedSignature<'a>>)> {
         let mut elsewhere = Vec::new();
         let names = [self.reasoning_content, self.reasoning];
         let plain =
@@ -45,7 +46,7 @@ impl<'a> Thoughts<'a> {
             }
             (_, Some(blocks)) if blocks.text().starts_with('[') => thinking_blocks(blocks)?,
             _ => plain
-                .map(|text| Block::Reasoning { text: vec![text], seal: None, hidden: false })
+                .map(|text| Block::Reasoning { text: vec![text], signature: None, hidden: false })
                 .into_iter()
                 .collect(),
         };
@@ -53,17 +54,21 @@ impl<'a> Thoughts<'a> {
     }
 }
 
-fn pieces<'a>(details: RawJson<'a>, elsewhere: &mut Vec<Elsewhere<'a>>) -> Result<SmallVec<[Piece<'a>; 4]>> {
+fn pieces<'a>(
+    details: RawJson<'a>,
+    elsewhere: &mut Vec<DetachedSignature<'a>>,
+) -> Result<SmallVec<[Piece<'a>; 4]>> {
     let mut pieces: SmallVec<[Piece<'a>; 4]> = SmallVec::new();
     Detail::each(details, |detail| {
-        let seal = if detail.has_seal() { Some(seal(&detail)) } else { None };
+        let seal = if detail.has_signature() { Some(seal(&detail)) } else { None };
         if detail.kind == DetailKind::Encrypted {
             match seal {
+                // An envelope with an id is a signature that this gateway put here for another block.
                 Some(seal) if seal.issuer.is_some() && !detail.id.is_empty() => {
-                    elsewhere.push(Elsewhere { id: detail.id, seal });
+                    elsewhere.push(DetachedSignature { id: detail.id, signature: seal });
                     return;
                 }
-                // The summary before it is what the client may read of it.
+                // The summary before encrypted reasoning is its readable form; both are one block.
                 Some(seal) => match pieces.last_mut() {
                     Some(last) if last.kind == DetailKind::Summary && last.seal.is_none() => {
                         last.seal = Some(seal);
@@ -81,6 +86,7 @@ fn pieces<'a>(details: RawJson<'a>, elsewhere: &mut Vec<Elsewhere<'a>>) -> Resul
         }
         let text = Some(detail.text).filter(|text| !text.is_empty());
         match pieces.last_mut() {
+            // Stream fragments of one block: a signature ends the block.
             Some(last) if last.kind == detail.kind && last.index == detail.index && last.seal.is_none() => {
                 last.text.extend(text);
                 last.seal = seal;
@@ -97,22 +103,22 @@ fn pieces<'a>(details: RawJson<'a>, elsewhere: &mut Vec<Elsewhere<'a>>) -> Resul
     Ok(pieces)
 }
 
-/// The seal of an element: what is in the envelope, or the element itself.
-fn seal<'a>(detail: &Detail<'a>) -> Seal<'a> {
-    match Seal::read(detail.opaque) {
+/// Returns the provider signature of an element: the content of its envelope, or the element itself.
+fn seal<'a>(detail: &Detail<'a>) -> ProviderSignature<'a> {
+    match ProviderSignature::read(detail.opaque) {
         Some(seal) if seal.issuer.is_some() => seal,
-        _ => Seal { issuer: None, text: detail.seal().into() },
+        _ => ProviderSignature { issuer: None, text: detail.signature().into() },
     }
 }
 
-/// Pieces with their texts. One of them may have none, because it stands in the plain text; and the plain text may hold
-/// what is in no piece.
+/// Combines the listed blocks with the plain text. One block may lack its text, which is then in the plain text; and
+/// the plain text may contain reasoning that no block has.
 fn blocks<'a>(pieces: SmallVec<[Piece<'a>; 4]>, plain: JsonStr<'a>) -> Vec<Block<'a>> {
     let mut rest = plain.escaped();
     for text in pieces.iter().rev().flat_map(|piece| piece.text.iter().rev()) {
         match rest.strip_suffix(text.escaped()) {
             Some(before) => rest = before,
-            // They do not say the same: the pieces count, because they have the seals.
+            // The two differ: use the blocks, because the provider verifies the signatures against their texts.
             None => rest = "",
         }
     }
@@ -122,7 +128,7 @@ fn blocks<'a>(pieces: SmallVec<[Piece<'a>; 4]>, plain: JsonStr<'a>) -> Vec<Block
     if let Some(text) = rest
         && !pieces.iter().any(takes)
     {
-        blocks.push(Block::Reasoning { text: vec![text], seal: None, hidden: false });
+        blocks.push(Block::Reasoning { text: vec![text], signature: None, hidden: false });
         rest = None;
     }
     for piece in pieces {
@@ -132,13 +138,13 @@ fn blocks<'a>(pieces: SmallVec<[Piece<'a>; 4]>, plain: JsonStr<'a>) -> Vec<Block
         }
         let hidden = piece.kind == DetailKind::Encrypted;
         if !text.is_empty() || piece.seal.is_some() {
-            blocks.push(Block::Reasoning { text, seal: piece.seal, hidden });
+            blocks.push(Block::Reasoning { text, signature: piece.seal, hidden });
         }
     }
     blocks
 }
 
-/// `thinking_blocks`, as another gateway gives them to its clients.
+/// Decodes `thinking_blocks`, the form that the LiteLLM gateway gives to its clients.
 fn thinking_blocks<'a>(list: RawJson<'a>) -> Result<Vec<Block<'a>>> {
     let mut blocks = Vec::new();
     array(&mut Cursor::new(list.text()), "thinking_blocks", |_, json| {
@@ -154,9 +160,9 @@ fn thinking_blocks<'a>(list: RawJson<'a>) -> Result<Vec<Block<'a>>> {
             Ok(())
         })?;
         let text: Vec<_> = Some(text).filter(|text| !text.is_empty()).into_iter().collect();
-        let seal = Seal::read(seal);
+        let seal = ProviderSignature::read(seal);
         if !text.is_empty() || seal.is_some() {
-            blocks.push(Block::Reasoning { text, seal, hidden });
+            blocks.push(Block::Reasoning { text, signature: seal, hidden });
         }
         Ok(())
     })?;

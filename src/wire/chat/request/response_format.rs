@@ -1,11 +1,11 @@
-//! What an answer must look like and what may be searched for it.
+//! Decoder of `response_format` and of web search options.
 
 use super::read::{Result, broken, flag, invalid, missing, object, raw, raw_object, text};
 use crate::canonical::OutputFormat;
 use crate::canonical::request::Search;
-use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 
-/// `response_format`.
+/// Decodes `response_format`.
 pub(super) fn output<'a>(json: &mut Cursor<'a>) -> Result<OutputFormat<'a>> {
     const NAME: &str = "response_format";
     let mut kind = JsonStr::default();
@@ -16,7 +16,7 @@ pub(super) fn output<'a>(json: &mut Cursor<'a>) -> Result<OutputFormat<'a>> {
             "json_schema" => {
                 object(json, "response_format.json_schema", |key, json| named.member(key, json))?
             }
-            // Some have the members of the schema here.
+            // Some clients put the members of the schema here.
             _ => named.member(key, json)?,
         }
         Ok(())
@@ -56,7 +56,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// `web_search_options`, or a tool that is a search of the web.
+/// Decodes `web_search_options`, or a web search tool, which has the same members.
 pub(super) fn search<'a>(json: &mut Cursor<'a>) -> Result<Search<'a>> {
     let mut search = Search::default();
     object(json, "web_search_options", |key, json| {
@@ -73,7 +73,7 @@ pub(super) fn search<'a>(json: &mut Cursor<'a>) -> Result<Search<'a>> {
     Ok(search)
 }
 
-/// Where the user is: in `approximate`, or flat.
+/// Decodes the user's location, nested in `approximate` or flat.
 fn location<'a>(json: &mut Cursor<'a>) -> Result<Option<RawJson<'a>>> {
     let whole = raw_object(json, "web_search_options.user_location")?;
     let (mut inner, mut flat) = (None, false);
@@ -92,7 +92,7 @@ fn location<'a>(json: &mut Cursor<'a>) -> Result<Option<RawJson<'a>>> {
 }
 
 fn list<'a>(json: &mut Cursor<'a>) -> Result<Option<RawJson<'a>>> {
-    let is_list = json.kind().map_err(broken)? == Kind::Array;
+    let is_list = json.kind().map_err(broken)? == ValueKind::Array;
     let value = raw(json)?;
     Ok(is_list.then_some(value))
 }

@@ -1,30 +1,30 @@
-//! How reasoning is asked for: one wish in many spellings.
+//! Reasoning settings: many spellings in requests, one setting in the canonical form.
 
 use bytes::BytesMut;
 
 use super::read::{Result, broken, flag, invalid, object, raw, text};
-use crate::canonical::dialect::CacheMarks;
+use crate::canonical::dialect::ReasoningParameter;
 use crate::canonical::request::Extra;
 use crate::canonical::{Dialect, Effort, Request, Thinking};
-use crate::json::{Cursor, Kind, Writer};
+use crate::json::{Cursor, ValueKind, Writer};
 use crate::wire::codec::LossNotes;
 
-use super::encode::speaks;
+use super::encode::supports_extension;
 
-/// The one member of `thinking` that says something besides: whether earlier reasoning is left out.
+/// Loss name of `thinking.clear_thinking`, which removes earlier reasoning from the context.
 pub(super) const CLEAR_THINKING: &str = "thinking.clear_thinking";
 
-/// What was said about reasoning, in whatever spelling.
+/// Reasoning settings of a request, in all spellings.
 #[derive(Debug, Default)]
-pub(super) struct Wishes {
+pub(super) struct ReasoningOptions {
     effort: Option<Effort>,
     budget: Option<u64>,
     switch: Option<bool>,
     adaptive: bool,
 }
 
-impl Wishes {
-    /// Reads a member of the request, if it is one of the spellings.
+impl ReasoningOptions {
+    /// Decodes a member of the request. Returns false if it is not a reasoning setting.
     pub(super) fn member<'a>(
         &mut self,
         name: &str,
@@ -43,16 +43,17 @@ impl Wishes {
         Ok(true)
     }
 
-    /// What all of it means. Who switches reasoning off means it; a figure says more than a word, a word more than yes.
+    /// Returns the combined setting. Switching off takes precedence, then a budget, then an effort, then a plain
+    /// switch.
     pub(super) fn thinking(&self) -> Thinking {
         match *self {
-            Wishes { switch: Some(false), .. } => Thinking::Off,
-            Wishes { budget: Some(0), .. } => Thinking::Off,
-            Wishes { budget: Some(tokens), .. } => Thinking::Budget(tokens),
-            Wishes { effort: Some(effort), .. } => Thinking::Effort(effort),
-            Wishes { adaptive: true, .. } => Thinking::Adaptive,
-            Wishes { switch: Some(true), .. } => Thinking::Effort(Effort::Medium),
-            _ => Thinking::Unsaid,
+            ReasoningOptions { switch: Some(false), .. } => Thinking::Off,
+            ReasoningOptions { budget: Some(0), .. } => Thinking::Off,
+            ReasoningOptions { budget: Some(tokens), .. } => Thinking::Budget(tokens),
+            ReasoningOptions { effort: Some(effort), .. } => Thinking::Effort(effort),
+            ReasoningOptions { adaptive: true, .. } => Thinking::Adaptive,
+            ReasoningOptions { switch: Some(true), .. } => Thinking::Effort(Effort::Medium),
+            _ => Thinking::Unset,
         }
     }
 
@@ -61,7 +62,7 @@ impl Wishes {
         match word.escaped() {
             "none" | "off" | "disabled" => self.switch = Some(false),
             "auto" | "dynamic" => self.adaptive = true,
-            // The model's own default, in one provider's word.
+            // One provider's word for the model's default.
             "default" => {}
             word => match Effort::from_name(word) {
                 Some(effort) => self.effort = Some(effort),
@@ -74,7 +75,7 @@ impl Wishes {
         Ok(())
     }
 
-    /// A budget in tokens; a negative one leaves it to the model.
+    /// Reads a budget in tokens. A negative value leaves it to the model.
     fn budget(&mut self, json: &mut Cursor<'_>) -> Result<()> {
         match raw(json)?.as_u64() {
             Some(tokens) => self.budget = Some(tokens),
@@ -83,11 +84,11 @@ impl Wishes {
         Ok(())
     }
 
-    /// `reasoning`: `{effort}`, `{max_tokens}`, `{enabled}`, with `exclude`; or a word, or a switch.
+    /// Decodes `reasoning`: `{effort}`, `{max_tokens}`, `{enabled}`, with `exclude`; or an effort, or a boolean.
     fn reasoning<'a>(&mut self, json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<()> {
         match json.kind().map_err(broken)? {
-            Kind::String => self.effort(json, "reasoning"),
-            Kind::Bool => {
+            ValueKind::String => self.effort(json, "reasoning"),
+            ValueKind::Bool => {
                 self.switch = Some(flag(json, "reasoning")?);
                 Ok(())
             }
@@ -108,9 +109,9 @@ impl Wishes {
         }
     }
 
-    /// `thinking`: `{"type":"enabled"}` and the like, or a switch.
+    /// Decodes `thinking`: `{"type":"enabled"}` and similar objects, or a boolean.
     fn switch_object<'a>(&mut self, json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<()> {
-        if json.kind().map_err(broken)? == Kind::Bool {
+        if json.kind().map_err(broken)? == ValueKind::Bool {
             self.switch = Some(flag(json, "thinking")?);
             return Ok(());
         }
@@ -131,33 +132,35 @@ impl Wishes {
     }
 }
 
-/// Writes what a model can be told. The word is OpenAI's own way; the others are for those that name them.
+/// Encodes the reasoning setting as far as the model supports it. `reasoning_effort` is OpenAI's own member; the others
+/// are written for providers that list them as extensions.
 pub(super) fn write(
     json: &mut Writer<'_, BytesMut>,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
 ) {
-    let told = dialect.reasoning.tell(request.thinking);
-    if told == CacheMarks::Nothing
-        && !matches!(request.thinking, Thinking::Unsaid | Thinking::Adaptive | Thinking::Off)
+    let told = dialect.reasoning.reasoning_parameter(request.thinking);
+    if told == ReasoningParameter::Omitted
+        && !matches!(request.thinking, Thinking::Unset | Thinking::Adaptive | Thinking::Off)
     {
         notes.lose("reasoning_effort");
     }
     let clear = request.extra.iter().find(|extra| extra.name == CLEAR_THINKING);
-    let kept = clear.filter(|_| dialect.understands("thinking") && told != CacheMarks::Nothing);
+    // The member is sent only together with a reasoning setting, because its object requires a `type`.
+    let kept = clear.filter(|_| dialect.supports("thinking") && told != ReasoningParameter::Omitted);
     if clear.is_some() && kept.is_none() {
         notes.lose(CLEAR_THINKING);
     }
-    let habits = dialect.habits;
-    let by_object = speaks(dialect, "thinking");
-    let by_switch = speaks(dialect, "enable_thinking");
-    let by_reasoning = speaks(dialect, "reasoning");
-    let on = !matches!(told, CacheMarks::Nothing | CacheMarks::Off);
-    if (by_object && told != CacheMarks::Nothing) || kept.is_some() {
+    let habits = dialect.quirks;
+    let by_object = supports_extension(dialect, "thinking");
+    let by_switch = supports_extension(dialect, "enable_thinking");
+    let by_reasoning = supports_extension(dialect, "reasoning");
+    let on = !matches!(told, ReasoningParameter::Omitted | ReasoningParameter::Off);
+    if (by_object && told != ReasoningParameter::Omitted) || kept.is_some() {
         json.key("thinking").begin_object();
-        json.key("type").string(if told == CacheMarks::Off { "disabled" } else { "enabled" });
-        if let (true, CacheMarks::Budget(tokens)) = (by_object, told) {
+        json.key("type").string(if told == ReasoningParameter::Off { "disabled" } else { "enabled" });
+        if let (true, ReasoningParameter::Budget(tokens)) = (by_object, told) {
             json.key("budget_tokens").number(tokens);
         }
         if let Some(clear) = kept {
@@ -165,26 +168,27 @@ pub(super) fn write(
         }
         json.end_object();
     }
-    // Some models cannot both reason and answer as a whole, and must be told so.
+    // Some models can reason only in streams and refuse other requests unless reasoning is switched off explicitly.
     let quiet = habits.quiet_whole && !request.stream;
-    if by_switch && (told != CacheMarks::Nothing || quiet) {
+    if by_switch && (told != ReasoningParameter::Omitted || quiet) {
         json.key("enable_thinking").boolean(on && !quiet);
-        if let (true, Some(tokens)) = (speaks(dialect, "thinking_budget") && !quiet, budget(told)) {
+        if let (true, Some(tokens)) = (supports_extension(dialect, "thinking_budget") && !quiet, budget(told))
+        {
             json.key("thinking_budget").number(tokens);
         }
     }
     let template = "chat_template_kwargs";
     if habits.template_switch
-        && told != CacheMarks::Nothing
+        && told != ReasoningParameter::Omitted
         && !request.extra.iter().any(|extra| extra.name == template)
     {
         json.key(template).begin_object().key("enable_thinking").boolean(on).end_object();
     }
-    if by_reasoning && told != CacheMarks::Nothing {
+    if by_reasoning && told != ReasoningParameter::Omitted {
         json.key("reasoning").begin_object();
         match (told, word(told, false, false)) {
-            (CacheMarks::Budget(tokens), _) => json.key("max_tokens").number(tokens),
-            (CacheMarks::Effort(_) | CacheMarks::Adaptive(Some(_)), Some(word))
+            (ReasoningParameter::Budget(tokens), _) => json.key("max_tokens").number(tokens),
+            (ReasoningParameter::Effort(_) | ReasoningParameter::Adaptive(Some(_)), Some(word))
                 if !habits.lacks("reasoning_effort") =>
             {
                 json.key("effort").string(word)
@@ -192,43 +196,49 @@ pub(super) fn write(
             _ => json.key("enabled").boolean(on),
         };
         json.end_object();
-    } else if let (CacheMarks::Budget(tokens), false) = (told, by_object || by_switch)
-        && dialect.understands("reasoning")
+    // A provider that tolerates any extension gets the exact budget instead of an approximate effort.
+    } else if let (ReasoningParameter::Budget(tokens), false) = (told, by_object || by_switch)
+        && dialect.supports("reasoning")
     {
         json.key("reasoning").begin_object().key("max_tokens").number(tokens).end_object();
     } else if let Some(word) = word(told, by_object, by_switch).filter(|_| !habits.lacks("reasoning_effort"))
     {
         json.key("reasoning_effort").string(match (habits.efforts, told) {
-            (Some(words), CacheMarks::Effort(effort) | CacheMarks::Adaptive(Some(effort))) => {
-                own_word(words, effort)
-            }
+            (
+                Some(words),
+                ReasoningParameter::Effort(effort) | ReasoningParameter::Adaptive(Some(effort)),
+            ) => own_word(words, effort),
             _ => word,
         });
     }
 }
 
-/// A provider's own word for an effort.
+/// Returns a provider's own word for an effort.
 fn own_word(words: [&'static str; 6], effort: Effort) -> &'static str {
     let at = Effort::ALL.iter().position(|known| *known == effort).unwrap_or_default();
     words.get(at).copied().unwrap_or_else(|| effort.name())
 }
 
-fn budget(told: CacheMarks) -> Option<u64> {
+fn budget(told: ReasoningParameter) -> Option<u64> {
     match told {
-        CacheMarks::Budget(tokens) => Some(tokens),
-        CacheMarks::Effort(effort) | CacheMarks::Adaptive(Some(effort)) => Some(effort.budget()),
-        CacheMarks::Nothing | CacheMarks::Off | CacheMarks::Adaptive(None) => None,
+        ReasoningParameter::Budget(tokens) => Some(tokens),
+        ReasoningParameter::Effort(effort) | ReasoningParameter::Adaptive(Some(effort)) => {
+            Some(effort.budget())
+        }
+        ReasoningParameter::Omitted | ReasoningParameter::Off | ReasoningParameter::Adaptive(None) => None,
     }
 }
 
-fn word(told: CacheMarks, by_object: bool, by_switch: bool) -> Option<&'static str> {
+fn word(told: ReasoningParameter, by_object: bool, by_switch: bool) -> Option<&'static str> {
     match told {
         _ if by_switch => None,
-        CacheMarks::Off if by_object => None,
-        CacheMarks::Off => Some("none"),
-        CacheMarks::Effort(effort) | CacheMarks::Adaptive(Some(effort)) => Some(effort.name()),
-        CacheMarks::Budget(_) if by_object => None,
-        CacheMarks::Budget(tokens) => Some(Effort::of_budget(tokens).name()),
-        CacheMarks::Nothing | CacheMarks::Adaptive(None) => None,
+        ReasoningParameter::Off if by_object => None,
+        ReasoningParameter::Off => Some("none"),
+        ReasoningParameter::Effort(effort) | ReasoningParameter::Adaptive(Some(effort)) => {
+            Some(effort.name())
+        }
+        ReasoningParameter::Budget(_) if by_object => None,
+        ReasoningParameter::Budget(tokens) => Some(Effort::of_budget(tokens).name()),
+        ReasoningParameter::Omitted | ReasoningParameter::Adaptive(None) => None,
     }
 }

@@ -1,13 +1,13 @@
-//! Tools, and whether they may or must be called.
+//! Decoder of tools and tool choice.
 
 use super::media::{CACHE_CONTROL, cache_mark};
 use super::read::{Result, array, broken, flag, invalid, missing, object, raw, raw_object, text};
 use super::response_format;
 use crate::canonical::request::Extra;
 use crate::canonical::{Request, Tool, ToolChoice, ToolKind};
-use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 
-/// `tools`. What the provider runs itself has no place but a search of the web.
+/// Decodes `tools`. Tools that the provider runs itself are passed on unread, except web search.
 pub(super) fn list<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<()> {
     array(json, "tools", |number, json| {
         let path = || format!("tools[{number}]");
@@ -28,7 +28,7 @@ pub(super) fn list<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Resu
             Ok(())
         })?;
         match kind.escaped() {
-            // Without a word it can only be a function.
+            // Without a `type` it can only be a function.
             "function" | "" if inner.is_some() || flat => {
                 let path = format!("tools[{number}].function");
                 let tool = tool(inner.unwrap_or(value), ToolKind::Function, &path)?;
@@ -49,7 +49,7 @@ pub(super) fn list<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Resu
     })
 }
 
-/// `functions`, the form before `tools`.
+/// Decodes `functions`, the deprecated form of `tools`.
 pub(super) fn functions<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<()> {
     array(json, "functions", |number, json| {
         let path = format!("functions[{number}]");
@@ -90,10 +90,10 @@ fn tool<'a>(value: RawJson<'a>, kind: ToolKind, path: &str) -> Result<Tool<'a>> 
     Ok(tool)
 }
 
-/// `tool_choice`.
+/// Decodes `tool_choice`.
 pub(super) fn choice<'a>(json: &mut Cursor<'a>) -> Result<ToolChoice<'a>> {
     const EXPECTED: &str = "'none', 'auto', 'required' or the name of a tool";
-    if json.kind().map_err(broken)? == Kind::String {
+    if json.kind().map_err(broken)? == ValueKind::String {
         return match text(json, "tool_choice")?.escaped() {
             "auto" => Ok(ToolChoice::Auto),
             "none" => Ok(ToolChoice::None),
@@ -124,9 +124,9 @@ pub(super) fn choice<'a>(json: &mut Cursor<'a>) -> Result<ToolChoice<'a>> {
     }
 }
 
-/// `function_call`, the form before `tool_choice`.
+/// Decodes `function_call`, the deprecated form of `tool_choice`.
 pub(super) fn function_call<'a>(json: &mut Cursor<'a>) -> Result<ToolChoice<'a>> {
-    if json.kind().map_err(broken)? == Kind::String {
+    if json.kind().map_err(broken)? == ValueKind::String {
         return match text(json, "function_call")?.escaped() {
             "auto" => Ok(ToolChoice::Auto),
             "none" => Ok(ToolChoice::None),

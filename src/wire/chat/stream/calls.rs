@@ -1,20 +1,21 @@
-//! The calls of a choice: which fragment belongs to which.
+//! Tool calls of a choice: assignment of stream fragments to calls.
 //!
-//! Providers number calls, or not, or all with 0; they say a call's id once, in each fragment, as an empty string, or
-//! never. What is common to all: a call has one name, and its fragments come in order.
+//! Providers number the calls, or omit the numbers, or number all with 0. They send the id of a call once, in each
+//! fragment, as an empty string, or never. Two rules hold for all: a call has one name, and its fragments arrive in
+//! order.
 
-use crate::canonical::{BlockKind, Delta, Event, Index, Key, ToolKind};
+use crate::canonical::{BlockKind, Delta, Event, Index, IndexKey, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::chat::enums::thought_signature;
 use crate::wire::codec::make_id;
 use crate::wire::watch::members;
 
-use super::ids::Ids;
+use super::ids::IdCounters;
 
-/// The place of a call in the form that came before `tool_calls`, of which there is one at most.
+/// Position of a call in the deprecated `function_call` form, which allows one call.
 const LEGACY: u64 = u64::MAX;
 
-/// What one delta says of one call.
+/// Fragment of a call: the members of one call in one delta.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fragment<'a> {
     place: Option<u64>,
@@ -22,12 +23,12 @@ pub(super) struct Fragment<'a> {
     name: JsonStr<'a>,
     input: Option<RawJson<'a>>,
     kind: ToolKind,
-    /// The signature that must come back with the call.
-    pub(super) seal: JsonStr<'a>,
+    /// Provider signature that must be returned with the call.
+    pub(super) signature: JsonStr<'a>,
 }
 
 impl<'a> Fragment<'a> {
-    /// Reads an element of `tool_calls`.
+    /// Parses an element of `tool_calls`.
     pub(super) fn read(json: &mut Cursor<'a>) -> Result<Self, JsonError> {
         let mut fragment = Fragment::default();
         let mut custom = Fragment::default();
@@ -37,12 +38,12 @@ impl<'a> Fragment<'a> {
                 "id" => fragment.id = id_of(json.raw()?),
                 "function" => fragment.read_function(json)?,
                 "custom" => custom.read_function(json)?,
-                "extra_content" => fragment.seal = thought_signature(json.raw()?),
+                "extra_content" => fragment.signature = thought_signature(json.raw()?),
                 _ => json.skip()?,
             }
             Ok(())
         })?;
-        // One provider sends both, one of them empty.
+        // One provider sends both members, one of them empty.
         let said = |half: &Fragment<'_>| !half.name.is_empty() || half.has_input();
         if said(&custom) && !said(&fragment) {
             fragment.name = custom.name;
@@ -52,7 +53,7 @@ impl<'a> Fragment<'a> {
         Ok(fragment)
     }
 
-    /// Reads a `function_call`.
+    /// Parses a `function_call`.
     pub(super) fn read_legacy(value: RawJson<'a>) -> Result<Self, JsonError> {
         let mut fragment = Fragment { place: Some(LEGACY), ..Fragment::default() };
         fragment.read_function(&mut Cursor::new(value.text()))?;
@@ -70,14 +71,14 @@ impl<'a> Fragment<'a> {
         })
     }
 
-    /// The fragment without its input, and its input, if it has nothing else to tell.
+    /// Returns the fragment without its input, and the input. `None` if it also has an id, a name or a signature.
     pub(super) fn only_input(self) -> Option<(Fragment<'static>, JsonStr<'a>)> {
         let input = self.input?.as_str().filter(|input| !input.is_empty())?;
-        let nothing_else = self.id.is_empty() && self.name.is_empty() && self.seal.is_empty();
+        let nothing_else = self.id.is_empty() && self.name.is_empty() && self.signature.is_empty();
         nothing_else.then(|| (Fragment { place: self.place, kind: self.kind, ..Fragment::default() }, input))
     }
 
-    /// A fragment like this one with another input.
+    /// Returns the fragment with another input.
     pub(super) fn with_input(self, input: RawJson<'a>) -> Self {
         Fragment { input: Some(input), ..self }
     }
@@ -86,12 +87,12 @@ impl<'a> Fragment<'a> {
         self.input.is_some_and(|input| input.text() != "\"\"")
     }
 
-    /// An empty shell, as one provider adds to every message.
+    /// Returns whether the fragment is empty. One provider adds such a fragment to every message.
     pub(super) fn is_void(&self) -> bool {
         self.id.is_empty() && self.name.is_empty() && !self.has_input()
     }
 
-    /// The input begins an object anew.
+    /// Returns whether the input begins with an object.
     fn begins_object(&self) -> bool {
         self.input.is_some_and(|input| input.text().trim_start_matches(['"', ' ']).starts_with('{'))
     }
@@ -105,24 +106,25 @@ fn id_of(value: RawJson<'_>) -> JsonStr<'_> {
     }
 }
 
-/// The calls of one choice.
+/// Tool calls of one choice.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct ChoiceCalls {
     list: Vec<Call>,
-    /// Where they stand, once they are many.
+    /// Hash indexes of the calls. `None` for up to `FEW` calls.
     places: Option<Box<Places>>,
-    /// Calls that are open and were complete when they were last added to: those that another call may end.
+    /// Open calls whose input was complete when it was last extended. They end when another block begins.
     ready: Vec<usize>,
-    /// Calls that were opened since all were last ended.
+    /// Calls that were opened since all calls were last closed.
     opened: Vec<usize>,
-    /// Something was called.
+    /// Whether any call has begun.
     called: bool,
 }
 
-/// Calls among which one is found by a scan.
+/// Number of calls up to which a linear scan finds a call. Beyond it, a hash index keeps the cost per fragment
+/// constant.
 const FEW: usize = 16;
 
-/// Where calls stand: by their places, by their ids, and by both.
+/// Hash indexes of calls: by position, by id, and by both.
 #[derive(Debug, Default)]
 struct Places {
     by_place: Index,
@@ -132,8 +134,8 @@ struct Places {
 
 impl Places {
     fn named(&mut self, call: &Call, at: usize) {
-        self.by_id.put(Key::of(&*call.id), at);
-        self.by_both.put(Key::of((&*call.id, call.place)), at);
+        self.by_id.put(IndexKey::of(&*call.id), at);
+        self.by_both.put(IndexKey::of((&*call.id, call.place)), at);
     }
 }
 
@@ -142,38 +144,38 @@ struct Call {
     place: Option<u64>,
     id: String,
     name: String,
-    /// Input that came before the name.
+    /// Input that arrived before the name.
     early: String,
-    /// The block, once the name is known.
+    /// Index of the block. `None` until the name is known.
     block: Option<u32>,
     open: bool,
-    /// It stands among those that another call may end.
+    /// Whether the call is in `Calls::ready`.
     ready: bool,
     filled: bool,
-    /// Its input came as an object, to which nothing can be added.
+    /// Whether the input arrived as an object. Nothing can be appended to it.
     whole: bool,
     kind: ToolKind,
     nesting: Nesting,
 }
 
-impl Calls {
-    /// Whether anything was called.
+impl ChoiceCalls {
+    /// Returns whether any call has begun.
     pub(super) fn any(&self) -> bool {
         self.called
     }
 
-    /// Takes a fragment.
+    /// Processes a fragment: finds or creates its call and emits the events.
     pub(super) fn take(
         &mut self,
         fragment: &Fragment<'_>,
         choice: u32,
-        ids: &mut Ids,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) {
         let found = self.find(fragment);
         if found.is_none() {
             if let Some(places) = &mut self.places {
-                places.by_place.put(Key::of(fragment.place), self.list.len());
+                places.by_place.put(IndexKey::of(fragment.place), self.list.len());
             }
             self.list.push(Call {
                 place: fragment.place,
@@ -188,10 +190,11 @@ impl Calls {
                 kind: fragment.kind,
                 nesting: Nesting::default(),
             });
+            // Build the index once the list is long, so that many calls do not cost quadratic time.
             if self.places.is_none() && self.list.len() > FEW {
                 let mut places = Box::<Places>::default();
                 for (at, call) in self.list.iter().enumerate() {
-                    places.by_place.put(Key::of(call.place), at);
+                    places.by_place.put(IndexKey::of(call.place), at);
                     places.named(call, at);
                 }
                 self.places = Some(places);
@@ -213,23 +216,23 @@ impl Calls {
     fn at_place(&self, place: Option<u64>) -> Option<usize> {
         match &self.places {
             None => self.list.iter().rposition(|call| call.place == place),
-            Some(places) => places.by_place.last(Key::of(place)),
+            Some(places) => places.by_place.last(IndexKey::of(place)),
         }
     }
 
-    /// The last call with this id: in this place, if a place is said.
+    /// Returns the last call with this id, and with this position if one is given.
     fn with_id(&self, id: &str, place: Option<u64>) -> Option<usize> {
         match (&self.places, place) {
             (None, _) => {
                 let fits = |call: &Call| call.id == id && (place.is_none() || call.place == place);
                 self.list.iter().rposition(fits)
             }
-            (Some(places), None) => places.by_id.last(Key::of(id)),
-            (Some(places), Some(_)) => places.by_both.last(Key::of((id, place))),
+            (Some(places), None) => places.by_id.last(IndexKey::of(id)),
+            (Some(places), Some(_)) => places.by_both.last(IndexKey::of((id, place))),
         }
     }
 
-    /// The call that a fragment belongs to; nothing for a new one.
+    /// Returns the call that a fragment belongs to. `None` if it begins a new call.
     fn find(&self, fragment: &Fragment<'_>) -> Option<usize> {
         let of_place = match fragment.place {
             Some(_) => self.at_place(fragment.place),
@@ -239,13 +242,15 @@ impl Calls {
             if let Some(at) = self.with_id(fragment.id.escaped(), fragment.place) {
                 return Some(at);
             }
-            // A new id without a name goes on with the call: some make up an id for every fragment. With a name it
-            // is a new call, unless the call in that place still waits for both.
+            // A new id without a name continues the call: some providers invent an id for every fragment. With a name
+            // it begins a new call, unless the call in that position still lacks both.
             let waits = |at: &usize| self.list.get(*at).is_some_and(|call| call.block.is_none());
             return of_place.filter(|at| fragment.name.is_empty() || waits(at));
         }
         let at = of_place?;
         let call = self.list.get(at)?;
+        // A second name begins a new call if it differs, or if the call is complete and another object begins: some
+        // providers send parallel calls of the same function with neither id nor distinct index.
         let anew = !fragment.name.is_empty()
             && !call.name.is_empty()
             && (call.name != fragment.name.escaped() || (call.is_complete() && fragment.begins_object()));
@@ -257,13 +262,14 @@ impl Calls {
         at: usize,
         fragment: &Fragment<'_>,
         choice: u32,
-        ids: &mut Ids,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) {
+        // A name begins a new call, so earlier calls with complete input can end.
         if !fragment.name.is_empty() {
             self.close_complete(sink);
         }
-        // A provider that repeats an id cannot tell the calls apart; the client must be able to.
+        // Some providers repeat an id for different calls. Make a new one, because clients match tool results by id.
         let repeated = fragment.id.is_empty() || self.with_id(fragment.id.escaped(), None).is_some();
         let Some(call) = self.list.get_mut(at) else { return };
         if call.id.is_empty() && !repeated {
@@ -296,15 +302,16 @@ impl Calls {
             namespace: JsonStr::default(),
         };
         sink(Event::BlockStart { index: block, choice, kind });
-        if !fragment.seal.is_empty() {
-            sink(Event::Delta { index: block, delta: Delta::Seal(fragment.seal) });
+        if !fragment.signature.is_empty() {
+            sink(Event::Delta { index: block, delta: Delta::Signature(fragment.signature) });
         }
+        // A block needs a name, so input before it was buffered.
         let early = std::mem::take(&mut call.early);
         call.send(JsonStr::from_escaped(&early), sink);
     }
 
-    /// Ends the calls that can have nothing more to come. Fragments of several calls may be mixed, so the others stay
-    /// open until the choice ends.
+    /// Closes the calls whose input is complete. Fragments of several calls may be interleaved, so the others stay open
+    /// until the choice ends.
     pub(super) fn close_complete(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         self.ready.sort_unstable();
         for at in self.ready.drain(..) {
@@ -317,7 +324,7 @@ impl Calls {
         }
     }
 
-    /// Ends all calls.
+    /// Closes all calls.
     pub(super) fn close(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         self.opened.sort_unstable();
         for at in self.opened.drain(..) {
@@ -345,7 +352,7 @@ impl Call {
         match (input.as_str(), self.block) {
             (Some(text), None) => self.early.push_str(text.escaped()),
             (Some(text), Some(_)) => self.send(text, sink),
-            // Some give the object itself.
+            // Some providers send the arguments as an object instead of a string.
             (None, Some(index)) if input.text().starts_with('{') && self.open && !self.filled => {
                 self.filled = true;
                 self.whole = true;
@@ -369,7 +376,7 @@ impl Call {
     }
 }
 
-/// How deep the text of an object has come, which arrives in pieces and still escaped.
+/// Nesting depth of a JSON object whose text arrives in pieces and still escaped.
 #[derive(Clone, Copy, Debug, Default)]
 struct Nesting {
     depth: u32,
@@ -390,7 +397,7 @@ impl Nesting {
     fn read(&mut self, text: JsonStr<'_>) {
         let mut bytes = text.escaped().bytes();
         while let Some(byte) = bytes.next() {
-            // One layer of escapes is the string's around the object's text.
+            // The text is inside a JSON string, so one layer of escapes must be removed.
             let byte = match byte {
                 b'\\' => match bytes.next() {
                     Some(quoted @ (b'"' | b'\\')) => quoted,
@@ -426,7 +433,7 @@ impl Nesting {
     }
 }
 
-/// The character of four hexadecimal digits, or a blank if it is none that matters here.
+/// Returns the character of four hexadecimal digits, or a blank if it is not ASCII.
 fn ascii_of(digits: impl Iterator<Item = u8>) -> u8 {
     let code = digits.fold(0u32, |code, digit| code << 4 | char::from(digit).to_digit(16).unwrap_or(0));
     u8::try_from(code).ok().filter(u8::is_ascii).unwrap_or(b' ')

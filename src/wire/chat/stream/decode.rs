@@ -1,69 +1,70 @@
-//! Chunks become events, whichever of the many providers has sent them.
+//! Stream decoder of the chat format: chunks of any provider to events.
 
 use smallvec::SmallVec;
 
-use super::choice::Choice;
-use super::fast_path::Usual;
-use super::ids::Ids;
-use super::parsed_choice::{Said, Words};
+use super::choice::ChoiceDecoder;
+use super::fast_path::FastPath;
+use super::ids::IdCounters;
+use super::parsed_choice::{ChoiceMembers, DeltaMembers};
 use crate::canonical::answer::MAX_CHOICES;
-use crate::canonical::{Event, Index, Key, Start, Usage};
-use crate::json::{Cursor, FrameTemplate, JsonError, JsonStr, Kind, RawJson, TemplateParts};
+use crate::canonical::{Event, Index, IndexKey, Start, Usage};
+use crate::json::{Cursor, FrameTemplate, JsonError, JsonStr, RawJson, TemplateParts, ValueKind};
 use crate::wire::chat::watch::usage;
 use crate::wire::codec::CutText;
 use crate::wire::watch::{elements, members};
 
-/// Reads the chunks of a stream, or one whole completion.
+/// Decoder of a chat stream, or of one whole completion.
 #[derive(Debug)]
 pub struct Decoder {
-    ids: Ids,
-    choices: SmallVec<[Choice; 1]>,
-    /// Where choices stand, by their numbers.
+    ids: IdCounters,
+    choices: SmallVec<[ChoiceDecoder; 1]>,
+    /// Positions of choices by their index.
     places: Index,
-    /// Usage that came before the answer began.
+    /// Usage that arrived before the first choice.
     early: Option<Usage>,
     started: bool,
     over: bool,
-    /// One completion, in which the message counts and not the delta.
+    /// Whether the input is one completion, whose `message` takes precedence over a `delta`.
     whole: bool,
-    /// Texts may begin with reasoning between tags.
+    /// Whether texts may begin with reasoning between tags.
     tagged: bool,
-    /// How the last chunk began, up to the value of its choices, if nothing before it matters: most chunks of a
-    /// stream begin alike.
+    /// Beginning of the last chunk up to the value of `choices`, empty if it contains other facts. Most chunks of a
+    /// stream begin alike, so that this part need not be parsed again.
     head: String,
-    /// The last chunk that only added to the answer, and how: most chunks differ from the one before in a text alone.
+    /// Template of the last chunk that only appended text, and the target of that text. Most chunks differ from the
+    /// previous one in a single string.
     mould: FrameTemplate,
-    usual: Usual,
+    usual: FastPath,
 }
 
-/// What a chunk says besides its choices.
+/// Members of a chunk besides its choices.
 #[derive(Default)]
 struct Frame<'a> {
-    /// What the answer begins with, as far as it stands in front of the choices.
+    /// Start of the response, from the members before `choices`.
     start: Start<'a>,
     has_choices: bool,
     usage: Option<RawJson<'a>>,
     usage_elsewhere: Option<RawJson<'a>>,
     error: Option<RawJson<'a>>,
-    /// Sources of the whole answer.
+    /// Citations of the whole response.
     citations: Option<RawJson<'a>>,
-    /// Where the choices stand that end with this chunk.
+    /// Positions of the choices whose finish reason is in this chunk.
     ending: SmallVec<[usize; 1]>,
-    /// What an error without an `error` is made of.
+    /// Members that identify an error object without an `error` member.
     message: bool,
     code: bool,
     is_error: bool,
-    /// How many choices it has.
+    /// Number of choices in the chunk.
     choices: usize,
-    /// The only thing that one of them says, if it is a usual one.
-    usual: Option<(Usual, JsonStr<'a>)>,
-    /// What makes all chunks of a provider equally long.
+    /// Target and text of the last choice, if it only appends text.
+    usual: Option<(FastPath, JsonStr<'a>)>,
+    /// Random padding that hides the length of the text.
     padding: JsonStr<'a>,
 }
 
 impl<'a> Frame<'a> {
-    /// What varies between this chunk and the next one, if it is a usual one.
-    fn varying(&self) -> Option<(Usual, TemplateParts<'a>)> {
+    /// Returns the varying parts of a chunk that only appends text. `None` for any other chunk.
+    fn varying(&self) -> Option<(FastPath, TemplateParts<'a>)> {
         let said = [self.usage, self.usage_elsewhere].into_iter().flatten().any(|usage| !usage.is_null());
         let (usual, text) =
             self.usual.filter(|_| self.choices == 1 && !said && self.error.is_none() && !self.is_error)?;
@@ -72,7 +73,8 @@ impl<'a> Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// What makes an error without an `error` counts only where there are no choices.
+    /// Returns whether the members so far hold no fact, so that the same beginning can be skipped next time. `message`
+    /// and `code` are ignored: they only matter in a document without choices.
     fn says_nothing(&self) -> bool {
         let said = [self.usage, self.usage_elsewhere, self.error, self.citations];
         !self.has_choices && !self.is_error && said.iter().all(Option::is_none)
@@ -80,10 +82,10 @@ impl Frame<'_> {
 }
 
 impl Decoder {
-    /// A reader of one answer. Ids that the provider does not give are made from `seed`.
+    /// Creates a decoder of one response. Ids that the provider does not supply are made from `seed`.
     pub fn new(seed: &str) -> Self {
         Decoder {
-            ids: Ids::new(seed),
+            ids: IdCounters::new(seed),
             choices: SmallVec::new(),
             places: Index::default(),
             early: None,
@@ -93,31 +95,31 @@ impl Decoder {
             tagged: false,
             head: String::new(),
             mould: FrameTemplate::default(),
-            usual: Usual::default(),
+            usual: FastPath::default(),
         }
     }
 
-    /// Whether the text of an answer may begin with reasoning between `<think>` and `</think>`.
+    /// Sets whether the text of a response may begin with reasoning between `<think>` and `</think>`.
     #[must_use]
     pub fn with_tags(self, tagged: bool) -> Self {
         Decoder { tagged, ..self }
     }
 
-    /// For a whole completion.
+    /// Creates a decoder of one whole completion.
     pub(in crate::wire::chat) fn whole(seed: &str) -> Self {
         Decoder { whole: true, ..Decoder::new(seed) }
     }
 
-    /// Reads the data of one frame.
+    /// Decodes the data of one frame.
     ///
     /// # Errors
-    /// It is not JSON, or not of this format's shape.
+    /// Returns [`JsonError`] if the data is not JSON or does not have the shape of this format.
     #[inline]
     pub fn frame(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
         if self.over || data.is_empty() {
             return Ok(());
         }
-        // SDKs stop at data that begins so.
+        // SDKs compare only the beginning of the data.
         if data.starts_with("[DONE]") {
             self.end(sink);
             return Ok(());
@@ -125,15 +127,15 @@ impl Decoder {
         self.document(data, sink)
     }
 
-    /// The upstream has closed the stream.
+    /// Ends the response because the upstream closed the stream.
     ///
     /// # Errors
-    /// The answer is not complete: not every choice has a reason why it ended.
+    /// Returns [`CutText`] if the response is incomplete: a choice has no finish reason.
     pub fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), CutText> {
         if self.over {
             return Ok(());
         }
-        // Some never say `[DONE]`.
+        // Some providers never send `[DONE]`; finish reasons are sufficient.
         if !self.has_reason() {
             return Err(CutText);
         }
@@ -141,20 +143,20 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether it was said of each choice why it ended.
+    /// Returns whether the response has choices and all of them have a finish reason.
     pub fn has_reason(&self) -> bool {
-        !self.choices.is_empty() && self.choices.iter().all(Choice::has_finish)
+        !self.choices.is_empty() && self.choices.iter().all(ChoiceDecoder::has_finish)
     }
 
-    /// Whether the answer has ended; later frames are ignored.
+    /// Returns whether the response has ended. Later frames are ignored.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// The reasons why the choices ended are said here and not before: usage follows them at most providers, at some an
-    /// error, and some say them more than once.
+    /// Emits the finish reasons and ends the response. This is delayed until here because most providers send usage
+    /// after the finish reason, some send an error after it, and some repeat it.
     pub(in crate::wire::chat) fn end(&mut self, sink: &mut impl FnMut(Event<'_>)) {
-        // `[DONE]` and nothing before it is no answer.
+        // A lone `[DONE]` is not a response; the missing start is reported as a cut stream.
         if !self.started || self.over {
             return;
         }
@@ -166,22 +168,24 @@ impl Decoder {
         sink(Event::End);
     }
 
-    /// Reads a chunk or a completion.
+    /// Decodes one chunk or completion.
     pub(in crate::wire::chat) fn document(
         &mut self,
         text: &str,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
+        // Fast path: a chunk that differs from the last one only in its text is not parsed at all.
         if let Some(cast) = self.mould.fit(text) {
             let at = self.place(self.usual.choice);
             let Decoder { ids, choices, usual, .. } = self;
             if let Some(choice) = at.and_then(|at| choices.get_mut(at)) {
-                choice.usual(usual.what, &cast, ids, sink);
+                choice.templated_text(usual.what, &cast, ids, sink);
             }
             return Ok(());
         }
         let mut frame = Frame::default();
         let mut json;
+        // Same beginning as the last chunk: continue behind it, directly at the value of `choices`.
         if !self.head.is_empty() && text.as_bytes().starts_with(self.head.as_bytes()) {
             json = Cursor::resume(text, self.head.len());
             self.choices(text, &mut json, &mut frame, sink)?;
@@ -233,13 +237,14 @@ impl Decoder {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         frame.has_choices = true;
+        // Choices are emitted while they are parsed, so the start must come first.
         if !self.started {
             self.start(text, json, frame.start, sink)?;
         }
         elements(json, |json| self.choice(json, frame, sink)).map(drop)
     }
 
-    /// Keeps the shape of a chunk that has been read.
+    /// Updates the template from a parsed chunk.
     fn cast(&mut self, frame: &Frame<'_>, text: &str) {
         match frame.varying().filter(|_| !self.whole) {
             Some((usual, varying)) => {
@@ -250,13 +255,14 @@ impl Decoder {
         }
     }
 
-    /// Where a choice stands: most come in the order of their numbers.
+    /// Returns the position of a choice. Most providers send choices in index order, so the index is tried as position
+    /// first.
     #[inline]
     fn place(&self, index: u32) -> Option<usize> {
         let usual = index as usize;
         match self.choices.get(usual) {
             Some(choice) if choice.index == index => Some(usual),
-            _ => self.places.first(Key::of(index)),
+            _ => self.places.first(IndexKey::of(index)),
         }
     }
 
@@ -267,7 +273,7 @@ impl Decoder {
         }
     }
 
-    /// What a chunk says besides its choices.
+    /// Processes the members of a chunk besides its choices, after them.
     #[inline]
     fn rest(
         &mut self,
@@ -277,30 +283,35 @@ impl Decoder {
     ) -> Result<(), JsonError> {
         for at in &frame.ending {
             let Decoder { ids, choices, .. } = self;
-            choices.get_mut(*at).map_or(Ok(()), |choice| choice.settle(frame.citations, ids, sink))?;
+            choices
+                .get_mut(*at)
+                .map_or(Ok(()), |choice| choice.close_finished(frame.citations, ids, sink))?;
         }
         let is_object = |value: &RawJson<'_>| value.text().starts_with('{');
         let said = frame.usage.filter(is_object).or(frame.usage_elsewhere.filter(is_object));
         if let Some(said) = said {
             let usage = usage(said)?;
+            // Usage before the first choice is held back, because no event may precede the start.
             match (self.started, usage.is_known()) {
                 (true, true) => sink(Event::Usage(usage)),
                 (false, true) => self.early = Some(usage),
                 (_, false) => {}
             }
+            // Some providers send an error object without an `error` member: a message and a code, but no choices.
         }
         let unnamed = !frame.has_choices && said.is_none() && frame.message && (frame.code || frame.is_error);
         if frame.error.is_some() || unnamed || frame.is_error {
             self.over = true;
-            // Whatever is said beside an error that is no object belongs to it.
+            // An `error` that is not an object has its details beside it, so pass on the whole chunk.
             let error = frame.error.filter(is_object).unwrap_or(RawJson::from_text(text.trim_ascii()));
             sink(Event::Error(error));
         }
         Ok(())
     }
 
-    /// Begins the answer with the first chunk that has a choice: one provider's first chunk has none, and no id either.
-    /// Few providers write what an answer begins with behind the choices.
+    /// Emits the start of the response at the first chunk that has a choice. One provider's first chunk has neither
+    /// choice nor id. A few providers write `id`, `model` or `created` behind `choices`, so the whole chunk is searched
+    /// for them.
     #[cold]
     fn start<'a>(
         &mut self,
@@ -310,7 +321,7 @@ impl Decoder {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let mut ahead = json.clone();
-        if ahead.kind()? != Kind::Array {
+        if ahead.kind()? != ValueKind::Array {
             return Ok(());
         }
         ahead.begin_array()?;
@@ -342,11 +353,11 @@ impl Decoder {
         frame: &mut Frame<'a>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
-        let mut said = Said::default();
+        let mut said = ChoiceMembers::default();
         members(json, |key, json| {
             match key.escaped() {
                 "index" => said.index = json.u64_or_skip()?.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
-                "delta" if json.kind()? == Kind::Object => said.delta = Some(Words::read(json)?),
+                "delta" if json.kind()? == ValueKind::Object => said.delta = Some(DeltaMembers::read(json)?),
                 "message" => said.message = present(json)?,
                 "logprobs" => said.logprobs = present(json)?,
                 "finish_reason" => said.finish = word(json)?,
@@ -357,19 +368,21 @@ impl Decoder {
             }
             Ok(())
         })?;
+        // If a completion has both, the message is the complete one.
         if self.whole && said.message.is_some() {
             said.delta = None;
         }
         if said.index >= MAX_CHOICES {
-            return Err(JsonError { at: 0, what: "expected the number of a choice that can be" });
+            return Err(JsonError { at: 0, what: "expected a valid choice index" });
         }
         frame.choices += 1;
-        frame.usual = Usual::of(&said)?;
+        frame.usual = FastPath::of(&said)?;
         let known = self.place(said.index);
+        // An unknown index begins a new choice, whatever order the provider uses.
         let Decoder { ids, choices, places, tagged, .. } = self;
         let at = known.unwrap_or_else(|| {
-            places.push(Key::of(said.index));
-            choices.push(Choice::new(said.index, *tagged));
+            places.push(IndexKey::of(said.index));
+            choices.push(ChoiceDecoder::new(said.index, *tagged));
             choices.len() - 1
         });
         if !said.finish.is_empty() {
@@ -382,17 +395,17 @@ impl Decoder {
     }
 }
 
-/// When the answer was made; some write a zero for nothing.
+/// Reads a creation time (Unix seconds). `None` for 0, which some providers send for "unknown".
 fn created(json: &mut Cursor<'_>) -> Result<Option<u64>, JsonError> {
     Ok(json.u64_or_skip()?.filter(|created| *created > 0))
 }
 
-/// A value that is not null.
+/// Reads a value. `None` if it is null.
 fn present<'a>(json: &mut Cursor<'a>) -> Result<Option<RawJson<'a>>, JsonError> {
     Ok(Some(json.raw()?).filter(|value| !value.is_null()))
 }
 
-/// A word; some write the word `null`.
+/// Reads a string. Empty for any other value and for the string `null`, which some providers send.
 fn word<'a>(json: &mut Cursor<'a>) -> Result<JsonStr<'a>, JsonError> {
     Ok(json.raw()?.as_str().filter(|word| word.escaped() != "null").unwrap_or_default())
 }

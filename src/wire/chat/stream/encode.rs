@@ -1,67 +1,67 @@
-//! Events become chunks as OpenAI's own SDKs read them.
+//! Stream encoder of the chat format: events to the chunks that OpenAI's own SDKs read.
 
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 
 use crate::canonical::answer::CitationOwned;
-use crate::canonical::{BlockKind, Delta, Event, Finish, Sealed, Start, Usage};
+use crate::canonical::{BlockKind, Delta, Event, Finish, SealedSignature, Start, Usage};
 use crate::error::ApiError;
 use crate::json::{JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::chat::enums::finish_word;
-use crate::wire::chat::write::{self, SealOf};
+use crate::wire::chat::write::{self, SignatureOwner};
 use crate::wire::codec::ReplyOptions;
 use crate::wire::error::{ProviderError, from_provider};
 use crate::wire::{Format, filler};
 
-use super::pending::{Call, Media};
-use super::writer_state::{Choice, Choices, Member, Thought};
+use super::pending::{Media, PendingCall};
+use super::writer_state::{ChoiceState, Choices, DeltaMember, ReasoningBlock};
 
-/// What stands between the index of a choice and the members of its delta.
+/// Text between the index of a choice and the members of its delta.
 const DELTA: &[u8] = b",\"delta\":{";
-/// What follows the members of a delta.
+/// Text behind the members of a delta.
 const TAIL: &[u8] = b"},\"finish_reason\":null}]}\n\n";
-/// The same in a stream that will say its usage.
+/// The same for a stream whose client requested usage.
 const TAIL_USAGE: &[u8] = b"},\"finish_reason\":null}],\"usage\":null}\n\n";
 
-/// Writes the chunks of a stream.
+/// Encoder of a chat stream.
 #[derive(Debug)]
 pub struct Encoder {
     reply: Arc<ReplyOptions>,
-    /// What every chunk begins with, up to the index of its choice.
+    /// Beginning of every chunk, up to the index of its choice.
     head: BytesMut,
-    /// What every chunk ends with, behind the members of its delta.
+    /// End of every chunk, behind the members of its delta.
     tail: &'static [u8],
-    /// What the last chunk with text began with, up to its text: most chunks begin like the one before.
+    /// Beginning of the last chunk with text, up to the text, and its choice and member. Most chunks begin like the
+    /// previous one, so that a chunk costs three copies.
     prefix: BytesMut,
-    prefix_of: Option<(u32, Member)>,
+    prefix_of: Option<(u32, DeltaMember)>,
     blocks: Vec<Slot>,
     choices: Choices,
     usage: Usage,
     over: bool,
 }
 
-/// What a block of the answer is here.
 #[derive(Debug)]
 enum Slot {
     Text {
         choice: u32,
         from: u64,
-        /// Its sources begin here in those of its choice.
+        /// Position of its first citation among those of its choice.
         cited: usize,
     },
     Refusal {
         choice: u32,
     },
-    Reasoning(Thought),
-    Call(Box<Call>),
+    Reasoning(ReasoningBlock),
+    Call(Box<PendingCall>),
     Media(Box<Media>),
-    /// What has no place in this format, or has ended.
+    /// A block that this format cannot carry, or that has ended.
     Nothing,
 }
 
 impl Encoder {
-    /// A writer of one answer.
+    /// Creates an encoder of one response.
     pub fn new(reply: Arc<ReplyOptions>) -> Self {
         let tail = if reply.usage_wanted { TAIL_USAGE } else { TAIL };
         Encoder {
@@ -77,19 +77,19 @@ impl Encoder {
         }
     }
 
-    /// What it was told has changed: another provider goes on with the answer.
-    pub fn retell(&mut self, reply: Arc<ReplyOptions>) {
+    /// Replaces the options, because another provider continues the response.
+    pub fn set_reply_options(&mut self, reply: Arc<ReplyOptions>) {
         self.reply = reply;
     }
 
-    /// The client knows the answer by these words, as they are.
-    pub fn known_as(&mut self, start: &Start<'_>) {
+    /// Uses the id of this start unchanged, because the client has received it in earlier chunks.
+    pub fn continue_as(&mut self, start: &Start<'_>) {
         if !start.id.is_empty() {
             self.begin(|json, reply| write::head_as(json, start, reply));
         }
     }
 
-    /// Makes what every chunk begins with.
+    /// Writes the beginning that all chunks share.
     fn begin(&mut self, write: impl FnOnce(&mut Writer<'_, BytesMut>, &ReplyOptions)) {
         self.head.clear();
         self.prefix_of = None;
@@ -100,7 +100,7 @@ impl Encoder {
         json.key("choices").begin_array().begin_object().key("index");
     }
 
-    /// Writes what an event says.
+    /// Encodes one event.
     #[inline]
     pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         if self.over {
@@ -122,7 +122,7 @@ impl Encoder {
         }
     }
 
-    /// Ends the stream with an error. SDKs raise at a chunk with an `error`.
+    /// Ends the stream with an error. SDKs raise an exception at a chunk with an `error` member.
     pub fn fail(&mut self, error: &ApiError, out: &mut BytesMut) {
         if self.over {
             return;
@@ -133,7 +133,7 @@ impl Encoder {
         out.put_slice(b"\n\ndata: [DONE]\n\n");
     }
 
-    /// Writes what all SDKs step over.
+    /// Writes keep-alive filler, which all SDKs skip.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         if !self.over {
             out.put_slice(filler(Format::Chat).as_bytes());
@@ -145,16 +145,16 @@ impl Encoder {
         self.choice(0, out);
     }
 
-    /// The choice of this number; its first chunk says the role.
-    fn choice(&mut self, index: u32, out: &mut BytesMut) -> Option<&mut Choice> {
+    /// Returns the choice with this index. The first access writes its first chunk, which carries the role.
+    fn choice(&mut self, index: u32, out: &mut BytesMut) -> Option<&mut ChoiceState> {
         if self.choices.get_mut(index).is_none() {
             self.open(index, out);
             out.put_slice(br#""role":"assistant","content":"""#);
             out.put_slice(self.tail);
-            self.choices.push(Choice {
+            self.choices.push(ChoiceState {
                 index,
                 calls: 0,
-                thoughts: 0,
+                reasoning_blocks: 0,
                 images: 0,
                 details: 0,
                 characters: 0,
@@ -164,7 +164,7 @@ impl Encoder {
         self.choices.get_mut(index)
     }
 
-    /// A chunk up to the members of its delta.
+    /// Writes the beginning of a chunk up to the members of its delta.
     #[inline]
     fn open(&self, choice: u32, out: &mut BytesMut) {
         out.put_slice(&self.head);
@@ -175,16 +175,16 @@ impl Encoder {
         out.put_slice(DELTA);
     }
 
-    /// A chunk that adds text to a member.
+    /// Writes a chunk that appends text to a member.
     #[inline]
-    fn text(&mut self, choice: u32, member: Member, text: JsonStr<'_>, out: &mut BytesMut) {
+    fn text(&mut self, choice: u32, member: DeltaMember, text: JsonStr<'_>, out: &mut BytesMut) {
         if self.prefix_of != Some((choice, member)) {
             self.prepare(choice, member);
         }
         let text = text.escaped().as_bytes();
         let behind: &[u8] = match member {
-            Member::Content | Member::Reasoning | Member::Refusal => b"\"",
-            Member::Input(_) => b"\"}}]",
+            DeltaMember::Content | DeltaMember::Reasoning | DeltaMember::Refusal => b"\"",
+            DeltaMember::Input(_) => b"\"}}]",
         };
         out.reserve(self.prefix.len() + text.len() + behind.len() + self.tail.len());
         out.put_slice(&self.prefix);
@@ -193,16 +193,16 @@ impl Encoder {
         out.put_slice(self.tail);
     }
 
-    /// Prepares what chunks begin with that add to this member.
+    /// Prepares the beginning of the chunks that append text to this member.
     #[cold]
-    fn prepare(&mut self, choice: u32, member: Member) {
+    fn prepare(&mut self, choice: u32, member: DeltaMember) {
         let mut prefix = BytesMut::with_capacity(self.head.len() + 64);
         self.open(choice, &mut prefix);
         match member {
-            Member::Content => prefix.put_slice(br#""content":""#),
-            Member::Reasoning => prefix.put_slice(br#""reasoning_content":""#),
-            Member::Refusal => prefix.put_slice(br#""refusal":""#),
-            Member::Input(block) => {
+            DeltaMember::Content => prefix.put_slice(br#""content":""#),
+            DeltaMember::Reasoning => prefix.put_slice(br#""reasoning_content":""#),
+            DeltaMember::Refusal => prefix.put_slice(br#""refusal":""#),
+            DeltaMember::Input(block) => {
                 if let Some(Slot::Call(call)) = self.blocks.get(block as usize) {
                     prefix.put_slice(br#""tool_calls":[{"index":"#);
                     prefix.put_slice(itoa::Buffer::new().format(call.number).as_bytes());
@@ -214,7 +214,6 @@ impl Encoder {
         self.prefix_of = Some((choice, member));
     }
 
-    /// A chunk with any delta.
     fn chunk(&self, choice: u32, out: &mut BytesMut, write: impl FnOnce(&mut Writer<'_, BytesMut>)) {
         self.open(choice, out);
         write(&mut Writer::new(out));
@@ -227,11 +226,16 @@ impl Encoder {
             BlockKind::Text => Slot::Text { choice, from: lane.characters, cited: lane.citations.len() },
             BlockKind::Refusal => Slot::Refusal { choice },
             BlockKind::Reasoning | BlockKind::HiddenReasoning => {
-                lane.thoughts += 1;
-                Slot::Reasoning(Thought { choice, first: lane.thoughts == 1, filled: false, place: None })
+                lane.reasoning_blocks += 1;
+                Slot::Reasoning(ReasoningBlock {
+                    choice,
+                    first: lane.reasoning_blocks == 1,
+                    filled: false,
+                    place: None,
+                })
             }
             BlockKind::ToolUse { id, name, kind, .. } => {
-                Slot::Call(Box::new(Call::new(choice, id, name, kind)))
+                Slot::Call(Box::new(PendingCall::new(choice, id, name, kind)))
             }
             BlockKind::Media { mime } => {
                 let number = lane.images;
@@ -251,7 +255,7 @@ impl Encoder {
             (Slot::Text { choice, .. }, Delta::Text(text)) => {
                 let choice = *choice;
                 if !text.is_empty() {
-                    self.text(choice, Member::Content, text, out);
+                    self.text(choice, DeltaMember::Content, text, out);
                     self.count(choice, text);
                 }
             }
@@ -260,7 +264,7 @@ impl Encoder {
                 let (choice, first) = (thought.choice, thought.first);
                 match self.reply.show_thinking {
                     false => {}
-                    true if first => self.text(choice, Member::Reasoning, text, out),
+                    true if first => self.text(choice, DeltaMember::Reasoning, text, out),
                     true => self.later_thought(index, text, out),
                 }
             }
@@ -273,13 +277,12 @@ impl Encoder {
             }
             (Slot::Refusal { choice }, Delta::Text(text)) if !text.is_empty() => {
                 let choice = *choice;
-                self.text(choice, Member::Refusal, text, out);
+                self.text(choice, DeltaMember::Refusal, text, out);
             }
             _ => self.seldom(index, delta, out),
         }
     }
 
-    /// Deltas that do not come by the hundred.
     fn seldom(&mut self, index: u32, delta: Delta<'_>, out: &mut BytesMut) {
         let Some(slot) = self.blocks.get_mut(index as usize) else { return };
         match (slot, delta) {
@@ -289,28 +292,29 @@ impl Encoder {
                 let text = String::from_utf8(text).unwrap_or_default();
                 self.delta(index, Delta::Arguments(JsonStr::from_escaped(&text)), out);
             }
-            (Slot::Call(call), Delta::Seal(seal)) if !call.started => call.hold(seal),
-            (Slot::Call(call), Delta::Seal(seal)) => {
+            (Slot::Call(call), Delta::Signature(seal)) if !call.started => call.hold_signature(seal),
+            (Slot::Call(call), Delta::Signature(seal)) => {
                 let (choice, id) = (call.choice, call.id.clone());
-                self.detail(choice, SealOf::Call(&id), Some(seal), out);
+                self.detail(choice, SignatureOwner::Call(&id), Some(seal), out);
             }
             (Slot::Media(media), Delta::Data(data)) => media.data.push_str(data.escaped()),
             (Slot::Media(media), Delta::Url(url)) => url.escaped().clone_into(&mut media.url),
-            (Slot::Media(media), Delta::Seal(seal)) => {
+            (Slot::Media(media), Delta::Signature(seal)) => {
                 let (choice, number) = (media.choice, media.number);
-                self.detail(choice, SealOf::Image(number), Some(seal), out);
+                self.detail(choice, SignatureOwner::Image(number), Some(seal), out);
             }
-            (Slot::Reasoning(thought), Delta::Seal(seal)) => {
+            (Slot::Reasoning(thought), Delta::Signature(seal)) => {
                 let filled = thought.filled;
-                // What is not shown cannot come back whole, and half of it is worth nothing.
+                // The provider checks the signature against the text; without the text the client could not return
+                // both.
                 if self.reply.show_thinking || !filled {
-                    let of = if filled { SealOf::Reasoning(None) } else { SealOf::Hidden };
+                    let of = if filled { SignatureOwner::Reasoning(None) } else { SignatureOwner::Hidden };
                     self.detail_of(index, of, Some(seal), out);
                 }
             }
-            (Slot::Text { choice, .. }, Delta::Seal(seal)) => {
+            (Slot::Text { choice, .. }, Delta::Signature(seal)) => {
                 let choice = *choice;
-                self.detail(choice, SealOf::Text, Some(seal), out);
+                self.detail(choice, SignatureOwner::Text, Some(seal), out);
             }
             (Slot::Text { choice, .. }, Delta::Citation(citation)) => {
                 let choice = *choice;
@@ -334,18 +338,18 @@ impl Encoder {
         }
     }
 
-    /// All thoughts of an answer share one text here; those behind the first are kept apart in `reasoning_details`.
+    /// Writes a part of a later reasoning block. SDKs join all reasoning into one text; `reasoning_details` keeps
+    /// blocks apart.
     fn later_thought(&mut self, index: u32, text: JsonStr<'_>, out: &mut BytesMut) {
         let Some((choice, place)) = self.place_of(index) else { return };
         self.chunk(choice, out, |json| {
             json.key("reasoning_content").paste(text);
             json.key("reasoning_details").begin_array();
-            write::detail(json, SealOf::Reasoning(Some(text)), place, None);
+            write::detail(json, SignatureOwner::Reasoning(Some(text)), place, None);
             json.end_array();
         });
     }
 
-    /// The choice of a thought, and its place in the list of details.
     fn place_of(&mut self, index: u32) -> Option<(u32, u32)> {
         let Some(Slot::Reasoning(thought)) = self.blocks.get_mut(index as usize) else { return None };
         let choice = self.choices.get_mut(thought.choice)?;
@@ -353,15 +357,19 @@ impl Encoder {
         Some((thought.choice, place))
     }
 
-    /// An element for a thought.
-    fn detail_of(&mut self, index: u32, of: SealOf<'_>, seal: Option<JsonStr<'_>>, out: &mut BytesMut) {
+    fn detail_of(
+        &mut self,
+        index: u32,
+        of: SignatureOwner<'_>,
+        seal: Option<JsonStr<'_>>,
+        out: &mut BytesMut,
+    ) {
         if let Some((choice, place)) = self.place_of(index) {
             self.put_detail(choice, of, place, seal, out);
         }
     }
 
-    /// An element for something else.
-    fn detail(&mut self, choice: u32, of: SealOf<'_>, seal: Option<JsonStr<'_>>, out: &mut BytesMut) {
+    fn detail(&mut self, choice: u32, of: SignatureOwner<'_>, seal: Option<JsonStr<'_>>, out: &mut BytesMut) {
         if let Some(lane) = self.choices.get_mut(choice) {
             let place = lane.next_detail();
             self.put_detail(choice, of, place, seal, out);
@@ -371,12 +379,12 @@ impl Encoder {
     fn put_detail(
         &self,
         choice: u32,
-        of: SealOf<'_>,
+        of: SignatureOwner<'_>,
         place: u32,
         seal: Option<JsonStr<'_>>,
         out: &mut BytesMut,
     ) {
-        let seal = seal.map(|text| Sealed { issuer: &self.reply.issuer, text });
+        let seal = seal.map(|text| SealedSignature { issuer: &self.reply.issuer, text });
         self.chunk(choice, out, |json| {
             json.key("reasoning_details").begin_array();
             write::detail(json, of, place, seal);
@@ -396,10 +404,12 @@ impl Encoder {
         out.put_slice(self.tail.get(1..).unwrap_or_default());
     }
 
-    /// The first chunk of a call. Calls are numbered in the order of these, so that there are no gaps.
+    /// Writes the first chunk of a call. Calls are numbered in the order of these chunks, so that there are no gaps.
     fn start_call(&mut self, index: u32, out: &mut BytesMut) {
         let Some(Slot::Call(call)) = self.blocks.get_mut(index as usize) else { return };
         if let Some(choice) = self.choices.get_mut(call.choice) {
+            // SDKs take the number for a list position, so it is assigned at the first chunk and not at the start of
+            // the block.
             call.number = choice.calls;
             choice.calls += 1;
         }
@@ -409,11 +419,10 @@ impl Encoder {
         }
     }
 
-    /// A part of a call's input.
     #[inline]
     fn arguments(&mut self, index: u32, text: JsonStr<'_>, out: &mut BytesMut) {
         if let Some(Slot::Call(call)) = self.blocks.get(index as usize) {
-            self.text(call.choice, Member::Input(index), text, out);
+            self.text(call.choice, DeltaMember::Input(index), text, out);
         }
     }
 
@@ -424,7 +433,7 @@ impl Encoder {
                 self.cite(index as usize, choice, from, cited);
             }
             Some(Slot::Call(call)) => {
-                // No input at all means an empty object.
+                // SDKs parse the input as JSON, and an empty string would fail.
                 let empty = if call.filled { None } else { call.empty_input() };
                 if !call.started {
                     self.start_call(index, out);
@@ -438,13 +447,12 @@ impl Encoder {
             }
             _ => {}
         }
-        // Whatever it has kept is not needed any more.
         if let Some(slot) = self.blocks.get_mut(index as usize) {
             *slot = Slot::Nothing;
         }
     }
 
-    /// Sources of a text that do not say what of it they are for are for all of it.
+    /// Sets the range of citations that have none to the whole text block.
     fn cite(&mut self, block: usize, choice: u32, from: u64, first: usize) {
         let Some(choice) = self.choices.get_mut(choice) else { return };
         let to = choice.characters;
@@ -480,7 +488,7 @@ impl Encoder {
     fn end(&mut self, out: &mut BytesMut) {
         self.over = true;
         if self.reply.usage_wanted && self.usage.is_known() {
-            // The chunk of usage has no choice: the list that the head has opened ends at once.
+            // The usage chunk has no choice: close the list that the head has opened.
             let head = self.head.strip_suffix(&b"{\"index\":"[..]).unwrap_or_default();
             out.put_slice(head);
             out.put_slice(b"],\"usage\":");

@@ -1,33 +1,33 @@
-//! The chunks that come by the hundred: one choice, one delta, one text.
+//! Fast path for the frequent chunks: one choice, one delta, one text.
 
 use super::calls::Fragment;
-use super::parsed_choice::Said;
+use super::parsed_choice::ChoiceMembers;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::watch::elements;
 
-/// What such a chunk adds to.
+/// Target of the text in a frequent chunk.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usual {
-    /// The choice's index.
+pub(super) struct FastPath {
     pub(super) choice: u32,
-    pub(super) what: What,
+    pub(super) what: DeltaKind,
 }
 
-/// What of a choice is added to.
+/// Part of a choice to which text is appended.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum What {
-    /// Its text.
+pub(super) enum DeltaKind {
+    /// Message text.
     #[default]
     Content,
-    /// Its reasoning, under whichever name.
+    /// Reasoning, under either of its names.
     Reasoning,
-    /// The input of a call in this place.
+    /// Input of the call in this position.
     Input(Fragment<'static>),
 }
 
-impl Usual {
-    /// Whether a choice says only one thing, and nothing that ends or begins anything; and its text.
-    pub(super) fn of<'a>(said: &Said<'a>) -> Result<Option<(Usual, JsonStr<'a>)>, JsonError> {
+impl FastPath {
+    /// Returns the target and the text of a choice that only appends one text. `None` if it contains anything else,
+    /// such as a finish reason or the start of a call.
+    pub(super) fn of<'a>(said: &ChoiceMembers<'a>) -> Result<Option<(FastPath, JsonStr<'a>)>, JsonError> {
         let Some(words) = &said.delta else { return Ok(None) };
         let others = [
             said.message,
@@ -40,7 +40,7 @@ impl Usual {
             words.annotations,
             words.extra,
         ];
-        // Empty ones say nothing: there are providers that never leave a member out.
+        // Some providers never omit a member and send it empty; ignore those.
         let says = |value: &RawJson<'a>| !matches!(value.text(), "\"\"" | "[]");
         if others.iter().flatten().any(says) || !said.finish.is_empty() {
             return Ok(None);
@@ -48,25 +48,27 @@ impl Usual {
         let [content, reasoning, other, calls] =
             [words.content, words.reasoning_content, words.reasoning, words.calls]
                 .map(|value| value.filter(says));
+        // Exactly one member, because the template has a single slot for text.
         let found = match (content, reasoning, other, calls) {
-            (Some(content), None, None, None) => content.as_str().map(|text| (What::Content, text)),
+            (Some(content), None, None, None) => content.as_str().map(|text| (DeltaKind::Content, text)),
             (None, Some(text), None, None) | (None, None, Some(text), None) => {
-                text.as_str().map(|text| (What::Reasoning, text))
+                text.as_str().map(|text| (DeltaKind::Reasoning, text))
             }
             (None, None, None, Some(calls)) => only_input(calls)?,
             _ => None,
         };
-        Ok(found.map(|(what, text)| (Usual { choice: said.index, what }, text)))
+        Ok(found.map(|(what, text)| (FastPath { choice: said.index, what }, text)))
     }
 }
 
-/// The only fragment of a list of calls, if it has nothing but input.
-fn only_input(calls: RawJson<'_>) -> Result<Option<(What, JsonStr<'_>)>, JsonError> {
+/// Returns the only fragment of a list of calls, with its input. `None` if there are several, or if it has an id or a
+/// name.
+fn only_input(calls: RawJson<'_>) -> Result<Option<(DeltaKind, JsonStr<'_>)>, JsonError> {
     let (mut found, mut count) = (None, 0);
     elements(&mut Cursor::new(calls.text()), |json| {
         found = Fragment::read(json)?.only_input();
         count += 1;
         Ok(())
     })?;
-    Ok(found.filter(|_| count == 1).map(|(fragment, text)| (What::Input(fragment), text)))
+    Ok(found.filter(|_| count == 1).map(|(fragment, text)| (DeltaKind::Input(fragment), text)))
 }

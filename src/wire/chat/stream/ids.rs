@@ -1,16 +1,16 @@
-//! Numbers of blocks, and ids that are made for what has none.
+//! Counters for block indexes and for ids that the provider did not supply.
 
-/// What the blocks and ids of an answer are numbered by.
+/// Counters of one response.
 #[derive(Debug, Default)]
-pub(super) struct Ids {
+pub(super) struct IdCounters {
     pub(super) seed: Box<str>,
     made: u64,
     blocks: u32,
 }
 
-impl Ids {
+impl IdCounters {
     pub(super) fn new(seed: &str) -> Self {
-        Ids { seed: seed.into(), ..Ids::default() }
+        IdCounters { seed: seed.into(), ..IdCounters::default() }
     }
 
     pub(super) fn next_block(&mut self) -> u32 {

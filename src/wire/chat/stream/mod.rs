@@ -1,9 +1,9 @@
-//! Streams of the chat format: chunks that say a delta each.
+//! Streams of the chat format: decoder from chunks to events, encoder from events to chunks.
 //!
-//! Here live the reader of what the many providers of this format send ([`Decoder`], with what it must remember of a
-//! choice and of its calls) and the writer of what OpenAI's own SDKs read ([`Encoder`]).
+//! [`Decoder`] reads the dialects of all providers of this format, with the state of each choice and of its tool calls.
+//! [`Encoder`] writes the chunks that OpenAI's own SDKs read.
 //!
-//! Here must not live: the framing of server-sent events, or the meaning of an event.
+//! The framing of server-sent events and the meaning of events do not belong here.
 
 mod calls;
 mod choice;

@@ -1,23 +1,23 @@
-//! What a chunk says of a choice, collected: its members may come in any order.
+//! Parsed choice of a chunk. Its members may come in any order, so all are collected before any is interpreted.
 
 use crate::canonical::Citation;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::watch::members;
 
-/// What one chunk says of one choice. Members may come in any order, so they are collected before they are read.
+/// Members of one choice in one chunk.
 #[derive(Debug, Default)]
-pub(super) struct Said<'a> {
+pub(super) struct ChoiceMembers<'a> {
     pub(super) index: u32,
-    pub(super) delta: Option<Words<'a>>,
+    pub(super) delta: Option<DeltaMembers<'a>>,
     pub(super) message: Option<RawJson<'a>>,
     pub(super) logprobs: Option<RawJson<'a>>,
     pub(super) finish: JsonStr<'a>,
     pub(super) sequence: JsonStr<'a>,
 }
 
-/// The members of a delta, or of a message.
+/// Members of a `delta` or of a `message`. `None` where absent or null.
 #[derive(Debug, Default)]
-pub(super) struct Words<'a> {
+pub(super) struct DeltaMembers<'a> {
     pub(super) content: Option<RawJson<'a>>,
     pub(super) reasoning_content: Option<RawJson<'a>>,
     pub(super) reasoning: Option<RawJson<'a>>,
@@ -31,9 +31,9 @@ pub(super) struct Words<'a> {
     pub(super) extra: Option<RawJson<'a>>,
 }
 
-impl<'a> Words<'a> {
+impl<'a> DeltaMembers<'a> {
     pub(super) fn read(json: &mut Cursor<'a>) -> Result<Self, JsonError> {
-        let mut words = Words::default();
+        let mut words = DeltaMembers::default();
         members(json, |key, json| {
             let slot = match key.escaped() {
                 "content" => &mut words.content,
@@ -59,8 +59,19 @@ impl<'a> Words<'a> {
     }
 }
 
-/// `{"type":"url_citation","url_citation":{...}}`, or the same without the inner object.
+/// Reads a citation: `{"type":"url_citation","url_citation":{...}}`, or the same without the inner object.
 pub(super) fn read_citation<'a>(value: RawJson<'a>, citation: &mut Citation<'a>) -> Result<(), JsonError> {
+    if let Some(inner) = citation_members(value, citation)? {
+        citation_members(inner, citation)?;
+    }
+    Ok(())
+}
+
+/// Reads the members of a citation. Returns its inner object, if it has one.
+fn citation_members<'a>(
+    value: RawJson<'a>,
+    citation: &mut Citation<'a>,
+) -> Result<Option<RawJson<'a>>, JsonError> {
     let (mut start, mut end) = (None, None);
     let mut inner = None;
     members(&mut Cursor::new(value.text()), |key, json| {
@@ -79,8 +90,5 @@ pub(super) fn read_citation<'a>(value: RawJson<'a>, citation: &mut Citation<'a>)
     if let (Some(start), Some(end)) = (start, end) {
         citation.span = (start < end).then_some((start, end));
     }
-    match inner {
-        Some(inner) => read_citation(inner, citation),
-        None => Ok(()),
-    }
+    Ok(inner)
 }

@@ -1,19 +1,19 @@
-//! What cannot be written when it begins: calls, whose id may have to carry a seal that comes behind it, and media,
-//! which must be in one piece.
+//! Pending blocks of the stream encoder: tool calls, whose id may have to carry a provider signature that arrives
+//! later, and media, which must be written in one chunk.
 
 use bytes::BytesMut;
 
-use crate::canonical::seal::Carried;
-use crate::canonical::{Sealed, ToolKind};
+use crate::canonical::seal::SignedCallId;
+use crate::canonical::{SealedSignature, ToolKind};
 use crate::json::{JsonStr, Writer};
 use crate::wire::chat::write::data_url;
 use crate::wire::codec::{ReplyOptions, make_id};
 
-/// A call.
+/// Tool call of the stream.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct PendingCall {
     pub(super) choice: u32,
-    /// Its number among the calls of its choice, once its first chunk is written.
+    /// Number of the call within its choice. Valid once its first chunk is written.
     pub(super) number: u32,
     pub(super) id: String,
     pub(super) filled: bool,
@@ -23,9 +23,9 @@ pub(super) struct Call {
     pub(super) started: bool,
 }
 
-impl Call {
+impl PendingCall {
     pub(super) fn new(choice: u32, id: JsonStr<'_>, name: JsonStr<'_>, kind: ToolKind) -> Self {
-        Call {
+        PendingCall {
             choice,
             number: 0,
             id: id.escaped().to_owned(),
@@ -37,12 +37,12 @@ impl Call {
         }
     }
 
-    /// Keeps a seal for the id.
-    pub(super) fn hold(&mut self, seal: JsonStr<'_>) {
+    /// Stores a provider signature until the first chunk is written; the id will carry it.
+    pub(super) fn hold_signature(&mut self, seal: JsonStr<'_>) {
         seal.escaped().clone_into(&mut self.seal);
     }
 
-    /// The first chunk is written now: the id is what it will be.
+    /// Marks the first chunk as written and appends the stored signature to the id, which is final from here on.
     #[cold]
     pub(super) fn start(&mut self, issuer: &str) {
         self.started = true;
@@ -50,11 +50,14 @@ impl Call {
             return;
         }
         let mut carrier = Vec::with_capacity(self.seal.len() * 4 / 3 + 32);
-        Carried::write(Sealed { issuer, text: JsonStr::from_escaped(&self.seal) }, &mut carrier);
+        SignedCallId::write(
+            SealedSignature { issuer, text: JsonStr::from_escaped(&self.seal) },
+            &mut carrier,
+        );
         self.id.push_str(&String::from_utf8(carrier).unwrap_or_default());
     }
 
-    /// The first chunk.
+    /// Writes the first chunk of the call: id, kind and name.
     pub(super) fn write(&self, json: &mut Writer<'_, BytesMut>) {
         let (kind, input) = match self.kind {
             ToolKind::Function => ("function", "arguments"),
@@ -70,7 +73,7 @@ impl Call {
         json.end_object().end_object().end_array();
     }
 
-    /// What stands between the call's number and a part of the input.
+    /// Returns the JSON text between the call's number and a part of its input.
     pub(super) fn before_input(&self) -> &'static [u8] {
         match self.kind {
             ToolKind::Function => br#","function":{"arguments":""#,
@@ -78,13 +81,13 @@ impl Call {
         }
     }
 
-    /// What stands for no input at all.
+    /// Returns the input of a call without arguments. `None` for custom tools, whose empty input is valid.
     pub(super) fn empty_input(&self) -> Option<JsonStr<'static>> {
         (self.kind == ToolKind::Function).then_some(JsonStr::from_escaped("{}"))
     }
 }
 
-/// An image, or sound.
+/// Image or audio of the stream.
 #[derive(Debug)]
 pub(super) struct Media {
     pub(super) choice: u32,
@@ -113,7 +116,8 @@ impl Media {
     }
 }
 
-/// An image as compatible providers give it.
+/// Writes an image in the form of OpenAI-compatible providers. `number` is its index in a stream, `None` in a whole
+/// response.
 pub(in crate::wire::chat) fn image(
     json: &mut Writer<'_, BytesMut>,
     mime: &str,

@@ -1,51 +1,52 @@
-//! Reasoning that stands in the text itself, between tags: `<think>...</think>` in front of the answer.
+//! Parser of reasoning tags in message text: `<think>...</think>` before the answer.
 //!
-//! Servers of open models leave it there unless they are told how the model reasons (vLLM `--reasoning-parser`, llama.cpp
-//! `--reasoning-format`, Ollama `think`). The tags may be cut anywhere by the pieces of a stream, and the characters in them
-//! may be escaped: servers written in Go send `\u003cthink\u003e`.
+//! Servers of open models leave the tags in the text unless a reasoning parser is configured (vLLM
+//! `--reasoning-parser`, llama.cpp `--reasoning-format`, Ollama `think`). The pieces of a stream may cut a tag
+//! anywhere, and its characters may be escaped: servers written in Go send `\u003cthink\u003e`.
 
 use memchr::memchr2;
 
 const OPENING: &[u8] = b"<think>";
 const CLOSING: &[u8] = b"</think>";
 
-/// Where the text of one choice is.
+/// Parser state of one choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
-    /// Nothing but white space so far.
+    /// Only white space so far.
     #[default]
     Before,
-    /// The tag was read, and nothing but white space after it.
+    /// The opening tag was read, and only white space after it.
     Opened,
-    /// In the reasoning.
+    /// Inside the reasoning.
     Inside,
-    /// Behind it, and nothing but white space since.
+    /// The closing tag was read, and only white space after it.
     Behind,
 }
 
-/// Tells reasoning from answer, by tags.
+/// Splitter of message text into reasoning and answer.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     place: Place,
-    /// What may be the beginning of a tag: the text as it came.
+    /// Text that may be the beginning of a tag, as it was received.
     held: String,
 }
 
 enum Found<'t> {
-    /// The tag, and what stands behind it.
+    /// The tag, and the text behind it.
     Whole(&'t str),
-    /// The text ends within it.
+    /// The text ends inside the tag.
     Part,
     No,
 }
 
 impl Tags {
-    /// Takes a piece of text, as it stands in its document, and gives it on: whether it is reasoning, and the text. False
-    /// once there can be no more tags, which are only looked for in front of the answer.
+    /// Splits a piece of text (the inside of a JSON string) and passes each part to `put`, with true for reasoning.
+    /// Returns false once no more tags can follow: they are only recognized before the answer.
     pub(super) fn split(&mut self, text: &str, mut put: impl FnMut(bool, &str)) -> bool {
         let mut joined = std::mem::take(&mut self.held);
         let mut rest = text;
         if !joined.is_empty() {
+            // A tag may be cut by a piece: continue with what was held back.
             joined.push_str(text);
             rest = &joined;
         }
@@ -84,12 +85,13 @@ impl Tags {
         }
     }
 
-    /// What was held back, and whether it is reasoning: no more text comes.
+    /// Returns the text that was held back, and whether it is reasoning. For the end of the text.
     pub(super) fn into_rest(self) -> (bool, String) {
         (self.place != Place::Before, self.held)
     }
 
-    /// Gives reasoning on, up to the tag that ends it; what stands behind that.
+    /// Passes reasoning to `put` up to the closing tag. Returns the text behind the tag, `None` if the tag is not
+    /// complete yet.
     fn inside<'t>(&mut self, text: &'t str, put: &mut impl FnMut(bool, &str)) -> Option<&'t str> {
         let mut at = 0;
         let end = loop {
@@ -98,6 +100,7 @@ impl Tags {
             at += offset;
             let rest = text.get(at..).unwrap_or_default();
             match find(rest, CLOSING) {
+                // Advance by a whole character, so that an escape is not read from its middle.
                 Found::No => at += unit(rest).map_or(1, |(_, length)| length),
                 Found::Part => {
                     self.held.push_str(rest);
@@ -115,7 +118,7 @@ impl Tags {
     }
 }
 
-/// Whether a text begins with a tag.
+/// Returns whether a text begins with a tag.
 fn find<'t>(text: &'t str, tag: &[u8]) -> Found<'t> {
     let mut rest = text;
     for wanted in tag {
@@ -136,8 +139,8 @@ fn behind_space(text: &str) -> &str {
     rest
 }
 
-/// The first character of a text, if it is ASCII, and how many bytes it takes there. Escapes are never cut: a piece is a
-/// whole string of a document.
+/// Returns the first character of a text, if it is ASCII, and its length in bytes as written. Escapes are never cut,
+/// because a piece is a whole JSON string. `None` at the end of the text.
 fn unit(text: &str) -> Option<(Option<u8>, usize)> {
     let bytes = text.as_bytes();
     let first = *bytes.first()?;
@@ -162,7 +165,7 @@ fn unit(text: &str) -> Option<(Option<u8>, usize)> {
 mod tests {
     use super::*;
 
-    /// Reasoning and answer of a text that comes in these pieces.
+    /// Returns reasoning and answer of a text that arrives in these pieces.
     fn read<'p>(pieces: impl IntoIterator<Item = &'p str>) -> (String, String) {
         let (mut thought, mut answer) = (String::new(), String::new());
         let mut tags = Some(Tags::default());
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_is_what_stands_between_the_tags_wherever_they_are_cut() {
+    fn think_tags_split_reasoning_from_text_at_every_split() {
         for (text, thought, answer) in [
             (r"<think>\nI add.\n</think>\n\nTwo.", r"I add.\n", "Two."),
             (r"\n <think>I < you \\u003c</th</think>Two <think>.", r"I < you \\u003c</th", "Two <think>."),
@@ -204,7 +207,7 @@ mod tests {
         ] {
             let expected = (thought.to_owned(), answer.to_owned());
             assert_eq!(read([text]), expected, "{text}");
-            // Pieces end where a character ends, however it is written.
+            // Pieces end between characters, escaped ones included.
             let mut units = Vec::new();
             let mut rest = text;
             while let Some((_, length)) = unit(rest) {

@@ -1,4 +1,4 @@
-//! Whole completions, read and written.
+//! Tests of whole completions: decoding and encoding.
 
 use super::*;
 use crate::canonical::Usage;
@@ -11,7 +11,7 @@ fn block(kind: AnswerBlockKind, text: &str) -> AnswerBlock {
         text: text.to_owned(),
         object: None,
         url: None,
-        seal: String::new(),
+        signature: String::new(),
         citations: Vec::new(),
         logprobs: String::new(),
     }
@@ -38,7 +38,7 @@ fn call(id: &str, text: &str) -> AnswerBlock {
 }
 
 #[test]
-fn a_completion_is_read_like_the_stream_of_it() {
+fn completion_is_decoded_with_reasoning_text_calls_and_usage() {
     let body = r#"
 
         {"id":"chatcmpl-1","object":"chat.completion","created":7,"model":"v","choices":[{"index":0,"message":
@@ -55,7 +55,7 @@ fn a_completion_is_read_like_the_stream_of_it() {
 }
 
 #[test]
-fn fact_9_a_completion_without_a_reason_is_complete_all_the_same() {
+fn fact_9_completion_without_a_finish_reason_is_complete() {
     for word in ["\"\"", "null"] {
         let read = read_whole(&completion(r#"{"content":"a"}"#, word));
         assert_eq!(finish_of(&read), FinishOwned::Stop);
@@ -63,13 +63,13 @@ fn fact_9_a_completion_without_a_reason_is_complete_all_the_same() {
 }
 
 #[test]
-fn a_message_counts_more_than_a_delta_beside_it() {
+fn completion_message_takes_precedence_over_a_delta() {
     let body = r#"{"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":""},"message":{"content":"Hi"},"finish_reason":"stop"}]}"#;
     assert_eq!(text_of(&read_whole(body), &AnswerBlockKind::Text), "Hi");
 }
 
 #[test]
-fn map_7_reasons_have_their_words() {
+fn map_7_finish_reason_is_encoded_for_each_kind() {
     use FinishOwned as F;
     let words = [
         (F::Stop, "stop"),
@@ -88,7 +88,7 @@ fn map_7_reasons_have_their_words() {
 }
 
 #[test]
-fn bug_16_the_providers_own_reason_stands_beside_a_word_of_the_format() {
+fn bug_16_finish_reason_unknown_is_stop_with_the_native_reason() {
     let finish = FinishOwned::Other("MALFORMED_FUNCTION_CALL".to_owned());
     let written = whole_written(&answer(vec![block(AnswerBlockKind::Text, "a")], finish), &reply());
     assert_eq!(written["choices"][0]["finish_reason"], "stop");
@@ -96,7 +96,7 @@ fn bug_16_the_providers_own_reason_stands_beside_a_word_of_the_format() {
 }
 
 #[test]
-fn a_completion_has_all_that_sdks_look_for() {
+fn completion_has_every_member_that_sdks_require() {
     let blocks = vec![
         block(AnswerBlockKind::Reasoning, "hm"),
         block(AnswerBlockKind::Text, "He"),
@@ -118,7 +118,7 @@ fn a_completion_has_all_that_sdks_look_for() {
 }
 
 #[test]
-fn reasoning_is_left_out_for_who_does_not_want_it() {
+fn reasoning_is_omitted_if_thinking_is_hidden() {
     let blocks = vec![block(AnswerBlockKind::Reasoning, "hm"), block(AnswerBlockKind::Text, "a")];
     let hidden = ReplyOptions { show_thinking: false, ..reply() };
     let written = whole_written(&answer(blocks, FinishOwned::Stop), &hidden);
@@ -126,7 +126,7 @@ fn reasoning_is_left_out_for_who_does_not_want_it() {
 }
 
 #[test]
-fn calls_have_text_for_arguments_and_content_is_null_without_text() {
+fn tool_call_arguments_are_strings_and_content_without_text_is_null() {
     let object = AnswerBlock { object: Some(r#"{"b": 1, "a": "\n"}"#.to_owned()), ..call("c2", "") };
     let blocks = vec![call("c1", r#"{\"a\":1}"#), object, call("c3", "")];
     let written = whole_written(&answer(blocks, FinishOwned::ToolUse), &reply());
@@ -136,14 +136,14 @@ fn calls_have_text_for_arguments_and_content_is_null_without_text() {
     assert_eq!(
         [arguments(0), arguments(1), arguments(2)],
         [r#"{"a":1}"#, r#"{"b": 1, "a": "\n"}"#, "{}"],
-        "bug 7, bug 11, bug 54"
+        "valid JSON, escaped once, in the order of the provider"
     );
     assert_eq!(message["tool_calls"][0]["type"], "function");
     assert_eq!(message["tool_calls"][0]["id"], "c1");
 }
 
 #[test]
-fn map_8_usage_has_details_only_where_the_provider_gave_them() {
+fn map_8_usage_details_are_written_only_if_reported() {
     let usage = Usage {
         input: Some(10),
         output: Some(7),
@@ -158,14 +158,14 @@ fn map_8_usage_has_details_only_where_the_provider_gave_them() {
         "prompt_tokens": 10, "completion_tokens": 7, "total_tokens": 17,
         "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 5},
     });
-    assert_eq!(written["usage"], expected, "bug 38");
-    // What is written is read as it was, but for how long the cache keeps what.
+    assert_eq!(written["usage"], expected, "a zero stays, an absent count stays absent");
+    // The round trip preserves usage, except for the lifetime of cache writes.
     let again = read_whole(&written.to_string()).usage;
     assert_eq!((again.input, again.output, again.cached), (Some(10), Some(7), Some(0)));
 }
 
 #[test]
-fn a_refusal_has_its_own_member() {
+fn refusal_has_its_own_member() {
     let written =
         whole_written(&answer(vec![block(AnswerBlockKind::Refusal, "no")], FinishOwned::Stop), &reply());
     let message = &written["choices"][0]["message"];
@@ -173,7 +173,7 @@ fn a_refusal_has_its_own_member() {
 }
 
 #[test]
-fn map_9_a_source_without_a_span_is_for_its_block() {
+fn map_9_citation_without_a_span_covers_its_block() {
     let citation = |url: &str, span| CitationOwned { url: url.to_owned(), span, ..CitationOwned::default() };
     let mut first = block(AnswerBlockKind::Text, r"g\u00fc\n");
     first.citations.push(citation("https://a", None));
@@ -194,7 +194,7 @@ fn map_9_a_source_without_a_span_is_for_its_block() {
 }
 
 #[test]
-fn map_2_media_come_back_as_they_were() {
+fn map_2_media_round_trips() {
     let image = block(AnswerBlockKind::Media { mime: "image/png".to_owned() }, "QUJD");
     let mut linked = block(AnswerBlockKind::Media { mime: "image/*".to_owned() }, "");
     linked.url = Some("https://a/b.png".to_owned());
@@ -210,7 +210,7 @@ fn map_2_media_come_back_as_they_were() {
 }
 
 #[test]
-fn map_6_logprobs_come_back_as_they_were() {
+fn map_6_logprobs_are_written_unchanged() {
     let mut text = block(AnswerBlockKind::Text, "ab");
     text.logprobs = r#"{"token":"a","logprob":-0.5},{"token":"b","logprob":-9999.0}"#.to_owned();
     let written = whole_written(&answer(vec![text], FinishOwned::Stop), &reply());
@@ -219,7 +219,7 @@ fn map_6_logprobs_come_back_as_they_were() {
 }
 
 #[test]
-fn several_choices_are_several_messages() {
+fn choices_are_separate_messages() {
     let mut second = block(AnswerBlockKind::Text, "b");
     second.choice = 1;
     let mut both = answer(vec![block(AnswerBlockKind::Text, "a"), second], FinishOwned::Stop);
@@ -231,7 +231,7 @@ fn several_choices_are_several_messages() {
 }
 
 #[test]
-fn ids_are_of_the_formats_style_and_do_not_change() {
+fn id_has_the_style_of_the_format_and_is_stable() {
     let id = |provider: &str| {
         let answer = Answer { id: provider.to_owned(), ..answer(Vec::new(), FinishOwned::Stop) };
         whole_written(&answer, &reply())["id"].as_str().unwrap().to_owned()

@@ -1,9 +1,9 @@
-//! Fragments of calls, which providers number and name as they like.
+//! Tests of stream fragments of calls, whose numbers and ids differ between providers.
 
 use super::*;
 use crate::canonical::ToolKind;
 
-/// A delta with these fragments.
+/// Returns a delta with these fragments.
 fn fragments(list: &str) -> String {
     delta(&format!(r#""tool_calls":[{list}]"#))
 }
@@ -20,14 +20,14 @@ fn call(id: &str, name: &str, input: &str) -> (String, String, String) {
 }
 
 #[test]
-fn fact_7_fragments_are_joined_in_every_dialect() {
+fn fact_7_tool_call_fragments_are_joined_in_every_dialect() {
     let expected = [call("call_1", "f", r#"{"a":1}"#)];
     let first = r#"{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":""}}"#;
     let rest = [r#"{\"a\""#, ":1}"];
     let dialects: [[String; 2]; 5] = [
         // Only the number.
         rest.map(|text| format!(r#"{{"index":0,"function":{{"arguments":"{text}"}}}}"#)),
-        // The type again, an empty id, an empty name.
+        // The type repeated, an empty id, an empty name.
         rest.map(|text| {
             format!(r#"{{"index":0,"id":"","type":"function","function":{{"name":"","arguments":"{text}"}}}}"#)
         }),
@@ -35,7 +35,7 @@ fn fact_7_fragments_are_joined_in_every_dialect() {
         rest.map(|text| {
             format!(r#"{{"index":0,"id":null,"type":"function","function":{{"name":null,"arguments":"{text}"}}}}"#)
         }),
-        // Everything again.
+        // All members repeated.
         rest.map(|text| {
             format!(
                 r#"{{"index":0,"id":"call_1","type":"function","function":{{"name":"f","arguments":"{text}"}}}}"#
@@ -55,7 +55,7 @@ fn fact_7_fragments_are_joined_in_every_dialect() {
 }
 
 #[test]
-fn parallel_calls_are_kept_apart_in_every_dialect() {
+fn tool_calls_in_parallel_stay_separate_in_every_dialect() {
     let expected = [call("c1", "f", r#"{"a":1}"#), call("c2", "f", r#"{"a":2}"#)];
     let whole = |number: &str, id: &str, n: u32| {
         format!(
@@ -71,7 +71,7 @@ fn parallel_calls_are_kept_apart_in_every_dialect() {
 }
 
 #[test]
-fn bug_9_calls_without_ids_get_ids_of_their_own() {
+fn bug_9_tool_call_without_an_id_gets_a_stable_id() {
     let whole = r#"{"index":0,"id":"","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}"#;
     let other = r#"{"index":0,"id":"","type":"function","function":{"name":"g","arguments":"{}"}}"#;
     let found = calls(&[whole, whole, other]);
@@ -79,12 +79,12 @@ fn bug_9_calls_without_ids_get_ids_of_their_own() {
     assert!(found.iter().all(|call| call.0.starts_with("call_")), "{found:?}");
     assert!(found[0].0 != found[1].0 && found[1].0 != found[2].0);
     assert_eq!(found[1].2, r#"{"a":1}"#);
-    // The same answer has the same ids whenever it is read.
+    // Made ids are stable: the same response has the same ids in each decoding.
     assert_eq!(calls(&[whole, whole, other]), found);
 }
 
 #[test]
-fn the_same_id_twice_is_two_calls_with_two_ids() {
+fn tool_call_with_a_repeated_id_gets_a_new_id() {
     let fragment =
         |n: u32| format!(r#"{{"index":{n},"id":"0","function":{{"name":"f","arguments":"{{\"a\":{n}}}"}}}}"#);
     let found = calls(&[&fragment(0), &fragment(1)]);
@@ -93,17 +93,17 @@ fn the_same_id_twice_is_two_calls_with_two_ids() {
 }
 
 #[test]
-fn fact_8_ids_are_of_any_form() {
+fn fact_8_tool_call_id_may_have_any_form() {
     for id in ["call_00_x", "toolu_bdrk_01", "VzeppoSaq", "functions.name:0", "0", "fc_1-2"] {
         let fragment = format!(r#"{{"index":0,"id":"{id}","function":{{"name":"f","arguments":"{{}}"}}}}"#);
         assert_eq!(calls(&[&fragment])[0].0, id);
     }
-    // A number is an id too.
+    // A number is accepted as an id.
     assert_eq!(calls(&[r#"{"id":7,"function":{"name":"f","arguments":"{}"}}"#])[0].0, "7");
 }
 
 #[test]
-fn bug_3_and_4_the_next_call_ends_the_one_before_it() {
+fn bug_3_and_4_tool_call_ends_when_the_next_begins() {
     let first = r#"{"index":0,"id":"c1","function":{"name":"f","arguments":"{\"s\":\"}\\\"{\"}"}}"#;
     let second = r#"{"index":1,"id":"c2","function":{"name":"g","arguments":"{}"}}"#;
     let frames = [fragments(first), fragments(second), end("tool_calls"), DONE.to_owned()];
@@ -113,7 +113,7 @@ fn bug_3_and_4_the_next_call_ends_the_one_before_it() {
 }
 
 #[test]
-fn bug_5_mixed_fragments_stay_with_their_calls() {
+fn bug_5_tool_call_fragments_that_interleave_stay_separate() {
     let start = |n: u32| {
         format!(
             r#"{{"index":{n},"id":"c{n}","type":"function","function":{{"name":"f{n}","arguments":""}}}}"#
@@ -135,7 +135,7 @@ fn bug_5_mixed_fragments_stay_with_their_calls() {
 }
 
 #[test]
-fn bug_7_no_arguments_are_none_whichever_way_they_are_not_said() {
+fn bug_7_tool_call_arguments_empty_null_or_absent_are_empty() {
     for arguments in [r#","arguments":"""#, r#","arguments":null"#, ""] {
         let fragment = format!(r#"{{"index":0,"id":"c","function":{{"name":"f"{arguments}}}}}"#);
         assert_eq!(calls(&[&fragment]), [call("c", "f", "")]);
@@ -143,7 +143,7 @@ fn bug_7_no_arguments_are_none_whichever_way_they_are_not_said() {
 }
 
 #[test]
-fn bug_12_an_empty_list_of_calls_is_no_event() {
+fn bug_12_tool_calls_empty_list_is_not_an_event() {
     let frames = [
         delta(r#""content":"a","tool_calls":[]"#),
         delta(r#""content":"b","tool_calls":null"#),
@@ -156,13 +156,13 @@ fn bug_12_an_empty_list_of_calls_is_no_event() {
 }
 
 #[test]
-fn bug_11_arguments_may_be_an_object() {
+fn bug_11_tool_call_arguments_may_be_an_object() {
     let found = calls(&[r#"{"index":0,"id":"c","function":{"name":"f","arguments":{"a": "\"x\""}}}"#]);
     assert_eq!(found, [call("c", "f", r#"{"a": "\"x\""}"#)]);
 }
 
 #[test]
-fn a_name_that_comes_late_is_waited_for() {
+fn tool_call_name_may_arrive_late() {
     let found = calls(&[
         r#"{"index":0,"id":"c","type":"function"}"#,
         r#"{"index":0,"function":{"arguments":"{"}}"#,
@@ -173,7 +173,7 @@ fn a_name_that_comes_late_is_waited_for() {
 }
 
 #[test]
-fn a_shell_without_a_name_is_no_call() {
+fn tool_call_without_a_name_is_ignored() {
     let shell = r#"{"index":0,"id":"","function":{"name":"","arguments":""}}"#;
     let answer = read(&[&fragments(shell), &end("stop"), DONE]);
     assert_eq!((answer.blocks.len(), finish_of(&answer)), (0, FinishOwned::Stop));
@@ -182,7 +182,7 @@ fn a_shell_without_a_name_is_no_call() {
 }
 
 #[test]
-fn map_12_tools_with_free_text_are_called_with_text() {
+fn map_12_custom_tool_call_has_text_input() {
     let frames = [
         fragments(r#"{"index":0,"id":"c","type":"custom","custom":{"name":"run","input":"a "}}"#),
         fragments(r#"{"index":0,"custom":{"input":"{"}}"#),
@@ -192,13 +192,13 @@ fn map_12_tools_with_free_text_are_called_with_text() {
     let answer = read(&frames);
     let AnswerBlockKind::ToolUse { kind, name, .. } = &answer.blocks[0].kind else { panic!("{answer:?}") };
     assert_eq!((*kind, name.as_str(), answer.blocks[0].text.as_str()), (ToolKind::Custom, "run", "a {"));
-    // One provider sends both, one of them empty.
+    // One provider sends both members, one of them empty.
     let both = r#"{"content":"","tool_calls":[{"custom":{"input":"","name":""},"function":{"arguments":"{}","name":"f"},"id":"c","type":"function"}]}"#;
     assert_eq!(calls_of(&read_whole(&completion(both, "\"tool_calls\""))), [call("c", "f", "{}")]);
 }
 
 #[test]
-fn the_form_before_tool_calls_is_a_call() {
+fn function_call_of_the_old_form_is_a_tool_call() {
     let frames = [
         delta(r#""role":"assistant","content":null,"function_call":{"name":"f","arguments":""}"#),
         delta(r#""function_call":{"arguments":"{\"a\""}"#),
@@ -211,13 +211,13 @@ fn the_form_before_tool_calls_is_a_call() {
     assert_eq!((found.len(), &*found[0].1, &*found[0].2), (1, "f", r#"{"a":1}"#));
     assert!(!found[0].0.is_empty());
     assert_eq!(finish_of(&answer), FinishOwned::ToolUse);
-    // A shell beside real calls.
+    // An empty fragment beside real calls.
     let shell = r#"{"content":"a","function_call":{"name":"","arguments":""},"tool_calls":null}"#;
     assert_eq!(calls_of(&read_whole(&completion(shell, "\"stop\""))), []);
 }
 
 #[test]
-fn text_and_calls_may_follow_each_other() {
+fn tool_calls_and_text_may_alternate() {
     let call = r#"{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}"#;
     let frames = [
         delta(r#""reasoning_content":"hm""#),
@@ -233,7 +233,7 @@ fn text_and_calls_may_follow_each_other() {
 }
 
 #[test]
-fn a_chunk_that_is_almost_like_the_last_one_is_read() {
+fn chunk_similar_to_the_last_one_is_decoded() {
     let padded = |members: &str| delta(members).replace("}]}", r#"}],"obfuscation":"xyz"}"#);
     let fragment = |place: u64, text: &str| {
         delta(&format!(r#""tool_calls":[{{"index":{place},"function":{{"arguments":"{text}"}}}}]"#))

@@ -1,9 +1,9 @@
-//! What the providers of this format send, each in its own way.
+//! Tests of the deviations of individual providers of this format.
 
 use super::*;
 
 #[test]
-fn a_plain_stream_is_one_block_of_text() {
+fn stream_of_plain_text_is_one_block() {
     let frames = [
         delta(r#""role":"assistant","content":"","refusal":null"#),
         delta(r#""content":"Hel""#),
@@ -31,7 +31,7 @@ fn fact_1_usage_may_stand_anywhere_and_the_last_counts() {
         vec![with(&text, &figures(1)), with(&end("stop"), &figures(3)), DONE.to_owned()],
         vec![text.clone(), in_choice, DONE.to_owned()],
         vec![text.clone(), groq.clone(), DONE.to_owned()],
-        // Both in one stream, and usage before the answer begins.
+        // Both in one stream, and usage before the first choice.
         vec![with(&text, &figures(2)), groq, alone.clone(), DONE.to_owned()],
         vec![alone, text, end("stop"), DONE.to_owned()],
     ];
@@ -50,7 +50,7 @@ fn fact_2_usage_is_not_always_last() {
 }
 
 #[test]
-fn fact_3_a_first_chunk_without_choices_does_not_begin_the_answer() {
+fn fact_3_first_chunk_without_choices_does_not_begin_the_response() {
     let filter = r#"{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{}}]}"#;
     let text = chunk(
         r#"{"index":0,"content_filter_results":{"hate":{"filtered":false}},"delta":{"content":"a"},"finish_reason":null}"#,
@@ -68,7 +68,7 @@ fn fact_4_padding_is_not_content() {
 }
 
 #[test]
-fn fact_5_reasoning_has_three_names() {
+fn fact_5_reasoning_is_read_under_three_names() {
     let details =
         r#""reasoning_details":[{"type":"reasoning.text","text":"a","format":"unknown","index":0}]"#;
     let summary = r#""reasoning_details":[{"type":"reasoning.summary","summary":"a","index":0}]"#;
@@ -77,7 +77,7 @@ fn fact_5_reasoning_has_three_names() {
         r#""reasoning":"a","content":"","channel":"analysis""#.to_owned(),
         details.to_owned(),
         summary.to_owned(),
-        // The same under two names is said once.
+        // The same text under two names is emitted once.
         format!(r#""content":"","reasoning":"a",{details}"#),
         format!(r#""reasoning_content":"a",{details}"#),
         r#""reasoning_content":"a","reasoning":"a""#.to_owned(),
@@ -93,7 +93,7 @@ fn fact_5_reasoning_has_three_names() {
 }
 
 #[test]
-fn bug_35_a_chunk_with_nothing_but_reasoning_opens_a_block() {
+fn bug_35_reasoning_only_chunk_opens_a_block() {
     let frames = [delta(r#""reasoning_content":"hm""#), end("stop"), DONE.to_owned()];
     assert_eq!(events(&frames)[1..4], ["0 Reasoning", "0 Text(\"hm\")", "0 stop"]);
 }
@@ -117,13 +117,13 @@ fn fact_6_content_may_be_a_list_of_parts() {
 }
 
 #[test]
-fn fact_6_tags_in_the_text_are_text() {
+fn fact_6_think_tags_in_text_stay_text() {
     let answer = read(&[&delta(r#""content":"<think>a</think>b""#), &end("stop"), DONE]);
     assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "<think>a</think>b");
 }
 
 #[test]
-fn fact_10_roles_repeat_and_content_is_empty_in_every_way() {
+fn fact_10_repeated_roles_and_empty_content_are_ignored() {
     let frames = [
         delta(r#""role":"assistant","content":"a""#),
         delta(r#""role":null,"content":null"#),
@@ -141,7 +141,7 @@ fn fact_10_roles_repeat_and_content_is_empty_in_every_way() {
 }
 
 #[test]
-fn fact_16_unknown_members_are_stepped_over() {
+fn fact_16_unknown_members_are_skipped() {
     let frame = r#"{"provider":"x","citations":["u"],"search_results":[{}],"timings":{},"x_groq":{"id":"r"},"venice_parameters":{"a":[1,{"b":"}"}]},"id":"c","choices":[{"index":0,"seed":null,"text":"a","native_finish_reason":null,"token_ids":[1],"delta":{"content":"a","token_id":1,"executed_tools":[{}]}}],"system_fingerprint":null}"#;
     let answer = read(&[frame, &end("stop"), DONE]);
     assert_eq!(text_of(&answer, &AnswerBlockKind::Text), "a");
@@ -149,7 +149,7 @@ fn fact_16_unknown_members_are_stepped_over() {
 
 #[test]
 fn members_may_come_in_any_order() {
-    // As a recorder sorts them.
+    // Members sorted alphabetically, as some recorders write them.
     let frame = r#"{"choices":[{"delta":{"content":"b","reasoning":"a","role":"assistant"},"finish_reason":"stop","index":0}],"created":7,"id":"c","model":"m","object":"chat.completion.chunk","usage":{"completion_tokens":1,"prompt_tokens":2}}"#;
     let frames = [frame.to_owned(), DONE.to_owned()];
     assert_eq!(events(&frames)[1], "0 Reasoning");
@@ -158,10 +158,10 @@ fn members_may_come_in_any_order() {
 }
 
 #[test]
-fn whole_messages_in_a_stream_are_deltas_unless_there_is_a_delta_beside() {
+fn message_in_a_stream_is_a_delta_unless_a_delta_is_present() {
     let whole = chunk(r#"{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}"#);
     assert_eq!(text_of(&read(&[&whole, DONE]), &AnswerBlockKind::Text), "Hi");
-    // One provider repeats all that was said so far.
+    // One provider repeats the whole text so far in `message`.
     let both = |delta: &str, all: &str| {
         chunk(&format!(
             r#"{{"index":0,"delta":{{"content":"{delta}"}},"message":{{"content":"{all}"}},"finish_reason":null}}"#
@@ -172,7 +172,7 @@ fn whole_messages_in_a_stream_are_deltas_unless_there_is_a_delta_beside() {
 }
 
 #[test]
-fn map_1_several_choices_interleave() {
+fn map_1_choices_may_interleave() {
     let say = |index: u32, text: &str| {
         chunk(&format!(r#"{{"index":{index},"delta":{{"content":"{text}"}},"finish_reason":null}}"#))
     };
@@ -190,7 +190,7 @@ fn map_1_several_choices_interleave() {
 }
 
 #[test]
-fn map_9_annotations_are_sources_of_the_text() {
+fn map_9_annotations_become_citations() {
     let nested = r#""annotations":[{"type":"url_citation","url_citation":{"url":"https:\/\/a","title":"A \"q\"","start_index":2,"end_index":5,"content":"quote"}},{"type":"file","file":{"hash":"x"}}]"#;
     let flat = r#""annotations":[{"type":"url_citation","url":"https://b","title":"B","start_index":0,"end_index":0}]"#;
     let answer = read(&[&delta(r#""content":"Hello""#), &delta(nested), &delta(flat), &end("stop"), DONE]);
@@ -198,12 +198,20 @@ fn map_9_annotations_are_sources_of_the_text() {
     assert_eq!(answer.blocks.len(), 1);
     assert_eq!((&*citations[0].url, &*citations[0].title), (r"https:\/\/a", r#"A \"q\""#));
     assert_eq!((citations[0].span, &*citations[0].quote), (Some((2, 5)), "quote"));
-    // Nothing is cited by nothing.
+    // A citation without a URL is ignored.
     assert_eq!((&*citations[1].url, citations[1].span), ("https://b", None));
 }
 
 #[test]
-fn sources_in_a_list_beside_the_choices_are_sources_once() {
+fn annotation_nested_deeply_cites_nothing() {
+    let nested = format!(r#"{}{{"url":"https://a"}}{}"#, r#"{"url_citation":"#.repeat(300), "}".repeat(300));
+    let deep = format!(r#""annotations":[{nested}]"#);
+    let answer = read(&[&delta(r#""content":"Hello""#), &delta(&deep), &end("stop"), DONE]);
+    assert!(answer.blocks[0].citations.iter().all(|citation| citation.url.is_empty()));
+}
+
+#[test]
+fn citations_list_of_the_response_is_decoded_once() {
     let with = |frame: &str| {
         frame.replacen("{\"id\"", r#"{"citations":["https://a",{"url":"https://b","title":"B"}],"id""#, 1)
     };
@@ -214,13 +222,13 @@ fn sources_in_a_list_beside_the_choices_are_sources_once() {
         let urls: Vec<_> = answer.blocks[0].citations.iter().map(|citation| citation.url.as_str()).collect();
         assert_eq!((answer.blocks.len(), urls), (1, vec!["https://a", "https://b"]));
     }
-    // What the provider says in the answer itself counts more.
+    // Citations in the message take precedence over the list.
     let annotated = delta(r#""content":"a","annotations":[{"type":"url_citation","url":"https://c"}]"#);
     assert_eq!(read(&[annotated, with(&end("stop"))]).blocks[0].citations.len(), 1);
 }
 
 #[test]
-fn map_2_images_and_sound_come_out_as_media() {
+fn map_2_images_and_audio_are_decoded_as_media() {
     let image = r#""images":[{"type":"image_url","index":0,"image_url":{"url":"data:image/png;base64,QUJD"}},{"type":"image_url","image_url":{"url":"https://a/b.png"}}]"#;
     let answer = read(&[&delta(r#""content":"Here""#), &delta(image), &end("stop"), DONE]);
     assert_eq!(answer.blocks[1].kind, AnswerBlockKind::Media { mime: "image/png".to_owned() });
@@ -240,13 +248,13 @@ fn map_2_images_and_sound_come_out_as_media() {
     assert_eq!(answer.blocks.len(), 1);
     assert_eq!(answer.blocks[0].kind, AnswerBlockKind::Media { mime: "audio/wav".to_owned() });
     assert_eq!(answer.blocks[0].text, "UklGAAAABBBB");
-    // An empty one, as some send with every message.
+    // Some providers send an empty `audio` with every message.
     let shell = r#"{"content":"a","audio":{"data":"","expires_at":0,"id":"","transcript":""},"refusal":""}"#;
     assert_eq!(read_whole(&completion(shell, "\"stop\"")).blocks.len(), 1);
 }
 
 #[test]
-fn map_6_logprobs_belong_to_their_text() {
+fn map_6_logprobs_stay_with_their_text() {
     let some = r#"{"index":0,"delta":{"content":"a"},"logprobs":{"content":[{"token":"a","logprob":-0.1,"bytes":[97],"top_logprobs":[]}],"refusal":null},"finish_reason":null}"#;
     let none = r#"{"index":0,"delta":{"content":"b"},"logprobs":{"content":[],"refusal":null},"finish_reason":null}"#;
     let early =
@@ -258,7 +266,7 @@ fn map_6_logprobs_belong_to_their_text() {
 }
 
 #[test]
-fn a_refusal_is_no_text() {
+fn refusal_is_not_text() {
     let frames = [delta(r#""refusal":"I ""#), delta(r#""refusal":"can't""#), end("stop"), DONE.to_owned()];
     let answer = read(&frames);
     assert_eq!(text_of(&answer, &AnswerBlockKind::Refusal), "I can't");
@@ -266,7 +274,7 @@ fn a_refusal_is_no_text() {
 }
 
 #[test]
-fn text_is_carried_as_it_was_escaped() {
+fn text_keeps_its_escapes() {
     let escaped = r#"\"q\" \\ \/ \u00fc \ud83d\ude00 é 世 \n"#;
     let answer = read(&[&delta(&format!(r#""content":"{escaped}""#)), &end("stop"), DONE]);
     assert_eq!(answer.blocks[0].text, escaped);

@@ -1,10 +1,10 @@
-//! Chunks in any order and of any dialect: whatever comes, the events keep their order, and what is written is sound.
+//! Tests of random mixes of chunks of all providers: events stay in a valid order, and the encoded stream is valid.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a delta may say, with a number that is filled in.
+/// Members that a delta may have, with a number to fill in.
 const DELTAS: [&str; 30] = [
     r#""content":"a""#,
     r#""content":"""#,
@@ -38,7 +38,7 @@ const DELTAS: [&str; 30] = [
     "",
 ];
 
-/// What a choice may say besides.
+/// Members that a choice may have besides its delta.
 const BESIDE: [&str; 6] = [
     "",
     r#","finish_reason":"stop""#,
@@ -60,12 +60,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn any_mix_of_chunks_keeps_the_order_of_events(frames in proptest::collection::vec(any_chunk(), 1..24)) {
+    fn chunks_in_any_mix_keep_the_event_order_and_round_trip(frames in proptest::collection::vec(any_chunk(), 1..24)) {
         let mut frames = frames;
-        // The first choice is always there.
+        // The first choice is always present.
         frames.insert(0, delta(r#""role":"assistant""#));
         frames.push(DONE.to_owned());
-        // Asserts the order itself.
+        // Decoding asserts the order of the events.
         let answer = read(&frames);
 
         let (mut out, mut encoder) = (BytesMut::new(), stream::Encoder::new(Arc::new(reply())));
@@ -73,7 +73,7 @@ proptest! {
         for frame in &frames {
             decoder.frame(frame, &mut |event| encoder.event(&event, &mut out)).unwrap();
         }
-        // What is written is read as the same answer, but for blocks that this format does not keep apart.
+        // Decoding the encoded stream gives the same response, except for blocks that this format does not keep apart.
         let text = String::from_utf8(out.to_vec()).unwrap();
         let mut again: Vec<String> = chunks_in(&text).iter().map(Value::to_string).collect();
         again.push(DONE.to_owned());
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_at_all_are_an_answer_or_an_error(body in "[\\[\\]{}\\\\\":,a-z0-9 ]{0,60}") {
+    fn decode_of_arbitrary_text_never_panics(body in "[\\[\\]{}\\\\\":,a-z0-9 ]{0,60}") {
         let _ = whole::decode(&body, "seed", false, &mut |_| {});
         let _ = request::decode(&body);
         let _ = request::decode(&asking(&format!(",{body}")));

@@ -1,7 +1,7 @@
-//! What a user of the chat format would notice, on fixtures written by hand. Recorded traffic is in
-//! tests/translate_chat.rs.
+//! Tests of the chat format on fixtures written by hand. Recorded traffic is in tests/translate_chat.rs.
 //!
-//! Names say which wire fact, bug, client need or row of the mapping a test is for. Here must not live: another format.
+//! The facts, needs of clients and mapping rows under test are in docs/provider-facts.md and docs/mapping.md. Tests of
+//! other formats do not belong here.
 
 mod answer;
 mod calls;
@@ -26,32 +26,32 @@ use serde_json::Value;
 
 use super::{answer as whole, request, stream};
 use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, FinishOwned};
-use crate::canonical::dialect::{Reasoning, Sampling, Structured};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Quirks, Request};
 use crate::json::{EscapedString, JsonStr};
 use crate::wire::Format;
 use crate::wire::codec::{LossNotes, ReplyOptions};
 
-/// A chunk with these choices.
+/// Returns a chunk with these choices.
 fn chunk(choices: &str) -> String {
     format!(
         r#"{{"id":"c-1","object":"chat.completion.chunk","created":7,"model":"provider-model","choices":[{choices}]}}"#
     )
 }
 
-/// A chunk of the only choice, with this delta.
+/// Returns a chunk of the only choice, with this delta.
 fn delta(members: &str) -> String {
     chunk(&format!(r#"{{"index":0,"delta":{{{members}}},"finish_reason":null}}"#))
 }
 
-/// A chunk that ends the only choice.
+/// Returns a chunk that ends the only choice.
 fn end(word: &str) -> String {
     chunk(&format!(r#"{{"index":0,"delta":{{}},"finish_reason":"{word}"}}"#))
 }
 
 const DONE: &str = "[DONE]";
 
-/// What frames say: the events collected and each of them in short, and whether the answer is complete.
+/// Decodes frames. Returns the collected response, the events in short form, and whether the response is complete.
 fn try_read(frames: &[String]) -> (Answer, Vec<String>, bool) {
     let (mut answer, mut events, mut grammar) = (Answer::default(), Vec::new(), Grammar::default());
     let mut take = |event: Event<'_>| {
@@ -68,7 +68,7 @@ fn try_read(frames: &[String]) -> (Answer, Vec<String>, bool) {
     (answer, events, complete)
 }
 
-/// What the frames of a complete stream say.
+/// Decodes the frames of a complete stream.
 fn read<S: AsRef<str>>(frames: &[S]) -> Answer {
     let frames: Vec<String> = frames.iter().map(|frame| frame.as_ref().to_owned()).collect();
     let (answer, _, complete) = try_read(&frames);
@@ -76,7 +76,7 @@ fn read<S: AsRef<str>>(frames: &[S]) -> Answer {
     answer
 }
 
-/// The events of frames, each in short.
+/// Decodes frames and returns the events in short form.
 fn events<S: AsRef<str>>(frames: &[S]) -> Vec<String> {
     let frames: Vec<String> = frames.iter().map(|frame| frame.as_ref().to_owned()).collect();
     try_read(&frames).1
@@ -99,7 +99,7 @@ fn short(event: &Event<'_>) -> String {
     }
 }
 
-/// What a whole completion says.
+/// Decodes a whole completion.
 fn read_whole(body: &str) -> Answer {
     let (mut answer, mut grammar) = (Answer::default(), Grammar::default());
     whole::decode(body, "seed", false, &mut |event| {
@@ -110,20 +110,20 @@ fn read_whole(body: &str) -> Answer {
     answer
 }
 
-/// A completion with this message.
+/// Returns a completion with this message.
 fn completion(message: &str, finish: &str) -> String {
     format!(
         r#"{{"id":"c-1","object":"chat.completion","created":7,"model":"v","choices":[{{"index":0,"message":{message},"finish_reason":{finish}}}]}}"#
     )
 }
 
-/// The joined text of the blocks of a kind.
+/// Returns the joined text of the blocks of a kind.
 fn text_of(answer: &Answer, kind: &AnswerBlockKind) -> String {
     let blocks = answer.blocks.iter().filter(|block| block.kind == *kind);
     blocks.map(|block| JsonStr::from_escaped(&block.text).decode().into_owned()).collect()
 }
 
-/// Id, name and arguments of the calls.
+/// Returns id, name and arguments of the calls.
 fn calls_of(answer: &Answer) -> Vec<(String, String, String)> {
     let call = |block: &AnswerBlock| match &block.kind {
         AnswerBlockKind::ToolUse { id, name, .. } => {
@@ -152,7 +152,7 @@ fn reply() -> ReplyOptions {
     }
 }
 
-/// What a stream encoder makes of events: the text.
+/// Encodes events as a stream and returns its text.
 fn text_written(reply: ReplyOptions, events: &[Event<'_>]) -> String {
     let (mut out, mut grammar) = (BytesMut::new(), Grammar::default());
     let mut encoder = stream::Encoder::new(Arc::new(reply));
@@ -163,19 +163,19 @@ fn text_written(reply: ReplyOptions, events: &[Event<'_>]) -> String {
     String::from_utf8(out.to_vec()).unwrap()
 }
 
-/// The chunks in a stream's text, which must end as it should.
+/// Returns the chunks in a stream's text, which must end with the terminator.
 fn chunks_in(text: &str) -> Vec<Value> {
     let rest = text.strip_suffix("data: [DONE]\n\n").expect(text);
     let frames = rest.split_terminator("\n\n");
     frames.map(|frame| serde_json::from_str(frame.strip_prefix("data: ").unwrap()).unwrap()).collect()
 }
 
-/// The chunks that events become.
+/// Encodes events and returns the chunks.
 fn written(reply: ReplyOptions, events: &[Event<'_>]) -> Vec<Value> {
     chunks_in(&text_written(reply, events))
 }
 
-/// The completion that an answer becomes.
+/// Encodes a response and returns the completion.
 fn whole_written(answer: &Answer, reply: &ReplyOptions) -> Value {
     let mut out = BytesMut::new();
     whole::encode(answer, reply, &mut out);
@@ -186,14 +186,14 @@ fn js(text: &str) -> JsonStr<'_> {
     JsonStr::from_escaped(text)
 }
 
-/// A model of OpenAI's without extensions.
+/// Returns the dialect of an OpenAI model without extensions.
 fn dialect() -> Dialect<'static> {
     Dialect {
         model: "provider-model",
         issuer: "provider",
-        reasoning: Reasoning::Effort { min: Effort::Low, max: Effort::High, off: true },
+        reasoning: ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: true },
         max_output: 8192,
-        sampling: Sampling::All,
+        sampling: SamplingSupport::All,
         structured: Structured::Native,
         json_schema: true,
         call_ids: true,
@@ -205,11 +205,11 @@ fn dialect() -> Dialect<'static> {
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     }
 }
 
-/// The request as it is sent, what was lost, and why it is refused.
+/// Encodes a request. Returns the body, the losses, and the error that refuses it.
 fn sent_from(
     from: Format,
     request: &Request<'_>,
@@ -223,12 +223,12 @@ fn sent_from(
     (value, notes.losses().iter().map(|loss| loss.element.to_string()).collect(), refusal)
 }
 
-/// The request of a client of another format, as it is sent.
+/// Encodes a request of a client of another format.
 fn sent(request: &Request<'_>, dialect: &Dialect<'_>) -> Value {
     sent_from(Format::Messages, request, dialect).0
 }
 
-/// A request of this format, read and sent to a provider of this format.
+/// Decodes a request of this format and encodes it for a provider of this format.
 fn through(body: &str, dialect: &Dialect<'_>) -> (Value, Vec<String>) {
     let request = request::decode(body).unwrap();
     let (value, losses, refusal) = sent_from(Format::Chat, &request, dialect);
@@ -236,17 +236,17 @@ fn through(body: &str, dialect: &Dialect<'_>) -> (Value, Vec<String>) {
     (value, losses)
 }
 
-/// A request with these members beside one message.
+/// Returns a request with these members beside one message.
 fn asking(members: &str) -> String {
     format!(r#"{{"model":"m","messages":[{{"role":"user","content":"Hi"}}]{members}}}"#)
 }
 
-/// A request with these messages.
+/// Returns a request with these messages.
 fn saying(messages: &str) -> String {
     format!(r#"{{"model":"m","messages":[{messages}]}}"#)
 }
 
-/// The field that an error names.
+/// Returns the member that the error names.
 fn fault_in(body: &str) -> String {
     let error = request::decode(body).unwrap_err();
     assert_eq!(error.status, 400);

@@ -1,7 +1,7 @@
-//! Messages of every role, as they are read.
+//! Tests of decoded messages, for every role.
 
 use super::*;
-use crate::canonical::{Block as Part, CacheMark, Input, Role, ToolKind};
+use crate::canonical::{Block as Part, CacheBreakpoint, Input, Role, ToolKind};
 
 fn roles(request: &Request<'_>) -> Vec<Role> {
     request.turns.iter().map(|turn| turn.role).collect()
@@ -12,7 +12,7 @@ fn text(text: &str) -> Part<'_> {
 }
 
 #[test]
-fn map_1_every_role_has_its_turn() {
+fn map_1_turn_is_decoded_for_every_role() {
     let body = saying(
         r#"{"role":"system","content":"s"},{"role":"developer","content":[{"type":"text","text":"d"}]},
            {"content":"u","role":"user","name":"ann"},{"role":"assistant","content":"a"},
@@ -30,23 +30,23 @@ fn map_1_every_role_has_its_turn() {
 }
 
 #[test]
-fn map_1_empty_content_is_no_block() {
+fn map_1_content_empty_or_absent_is_no_block() {
     for content in ["\"\"", "null", "[]", r#"[{"type":"text","text":""}]"#] {
         let body = saying(&format!(
             r#"{{"role":"assistant","content":{content},"tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":""}}}}]}}"#
         ));
         let request = request::decode(&body).unwrap();
         let [Part::ToolUse { input, .. }] = &request.turns[0].blocks[..] else { panic!("{request:?}") };
-        assert_eq!(*input, Input::Text(js("{}")), "bug 7");
+        assert_eq!(*input, Input::Text(js("{}")), "arguments are valid JSON");
     }
-    // Absent.
+    // `content` is absent.
     let body = saying(r#"{"role":"assistant","refusal":"no"}"#);
     let request = request::decode(&body).unwrap();
     assert_eq!(request.turns[0].blocks, [Part::Refusal { text: js("no") }]);
 }
 
 #[test]
-fn map_3_arguments_stay_as_they_are() {
+fn map_3_tool_call_arguments_stay_unchanged() {
     let body = saying(
         r#"{"role":"assistant","tool_calls":[
             {"id":"a","type":"function","function":{"name":"f","arguments":"{\"z\":1, \"a\":1.0}"}},
@@ -61,15 +61,15 @@ fn map_3_arguments_stay_as_they_are() {
         Part::ToolUse { input: Input::Object(object), .. } => object.text(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(input(0), r#"{\"z\":1, \"a\":1.0}"#, "bug 54");
+    assert_eq!(input(0), r#"{\"z\":1, \"a\":1.0}"#, "order and numbers stay");
     assert_eq!(input(1), r#"{"z":1}"#);
     assert_eq!((input(2), input(3)), ("not json", "ls {"));
     let Part::ToolResult { kind, .. } = &request.turns[1].blocks[0] else { panic!("{request:?}") };
-    assert_eq!(*kind, ToolKind::Custom, "client 1");
+    assert_eq!(*kind, ToolKind::Custom, "Codex sends free-form tools");
 }
 
 #[test]
-fn functions_of_the_older_form_get_ids_that_do_not_change() {
+fn function_call_of_the_old_form_gets_a_stable_id() {
     let call = |name: &str| {
         format!(
             r#"{{"role":"assistant","content":null,"function_call":{{"name":"{name}","arguments":"{{}}"}}}}"#
@@ -94,7 +94,7 @@ fn functions_of_the_older_form_get_ids_that_do_not_change() {
 }
 
 #[test]
-fn reasoning_of_earlier_answers_is_read_under_all_its_names() {
+fn reasoning_of_earlier_turns_is_decoded_under_all_names() {
     for members in [
         r#""reasoning_content":"hm""#,
         r#""reasoning":"hm""#,
@@ -105,7 +105,7 @@ fn reasoning_of_earlier_answers_is_read_under_all_its_names() {
     ] {
         let body = saying(&format!(r#"{{"role":"assistant","content":"a",{members}}}"#));
         let request = request::decode(&body).unwrap();
-        let [Part::Reasoning { text: parts, seal: None, hidden: false }, answer] =
+        let [Part::Reasoning { text: parts, signature: None, hidden: false }, answer] =
             &request.turns[0].blocks[..]
         else {
             panic!("{request:?}")
@@ -121,7 +121,7 @@ fn reasoning_of_earlier_answers_is_read_under_all_its_names() {
 }
 
 #[test]
-fn bug_52_marks_for_the_cache_are_read_wherever_they_stand() {
+fn bug_52_cache_marks_are_decoded_wherever_they_stand() {
     let mark = r#""cache_control":{"type":"ephemeral"}"#;
     let long = r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#;
     let body = saying(&format!(
@@ -139,15 +139,15 @@ fn bug_52_marks_for_the_cache_are_read_wherever_they_stand() {
         };
         request.turns[turn].blocks.iter().map(mark).collect::<Vec<_>>()
     };
-    assert_eq!(marks(0), [Some(CacheMark::Long)]);
-    assert_eq!(marks(1), [Some(CacheMark::Short)]);
-    assert_eq!(marks(2), [Some(CacheMark::Short), None]);
-    assert_eq!(marks(3), [Some(CacheMark::Short)]);
-    assert_eq!(marks(4), [Some(CacheMark::Short)]);
+    assert_eq!(marks(0), [Some(CacheBreakpoint::Long)]);
+    assert_eq!(marks(1), [Some(CacheBreakpoint::Short)]);
+    assert_eq!(marks(2), [Some(CacheBreakpoint::Short), None]);
+    assert_eq!(marks(3), [Some(CacheBreakpoint::Short)]);
+    assert_eq!(marks(4), [Some(CacheBreakpoint::Short)]);
 }
 
 #[test]
-fn map_1_a_beginning_of_the_answer_is_marked() {
+fn map_1_prefill_turn_is_recognized_by_its_mark() {
     for member in ["prefix", "partial"] {
         let body = saying(&format!(
             r#"{{"role":"user","content":"u"}},{{"role":"assistant","content":"a","{member}":true}}"#
@@ -158,7 +158,7 @@ fn map_1_a_beginning_of_the_answer_is_marked() {
 }
 
 #[test]
-fn what_is_malformed_is_named() {
+fn message_malformed_is_refused_with_its_path() {
     let faults = [
         (r#"{"model":"m"}"#.to_owned(), "messages"),
         (r#"{"model":"m","messages":[]}"#.to_owned(), "messages"),

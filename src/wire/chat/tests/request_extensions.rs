@@ -1,4 +1,4 @@
-//! Reasoning in every spelling, and the extensions of compatible providers and of the specification.
+//! Tests of reasoning settings in all spellings, and of extensions of compatible providers and of the specification.
 
 use super::*;
 use crate::canonical::Thinking;
@@ -9,7 +9,7 @@ fn thinking(members: &str) -> Thinking {
 }
 
 #[test]
-fn map_4_one_wish_in_many_spellings() {
+fn map_4_reasoning_setting_is_decoded_in_every_spelling() {
     use Effort::{High, Low, Max, Medium, Minimal, XHigh};
     for (members, wish) in [
         (r#""reasoning_effort":"minimal""#, Thinking::Effort(Minimal)),
@@ -19,7 +19,7 @@ fn map_4_one_wish_in_many_spellings() {
         (r#""reasoning_effort":"xhigh""#, Thinking::Effort(XHigh)),
         (r#""reasoning_effort":"max""#, Thinking::Effort(Max)),
         (r#""reasoning_effort":"none""#, Thinking::Off),
-        (r#""reasoning_effort":"default""#, Thinking::Unsaid),
+        (r#""reasoning_effort":"default""#, Thinking::Unset),
         (r#""reasoning":{"effort":"low"}"#, Thinking::Effort(Low)),
         (r#""reasoning":{"max_tokens":2000}"#, Thinking::Budget(2000)),
         (r#""reasoning":{"max_tokens":0}"#, Thinking::Off),
@@ -45,7 +45,7 @@ fn map_4_one_wish_in_many_spellings() {
 }
 
 #[test]
-fn whether_reasoning_is_shown() {
+fn reasoning_visibility_is_decoded() {
     for (members, show) in [
         (r#""include_reasoning":false"#, Some(false)),
         (r#""include_reasoning":true"#, Some(true)),
@@ -57,8 +57,8 @@ fn whether_reasoning_is_shown() {
     }
 }
 
-/// What is sent of a wish to a provider with these extensions.
-fn told(wish: Thinking, reasoning: Reasoning, extensions: &'static [&'static str]) -> Value {
+/// Returns the body for a reasoning setting and a provider with these extensions.
+fn told(wish: Thinking, reasoning: ReasoningSupport, extensions: &'static [&'static str]) -> Value {
     let request = Request { thinking: wish, ..Request::default() };
     let mut value = sent(&request, &Dialect { reasoning, extensions, ..dialect() });
     let members = value.as_object_mut().unwrap();
@@ -68,10 +68,10 @@ fn told(wish: Thinking, reasoning: Reasoning, extensions: &'static [&'static str
 }
 
 #[test]
-fn map_4_a_provider_is_told_in_its_own_spelling() {
+fn map_4_reasoning_setting_is_encoded_in_the_providers_spelling() {
     use serde_json::json;
-    let effort = Reasoning::Effort { min: Effort::Low, max: Effort::High, off: true };
-    let budget = Reasoning::Budget { min: 1, max: 30_000, off: true };
+    let effort = ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: true };
+    let budget = ReasoningSupport::Budget { min: 1, max: 30_000, off: true };
     let high = Thinking::Effort(Effort::High);
     for (wish, reasoning, extensions, expected) in [
         (high, effort, &[][..], json!({"reasoning_effort": "high"})),
@@ -79,8 +79,8 @@ fn map_4_a_provider_is_told_in_its_own_spelling() {
         (Thinking::Budget(8_000), effort, &[], json!({"reasoning_effort": "medium"})),
         (Thinking::Off, effort, &[], json!({"reasoning_effort": "none"})),
         (Thinking::Adaptive, effort, &[], json!({})),
-        (Thinking::Unsaid, effort, &[], json!({})),
-        (high, Reasoning::Fixed, &[], json!({})),
+        (Thinking::Unset, effort, &[], json!({})),
+        (high, ReasoningSupport::Fixed, &[], json!({})),
         (high, effort, &["thinking"], json!({"thinking": {"type": "enabled"}, "reasoning_effort": "high"})),
         (Thinking::Off, effort, &["thinking"], json!({"thinking": {"type": "disabled"}})),
         (
@@ -103,12 +103,12 @@ fn map_4_a_provider_is_told_in_its_own_spelling() {
         assert_eq!(told(wish, reasoning, extensions), expected, "{wish:?}, {extensions:?}");
     }
     let request = Request { thinking: high, ..Request::default() };
-    let fixed = Dialect { reasoning: Reasoning::Fixed, ..dialect() };
+    let fixed = Dialect { reasoning: ReasoningSupport::Fixed, ..dialect() };
     assert_eq!(sent_from(Format::Messages, &request, &fixed).1, ["reasoning_effort"]);
 }
 
 #[test]
-fn the_specifications_parameters_count_less_than_what_stands_outside() {
+fn parameters_object_is_overridden_by_top_level_members() {
     let body = asking(
         r#","top_p":0.5,"parameters":{"enable_search":true,"search_options":{"region":"x"},"incremental_output":true,"asr_options":{},"temperature":0.1,"top_p":0.9,"model":"evil","messages":[]}"#,
     );
@@ -119,7 +119,7 @@ fn the_specifications_parameters_count_less_than_what_stands_outside() {
     let names: Vec<_> = request.extra.iter().map(|extra| extra.name).collect();
     assert_eq!(names, ["search_options", "incremental_output", "asr_options"]);
     assert_eq!(request.turns.len(), 1);
-    // Their provider has all of them outside.
+    // Their provider has all of them at the top level.
     let knows = Dialect { extensions: &["enable_search", "search_options"], ..dialect() };
     let (sent, losses) = through(&body, &knows);
     assert_eq!((&sent["enable_search"], &sent["search_options"]["region"]), (&true.into(), &"x".into()));
@@ -128,7 +128,7 @@ fn the_specifications_parameters_count_less_than_what_stands_outside() {
 }
 
 #[test]
-fn extensions_go_to_providers_that_understand_them() {
+fn extensions_are_sent_only_to_providers_that_support_them() {
     let body = asking(r#","min_p":0.1,"top_k":5,"logit_bias":{"1":1},"provider":{"order":["a"]}"#);
     let (sent, losses) = through(&body, &dialect());
     assert_eq!(sent["logit_bias"], serde_json::json!({"1": 1}));
@@ -138,7 +138,7 @@ fn extensions_go_to_providers_that_understand_them() {
     let (sent, losses) = through(&body, &all);
     assert_eq!((&sent["min_p"], &sent["top_k"]), (&0.1.into(), &5.into()));
     assert!(losses.is_empty() && sent["provider"]["order"][0] == "a");
-    // What only another format has is not sent, however much the provider understands.
+    // A member of another format is never sent, even to a provider that accepts all extensions.
     let foreign = crate::canonical::request::Extra {
         name: "mcp_servers",
         value: crate::json::RawJson::from_text("[]"),
@@ -149,7 +149,7 @@ fn extensions_go_to_providers_that_understand_them() {
 }
 
 #[test]
-fn map_12_extras_of_other_formats_that_this_one_has_too_are_carried() {
+fn map_12_extras_of_other_formats_are_sent_if_chat_has_them() {
     let extra = |name, value| crate::canonical::request::Extra {
         name,
         value: crate::json::RawJson::from_text(value),

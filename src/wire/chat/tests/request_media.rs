@@ -1,9 +1,9 @@
-//! Parts that are no text: as they are read, and as they are sent.
+//! Tests of content parts other than text: decoding and encoding.
 
 use super::*;
-use crate::canonical::{Block as Part, Role, Source, Turn};
+use crate::canonical::{Block as Part, MediaSource, Role, Turn};
 
-/// The blocks of a message with this part.
+/// Returns the blocks of a message with this part.
 fn parts(body: &str) -> Vec<Part<'_>> {
     request::decode(body).unwrap().turns.remove(0).blocks
 }
@@ -12,15 +12,15 @@ fn with_part(part: &str) -> String {
     saying(&format!(r#"{{"role":"user","content":[{part}]}}"#))
 }
 
-fn base64<'a>(mime: &'a str, data: &'a str) -> Source<'a> {
-    Source::Base64 { mime: js(mime), data: js(data) }
+fn base64<'a>(mime: &'a str, data: &'a str) -> MediaSource<'a> {
+    MediaSource::Base64 { mime: js(mime), data: js(data) }
 }
 
-fn url(url: &str) -> Source<'_> {
-    Source::Url { url: js(url), mime: js("") }
+fn url(url: &str) -> MediaSource<'_> {
+    MediaSource::Url { url: js(url), mime: js("") }
 }
 
-/// What a client of another format sends with this block, and what was lost.
+/// Encodes a block of a client of another format. Returns the part, the losses, and the refused member.
 fn sent_part(block: Part<'_>, dialect: &Dialect<'_>) -> (Value, Vec<String>, Option<String>) {
     let request = Request { turns: vec![Turn::new(Role::User, vec![block])], ..Request::default() };
     let (value, losses, refusal) = sent_from(Format::Messages, &request, dialect);
@@ -28,7 +28,7 @@ fn sent_part(block: Part<'_>, dialect: &Dialect<'_>) -> (Value, Vec<String>, Opt
 }
 
 #[test]
-fn map_2_images_are_read_from_data_and_from_addresses() {
+fn map_2_images_are_decoded_from_data_and_urls() {
     for (part, source, detail) in [
         (
             r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD","detail":"low"}}"#,
@@ -43,18 +43,18 @@ fn map_2_images_are_read_from_data_and_from_addresses() {
             "",
         ),
     ] {
-        let expected = [Part::Image { source, detail: js(detail), cache: None, seal: None }];
+        let expected = [Part::Image { source, detail: js(detail), cache: None, signature: None }];
         assert_eq!(parts(&with_part(part)), expected);
     }
-    // As one provider's own API has them.
+    // The form of Ollama's own API.
     let body = saying(r#"{"role":"user","content":"u","images":["iVBORw0KGgo=","/9j/4AAQ"]}"#);
     let images = parts(&body);
-    let is = |block: &Part<'_>, mime: &str| matches!(block, Part::Image { source: Source::Base64 { mime: is, .. }, .. } if is.is(mime));
+    let is = |block: &Part<'_>, mime: &str| matches!(block, Part::Image { source: MediaSource::Base64 { mime: is, .. }, .. } if is.is(mime));
     assert!(is(&images[1], "image/png") && is(&images[2], "image/jpeg"));
 }
 
 #[test]
-fn map_2_files_sound_and_video_are_read() {
+fn map_2_files_audio_and_video_are_decoded() {
     let file = |source, name| Part::File { source, name: js(name), cache: None };
     for (part, block) in [
         (
@@ -65,7 +65,7 @@ fn map_2_files_sound_and_video_are_read() {
             r#"{"type":"file","file_data":"JVBE","filename":"a.pdf"}"#,
             file(base64("application/pdf", "JVBE"), "a.pdf"),
         ),
-        (r#"{"type":"file","file":{"file_id":"file-1"}}"#, file(Source::Id { id: js("file-1") }, "")),
+        (r#"{"type":"file","file":{"file_id":"file-1"}}"#, file(MediaSource::Id { id: js("file-1") }, "")),
         (r#"{"type":"file","file":{"file_data":"https://a/b.pdf"}}"#, file(url("https://a/b.pdf"), "")),
         (r#"{"type":"file_url","file_url":{"url":"https://a/b.pdf"}}"#, file(url("https://a/b.pdf"), "")),
         (
@@ -96,8 +96,8 @@ fn map_2_files_sound_and_video_are_read() {
 }
 
 #[test]
-fn map_2_images_are_sent_as_addresses_of_either_kind() {
-    let image = |source, detail| Part::Image { source, detail: js(detail), cache: None, seal: None };
+fn map_2_images_are_encoded_as_data_or_web_urls() {
+    let image = |source, detail| Part::Image { source, detail: js(detail), cache: None, signature: None };
     let (part, ..) = sent_part(image(base64("image/jpg", "QUJD"), "original"), &dialect());
     let expected = serde_json::json!(
         {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,QUJD", "detail": "high"}});
@@ -107,18 +107,18 @@ fn map_2_images_are_sent_as_addresses_of_either_kind() {
     let blind = Dialect { media_urls: false, ..dialect() };
     let (_, losses, refusal) = sent_part(image(url("https://a"), ""), &blind);
     assert!(losses == ["image_url"] && refusal.is_some());
-    let (_, losses, refusal) = sent_part(image(Source::Id { id: js("x") }, ""), &dialect());
+    let (_, losses, refusal) = sent_part(image(MediaSource::Id { id: js("x") }, ""), &dialect());
     assert!(losses == ["file_id"] && refusal.is_some());
 }
 
 #[test]
-fn map_2_files_are_sent_with_a_name_and_text_as_text() {
+fn map_2_files_are_encoded_with_a_name_and_text_files_as_text() {
     let file = |source, name| Part::File { source, name: js(name), cache: None };
     let (part, ..) = sent_part(file(base64("application/pdf", "JVBE"), ""), &dialect());
     let expected = serde_json::json!(
         {"type": "file", "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,JVBE"}});
     assert_eq!(part, expected);
-    let (part, ..) = sent_part(file(Source::Text { text: js(r"a\n") }, "t"), &dialect());
+    let (part, ..) = sent_part(file(MediaSource::Text { text: js(r"a\n") }, "t"), &dialect());
     assert_eq!(part, serde_json::json!({"type": "text", "text": "t\n\na\n"}));
     let (part, ..) = sent_part(file(base64("text/plain", "YSJiCg=="), ""), &dialect());
     assert_eq!(part, serde_json::json!({"type": "text", "text": "a\"b\n"}));
@@ -127,7 +127,7 @@ fn map_2_files_are_sent_with_a_name_and_text_as_text() {
 }
 
 #[test]
-fn map_2_sound_and_video_are_sent_where_they_can_be() {
+fn map_2_audio_and_video_are_encoded_if_supported() {
     let (part, ..) = sent_part(Part::Audio { source: base64("audio/mpeg", "SUQz") }, &dialect());
     let expected =
         serde_json::json!({"type": "input_audio", "input_audio": {"data": "SUQz", "format": "mp3"}});
@@ -141,7 +141,7 @@ fn map_2_sound_and_video_are_sent_where_they_can_be() {
 }
 
 #[test]
-fn parts_of_the_clients_own_format_stay_as_they_are() {
+fn parts_of_the_same_format_stay_unchanged() {
     for part in [
         r#"{"type":"image_url","image_url":{"url":"https://a","detail":"high"}}"#,
         r#"{"type":"file","file":{"file_id":"file-1"}}"#,

@@ -1,4 +1,4 @@
-//! Everything else that is asked for, in the format's own words.
+//! Tests of the other request options.
 
 use super::*;
 use crate::canonical::{OutputFormat, Thinking};
@@ -10,7 +10,7 @@ fn decoded<T>(members: &str, look: impl FnOnce(&Request<'_>) -> T) -> T {
 }
 
 #[test]
-fn map_6_limits_sequences_and_sampling() {
+fn map_6_limits_stop_sequences_and_sampling_are_decoded() {
     decoded(
         r#","max_completion_tokens":7,"max_tokens":9,"stop":["a","b"],"n":2,"temperature":0.50,"top_p":1e-1,"seed":-3,"presence_penalty":-1,"frequency_penalty":0.25,"logprobs":true,"top_logprobs":3"#,
         |request| {
@@ -30,7 +30,7 @@ fn map_6_limits_sequences_and_sampling() {
 }
 
 #[test]
-fn null_counts_as_absent() {
+fn option_null_counts_as_absent() {
     let names = [
         "max_tokens",
         "max_completion_tokens",
@@ -69,7 +69,7 @@ fn null_counts_as_absent() {
 }
 
 #[test]
-fn what_is_malformed_is_named() {
+fn option_malformed_is_refused_with_its_path() {
     for (members, path) in [
         (r#","max_tokens":"many""#, "max_tokens"),
         (r#","max_tokens":-1"#, "max_tokens"),
@@ -90,7 +90,7 @@ fn what_is_malformed_is_named() {
 }
 
 #[test]
-fn map_5_the_form_of_the_answer() {
+fn map_5_response_format_is_decoded() {
     let format = |members: &str| format!(r#","response_format":{members}"#);
     decoded(&format(r#"{"type":"text"}"#), |request| assert_eq!(request.output, OutputFormat::Text));
     decoded(&format(r#"{"type":"json_object"}"#), |request| assert_eq!(request.output, OutputFormat::Json));
@@ -115,7 +115,7 @@ fn map_5_the_form_of_the_answer() {
 }
 
 #[test]
-fn bug_64_the_form_of_the_answer_is_asked_for_natively() {
+fn bug_64_response_format_is_encoded_natively() {
     let schema =
         RawJson::from_text(r#"{"type":"OBJECT","properties":{"z":{"type":"STRING"},"a":{"type":"STRING"}}}"#);
     let output = |name, openapi| OutputFormat::Schema {
@@ -147,7 +147,7 @@ fn bug_64_the_form_of_the_answer_is_asked_for_natively() {
 }
 
 #[test]
-fn accounts_caches_and_transport() {
+fn user_cache_and_stream_options_are_decoded() {
     decoded(
         r#","user":"u-1","safety_identifier":"s-1","metadata":{"k":"v"},"service_tier":"flex","prompt_cache_key":"k","store":true,"verbosity":"low","modalities":["text","audio"],"stream":true,"stream_options":{"include_usage":true,"include_obfuscation":false}"#,
         |request| {
@@ -168,7 +168,7 @@ fn accounts_caches_and_transport() {
 }
 
 #[test]
-fn members_without_a_place_keep_their_names_and_their_order() {
+fn option_unknown_keeps_its_name_and_order() {
     decoded(
         r#","logit_bias":{"1":-100},"x_provider":{"f":1.0,"big":12345678901234567890},"min_p":0.1,"prediction":{"type":"content","content":"a"}"#,
         |request| {
@@ -181,9 +181,9 @@ fn members_without_a_place_keep_their_names_and_their_order() {
 }
 
 #[test]
-fn a_request_that_says_nothing_says_nothing() {
+fn options_absent_are_defaults() {
     decoded("", |request| {
-        assert_eq!(request.thinking, Thinking::Unsaid);
+        assert_eq!(request.thinking, Thinking::Unset);
         assert_eq!(*request, Request { turns: request.turns.clone(), ..Request::default() });
     });
 }

@@ -1,7 +1,7 @@
-//! Tools and choices, read and sent.
+//! Tests of tools and tool choice: decoding and encoding.
 
 use super::*;
-use crate::canonical::{CacheMark, Tool, ToolChoice, ToolKind};
+use crate::canonical::{CacheBreakpoint, Tool, ToolChoice, ToolKind};
 use crate::json::RawJson;
 
 fn tool(name: &str) -> Tool<'_> {
@@ -23,24 +23,24 @@ fn tool(name: &str) -> Tool<'_> {
 const TOOL: &str = r#"{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{"z":{},"a":{}}},"strict":true}}"#;
 
 #[test]
-fn map_3_definitions_are_read_and_sent_as_they_were() {
+fn map_3_tool_definitions_round_trip_unchanged() {
     let body = asking(&format!(
         r#","tools":[{TOOL},{{"type":"function","function":{{"name":"g"}}}},{{"type":"custom","custom":{{"name":"run","description":"r","format":{{"type":"grammar","grammar":{{"syntax":"lark","definition":"x"}}}}}}}}]"#
     ));
     let request = request::decode(&body).unwrap();
-    assert_eq!(request.tools[0].strict, Some(true), "bug 58");
+    assert_eq!(request.tools[0].strict, Some(true), "strict is carried");
     assert_eq!(request.tools[1], tool("g"));
     assert_eq!((request.tools[2].kind, request.tools[2].format.is_some()), (ToolKind::Custom, true));
     let (sent, losses) = through(&body, &dialect());
     let before: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(sent["tools"], before["tools"]);
-    // Not only equal: in the same order, on which caches and answers depend (bug 54).
+    // The order must be the same too: provider caches and responses depend on it.
     assert_eq!(sent["tools"].to_string(), before["tools"].to_string());
     assert!(losses.is_empty());
 }
 
 #[test]
-fn tools_in_other_spellings_are_read() {
+fn tool_definitions_in_other_spellings_are_decoded() {
     let flat = r#"{"type":"function","name":"f","description":"d","parameters":{"type":"object"}}"#;
     let body = asking(&format!(
         r#","tools":[{flat},{{"function":{{"name":"g"}}}}],"functions":[{{"name":"h","parameters":{{}}}}]"#
@@ -51,7 +51,7 @@ fn tools_in_other_spellings_are_read() {
 }
 
 #[test]
-fn map_3_every_choice_is_read_and_sent() {
+fn map_3_tool_choice_is_decoded_and_encoded_in_every_form() {
     let named = r#"{"type":"function","function":{"name":"f"}}"#;
     let allowed =
         format!(r#"{{"type":"allowed_tools","allowed_tools":{{"mode":"required","tools":[{named}]}}}}"#);
@@ -67,7 +67,7 @@ fn map_3_every_choice_is_read_and_sent() {
         let body = asking(&format!(r#","tools":[{TOOL}],"tool_choice":{choice}"#));
         assert_eq!(request::decode(&body).unwrap().tool_choice, Some(expected));
         let (sent, _) = through(&body, &dialect());
-        assert_eq!(sent["tool_choice"], serde_json::from_str::<Value>(choice).unwrap(), "bug 57, bug 58");
+        assert_eq!(sent["tool_choice"], serde_json::from_str::<Value>(choice).unwrap(), "not widened");
     }
     for (choice, expected) in [
         ("\"any\"", ToolChoice::Required),
@@ -84,7 +84,7 @@ fn map_3_every_choice_is_read_and_sent() {
         let body = asking(&format!(r#","functions":[{{"name":"f"}}],"function_call":{choice}"#));
         assert_eq!(request::decode(&body).unwrap().tool_choice, Some(expected), "{choice}");
     }
-    // A tool with free text is named as what it is.
+    // A custom tool is named as such in `tool_choice`.
     let body = asking(
         r#","tools":[{"type":"custom","custom":{"name":"run"}}],"tool_choice":{"type":"custom","custom":{"name":"run"}}"#,
     );
@@ -92,7 +92,7 @@ fn map_3_every_choice_is_read_and_sent() {
 }
 
 #[test]
-fn what_is_malformed_is_named() {
+fn tool_malformed_is_refused_with_its_path() {
     for (members, path) in [
         (r#","tools":{}"#, "tools"),
         (r#","tools":[1]"#, "tools[0]"),
@@ -111,7 +111,7 @@ fn what_is_malformed_is_named() {
 }
 
 #[test]
-fn nothing_is_chosen_where_there_is_nothing_to_choose_from() {
+fn tool_choice_without_tools_is_not_sent() {
     let body = asking(r#","tool_choice":"auto","parallel_tool_calls":false,"tools":[]"#);
     let (sent, _) = through(&body, &dialect());
     for name in ["tools", "tool_choice", "parallel_tool_calls"] {
@@ -122,7 +122,7 @@ fn nothing_is_chosen_where_there_is_nothing_to_choose_from() {
 }
 
 #[test]
-fn bug_61_schemas_of_the_other_dialect_become_json_schema() {
+fn bug_61_tool_schema_of_openapi_becomes_json_schema() {
     let schema =
         RawJson::from_text(r#"{"type":"OBJECT","properties":{"a":{"type":"STRING","nullable":true}}}"#);
     let definition = Tool { schema: Some(schema), openapi: true, ..tool("f") };
@@ -133,7 +133,7 @@ fn bug_61_schemas_of_the_other_dialect_become_json_schema() {
 }
 
 #[test]
-fn tools_that_a_provider_runs_stay_in_their_format() {
+fn server_tools_are_sent_in_the_same_format_only() {
     let body = asking(
         r#","tools":[{"type":"builtin_function","function":{"name":"$web_search"}},{"type":"openrouter:advisor","parameters":{}}]"#,
     );
@@ -142,13 +142,13 @@ fn tools_that_a_provider_runs_stay_in_their_format() {
     assert!(request.extra.iter().all(|extra| extra.name == "server_tool"));
     let before: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(through(&body, &dialect()).0["tools"], before["tools"]);
-    // From another format they are nothing that this provider has.
+    // This provider has no equivalent for server tools of another format.
     let (_, losses, refusal) = sent_from(Format::Messages, &request, &dialect());
     assert!(losses == ["server_tool"] && refusal.is_some());
 }
 
 #[test]
-fn map_9_a_search_of_the_web_is_read_in_both_spellings_and_sent_in_one() {
+fn map_9_web_search_is_decoded_in_each_spelling_and_encoded_in_one() {
     let options = r#""web_search_options":{"search_context_size":"low","user_location":{"type":"approximate","approximate":{"city":"Oslo","country":"NO"}}}"#;
     let body = asking(&format!(",{options}"));
     let request = request::decode(&body).unwrap();
@@ -157,7 +157,7 @@ fn map_9_a_search_of_the_web_is_read_in_both_spellings_and_sent_in_one() {
     assert_eq!(search.location.unwrap().text(), r#"{"city":"Oslo","country":"NO"}"#);
     let before: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(through(&body, &dialect()).0["web_search_options"], before["web_search_options"]);
-    // Without a type, flat, as a tool, as a switch.
+    // Without a type, flat, as a tool, as a boolean.
     for members in [
         r#""web_search_options":{"user_location":{"approximate":{"city":"Oslo"}}}"#,
         r#""web_search_options":{"user_location":{"type":"approximate","city":"Oslo"}}"#,
@@ -176,9 +176,11 @@ fn map_9_a_search_of_the_web_is_read_in_both_spellings_and_sent_in_one() {
 }
 
 #[test]
-fn marks_on_tools_go_to_providers_that_know_them() {
-    let request =
-        Request { tools: vec![Tool { cache: Some(CacheMark::Long), ..tool("f") }], ..Request::default() };
+fn cache_marks_on_tools_are_sent_only_if_supported() {
+    let request = Request {
+        tools: vec![Tool { cache: Some(CacheBreakpoint::Long), ..tool("f") }],
+        ..Request::default()
+    };
     let knows = Dialect { extensions: &["cache_control"], ..dialect() };
     let mark = serde_json::json!({"type": "ephemeral", "ttl": "1h"});
     assert_eq!(sent(&request, &knows)["tools"][0]["cache_control"], mark);

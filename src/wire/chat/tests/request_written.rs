@@ -1,7 +1,7 @@
-//! Requests of other formats, as a provider of this one gets them.
+//! Tests of requests of other formats, encoded for a provider of this format.
 
 use super::*;
-use crate::canonical::{Block as Part, CacheMark, Input, Role, Seal, Source, Turn};
+use crate::canonical::{Block as Part, CacheBreakpoint, Input, MediaSource, ProviderSignature, Role, Turn};
 use crate::json::RawJson;
 
 fn text(text: &str) -> Part<'_> {
@@ -15,7 +15,7 @@ fn call<'a>(id: &'a str, arguments: &'a str) -> Part<'a> {
         input: Input::Object(RawJson::from_text(arguments)),
         kind: Default::default(),
         namespace: js(""),
-        seal: None,
+        signature: None,
         cache: None,
     }
 }
@@ -33,8 +33,8 @@ fn result<'a>(id: &'a str, content: Vec<Part<'a>>) -> Part<'a> {
 }
 
 fn image(data: &str) -> Part<'_> {
-    let source = Source::Base64 { mime: js("image/png"), data: js(data) };
-    Part::Image { source, detail: js(""), cache: None, seal: None }
+    let source = MediaSource::Base64 { mime: js("image/png"), data: js(data) };
+    Part::Image { source, detail: js(""), cache: None, signature: None }
 }
 
 fn conversation(turns: Vec<(Role, Vec<Part<'_>>)>) -> Request<'_> {
@@ -42,7 +42,7 @@ fn conversation(turns: Vec<(Role, Vec<Part<'_>>)>) -> Request<'_> {
     Request { turns, ..Request::default() }
 }
 
-/// The messages that turns become.
+/// Returns the messages for these turns.
 fn messages(turns: Vec<(Role, Vec<Part<'_>>)>) -> Value {
     sent(&conversation(turns), &dialect())["messages"].take()
 }
@@ -50,7 +50,7 @@ fn messages(turns: Vec<(Role, Vec<Part<'_>>)>) -> Value {
 use Role::{Assistant, Developer, System, User};
 
 #[test]
-fn map_1_texts_are_strings_and_parts_are_lists() {
+fn map_1_content_of_one_text_is_a_string_and_of_parts_a_list() {
     let found = messages(vec![
         (System, vec![text("One."), text("Two.")]),
         (User, vec![text("Hi")]),
@@ -70,7 +70,7 @@ fn map_1_texts_are_strings_and_parts_are_lists() {
 }
 
 #[test]
-fn map_1_instructions_have_the_providers_word_and_place() {
+fn map_1_instructions_have_the_role_and_place_of_the_provider() {
     let request = conversation(vec![
         (System, vec![text("a")]),
         (User, vec![text("b")]),
@@ -90,10 +90,10 @@ fn map_1_instructions_have_the_providers_word_and_place() {
 }
 
 #[test]
-fn bug_56_and_client_5_calls_of_items_are_one_message_and_results_follow_at_once() {
+fn bug_56_and_client_5_tool_calls_are_one_message_with_results_after_it() {
     let found = messages(vec![
         (User, vec![text("go")]),
-        (Assistant, vec![Part::Reasoning { text: vec![js("hm")], seal: None, hidden: false }]),
+        (Assistant, vec![Part::Reasoning { text: vec![js("hm")], signature: None, hidden: false }]),
         (Assistant, vec![text("Let me see.")]),
         (Assistant, vec![call("c1", r#"{"z": 1, "a": 2}"#)]),
         (Assistant, vec![call("c2", "{}")]),
@@ -114,7 +114,7 @@ fn bug_56_and_client_5_calls_of_items_are_one_message_and_results_follow_at_once
 }
 
 #[test]
-fn bug_60_images_of_results_follow_in_a_message_of_the_user() {
+fn bug_60_tool_result_images_follow_in_a_user_message() {
     let turns = vec![
         (Assistant, vec![call("c1", "{}"), call("c2", "{}"), call("c3", "{}")]),
         (User, vec![result("c1", vec![text("done"), image("QQ==")])]),
@@ -131,13 +131,13 @@ fn bug_60_images_of_results_follow_in_a_message_of_the_user() {
     let kinds: Vec<_> = parts.iter().map(|part| part["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["image_url", "image_url", "text"]);
     assert_eq!(parts[1]["image_url"]["url"], "data:image/png;base64,Qg==");
-    // Nothing else follows: a message of its own.
+    // Without a later user turn, media gets a message of its own.
     let found = messages(turns[..2].to_vec());
     assert_eq!((found.as_array().unwrap().len(), &found[2]["role"]), (3, &"user".into()));
 }
 
 #[test]
-fn map_3_results_are_text_whatever_they_were() {
+fn map_3_tool_results_are_text() {
     let object = |object: &'static str| {
         let mut block = result("c", vec![]);
         if let Part::ToolResult { object: slot, .. } = &mut block {
@@ -165,7 +165,7 @@ fn map_3_results_are_text_whatever_they_were() {
 }
 
 #[test]
-fn map_1_turns_of_nothing_are_left_out() {
+fn map_1_empty_turns_are_omitted_except_in_the_same_format() {
     let found = messages(vec![
         (User, vec![text("a")]),
         (Assistant, vec![]),
@@ -174,7 +174,7 @@ fn map_1_turns_of_nothing_are_left_out() {
         (User, vec![text("b")]),
     ]);
     assert_eq!(found.as_array().unwrap().len(), 2);
-    // But what a client of this format says, it says.
+    // Requests of clients of this format are not changed.
     let body = saying(
         r#"{"role":"user","content":"a"},{"role":"assistant","content":""},{"role":"user","content":"b"}"#,
     );
@@ -182,8 +182,8 @@ fn map_1_turns_of_nothing_are_left_out() {
 }
 
 #[test]
-fn content_is_null_only_beside_calls() {
-    let thought = || Part::Reasoning { text: vec![js("hm")], seal: None, hidden: false };
+fn content_is_null_only_with_tool_calls() {
+    let thought = || Part::Reasoning { text: vec![js("hm")], signature: None, hidden: false };
     let found = messages(vec![
         (Assistant, vec![thought(), call("c", "{}")]),
         (User, vec![result("c", vec![])]),
@@ -193,10 +193,10 @@ fn content_is_null_only_beside_calls() {
 }
 
 #[test]
-fn map_4_reasoning_goes_back_where_it_is_wanted() {
+fn map_4_reasoning_is_replayed_only_if_the_provider_wants_it() {
     let request = conversation(vec![(
         Assistant,
-        vec![Part::Reasoning { text: vec![js("a"), js("b")], seal: None, hidden: false }, text("x")],
+        vec![Part::Reasoning { text: vec![js("a"), js("b")], signature: None, hidden: false }, text("x")],
     )]);
     let (value, losses, refusal) = sent_from(Format::Messages, &request, &dialect());
     assert!(value["messages"][0].get("reasoning_content").is_none());
@@ -205,11 +205,11 @@ fn map_4_reasoning_goes_back_where_it_is_wanted() {
     let (value, losses, _) = sent_from(Format::Messages, &request, &wants);
     assert_eq!(value["messages"][0]["reasoning_content"], "ab");
     assert!(losses.is_empty());
-    // What the provider has sealed it sees again.
-    let seal = Some(Seal { issuer: Some("provider".into()), text: "Eq".into() });
+    // The provider gets its own signature back.
+    let signature = Some(ProviderSignature { issuer: Some("provider".into()), text: "Eq".into() });
     let request = conversation(vec![(
         Assistant,
-        vec![Part::Reasoning { text: vec![js("a")], seal, hidden: false }, text("x")],
+        vec![Part::Reasoning { text: vec![js("a")], signature, hidden: false }, text("x")],
     )]);
     let value = sent(&request, &dialect());
     let expected = serde_json::json!([{"type": "reasoning.text", "signature": "Eq", "text": "a"}]);
@@ -217,8 +217,8 @@ fn map_4_reasoning_goes_back_where_it_is_wanted() {
 }
 
 #[test]
-fn bug_52_and_59_marks_go_to_providers_that_know_them_and_never_leak() {
-    let marked = Part::Text { text: js("Hi"), cache: Some(CacheMark::Short), seal: None };
+fn bug_52_and_59_cache_marks_are_sent_only_if_supported() {
+    let marked = Part::Text { text: js("Hi"), cache: Some(CacheBreakpoint::Short), signature: None };
     let request = conversation(vec![(User, vec![marked])]);
     let (value, losses, refusal) = sent_from(Format::Messages, &request, &dialect());
     assert_eq!(value["messages"][0]["content"], "Hi");
@@ -229,13 +229,13 @@ fn bug_52_and_59_marks_go_to_providers_that_know_them_and_never_leak() {
     let openai = Dialect { extensions: &["prompt_cache_breakpoint"], ..dialect() };
     let part = &sent(&request, &openai)["messages"][0]["content"][0];
     assert_eq!(part["prompt_cache_breakpoint"]["mode"], "explicit");
-    // A provider that takes everything still gets plain texts, unless the client wrote the mark for it.
+    // A provider that accepts all extensions still gets plain strings, unless the client wrote the mark for it.
     let all = Dialect { extensions: &["*"], ..dialect() };
     assert_eq!(sent(&request, &all)["messages"][0]["content"], "Hi");
 }
 
 #[test]
-fn map_1_a_prefill_is_marked_where_it_must_be() {
+fn map_1_prefill_is_marked_if_required() {
     let request = conversation(vec![(User, vec![text("a")]), (Assistant, vec![text("b")])]);
     assert!(sent(&request, &dialect())["messages"][1].get("prefix").is_none());
     let prefix = Dialect { prefill: true, extensions: &["prefix"], ..dialect() };
@@ -245,7 +245,7 @@ fn map_1_a_prefill_is_marked_where_it_must_be() {
 }
 
 #[test]
-fn map_6_limits_and_sampling_in_the_models_words() {
+fn map_6_limits_and_sampling_depend_on_the_model() {
     let body = asking(
         r#","max_tokens":77,"temperature":0.5,"top_p":0.9,"seed":7,"presence_penalty":0.5,"frequency_penalty":0.25,"logprobs":true,"top_logprobs":2"#,
     );
@@ -256,21 +256,21 @@ fn map_6_limits_and_sampling_in_the_models_words() {
         assert_eq!(sent[name].to_string(), value);
     }
     assert!(losses.is_empty());
-    let reasoning = Dialect { max_completion_tokens: true, sampling: Sampling::None, ..dialect() };
+    let reasoning = Dialect { max_completion_tokens: true, sampling: SamplingSupport::None, ..dialect() };
     let (sent, losses) = through(&body, &reasoning);
     assert_eq!((&sent["max_completion_tokens"], sent.get("max_tokens")), (&77.into(), None));
     assert!(sent.get("temperature").is_none() && sent["seed"] == 7);
     assert_eq!(losses, ["temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs"]);
-    let one = Dialect { sampling: Sampling::One, ..dialect() };
+    let one = Dialect { sampling: SamplingSupport::One, ..dialect() };
     assert_eq!(through(&body, &one).1, ["top_p"]);
-    // The default is no loss.
+    // Dropping a default value is not a loss.
     assert!(through(&asking(r#","temperature":1,"top_p":1.0"#), &reasoning).1.is_empty());
-    // No limit is made up.
+    // No limit is added.
     assert!(through(&asking(""), &dialect()).0.get("max_tokens").is_none());
 }
 
 #[test]
-fn map_6_more_than_four_sequences_are_refused() {
+fn map_6_stop_sequences_above_four_are_refused() {
     let stops = |n: usize| Request { stop: vec![js("x"); n], ..Request::default() };
     assert_eq!(sent(&stops(4), &dialect())["stop"].as_array().unwrap().len(), 4);
     let (_, losses, refusal) = sent_from(Format::Messages, &stops(5), &dialect());
@@ -278,7 +278,7 @@ fn map_6_more_than_four_sequences_are_refused() {
 }
 
 #[test]
-fn a_stream_is_asked_to_say_its_usage() {
+fn stream_usage_is_requested_for_streams_only() {
     let request = Request { stream: true, usage_wanted: true, ..Request::default() };
     let value = sent(&request, &dialect());
     assert_eq!((&value["stream"], &value["stream_options"]["include_usage"]), (&true.into(), &true.into()));
@@ -287,7 +287,7 @@ fn a_stream_is_asked_to_say_its_usage() {
 }
 
 #[test]
-fn map_6_accounts_in_this_formats_words() {
+fn map_6_user_cache_and_tier_options_are_encoded() {
     let request = Request {
         user: Some(js("u-42")),
         metadata: Some(RawJson::from_text(r#"{"k":"v"}"#)),
@@ -317,7 +317,7 @@ fn map_6_accounts_in_this_formats_words() {
 }
 
 #[test]
-fn images_that_the_model_has_made_stay_in_the_conversation() {
+fn model_images_stay_in_the_conversation() {
     let request = conversation(vec![
         (User, vec![text("a cat")]),
         (Assistant, vec![text("Here"), image("QQ==")]),
@@ -335,9 +335,9 @@ fn images_that_the_model_has_made_stay_in_the_conversation() {
     assert_eq!(found[2]["content"], "and a hat");
 }
 
-/// bugs.md 54, clients.md 7: what was sent once is sent again byte for byte, however the conversation grows.
+/// History is stable: a message that was sent once is encoded byte for byte the same in later turns.
 #[test]
-fn client_7_a_growing_conversation_begins_with_the_same_bytes() {
+fn client_7_conversation_history_is_encoded_to_the_same_bytes() {
     let turns = vec![
         (System, vec![text("Be brief.")]),
         (User, vec![text("Oslo?"), image("QQ==")]),

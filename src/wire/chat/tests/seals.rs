@@ -1,7 +1,7 @@
-//! What providers want to see again: out to a client of this format, and back.
+//! Tests of provider signatures: to a client of this format and back to the provider.
 
 use super::*;
-use crate::canonical::{Block as Part, BlockKind, Delta, Finish, Seal, Start};
+use crate::canonical::{Block as Part, BlockKind, Delta, Finish, ProviderSignature, Start};
 
 const SEAL: &str = r"EqQB\/+==";
 
@@ -17,11 +17,11 @@ fn stop(index: u32) -> Event<'static> {
     Event::BlockStop { index }
 }
 
-/// An answer with all that can be sealed.
+/// Returns a response with every kind of provider signature.
 fn sealed_answer() -> Vec<Event<'static>> {
     let call =
         BlockKind::ToolUse { id: js("t1"), name: js("f"), kind: Default::default(), namespace: js("") };
-    let seal = |index, text| add(index, Delta::Seal(js(text)));
+    let seal = |index, text| add(index, Delta::Signature(js(text)));
     vec![
         Event::Start(Start::default()),
         begin(0, BlockKind::Reasoning),
@@ -54,14 +54,14 @@ fn sealed_answer() -> Vec<Event<'static>> {
     ]
 }
 
-/// The message that a client keeps of a whole answer.
+/// Returns the message that a client stores after a whole response.
 fn kept_whole() -> Value {
     let mut answer = Answer::default();
     sealed_answer().iter().for_each(|event| answer.take(event));
     whole_written(&answer, &reply())["choices"][0]["message"].take()
 }
 
-/// The message that a client puts together of a stream: texts and lists are strung together, calls joined by number.
+/// Returns the message that a client assembles from a stream: texts and lists are concatenated, calls joined by number.
 fn kept_of_stream(reply: ReplyOptions) -> Value {
     let mut message = serde_json::json!({"role": "assistant"});
     for chunk in written(reply, &sealed_answer()) {
@@ -88,7 +88,7 @@ fn check_comes_back(message: &Value) {
     let request = request::decode(&body).unwrap();
     let blocks = &request.turns[0].blocks;
     let text = |text: &[JsonStr<'_>]| text.iter().map(|text| text.decode().into_owned()).collect::<String>();
-    let seal = |seal: &Option<Seal<'_>>| {
+    let seal = |seal: &Option<ProviderSignature<'_>>| {
         let seal = seal.as_ref().unwrap();
         assert_eq!(seal.for_issuer("another"), None);
         seal.for_issuer("provider").unwrap().escaped().to_owned()
@@ -96,14 +96,14 @@ fn check_comes_back(message: &Value) {
     let mut thoughts = Vec::new();
     for block in blocks {
         match block {
-            Part::Reasoning { text: parts, seal: of, hidden } => {
+            Part::Reasoning { text: parts, signature: of, hidden } => {
                 thoughts.push((text(parts), seal(of), *hidden))
             }
-            Part::Text { text, seal: of, .. } => {
+            Part::Text { text, signature: of, .. } => {
                 assert_eq!((text.escaped(), seal(of).as_str()), ("Hi", "of text"));
             }
-            Part::Image { seal: of, .. } => assert_eq!(seal(of), "of image"),
-            Part::ToolUse { id, seal: of, .. } => {
+            Part::Image { signature: of, .. } => assert_eq!(seal(of), "of image"),
+            Part::ToolUse { id, signature: of, .. } => {
                 assert_eq!((id.escaped(), seal(of).as_str()), ("t1", "of call"));
             }
             other => panic!("{other:?}"),
@@ -119,14 +119,14 @@ fn check_comes_back(message: &Value) {
 }
 
 #[test]
-fn bug_25_and_27_what_is_sealed_comes_back_with_its_own_text_from_streams_and_whole_answers() {
+fn bug_25_and_27_signatures_round_trip_in_stream_and_whole_response() {
     check_comes_back(&kept_whole());
     check_comes_back(&kept_of_stream(reply()));
 }
 
-/// OpenAI's SDK joins the elements of lists by their index, which it takes for the place in the list.
+/// OpenAI's SDK joins list elements by their `index`, which it takes for the position in the list.
 #[test]
-fn elements_have_the_places_by_which_sdks_join_them() {
+fn reasoning_details_have_the_indexes_by_which_sdks_join_them() {
     let mut joined: Vec<Value> = Vec::new();
     for chunk in written(reply(), &sealed_answer()) {
         for element in chunk["choices"][0]["delta"]["reasoning_details"].as_array().into_iter().flatten() {
@@ -151,23 +151,23 @@ fn elements_have_the_places_by_which_sdks_join_them() {
 }
 
 #[test]
-fn a_client_that_keeps_only_the_list_gives_back_all_but_the_first_text() {
+fn reasoning_details_alone_restore_all_but_the_first_stream_text() {
     let mut message = kept_of_stream(reply());
     message.as_object_mut().unwrap().remove("reasoning_content");
     let body = saying(&message.to_string());
     let request = request::decode(&body).unwrap();
-    let Part::Reasoning { text, seal: Some(_), .. } = &request.turns[0].blocks[2] else {
+    let Part::Reasoning { text, signature: Some(_), .. } = &request.turns[0].blocks[2] else {
         panic!("{request:?}")
     };
     assert_eq!(text.iter().map(|text| text.escaped()).collect::<String>(), "second one");
-    // Of a whole answer it has everything.
+    // A whole response contains all of them.
     let mut message = kept_whole();
     message.as_object_mut().unwrap().remove("reasoning_content");
     check_comes_back(&message);
 }
 
 #[test]
-fn half_of_a_sealed_thought_is_not_shown() {
+fn reasoning_hidden_shows_no_text_in_its_details() {
     let hidden = ReplyOptions { show_thinking: false, ..reply() };
     let message = kept_of_stream(hidden);
     let kinds: Vec<_> =
@@ -177,16 +177,18 @@ fn half_of_a_sealed_thought_is_not_shown() {
 }
 
 #[test]
-fn bug_30_an_envelope_that_was_tampered_with_is_no_seal() {
+fn bug_30_signature_envelope_that_was_tampered_with_is_ignored() {
     let body = saying(
         r#"{"role":"assistant","content":"a","tool_calls":[{"id":"t__gw1__provider__***","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
     );
     let request = request::decode(&body).unwrap();
-    let Part::ToolUse { id, seal, .. } = &request.turns[0].blocks[1] else { panic!("{request:?}") };
+    let Part::ToolUse { id, signature: seal, .. } = &request.turns[0].blocks[1] else {
+        panic!("{request:?}")
+    };
     assert_eq!((id.escaped(), seal), ("t__gw1__provider__***", &None));
 }
 
-/// What a provider of this format gives in `reasoning_details`, through a hub, back to the same provider.
+/// Decodes the `reasoning_details` of a provider of this format and encodes them for the same provider.
 fn round_trip(details: &str, plain: &str) -> Value {
     let message = format!(r#"{{"role":"assistant","content":"a",{plain}"reasoning_details":{details}}}"#);
     let answer = read_whole(&completion(&message, "\"stop\""));
@@ -197,7 +199,7 @@ fn round_trip(details: &str, plain: &str) -> Value {
 }
 
 #[test]
-fn bug_26_a_providers_own_list_comes_back_to_it_as_it_was() {
+fn bug_26_reasoning_details_of_the_provider_round_trip_unchanged() {
     let signed = r#"[{"type":"reasoning.text","text":"hm","signature":"Eq+/=","format":"anthropic-claude-v1","index":0}]"#;
     let two = r#"[{"type":"reasoning.text","text":"a","signature":"1","index":0},{"type":"reasoning.text","text":"b","signature":"2","index":1}]"#;
     let encrypted = r#"[{"type":"reasoning.encrypted","data":"gAAA","id":"rs_1","format":"openai-responses-v1","index":0}]"#;
@@ -215,7 +217,7 @@ fn bug_26_a_providers_own_list_comes_back_to_it_as_it_was() {
 }
 
 #[test]
-fn a_signature_at_the_end_of_a_stream_seals_the_text_before_it() {
+fn signature_after_the_text_belongs_to_the_reasoning_before_it() {
     let detail = |members: &str| {
         delta(&format!(
             r#""content":"","reasoning_details":[{{"type":"reasoning.text",{members},"index":0}}]"#
@@ -231,18 +233,18 @@ fn a_signature_at_the_end_of_a_stream_seals_the_text_before_it() {
     ];
     let answer = read(&frames);
     assert_eq!((answer.blocks.len(), answer.blocks[0].text.as_str()), (2, "hm"));
-    assert!(answer.blocks[0].seal.contains(r#"\"signature\":\"Eq\""#), "{answer:?}");
-    // What is encrypted is a thought of its own, unless it is what a summary is of.
+    assert!(answer.blocks[0].signature.contains(r#"\"signature\":\"Eq\""#), "{answer:?}");
+    // Encrypted reasoning is a block of its own, unless a summary precedes it.
     let encrypted = r#""reasoning_details":[{"type":"reasoning.encrypted","data":"g"}]"#;
     let answer = read(&[&detail(r#""text":"h""#), &delta(encrypted), &end("stop"), DONE]);
     assert_eq!(answer.blocks[1].kind, AnswerBlockKind::HiddenReasoning);
     let summary = delta(r#""reasoning_details":[{"type":"reasoning.summary","summary":"s"}]"#);
     let answer = read(&[&summary, &delta(encrypted), &end("stop"), DONE]);
-    assert_eq!((answer.blocks.len(), answer.blocks[0].seal.is_empty()), (1, false));
+    assert_eq!((answer.blocks.len(), answer.blocks[0].signature.is_empty()), (1, false));
 }
 
 #[test]
-fn fact_17_a_thought_signature_is_on_its_call_and_goes_back_there() {
+fn fact_17_thought_signature_of_a_tool_call_round_trips() {
     let call = r#"{"id":"","type":"function","function":{"name":"f","arguments":"{}"}}"#;
     let signed = r#""extra_content":{"google":{"thought":true,"thought_signature":"AVS"}}"#;
     let on_message = format!(r#"{{"role":"assistant",{signed},"tool_calls":[{call},{call}]}}"#);
@@ -252,8 +254,12 @@ fn fact_17_a_thought_signature_is_on_its_call_and_goes_back_there() {
     );
     for message in [on_message, on_call] {
         let answer = read_whole(&completion(&message, "\"tool_calls\""));
-        // Only the first call is signed.
-        assert_eq!((&*answer.blocks[0].seal, &*answer.blocks[1].seal), ("AVS", ""), "bug 29");
+        // Only the first call has a signature.
+        assert_eq!(
+            (&*answer.blocks[0].signature, &*answer.blocks[1].signature),
+            ("AVS", ""),
+            "only the first call is signed"
+        );
         let to_client = whole_written(&answer, &reply())["choices"][0]["message"].take();
         let body = saying(&to_client.to_string());
         let back = sent(&request::decode(&body).unwrap(), &dialect());
@@ -264,15 +270,15 @@ fn fact_17_a_thought_signature_is_on_its_call_and_goes_back_there() {
 }
 
 #[test]
-fn another_gateways_thinking_blocks_are_read() {
+fn thinking_blocks_of_another_gateway_are_decoded() {
     let body = saying(
         r#"{"role":"assistant","content":"a","reasoning_content":"hm","thinking_blocks":[{"type":"thinking","thinking":"hm","signature":"Eq"},{"type":"redacted_thinking","data":"R"}]}"#,
     );
     let request = request::decode(&body).unwrap();
-    let seal = |text: &str| Some(Seal { issuer: None, text: text.to_owned().into() });
+    let seal = |text: &str| Some(ProviderSignature { issuer: None, text: text.to_owned().into() });
     let expected = [
-        Part::Reasoning { text: vec![js("hm")], seal: seal("Eq"), hidden: false },
-        Part::Reasoning { text: Vec::new(), seal: seal("R"), hidden: true },
+        Part::Reasoning { text: vec![js("hm")], signature: seal("Eq"), hidden: false },
+        Part::Reasoning { text: Vec::new(), signature: seal("R"), hidden: true },
         Part::text(js("a")),
     ];
     assert_eq!(request.turns[0].blocks, expected);

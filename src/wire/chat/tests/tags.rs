@@ -1,8 +1,8 @@
-//! Reasoning in the text itself, for providers of whom it is known.
+//! Tests of reasoning tags in message text, for providers that are known to send them.
 
 use super::*;
 
-/// What tagged frames say.
+/// Decodes frames with tags.
 fn tagged(frames: &[String]) -> Answer {
     let (mut answer, mut grammar) = (Answer::default(), Grammar::default());
     let mut take = |event: Event<'_>| {
@@ -33,7 +33,7 @@ fn contents(pieces: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn wire_fact_6_reasoning_between_tags_is_reasoning_wherever_they_are_cut() {
+fn wire_fact_6_think_tags_are_decoded_at_every_split() {
     let text = r"<think>\nI add.</think>\n\nTwo <b>.";
     let expected = ("I add.".to_owned(), "Two <b>.".to_owned());
     let whole = completion(&format!(r#"{{"role":"assistant","content":"{text}"}}"#), r#""stop""#);
@@ -53,15 +53,15 @@ fn wire_fact_6_reasoning_between_tags_is_reasoning_wherever_they_are_cut() {
 }
 
 #[test]
-fn wire_fact_6_tags_are_text_where_nobody_said_otherwise() {
+fn wire_fact_6_think_tags_are_text_by_default() {
     let mut frames = contents(&["<think>I add.</think>Two."]);
     frames.extend([end("stop"), DONE.to_owned()]);
     assert_eq!(said(&read(&frames)), (String::new(), "<think>I add.</think>Two.".to_owned()));
 }
 
 #[test]
-fn wire_fact_6_nothing_is_lost_when_tags_stay_open() {
-    // A call from within a thought; the beginning of a tag at the very end; another name for reasoning beside it.
+fn wire_fact_6_think_tags_left_open_lose_nothing() {
+    // A call inside reasoning; the beginning of a tag at the very end; a separate reasoning member beside tags.
     let call =
         r#""tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]"#;
     let mut frames = contents(&["<think>", "I ask.</th"]);

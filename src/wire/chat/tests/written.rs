@@ -1,8 +1,8 @@
-//! Streams as they are written: what OpenAI's SDKs rely on.
+//! Tests of encoded streams: properties that OpenAI's SDKs rely on.
 
 use super::*;
 use crate::canonical::{BlockKind, Citation, Delta, Finish, Start, Usage};
-use crate::error::{ApiError, Kind as ErrorKind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::RawJson;
 
 const START: Event<'static> = Event::Start(Start {
@@ -34,7 +34,7 @@ fn deltas(chunks: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn a_plain_stream_in_full() {
+fn stream_of_plain_text_is_encoded_in_full() {
     let events =
         [START, begin(0, BlockKind::Text), text(0, "He"), text(0, r"l\n"), stop(0), FINISH, Event::End];
     let head = r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":7,"model":"client-model","choices":[{"index":0,"delta":{"#;
@@ -49,7 +49,7 @@ fn a_plain_stream_in_full() {
 }
 
 #[test]
-fn bug_36_usage_is_one_last_chunk_without_choices_for_who_asked() {
+fn bug_36_usage_chunk_is_last_and_only_on_request() {
     let usage = |input, output| Event::Usage(Usage { input, output, ..Usage::default() });
     let events = [
         START,
@@ -68,7 +68,7 @@ fn bug_36_usage_is_one_last_chunk_without_choices_for_who_asked() {
     assert_eq!(last["usage"], expected);
     assert_eq!(last["id"], rest[0]["id"]);
     assert!(rest.iter().all(|chunk| chunk["usage"].is_null() && chunk["choices"][0].is_object()));
-    // Not asked for, and not known.
+    // Neither requested nor known.
     assert!(written(reply(), &events).iter().all(|chunk| chunk.get("usage").is_none()));
     let unknown = [START, FINISH, Event::End];
     let chunks = written(ReplyOptions { usage_wanted: true, ..reply() }, &unknown);
@@ -76,7 +76,7 @@ fn bug_36_usage_is_one_last_chunk_without_choices_for_who_asked() {
 }
 
 #[test]
-fn bug_2_blocks_are_no_choices() {
+fn bug_2_blocks_are_not_choices() {
     let events = [
         START,
         begin(0, BlockKind::Text),
@@ -93,7 +93,7 @@ fn bug_2_blocks_are_no_choices() {
 }
 
 #[test]
-fn each_choice_says_its_role_first_and_ends() {
+fn choice_begins_with_its_role_and_ends_with_its_finish_reason() {
     let in_choice = |index, choice| Event::BlockStart { index, choice, kind: BlockKind::Text };
     let finish = |choice| Event::Finish { choice, finish: Finish::Length };
     let events = [
@@ -114,12 +114,12 @@ fn each_choice_says_its_role_first_and_ends() {
         let mine: Vec<_> = chunks.iter().filter(|chunk| chunk["choices"][0]["index"] == index).collect();
         assert_eq!(mine[0]["choices"][0]["delta"]["role"], "assistant");
         assert_eq!(mine.last().unwrap()["choices"][0]["finish_reason"], "length");
-        assert_eq!(mine.last().unwrap()["choices"][0]["delta"], serde_json::json!({}), "bug 21");
+        assert_eq!(mine.last().unwrap()["choices"][0]["delta"], serde_json::json!({}), "delta is present");
     }
 }
 
 #[test]
-fn reasoning_and_refusals_have_members_of_their_own() {
+fn reasoning_and_refusal_have_their_own_members() {
     let events = [
         START,
         begin(0, BlockKind::Reasoning),
@@ -139,7 +139,7 @@ fn reasoning_and_refusals_have_members_of_their_own() {
 }
 
 #[test]
-fn map_7_reasons_have_their_words() {
+fn map_7_finish_reason_is_encoded_for_each_kind() {
     let words = [
         (Finish::Stop, "stop"),
         (Finish::StopSequence(None), "stop"),
@@ -154,12 +154,16 @@ fn map_7_reasons_have_their_words() {
         let chunks = written(reply(), &[START, Event::Finish { choice: 0, finish }, Event::End]);
         let last = &chunks.last().unwrap()["choices"][0];
         assert_eq!(last["finish_reason"], word);
-        assert_eq!(last.get("native_finish_reason").is_some(), matches!(finish, Finish::Other(_)), "bug 16");
+        assert_eq!(
+            last.get("native_finish_reason").is_some(),
+            matches!(finish, Finish::Other(_)),
+            "{finish:?}"
+        );
     }
 }
 
 #[test]
-fn bug_69_sources_come_in_one_chunk_before_the_end() {
+fn bug_69_citations_are_one_chunk_before_the_end() {
     let cite = |url, span| {
         add(0, Delta::Citation(Citation { url: js(url), title: js("T"), span, ..Citation::default() }))
     };
@@ -185,7 +189,7 @@ fn bug_69_sources_come_in_one_chunk_before_the_end() {
 }
 
 #[test]
-fn an_image_is_one_chunk_however_it_came() {
+fn image_is_one_chunk() {
     let png = BlockKind::Media { mime: js("image/png") };
     let events = [
         START,
@@ -211,7 +215,7 @@ fn an_image_is_one_chunk_however_it_came() {
 }
 
 #[test]
-fn logprobs_have_a_chunk_of_their_own() {
+fn logprobs_have_their_own_chunk() {
     let list = RawJson::from_text(r#"[{"token":"a"}]"#);
     let events = [
         START,
@@ -230,21 +234,21 @@ fn logprobs_have_a_chunk_of_their_own() {
 }
 
 #[test]
-fn what_only_another_format_knows_is_left_out() {
+fn opaque_blocks_of_other_formats_are_omitted() {
     let opaque = BlockKind::Opaque { name: js("server_tool_use"), raw: RawJson::from_text("{}") };
     let events = [START, begin(0, opaque), stop(0), Event::Ping, FINISH, Event::End];
     assert_eq!(written(reply(), &events).len(), 2);
 }
 
 #[test]
-fn bug_49_an_error_ends_the_stream_in_any_state() {
+fn bug_49_error_ends_the_stream_in_any_state() {
     let error = ApiError::new(ErrorKind::UpstreamBroken, "The stream broke \"off\".");
     for before in [&[][..], &[START], &[START, begin(0, BlockKind::Text), text(0, "a")]] {
         let mut out = BytesMut::new();
         let mut encoder = stream::Encoder::new(Arc::new(reply()));
         before.iter().for_each(|event| encoder.event(event, &mut out));
         encoder.fail(&error, &mut out);
-        // Nothing follows, whatever still comes.
+        // No output follows, whatever events arrive.
         encoder.event(&FINISH, &mut out);
         encoder.event(&Event::End, &mut out);
         encoder.fail(&error, &mut out);
@@ -255,19 +259,19 @@ fn bug_49_an_error_ends_the_stream_in_any_state() {
         let last = &chunks.last().unwrap()["error"];
         assert_eq!(last["message"], "The stream broke \"off\".");
         assert!(last["type"].is_string() && last.get("code").is_some());
-        assert!(!text.contains("\"finish_reason\":\"stop\""), "bug 47");
+        assert!(!text.contains("\"finish_reason\":\"stop\""), "no finish is invented");
     }
 }
 
 #[test]
-fn bug_48_a_providers_error_is_told() {
+fn bug_48_error_of_the_provider_is_forwarded() {
     let error = Event::Error(RawJson::from_text(r#"{"message":"overloaded","type":"overloaded_error"}"#));
     let chunks = written(reply(), &[START, begin(0, BlockKind::Text), text(0, "a"), error]);
     assert_eq!(chunks.last().unwrap()["error"]["message"], "overloaded");
 }
 
 #[test]
-fn a_sign_of_life_is_a_comment() {
+fn keep_alive_is_a_comment() {
     let mut out = BytesMut::new();
     let mut encoder = stream::Encoder::new(Arc::new(reply()));
     encoder.keep_alive(&mut out);
@@ -275,7 +279,7 @@ fn a_sign_of_life_is_a_comment() {
 }
 
 #[test]
-fn the_same_events_give_the_same_bytes() {
+fn stream_encoding_is_deterministic() {
     let start = Event::Start(Start::default());
     let events = [start, begin(0, BlockKind::Text), text(0, "a"), stop(0), FINISH, Event::End];
     let first = text_written(reply(), &events);

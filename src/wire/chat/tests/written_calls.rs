@@ -1,7 +1,7 @@
-//! Calls in streams as they are written.
+//! Tests of tool calls in encoded streams.
 
 use super::*;
-use crate::canonical::seal::Carried;
+use crate::canonical::seal::SignedCallId;
 use crate::canonical::{BlockKind, Delta, Finish, Start, ToolKind};
 use crate::json::RawJson;
 
@@ -22,7 +22,7 @@ fn stop(index: u32) -> Event<'static> {
     Event::BlockStop { index }
 }
 
-/// The fragments that events between the start and the end become.
+/// Returns the fragments for the events between start and end.
 fn fragments(between: &[Event<'_>]) -> Vec<Value> {
     let mut events = vec![Event::Start(Start::default())];
     events.extend_from_slice(between);
@@ -39,7 +39,7 @@ fn input_of(fragments: &[Value], number: u64) -> String {
 }
 
 #[test]
-fn bug_1_the_first_fragment_says_what_it_is_and_the_others_only_their_number() {
+fn bug_1_tool_call_first_fragment_has_id_and_name_others_the_index() {
     let found = fragments(&[
         tool(0, "toolu_1", ToolKind::Function),
         arguments(0, ""),
@@ -55,7 +55,7 @@ fn bug_1_the_first_fragment_says_what_it_is_and_the_others_only_their_number() {
 }
 
 #[test]
-fn bug_6_numbers_count_the_calls_and_nothing_else() {
+fn bug_6_tool_call_index_counts_calls_only() {
     let text = Event::BlockStart { index: 0, choice: 0, kind: BlockKind::Text };
     let found = fragments(&[
         text,
@@ -71,7 +71,7 @@ fn bug_6_numbers_count_the_calls_and_nothing_else() {
 }
 
 #[test]
-fn bug_5_open_calls_may_be_mixed() {
+fn bug_5_tool_calls_open_at_once_may_interleave() {
     let found = fragments(&[
         tool(0, "a", ToolKind::Function),
         tool(1, "b", ToolKind::Function),
@@ -82,13 +82,13 @@ fn bug_5_open_calls_may_be_mixed() {
         stop(1),
         stop(0),
     ]);
-    // Numbered in the order in which they are first heard of.
+    // Calls are numbered in the order of their first fragment.
     assert_eq!((found[0]["id"].as_str(), found[0]["index"].as_u64()), (Some("b"), Some(0)));
     assert_eq!((input_of(&found, 0).as_str(), input_of(&found, 1).as_str()), (r#"{"b":1}"#, "{}"));
 }
 
 #[test]
-fn bug_7_no_arguments_are_an_empty_object() {
+fn bug_7_tool_call_without_arguments_has_an_empty_object() {
     for deltas in [&[][..], &[arguments(0, "")]] {
         let mut between = vec![tool(0, "a", ToolKind::Function)];
         between.extend_from_slice(deltas);
@@ -99,14 +99,14 @@ fn bug_7_no_arguments_are_an_empty_object() {
 }
 
 #[test]
-fn bug_11_an_object_is_escaped_once() {
+fn bug_11_tool_call_argument_object_is_escaped_once() {
     let object = RawJson::from_text(r#"{"a": "\"x\"", "b": 1.0}"#);
     let found = fragments(&[tool(0, "a", ToolKind::Function), add(0, Delta::Object(object)), stop(0)]);
-    assert_eq!(input_of(&found, 0), object.text(), "bug 54: the order and the figures stay");
+    assert_eq!(input_of(&found, 0), object.text(), "order and numbers stay");
 }
 
 #[test]
-fn map_12_tools_with_free_text_are_called_with_text() {
+fn map_12_custom_tool_call_has_text_input() {
     let found = fragments(&[tool(0, "a", ToolKind::Custom), arguments(0, r"x\n"), stop(0)]);
     let first =
         serde_json::json!({"index": 0, "id": "a", "type": "custom", "custom": {"name": "f", "input": ""}});
@@ -116,24 +116,24 @@ fn map_12_tools_with_free_text_are_called_with_text() {
 }
 
 #[test]
-fn bug_28_a_seal_travels_in_the_id_and_is_found_there_again() {
+fn bug_28_signature_travels_in_the_tool_call_id() {
     let seal = js(r#"{\"s\":\"E/+=\"}"#);
     let found = fragments(&[
         tool(0, "a", ToolKind::Function),
-        add(0, Delta::Seal(seal)),
+        add(0, Delta::Signature(seal)),
         arguments(0, "{}"),
         stop(0),
     ]);
     let id = found[0]["id"].as_str().unwrap();
-    let carried = Carried::read(js(id));
+    let carried = SignedCallId::read(js(id));
     assert_eq!(carried.id, js("a"));
-    assert_eq!(carried.seal.unwrap().for_issuer("provider"), Some(seal));
-    // Known only when the id is already written: beside it.
+    assert_eq!(carried.signature.unwrap().for_issuer("provider"), Some(seal));
+    // A signature that arrives after the id was written is sent in `reasoning_details`.
     let events = [
         Event::Start(Start::default()),
         tool(0, "a", ToolKind::Function),
         arguments(0, "{}"),
-        add(0, Delta::Seal(seal)),
+        add(0, Delta::Signature(seal)),
         stop(0),
         Event::Finish { choice: 0, finish: Finish::ToolUse },
         Event::End,
@@ -142,7 +142,7 @@ fn bug_28_a_seal_travels_in_the_id_and_is_found_there_again() {
     assert!(
         text.contains(r#""reasoning_details":[{"type":"reasoning.encrypted","id":"a","data":"gw1.provider."#)
     );
-    // Whole answers carry it in the same place.
+    // Whole responses carry it in the same place.
     let mut answer = Answer::default();
     events.iter().for_each(|event| answer.take(event));
     let whole = whole_written(&answer, &reply());

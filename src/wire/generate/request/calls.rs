@@ -1,18 +1,19 @@
-//! Ids of calls. In this format calls and results may have none and then belong together by name and order.
+//! Ids of calls. In this format calls and results may omit them; they are then matched by name and order.
 
 use std::sync::OnceLock;
 
 use super::read::{Fault, wrong};
-use crate::canonical::{Key, Queues};
+use crate::canonical::{IndexKey, Queues};
 use crate::json::JsonStr;
 use crate::wire::codec::make_id;
 
-/// Ids that are made at most for one request, in chunks: a request borrows them, and its own text has none.
+/// Generated ids are shared by all requests and created in chunks: a request borrows its ids, and its text has none
+/// for these calls. `CHUNK` × `CHUNKS` is the maximum number per request.
 const CHUNK: usize = 1024;
 const CHUNKS: usize = 64;
 
-/// The id of a call without one. It depends on nothing but the call's place in the conversation, so that a
-/// conversation that grows keeps the ids of its beginning.
+/// Returns the id of the call with this number. It depends on the number only, so that the calls of earlier turns
+/// keep their ids as the conversation grows. Returns `None` if the number is too large.
 fn made(number: usize) -> Option<JsonStr<'static>> {
     static IDS: [OnceLock<Box<[String]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
     let chunk = number / CHUNK;
@@ -22,17 +23,17 @@ fn made(number: usize) -> Option<JsonStr<'static>> {
     ids.get(number % CHUNK).map(|id| JsonStr::from_escaped(id))
 }
 
-/// The calls of a conversation while it is read.
+/// Calls of a conversation that is being decoded.
 #[derive(Default)]
-pub(super) struct Calls<'a> {
+pub(super) struct ConversationCalls<'a> {
     made: usize,
-    /// Calls since the model's last turn began; one that was answered is not there any more.
+    /// Calls since the start of the last model turn; `None` for a call that has its result.
     open: Vec<Option<Open<'a>>>,
-    /// Where they stand, once they are many.
+    /// Index of `open`, built when it has more than `FEW` calls.
     places: Option<Box<Places>>,
 }
 
-/// Calls among which one is found by a scan.
+/// Number of calls up to which a linear scan is used.
 const FEW: usize = 16;
 
 struct Open<'a> {
@@ -41,7 +42,7 @@ struct Open<'a> {
     made: bool,
 }
 
-/// Where calls stand: by their ids, by their names, and by their names if their ids were made.
+/// Indexes in `open`: by id, by name, and by name for calls with a generated id.
 #[derive(Default)]
 struct Places {
     by_id: Queues,
@@ -51,22 +52,22 @@ struct Places {
 
 impl Places {
     fn push(&mut self, open: &Open<'_>, at: usize) {
-        self.by_id.push(Key::of(open.id), at);
-        self.by_name.push(Key::of(open.name), at);
+        self.by_id.push(IndexKey::of(open.id), at);
+        self.by_name.push(IndexKey::of(open.name), at);
         if open.made {
-            self.made_by_name.push(Key::of(open.name), at);
+            self.made_by_name.push(IndexKey::of(open.name), at);
         }
     }
 }
 
-impl<'a> Calls<'a> {
-    /// Another turn of the model begins: what it calls is what is answered from here on.
-    pub(super) fn turn(&mut self) {
+impl<'a> ConversationCalls<'a> {
+    /// Starts a new model turn: later results answer its calls only.
+    pub(super) fn start_turn(&mut self) {
         self.open.clear();
         self.places = None;
     }
 
-    /// The id of a call: its own, or one that is made.
+    /// Registers a call and returns its id: its own, or a generated one.
     pub(super) fn call(&mut self, id: JsonStr<'a>, name: JsonStr<'a>) -> Result<JsonStr<'a>, Fault> {
         let made = id.is_empty();
         let id = if made { self.make()? } else { id };
@@ -86,14 +87,14 @@ impl<'a> Calls<'a> {
         Ok(id)
     }
 
-    /// The id and the name of the call that a result answers.
+    /// Returns the id and the name of the call that a result answers, and marks the call as answered.
     pub(super) fn result(
         &mut self,
         id: JsonStr<'a>,
         name: JsonStr<'a>,
     ) -> Result<(JsonStr<'a>, JsonStr<'a>), Fault> {
-        let Calls { open, places, .. } = self;
-        // A client may give its results ids that the calls did not have.
+        let ConversationCalls { open, places, .. } = self;
+        // Clients may send an id with the result of a call that had none: match such a result by name.
         let found = match places {
             None => {
                 let find = |fits: &dyn Fn(&Open<'_>) -> bool| {
@@ -106,14 +107,15 @@ impl<'a> Calls<'a> {
                 let waits = |at: usize| open.get(at).is_some_and(Option::is_some);
                 let Places { by_id, by_name, made_by_name } = &mut **places;
                 if id.is_empty() {
-                    by_name.earliest(Key::of(name), waits)
+                    by_name.earliest(IndexKey::of(name), waits)
                 } else {
-                    let found = by_id.earliest(Key::of(id), waits);
-                    found.or_else(|| made_by_name.earliest(Key::of(name), waits))
+                    let found = by_id.earliest(IndexKey::of(id), waits);
+                    found.or_else(|| made_by_name.earliest(IndexKey::of(name), waits))
                 }
             }
         };
         match found.and_then(|at| open.get_mut(at)?.take()) {
+            // Use the call's id, so that the call and its result have the same one.
             Some(open) => Ok((open.id, if name.is_empty() { open.name } else { name })),
             None if id.is_empty() => Ok((self.make()?, name)),
             None => Ok((id, name)),

@@ -1,11 +1,11 @@
-//! `generationConfig`: how tokens are chosen, what comes out, how much is thought.
+//! Decoder of `generationConfig`: sampling, output format, reasoning.
 
 use super::read::{Fault, boolean, count, last, number, object, string, strings, wrong};
 use crate::canonical::request::Extra;
 use crate::canonical::{Effort, OutputFormat, Request, Thinking};
 use crate::json::{Cursor, JsonStr, RawJson};
 
-/// Members that only this format has, under the path by which they are known.
+/// Members that only this format has, by the name under which they are extra members of the request.
 pub(super) const OWN: [&str; 12] = [
     "generationConfig.imageConfig",
     "generationConfig.speechConfig",
@@ -21,10 +21,11 @@ pub(super) const OWN: [&str; 12] = [
     "generationConfig.enableVerboseLogging",
 ];
 
-/// All of it, where it has members that are not known here: they are found in it when it is written again.
+/// Name of the extra member with the whole `generationConfig`, present if it has unknown members. The encoder copies
+/// these from it.
 pub(super) const ALL: &str = "generationConfig.*";
 
-/// Members that a request has a place for.
+/// Members with a canonical field.
 const READ: [&str; 16] = [
     "temperature",
     "topP",
@@ -44,12 +45,12 @@ const READ: [&str; 16] = [
     "thinkingConfig",
 ];
 
-/// Whether a member of this name, in camelCase, is known here.
+/// Returns whether a member of this name, in camelCase, is known.
 pub(super) fn is_known(name: &str) -> bool {
     READ.contains(&name) || OWN.iter().any(|own| last(own) == name)
 }
 
-/// The first member of a `generationConfig` that is not known here: its name, and its path.
+/// Returns the name and the path of the first unknown member of a `generationConfig`; `None` if all are known.
 pub(super) fn unknown(config: RawJson<'_>) -> Option<(String, String)> {
     let mut found = None;
     let read = object(&mut Cursor::new(config.text()), String::new, |key, name, json| {
@@ -61,7 +62,7 @@ pub(super) fn unknown(config: RawJson<'_>) -> Option<(String, String)> {
     read.ok().and(found)
 }
 
-/// What the answer must look like, in the pieces that it is given in.
+/// Output format, in the members that define it.
 #[derive(Default)]
 struct Output<'a> {
     mime: JsonStr<'a>,
@@ -69,7 +70,6 @@ struct Output<'a> {
     json_schema: Option<RawJson<'a>>,
 }
 
-/// Reads `generationConfig` into the request.
 pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
     let mut output = Output::default();
     let (mut logprobs, mut alternatives, mut unknown) = (false, 0, false);
@@ -153,9 +153,9 @@ fn thinking<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), 
                     let word = string(json, || LEVEL.to_owned())?;
                     level = match word.escaped() {
                         "" | "THINKING_LEVEL_UNSPECIFIED" => None,
-                        word => {
-                            Some(Effort::from_name(word).ok_or_else(|| wrong(LEVEL, "is no known level"))?)
-                        }
+                        word => Some(
+                            Effort::from_name(word).ok_or_else(|| wrong(LEVEL, "is not a known level"))?,
+                        ),
                     };
                 }
                 _ => json.skip()?,
@@ -163,6 +163,7 @@ fn thinking<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), 
             Ok(())
         },
     )?;
+    // A level takes precedence over a budget.
     if let Some(level) = level {
         request.thinking = Thinking::Effort(level);
     }

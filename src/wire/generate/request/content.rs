@@ -1,31 +1,37 @@
-//! Contents: turns and their parts, as a client sends them.
+//! Decoder of `contents`: turns and their parts.
 
-use super::calls::Calls;
+use super::calls::ConversationCalls;
 use super::read::{Fault, list, object, string, wrong};
-use crate::canonical::{Block, Input, Role, Seal, Source, ToolKind, Turn};
-use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use crate::canonical::{Block, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 use crate::wire::generate::signature;
 
-/// Reads the conversation.
+/// Conversation decoder.
 #[derive(Default)]
 pub(super) struct Reader<'a> {
     pub(super) turns: Vec<Turn<'a>>,
-    calls: Calls<'a>,
-    /// What is said of each video besides where it is.
+    calls: ConversationCalls<'a>,
+    /// The `videoMetadata` of each video; `None` for a video without it.
     pub(super) videos: Vec<Option<RawJson<'a>>>,
-    /// Where it stands, for faults: the content and the part.
+    /// Current position, for errors: index of the content and of the part.
     at: (usize, usize),
+    /// Number of tool results around the part that is being read.
+    depth: u32,
 }
 
+/// Tool results within each other that are read: their parts are files, so real ones have one level. A part of an
+/// unknown kind is scanned once more at each level.
+const MAX_DEPTH: u32 = 4;
+
 impl<'a> Reader<'a> {
-    /// `contents`: an array, one content, or a text.
+    /// Reads `contents`: an array, one content, or a text.
     pub(super) fn contents(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
         list(
             json,
             || "contents".to_owned(),
             |number, json| {
                 self.at = (number, 0);
-                if json.kind()? == Kind::String {
+                if json.kind()? == ValueKind::String {
                     let blocks = text_blocks(json.string()?).into_iter().collect();
                     self.turns.push(Turn::new(Role::User, blocks));
                     return Ok(());
@@ -43,8 +49,9 @@ impl<'a> Reader<'a> {
         let number = self.at.0;
         let role = role_ahead(json.clone(), number)?;
         let goes_on = self.turns.last().is_some_and(|turn| turn.role == Role::Assistant);
+        // Consecutive model contents are one turn: results may answer the calls of all of them.
         if role == Role::Assistant && !goes_on {
-            self.calls.turn();
+            self.calls.start_turn();
         }
         let mut blocks = Vec::new();
         object(
@@ -59,7 +66,7 @@ impl<'a> Reader<'a> {
                         self.part(json, &mut blocks)
                     },
                 ),
-                // A content that is a part, which some helpers make.
+                // Some client libraries send a part in place of a content.
                 "text" => {
                     blocks.extend(text_blocks(string(json, || format!("contents[{number}].text"))?));
                     Ok(())
@@ -69,6 +76,7 @@ impl<'a> Reader<'a> {
         )?;
         if role == Role::Assistant && goes_on {
             self.join_thoughts(&mut blocks);
+            // All of its thoughts belong to the preceding turn.
             if blocks.is_empty() {
                 return Ok(());
             }
@@ -77,7 +85,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Clients that keep a stream's frames as contents of their own divide a thought from its signature.
+    /// Joins thoughts with those of the preceding turn. Clients that store each frame of a stream as a content
+    /// separate a thought from its signature.
     fn join_thoughts(&mut self, blocks: &mut Vec<Block<'a>>) {
         let Some(before) = self.turns.last_mut() else { return };
         let is_thought = |block: Option<&Block<'_>>| matches!(block, Some(Block::Reasoning { .. }));
@@ -90,9 +99,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a part and adds what it is to `blocks`.
+    /// Reads a part and appends its block to `blocks`.
     pub(super) fn part(&mut self, json: &mut Cursor<'a>, blocks: &mut Vec<Block<'a>>) -> Result<(), Fault> {
-        if json.kind()? == Kind::String {
+        if json.kind()? == ValueKind::String {
             blocks.extend(text_blocks(json.string()?));
             return Ok(());
         }
@@ -121,7 +130,7 @@ impl<'a> Reader<'a> {
                     "mediaResolution" => part.detail = detail_of(json.raw()?)?,
                     "partMetadata" => json.skip()?,
                     _ => {
-                        if json.kind()? == Kind::Object {
+                        if json.kind()? == ValueKind::Object {
                             part.block = Some(Block::Opaque { name, raw: RawJson::NULL });
                         }
                         json.skip()?;
@@ -147,28 +156,29 @@ impl<'a> Reader<'a> {
                 }
                 let hidden = text.is_none();
                 let text = text.into_iter().filter(|text| !text.is_empty()).collect();
-                let thought = Block::Reasoning { text, seal, hidden };
+                let thought = Block::Reasoning { text, signature: seal, hidden };
                 let thought = join(blocks, thought);
                 blocks.extend(thought);
                 return;
             }
             (None, text) => {
                 if text.is_some() || seal.is_some() {
-                    blocks.push(Block::Text { text: text.unwrap_or_default(), cache: None, seal });
+                    blocks.push(Block::Text { text: text.unwrap_or_default(), cache: None, signature: seal });
                 }
                 return;
             }
         };
         match &mut block {
-            Block::ToolUse { seal: slot, .. } => *slot = seal,
-            Block::Image { seal: slot, detail: closeness, .. } => (*slot, *closeness) = (seal, detail),
+            Block::ToolUse { signature: slot, .. } => *slot = seal,
+            Block::Image { signature: slot, detail: closeness, .. } => (*slot, *closeness) = (seal, detail),
+            // One entry per video, also without metadata: the encoder matches them by order.
             Block::Video { .. } => self.videos.push(video),
             _ => {}
         }
         blocks.push(block);
     }
 
-    /// `inlineData` or `fileData`.
+    /// Reads `inlineData` or `fileData`.
     fn media(&self, json: &mut Cursor<'a>, member: &str) -> Result<Block<'a>, Fault> {
         let (mut mime, mut name) = (JsonStr::default(), JsonStr::default());
         let (mut data, mut uri) = (None, None);
@@ -187,7 +197,7 @@ impl<'a> Reader<'a> {
             },
         )?;
         let source = match (data, uri) {
-            (Some(data), _) => Source::Base64 { mime, data },
+            (Some(data), _) => MediaSource::Base64 { mime, data },
             (None, Some(uri)) => file_source(uri, mime),
             (None, None) if member == ".inlineData" => {
                 return Err(wrong(self.path(".inlineData.data"), "is missing"));
@@ -227,12 +237,20 @@ impl<'a> Reader<'a> {
         }
         let id = self.calls.call(id, name)?;
         let kind = ToolKind::Function;
-        Ok(Block::ToolUse { id, name, input, kind, namespace: JsonStr::default(), seal: None, cache: None })
+        Ok(Block::ToolUse {
+            id,
+            name,
+            input,
+            kind,
+            namespace: JsonStr::default(),
+            signature: None,
+            cache: None,
+        })
     }
 
     fn response(&mut self, json: &mut Cursor<'a>) -> Result<Block<'a>, Fault> {
         let (mut id, mut name) = (JsonStr::default(), JsonStr::default());
-        let mut content = Vec::new();
+        let (mut text, mut content) = (None, Vec::new());
         let mut object_value = None;
         let at = self.at;
         let path = |member: &str| path(at, &format!(".functionResponse{member}"));
@@ -246,18 +264,25 @@ impl<'a> Reader<'a> {
                     "response" => {
                         let response = json.raw()?;
                         match response.as_str() {
-                            Some(text) => content.splice(0..0, text_blocks(text)).for_each(drop),
+                            Some(said) => text = text_blocks(said),
                             None => object_value = Some(response),
                         }
                     }
                     "parts" => {
+                        if self.depth >= MAX_DEPTH {
+                            return Err(wrong(path(".parts"), "is nested too deeply"));
+                        }
+                        self.depth += 1;
                         list(json, || path(".parts"), |_, json| self.part(json, &mut content))?;
+                        self.depth -= 1;
                     }
                     _ => json.skip()?,
                 }
                 Ok(())
             },
         )?;
+        // `parts` may precede `response`; the text comes first nevertheless.
+        content.splice(0..0, text).for_each(drop);
         let (id, name) = self.calls.result(id, name)?;
         if name.is_empty() {
             return Err(wrong(path(".name"), "is missing"));
@@ -268,23 +293,24 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A part while it is read.
+/// Part that is being read.
 #[derive(Default)]
 struct Part<'a> {
     text: Option<JsonStr<'a>>,
     thought: bool,
-    seal: Option<Seal<'a>>,
+    seal: Option<ProviderSignature<'a>>,
     block: Option<Block<'a>>,
     video: Option<RawJson<'a>>,
     detail: JsonStr<'a>,
 }
 
-/// Adds a thought to the one before it, which goes on until it is signed; gives it back where it is one of its own.
+/// Joins a thought with the preceding one, which continues until it is signed. Returns the thought if it is a
+/// separate one.
 fn join<'a>(blocks: &mut [Block<'a>], thought: Block<'a>) -> Option<Block<'a>> {
     match (blocks.last_mut(), thought) {
         (
-            Some(Block::Reasoning { text, seal: slot @ None, hidden: false }),
-            Block::Reasoning { text: more, seal, hidden: false },
+            Some(Block::Reasoning { text, signature: slot @ None, hidden: false }),
+            Block::Reasoning { text: more, signature: seal, hidden: false },
         ) => {
             text.extend(more);
             *slot = seal;
@@ -294,19 +320,19 @@ fn join<'a>(blocks: &mut [Block<'a>], thought: Block<'a>) -> Option<Block<'a>> {
     }
 }
 
-/// Where something stands, for faults: the content and the part.
+/// Returns the path of a field, for errors: index of the content, index of the part, member.
 fn path((content, part): (usize, usize), member: &str) -> String {
     format!("contents[{content}].parts[{part}]{member}")
 }
 
-/// The role of a content: its parts need it, and may stand before it.
+/// Reads the role of a content ahead of its other members: its parts need it, and may precede it.
 fn role_ahead(mut json: Cursor<'_>, number: usize) -> Result<Role, Fault> {
-    if json.kind()? != Kind::Object {
+    if json.kind()? != ValueKind::Object {
         return Err(wrong(format!("contents[{number}]"), "must be an object"));
     }
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
-        if key.escaped() != "role" || json.kind()? == Kind::Null {
+        if key.escaped() != "role" || json.kind()? == ValueKind::Null {
             json.skip()?;
             continue;
         }
@@ -322,7 +348,7 @@ fn text_blocks(text: JsonStr<'_>) -> Option<Block<'_>> {
 
 fn role_of(value: RawJson<'_>) -> Option<Role> {
     Some(match value.as_str()?.escaped() {
-        // Absent, which some clients write as nothing.
+        // Some clients send an absent role as an empty string.
         "user" | "" => Role::User,
         "model" | "assistant" => Role::Assistant,
         "function" | "tool" => Role::User,
@@ -331,7 +357,7 @@ fn role_of(value: RawJson<'_>) -> Option<Role> {
     })
 }
 
-/// A response that only says what went wrong.
+/// Returns whether a tool result reports an error: it has a member `error`.
 fn is_error(response: RawJson<'_>) -> bool {
     let mut json = Cursor::new(response.text());
     let mut error = false;
@@ -342,7 +368,7 @@ fn is_error(response: RawJson<'_>) -> bool {
     read.is_ok() && error
 }
 
-/// How closely to look at an image: `{"level":"MEDIA_RESOLUTION_LOW"}`.
+/// Reads the resolution of an image: `{"level":"MEDIA_RESOLUTION_LOW"}`.
 fn detail_of(value: RawJson<'_>) -> Result<JsonStr<'_>, Fault> {
     let mut level = value.as_str().unwrap_or_default();
     if value.text().starts_with('{') {
@@ -362,20 +388,20 @@ fn detail_of(value: RawJson<'_>) -> Result<JsonStr<'_>, Fault> {
     }))
 }
 
-/// A file that was uploaded to the provider has an address too, which nobody else can read.
-fn file_source<'a>(uri: JsonStr<'a>, mime: JsonStr<'a>) -> Source<'a> {
+/// Returns the source of a file. A file that was uploaded to the provider has a URI that only this provider can read.
+fn file_source<'a>(uri: JsonStr<'a>, mime: JsonStr<'a>) -> MediaSource<'a> {
     let plain = uri.decode();
     if plain.starts_with("files/") || plain.contains("generativelanguage.googleapis.com/") {
-        Source::Id { id: uri }
+        MediaSource::Id { id: uri }
     } else {
-        Source::Url { url: uri, mime }
+        MediaSource::Url { url: uri, mime }
     }
 }
 
-fn media_block<'a>(source: Source<'a>, mime: JsonStr<'a>, name: JsonStr<'a>) -> Block<'a> {
+fn media_block<'a>(source: MediaSource<'a>, mime: JsonStr<'a>, name: JsonStr<'a>) -> Block<'a> {
     let plain = mime.decode();
     match plain.split('/').next().unwrap_or_default() {
-        "image" => Block::Image { source, detail: JsonStr::default(), cache: None, seal: None },
+        "image" => Block::Image { source, detail: JsonStr::default(), cache: None, signature: None },
         "audio" => Block::Audio { source },
         "video" => Block::Video { source },
         _ => Block::File { source, name, cache: None },

@@ -1,23 +1,23 @@
-//! A request from a client of this format.
+//! Decoder of a request from a client of the generate format.
 
 use super::content::Reader;
 use super::read::{Fault, boolean, list, object, string, wrong};
 use super::{config, tools};
 use crate::canonical::request::Extra;
 use crate::canonical::{Request, Role, Turn};
-use crate::error::{ApiError, Kind as ErrorKind};
-use crate::json::{Cursor, Kind, RawJson};
+use crate::error::{ApiError, ErrorKind};
+use crate::json::{Cursor, RawJson, ValueKind};
 
 /// Members of the request itself that only this format has.
 pub(super) const OWN: [&str; 4] = ["safetySettings", "cachedContent", "labels", "modelArmorConfig"];
 
-/// What is said of videos besides where they are: one for each video, once there is one.
+/// Name of the extra member with the `videoMetadata` of a video: one for each video, if any video has it.
 pub(super) const VIDEO: &str = "contents.videoMetadata";
 
-/// Reads a request. Whether it asks for a stream stands in its path, not in it.
+/// Decodes a request body. Whether the client wants a stream is in the path, not in the body.
 ///
 /// # Errors
-/// It is malformed.
+/// Returns [`ApiError`] if the body is not JSON, if a field is invalid, or if `contents` is missing or empty.
 pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
     Ok(read(body)?)
 }
@@ -40,12 +40,12 @@ fn read(body: &str) -> Result<Request<'_>, Fault> {
                 "systemInstruction" => system = Some(instructions(json)?),
                 "tools" => tools::read(json, &mut request)?,
                 "toolConfig" => tools::read_config(json, &mut request)?,
-                // The specification names it without its parent.
+                // The documented API of the gateway (docs/specification.md) has it without its parent.
                 "functionCallingConfig" => tools::read_calling(json, &mut request)?,
                 "generationConfig" => config::read(json, &mut request)?,
                 "serviceTier" => request.service_tier = Some(string(json, || "serviceTier".to_owned())?),
                 "store" => request.store = Some(boolean(json, "store")?),
-                // The model stands in the path.
+                // The model is in the path.
                 "model" => json.skip()?,
                 _ => {
                     let name = OWN.into_iter().find(|own| *own == key).unwrap_or(name.escaped());
@@ -71,8 +71,8 @@ fn read(body: &str) -> Result<Request<'_>, Fault> {
     Ok(request)
 }
 
-/// A member that this format does not have, as far as can be told: its provider refuses such a request, whoever serves
-/// it.
+/// Returns an error for the first member that this format does not have, as far as that is known: its provider
+/// rejects such a request, so the gateway rejects it for every target. Returns `None` if all members are known.
 pub fn unknown(request: &Request<'_>) -> Option<ApiError> {
     let top = |name: &str| !name.contains('.') && !OWN.contains(&name) && !tools::is_own(name);
     let named = request.extra.iter().find_map(|extra| match extra.name {
@@ -85,7 +85,7 @@ pub fn unknown(request: &Request<'_>) -> Option<ApiError> {
     Some(ApiError::new(ErrorKind::InvalidField, message).param(path))
 }
 
-/// `systemInstruction`: a text, a content, a part, or a list of these.
+/// Reads `systemInstruction`: a text, a content, a part, or a list of these.
 fn instructions<'a>(json: &mut Cursor<'a>) -> Result<Turn<'a>, Fault> {
     let mut blocks = Vec::new();
     list(
@@ -93,7 +93,7 @@ fn instructions<'a>(json: &mut Cursor<'a>) -> Result<Turn<'a>, Fault> {
         || "systemInstruction".to_owned(),
         |_, json| {
             let mut reader = Reader::default();
-            if json.kind()? == Kind::String {
+            if json.kind()? == ValueKind::String {
                 return reader.part(json, &mut blocks);
             }
             let mut whole = json.clone();

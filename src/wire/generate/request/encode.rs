@@ -1,4 +1,4 @@
-//! A request to a provider of this format.
+//! Encoder of a request to a provider of the generate format.
 
 use bytes::BytesMut;
 
@@ -10,7 +10,8 @@ use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::part;
 
-/// Writes a request. What is the same from turn to turn stands in front, for the provider's prompt cache.
+/// Writes a request. Members that are the same in every turn come first, for the provider's prompt cache. Elements
+/// that the format or the model does not support are recorded in `notes`.
 pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object();
@@ -22,7 +23,8 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
     json.end_object();
 }
 
-/// All instructions stand in one place here, those of the middle of a conversation too, each text as a part.
+/// Writes `systemInstruction`, with each text as a part. Instructions in the middle of a conversation are moved there
+/// too.
 fn instructions(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, BytesMut>) {
     let mut begun = false;
     for block in request.turns.iter().filter(|turn| turn.role.is_system()).flat_map(|turn| &turn.blocks) {
@@ -48,7 +50,7 @@ fn instructions(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<
     }
 }
 
-/// The members that stand for themselves, and an account of those that have no place.
+/// Writes the other members of the request, and records the loss of those that the format does not have.
 fn members(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, BytesMut>) {
     for extra in &request.extra {
         let elsewhere = tools::is_own(extra.name)
@@ -57,7 +59,7 @@ fn members(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, B
         if elsewhere {
             continue;
         }
-        // What one of this format's own clients says, its provider may understand.
+        // A member from a client of this format is passed on even if it is unknown here: the provider may support it.
         if decode::OWN.contains(&extra.name) || notes.from() == Format::Generate {
             json.paste_key(JsonStr::from_escaped(extra.name)).raw(extra.value);
         } else {
@@ -93,7 +95,7 @@ fn members(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, B
     }
 }
 
-/// The word for a tier; empty where none is needed.
+/// Returns the value for a service tier: empty if the member is omitted, `None` if the format has no such tier.
 fn service_tier(word: JsonStr<'_>) -> Option<&'static str> {
     match camel(word.escaped()).to_ascii_lowercase().as_str() {
         "auto" => Some(""),

@@ -1,7 +1,8 @@
-//! Requests of this format: [`decode`] what a client sends, [`encode`] what a provider gets.
+//! Requests of the generate format: [`decode`] for those of clients, [`encode`] for those to providers.
 //!
-//! Here live contents, tools and generation settings, in both directions. Schemas have a room of their own beside this
-//! one. Clients mix camelCase and snake_case at every depth, so names are compared in one spelling only.
+//! This module has contents, tools and generation settings, in both directions. The reduction of schemas is a module
+//! of its own. Clients mix camelCase and snake_case at every depth, so names are converted to camelCase before they
+//! are compared.
 
 mod calls;
 mod config;

@@ -1,17 +1,17 @@
-//! What reading a request has in common: names in either spelling, null as absence, faults with the path of a field.
+//! Helpers of the request decoder: names in either spelling, null as absence, errors with the path of a field.
 
 use std::borrow::Cow;
 
 use bytes::BytesMut;
 
-use crate::error::{ApiError, Kind as ErrorKind};
-use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson, Writer};
+use crate::error::{ApiError, ErrorKind};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind, Writer};
 
-/// Why a request cannot be read.
+/// Error of a request that cannot be read.
 pub(super) enum Fault {
-    /// It is no JSON.
+    /// The body is not valid JSON.
     Json(JsonError),
-    /// A field is wrong.
+    /// A field is invalid.
     Field(Box<ApiError>),
 }
 
@@ -32,14 +32,14 @@ impl From<Fault> for ApiError {
     }
 }
 
-/// A field is wrong: `what` completes "'path' ...".
+/// Returns the error of an invalid field; `what` completes the sentence "'path' ...".
 pub(super) fn wrong(path: impl Into<String>, what: &str) -> Fault {
     let path = path.into();
     let message = format!("'{path}' {what}.");
     Fault::Field(Box::new(ApiError::new(ErrorKind::InvalidField, message).param(path)))
 }
 
-/// A name in camelCase, whichever way it is written.
+/// Converts a name to camelCase.
 pub(super) fn camel(name: &str) -> Cow<'_, str> {
     if !name.contains('_') {
         return Cow::Borrowed(name);
@@ -59,19 +59,19 @@ pub(super) fn camel(name: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Visits the members of an object that are not null: the name in camelCase, the name as it stands there, and the
-/// value, which must be read.
+/// Calls `each` for the members of an object that are not null, with the name in camelCase, the original name and the
+/// cursor at the value, which `each` must consume.
 pub(super) fn object<'a>(
     json: &mut Cursor<'a>,
     path: impl FnOnce() -> String,
     mut each: impl FnMut(&str, JsonStr<'a>, &mut Cursor<'a>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    if json.kind()? != Kind::Object {
+    if json.kind()? != ValueKind::Object {
         return Err(wrong(path(), "must be an object"));
     }
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
-        if json.kind()? == Kind::Null {
+        if json.kind()? == ValueKind::Null {
             json.skip()?;
         } else {
             each(&camel(key.escaped()), key, json)?;
@@ -80,18 +80,19 @@ pub(super) fn object<'a>(
     Ok(())
 }
 
-/// Visits the elements of an array with their numbers. A single object or string stands for an array of one.
+/// Calls `each` for the elements of an array, with their indexes. A single object or string counts as an array of
+/// one; null elements are skipped.
 pub(super) fn list<'a>(
     json: &mut Cursor<'a>,
     path: impl FnOnce() -> String,
     mut each: impl FnMut(usize, &mut Cursor<'a>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     match json.kind()? {
-        Kind::Array => {
+        ValueKind::Array => {
             json.begin_array()?;
             let mut number = 0;
             while json.next_element()? {
-                if json.kind()? == Kind::Null {
+                if json.kind()? == ValueKind::Null {
                     json.skip()?;
                 } else {
                     each(number, json)?;
@@ -100,17 +101,17 @@ pub(super) fn list<'a>(
             }
             Ok(())
         }
-        Kind::Object | Kind::String => each(0, json),
+        ValueKind::Object | ValueKind::String => each(0, json),
         _ => Err(wrong(path(), "must be an array")),
     }
 }
 
-/// A string.
+/// Reads a string.
 pub(super) fn string<'a>(json: &mut Cursor<'a>, path: impl FnOnce() -> String) -> Result<JsonStr<'a>, Fault> {
     json.raw()?.as_str().ok_or_else(|| wrong(path(), "must be a string"))
 }
 
-/// An array of strings.
+/// Reads an array of strings.
 pub(super) fn strings<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Vec<JsonStr<'a>>, Fault> {
     let mut all = Vec::new();
     list(
@@ -124,13 +125,13 @@ pub(super) fn strings<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Vec<JsonS
     Ok(all)
 }
 
-/// Writes the members of an object that are not known here.
+/// Writes the members of an object for which `is_known` is false.
 pub(super) fn copy_unknown(
     value: RawJson<'_>,
     is_known: impl Fn(&str) -> bool,
     out: &mut Writer<'_, BytesMut>,
 ) {
-    // It was read before, by the same function.
+    // The decoder has already parsed this text with the same function.
     let _ = object(&mut Cursor::new(value.text()), String::new, |key, name, json| {
         let value = json.raw()?;
         if !is_known(key) {
@@ -140,29 +141,29 @@ pub(super) fn copy_unknown(
     });
 }
 
-/// The last step of a path.
+/// Returns the last step of a path.
 pub(super) fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or_default()
 }
 
-/// `true` or `false`.
+/// Reads a boolean.
 pub(super) fn boolean(json: &mut Cursor<'_>, path: &str) -> Result<bool, Fault> {
     json.raw()?.as_bool().ok_or_else(|| wrong(path, "must be true or false"))
 }
 
-/// A number, as it is written. This format takes numbers in quotes as well.
+/// Reads a number, in its original spelling. Numbers in quotes are accepted too, as proto JSON does.
 pub(super) fn number<'a>(json: &mut Cursor<'a>, path: &str) -> Result<RawJson<'a>, Fault> {
     let value = json.raw()?;
     let value = value.as_str().map_or(value, |text| RawJson::from_text(text.escaped()));
     let is_number = |text: &str| {
-        // What the standard library reads besides: `+1`, `.5`, `inf`.
+        // Exclude spellings that Rust parses but JSON does not have: `+1`, `.5`, `inf`.
         let first = text.trim_start_matches('-').as_bytes().first();
         first.is_some_and(u8::is_ascii_digit) && text.parse::<f64>().is_ok_and(f64::is_finite)
     };
     if is_number(value.text()) { Ok(value) } else { Err(wrong(path, "must be a number")) }
 }
 
-/// A whole number that is not negative.
+/// Reads a non-negative integer.
 pub(super) fn count(json: &mut Cursor<'_>, path: &str) -> Result<u64, Fault> {
     number(json, path)?.as_u64().ok_or_else(|| wrong(path, "must be a whole number that is not negative"))
 }

@@ -1,22 +1,22 @@
-//! `generationConfig`, as a provider gets it.
+//! Encoder of `generationConfig`.
 
 use bytes::BytesMut;
 
 use super::{config, read};
-use crate::canonical::dialect::{CacheMarks, Reasoning, Sampling};
+use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport, SamplingSupport};
 use crate::canonical::{Dialect, Effort, OutputFormat, Request, Thinking};
 use crate::json::{RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::schema;
 
-/// Sequences that end an answer, at most.
+/// Maximum number of stop sequences.
 const MAX_STOP: usize = 5;
 
-/// Alternatives of a token that can be asked for.
+/// Maximum number of alternatives per token.
 const MAX_LOGPROBS: u64 = 20;
 
-/// Writes `generationConfig`, if there is anything to say.
+/// Writes `generationConfig`; nothing if it has no members.
 pub(super) fn write(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
@@ -51,7 +51,7 @@ fn limits(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, By
     }
     if !request.stop.is_empty() {
         if request.stop.len() > MAX_STOP && notes.from() != Format::Generate {
-            notes.refuse("stop", format!("This model takes at most {MAX_STOP} stop sequences."));
+            notes.refuse("stop", format!("This model accepts at most {MAX_STOP} stop sequences."));
         }
         json.key("stopSequences").begin_array();
         for sequence in &request.stop {
@@ -75,7 +75,7 @@ fn sampling(
 ) {
     let given = &request.sampling;
     let mut top_p = given.top_p;
-    if dialect.sampling == Sampling::One && given.temperature.is_some() && top_p.take().is_some() {
+    if dialect.sampling == SamplingSupport::One && given.temperature.is_some() && top_p.take().is_some() {
         notes.lose("top_p");
     }
     for (element, name, value, range) in [
@@ -86,24 +86,25 @@ fn sampling(
         ("frequency_penalty", "frequencyPenalty", given.frequency_penalty, -2.0..=2.0),
     ] {
         let Some(value) = value else { continue };
-        if dialect.sampling == Sampling::None {
+        if dialect.sampling == SamplingSupport::None {
             notes.lose(element);
             continue;
         }
         json.key(name);
         match value.text().parse::<f64>() {
+            // A client of this format gets the provider's own error for a value out of range.
             Ok(number) if range.contains(&number) || notes.from() == Format::Generate => json.raw(value),
             Ok(number) => {
                 notes.clamp(element);
                 let nearest = if number < *range.start() { *range.start() } else { *range.end() };
                 json.raw(RawJson::from_text(&format!("{nearest}")))
             }
-            // Not a number: the provider may say so.
+            // Not a number: leave the error to the provider.
             Err(_) => json.raw(value),
         };
     }
     if let Some(seed) = given.seed {
-        // The field has 32 bits here.
+        // The field has 32 bits in this format.
         if seed.text().parse::<i32>().is_ok() || notes.from() == Format::Generate {
             json.key("seed").raw(seed);
         } else {
@@ -162,34 +163,36 @@ fn thinking(
     notes: &mut LossNotes,
     json: &mut Writer<'_, BytesMut>,
 ) {
-    let told = dialect.reasoning.tell(request.thinking);
-    if dialect.reasoning == Reasoning::Fixed {
-        if !matches!(request.thinking, Thinking::Unsaid | Thinking::Off) {
+    let told = dialect.reasoning.reasoning_parameter(request.thinking);
+    if dialect.reasoning == ReasoningSupport::Fixed {
+        if !matches!(request.thinking, Thinking::Unset | Thinking::Off) {
             notes.lose("reasoning_effort");
         }
         return;
     }
-    // Whoever asks another format for reasoning gets to see it there; here it must be asked for.
-    let asked = !matches!(request.thinking, Thinking::Unsaid | Thinking::Off | Thinking::Budget(0));
+    // In other formats a request for reasoning also makes it visible; this format needs `includeThoughts` for that.
+    let asked = !matches!(request.thinking, Thinking::Unset | Thinking::Off | Thinking::Budget(0));
     let shown = request.show_thinking.or_else(|| (asked && notes.from() != Format::Generate).then_some(true));
-    if told == CacheMarks::Nothing && shown.is_none() {
+    if told == ReasoningParameter::Omitted && shown.is_none() {
         return;
     }
     json.key("thinkingConfig").begin_object();
     match (told, dialect.reasoning) {
-        (CacheMarks::Off, Reasoning::Effort { min, .. }) => level(min, json),
-        (CacheMarks::Off, Reasoning::Adaptive { .. }) => level(Effort::Minimal, json),
-        (CacheMarks::Off, _) => {
+        (ReasoningParameter::Off, ReasoningSupport::Effort { min, .. }) => level(min, json),
+        (ReasoningParameter::Off, ReasoningSupport::Adaptive { .. }) => level(Effort::Minimal, json),
+        (ReasoningParameter::Off, _) => {
             json.key("thinkingBudget").number(0u64);
         }
-        (CacheMarks::Budget(tokens), _) => {
+        (ReasoningParameter::Budget(tokens), _) => {
             json.key("thinkingBudget").number(tokens);
         }
-        (CacheMarks::Effort(effort) | CacheMarks::Adaptive(Some(effort)), _) => level(effort, json),
-        (CacheMarks::Adaptive(None), Reasoning::Budget { .. }) => {
+        (ReasoningParameter::Effort(effort) | ReasoningParameter::Adaptive(Some(effort)), _) => {
+            level(effort, json)
+        }
+        (ReasoningParameter::Adaptive(None), ReasoningSupport::Budget { .. }) => {
             json.key("thinkingBudget").number(-1i64);
         }
-        (CacheMarks::Adaptive(None) | CacheMarks::Nothing, _) => {}
+        (ReasoningParameter::Adaptive(None) | ReasoningParameter::Omitted, _) => {}
     }
     if let Some(shown) = shown {
         json.key("includeThoughts").boolean(shown);

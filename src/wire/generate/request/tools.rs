@@ -1,17 +1,17 @@
-//! Tools and what may be done with them, in both directions.
+//! Tools and tool choice, decoder and encoder.
 
 use bytes::BytesMut;
 
 use super::model;
 use super::read::{Fault, copy_unknown, last, list, object, string, strings, wrong};
 use crate::canonical::request::{Extra, Search};
-use crate::canonical::{Dialect, Index, Key, Request, Tool, ToolChoice, ToolKind};
+use crate::canonical::{Dialect, Index, IndexKey, Request, Tool, ToolChoice, ToolKind};
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::schema;
 
-/// Tools that the provider runs, besides its search.
+/// Provider-hosted tools other than the search.
 const HOSTED: [&str; 8] = [
     "tools.codeExecution",
     "tools.urlContext",
@@ -23,10 +23,11 @@ const HOSTED: [&str; 8] = [
     "tools.enterpriseWebSearch",
 ];
 
-/// What else `toolConfig` holds.
+/// Members of `toolConfig` other than `functionCallingConfig`.
 const SETTINGS: [&str; 2] = ["toolConfig.retrievalConfig", "toolConfig.includeServerSideToolInvocations"];
 
-/// An entry, or the configuration, where it has members that are not known here.
+/// Names of the extra members with a whole `tools` entry or the whole `toolConfig`, present if it has unknown
+/// members.
 const UNKNOWN_TOOL: &str = "tools.*";
 const UNKNOWN_SETTING: &str = "toolConfig.*";
 
@@ -94,7 +95,7 @@ fn declaration<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Tool<'a>, Fault>
                 "description" => description = string(json, || format!("{path}.description"))?,
                 "parameters" => openapi = Some(json.raw()?),
                 "parametersJsonSchema" => plain = Some(json.raw()?),
-                // What the tool will answer: a hint that no other format knows.
+                // `response` and the like: a schema of the result, which no other format has.
                 _ => json.skip()?,
             }
             Ok(())
@@ -215,12 +216,13 @@ pub(super) fn write(
 ) {
     let both = model::takes_functions_beside_search(dialect.model);
     let allowed: Option<Index> =
-        filter(request, dialect).map(|names| names.iter().map(|name| Key::of(*name)).collect());
-    let is_allowed = |tool: &&Tool<'_>| allowed.as_ref().is_none_or(|names| names.has(Key::of(tool.name)));
+        filter(request, dialect).map(|names| names.iter().map(|name| IndexKey::of(*name)).collect());
+    let is_allowed =
+        |tool: &&Tool<'_>| allowed.as_ref().is_none_or(|names| names.has(IndexKey::of(tool.name)));
     let tools: Vec<_> = request.tools.iter().filter(is_allowed).collect();
     let mut search = request.search.as_ref();
     if search.is_some() && !tools.is_empty() && !both && notes.from() != Format::Generate {
-        // The functions are what the client's program lives on.
+        // Keep the functions rather than the search: the client program depends on its own functions.
         notes.warn("web_search");
         search = None;
     }
@@ -253,10 +255,11 @@ pub(super) fn write(
     write_config(request, dialect, notes, (!tools.is_empty(), search.is_some()), json);
 }
 
-/// The only tools that are declared, where a choice among them cannot be said otherwise.
+/// Returns the names of the tools to declare, if the model cannot be restricted to them by mode; `None` if all tools
+/// are declared.
 fn filter<'r, 'a>(request: &'r Request<'a>, dialect: &Dialect<'_>) -> Option<&'r Vec<JsonStr<'a>>> {
     match &request.tool_choice {
-        Some(ToolChoice::Allowed { names, required: false }) if !model::knows_validated(dialect.model) => {
+        Some(ToolChoice::Allowed { names, required: false }) if !model::supports_validated(dialect.model) => {
             Some(names)
         }
         _ => None,
@@ -295,7 +298,7 @@ fn write_tool(
             if cut.narrowed {
                 notes.lose("schema_keywords");
             }
-            // An object without members is refused; a tool without parameters is not.
+            // The provider rejects an object without properties, but accepts a tool without parameters.
             if let Some(text) = cut.text {
                 json.key("parameters").raw(RawJson::from_text(&text));
             }
@@ -305,18 +308,18 @@ fn write_tool(
     if tool.cache.is_some() {
         notes.lose("cache_control");
     }
-    if tool.strict == Some(true) && !model::knows_validated(dialect.model) {
+    if tool.strict == Some(true) && !model::supports_validated(dialect.model) {
         notes.lose("tool_strict");
     }
 }
 
-/// The parameters of a tool that takes free text.
+/// Parameters of a tool with free-text input.
 const FREE_TEXT: &str = r#"{"type":"OBJECT","properties":{"input":{"type":"STRING"}},"required":["input"]}"#;
 
 fn write_search(search: &Search<'_>, notes: &mut LossNotes, json: &mut Writer<'_, BytesMut>) {
     json.begin_object().key("googleSearch").begin_object();
     match search.blocked_domains {
-        // One of this format's own clients knows what its provider takes.
+        // A client of this format knows what its provider accepts.
         Some(domains) if notes.from() == Format::Generate => {
             json.key("excludeDomains");
             json.raw(domains);
@@ -348,9 +351,9 @@ fn write_config(
 ) {
     let own = notes.from() == Format::Generate;
     let strict = request.tools.iter().any(|tool| tool.strict == Some(true));
-    let validated = model::knows_validated(dialect.model) && (strict || (search && !own));
+    let validated = model::supports_validated(dialect.model) && (strict || (search && !own));
     let auto = if functions && validated { "VALIDATED" } else { "AUTO" };
-    // A choice without functions is refused, but a client of this format may have reasons of its own.
+    // The provider rejects a tool choice without functions. A client of this format gets what it sent.
     let choice = request.tool_choice.as_ref().filter(|_| functions || own);
     let calling = match choice {
         None if auto == "AUTO" => None,
@@ -367,8 +370,8 @@ fn write_config(
     let streamed = request.extra.iter().find(|extra| extra.name == STREAM_ARGUMENTS);
     let is_setting = |name| SETTINGS.contains(&name) || name == UNKNOWN_SETTING;
     let settings = request.extra.iter().filter(|extra| is_setting(extra.name));
-    // Functions beside the provider's own tools must be asked for; its cloud, which also knows no ids of calls, does
-    // not know the word.
+    // Functions together with provider-hosted tools must be enabled. Vertex AI, recognized by its lack of call ids,
+    // does not have this member.
     let mixed = functions && search && !own && dialect.call_ids;
     if calling.is_none() && streamed.is_none() && settings.clone().next().is_none() && !mixed {
         return;
@@ -404,7 +407,7 @@ fn write_config(
     json.end_object();
 }
 
-/// Whether an extra is written here.
+/// Returns whether an extra member is written by this file.
 pub(super) fn is_own(name: &str) -> bool {
     HOSTED.contains(&name)
         || SETTINGS.contains(&name)

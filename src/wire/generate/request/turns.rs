@@ -1,4 +1,4 @@
-//! Contents, as a provider gets them: one for each run of the same role, results of functions apart.
+//! Encoder of `contents`: one content for each run of the same role; function results have contents of their own.
 
 use std::borrow::Cow;
 
@@ -8,21 +8,23 @@ use bytes::BytesMut;
 
 use super::decode::VIDEO;
 use super::model;
-use crate::canonical::{Block, CacheMark, Dialect, Index, Input, Key, Request, Role, Seal, Source};
+use crate::canonical::{
+    Block, CacheBreakpoint, Dialect, Index, IndexKey, Input, MediaSource, ProviderSignature, Request, Role,
+};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::{part, signature};
 
-/// What stands where this format must have something and the conversation has nothing.
+/// Text of a part that the format requires and the conversation does not have.
 const FILLER: JsonStr<'static> = JsonStr::from_escaped(" ");
 
-/// What a content holds.
+/// Kind of a content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Group {
     User,
     Model,
-    /// Results of functions, which no text may stand beside.
+    /// Function results. A text part beside them is rejected.
     Results,
 }
 
@@ -68,13 +70,13 @@ struct Contents<'w, 'b, 'r> {
     notes: &'w mut LossNotes,
     json: &'w mut Writer<'b, BytesMut>,
     group: Option<Group>,
-    /// Calls in the current content of the model.
+    /// Number of calls in the current model content.
     calls: usize,
-    /// Files of results that must stand in a content of their own behind them.
+    /// Files of function results, to be written in a content of their own after the results.
     later: Vec<&'r Block<'r>>,
     videos: Vec<RawJson<'r>>,
     video: usize,
-    /// Names of the calls so far, and where the ids stand to which they belong.
+    /// Names of the calls so far, and an index of them by call id.
     names: Vec<JsonStr<'r>>,
     ids: Index,
 }
@@ -84,12 +86,13 @@ impl<'r> Contents<'_, '_, 'r> {
         if self.group == Some(group) {
             return;
         }
-        // Some models refuse a conversation that the model begins.
+        // Some models reject a conversation that starts with the model.
         if self.group.is_none() && group == Group::Model && !self.own {
             self.enter(Group::User);
             self.text(FILLER, false, None);
         }
         self.leave();
+        // Models before generation 3 take the files of results only in a user content behind all results of the turn.
         if group != Group::Results && !self.later.is_empty() {
             let later = std::mem::take(&mut self.later);
             self.enter(Group::User);
@@ -123,6 +126,7 @@ impl<'r> Contents<'_, '_, 'r> {
         if empty {
             self.notes.refuse("contents", "The conversation is empty.");
         }
+        // Without prefill support, the conversation must end with a user content.
         if model_last || self.group.is_none() {
             self.enter(Group::User);
             self.text(FILLER, false, None);
@@ -133,7 +137,7 @@ impl<'r> Contents<'_, '_, 'r> {
     fn block(&mut self, block: &'r Block<'r>, role: Role) {
         let group = if role == Role::Assistant { Group::Model } else { Group::User };
         match block {
-            Block::Text { text, cache, seal } => {
+            Block::Text { text, cache, signature: seal } => {
                 self.cached(*cache);
                 if !text.is_empty() || seal.is_some() || self.own {
                     self.enter(group);
@@ -145,15 +149,15 @@ impl<'r> Contents<'_, '_, 'r> {
                 self.text(*text, false, None);
             }
             Block::Refusal { .. } => {}
-            Block::Reasoning { text, seal, hidden } => self.thought(text, seal.as_ref(), *hidden),
+            Block::Reasoning { text, signature: seal, hidden } => self.thought(text, seal.as_ref(), *hidden),
             Block::Image { .. } | Block::File { .. } | Block::Audio { .. } | Block::Video { .. } => {
-                // What cannot be carried must not leave an empty content behind.
+                // Check first: media that is not written must not leave an empty content.
                 if self.carries(block) {
                     self.enter(group);
                     self.media(block);
                 }
             }
-            Block::ToolUse { id, name, input, kind, seal, cache, .. } => {
+            Block::ToolUse { id, name, input, kind, signature: seal, cache, .. } => {
                 self.cached(*cache);
                 self.enter(Group::Model);
                 let (text, object) = match input {
@@ -161,15 +165,18 @@ impl<'r> Contents<'_, '_, 'r> {
                     Input::Object(object) => (JsonStr::default(), Some(*object)),
                 };
                 self.names.push(*name);
-                self.ids.push(Key::of(*id));
+                self.ids.push(IndexKey::of(*id));
                 let id = if self.dialect.call_ids { *id } else { JsonStr::default() };
-                part::begin_call(self.json, &part::Call { id, name: *name, kind: *kind, text, object });
+                part::begin_call(
+                    self.json,
+                    &part::CompleteCall { id, name: *name, kind: *kind, text, object },
+                );
                 let first = self.calls == 0;
                 self.calls += 1;
                 match seal {
                     Some(seal) => self.signature(seal),
-                    // Only the first of parallel calls is signed.
-                    None if first && model::wants_signatures(self.dialect.model) => {
+                    // The provider signs only the first of parallel calls.
+                    None if first && model::requires_signatures(self.dialect.model) => {
                         self.json.key("thoughtSignature").string(signature::SKIP);
                     }
                     None => {}
@@ -189,13 +196,13 @@ impl<'r> Contents<'_, '_, 'r> {
         }
     }
 
-    fn cached(&mut self, mark: Option<CacheMark>) {
+    fn cached(&mut self, mark: Option<CacheBreakpoint>) {
         if mark.is_some() {
             self.notes.lose("cache_control");
         }
     }
 
-    fn text(&mut self, text: JsonStr<'_>, thought: bool, seal: Option<&Seal<'_>>) {
+    fn text(&mut self, text: JsonStr<'_>, thought: bool, seal: Option<&ProviderSignature<'_>>) {
         part::begin_text(self.json, text, thought);
         if let Some(seal) = seal {
             self.signature(seal);
@@ -203,12 +210,13 @@ impl<'r> Contents<'_, '_, 'r> {
         self.json.end_object();
     }
 
-    fn signature(&mut self, seal: &Seal<'_>) {
+    fn signature(&mut self, seal: &ProviderSignature<'_>) {
         self.json.key("thoughtSignature").paste(JsonStr::from_escaped(&seal.text));
     }
 
-    /// A thought without a signature tells its provider nothing, unless its own client sends it back.
-    fn thought(&mut self, text: &[JsonStr<'_>], seal: Option<&Seal<'_>>, hidden: bool) {
+    /// Writes a thought. Without a signature it is of no value to the provider, so it is lost unless the client uses
+    /// this format too.
+    fn thought(&mut self, text: &[JsonStr<'_>], seal: Option<&ProviderSignature<'_>>, hidden: bool) {
         if seal.is_none() && !self.own {
             self.notes.lose("thinking_block");
             return;
@@ -239,10 +247,11 @@ impl<'r> Contents<'_, '_, 'r> {
         object: Option<RawJson<'_>>,
         error: bool,
     ) {
-        let known = self.ids.last(Key::of(id)).and_then(|at| self.names.get(at)).copied();
+        // Other formats identify the call by its id only; this format needs the function's name.
+        let known = self.ids.last(IndexKey::of(id)).and_then(|at| self.names.get(at)).copied();
         let name = if name.is_empty() { known.unwrap_or_default() } else { name };
         if name.is_empty() {
-            self.notes.refuse("contents", "A result of a tool belongs to no call of the conversation.");
+            self.notes.refuse("contents", "A tool result does not belong to a call of the conversation.");
         }
         self.json.begin_object().key("functionResponse").begin_object();
         if self.dialect.call_ids && !id.is_empty() {
@@ -268,7 +277,8 @@ impl<'r> Contents<'_, '_, 'r> {
         }
     }
 
-    /// The response must be an object: what is one already goes as it is.
+    /// Writes the response of a tool, which must be an object: an object is written unchanged, anything else is
+    /// wrapped.
     fn response(&mut self, content: &[Block<'_>], object: Option<RawJson<'_>>, error: bool) {
         if let Some(value) = object {
             if value.text().starts_with('{') {
@@ -291,7 +301,7 @@ impl<'r> Contents<'_, '_, 'r> {
         }
     }
 
-    /// Whether media can be written; what cannot be is accounted for.
+    /// Returns whether media can be written. Records a loss if not.
     fn carries(&mut self, block: &Block<'_>) -> bool {
         let (source, element) = match block {
             Block::Image { source, .. } => (source, "image_url"),
@@ -301,14 +311,16 @@ impl<'r> Contents<'_, '_, 'r> {
             _ => return false,
         };
         match source {
-            Source::Base64 { .. } | Source::Text { .. } => true,
-            Source::Url { url, .. } if self.own || self.dialect.media_urls || is_video_page(*url) => true,
-            Source::Id { .. } if self.own => true,
-            Source::Url { .. } => {
+            MediaSource::Base64 { .. } | MediaSource::Text { .. } => true,
+            MediaSource::Url { url, .. } if self.own || self.dialect.media_urls || is_video_page(*url) => {
+                true
+            }
+            MediaSource::Id { .. } if self.own => true,
+            MediaSource::Url { .. } => {
                 self.notes.lose(element);
                 false
             }
-            Source::Id { .. } => {
+            MediaSource::Id { .. } => {
                 self.notes.lose("file_id");
                 false
             }
@@ -323,25 +335,25 @@ impl<'r> Contents<'_, '_, 'r> {
             _ => return,
         };
         self.cached(cache);
-        // Only the provider's cloud takes names, as a client of this format may know.
+        // Only Vertex AI accepts display names; a client of this format knows which API it uses.
         let name = if self.own { name } else { JsonStr::default() };
         match *source {
-            Source::Base64 { mime, data } => {
+            MediaSource::Base64 { mime, data } => {
                 part::begin_inline(self.json, mime_of(mime), data, name);
             }
-            Source::Text { text } => {
+            MediaSource::Text { text } => {
                 let data = STANDARD.encode(text.decode().as_bytes());
                 let mime = JsonStr::from_escaped("text/plain");
                 part::begin_inline(self.json, mime, JsonStr::from_escaped(&data), name);
             }
-            Source::Url { url, mime } => {
+            MediaSource::Url { url, mime } => {
                 let mime = if mime.is_empty() { guess(url, block) } else { mime };
                 part::begin_file(self.json, mime, url, name);
             }
-            Source::Id { id } => part::begin_file(self.json, JsonStr::default(), id, name),
+            MediaSource::Id { id } => part::begin_file(self.json, JsonStr::default(), id, name),
         }
         match block {
-            Block::Image { detail, seal, .. } => {
+            Block::Image { detail, signature: seal, .. } => {
                 if let Some(seal) = seal {
                     self.signature(seal);
                 }
@@ -374,17 +386,23 @@ impl<'r> Contents<'_, '_, 'r> {
     }
 }
 
-/// The texts of a result, one below the other.
+/// Joins the texts of a result with line breaks.
 fn joined<'c>(content: &[Block<'c>]) -> Cow<'c, str> {
     let mut texts = content.iter().filter_map(|block| match block {
         Block::Text { text, .. } | Block::Refusal { text } => Some(text.escaped()),
         _ => None,
     });
     let first = texts.next().unwrap_or_default();
-    texts.fold(Cow::Borrowed(first), |all, text| Cow::Owned(format!("{all}\\n{text}")))
+    let Some(second) = texts.next() else { return Cow::Borrowed(first) };
+    let mut all = first.to_owned();
+    for text in std::iter::once(second).chain(texts) {
+        all.push_str("\\n");
+        all.push_str(text);
+    }
+    Cow::Owned(all)
 }
 
-/// Pages of the one site whose videos the provider watches by address.
+/// Returns whether a URL is a YouTube page: the provider fetches those videos itself.
 fn is_video_page(url: JsonStr<'_>) -> bool {
     let url = url.decode();
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or_default();
@@ -393,11 +411,11 @@ fn is_video_page(url: JsonStr<'_>) -> bool {
 }
 
 fn mime_of(mime: JsonStr<'_>) -> JsonStr<'_> {
-    // A name that many programs use, and nobody registered.
+    // An unregistered media type that many programs use.
     if mime.is("image/jpg") { JsonStr::from_escaped("image/jpeg") } else { mime }
 }
 
-/// The media type that an address suggests.
+/// Guesses the media type from a URL's extension; empty if unknown, `application/pdf` for a file.
 fn guess(url: JsonStr<'_>, block: &Block<'_>) -> JsonStr<'static> {
     let url = url.decode();
     let path = url.split(['?', '#']).next().unwrap_or_default();

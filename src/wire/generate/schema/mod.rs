@@ -1,9 +1,11 @@
-//! JSON schemas cut down to what the older schema field of this format takes: a part of OpenAPI 3.0.
+//! Schema reduction: converts JSON schemas to the subset of OpenAPI 3.0 that the older schema field of this format
+//! accepts.
 //!
-//! Here live a small tree of a schema ([`tree`]) and the steps that make it smaller. Only models and clouds that do not
-//! take plain JSON schema need it. Whatever comes in, something that is accepted comes out; what is cut off from what a
-//! value may be is told.
+//! This module has a small schema tree ([`tree`]) and the steps that reduce it. It is needed only for models and
+//! clouds that do not accept plain JSON schema. The result is always accepted, whatever the input is; `Cut::narrowed`
+//! reports that a restriction was dropped.
 
+mod merged;
 mod shape;
 mod tree;
 mod write;
@@ -13,25 +15,25 @@ mod tests;
 
 use crate::json::RawJson;
 
-/// What a schema is for.
+/// Use of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Root {
-    /// The arguments of a function: an object.
+    /// Arguments of a function: the schema must be an object.
     Arguments,
-    /// An answer: anything.
+    /// Response format: any schema.
     Answer,
 }
 
-/// A schema, cut down.
+/// Reduced schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// The schema; nothing for arguments of which there are none.
+    /// Text of the schema; `None` for arguments without properties.
     pub(super) text: Option<String>,
-    /// Something that narrows the values is gone.
+    /// Whether a keyword that restricts the values was dropped.
     pub(super) narrowed: bool,
 }
 
-/// Cuts a schema down.
+/// Reduces a schema.
 pub(super) fn openapi(schema: RawJson<'_>, root: Root) -> Cut {
     let tree = tree::Node::read(schema);
     let mut shaper = shape::Shaper::new(&tree);

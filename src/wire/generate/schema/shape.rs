@@ -1,35 +1,36 @@
-//! The steps: from any JSON schema to a shape that OpenAPI 3.0 can say.
+//! Steps of the reduction: from any JSON schema to a shape that OpenAPI 3.0 can express.
 
 use std::collections::HashMap;
 
+use super::merged::Merged;
 use super::tree::Node;
-use crate::canonical::{Index, Key};
+use crate::canonical::{Index, IndexKey};
 use crate::json::{JsonStr, RawJson};
 
-/// Work that a schema may make: members and elements looked at. References let a small schema mean a huge one.
+/// Maximum number of members and elements that are visited. With references, a small schema can expand to a huge one.
 const MAX_WORK: usize = 20_000;
 
-/// References that are followed one from another.
+/// Maximum length of a chain of references.
 const MAX_PATH: usize = 64;
 
-/// Places of a tuple that are looked at.
+/// Maximum number of tuple positions that are read.
 const MAX_TUPLE: usize = 32;
 
-/// Depth to which a schema unfolds.
+/// Maximum depth of the expanded schema.
 const MAX_DEPTH: usize = 32;
 
-/// The definitions of a schema, by the two names under which they stand. What came first wins.
-fn definitions<'t, 'a>(root: &'t Node<'a>) -> HashMap<(Key, Key), &'t Node<'a>> {
+/// Returns the definitions of a schema by group (for example `$defs`) and name. The first of equal names wins.
+fn definitions<'t, 'a>(root: &'t Node<'a>) -> HashMap<(IndexKey, IndexKey), &'t Node<'a>> {
     let mut all = HashMap::new();
     for (group, members) in root.members() {
         for (name, node) in members.members() {
-            all.entry((Key::of(&*group.decode()), Key::of(&*name.decode()))).or_insert(node);
+            all.entry((IndexKey::of(&*group.decode()), IndexKey::of(&*name.decode()))).or_insert(node);
         }
     }
     all
 }
 
-/// What a value may be.
+/// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
     Object,
@@ -41,7 +42,7 @@ pub(super) enum Type {
 }
 
 impl Type {
-    fn of(word: JsonStr<'_>) -> Option<Type> {
+    pub(super) fn of(word: JsonStr<'_>) -> Option<Type> {
         Some(match word.decode().to_ascii_lowercase().as_str() {
             "object" => Type::Object,
             "array" => Type::Array,
@@ -54,10 +55,10 @@ impl Type {
     }
 }
 
-/// A schema of this format.
+/// Reduced schema.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Shape<'a> {
-    /// Nothing only where `any_of` says it.
+    /// `None` only if `any_of` is set.
     pub(super) kind: Option<Type>,
     pub(super) nullable: bool,
     pub(super) title: Option<JsonStr<'a>>,
@@ -70,11 +71,11 @@ pub(super) struct Shape<'a> {
     pub(super) ordering: Vec<JsonStr<'a>>,
     pub(super) items: Option<Box<Shape<'a>>>,
     pub(super) any_of: Vec<Shape<'a>>,
-    /// Numbers that limit the value, under their names.
+    /// Numeric limits by keyword.
     pub(super) limits: Vec<(&'static str, RawJson<'a>)>,
 }
 
-/// Keywords that limit values of a type by a number.
+/// Keywords with a numeric limit, with the types that they apply to.
 const LIMITS: [(&str, &[Type]); 8] = [
     ("minItems", &[Type::Array]),
     ("maxItems", &[Type::Array]),
@@ -86,34 +87,25 @@ const LIMITS: [(&str, &[Type]); 8] = [
     ("maximum", &[Type::Number, Type::Integer]),
 ];
 
-/// Keywords that narrow what a value may be, and have no counterpart.
-const NARROWING: [&str; 17] = [
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "patternProperties",
-    "propertyNames",
-    "if",
-    "then",
-    "else",
-    "not",
-    "dependentSchemas",
-    "dependentRequired",
-    "dependencies",
-    "contains",
-    "uniqueItems",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "contentEncoding",
-];
+/// Chain of references that lead to a schema: the index of its last link, or `None` outside of all definitions. A
+/// reference that is already in the chain is cyclic.
+pub(super) type Chain = Option<usize>;
 
-/// Shapes one schema.
+/// Link of a chain.
+struct Link {
+    reference: IndexKey,
+    before: Chain,
+    length: usize,
+}
+
+/// Reducer of one schema.
 pub(super) struct Shaper<'t, 'a> {
     root: &'t Node<'a>,
-    /// What stands one below the members of the root, by both names: where nearly all references lead.
-    definitions: Option<HashMap<(Key, Key), &'t Node<'a>>>,
-    /// References that are being followed.
-    path: Vec<JsonStr<'a>>,
+    /// Nodes two levels below the root, by both names; nearly all references lead there. Built for the first
+    /// reference.
+    definitions: Option<HashMap<(IndexKey, IndexKey), &'t Node<'a>>>,
+    /// Links of all chains of references.
+    links: Vec<Link>,
     depth: usize,
     work: usize,
     pub(super) narrowed: bool,
@@ -121,64 +113,89 @@ pub(super) struct Shaper<'t, 'a> {
 
 impl<'t, 'a> Shaper<'t, 'a> {
     pub(super) fn new(root: &'t Node<'a>) -> Self {
-        Shaper { root, definitions: None, path: Vec::new(), depth: 0, work: 0, narrowed: false }
+        Shaper { root, definitions: None, links: Vec::new(), depth: 0, work: 0, narrowed: false }
     }
 
-    /// The shape of a schema.
+    /// Reduces a schema. A schema that is cyclic, too deep or too much work becomes an object without properties.
     pub(super) fn shape(&mut self, node: &'t Node<'a>) -> Shape<'a> {
+        self.shape_in(node, None)
+    }
+
+    fn shape_in(&mut self, node: &'t Node<'a>, chain: Chain) -> Shape<'a> {
         if self.is_too_much(1) || self.depth >= MAX_DEPTH {
             self.narrowed = true;
             return Shape { kind: Some(Type::Object), ..Shape::default() };
         }
         self.depth += 1;
         let mut merged = Merged::default();
-        let steps = self.path.len();
-        let cyclic = self.merge(node, &mut merged);
+        let cyclic = self.merge(node, chain, &mut merged);
         let shape = if cyclic {
             Shape { kind: Some(Type::Object), description: merged.text("description"), ..Shape::default() }
         } else {
             self.build(&merged)
         };
-        self.path.truncate(steps);
         self.depth -= 1;
         shape
     }
 
-    /// Counts work, and tells whether it is enough.
-    fn is_too_much(&mut self, work: usize) -> bool {
+    /// Counts work. Returns whether the limit is exceeded.
+    pub(super) fn is_too_much(&mut self, work: usize) -> bool {
         self.work += work;
         self.work > MAX_WORK
     }
 
-    /// Takes in a schema, what it refers to, and all that it must fulfil as well. What came first wins. Tells whether
-    /// it leads to itself.
-    fn merge(&mut self, node: &'t Node<'a>, into: &mut Merged<'t, 'a>) -> bool {
+    /// Merges a schema, its `$ref` and its `allOf` into `into`; the first of equal keywords wins. Returns whether the
+    /// schema refers to itself.
+    ///
+    /// `chain` leads to `node`. What is merged keeps the chain that leads to it, because each part has its own: parts
+    /// may refer to the same definition, and a property of one part to the definition of another, without a cycle.
+    fn merge(&mut self, node: &'t Node<'a>, chain: Chain, into: &mut Merged<'t, 'a>) -> bool {
         if self.is_too_much(1) {
+            self.narrowed = true;
             return true;
         }
         let mut cyclic = false;
         for (name, value) in node.members() {
-            into.add(*name, value, self);
+            into.add(*name, value, chain, self);
         }
         if let Some(reference) = node.get("$ref").and_then(Node::string) {
-            if self.path.contains(&reference) || self.path.len() >= MAX_PATH {
+            let key = IndexKey::of(reference);
+            if !self.is_followable(key, chain) {
                 self.narrowed = true;
                 return true;
             }
-            let root: &'t Node<'a> = self.root;
-            let definitions = self.definitions.get_or_insert_with(|| definitions(root));
-            match root.follow_among(&reference.decode(), definitions) {
-                Some(target) => {
-                    self.path.push(reference);
-                    cyclic |= self.merge(target, into);
+            // A definition that has been merged adds nothing a second time. Without this, definitions that refer twice
+            // to the next one would be merged 2^n times.
+            if into.merged.add(key) {
+                let root: &'t Node<'a> = self.root;
+                let definitions = self.definitions.get_or_insert_with(|| definitions(root));
+                match root.follow_among(&reference.decode(), definitions) {
+                    Some(target) => {
+                        let chain = self.link(key, chain);
+                        cyclic |= self.merge(target, chain, into);
+                    }
+                    None => self.narrowed = true,
                 }
-                None => self.narrowed = true,
             }
         }
         for part in node.get("allOf").map(Node::items).unwrap_or_default() {
-            cyclic |= self.merge(part, into);
+            cyclic |= self.merge(part, chain, into);
         }
         cyclic
+    }
+
+    /// Returns whether a reference is not yet in the chain, and the chain is not too long.
+    fn is_followable(&self, reference: IndexKey, chain: Chain) -> bool {
+        let link = |chain: Chain| self.links.get(chain?);
+        let mut links = std::iter::successors(link(chain), |last| link(last.before));
+        link(chain).is_none_or(|last| last.length < MAX_PATH) && links.all(|link| link.reference != reference)
+    }
+
+    /// Appends a reference to a chain.
+    fn link(&mut self, reference: IndexKey, before: Chain) -> Chain {
+        let length = before.and_then(|last| self.links.get(last)).map_or(0, |last| last.length) + 1;
+        self.links.push(Link { reference, before, length });
+        Some(self.links.len() - 1)
     }
 
     fn build(&mut self, merged: &Merged<'t, 'a>) -> Shape<'a> {
@@ -196,7 +213,8 @@ impl<'t, 'a> Shaper<'t, 'a> {
             return shape.any(branches);
         }
         if !branches.is_empty() {
-            // Both at once cannot be said; what stands outside of the alternatives holds for all of them.
+            // OpenAPI 3.0 cannot combine `anyOf` with a type here. Keep the outer schema, which holds for all
+            // alternatives.
             self.narrowed = true;
         }
         if types.len() > 1 {
@@ -207,11 +225,11 @@ impl<'t, 'a> Shaper<'t, 'a> {
         self.typed(kind, merged, shape)
     }
 
-    /// The alternatives, without null ones, which make the whole nullable.
+    /// Returns the alternatives except null, which makes the whole schema nullable.
     fn branches(&mut self, merged: &Merged<'t, 'a>, shape: &mut Shape<'a>) -> Vec<Shape<'a>> {
         let mut branches = Vec::new();
-        let parts = merged.list("anyOf").iter().chain(merged.list("oneOf"));
-        for part in parts {
+        let parts = merged.list("anyOf").chain(merged.list("oneOf"));
+        for (part, chain) in parts {
             let is_null = |node: &Node<'a>| {
                 let word = node.get("type").and_then(Node::string);
                 word.is_some_and(|word| word.decode().eq_ignore_ascii_case("null"))
@@ -220,13 +238,13 @@ impl<'t, 'a> Shaper<'t, 'a> {
             if is_null(part) {
                 shape.nullable = true;
             } else {
-                branches.push(self.shape(part));
+                branches.push(self.shape_in(part, chain));
             }
         }
         branches
     }
 
-    /// A shape of one type.
+    /// Returns a shape of one type.
     fn typed(&mut self, kind: Type, merged: &Merged<'t, 'a>, mut shape: Shape<'a>) -> Shape<'a> {
         shape.kind = Some(kind);
         for (name, types) in LIMITS {
@@ -238,13 +256,13 @@ impl<'t, 'a> Shaper<'t, 'a> {
         }
         match kind {
             Type::Object => {
-                for (name, node) in &merged.properties {
-                    let property = self.shape(node);
+                for (name, node, chain) in &merged.properties {
+                    let property = self.shape_in(node, *chain);
                     shape.properties.push((*name, property));
                 }
-                let known = |name: &JsonStr<'_>| merged.known.has(Key::of(*name));
+                let known = |name: &JsonStr<'_>| merged.known.has(IndexKey::of(*name));
                 shape.required = merged.required.iter().filter(|name| known(name)).copied().collect();
-                let order = merged.list("propertyOrdering").iter().filter_map(Node::string);
+                let order = merged.list("propertyOrdering").filter_map(|(name, _)| name.string());
                 shape.ordering = order.filter(|name| known(name)).collect();
             }
             Type::Array => shape.items = Some(Box::new(self.items(merged))),
@@ -265,15 +283,17 @@ impl<'t, 'a> Shaper<'t, 'a> {
         shape
     }
 
-    /// The words that a string may be. Others than strings have no list of values here.
+    /// Adds the allowed values of a string. Other types have no `enum` in this format.
     fn choices(&mut self, merged: &Merged<'t, 'a>, shape: &mut Shape<'a>) {
         let mut known = Index::default();
         for value in merged.values() {
             match value.leaf() {
                 Some(value) if value.is_null() => shape.nullable = true,
-                // An empty word is refused.
+                // The provider rejects an empty `enum` value.
                 Some(value) => match value.as_str() {
-                    Some(word) if !word.is_empty() && known.add(Key::of(word)) => shape.choices.push(word),
+                    Some(word) if !word.is_empty() && known.add(IndexKey::of(word)) => {
+                        shape.choices.push(word)
+                    }
                     Some(_) => {}
                     None => self.narrowed = true,
                 },
@@ -283,14 +303,16 @@ impl<'t, 'a> Shaper<'t, 'a> {
     }
 
     fn items(&mut self, merged: &Merged<'t, 'a>) -> Shape<'a> {
-        if let Some(items) = merged.get("items").filter(|items| matches!(items, Node::Object(_))) {
-            return self.shape(items);
+        if let Some((items, chain)) =
+            merged.get("items").filter(|(items, _)| matches!(items, Node::Object(_)))
+        {
+            return self.shape_in(items, chain);
         }
-        let tuple = merged.list("prefixItems").iter().chain(merged.list("items"));
+        let tuple = merged.list("prefixItems").chain(merged.list("items"));
         self.narrowed |= tuple.clone().nth(1).is_some();
         let mut shapes: Vec<Shape<'a>> = Vec::new();
-        for item in tuple.take(MAX_TUPLE) {
-            let shape = self.shape(item);
+        for (item, chain) in tuple.take(MAX_TUPLE) {
+            let shape = self.shape_in(item, chain);
             if !shapes.contains(&shape) {
                 shapes.push(shape);
             }
@@ -303,7 +325,7 @@ impl<'t, 'a> Shaper<'t, 'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// One of these; where there is only one, that one, under the outer name.
+    /// Makes a union of the branches. A single branch replaces the union, with the outer title and description.
     fn any(mut self, mut branches: Vec<Shape<'a>>) -> Shape<'a> {
         if branches.len() == 1
             && let Some(mut only) = branches.pop()
@@ -317,7 +339,8 @@ impl<'a> Shape<'a> {
         self
     }
 
-    /// As the arguments of a function, which are an object: of alternatives, all that any of them has.
+    /// Converts the shape to function arguments, which must be an object. Alternatives are merged: all properties of
+    /// all branches, and those required by every branch.
     pub(super) fn into_object(mut self) -> Shape<'a> {
         self.nullable = false;
         if self.any_of.is_empty() {
@@ -337,126 +360,19 @@ impl<'a> Shape<'a> {
         for branch in self.any_of {
             let branch = branch.into_object();
             for (name, shape) in branch.properties {
-                if known.add(Key::of(name)) {
+                if known.add(IndexKey::of(name)) {
                     all.properties.push((name, shape));
                 }
             }
             match &mut required {
                 Some(names) => {
-                    let here: Index = branch.required.iter().map(|name| Key::of(*name)).collect();
-                    names.retain(|name| here.has(Key::of(*name)));
+                    let here: Index = branch.required.iter().map(|name| IndexKey::of(*name)).collect();
+                    names.retain(|name| here.has(IndexKey::of(*name)));
                 }
                 None => required = Some(branch.required),
             }
         }
         all.required = required.unwrap_or_default();
         all
-    }
-}
-
-/// The keywords of a schema and of all that belongs to it.
-#[derive(Default)]
-struct Merged<'t, 'a> {
-    keywords: Vec<(JsonStr<'a>, &'t Node<'a>)>,
-    properties: Vec<(JsonStr<'a>, &'t Node<'a>)>,
-    required: Vec<JsonStr<'a>>,
-    /// Names of the three above.
-    words: Index,
-    known: Index,
-    needed: Index,
-}
-
-impl<'t, 'a> Merged<'t, 'a> {
-    fn add(&mut self, name: JsonStr<'a>, value: &'t Node<'a>, shaper: &mut Shaper<'t, 'a>) {
-        if shaper.is_too_much(1 + value.members().len() + value.items().len()) {
-            shaper.narrowed = true;
-            return;
-        }
-        match name.escaped() {
-            "properties" => {
-                for (name, node) in value.members() {
-                    if self.known.add(Key::of(*name)) {
-                        self.properties.push((*name, node));
-                    }
-                }
-            }
-            "required" => {
-                for name in value.items().iter().filter_map(Node::string) {
-                    if self.needed.add(Key::of(name)) {
-                        self.required.push(name);
-                    }
-                }
-            }
-            "$ref" | "allOf" => {}
-            other => {
-                let of_no_effect = value.leaf().is_some_and(|value| value.text() == "false");
-                shaper.narrowed |= NARROWING.contains(&other) && !of_no_effect;
-                if self.words.add(Key::of(name)) {
-                    self.keywords.push((name, value));
-                }
-            }
-        }
-    }
-
-    fn get(&self, name: &str) -> Option<&'t Node<'a>> {
-        let at = self.words.first(Key::of(JsonStr::from_escaped(name)))?;
-        self.keywords.get(at).map(|known| known.1)
-    }
-
-    fn leaf(&self, name: &str) -> Option<RawJson<'a>> {
-        self.get(name).and_then(Node::leaf)
-    }
-
-    fn text(&self, name: &str) -> Option<JsonStr<'a>> {
-        self.get(name).and_then(Node::string).filter(|text| !text.is_empty())
-    }
-
-    fn list(&self, name: &str) -> &'t [Node<'a>] {
-        self.get(name).map(Node::items).unwrap_or_default()
-    }
-
-    /// `enum`, or the one value of `const`.
-    fn values(&self) -> impl Iterator<Item = &'t Node<'a>> {
-        self.list("enum").iter().chain(self.get("const"))
-    }
-
-    /// The types that are named, and whether null is among them.
-    fn types(&self) -> (Vec<Type>, bool) {
-        let mut types = Vec::new();
-        let mut null = false;
-        let words = self.get("type").into_iter().flat_map(|node| match node {
-            Node::Array(items) => items.as_slice(),
-            node => std::slice::from_ref(node),
-        });
-        for word in words.filter_map(Node::string) {
-            null |= word.decode().eq_ignore_ascii_case("null");
-            if let Some(kind) = Type::of(word).filter(|kind| !types.contains(kind)) {
-                types.push(kind);
-            }
-        }
-        (types, null)
-    }
-
-    /// The type of a schema that names none: what its keywords are about, and otherwise text, which can say anything.
-    fn guess(&self) -> Type {
-        let has = |names: &[&str]| names.iter().any(|name| self.get(name).is_some());
-        let value = self.values().filter_map(Node::leaf).find(|value| !value.is_null());
-        match value.map(RawJson::text) {
-            Some("true" | "false") => return Type::Boolean,
-            Some(text) if text.starts_with('"') => return Type::String,
-            Some(text) if text.parse::<i64>().is_ok() => return Type::Integer,
-            Some(_) => return Type::Number,
-            None => {}
-        }
-        if !self.properties.is_empty() || has(&["additionalProperties", "patternProperties", "minProperties"])
-        {
-            Type::Object
-        } else if has(&["items", "prefixItems", "minItems", "maxItems"]) {
-            Type::Array
-        } else if has(&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]) {
-            Type::Number
-        } else {
-            Type::String
-        }
     }
 }

@@ -17,7 +17,7 @@ fn becomes(schema: Value, wanted: Value) {
 }
 
 #[test]
-fn mapping_3_references_are_written_out() {
+fn mapping_3_references_are_inlined() {
     becomes(
         json!({"type":"object","properties":{"p":{"$ref":"#/$defs/a~1b%20c","description":"here"}},"$defs":{"a/b c":{"type":"integer","description":"there"}}}),
         json!({"type":"OBJECT","properties":{"p":{"type":"INTEGER","description":"here"}}}),
@@ -35,7 +35,7 @@ fn mapping_3_recursion_ends_in_an_object() {
 }
 
 #[test]
-fn mapping_3_null_among_types_and_alternatives_is_nullable() {
+fn mapping_3_null_type_or_alternative_becomes_nullable() {
     becomes(json!({"type":["string","null"]}), json!({"type":"STRING","nullable":true}));
     becomes(json!({"type":"null"}), json!({"type":"STRING","nullable":true}));
     becomes(
@@ -49,7 +49,7 @@ fn mapping_3_null_among_types_and_alternatives_is_nullable() {
 }
 
 #[test]
-fn mapping_3_several_types_and_one_of_become_alternatives() {
+fn mapping_3_several_types_and_one_of_become_any_of() {
     becomes(
         json!({"type":["string","array"],"items":{"type":"number"},"maxLength":3}),
         json!({"anyOf":[{"type":"STRING","maxLength":3},{"type":"ARRAY","items":{"type":"NUMBER"}}]}),
@@ -61,7 +61,7 @@ fn mapping_3_several_types_and_one_of_become_alternatives() {
 }
 
 #[test]
-fn mapping_3_all_of_is_flattened_and_what_came_first_wins() {
+fn mapping_3_all_of_is_merged_and_the_first_wins() {
     becomes(
         json!({"allOf":[
             {"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"description":"first"},
@@ -72,7 +72,61 @@ fn mapping_3_all_of_is_flattened_and_what_came_first_wins() {
 }
 
 #[test]
-fn mapping_3_constants_and_lists_of_values_are_for_strings() {
+fn definition_reached_twice_is_not_cyclic() {
+    let base = json!({"type":"object","properties":{"id":{"type":"string"}}});
+    let wanted = json!({"type":"OBJECT","properties":{
+        "id":{"type":"STRING"},"a":{"type":"INTEGER"},"b":{"type":"BOOLEAN"}}});
+    // A diamond: two definitions with one base.
+    becomes(
+        json!({"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}],"$defs":{
+            "base":base,
+            "a":{"allOf":[{"$ref":"#/$defs/base"},{"properties":{"a":{"type":"integer"}}}]},
+            "b":{"allOf":[{"$ref":"#/$defs/base"},{"properties":{"b":{"type":"boolean"}}}]}}}),
+        wanted.clone(),
+    );
+    becomes(
+        json!({"$ref":"#/$defs/a","allOf":[{"$ref":"#/$defs/base"},{"$ref":"#/$defs/a"}],"$defs":{
+            "base":base,
+            "a":{"allOf":[{"$ref":"#/$defs/base"}],"properties":{"a":{"type":"integer"},"b":{"type":"boolean"}}}}}),
+        json!({"type":"OBJECT","properties":{
+            "a":{"type":"INTEGER"},"b":{"type":"BOOLEAN"},"id":{"type":"STRING"}}}),
+    );
+    // A property of one part refers to the definition of another part.
+    becomes(
+        json!({"allOf":[{"$ref":"#/$defs/base"},{"properties":{"other":{"$ref":"#/$defs/base"}}}],"$defs":{"base":base}}),
+        json!({"type":"OBJECT","properties":{
+            "id":{"type":"STRING"},"other":{"type":"OBJECT","properties":{"id":{"type":"STRING"}}}}}),
+    );
+    // Many levels, each of which refers twice to the next one.
+    let mut definitions = serde_json::Map::new();
+    for level in 0..30 {
+        let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+        definitions.insert(format!("d{level}"), json!({"allOf":[next, next]}));
+    }
+    definitions.insert("d30".to_owned(), base);
+    becomes(
+        json!({"$ref":"#/$defs/d0","$defs":definitions}),
+        json!({"type":"OBJECT","properties":{"id":{"type":"STRING"}}}),
+    );
+}
+
+#[test]
+fn cycle_through_several_definitions_ends_in_an_object() {
+    let cut = json!({"type":"OBJECT"});
+    becomes(
+        json!({"$ref":"#/$defs/a","$defs":{
+            "a":{"allOf":[{"type":"object"},{"$ref":"#/$defs/b"}]},
+            "b":{"properties":{"list":{"type":"array","items":{"$ref":"#/$defs/a"}},"self":{"$ref":"#/$defs/b"}}}}}),
+        json!({"type":"OBJECT","properties":{"list":{"type":"ARRAY","items":cut},"self":cut}}),
+    );
+    becomes(
+        json!({"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"allOf":[{"$ref":"#/$defs/b"}]},"b":{"$ref":"#/$defs/a"}}}),
+        cut,
+    );
+}
+
+#[test]
+fn mapping_3_const_and_enum_are_kept_for_strings_only() {
     becomes(json!({"const":"fast"}), json!({"type":"STRING","enum":["fast"]}));
     becomes(json!({"enum":["a","",null,"b"]}), json!({"type":"STRING","nullable":true,"enum":["a","b"]}));
     becomes(json!({"enum":[1,2]}), json!({"type":"INTEGER"}));
@@ -81,7 +135,7 @@ fn mapping_3_constants_and_lists_of_values_are_for_strings() {
 }
 
 #[test]
-fn mapping_3_arrays_have_items_and_everything_has_a_type() {
+fn mapping_3_arrays_get_items_and_every_schema_a_type() {
     becomes(json!({"type":"array"}), json!({"type":"ARRAY","items":{"type":"STRING"}}));
     becomes(json!({"items":{}}), json!({"type":"ARRAY","items":{"type":"STRING"}}));
     becomes(
@@ -95,7 +149,7 @@ fn mapping_3_arrays_have_items_and_everything_has_a_type() {
 }
 
 #[test]
-fn mapping_3_what_has_no_place_is_dropped() {
+fn mapping_3_unsupported_keywords_are_dropped() {
     becomes(
         json!({"$schema":"x","$id":"y","type":"object","title":"T","additionalProperties":false,"default":{},"examples":[1],
             "properties":{"d":{"type":"string","format":"date-time","default":"x"},"u":{"type":"string","format":"uuid","pattern":"^a"},
@@ -107,7 +161,7 @@ fn mapping_3_what_has_no_place_is_dropped() {
 }
 
 #[test]
-fn mapping_3_alternatives_beside_a_structure_give_way() {
+fn mapping_3_any_of_beside_properties_is_dropped() {
     becomes(
         json!({"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"anyOf":[{"required":["a"]},{"required":["b"]}]}),
         json!({"type":"OBJECT","properties":{"a":{"type":"STRING"},"b":{"type":"STRING"}}}),
@@ -115,7 +169,7 @@ fn mapping_3_alternatives_beside_a_structure_give_way() {
 }
 
 #[test]
-fn bug_61_what_narrows_is_told_when_it_is_lost() {
+fn bug_61_lost_constraints_are_reported() {
     let lossless = json!({"type":"object","additionalProperties":false,"$schema":"x","properties":{"a":{"type":["string","null"]},"b":{"const":"x"}}});
     assert!(!cut(&lossless, Root::Arguments).1);
     for lossy in [
@@ -146,7 +200,7 @@ fn arguments_are_an_object_or_nothing() {
 }
 
 #[test]
-fn names_of_properties_keep_their_order_and_their_escapes() {
+fn property_names_keep_their_order_and_escapes() {
     let text = r#"{"type":"object","properties":{"z\"\u00e9":{"type":"string"},"a":{"type":"string"}},"required":["z\"\u00e9"]}"#;
     assert_eq!(
         openapi(RawJson::from_text(text), Root::Arguments).text.unwrap(),
@@ -155,7 +209,7 @@ fn names_of_properties_keep_their_order_and_their_escapes() {
 }
 
 #[test]
-fn a_small_schema_that_means_a_huge_one_is_bounded() {
+fn schema_expansion_is_bounded() {
     let mut definitions = serde_json::Map::new();
     for level in 0..40 {
         let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
@@ -167,7 +221,7 @@ fn a_small_schema_that_means_a_huge_one_is_bounded() {
     let schema = json!({"$ref":"#/$defs/d0","$defs":definitions});
     let text = openapi(RawJson::from_text(&schema.to_string()), Root::Answer).text.unwrap();
     assert!(text.len() < 1_000_000, "{}", text.len());
-    // Much that is merged again and again.
+    // A large definition that is merged many times.
     let wide: serde_json::Map<_, _> =
         (0..3_000).map(|n| (format!("p{n}"), json!({"type":"string"}))).collect();
     let again = vec![json!({"allOf":[{"$ref":"#/$defs/wide"}]}); 3_000];
@@ -178,7 +232,7 @@ fn a_small_schema_that_means_a_huge_one_is_bounded() {
     assert!(openapi(RawJson::from_text(&deep), Root::Answer).text.is_some());
 }
 
-/// Any schema, and much that is none.
+/// Schemas, valid and invalid.
 fn schemas() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "string",
@@ -281,7 +335,7 @@ fn is_accepted(schema: &Value) -> bool {
 
 proptest! {
     #[test]
-    fn whatever_comes_in_is_accepted_and_stays_as_it_is(schema in schemas(), arguments in any::<bool>()) {
+    fn schema_conversion_is_valid_and_idempotent(schema in schemas(), arguments in any::<bool>()) {
         let root = if arguments { Root::Arguments } else { Root::Answer };
         let text = schema.to_string();
         if let Some(once) = openapi(RawJson::from_text(&text), root).text {
@@ -293,7 +347,7 @@ proptest! {
     }
 
     #[test]
-    fn text_that_is_no_schema_does_no_harm(text in "[{}\\[\\]\"a:,1\\\\]{0,20}") {
+    fn schema_conversion_of_arbitrary_text_never_panics(text in "[{}\\[\\]\"a:,1\\\\]{0,20}") {
         openapi(RawJson::from_text(&text), Root::Arguments);
         openapi(RawJson::from_text(&text), Root::Answer);
     }

@@ -1,31 +1,31 @@
-//! A JSON value as a tree, no deeper than is worth it.
+//! JSON value as a tree of limited depth.
 
 use std::collections::HashMap;
 
-use crate::canonical::Key;
-use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
+use crate::canonical::IndexKey;
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
 
-/// Depth up to which a value is read; what is deeper is left as it is written.
+/// Maximum depth of the tree. Deeper values are kept as unparsed text.
 const MAX_DEPTH: usize = 64;
 
-/// A value.
+/// JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node<'a> {
     Object(Vec<(JsonStr<'a>, Node<'a>)>),
     Array(Vec<Node<'a>>),
-    /// A string, a number, a word, or what stands too deep.
+    /// A string, a number, `true`, `false` or `null`, or unparsed text of a value that is too deep.
     Leaf(RawJson<'a>),
 }
 
 impl<'a> Node<'a> {
-    /// Reads a value. What is not JSON is nothing.
+    /// Reads a value. Returns an empty object if it is not valid JSON.
     pub(super) fn read(value: RawJson<'a>) -> Self {
         Self::parse(&mut Cursor::new(value.text()), 0).unwrap_or(Node::Object(Vec::new()))
     }
 
     fn parse(json: &mut Cursor<'a>, depth: usize) -> Result<Self, JsonError> {
         match json.kind()? {
-            Kind::Object if depth < MAX_DEPTH => {
+            ValueKind::Object if depth < MAX_DEPTH => {
                 let mut members = Vec::new();
                 json.begin_object()?;
                 while let Some(key) = json.next_key()? {
@@ -33,7 +33,7 @@ impl<'a> Node<'a> {
                 }
                 Ok(Node::Object(members))
             }
-            Kind::Array if depth < MAX_DEPTH => {
+            ValueKind::Array if depth < MAX_DEPTH => {
                 let mut items = Vec::new();
                 json.begin_array()?;
                 while json.next_element()? {
@@ -45,7 +45,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The members of an object; none of anything else.
+    /// Returns the members of an object; an empty slice for any other value.
     pub(super) fn members(&self) -> &[(JsonStr<'a>, Node<'a>)] {
         match self {
             Node::Object(members) => members,
@@ -53,7 +53,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The elements of an array; none of anything else.
+    /// Returns the elements of an array; an empty slice for any other value.
     pub(super) fn items(&self) -> &[Node<'a>] {
         match self {
             Node::Array(items) => items,
@@ -61,12 +61,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A member, by name.
+    /// Returns the first member with this name.
     pub(super) fn get(&self, name: &str) -> Option<&Node<'a>> {
         self.members().iter().find(|member| member.0.is(name)).map(|member| &member.1)
     }
 
-    /// A string.
+    /// Returns the value of a string; `None` for any other value.
     pub(super) fn string(&self) -> Option<JsonStr<'a>> {
         match self {
             Node::Leaf(raw) => raw.as_str(),
@@ -74,7 +74,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The text of a string, a number or a word.
+    /// Returns the text of a scalar; `None` for objects and arrays.
     pub(super) fn leaf(&self) -> Option<RawJson<'a>> {
         match self {
             Node::Leaf(raw) if !raw.text().starts_with(['{', '[']) => Some(*raw),
@@ -82,18 +82,18 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What a reference within the document leads to (`#/$defs/name`).
-    /// Its first two steps are looked up among the definitions, if they lead to one.
+    /// Resolves a reference within the document (`#/$defs/name`). The first two steps are looked up in `definitions`,
+    /// because nearly all references lead there. Returns `None` if the target does not exist.
     pub(super) fn follow_among<'t>(
         &'t self,
         reference: &str,
-        definitions: &HashMap<(Key, Key), &'t Node<'a>>,
+        definitions: &HashMap<(IndexKey, IndexKey), &'t Node<'a>>,
     ) -> Option<&'t Node<'a>> {
         let path = reference.strip_prefix('#')?;
         let mut steps = path.split('/').skip(1);
         let mut ahead = steps.clone();
         let definition = ahead.next().zip(ahead.next()).and_then(|(group, name)| {
-            definitions.get(&(Key::of(&*unescape(group)), Key::of(&*unescape(name))))
+            definitions.get(&(IndexKey::of(&*unescape(group)), IndexKey::of(&*unescape(name))))
         });
         let mut node = self;
         if let Some(definition) = definition {
@@ -110,7 +110,8 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A step of a JSON pointer in a fragment: `~1` is `/`, `~0` is `~`, `%20` is a space.
+/// Unescapes a step of a JSON pointer in a URI fragment (RFC 6901, section 6): `~1` is `/`, `~0` is `~`, `%20` is a
+/// space.
 fn unescape(step: &str) -> String {
     let mut bytes = Vec::with_capacity(step.len());
     let mut rest = step.as_bytes();

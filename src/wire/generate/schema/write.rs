@@ -1,12 +1,11 @@
-//! A shape as the text of a schema. Members stand in one order, whatever order they came in, so that the same schema is
-//! the same text.
+//! Writer of reduced schemas. Members have a fixed order, so that equal schemas give equal text.
 
 use super::shape::{Shape, Type};
 use crate::json::{JsonStr, Writer};
 
 type Json<'o> = Writer<'o, Vec<u8>>;
 
-/// The text of a schema.
+/// Returns the text of a schema.
 pub(super) fn text(shape: &Shape<'_>) -> String {
     let mut out = Vec::new();
     write(shape, &mut Writer::new(&mut out));

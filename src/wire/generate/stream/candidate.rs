@@ -1,49 +1,50 @@
-//! A candidate as it stands in a frame, read in one go: its index stands behind its content, and events need it first.
+//! Candidate of a frame, read in one pass before any event is emitted: the events need its index, which follows its
+//! content.
 
 use smallvec::SmallVec;
 
-use super::fast_path::Said;
+use super::fast_path::TemplateFacts;
 use crate::canonical::answer::FinishOwned;
-use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
 use crate::wire::generate::{finish, watch};
 use crate::wire::watch::{elements, members};
 
-/// What a frame says of a candidate.
+/// Contents of a candidate in one frame.
 #[derive(Default)]
 pub(super) struct Candidate<'a> {
     pub(super) index: u32,
-    pub(super) parts: SmallVec<[Part<'a>; 4]>,
+    pub(super) parts: SmallVec<[CandidatePart<'a>; 4]>,
     pub(super) finish: Option<FinishOwned>,
     pub(super) grounding: Option<RawJson<'a>>,
     pub(super) logprobs: Option<RawJson<'a>>,
 }
 
 impl<'a> Candidate<'a> {
-    /// Its text, if it has nothing else.
-    pub(super) fn only_text(&self) -> Option<(Said, JsonStr<'a>)> {
+    /// Returns the text of the candidate; `None` if it has anything else.
+    pub(super) fn only_text(&self) -> Option<(TemplateFacts, JsonStr<'a>)> {
         let [part] = self.parts.as_slice() else { return None };
         let Data::Text(text) = part.data else { return None };
         let more = self.finish.is_some() || self.grounding.is_some() || self.logprobs.is_some();
-        let said = Said { choice: self.index, thought: part.thought };
+        let said = TemplateFacts { choice: self.index, is_reasoning: part.is_reasoning };
         (!more && part.signature.is_empty() && !text.is_empty()).then_some((said, text))
     }
 }
 
-/// A part: one kind of data, and its modifiers.
+/// Part: one kind of data, and its modifiers.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Part<'a> {
+pub(super) struct CandidatePart<'a> {
     pub(super) data: Data<'a>,
-    pub(super) thought: bool,
+    pub(super) is_reasoning: bool,
     pub(super) signature: JsonStr<'a>,
 }
 
 #[derive(Clone, Copy, Default)]
 pub(super) enum Data<'a> {
-    /// Nothing but modifiers, or not even these.
+    /// No data, with or without modifiers.
     #[default]
     None,
     Text(JsonStr<'a>),
-    Call(Call<'a>),
+    Call(CandidateCall<'a>),
     Inline {
         mime: JsonStr<'a>,
         data: JsonStr<'a>,
@@ -52,16 +53,15 @@ pub(super) enum Data<'a> {
         mime: JsonStr<'a>,
         uri: JsonStr<'a>,
     },
-    /// What no other format knows; the whole part.
+    /// Part that only this format has, as a whole.
     Other {
         name: JsonStr<'a>,
         raw: RawJson<'a>,
     },
 }
 
-/// A `functionCall`.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Call<'a> {
+pub(super) struct CandidateCall<'a> {
     pub(super) id: JsonStr<'a>,
     pub(super) name: JsonStr<'a>,
     pub(super) args: Option<RawJson<'a>>,
@@ -95,7 +95,7 @@ pub(super) fn read<'a>(json: &mut Cursor<'a>) -> Result<Candidate<'a>, JsonError
     Ok(candidate)
 }
 
-/// An object, if it is one.
+/// Reads an object; `None` for any other value.
 fn object<'a>(json: &mut Cursor<'a>) -> Result<Option<RawJson<'a>>, JsonError> {
     Ok(Some(json.raw()?).filter(|value| value.text().starts_with('{')))
 }
@@ -104,9 +104,9 @@ fn string<'a>(json: &mut Cursor<'a>) -> Result<JsonStr<'a>, JsonError> {
     Ok(json.raw()?.as_str().unwrap_or_default())
 }
 
-fn part<'a>(json: &mut Cursor<'a>) -> Result<Part<'a>, JsonError> {
+fn part<'a>(json: &mut Cursor<'a>) -> Result<CandidatePart<'a>, JsonError> {
     let mut whole = json.clone();
-    let mut part = Part::default();
+    let mut part = CandidatePart::default();
     members(json, |key, json| {
         match key.escaped() {
             "text" => {
@@ -114,7 +114,7 @@ fn part<'a>(json: &mut Cursor<'a>) -> Result<Part<'a>, JsonError> {
                     part.data = Data::Text(text);
                 }
             }
-            "thought" => part.thought = json.raw()?.as_bool() == Some(true),
+            "thought" => part.is_reasoning = json.raw()?.as_bool() == Some(true),
             "thoughtSignature" | "thought_signature" => part.signature = string(json)?,
             "functionCall" | "function_call" => part.data = Data::Call(call(json)?),
             "inlineData" | "inline_data" => {
@@ -128,7 +128,8 @@ fn part<'a>(json: &mut Cursor<'a>) -> Result<Part<'a>, JsonError> {
             "videoMetadata" | "video_metadata" | "mediaResolution" | "media_resolution" | "partMetadata"
             | "part_metadata" => json.skip()?,
             _ => {
-                if json.kind()? == Kind::Object && matches!(part.data, Data::None) {
+                // An unknown object is the data of a part of a new kind; unknown scalars are modifiers.
+                if json.kind()? == ValueKind::Object && matches!(part.data, Data::None) {
                     part.data = Data::Other { name: key, raw: RawJson::NULL };
                 }
                 json.skip()?;
@@ -137,14 +138,14 @@ fn part<'a>(json: &mut Cursor<'a>) -> Result<Part<'a>, JsonError> {
         Ok(())
     })?;
     if let Data::Other { raw, .. } = &mut part.data {
-        // Rare, so that it may be read twice.
+        // These parts are rare, so reading the part again costs little.
         *raw = whole.raw()?;
     }
     Ok(part)
 }
 
-fn call<'a>(json: &mut Cursor<'a>) -> Result<Call<'a>, JsonError> {
-    let mut call = Call::default();
+fn call<'a>(json: &mut Cursor<'a>) -> Result<CandidateCall<'a>, JsonError> {
+    let mut call = CandidateCall::default();
     members(json, |key, json| {
         match key.escaped() {
             "id" => call.id = string(json)?,
@@ -159,7 +160,7 @@ fn call<'a>(json: &mut Cursor<'a>) -> Result<Call<'a>, JsonError> {
     Ok(call)
 }
 
-/// The media type, and the bytes or the address.
+/// Reads `inlineData` or `fileData`: the media type, and the base64 data or the URI.
 fn blob<'a>(json: &mut Cursor<'a>) -> Result<(JsonStr<'a>, JsonStr<'a>), JsonError> {
     let (mut mime, mut data) = (JsonStr::default(), JsonStr::default());
     members(json, |key, json| {

@@ -1,12 +1,12 @@
-//! From the frames of a stream to events. A whole answer is one frame, and goes the same way.
+//! Stream decoder: reads frames as events. A whole response is decoded as a single frame.
 //!
-//! Nothing in a frame says that it is the last one: reasons to finish are kept until the stream closes, because frames
-//! behind them still bring usage and grounding.
+//! No frame is marked as the last one. Finish reasons are therefore held until the upstream closes the stream,
+//! because later frames may still contain usage and grounding.
 
 use std::collections::BTreeMap;
 
-use super::candidate::{self, Call, Candidate, Data, Part};
-use super::fast_path::Usual;
+use super::candidate::{self, Candidate, CandidateCall, CandidatePart, Data};
+use super::fast_path::FastPath;
 use super::partial::Partial;
 use crate::canonical::answer::{FinishOwned, MAX_CHOICES};
 use crate::canonical::time::unix_seconds;
@@ -17,23 +17,23 @@ use crate::wire::generate::offsets::Offsets;
 use crate::wire::generate::{finish, grounding, logprobs, watch};
 use crate::wire::watch::{elements, members};
 
-/// Reads one answer.
+/// Decoder of one stream or one whole response.
 #[derive(Debug)]
 pub struct Decoder {
     seed: Box<str>,
     started: bool,
     over: bool,
-    /// The prompt was refused.
+    /// Whether the prompt was blocked.
     blocked: bool,
-    /// The index of the next block.
+    /// Canonical index of the next block.
     next: u32,
-    /// Calls so far that came without an id.
+    /// Number of calls without an id so far.
     unnamed: u64,
     choices: BTreeMap<u32, Choice>,
-    usual: Usual,
+    usual: FastPath,
 }
 
-/// How far one candidate has come.
+/// State of one candidate.
 #[derive(Debug, Default)]
 struct Choice {
     index: u32,
@@ -41,13 +41,13 @@ struct Choice {
     finish: Option<FinishOwned>,
     called: bool,
     partial: Option<Box<Partial>>,
-    /// Where the characters of its text stand.
+    /// Offset table of its text, for grounding.
     offsets: Offsets,
-    /// The last `groundingMetadata` that had anything in it.
+    /// Text of the last `groundingMetadata` that was not empty.
     grounding: String,
 }
 
-/// The block that text is added to.
+/// Open text block.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     block: u32,
@@ -56,7 +56,7 @@ struct Open {
 }
 
 impl Decoder {
-    /// Ids are made from the seed where the provider gives none.
+    /// Creates the decoder of one stream. Ids that the provider omits are derived from `seed`.
     pub fn new(seed: &str) -> Self {
         Decoder {
             seed: seed.into(),
@@ -66,32 +66,34 @@ impl Decoder {
             next: 0,
             unnamed: 0,
             choices: BTreeMap::new(),
-            usual: Usual::default(),
+            usual: FastPath::default(),
         }
     }
 
-    /// Whether the end or an error was emitted; later frames are ignored.
+    /// Returns whether the end or an error was emitted. Later frames are ignored.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Reads the data of one frame, or one element of an array.
+    /// Decodes the data of one frame, or one element of an array.
     ///
     /// # Errors
-    /// It is not JSON.
+    /// Returns [`JsonError`] if the data is not valid JSON, or if a candidate's index is too large.
     pub fn frame(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
         if self.over || (!self.started && !self.start(data, sink)?) {
             return Ok(());
         }
+        // Fast path: a frame that matches the template of the last text frame is not parsed.
         if let Some((said, text)) = self.usual.read(data) {
             let Decoder { choices, next, .. } = self;
             if let Some(choice) = choices.get_mut(&said.choice) {
                 choice.end_call(sink);
-                choice.add(text, said.thought, next, sink);
+                choice.add(text, said.is_reasoning, next, sink);
             }
             return Ok(());
         }
-        self.settle(sink)?;
+        self.parse_deferred(sink)?;
+        // `Some(None)`: no candidate so far. `None`: the frame does not fit a template.
         let mut usual = Some(None);
         let mut used = None;
         let mut json = Cursor::new(data);
@@ -108,7 +110,7 @@ impl Decoder {
                 "usageMetadata" | "usage_metadata" => {
                     let usage = json.raw()?;
                     used = Some(usage);
-                    told(usage, sink)?;
+                    emit_usage(usage, sink)?;
                 }
                 "promptFeedback" | "prompt_feedback" => {
                     usual = None;
@@ -126,23 +128,23 @@ impl Decoder {
             }
         }
         json.end()?;
-        self.usual.keep(usual.flatten(), used, data);
+        self.usual.store(usual.flatten(), used, data);
         Ok(())
     }
 
-    /// Emits what was left unread: usage, which is in every frame and of which the last one counts.
+    /// Emits usage that the fast path left unread. Every frame has usage, and the last one counts.
     ///
     /// # Errors
-    /// It is not JSON.
-    pub fn settle(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+    /// Returns [`JsonError`] if the usage is not valid JSON.
+    pub fn parse_deferred(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
         match self.usual.take_usage() {
-            Some(usage) => told(RawJson::from_text(usage), sink),
+            Some(usage) => emit_usage(RawJson::from_text(usage), sink),
             None => Ok(()),
         }
     }
 
-    /// Emits the start, for which the first frame is read ahead: what names the answer stands at its end. A frame
-    /// that says nothing does not begin an answer.
+    /// Emits the start event. The first frame is read ahead for it, because the id and the model follow the
+    /// candidates. Returns false if the frame has none of the members that start a response.
     fn start(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<bool, JsonError> {
         let mut start = Start::default();
         let (mut known, mut error) = (false, false);
@@ -177,17 +179,19 @@ impl Decoder {
         Ok(known || error)
     }
 
-    /// The upstream closed: emits what is still to come.
+    /// Ends the stream, because the upstream has closed it: emits citations, the ends of blocks, finish reasons and
+    /// the end.
     ///
     /// # Errors
-    /// The answer is not complete.
+    /// Returns [`CutText`] if a candidate has no finish reason, or if there is no candidate.
     pub fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), CutText> {
         if self.over {
             return Ok(());
         }
-        // It fitted into the shape of one that was read.
-        let _ = self.settle(sink);
+        // An error is impossible here: the usage has the shape of one that was parsed.
+        let _ = self.parse_deferred(sink);
         if self.blocked {
+            // A blocked prompt has no candidates: report it as choice 0.
             if self.choices.is_empty() {
                 self.choices.entry(0).or_default();
             }
@@ -204,6 +208,7 @@ impl Decoder {
             choice.close(sink);
             if let Some(finish) = &choice.finish {
                 let finish = match finish.borrow() {
+                    // The format ends tool calls with `STOP`.
                     Finish::Stop if choice.called => Finish::ToolUse,
                     finish => finish,
                 };
@@ -215,17 +220,17 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether it was said of each candidate why it ended.
+    /// Returns whether there are candidates and all of them have a finish reason.
     pub fn has_reason(&self) -> bool {
         !self.choices.is_empty() && self.choices.values().all(|choice| choice.finish.is_some())
     }
 
-    /// Whether an answer has begun.
+    /// Returns whether a start event was emitted.
     pub(in crate::wire::generate) fn has_started(&self) -> bool {
         self.started
     }
 
-    /// What is there is all there is: where no reason was given, none was meant to be.
+    /// Declares the response complete: candidates without a finish reason get `FINISH_REASON_UNSPECIFIED`.
     pub(in crate::wire::generate) fn is_whole(&mut self) {
         if self.choices.is_empty() && !self.blocked {
             self.choices.entry(0).or_default();
@@ -237,7 +242,7 @@ impl Decoder {
 
     fn candidate(&mut self, read: &Candidate<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
         if read.index >= MAX_CHOICES {
-            return Err(JsonError { at: 0, what: "expected the number of a candidate that can be" });
+            return Err(JsonError { at: 0, what: "expected a valid candidate index" });
         }
         let choice = self.choices.entry(read.index).or_default();
         choice.index = read.index;
@@ -261,8 +266,8 @@ impl Decoder {
     }
 }
 
-/// Emits usage.
-fn told(usage: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
+/// Emits the usage of a `usageMetadata` object, if it has any counts.
+fn emit_usage(usage: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
     let usage = watch::usage(usage)?;
     if usage != Usage::default() {
         sink(Event::Usage(usage));
@@ -285,7 +290,7 @@ fn is_blocked(json: &mut Cursor<'_>) -> Result<bool, JsonError> {
 impl Choice {
     fn part(
         &mut self,
-        part: &Part<'_>,
+        part: &CandidatePart<'_>,
         next: &mut u32,
         seed: &str,
         unnamed: &mut u64,
@@ -300,10 +305,10 @@ impl Choice {
                 if !part.signature.is_empty() && self.open.is_some_and(|open| open.sealed) {
                     self.close(sink);
                 }
-                self.add(text, part.thought, next, sink);
+                self.add(text, part.is_reasoning, next, sink);
             }
-            // A picture of a thought is not part of the answer.
-            Data::Inline { .. } | Data::File { .. } if part.thought => return Ok(()),
+            // Images in thoughts are not part of the response.
+            Data::Inline { .. } | Data::File { .. } if part.is_reasoning => return Ok(()),
             Data::Inline { mime, data } => {
                 let kind = BlockKind::Media { mime };
                 self.whole(kind, Some(Delta::Data(data)), part.signature, next, sink);
@@ -315,7 +320,7 @@ impl Choice {
                 return Ok(());
             }
             Data::Other { name, raw } => {
-                // Its signature is in it.
+                // The raw part contains its signature.
                 let kind = BlockKind::Opaque { name, raw };
                 self.whole(kind, None, JsonStr::default(), next, sink);
                 return Ok(());
@@ -328,7 +333,7 @@ impl Choice {
         Ok(())
     }
 
-    /// More text.
+    /// Emits text, in the open block of its kind or a new one.
     #[inline]
     fn add(&mut self, text: JsonStr<'_>, thought: bool, next: &mut u32, sink: &mut impl FnMut(Event<'_>)) {
         if text.is_empty() {
@@ -341,7 +346,7 @@ impl Choice {
         }
     }
 
-    /// The open block for text of this kind, opened if need be.
+    /// Returns the index of the open block for text of this kind. Opens one if necessary.
     #[inline]
     fn text(&mut self, thought: bool, next: &mut u32, sink: &mut impl FnMut(Event<'_>)) -> u32 {
         if let Some(open) = self.open.filter(|open| open.thought == thought) {
@@ -354,16 +359,18 @@ impl Choice {
         block
     }
 
-    /// A signature on text, or on an empty part at the end: it belongs to the block before it. A block has one.
-    fn seal(&mut self, part: &Part<'_>, next: &mut u32, sink: &mut impl FnMut(Event<'_>)) {
+    /// Emits the signature of a text part or of an empty last part: it belongs to the preceding block. A block has at
+    /// most one.
+    fn seal(&mut self, part: &CandidatePart<'_>, next: &mut u32, sink: &mut impl FnMut(Event<'_>)) {
         if self.open.is_none_or(|open| open.sealed) {
             self.close(sink);
-            self.text(part.thought, next, sink);
+            self.text(part.is_reasoning, next, sink);
         }
         let Some(open) = &mut self.open else { return };
         open.sealed = true;
-        sink(Event::Delta { index: open.block, delta: Delta::Seal(part.signature) });
-        // More thoughts would be others than those that are signed; text goes on.
+        sink(Event::Delta { index: open.block, delta: Delta::Signature(part.signature) });
+        // The signature covers the thoughts so far, so more thoughts need a block of their own. Text continues in its
+        // block.
         if open.thought {
             self.close(sink);
         }
@@ -371,7 +378,7 @@ impl Choice {
 
     fn call(
         &mut self,
-        call: &Call<'_>,
+        call: &CandidateCall<'_>,
         signature: JsonStr<'_>,
         next: &mut u32,
         seed: &str,
@@ -398,7 +405,7 @@ impl Choice {
             };
             let index = self.begin(kind, next, sink);
             if !signature.is_empty() {
-                sink(Event::Delta { index, delta: Delta::Seal(signature) });
+                sink(Event::Delta { index, delta: Delta::Signature(signature) });
             }
             if !call.will_continue && call.partial.is_none() {
                 if let Some(delta) = call.args.and_then(arguments) {
@@ -409,7 +416,7 @@ impl Choice {
             }
             self.partial = Some(Box::new(Partial::new(index)));
         }
-        // A call without a name goes on with the one before it; where there is none, it is an empty shell.
+        // A call without a name continues the one before it; if there is none, it is ignored.
         if let (Some(partial), Some(list)) = (&mut self.partial, call.partial) {
             partial.add(list)?;
         }
@@ -419,7 +426,7 @@ impl Choice {
         Ok(())
     }
 
-    /// Ends the call whose arguments arrive in parts.
+    /// Ends the call whose arguments arrive in pieces.
     fn end_call(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         let Some(partial) = self.partial.take() else { return };
         let index = partial.block;
@@ -430,7 +437,7 @@ impl Choice {
         sink(Event::BlockStop { index });
     }
 
-    /// A block that comes in one piece.
+    /// Emits a block that arrives as a whole.
     fn whole(
         &mut self,
         kind: BlockKind<'_>,
@@ -445,7 +452,7 @@ impl Choice {
             sink(Event::Delta { index, delta });
         }
         if !signature.is_empty() {
-            sink(Event::Delta { index, delta: Delta::Seal(signature) });
+            sink(Event::Delta { index, delta: Delta::Signature(signature) });
         }
         sink(Event::BlockStop { index });
     }
@@ -463,7 +470,7 @@ impl Choice {
         }
     }
 
-    /// Emits the citations, on the last text; behind anything else they get a block of their own.
+    /// Emits the citations, in the last text block if it is still open, otherwise in a text block of their own.
     fn cite(&mut self, next: &mut u32, sink: &mut impl FnMut(Event<'_>)) {
         if self.grounding.is_empty() {
             return;
@@ -471,7 +478,7 @@ impl Choice {
         let metadata = std::mem::take(&mut self.grounding);
         let offsets = std::mem::take(&mut self.offsets);
         let has_text = offsets.bytes() > 0;
-        // It was read once as a part of its frame; grounding that cannot be read is no reason to lose the answer.
+        // The enclosing frame was valid JSON. Unreadable grounding must not fail the response.
         let _ = grounding::read(RawJson::from_text(&metadata), &offsets, &mut |citation| {
             if has_text {
                 let index = self.text(false, next, sink);
@@ -481,7 +488,8 @@ impl Choice {
     }
 }
 
-/// Arguments: an object, or the text of one, as some proxies send.
+/// Returns the arguments of a call: an object, or its text, which some proxies send. Returns `None` for any other
+/// value.
 fn arguments(args: RawJson<'_>) -> Option<Delta<'_>> {
     match args.text().as_bytes().first() {
         Some(b'{') => Some(Delta::Object(args)),

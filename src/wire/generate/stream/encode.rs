@@ -1,6 +1,6 @@
-//! From events to the frames of a stream: data lines with CRLF and nothing else, or the elements of one array.
+//! Stream encoder: writes events as `data:` lines with CRLF, or as the elements of one JSON array.
 //!
-//! Nothing but data may be written: official SDKs give up at comments, at event names and at `[DONE]`.
+//! Only data may be written: official SDKs fail on comments, event names and `[DONE]`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use crate::canonical::answer::FinishOwned;
-use crate::canonical::{BlockKind, Delta, Event, Sealed, Slots, Start, ToolKind, Usage};
+use crate::canonical::{BlockKind, Delta, Event, SealedSignature, Slots, Start, ToolKind, Usage};
 use crate::error::ApiError;
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::codec::ReplyOptions;
@@ -17,19 +17,19 @@ use crate::wire::generate::offsets::Offsets;
 use crate::wire::generate::{error, finish, logprobs, part, signature, usage};
 use crate::wire::{Format, filler};
 
-/// Up to the first part.
+/// Beginning of a frame, up to its first part.
 const HEAD: &[u8] = b"{\"candidates\":[{\"content\":{\"parts\":[";
 
-/// Writes one answer.
+/// Encoder of one stream.
 #[derive(Debug)]
 pub struct Encoder {
     reply: Arc<ReplyOptions>,
-    /// What stands behind the candidates of every frame.
+    /// Text after the parts of every frame: model and response id.
     tail: Vec<u8>,
-    /// What stands behind the text of a frame of the first candidate, and behind that of a thought.
+    /// Text after the text of a frame of candidate 0, and after that of a thought.
     text_tail: Vec<u8>,
     thought_tail: Vec<u8>,
-    /// The array has its first element.
+    /// Whether the first frame (in an array: the first element) has been written.
     begun: bool,
     over: bool,
     open: Slots<Open>,
@@ -37,18 +37,18 @@ pub struct Encoder {
     usage: Usage,
 }
 
-/// An open block.
+/// Open block.
 #[derive(Debug)]
 struct Open {
     choice: u32,
     kind: Kind,
-    /// Characters of the choice's text before it.
+    /// Characters in the choice's text before the block.
     start: u64,
-    /// A call's arguments or a file's bytes so far: a part cannot be written in pieces.
+    /// Arguments of a call or data of a file so far. They are collected, because a part cannot be written in pieces.
     text: String,
-    /// `text` is the arguments as an object, or the address of the file.
+    /// Whether `text` is a JSON object of arguments, or the URL of a file.
     whole: bool,
-    /// A call's seal.
+    /// Provider signature of a call or of media.
     seal: String,
 }
 
@@ -63,7 +63,7 @@ enum Kind {
     Other,
 }
 
-/// What the last frame says of a choice.
+/// State of a choice that the last frame reports.
 #[derive(Debug, Default)]
 struct Choice {
     offsets: Offsets,
@@ -74,7 +74,7 @@ struct Choice {
 }
 
 impl Encoder {
-    /// For an answer to this client.
+    /// Creates the encoder of one stream.
     pub fn new(reply: Arc<ReplyOptions>) -> Self {
         Encoder {
             reply,
@@ -89,13 +89,14 @@ impl Encoder {
         }
     }
 
-    /// What it was told has changed: another provider goes on with the answer.
-    pub fn retell(&mut self, reply: Arc<ReplyOptions>) {
+    /// Replaces the reply options, because another provider resumes the response.
+    pub fn set_reply_options(&mut self, reply: Arc<ReplyOptions>) {
         self.reply = reply;
     }
 
-    /// The client knows the answer by this id, as it is, or by none.
-    pub fn known_as(&mut self, start: &Start<'_>) {
+    /// Uses the id of this start unchanged, because the client has received it in earlier frames. Has no effect if
+    /// the id is empty.
+    pub fn continue_as(&mut self, start: &Start<'_>) {
         if start.id.is_empty() {
             return;
         }
@@ -105,7 +106,7 @@ impl Encoder {
         });
     }
 
-    /// Makes what stands behind the parts of each frame.
+    /// Prepares the text after the parts of each frame, so that a text frame is written with three copies.
     fn name(&mut self, write: impl FnOnce(&ReplyOptions, &mut BytesMut)) {
         let mut tail = BytesMut::from(&b"],"[..]);
         write(&self.reply, &mut tail);
@@ -115,7 +116,7 @@ impl Encoder {
         self.thought_tail = [AFTER_THOUGHT, FIRST, &self.tail].concat();
     }
 
-    /// Writes what an event means.
+    /// Writes the frames of one event. Events after the end are ignored.
     pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         if self.over {
             return;
@@ -129,9 +130,10 @@ impl Encoder {
             Event::BlockStop { index } => self.stop(index, out),
             Event::Usage(usage) => self.usage.update(&usage),
             Event::Finish { choice, finish } => {
+                // Written with the last frame, after the citations and the final usage are known.
                 self.choice(choice).finish = Some(FinishOwned::own(finish));
             }
-            // Silence is the proxy's to fill.
+            // The proxy sends keep-alive filler itself (`keep_alive`).
             Event::Ping => {}
             Event::Error(raw) => {
                 let provider = crate::wire::error::ProviderError::decode(raw.text().as_bytes());
@@ -141,7 +143,7 @@ impl Encoder {
         }
     }
 
-    /// An error in the middle of the stream. Nothing follows it.
+    /// Writes an error frame and ends the stream.
     pub fn fail(&mut self, error: &ApiError, out: &mut BytesMut) {
         if self.over {
             return;
@@ -152,7 +154,8 @@ impl Encoder {
         out.extend_from_slice(if self.reply.array { b"]" } else { b"\r\n\r\n" });
     }
 
-    /// An empty line: between events it is none, and between the elements of an array it is white space.
+    /// Writes keep-alive filler, an empty line: ignored between server-sent events, white space between array
+    /// elements.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         if !self.over {
             out.extend_from_slice(filler(Format::Generate).as_bytes());
@@ -169,7 +172,7 @@ impl Encoder {
         self.begun = true;
     }
 
-    /// A frame with one part of one candidate.
+    /// Writes a frame with one part of one candidate.
     #[inline]
     fn frame(&mut self, choice: u32, out: &mut BytesMut, part: impl FnOnce(&mut BytesMut)) {
         self.begin_frame(out);
@@ -185,7 +188,7 @@ impl Encoder {
         out.extend_from_slice(&self.tail);
     }
 
-    /// A frame with text.
+    /// Writes a frame with text.
     #[inline]
     fn text(&mut self, choice: u32, text: JsonStr<'_>, thought: bool, out: &mut BytesMut) {
         let text = text.escaped().as_bytes();
@@ -197,6 +200,7 @@ impl Encoder {
                 }
             });
         }
+        // Hot path: candidate 0 of an event stream. The whole frame is the text between two constant slices.
         let head = b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"";
         let tail = if thought { &self.thought_tail } else { &self.text_tail };
         self.begun = true;
@@ -220,6 +224,7 @@ impl Encoder {
             BlockKind::ToolUse { id, name, kind, .. } => Kind::Call { id: own(id), name: own(name), kind },
             BlockKind::Media { mime } => Kind::Media { mime: own(mime) },
             BlockKind::Opaque { name, raw } => {
+                // Opaque blocks of other formats have no counterpart here.
                 if part::is_own(name) {
                     self.frame(choice, out, |out| part::paste(raw, &mut Writer::new(out)));
                 }
@@ -253,12 +258,12 @@ impl Encoder {
                 open.whole = true;
                 url.escaped().clone_into(&mut open.text);
             }
-            // Written with the part.
-            (Delta::Seal(seal), Kind::Call { .. } | Kind::Media { .. }) => {
+            // Written with the part, when the block ends.
+            (Delta::Signature(seal), Kind::Call { .. } | Kind::Media { .. }) => {
                 seal.escaped().clone_into(&mut open.seal);
             }
-            (Delta::Seal(seal), kind) => {
-                // Text in front tells a thought that may be shown from one that may not.
+            (Delta::Signature(seal), kind) => {
+                // An empty text distinguishes a signed visible thought from a hidden one.
                 let before: &[u8] = match kind {
                     Kind::Thought => b"{\"text\":\"\",\"thought\":true,",
                     Kind::Hidden => b"{\"thought\":true,",
@@ -268,7 +273,7 @@ impl Encoder {
                 self.frame(number, out, |out| {
                     out.extend_from_slice(before);
                     out.extend_from_slice(b"\"thoughtSignature\":\"");
-                    signature::write(Sealed { issuer: &reply.issuer, text: seal }, out);
+                    signature::write(SealedSignature { issuer: &reply.issuer, text: seal }, out);
                     out.extend_from_slice(b"\"}");
                 });
             }
@@ -283,11 +288,11 @@ impl Encoder {
         match &open.kind {
             Kind::Text | Kind::Refusal => {
                 let choice = self.choice(open.choice);
-                choice.grounding.settle(open.start, choice.offsets.chars());
+                choice.grounding.complete_block(open.start, choice.offsets.chars());
             }
             Kind::Call { id, name, kind } => {
                 let reply = Arc::clone(&self.reply);
-                let call = part::Call {
+                let call = part::CompleteCall {
                     id: JsonStr::from_escaped(id),
                     name: JsonStr::from_escaped(name),
                     kind: *kind,
@@ -316,13 +321,13 @@ impl Encoder {
         }
     }
 
-    /// What is known of a choice, which is made when it is first met.
+    /// Returns the state of a choice, creating it if necessary.
     #[inline]
     fn choice(&mut self, index: u32) -> &mut Choice {
         self.choices.entry(index).or_default()
     }
 
-    /// The last frame: it alone has the reasons to finish.
+    /// Writes the last frame, the only one with finish reasons.
     fn end(&mut self, out: &mut BytesMut) {
         self.over = true;
         self.begin_frame(out);
@@ -330,7 +335,7 @@ impl Encoder {
         let mut json = Writer::new(out);
         for (index, choice) in &self.choices {
             json.begin_object().key("content").begin_object();
-            // An empty text, as the provider writes: clients take content without parts for a broken answer.
+            // Write an empty text, as the provider does: clients treat content without parts as a broken response.
             json.key("parts").begin_array();
             part::begin_text(&mut json, JsonStr::default(), false);
             json.end_object().end_array();
@@ -348,6 +353,7 @@ impl Encoder {
             out.extend_from_slice(b",");
             usage::write(&self.usage, &mut Writer::new(out));
         }
+        // The tail starts with the bracket that closes the candidates, which is already written.
         out.extend_from_slice(self.tail.strip_prefix(b"]").unwrap_or_default());
         if self.reply.array {
             out.extend_from_slice(b"]");
@@ -355,9 +361,9 @@ impl Encoder {
     }
 }
 
-/// What stands behind the text of a part.
+/// Text after the text of a part.
 const AFTER_TEXT: &[u8] = b"\"}";
-/// The same, of a thought.
+/// Text after the text of a thought.
 const AFTER_THOUGHT: &[u8] = b"\",\"thought\":true}";
-/// What stands behind the parts of the first candidate.
+/// Text after the parts of candidate 0.
 const FIRST: &[u8] = b"],\"role\":\"model\"},\"index\":0}";

@@ -1,31 +1,33 @@
-//! The frames that come by the hundred: one candidate, one part, one text. They differ from the one before in that text
-//! and in figures of usage, which are left unread: only the last ones count.
+//! Fast path for frames with one candidate that has one text part. They differ from the frame before in the text and
+//! in their usage, which is left unread: only the last usage counts.
 
 use crate::json::{FrameTemplate, JsonStr, RawJson, TemplateParts};
 
-/// The last such frame.
+/// Template of the last such frame.
 #[derive(Debug, Default)]
-pub(super) struct Usual {
+pub(super) struct FastPath {
     mould: FrameTemplate,
-    said: Said,
-    /// Where its usage stands: so far behind the text, and so far before the end.
+    facts: TemplateFacts,
+    /// Position of the usage object: bytes from the end of the text to its start, and from its end to the end of the
+    /// frame.
     usage_at: Option<(usize, usize)>,
-    /// Usage that was not read yet.
+    /// Text of the last usage that was not parsed. Valid while `is_unread` is set.
     unread: String,
     is_unread: bool,
 }
 
-/// What such a frame says besides its text.
+/// Facts that all matching frames share.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct TemplateFacts {
     pub(super) choice: u32,
-    pub(super) thought: bool,
+    pub(super) is_reasoning: bool,
 }
 
-impl Usual {
-    /// Reads a frame that is like the last one.
+impl FastPath {
+    /// Reads a frame that matches the template, and stores its usage unparsed. Returns `None` if the frame must be
+    /// parsed.
     #[inline]
-    pub(super) fn read<'a>(&mut self, data: &'a str) -> Option<(Said, JsonStr<'a>)> {
+    pub(super) fn read<'a>(&mut self, data: &'a str) -> Option<(TemplateFacts, JsonStr<'a>)> {
         let cast = self.mould.fit(data)?;
         if let Some((from, behind)) = self.usage_at {
             let rest = cast.rest();
@@ -34,16 +36,22 @@ impl Usual {
             self.unread.push_str(usage);
             self.is_unread = true;
         }
-        Some((self.said, cast.text()))
+        Some((self.facts, cast.text()))
     }
 
-    /// The usage that was not read yet.
+    /// Takes the usage that was not parsed; `None` if there is none.
     pub(super) fn take_usage(&mut self) -> Option<&str> {
         std::mem::take(&mut self.is_unread).then_some(&self.unread)
     }
 
-    /// Keeps the shape of a frame that has been read, if it is a usual one.
-    pub(super) fn keep(&mut self, text: Option<(Said, JsonStr<'_>)>, usage: Option<RawJson<'_>>, data: &str) {
+    /// Stores the template of a frame that was parsed; clears it if the frame has more than one text (`text` is
+    /// `None`).
+    pub(super) fn store(
+        &mut self,
+        text: Option<(TemplateFacts, JsonStr<'_>)>,
+        usage: Option<RawJson<'_>>,
+        data: &str,
+    ) {
         self.mould.clear();
         let Some((said, text)) = text else { return };
         let end = |part: &str| (part.as_ptr() as usize + part.len()).wrapping_sub(data.as_ptr() as usize);
@@ -51,7 +59,8 @@ impl Usual {
         self.usage_at = match (usage, usage_end) {
             (Some(usage), Some(usage_end)) => {
                 let start = usage_end - usage.text().len();
-                // Usage in front of the text is none of the usual.
+                // Usage before the text: do not build a template, since its position is stored relative to the end of
+                // the text.
                 let (Some(from), Some(behind)) =
                     (start.checked_sub(text_end), data.len().checked_sub(usage_end))
                 else {
@@ -61,7 +70,7 @@ impl Usual {
             }
             _ => None,
         };
-        self.said = said;
+        self.facts = said;
         self.mould.take(data, &TemplateParts { text, numbers: usage, ..TemplateParts::default() });
     }
 }

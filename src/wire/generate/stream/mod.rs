@@ -1,7 +1,7 @@
-//! Streams of this format: [`Decoder`] from frames to events, [`Encoder`] from events to frames.
+//! Streams of the generate format: [`Decoder`] from frames to events, [`Encoder`] from events to frames.
 //!
-//! Here live the state of a stream and nothing that a whole answer needs as well: how parts look is in
-//! [`part`](super::part), which both share.
+//! This module has only stream state. Code that whole responses need as well, such as the writers of parts, is in
+//! [`part`](super::part).
 
 mod candidate;
 mod decode;

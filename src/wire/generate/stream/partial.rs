@@ -1,24 +1,29 @@
-//! Arguments of a call that arrive value by value under their paths, put together.
+//! Assembly of call arguments that arrive value by value, each with a JSON path (`partialArgs`).
 
-use crate::canonical::{Index, Key};
+use crate::canonical::{Index, IndexKey};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, push_escaped};
 use crate::wire::watch::{elements, members};
 
-/// Steps of a path that are followed at most.
+/// Maximum number of steps of a path behind its first name. A value with a longer path is ignored.
 const MAX_DEPTH: usize = 64;
 
-/// Elements of an array at most: an index says how many there are, so it must not be believed blindly.
+/// Maximum number of elements of an array. An index determines the length of its array, so it must be bounded.
 const MAX_INDEX: usize = 10_000;
 
-/// A call whose arguments are still arriving.
+/// Maximum number of array elements of one call: arrays of arrays could otherwise have billions.
+const MAX_ELEMENTS: usize = 100_000;
+
+/// Call whose arguments are still arriving.
 #[derive(Debug, Default)]
 pub(super) struct Partial {
-    /// The call's block.
+    /// Canonical index of the call's block.
     pub(super) block: u32,
     root: Members,
+    /// Number of elements of all arrays.
+    elements: usize,
 }
 
-/// The members of an object, and where each name stands.
+/// Members of an object, with an index of their names.
 #[derive(Debug, Default)]
 struct Members {
     list: Vec<(String, Node)>,
@@ -29,9 +34,8 @@ struct Members {
 enum Node {
     #[default]
     Nothing,
-    /// The inside of a string, which may grow.
+    /// Inside of a JSON string; further pieces are appended.
     Text(String),
-    /// Any other value.
     Raw(String),
     Object(Members),
     Array(Vec<Node>),
@@ -39,15 +43,15 @@ enum Node {
 
 impl Partial {
     pub(super) fn new(block: u32) -> Self {
-        Partial { block, root: Members::default() }
+        Partial { block, root: Members::default(), elements: 0 }
     }
 
-    /// Whether no value has arrived.
+    /// Returns whether no value has arrived.
     pub(super) fn is_empty(&self) -> bool {
         self.root.list.is_empty()
     }
 
-    /// Takes `partialArgs`: an array of values, each with its path.
+    /// Adds the values of `partialArgs`. Values without a path are ignored.
     pub(super) fn add(&mut self, list: RawJson<'_>) -> Result<(), JsonError> {
         elements(&mut Cursor::new(list.text()), |json| {
             let mut path = None;
@@ -74,11 +78,16 @@ impl Partial {
     fn set(&mut self, path: JsonStr<'_>, value: RawJson<'_>) {
         let path = path.decode();
         let mut rest = path.strip_prefix('$').unwrap_or(&path);
+        // The root is an object, so the first step must be a name.
         let Some(Step::Name(first)) = step(&mut rest) else { return };
+        // Nothing is written for a path that does not lead to its end: the value would replace all that is there.
+        if !is_whole(rest) {
+            return;
+        }
         let Some(mut node) = child(&mut self.root, first) else { return };
-        for _ in 0..MAX_DEPTH {
-            match step(&mut rest) {
-                Some(Step::Name(name)) => {
+        while let Some(step) = step(&mut rest) {
+            match step {
+                Step::Name(name) => {
                     if !matches!(node, Node::Object(_)) {
                         *node = Node::Object(Members::default());
                     }
@@ -86,28 +95,32 @@ impl Partial {
                     let Some(member) = child(members, name) else { return };
                     node = member;
                 }
-                Some(Step::Index(index)) => {
+                Step::Index(index) => {
                     if !matches!(node, Node::Array(_)) {
                         *node = Node::Array(Vec::new());
                     }
                     let Node::Array(items) = node else { return };
-                    if index >= items.len() {
+                    if let Some(more) = (index + 1).checked_sub(items.len()) {
+                        if more > MAX_ELEMENTS.saturating_sub(self.elements) {
+                            return;
+                        }
+                        self.elements += more;
                         items.resize_with(index + 1, Node::default);
                     }
                     let Some(item) = items.get_mut(index) else { return };
                     node = item;
                 }
-                None => break,
             }
         }
         match (value.as_str(), node) {
+            // A string may arrive in several pieces.
             (Some(text), Node::Text(known)) => known.push_str(text.escaped()),
             (Some(text), node) => *node = Node::Text(text.escaped().to_owned()),
             (None, node) => *node = Node::Raw(value.text().to_owned()),
         }
     }
 
-    /// The arguments as an object.
+    /// Returns the arguments as the text of a JSON object.
     pub(super) fn json(&self) -> String {
         let mut out = Vec::new();
         write_object(&self.root, &mut out);
@@ -117,7 +130,7 @@ impl Partial {
 
 fn child<'n>(members: &'n mut Members, name: &str) -> Option<&'n mut Node> {
     let Members { list, names } = members;
-    let key = Key::of(name);
+    let key = IndexKey::of(name);
     let at = names.first(key).unwrap_or_else(|| {
         names.push(key);
         list.push((name.to_owned(), Node::Nothing));
@@ -165,7 +178,14 @@ enum Step<'p> {
     Index(usize),
 }
 
-/// Takes the next step off a path: `.name`, `[0]`, `['name']` or `["name"]`.
+/// Returns whether a path consists of at most [`MAX_DEPTH`] well-formed steps.
+fn is_whole(mut path: &str) -> bool {
+    std::iter::from_fn(|| step(&mut path)).take(MAX_DEPTH).for_each(drop);
+    path.is_empty()
+}
+
+/// Removes the next step from a path: `.name`, `[0]`, `['name']` or `["name"]`. Returns `None` at the end, and for a
+/// malformed step or an index that is too large, which remain in the path.
 fn step<'p>(rest: &mut &'p str) -> Option<Step<'p>> {
     if let Some(tail) = rest.strip_prefix('.') {
         let end = tail.find(['.', '[']).unwrap_or(tail.len());
@@ -183,6 +203,7 @@ fn step<'p>(rest: &mut &'p str) -> Option<Step<'p>> {
         }
     }
     let (index, tail) = tail.split_once(']')?;
+    let index = index.parse().ok().filter(|index| *index < MAX_INDEX)?;
     *rest = tail;
-    index.parse().ok().filter(|index| *index < MAX_INDEX).map(Step::Index)
+    Some(Step::Index(index))
 }

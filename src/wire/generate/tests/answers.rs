@@ -34,13 +34,14 @@ fn write(answer: &Answer) -> Value {
 }
 
 #[test]
-fn an_answer_is_read_as_the_stream_of_one_frame() {
+fn response_is_decoded_with_thoughts_text_calls_and_usage() {
     let answer = read(
         r#" {"candidates":[{"content":{"parts":[{"text":"Think.","thought":true},{"text":"Say.","thoughtSignature":"S"},{"functionCall":{"name":"f","args":{"a":1}}}],"role":"model"},"finishReason":"STOP","avgLogprobs":-0.1}],
         "usageMetadata":{"promptTokenCount":4,"candidatesTokenCount":2,"totalTokenCount":6},"modelVersion":"g","responseId":"r"}
         "#,
     );
-    let kinds: Vec<_> = answer.blocks.iter().map(|block| (&block.kind, &*block.text, &*block.seal)).collect();
+    let kinds: Vec<_> =
+        answer.blocks.iter().map(|block| (&block.kind, &*block.text, &*block.signature)).collect();
     assert_eq!(kinds[0], (&AnswerBlockKind::Reasoning, "Think.", ""));
     assert_eq!(kinds[1], (&AnswerBlockKind::Text, "Say.", "S"));
     assert!(matches!(kinds[2].0, AnswerBlockKind::ToolUse { name, .. } if name == "f"));
@@ -49,7 +50,7 @@ fn an_answer_is_read_as_the_stream_of_one_frame() {
 }
 
 #[test]
-fn bug_18_an_answer_of_nothing_is_an_answer() {
+fn bug_18_response_without_content_is_valid() {
     let answer =
         read(r#"{"candidates":[{"content":{"role":"model"},"finishReason":"MAX_TOKENS","index":0}]}"#);
     assert_eq!((answer.blocks.len(), &*answer.finishes), (0, &[(0, FinishOwned::Length)][..]));
@@ -63,14 +64,14 @@ fn bug_18_an_answer_of_nothing_is_an_answer() {
 }
 
 #[test]
-fn an_answer_that_names_no_reason_is_whole_but_not_well() {
+fn response_without_a_finish_reason_is_unspecified() {
     let unspecified = [(0, FinishOwned::Other("FINISH_REASON_UNSPECIFIED".into()))];
     assert_eq!(read(r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#).finishes, unspecified);
     assert_eq!(read(r#"{"candidates":[],"usageMetadata":{"promptTokenCount":1}}"#).finishes, unspecified);
 }
 
 #[test]
-fn a_stream_in_one_array_is_one_answer() {
+fn response_array_is_one_response() {
     let answer = read(
         r#"[{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"responseId":"r"}
 ,
@@ -80,14 +81,14 @@ fn a_stream_in_one_array_is_one_answer() {
 }
 
 #[test]
-fn an_error_in_a_200_is_an_error() {
+fn response_with_an_error_and_status_200_is_an_error() {
     for body in [r#"{"error":{"code":500,"message":"m"}}"#, r#"[{"error":{"code":500,"message":"m"}}]"#] {
         assert_eq!(read(body).error.as_deref(), Some(r#"{"code":500,"message":"m"}"#));
     }
 }
 
 #[test]
-fn what_is_no_answer_is_an_error() {
+fn response_invalid_body_is_refused() {
     for body in ["", "{", "[]", "{}", "null", "<html>", r#"{"choices":[]}"#, r#"{"candidates":[}"#] {
         let read = decode(body, "seed", &mut |event| assert!(!matches!(event, Event::End)));
         assert!(read.is_err(), "{body}");
@@ -95,7 +96,7 @@ fn what_is_no_answer_is_an_error() {
 }
 
 #[test]
-fn an_answer_is_written_in_one_piece() {
+fn response_is_encoded_as_one_document() {
     let mut answer = Answer::default();
     sample_events().iter().for_each(|event| answer.take(event));
     let written = write(&answer);

@@ -1,4 +1,5 @@
-//! Tests of the format, from hand-written frames and requests.
+//! Tests of the generate format, from hand-written frames and requests. The facts, needs of clients and mapping rows
+//! under test are in docs/provider-facts.md and docs/mapping.md.
 
 mod answers;
 mod properties;
@@ -9,13 +10,13 @@ mod stream_decode;
 mod stream_encode;
 mod written;
 
-use crate::canonical::dialect::{Dialect, Reasoning, Sampling, Structured};
+use crate::canonical::dialect::{Dialect, ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::{Answer, BlockKind, Delta, Event, Finish, Grammar, Quirks, Start, ToolKind, Usage};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::CutText;
 use crate::wire::generate::stream::Decoder;
 
-/// What a stream of these frames means, checked against the grammar.
+/// Decodes a stream and asserts the event grammar.
 fn read(frames: &[&str]) -> (Answer, Result<(), CutText>) {
     let mut decoder = Decoder::new("seed");
     let (mut grammar, mut answer) = (Grammar::default(), Answer::default());
@@ -31,14 +32,14 @@ fn read(frames: &[&str]) -> (Answer, Result<(), CutText>) {
     (answer, end)
 }
 
-/// As [`read`], of a stream that is complete.
+/// Decodes a stream that must be complete.
 fn whole(frames: &[&str]) -> Answer {
     let (answer, end) = read(frames);
     end.unwrap();
     answer
 }
 
-/// An answer with something of everything that every format has.
+/// Events of a response with every element that all formats have.
 fn sample_events() -> Vec<Event<'static>> {
     let s = JsonStr::from_escaped;
     let call = |id, name| BlockKind::ToolUse {
@@ -55,7 +56,7 @@ fn sample_events() -> Vec<Event<'static>> {
         start(0, BlockKind::Reasoning),
         delta(0, Delta::Text(s("Let me "))),
         delta(0, Delta::Text(s("see."))),
-        delta(0, Delta::Seal(s("EqQB"))),
+        delta(0, Delta::Signature(s("EqQB"))),
         stop(0),
         start(1, BlockKind::Text),
         delta(1, Delta::Text(s("Gr\\u00fc\\u00dfe "))),
@@ -73,14 +74,14 @@ fn sample_events() -> Vec<Event<'static>> {
     ]
 }
 
-/// A model that can do everything.
+/// Dialect of a model that supports everything.
 fn dialect(model: &str) -> Dialect<'_> {
     Dialect {
         model,
         issuer: "google",
-        reasoning: Reasoning::Budget { min: 0, max: 24_576, off: true },
+        reasoning: ReasoningSupport::Budget { min: 0, max: 24_576, off: true },
         max_output: 8_192,
-        sampling: Sampling::All,
+        sampling: SamplingSupport::All,
         structured: Structured::Native,
         json_schema: true,
         call_ids: true,
@@ -92,6 +93,6 @@ fn dialect(model: &str) -> Dialect<'_> {
         media_urls: true,
         extensions: &["*"],
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     }
 }

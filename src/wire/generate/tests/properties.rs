@@ -64,7 +64,7 @@ fn frame() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What a choice says, whichever way its blocks are cut.
+/// Returns the content of each choice, independent of its division into blocks.
 fn said(answer: &Answer) -> Vec<(u32, String, String, usize)> {
     (0..answer.choices())
         .map(|choice| {
@@ -86,9 +86,9 @@ fn said(answer: &Answer) -> Vec<(u32, String, String, usize)> {
 }
 
 proptest! {
-    /// Whatever a provider sends keeps the grammar, and what is written for it is read as the same.
+    /// All streams keep the event grammar, and what is encoded from them decodes to the same response.
     #[test]
-    fn any_frames_keep_the_grammar_and_come_back(frames in prop::collection::vec(frame(), 0..8), array in any::<bool>()) {
+    fn frames_in_any_mix_keep_the_grammar_and_round_trip(frames in prop::collection::vec(frame(), 0..8), array in any::<bool>()) {
         let (mut grammar, mut answer) = (Grammar::default(), Answer::default());
         let reply = ReplyOptions { model: EscapedString::from("m"), show_thinking: true, array, ..ReplyOptions::default() };
         let (mut encoder, mut out) = (Encoder::new(Arc::new(reply)), BytesMut::new());
@@ -121,9 +121,9 @@ proptest! {
         prop_assert_eq!(reasons(&again), reasons(&answer));
     }
 
-    /// Whatever a client sends is refused or comes out as a request.
+    /// All requests are either rejected or encoded as a valid request.
     #[test]
-    fn any_contents_are_refused_or_sent(
+    fn contents_in_any_mix_are_refused_or_encoded_validly(
         contents in prop::collection::vec((prop::sample::select(vec!["user", "model", "function", ""]), prop::collection::vec(part(), 0..4)), 0..6),
         from_own in any::<bool>(),
         third in any::<bool>(),
@@ -142,14 +142,14 @@ proptest! {
         if !from_own {
             prop_assert_eq!(&contents[0]["role"], "user");
         }
-        // The same request is the same text.
+        // Encoding is deterministic.
         let mut again = BytesMut::new();
         encode(&request, &dialect, &mut notes, &mut again);
         prop_assert_eq!(out, again);
     }
 
     #[test]
-    fn text_that_is_no_request_or_answer_does_no_harm(text in "[{}\\[\\]\":,a1]{0,16}", at in 0usize..120) {
+    fn decode_of_arbitrary_text_never_panics(text in "[{}\\[\\]\":,a1]{0,16}", at in 0usize..120) {
         let body = r#"{"contents":[{"role":"user","parts":[{"functionCall":{"name":"f","args":{}}}]}],"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#;
         let cut = format!("{}{text}", &body[..at.min(body.len())]);
         for body in [&text, &cut] {

@@ -1,5 +1,7 @@
-use crate::canonical::{Block, Effort, Input, OutputFormat, Request, Role, Source, Thinking, ToolChoice};
-use crate::error::Kind;
+use crate::canonical::{
+    Block, Effort, Input, MediaSource, OutputFormat, Request, Role, Thinking, ToolChoice,
+};
+use crate::error::ErrorKind;
 use crate::json::JsonStr;
 use crate::wire::generate::request::decode;
 
@@ -7,12 +9,12 @@ fn read(body: &str) -> Request<'_> {
     decode(body).unwrap()
 }
 
-/// A request with these parts in one content of the user's.
+/// Returns a request with these parts in one user content.
 fn user(parts: &str) -> String {
     format!(r#"{{"contents":[{{"role":"user","parts":[{parts}]}}]}}"#)
 }
 
-/// A request with this beside its contents.
+/// Returns a request with these members besides its contents.
 fn beside(members: &str) -> String {
     format!(r#"{{"contents":[{{"parts":[{{"text":"Hi"}}]}}],{members}}}"#)
 }
@@ -28,7 +30,7 @@ fn texts<'a>(blocks: &[Block<'a>]) -> Vec<&'a str> {
 }
 
 #[test]
-fn contents_are_turns() {
+fn contents_are_decoded_as_turns() {
     let body = r#"{"contents":[{"role":"user","parts":[{"text":"a\n"},{"text":"b"}]},{"role":"model","parts":[{"text":"c"}]},{"parts":[{"text":"d"}]}]}"#;
     let request = read(body);
     let turns: Vec<_> = request.turns.iter().map(|turn| (turn.role, texts(&turn.blocks))).collect();
@@ -36,7 +38,7 @@ fn contents_are_turns() {
         turns,
         [(Role::User, vec!["a\\n", "b"]), (Role::Assistant, vec!["c"]), (Role::User, vec!["d"])]
     );
-    // What helpers and impatient people write.
+    // Short forms that client libraries and hand-written requests use.
     for body in [
         r#"{"contents":"d"}"#,
         r#"{"contents":["d"]}"#,
@@ -49,7 +51,7 @@ fn contents_are_turns() {
 }
 
 #[test]
-fn bug_63_instructions_come_in_any_shape() {
+fn bug_63_system_instruction_is_decoded_in_any_shape() {
     for instructions in [
         r#""systemInstruction":"Be brief.""#,
         r#""systemInstruction":{"parts":[{"text":"Be brief."}]}"#,
@@ -68,7 +70,7 @@ fn bug_63_instructions_come_in_any_shape() {
 }
 
 #[test]
-fn media_are_told_by_their_type() {
+fn media_kind_is_derived_from_the_mime_type() {
     let body = user(
         r#"{"inlineData":{"mimeType":"image/png","data":"QQ=="},"mediaResolution":{"level":"MEDIA_RESOLUTION_LOW"}},
         {"inline_data":{"mime_type":"audio/wav","data":"QQ=="}},{"inlineData":{"mimeType":"application/pdf","data":"QQ==","displayName":"a.pdf"}},
@@ -79,23 +81,23 @@ fn media_are_told_by_their_type() {
     let request = read(&body);
     let s = JsonStr::from_escaped;
     let blocks = &request.turns[0].blocks;
-    assert!(matches!(blocks[0], Block::Image { source: Source::Base64 { mime, data }, detail, .. }
+    assert!(matches!(blocks[0], Block::Image { source: MediaSource::Base64 { mime, data }, detail, .. }
         if mime == s("image/png") && data == s("QQ==") && detail == s("low")));
-    assert!(matches!(blocks[1], Block::Audio { source: Source::Base64 { .. } }));
+    assert!(matches!(blocks[1], Block::Audio { source: MediaSource::Base64 { .. } }));
     assert!(
-        matches!(blocks[2], Block::File { source: Source::Base64 { .. }, name, .. } if name == s("a.pdf"))
+        matches!(blocks[2], Block::File { source: MediaSource::Base64 { .. }, name, .. } if name == s("a.pdf"))
     );
-    assert!(matches!(blocks[3], Block::Video { source: Source::Url { url, mime } }
+    assert!(matches!(blocks[3], Block::Video { source: MediaSource::Url { url, mime } }
         if url == s("https://youtu.be/x") && mime == s("video/mp4")));
-    assert!(matches!(blocks[4], Block::Image { source: Source::Id { .. }, .. }));
-    assert!(matches!(blocks[5], Block::File { source: Source::Url { .. }, .. }));
+    assert!(matches!(blocks[4], Block::Image { source: MediaSource::Id { .. }, .. }));
+    assert!(matches!(blocks[5], Block::File { source: MediaSource::Url { .. }, .. }));
     assert_eq!(
         (request.extra[0].name, request.extra[0].value.text()),
         ("contents.videoMetadata", r#"{"fps":2}"#)
     );
 }
 
-/// The ids of calls and of results, in order.
+/// Returns the ids of calls and of results, in order.
 fn ids<'a>(request: &Request<'a>) -> (Vec<&'a str>, Vec<&'a str>) {
     let blocks = || request.turns.iter().flat_map(|turn| &turn.blocks);
     let calls = blocks().filter_map(|block| match block {
@@ -110,7 +112,7 @@ fn ids<'a>(request: &Request<'a>) -> (Vec<&'a str>, Vec<&'a str>) {
 }
 
 #[test]
-fn bug_9_calls_without_ids_are_paired_by_name_and_order() {
+fn bug_9_tool_calls_without_ids_are_paired_by_name_and_order() {
     let body = r#"{"contents":[{"parts":[{"text":"?"}]},
         {"role":"model","parts":[{"functionCall":{"name":"f","args":{"a":1}}},{"function_call":{"name":"g"}},{"functionCall":{"name":"f","args":{"a":2}}}]},
         {"parts":[{"functionResponse":{"name":"g","response":{}}},{"function_response":{"name":"f","response":{}}},{"functionResponse":{"name":"f","response":{}}}]},
@@ -122,7 +124,7 @@ fn bug_9_calls_without_ids_are_paired_by_name_and_order() {
     assert!(calls.iter().all(|id| id.starts_with("call_") && id.len() == 29));
     assert_eq!(results, [calls[1], calls[0], calls[2], calls[3]]);
     assert!((1..4).all(|at| !calls[..at].contains(&calls[at])));
-    // The beginning of a longer conversation has the same ids.
+    // The same turns have the same ids when the conversation is longer.
     let shorter = body
         .split(
             r#",
@@ -136,14 +138,14 @@ fn bug_9_calls_without_ids_are_paired_by_name_and_order() {
 }
 
 #[test]
-fn client_8_ids_stay_as_they_are() {
+fn client_8_tool_call_ids_stay_unchanged() {
     let body = r#"{"contents":[{"role":"model","parts":[{"functionCall":{"id":"x","name":"f"}}]},{"role":"model","parts":[{"functionCall":{"id":"y","name":"f"}}]},
         {"parts":[{"functionResponse":{"id":"y","name":"f","response":{}}},{"functionResponse":{"id":"x","name":"f","response":{}}},{"functionResponse":{"id":"z","name":"f","response":{}}}]}]}"#;
     assert_eq!(ids(&read(body)), (vec!["x", "y"], vec!["y", "x", "z"]));
 }
 
 #[test]
-fn mapping_3_results_of_functions() {
+fn mapping_3_tool_results_are_decoded() {
     let body = user(
         r#"{"functionResponse":{"name":"f","response":{"output":"5"},"parts":[{"inlineData":{"mimeType":"image/png","data":"QQ=="}}]}},
         {"functionResponse":{"name":"f","response":{"error":"late"}}},{"functionResponse":{"name":"f","response":"text"}},{"functionResponse":{"name":"f"}}"#,
@@ -171,20 +173,22 @@ fn mapping_3_results_of_functions() {
 }
 
 #[test]
-fn bug_26_thoughts_and_signatures_come_back() {
+fn bug_26_thoughts_and_signatures_are_decoded() {
     let body = r#"{"contents":[{"role":"model","parts":[{"text":"a","thought":true},{"text":"b","thought":true,"thoughtSignature":"S1"},
         {"thought":true,"thoughtSignature":"S2"},{"text":"c","thought":false,"thought_signature":"S3"},{"thought":true,"functionCall":{"name":"f"},"thoughtSignature":"S4"},{"text":"","thoughtSignature":"S5"}]}]}"#;
     let request = read(body);
-    let seal = |seal: &Option<crate::canonical::Seal<'_>>| seal.as_ref().map(|seal| seal.text.to_string());
+    let seal = |seal: &Option<crate::canonical::ProviderSignature<'_>>| {
+        seal.as_ref().map(|seal| seal.text.to_string())
+    };
     let blocks: Vec<_> = request.turns[0]
         .blocks
         .iter()
         .map(|block| match block {
-            Block::Reasoning { text, seal: s, hidden } => {
+            Block::Reasoning { text, signature: s, hidden } => {
                 (text.iter().map(|text| text.escaped()).collect::<String>(), *hidden, seal(s))
             }
-            Block::Text { text, seal: s, .. } => (text.escaped().to_owned(), false, seal(s)),
-            Block::ToolUse { name, seal: s, .. } => (name.escaped().to_owned(), false, seal(s)),
+            Block::Text { text, signature: s, .. } => (text.escaped().to_owned(), false, seal(s)),
+            Block::ToolUse { name, signature: s, .. } => (name.escaped().to_owned(), false, seal(s)),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -201,9 +205,9 @@ fn bug_26_thoughts_and_signatures_come_back() {
     );
 }
 
-/// A client that keeps each frame of a stream as a content of its own.
+/// A client that stores each frame of a stream as a content.
 #[test]
-fn client_4_a_thought_in_several_contents_is_one() {
+fn client_4_thought_in_several_contents_is_joined() {
     let thought = |text: &str, more: &str| {
         format!(r#"{{"role":"model","parts":[{{"text":"{text}","thought":true{more}}}]}}"#)
     };
@@ -217,7 +221,7 @@ fn client_4_a_thought_in_several_contents_is_one() {
     let request = read(&body);
     assert_eq!(request.turns.len(), 4);
     let reasoning = |at: usize| match &request.turns[at].blocks[0] {
-        Block::Reasoning { text, seal, .. } => {
+        Block::Reasoning { text, signature: seal, .. } => {
             (text.iter().map(|text| text.escaped()).collect::<Vec<_>>(), seal.is_some())
         }
         other => panic!("{other:?}"),
@@ -227,7 +231,7 @@ fn client_4_a_thought_in_several_contents_is_one() {
 }
 
 #[test]
-fn fact_37_parts_of_the_providers_tools_stay_whole() {
+fn fact_37_server_tool_parts_stay_unchanged() {
     let code = r#"{"executable_code":{"language":"PYTHON","code":"1"},"thought_signature":"S"}"#;
     let body = user(code);
     assert!(matches!(&read(&body).turns[0].blocks[..], [Block::Opaque { name, raw }]
@@ -235,7 +239,7 @@ fn fact_37_parts_of_the_providers_tools_stay_whole() {
 }
 
 #[test]
-fn tools_and_the_choice_among_them() {
+fn tools_and_tool_choice_are_decoded() {
     let body = beside(
         r#""tools":[{"functionDeclarations":[{"name":"f","description":"d","parameters":{"type":"OBJECT"}},{"name":"g","parametersJsonSchema":{"type":"object"},"response":{"type":"STRING"}},{"name":"h"}]},{"googleSearch":{"excludeDomains":["x"]}}]"#,
     );
@@ -254,7 +258,7 @@ fn tools_and_the_choice_among_them() {
         ]
     );
     assert_eq!(request.search.unwrap().blocked_domains.unwrap().text(), r#"["x"]"#);
-    // google-genai 3 writes the names inside of declarations in either spelling, and one object for a list of one.
+    // google-genai 3 uses either spelling inside of declarations, and an object in place of an array of one.
     let body = beside(
         r#""tools":{"function_declarations":{"name":"f","parameters_json_schema":{"a_b":{"c_d":1}}}},"tool_config":{"function_calling_config":{"mode":"any","allowed_function_names":["f"]}}"#,
     );
@@ -263,9 +267,9 @@ fn tools_and_the_choice_among_them() {
     assert_eq!(request.tool_choice, Some(ToolChoice::Tool(JsonStr::from_escaped("f"))));
 }
 
-/// As the command line client of the format sends it.
+/// A request of Gemini CLI.
 #[test]
-fn client_3_plain_schemas_three_ways_to_sample_and_a_value_for_strangers() {
+fn client_3_gemini_cli_request_is_decoded() {
     let body = r#"{"contents":[{"role":"user","parts":[{"text":"?"}]},
         {"role":"model","parts":[{"functionCall":{"name":"f","args":{}},"thoughtSignature":"skip_thought_signature_validator"}]},
         {"role":"user","parts":[{"functionResponse":{"id":"f-1","name":"f","response":{"output":"x"}}}]}],
@@ -282,12 +286,12 @@ fn client_3_plain_schemas_three_ways_to_sample_and_a_value_for_strangers() {
     let (calls, results) = ids(&request);
     assert_eq!(calls, results);
     assert!(
-        matches!(&request.turns[1].blocks[0], Block::ToolUse { seal: Some(seal), .. } if seal.issuer.is_none())
+        matches!(&request.turns[1].blocks[0], Block::ToolUse { signature: Some(seal), .. } if seal.issuer.is_none())
     );
 }
 
 #[test]
-fn every_mode_of_calling() {
+fn tool_choice_mode_is_decoded_in_every_form() {
     let s = JsonStr::from_escaped;
     let both = vec![s("a"), s("b")];
     for (config, choice) in [
@@ -319,7 +323,7 @@ fn every_mode_of_calling() {
 }
 
 #[test]
-fn search_has_several_names_and_other_tools_of_the_provider_are_named() {
+fn search_tool_has_several_names_and_other_server_tools_are_extras() {
     for name in
         ["googleSearch", "google_search", "groundingSearch", "grounding_search", "googleSearchRetrieval"]
     {
@@ -333,7 +337,7 @@ fn search_has_several_names_and_other_tools_of_the_provider_are_named() {
 }
 
 #[test]
-fn settings_in_either_spelling_and_numbers_as_written() {
+fn settings_are_decoded_in_either_spelling_with_exact_numbers() {
     let body = beside(
         r#""generation_config":{"temperature":0.50,"top_p":"0.9","topK":40,"max_output_tokens":"77","candidateCount":2,"stopSequences":["END"],"seed":7,
         "presence_penalty":-1,"frequencyPenalty":1e-1,"responseLogprobs":true,"logprobs":3,"responseModalities":["TEXT","IMAGE"],"mediaResolution":"MEDIA_RESOLUTION_LOW","someNewThing":[1]},
@@ -366,15 +370,15 @@ fn settings_in_either_spelling_and_numbers_as_written() {
 }
 
 #[test]
-fn mapping_4_every_way_to_ask_for_thoughts() {
+fn mapping_4_thinking_config_is_decoded_in_every_form() {
     for (config, thinking, shown) in [
         (r#"{"thinkingBudget":-1}"#, Thinking::Adaptive, None),
         (r#"{"thinkingBudget":0}"#, Thinking::Off, None),
         (r#"{"thinking_budget":4096,"include_thoughts":true}"#, Thinking::Budget(4096), Some(true)),
         (r#"{"thinkingLevel":"LOW"}"#, Thinking::Effort(Effort::Low), None),
         (r#"{"thinking_level":"high","includeThoughts":false}"#, Thinking::Effort(Effort::High), Some(false)),
-        (r#"{"thinkingLevel":"THINKING_LEVEL_UNSPECIFIED"}"#, Thinking::Unsaid, None),
-        (r#"{"includeThoughts":true}"#, Thinking::Unsaid, Some(true)),
+        (r#"{"thinkingLevel":"THINKING_LEVEL_UNSPECIFIED"}"#, Thinking::Unset, None),
+        (r#"{"includeThoughts":true}"#, Thinking::Unset, Some(true)),
     ] {
         let body = beside(&format!(r#""generationConfig":{{"thinkingConfig":{config}}}"#));
         let request = read(&body);
@@ -383,7 +387,7 @@ fn mapping_4_every_way_to_ask_for_thoughts() {
 }
 
 #[test]
-fn mapping_5_what_the_answer_must_look_like() {
+fn mapping_5_response_format_is_decoded() {
     let output = |config: &str| {
         let body = beside(&format!(r#""generationConfig":{{{config}}}"#));
         format!("{:?}", read(&body).output)
@@ -407,7 +411,27 @@ fn mapping_5_what_the_answer_must_look_like() {
 }
 
 #[test]
-fn what_is_malformed_is_named() {
+fn text_of_a_result_precedes_its_parts_and_the_last_one_counts() {
+    let body = user(
+        r#"{"functionResponse":{"name":"f","parts":[{"text":"part"}],"response":"first","response":"last"}}"#,
+    );
+    let request = read(&body);
+    let Block::ToolResult { content, object, .. } = &request.turns[0].blocks[0] else { panic!() };
+    assert_eq!((texts(content), object), (vec!["last", "part"], &None));
+}
+
+#[test]
+fn results_nested_deeply_are_refused() {
+    let nested = |levels: usize| {
+        let before = r#"{"functionResponse":{"name":"f","response":{},"parts":["#.repeat(levels);
+        user(&format!(r#"{before}{{"text":"x"}}{}"#, "]}}".repeat(levels)))
+    };
+    assert_eq!(read(&nested(1)).turns.len(), 1);
+    assert!(decode(&nested(100)).is_err());
+}
+
+#[test]
+fn member_malformed_is_refused_with_its_path() {
     for (body, param) in [
         (r#"{}"#.to_owned(), "contents"),
         (r#"{"contents":[]}"#.to_owned(), "contents"),
@@ -431,7 +455,7 @@ fn what_is_malformed_is_named() {
         ),
     ] {
         let error = decode(&body).unwrap_err();
-        assert_eq!((error.kind, error.param.as_deref()), (Kind::InvalidField, Some(param)), "{body}");
+        assert_eq!((error.kind, error.param.as_deref()), (ErrorKind::InvalidField, Some(param)), "{body}");
         assert!(error.message.contains(param), "{}", error.message);
     }
     for body in ["", "[1]", "{", r#"{"contents":[{"parts":[{"text":"a"}]}"#] {
@@ -440,7 +464,7 @@ fn what_is_malformed_is_named() {
 }
 
 #[test]
-fn arguments_may_come_as_text() {
+fn tool_call_arguments_may_be_text() {
     let body = user(r#"{"functionCall":{"name":"f","args":"{\"a\":1}"}}"#);
     assert!(matches!(&read(&body).turns[0].blocks[0], Block::ToolUse { input: Input::Text(text), .. }
         if text.escaped() == r#"{\"a\":1}"#));

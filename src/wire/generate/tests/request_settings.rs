@@ -2,14 +2,14 @@ use serde_json::{Value, json};
 
 use super::dialect;
 use super::written::{hi, raw, s, tool, write, write_for};
-use crate::canonical::dialect::{Reasoning, Sampling as Takes};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport as Takes};
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{
-    Block, CacheMark, Dialect, Effort, OutputFormat, Request, Sampling, Thinking, Tool, ToolChoice,
+    Block, CacheBreakpoint, Dialect, Effort, OutputFormat, Request, Sampling, Thinking, Tool, ToolChoice,
 };
 
 #[test]
-fn mapping_3_declarations() {
+fn mapping_3_tool_declarations_are_encoded() {
     let schema = r#"{"type":"object","additionalProperties":false,"properties":{"z":{"type":["string","null"]},"a":{"const":"x"}},"required":["z"]}"#;
     let mut request = hi();
     request.tools = vec![
@@ -47,14 +47,14 @@ fn mapping_3_declarations() {
 }
 
 #[test]
-fn mapping_3_a_schema_in_openapi_stays_as_it_is() {
+fn mapping_3_tool_schema_in_openapi_stays_unchanged() {
     let mut request = hi();
     request.tools = vec![Tool { openapi: true, ..tool("f", Some(r#"{"type":"OBJECT","nullable":true}"#)) }];
     assert_eq!(write(&request)["tools"][0]["functionDeclarations"][0]["parameters"]["type"], "OBJECT");
 }
 
 #[test]
-fn mapping_3_every_choice_of_tools() {
+fn mapping_3_tool_choice_is_encoded_in_every_form() {
     let names = vec![s("f"), s("g")];
     let of_choice = |choice: ToolChoice<'_>, name: &str| {
         let mut request = hi();
@@ -81,7 +81,7 @@ fn mapping_3_every_choice_of_tools() {
 }
 
 #[test]
-fn bug_57_a_choice_without_tools_and_parallel_calls() {
+fn bug_57_tool_choice_without_tools_is_dropped_and_parallel_off_is_lost() {
     let mut request = hi();
     request.tool_choice = Some(ToolChoice::Required);
     assert_eq!(write(&request).get("toolConfig"), None);
@@ -91,7 +91,7 @@ fn bug_57_a_choice_without_tools_and_parallel_calls() {
 }
 
 #[test]
-fn bug_58_strict_tools_are_validated_where_that_is_known() {
+fn bug_58_strict_tools_are_validated_if_supported() {
     let mut request = hi();
     request.tools = vec![Tool { strict: Some(true), ..tool("f", None) }];
     let (written, losses, _) = write_for(&request, &dialect("gemini-3-pro"));
@@ -101,7 +101,7 @@ fn bug_58_strict_tools_are_validated_where_that_is_known() {
 }
 
 #[test]
-fn bug_62_search_is_the_providers_own() {
+fn bug_62_web_search_becomes_google_search() {
     let mut request = hi();
     request.search = Some(Search {
         context: s("low"),
@@ -128,14 +128,14 @@ fn bug_62_search_is_the_providers_own() {
 }
 
 #[test]
-fn mapping_4_reasoning_as_the_model_can_be_told() {
-    let budget = Reasoning::Budget { min: 0, max: 24_576, off: true };
-    let pro = Reasoning::Budget { min: 128, max: 32_768, off: false };
-    let levels = Reasoning::Effort { min: Effort::Low, max: Effort::High, off: false };
-    let flash = Reasoning::Effort { min: Effort::Minimal, max: Effort::High, off: true };
+fn mapping_4_reasoning_setting_is_encoded_for_each_model() {
+    let budget = ReasoningSupport::Budget { min: 0, max: 24_576, off: true };
+    let pro = ReasoningSupport::Budget { min: 128, max: 32_768, off: false };
+    let levels = ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: false };
+    let flash = ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::High, off: true };
     for (wish, reasoning, shown, told) in [
-        (Thinking::Unsaid, budget, None, Value::Null),
-        (Thinking::Unsaid, budget, Some(true), json!({"includeThoughts":true})),
+        (Thinking::Unset, budget, None, Value::Null),
+        (Thinking::Unset, budget, Some(true), json!({"includeThoughts":true})),
         (Thinking::Off, budget, None, json!({"thinkingBudget":0})),
         (Thinking::Budget(0), budget, None, json!({"thinkingBudget":0})),
         (Thinking::Off, pro, None, json!({"thinkingBudget":128})),
@@ -157,7 +157,7 @@ fn mapping_4_reasoning_as_the_model_can_be_told() {
         ),
         (Thinking::Budget(100_000), pro, None, json!({"thinkingBudget":32768,"includeThoughts":true})),
         (Thinking::Budget(9_000), levels, None, json!({"thinkingLevel":"MEDIUM","includeThoughts":true})),
-        (Thinking::Off, Reasoning::Fixed, Some(true), Value::Null),
+        (Thinking::Off, ReasoningSupport::Fixed, Some(true), Value::Null),
     ] {
         let request = Request { thinking: wish, show_thinking: shown, ..hi() };
         let (written, losses, _) = write_for(&request, &Dialect { reasoning, ..dialect("g") });
@@ -165,12 +165,12 @@ fn mapping_4_reasoning_as_the_model_can_be_told() {
         assert!(losses.is_empty());
     }
     let request = Request { thinking: Thinking::Effort(Effort::High), ..hi() };
-    let (_, losses, _) = write_for(&request, &Dialect { reasoning: Reasoning::Fixed, ..dialect("g") });
+    let (_, losses, _) = write_for(&request, &Dialect { reasoning: ReasoningSupport::Fixed, ..dialect("g") });
     assert_eq!(losses, ["reasoning_effort"]);
 }
 
 #[test]
-fn mapping_5_client_6_structured_output() {
+fn mapping_5_client_6_response_format_is_encoded() {
     let schema = |openapi| OutputFormat::Schema {
         name: s("city"),
         description: s(""),
@@ -206,7 +206,7 @@ fn mapping_5_client_6_structured_output() {
 }
 
 #[test]
-fn mapping_6_sampling_and_limits() {
+fn mapping_6_sampling_and_limits_are_encoded() {
     let request = Request {
         max_output: Some(77),
         choices: Some(2),
@@ -247,7 +247,7 @@ fn mapping_6_sampling_and_limits() {
 }
 
 #[test]
-fn mapping_12_what_has_no_place_is_accounted_for() {
+fn mapping_12_unsupported_settings_are_reported_as_losses() {
     let mut request = Request {
         user: Some(s("u")),
         metadata: Some(raw("{}")),
@@ -262,7 +262,11 @@ fn mapping_12_what_has_no_place_is_accounted_for() {
         ..hi()
     };
     request.turns[0].name = s("ann");
-    request.turns[0].blocks.push(Block::Text { text: s("x"), cache: Some(CacheMark::Short), seal: None });
+    request.turns[0].blocks.push(Block::Text {
+        text: s("x"),
+        cache: Some(CacheBreakpoint::Short),
+        signature: None,
+    });
     request.turns[0].blocks.push(Block::Opaque { name: s("server_tool_use"), raw: raw("{}") });
     let (written, losses, refusal) = write_for(&request, &dialect("g"));
     assert_eq!(

@@ -3,13 +3,13 @@ use serde_json::{Value, json};
 
 use super::dialect;
 use super::written::{call, model, of, raw, result, s, signed, text, tool, user, write, write_for};
-use crate::canonical::{Block, Dialect, Input, Request, Role, Source, Turn};
+use crate::canonical::{Block, Dialect, Input, MediaSource, Request, Role, Turn};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::request::encode;
 
 #[test]
-fn mapping_1_instructions_stand_in_one_place_in_order() {
+fn mapping_1_instructions_are_joined_in_order() {
     let system = |role, words| Turn::new(role, vec![text(words)]);
     let request = of(vec![
         system(Role::System, "A."),
@@ -25,7 +25,7 @@ fn mapping_1_instructions_stand_in_one_place_in_order() {
 }
 
 #[test]
-fn mapping_1_a_conversation_of_instructions_has_a_turn() {
+fn mapping_1_instructions_alone_get_a_user_turn() {
     let request = of(vec![Turn::new(Role::System, vec![text("A.")])]);
     let written = write(&request);
     assert_eq!(written["systemInstruction"]["parts"][0]["text"], "A.");
@@ -35,7 +35,7 @@ fn mapping_1_a_conversation_of_instructions_has_a_turn() {
 }
 
 #[test]
-fn mapping_1_bug_59_turns_of_one_role_are_joined_and_empty_ones_are_none() {
+fn mapping_1_bug_59_turns_of_one_role_are_joined_and_empty_ones_dropped() {
     let request = of(vec![
         user(vec![text("a")]),
         model(vec![text("")]),
@@ -55,7 +55,7 @@ fn mapping_1_bug_59_turns_of_one_role_are_joined_and_empty_ones_are_none() {
 }
 
 #[test]
-fn mapping_1_the_user_begins() {
+fn mapping_1_first_turn_is_the_users() {
     let request = of(vec![model(vec![text("Welcome!")]), user(vec![text("Hi")])]);
     let written = write(&request);
     let roles: Vec<_> = written["contents"].as_array().unwrap().iter().map(|c| c["role"].clone()).collect();
@@ -64,7 +64,7 @@ fn mapping_1_the_user_begins() {
 }
 
 #[test]
-fn mapping_1_a_beginning_of_the_answer_stays_where_it_is_taken() {
+fn mapping_1_prefill_is_kept_only_if_supported() {
     let request = of(vec![user(vec![text("Hi")]), model(vec![text("Well,")])]);
     let (kept, losses, _) = write_for(&request, &dialect("gemini-2.5-flash"));
     assert_eq!(kept["contents"].as_array().unwrap().len(), 2);
@@ -75,7 +75,7 @@ fn mapping_1_a_beginning_of_the_answer_stays_where_it_is_taken() {
 }
 
 #[test]
-fn client_5_bug_31_calls_of_one_turn_and_their_results() {
+fn client_5_bug_31_tool_calls_of_one_turn_and_their_results_are_grouped() {
     let request = of(vec![
         user(vec![text("?")]),
         model(vec![text("Let me see.")]),
@@ -105,7 +105,7 @@ fn client_5_bug_31_calls_of_one_turn_and_their_results() {
 }
 
 #[test]
-fn mapping_3_arguments_are_objects() {
+fn mapping_3_tool_call_arguments_become_objects() {
     for (input, args) in [
         ("", json!({})),
         ("{}", json!({})),
@@ -121,7 +121,7 @@ fn mapping_3_arguments_are_objects() {
 }
 
 #[test]
-fn mapping_3_results_are_objects() {
+fn mapping_3_tool_results_become_objects() {
     let of_result = |block: Block<'_>| {
         let request = of(vec![
             user(vec![text("?")]),
@@ -148,12 +148,12 @@ fn mapping_3_results_are_objects() {
 }
 
 #[test]
-fn bug_60_an_image_in_a_result_is_an_image() {
+fn bug_60_tool_result_image_stays_an_image() {
     let image = Block::Image {
-        source: Source::Base64 { mime: s("image/jpg"), data: s("QQ==") },
+        source: MediaSource::Base64 { mime: s("image/jpg"), data: s("QQ==") },
         detail: s(""),
         cache: None,
-        seal: None,
+        signature: None,
     };
     let request = of(vec![
         user(vec![text("?")]),
@@ -172,14 +172,14 @@ fn bug_60_an_image_in_a_result_is_an_image() {
 }
 
 #[test]
-fn bug_28_bug_34_signatures_go_back_on_the_parts_that_they_came_on() {
+fn bug_28_bug_34_signatures_return_on_their_parts() {
     let mut first = call("c1", "f", Input::Text(s("")));
-    if let Block::ToolUse { seal, .. } = &mut first {
+    if let Block::ToolUse { signature: seal, .. } = &mut first {
         *seal = signed("S2");
     }
     let thought = |text: &'static [&'static str], seal, hidden| Block::Reasoning {
         text: text.iter().map(|text| s(text)).collect(),
-        seal,
+        signature: seal,
         hidden,
     };
     let request = of(vec![
@@ -191,7 +191,7 @@ fn bug_28_bug_34_signatures_go_back_on_the_parts_that_they_came_on() {
             call("c2", "f", Input::Text(s(""))),
         ]),
         user(vec![result("c1", "f", vec![]), result("c2", "f", vec![])]),
-        model(vec![Block::Text { text: s(""), cache: None, seal: signed("S3") }]),
+        model(vec![Block::Text { text: s(""), cache: None, signature: signed("S3") }]),
     ]);
     let (written, losses, _) = write_for(&request, &dialect("gemini-3-pro-preview"));
     assert_eq!(
@@ -208,7 +208,7 @@ fn bug_28_bug_34_signatures_go_back_on_the_parts_that_they_came_on() {
 }
 
 #[test]
-fn bug_29_only_the_first_call_gets_the_value_for_strangers() {
+fn bug_29_skip_signature_is_set_on_the_first_tool_call_only() {
     let request = of(vec![
         user(vec![text("?")]),
         model(vec![text("a"), call("c1", "f", Input::Text(s(""))), call("c2", "f", Input::Text(s("")))]),
@@ -230,15 +230,17 @@ fn bug_29_only_the_first_call_gets_the_value_for_strangers() {
 }
 
 #[test]
-fn mapping_2_media() {
-    let inline = |mime, data| Source::Base64 { mime: s(mime), data: s(data) };
+fn mapping_2_media_is_encoded_inline() {
+    let inline = |mime, data| MediaSource::Base64 { mime: s(mime), data: s(data) };
     let file = |source, name| Block::File { source, name: s(name), cache: None };
     let request = of(vec![user(vec![
-        Block::Image { source: inline("image/png", "QQ=="), detail: s("high"), cache: None, seal: None },
+        Block::Image { source: inline("image/png", "QQ=="), detail: s("high"), cache: None, signature: None },
         file(inline("application/pdf", "JVBERi0="), "a.pdf"),
-        file(Source::Text { text: s("Gr\\u00fc\\n") }, "a.txt"),
+        file(MediaSource::Text { text: s("Gr\\u00fc\\n") }, "a.txt"),
         Block::Audio { source: inline("audio/wav", "UklGRg==") },
-        Block::Video { source: Source::Url { url: s("https://www.youtube.com/watch?v=x"), mime: s("") } },
+        Block::Video {
+            source: MediaSource::Url { url: s("https://www.youtube.com/watch?v=x"), mime: s("") },
+        },
     ])]);
     let (written, losses, refusal) = write_for(&request, &dialect("gemini-2.5-flash"));
     assert_eq!((losses, refusal), (vec!["image_detail".to_owned()], None));
@@ -257,9 +259,10 @@ fn mapping_2_media() {
 }
 
 #[test]
-fn mapping_2_media_by_address_only_where_it_is_fetched() {
-    let url = |url| Source::Url { url: s(url), mime: s("") };
-    let image = Block::Image { source: url("https://a/cat.PNG?x=1"), detail: s(""), cache: None, seal: None };
+fn mapping_2_media_url_is_sent_only_if_supported() {
+    let url = |url| MediaSource::Url { url: s(url), mime: s("") };
+    let image =
+        Block::Image { source: url("https://a/cat.PNG?x=1"), detail: s(""), cache: None, signature: None };
     let request = of(vec![user(vec![
         text("?"),
         image,
@@ -280,7 +283,7 @@ fn mapping_2_media_by_address_only_where_it_is_fetched() {
     assert!(refusal.unwrap().contains("image_url"));
     assert_eq!(written["contents"][0]["parts"], json!([{"text":"?"}]));
     let file = of(vec![user(vec![Block::File {
-        source: Source::Id { id: s("file-1") },
+        source: MediaSource::Id { id: s("file-1") },
         name: s(""),
         cache: None,
     }])]);
@@ -288,7 +291,7 @@ fn mapping_2_media_by_address_only_where_it_is_fetched() {
 }
 
 #[test]
-fn client_7_bug_54_the_conversation_stands_last_and_a_longer_one_begins_the_same() {
+fn client_7_bug_54_conversation_is_last_and_grows_by_appending() {
     let mut turns = vec![Turn::new(Role::System, vec![text("S.")])];
     let mut before = String::new();
     for number in 0..6 {
@@ -307,9 +310,9 @@ fn client_7_bug_54_the_conversation_stands_last_and_a_longer_one_begins_the_same
     }
 }
 
-/// What a client of this format sends, this format can send.
+/// A request of this format is encoded without changes.
 #[test]
-fn a_request_of_the_formats_own_is_written_as_it_was() {
+fn request_of_the_same_format_round_trips_unchanged() {
     let body = json!({
         "systemInstruction":{"parts":[{"text":"S."}]},
         "tools":[
@@ -342,7 +345,7 @@ fn a_request_of_the_formats_own_is_written_as_it_was() {
 }
 
 #[test]
-fn only_the_formats_own_clients_reach_its_files() {
+fn file_id_is_sent_for_clients_of_the_same_format_only() {
     let text = r#"{"contents":[{"parts":[{"fileData":{"fileUri":"files/x"}}]},{"role":"model","parts":[{"text":"t","thought":true}]}]}"#;
     let request = crate::wire::generate::request::decode(text).unwrap();
     let mut notes = LossNotes::new(Format::Generate, Format::Generate);

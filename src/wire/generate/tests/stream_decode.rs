@@ -4,7 +4,7 @@ use crate::canonical::{Event, ToolKind, Usage};
 use crate::wire::codec::CutText;
 use crate::wire::generate::stream::Decoder;
 
-/// A frame with these parts; `rest` follows the content in the candidate.
+/// Returns a frame with these parts; `rest` follows the content in the candidate.
 fn parts(parts: &str, rest: &str) -> String {
     format!(r#"{{"candidates":[{{"content":{{"role":"model","parts":[{parts}]}}{rest}}}]}}"#)
 }
@@ -25,7 +25,7 @@ fn kinds(answer: &crate::canonical::Answer) -> Vec<(&'static str, &str)> {
 const STOP: &str = r#","finishReason":"STOP","index":0"#;
 
 #[test]
-fn a_stream_of_text_with_thoughts_in_front() {
+fn stream_of_thoughts_and_text_is_decoded() {
     let answer = whole(&[
         r#"{"candidates":[{"content":{"parts":[{"text":"Hm\n","thought":true}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":9,"totalTokenCount":9},"modelVersion":"gemini-2.5-flash","responseId":"r1","createTime":"2026-04-02T17:03:50.399550Z"}"#,
         r#"{"candidates":[{"content":{"parts":[{"thought":true,"text":"so."}],"role":"model"},"index":0}]}"#,
@@ -44,7 +44,7 @@ fn a_stream_of_text_with_thoughts_in_front() {
 }
 
 #[test]
-fn fact_34_bug_14_calls_end_with_stop_and_reasons_may_be_numbers() {
+fn fact_34_bug_14_finish_reason_with_calls_or_as_a_number_is_decoded() {
     let call = r#"{"functionCall":{"name":"now","args":{}}}"#;
     assert_eq!(whole(&[&parts(call, STOP)]).finishes, [(0, FinishOwned::ToolUse)]);
     let text = r#"{"text":"x"}"#;
@@ -61,7 +61,7 @@ fn fact_34_bug_14_calls_end_with_stop_and_reasons_may_be_numbers() {
 }
 
 #[test]
-fn mapping_7_bug_17_every_reason() {
+fn mapping_7_bug_17_finish_reason_is_decoded_from_each_word() {
     let other = |word: &str| FinishOwned::Other(word.to_owned());
     let filtered = [
         "SAFETY",
@@ -105,7 +105,7 @@ fn mapping_7_bug_17_every_reason() {
 }
 
 #[test]
-fn fact_35_a_signature_is_kept_wherever_it_stands() {
+fn fact_35_signature_is_kept_on_every_kind_of_part() {
     let answer = whole(&[
         &parts(r#"{"text":"a"}"#, ""),
         &parts(r#"{"text":"","thoughtSignature":"S1"}"#, ""),
@@ -114,14 +114,14 @@ fn fact_35_a_signature_is_kept_wherever_it_stands() {
         &parts(r#"{"inlineData":{"mimeType":"image/png","data":"QQ=="},"thought_signature":"S3"}"#, ""),
         &parts(r#"{"thoughtSignature":"S4","text":""}"#, STOP),
     ]);
-    let seals: Vec<_> = answer.blocks.iter().map(|block| &*block.seal).collect();
+    let seals: Vec<_> = answer.blocks.iter().map(|block| &*block.signature).collect();
     assert_eq!(seals, ["S1", "S2", "", "S3", "S4"]);
     assert_eq!(kinds(&answer), [("text", "a"), ("call", ""), ("call", ""), ("media", "QQ=="), ("text", "")]);
     assert_eq!(answer.blocks[1].object.as_deref(), Some(r#"{"a":1}"#));
 }
 
 #[test]
-fn a_block_has_one_signature() {
+fn signature_is_one_per_block() {
     let answer = whole(&[
         &parts(
             r#"{"text":"a","thoughtSignature":"S1"},{"text":"b"},{"text":"c","thoughtSignature":"S2"}"#,
@@ -129,12 +129,12 @@ fn a_block_has_one_signature() {
         ),
         &parts(r#"{"text":"","thoughtSignature":"S3"}"#, STOP),
     ]);
-    let blocks: Vec<_> = answer.blocks.iter().map(|block| (&*block.text, &*block.seal)).collect();
+    let blocks: Vec<_> = answer.blocks.iter().map(|block| (&*block.text, &*block.signature)).collect();
     assert_eq!(blocks, [("ab", "S1"), ("c", "S2"), ("", "S3")]);
 }
 
 #[test]
-fn fact_36_calls_without_ids_or_arguments() {
+fn fact_36_tool_calls_without_ids_or_arguments_are_decoded() {
     let answer = whole(&[
         &parts(r#"{"functionCall":{"name":"f"}},{"functionCall":{"name":"f","args":null}}"#, ""),
         &parts(r#"{"functionCall":{"name":"g","id":"own","args":{"b":[1,2.50]}}},{"functionCall":{}}"#, STOP),
@@ -156,7 +156,7 @@ fn fact_36_calls_without_ids_or_arguments() {
 }
 
 #[test]
-fn fact_36_arguments_in_parts() {
+fn fact_36_tool_call_partial_arguments_are_joined() {
     let answer = whole(&[
         &parts(r#"{"functionCall":{"name":"w","willContinue":true},"thoughtSignature":"S"}"#, ""),
         &parts(
@@ -172,7 +172,7 @@ fn fact_36_arguments_in_parts() {
             "",
         ),
         &parts(r#"{"functionCall":{}}"#, ""),
-        // Without the empty call at the end.
+        // Calls without the empty call at their end.
         &parts(r#"{"functionCall":{"name":"v","willContinue":true}}"#, ""),
         &parts(r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.n","numberValue":1}]}}"#, ""),
         &parts(r#"{"functionCall":{"name":"u","willContinue":true}}"#, ""),
@@ -187,12 +187,49 @@ fn fact_36_arguments_in_parts() {
             None,
         ]
     );
-    assert_eq!(answer.blocks[0].seal, "S");
+    assert_eq!(answer.blocks[0].signature, "S");
     assert_eq!(answer.finishes, [(0, FinishOwned::ToolUse)]);
 }
 
 #[test]
-fn fact_37_what_may_be_missing_in_a_candidate() {
+fn argument_whose_path_is_no_path_is_left_out() {
+    let steps = |count: usize| format!("${}", ".a".repeat(count));
+    let cases = [
+        (steps(64), true),
+        (steps(65), true),
+        (steps(66), false),
+        (steps(1_000), false),
+        ("$.a[10000]".to_owned(), false),
+        ("$.a[x].b".to_owned(), false),
+        ("$.a['b".to_owned(), false),
+        ("$[0]".to_owned(), false),
+    ];
+    for (path, is_read) in cases {
+        let call = format!(
+            r#"{{"functionCall":{{"name":"f","partialArgs":[{{"jsonPath":"$.first","numberValue":1}},{{"jsonPath":"{path}","numberValue":2}}],"willContinue":true}}}}"#
+        );
+        let answer =
+            whole(&[&parts(&call, ""), &parts(r#"{"functionCall":{}}"#, ""), &parts(r#"{"text":""}"#, STOP)]);
+        let object = answer.blocks[0].object.as_deref().unwrap();
+        assert_eq!(object != r#"{"first":1}"#, is_read, "{path}: {object}");
+    }
+}
+
+#[test]
+fn arguments_in_arrays_of_arrays_are_bounded() {
+    let values: Vec<String> =
+        (0..400).map(|n| format!(r#"{{"jsonPath":"$.a[{n}][9999]","numberValue":1}}"#)).collect();
+    let call = format!(
+        r#"{{"functionCall":{{"name":"f","partialArgs":[{}],"willContinue":true}}}}"#,
+        values.join(",")
+    );
+    let answer =
+        whole(&[&parts(&call, ""), &parts(r#"{"functionCall":{}}"#, ""), &parts(r#"{"text":""}"#, STOP)]);
+    assert!(answer.blocks[0].object.as_deref().unwrap().len() < 1_000_000);
+}
+
+#[test]
+fn fact_37_candidate_members_may_be_missing() {
     for (frame, finish) in [
         (r#"{"candidates":[{"finishReason":"SAFETY"}],"responseId":"r"}"#, FinishOwned::ContentFilter),
         (
@@ -221,7 +258,7 @@ fn fact_37_what_may_be_missing_in_a_candidate() {
 }
 
 #[test]
-fn fact_37_server_side_parts_stay_whole() {
+fn fact_37_server_tool_parts_stay_unchanged() {
     let code = r#"{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"S"}"#;
     let search = r#"{"thoughtSignature":"T","toolCall":{"id":"1","toolType":"GOOGLE_SEARCH_WEB","args":{}}}"#;
     let answer = whole(&[&parts(&format!("{code},{search}"), STOP)]);
@@ -238,7 +275,7 @@ fn fact_37_server_side_parts_stay_whole() {
 }
 
 #[test]
-fn bug_32_both_signatures_of_server_side_tools_are_kept() {
+fn bug_32_server_tool_signatures_are_both_kept() {
     let both = r#"{"toolCall":{"id":"1"},"thoughtSignature":"S"},{"toolResponse":{"id":"1"},"thoughtSignature":"S"}"#;
     let answer = whole(&[&parts(both, STOP)]);
     let signed = |kind: &AnswerBlockKind| matches!(kind, AnswerBlockKind::Opaque { raw, .. } if raw.contains(r#""thoughtSignature":"S""#));
@@ -246,7 +283,7 @@ fn bug_32_both_signatures_of_server_side_tools_are_kept() {
 }
 
 #[test]
-fn fact_38_mapping_8_usage_is_cumulative_and_thoughts_stand_beside_the_output() {
+fn fact_38_mapping_8_usage_is_cumulative_and_thoughts_count_as_output() {
     let answer = whole(&[
         r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":10,"thoughtsTokenCount":5,"totalTokenCount":15}}"#,
         r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":0,"candidatesTokenCount":2,"thoughtsTokenCount":5,"toolUsePromptTokenCount":7,"totalTokenCount":24}}"#,
@@ -258,7 +295,7 @@ fn fact_38_mapping_8_usage_is_cumulative_and_thoughts_stand_beside_the_output() 
 }
 
 #[test]
-fn fact_39_an_error_in_the_stream_is_its_end() {
+fn fact_39_error_in_the_stream_ends_it() {
     let mut errors = Vec::new();
     let mut decoder = Decoder::new("s");
     for frame in [
@@ -278,21 +315,21 @@ fn fact_39_an_error_in_the_stream_is_its_end() {
 }
 
 #[test]
-fn bug_20_a_reason_on_every_frame_ends_nothing() {
+fn bug_20_finish_reason_in_every_frame_does_not_end_the_block() {
     let answer = whole(&[&parts(r#"{"text":"a"}"#, STOP), &parts(r#"{"text":"b"}"#, STOP)]);
     assert_eq!(kinds(&answer), [("text", "ab")]);
     assert_eq!(answer.finishes, [(0, FinishOwned::Stop)]);
 }
 
 #[test]
-fn bug_19_a_reason_of_null_is_none() {
+fn bug_19_finish_reason_null_is_none() {
     let nothing = r#","finishReason":null,"index":0"#;
     let (answer, end) = read(&[&parts(r#"{"text":"a"}"#, nothing)]);
     assert_eq!((end, answer.finishes.len()), (Err(CutText), 0));
 }
 
 #[test]
-fn bug_47_a_stream_without_a_reason_is_cut() {
+fn bug_47_stream_without_a_finish_reason_is_cut() {
     assert_eq!(read(&[&parts(r#"{"text":"a"}"#, "")]).1, Err(CutText));
     assert_eq!(read(&[]).1, Err(CutText));
     assert_eq!(read(&["{}"]).1, Err(CutText));
@@ -300,7 +337,7 @@ fn bug_47_a_stream_without_a_reason_is_cut() {
 }
 
 #[test]
-fn several_candidates_have_blocks_of_their_own() {
+fn candidates_have_their_own_blocks() {
     let answer = whole(&[
         r#"{"candidates":[{"content":{"parts":[{"text":"a"}]},"index":0},{"content":{"parts":[{"text":"x"}]},"index":1}]}"#,
         r#"{"candidates":[{"content":{"parts":[{"text":"y"}]},"finishReason":"MAX_TOKENS","index":1}]}"#,
@@ -327,7 +364,7 @@ fn mapping_9_bug_69_grounding_becomes_citations_in_characters() {
 }
 
 #[test]
-fn sources_without_passages_are_cited_as_a_whole() {
+fn grounding_without_passages_becomes_citations_without_a_span() {
     let metadata =
         r#","finishReason":"STOP","groundingMetadata":{"groundingChunks":[{"web":{"uri":"https://a"}}]}"#;
     let answer = whole(&[&parts(r#"{"text":"a"},{"functionCall":{"name":"f"}}"#, metadata)]);
@@ -336,13 +373,13 @@ fn sources_without_passages_are_cited_as_a_whole() {
         (&*answer.blocks[2].citations[0].url, answer.blocks[2].citations[0].span),
         ("https://a", None)
     );
-    // Pictures have no words to cite for.
+    // An image has no text to cite.
     let picture = r#"{"inlineData":{"mimeType":"image/png","data":"QQ=="}}"#;
     assert_eq!(whole(&[&parts(picture, metadata)]).blocks.len(), 1);
 }
 
 #[test]
-fn log_probabilities_are_put_together() {
+fn logprobs_are_decoded_from_two_lists() {
     let metadata = r#","finishReason":"STOP","logprobsResult":{"chosenCandidates":[{"token":"é","tokenId":1,"logProbability":-0.5},{"token":"b","logProbability":-1}],"topCandidates":[{"candidates":[{"token":"é","logProbability":-0.5},{"token":"x","logProbability":-2}]}]}"#;
     let answer = whole(&[&parts(r#"{"text":"éb"}"#, metadata)]);
     assert_eq!(
@@ -352,7 +389,7 @@ fn log_probabilities_are_put_together() {
 }
 
 #[test]
-fn media_may_be_at_an_address_and_pictures_of_thoughts_are_left_out() {
+fn media_may_be_a_url_and_thought_images_are_omitted() {
     let answer = whole(&[&parts(
         r#"{"thought":true,"inlineData":{"mimeType":"image/png","data":"QQ=="}},{"fileData":{"mimeType":"video/mp4","fileUri":"https://v"}}"#,
         STOP,
@@ -363,18 +400,18 @@ fn media_may_be_at_an_address_and_pictures_of_thoughts_are_left_out() {
 }
 
 #[test]
-fn what_is_not_json_is_an_error_and_leaves_the_decoder_usable() {
+fn frame_that_is_not_json_is_an_error_and_decoding_continues() {
     let mut decoder = Decoder::new("s");
     assert!(decoder.frame("[DONE]", &mut |event| panic!("{event:?}")).is_err());
     assert!(decoder.frame(r#"{"candidates":[{"content""#, &mut |event| panic!("{event:?}")).is_err());
     let mut events = 0;
     decoder.frame(&parts(r#"{"text":"a"}"#, STOP), &mut |_| events += 1).unwrap();
     decoder.finish(&mut |_| events += 1).unwrap();
-    // Start, block, delta; stop, finish, end.
+    // Start, block start, delta; block stop, finish, end.
     assert_eq!(events, 6);
 }
 
-/// Frames that differ in nothing but their text and their figures.
+/// Returns a frame; two of them differ only in their text and their numbers.
 fn like(n: u64, text: &str) -> String {
     format!(
         r#"{{"candidates":[{{"content":{{"parts":[{{"text":"{text}"}}],"role":"model"}},"index":0}}],"usageMetadata":{{"promptTokenCount":9,"candidatesTokenCount":{n},"totalTokenCount":{}}},"responseId":"r1"}}"#,
@@ -383,7 +420,7 @@ fn like(n: u64, text: &str) -> String {
 }
 
 #[test]
-fn the_last_usage_of_many_frames_that_are_alike_counts() {
+fn usage_of_the_last_similar_frame_counts() {
     let frames = [&*like(1, "a"), &like(22, "\\\"b\\n"), &like(333, ""), &like(0, "ü")];
     let (answer, end) = read(&frames);
     assert_eq!((end, kinds(&answer)), (Err(CutText), vec![("text", "a\\\"b\\nü")]));
@@ -393,7 +430,7 @@ fn the_last_usage_of_many_frames_that_are_alike_counts() {
     let answer = whole(&[frames[0], frames[2], &last]);
     assert_eq!((kinds(&answer), answer.usage.output), (vec![("text", "ac")], Some(333)));
 
-    // What is left unread is there when it is asked for.
+    // `settle` emits the usage that was left unread, once.
     let mut decoder = Decoder::new("seed");
     let mut told = Vec::new();
     let mut sink = |event: Event<'_>| {
@@ -403,13 +440,13 @@ fn the_last_usage_of_many_frames_that_are_alike_counts() {
     };
     frames.iter().for_each(|frame| decoder.frame(frame, &mut sink).unwrap());
     for _ in 0..2 {
-        decoder.settle(&mut sink).unwrap();
+        decoder.parse_deferred(&mut sink).unwrap();
     }
     assert_eq!(told, [Some(1), Some(0)]);
 }
 
 #[test]
-fn a_frame_that_is_almost_like_the_last_one_is_read() {
+fn frame_similar_to_the_last_one_is_decoded() {
     let other = like(3, "b").replace(r#""index":0"#, r#""index":1"#);
     let thought = like(3, "t").replace(r#""t"}"#, r#""t","thought":true}"#);
     let ended = like(4, "c").replace(r#","index":0"#, r#","finishReason":"STOP","index":0"#);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{sample_events, whole};
 use crate::canonical::answer::{AnswerBlockKind, FinishOwned};
 use crate::canonical::{Answer, BlockKind, Citation, Delta, Event, Finish, Grammar, Start, ToolKind, Usage};
-use crate::error::{ApiError, Kind as ErrorKind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::{EscapedString, JsonStr, RawJson};
 use crate::wire::codec::ReplyOptions;
 use crate::wire::generate::answer;
@@ -37,7 +37,7 @@ fn write(events: &[Event<'_>], reply: ReplyOptions) -> String {
     String::from_utf8(out.to_vec()).unwrap()
 }
 
-/// The data of each frame; everything else in the stream is a failure.
+/// Returns the data of each frame. Fails if the stream has anything else.
 fn frames(stream: &str) -> Vec<Value> {
     let mut frames = stream.split("\r\n\r\n").collect::<Vec<_>>();
     assert_eq!(frames.pop(), Some(""), "the last frame is complete");
@@ -47,7 +47,7 @@ fn frames(stream: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The blocks of an answer with a start and an end around them.
+/// Returns the blocks with a start and an end around them.
 fn around(blocks: &[Event<'static>], finish: Finish<'static>) -> Vec<Event<'static>> {
     let start = Start { id: s("msg_01x"), model: s("claude"), created: None };
     let mut events = vec![Event::Start(start)];
@@ -75,7 +75,7 @@ fn parts(frames: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn fact_33_a_stream_is_data_lines_and_nothing_else() {
+fn fact_33_stream_has_data_lines_only() {
     let text = block(0, BlockKind::Text, &[Delta::Text(s("a\\n\\\"b\\u00e9")), Delta::Text(s("世"))]);
     let usage =
         Usage { input: Some(11), output: Some(7), cached: Some(0), reasoning: Some(2), ..Usage::default() };
@@ -105,7 +105,7 @@ fn fact_33_a_stream_is_data_lines_and_nothing_else() {
 }
 
 #[test]
-fn bug_11_arguments_are_unescaped_once_and_written_whole() {
+fn bug_11_tool_call_arguments_are_unescaped_once_and_whole() {
     let pieces = [Delta::Arguments(s("{\\\"q\\\":\\\"a")), Delta::Arguments(s("\\\\\\\"b\\\\n\\\"}"))];
     let events = around(&block(0, call("call_1", "f"), &pieces), Finish::ToolUse);
     let frames = frames(&write(&events, reply()));
@@ -114,13 +114,13 @@ fn bug_11_arguments_are_unescaped_once_and_written_whole() {
 }
 
 #[test]
-fn bug_7_arguments_are_always_an_object() {
+fn bug_7_tool_call_arguments_are_always_an_object() {
     for (deltas, args) in [
         (vec![], json!({})),
         (vec![Delta::Arguments(s(""))], json!({})),
         (vec![Delta::Arguments(s(" {} "))], json!({})),
         (vec![Delta::Object(RawJson::from_text("{\"a\":1.50}"))], json!({"a":1.5})),
-        // Line breaks between tokens would end the frame.
+        // Line breaks between tokens would end the frame's data.
         (vec![Delta::Arguments(s("{\\n  \\\"a\\\": [\\r\\n1]\\n}"))], json!({"a":[1]})),
         (vec![Delta::Object(RawJson::from_text("{\n \"a\": 1\r\n}"))], json!({"a":1})),
         (vec![Delta::Arguments(s("{\\\"a\\\":"))], json!({"_raw":"{\"a\":"})),
@@ -135,7 +135,7 @@ fn bug_7_arguments_are_always_an_object() {
 }
 
 #[test]
-fn bug_6_calls_that_are_open_at_the_same_time_stay_apart() {
+fn bug_6_tool_calls_open_at_once_stay_separate() {
     let fragment = |index, text| Event::Delta { index, delta: Delta::Arguments(s(text)) };
     let start = |index, id, name| Event::BlockStart { index, choice: 0, kind: call(id, name) };
     let events = around(
@@ -156,10 +156,10 @@ fn bug_6_calls_that_are_open_at_the_same_time_stay_apart() {
 }
 
 #[test]
-fn mapping_4_thoughts_are_shown_if_asked_for_and_seals_travel_anyway() {
-    let mut blocks = block(0, BlockKind::Reasoning, &[Delta::Text(s("hm")), Delta::Seal(s("EqQB/+=="))]);
-    blocks.extend(block(1, BlockKind::HiddenReasoning, &[Delta::Seal(s("redacted"))]));
-    blocks.extend(block(2, call("c", "f"), &[Delta::Seal(s("call"))]));
+fn mapping_4_thoughts_are_shown_on_request_and_signatures_always() {
+    let mut blocks = block(0, BlockKind::Reasoning, &[Delta::Text(s("hm")), Delta::Signature(s("EqQB/+=="))]);
+    blocks.extend(block(1, BlockKind::HiddenReasoning, &[Delta::Signature(s("redacted"))]));
+    blocks.extend(block(2, call("c", "f"), &[Delta::Signature(s("call"))]));
     let events = around(&blocks, Finish::ToolUse);
     let shown = parts(&frames(&write(&events, reply())));
     assert_eq!(shown[0], json!({"text":"hm","thought":true}));
@@ -175,7 +175,7 @@ fn mapping_4_thoughts_are_shown_if_asked_for_and_seals_travel_anyway() {
 }
 
 #[test]
-fn several_choices_have_candidates_of_their_own() {
+fn choices_are_separate_candidates() {
     let start = |index, choice| Event::BlockStart { index, choice, kind: BlockKind::Text };
     let text = |index, text| Event::Delta { index, delta: Delta::Text(s(text)) };
     let events = [
@@ -204,7 +204,7 @@ fn several_choices_have_candidates_of_their_own() {
 }
 
 #[test]
-fn fact_33_the_array_form_is_one_document() {
+fn fact_33_array_form_is_one_document() {
     let array = || ReplyOptions { array: true, ..reply() };
     let events = around(&block(0, BlockKind::Text, &[Delta::Text(s("a"))]), Finish::Stop);
     let stream = write(&events, array());
@@ -228,7 +228,7 @@ fn fact_33_the_array_form_is_one_document() {
 }
 
 #[test]
-fn bug_49_an_error_is_a_frame_and_nothing_follows_it() {
+fn bug_49_error_is_the_last_frame() {
     for begun in [0, 1, 3] {
         let events = around(&block(0, BlockKind::Text, &[Delta::Text(s("a"))]), Finish::Stop);
         let mut encoder = Encoder::new(Arc::new(reply()));
@@ -250,7 +250,7 @@ fn bug_49_an_error_is_a_frame_and_nothing_follows_it() {
 }
 
 #[test]
-fn mapping_7_bug_16_reasons_are_words_that_clients_know() {
+fn mapping_7_bug_16_finish_reason_is_encoded_for_each_kind() {
     for (finish, word) in [
         (Finish::Stop, "STOP"),
         (Finish::StopSequence(Some(s("END"))), "STOP"),
@@ -279,7 +279,7 @@ fn mapping_9_bug_69_citations_become_grounding_in_bytes() {
     let mut blocks = block(
         0,
         BlockKind::Text,
-        // Ahead of the text that it is about.
+        // A citation that precedes its text.
         &[
             citation("https://a", Some((0, 5))),
             Delta::Text(s("Gr\\u00fc\\u00dfe")),
@@ -302,24 +302,27 @@ fn mapping_9_bug_69_citations_become_grounding_in_bytes() {
 }
 
 #[test]
-fn media_and_the_formats_own_parts_pass() {
+fn media_and_native_parts_are_encoded_and_foreign_ones_omitted() {
     let image = BlockKind::Media { mime: s("image\\/png") };
-    let mut blocks = block(0, image, &[Delta::Data(s("QUJ")), Delta::Data(s("D")), Delta::Seal(s("x"))]);
+    let mut blocks = block(0, image, &[Delta::Data(s("QUJ")), Delta::Data(s("D")), Delta::Signature(s("x"))]);
     blocks.extend(block(1, BlockKind::Media { mime: s("video/mp4") }, &[Delta::Url(s("https://v"))]));
     let own = RawJson::from_text(r#"{"executableCode":{"language":"PYTHON","code":"1"}}"#);
     blocks.extend(block(2, BlockKind::Opaque { name: s("executableCode"), raw: own }, &[]));
+    let result = RawJson::from_text(r#"{"function_response":{"name":"f","response":{}}}"#);
+    blocks.extend(block(3, BlockKind::Opaque { name: s("function_response"), raw: result }, &[]));
     let foreign = RawJson::from_text(r#"{"type":"server_tool_use"}"#);
-    blocks.extend(block(3, BlockKind::Opaque { name: s("server_tool_use"), raw: foreign }, &[]));
+    blocks.extend(block(4, BlockKind::Opaque { name: s("server_tool_use"), raw: foreign }, &[]));
     let parts = parts(&frames(&write(&around(&blocks, Finish::Stop), reply())));
-    assert_eq!(parts.len(), 4);
+    assert_eq!(parts.len(), 5);
     assert_eq!(parts[0]["inlineData"], json!({"mimeType":"image/png","data":"QUJD"}));
     assert!(parts[0]["thoughtSignature"].is_string());
     assert_eq!(parts[1], json!({"fileData":{"mimeType":"video/mp4","fileUri":"https://v"}}));
     assert_eq!(parts[2], json!({"executableCode":{"language":"PYTHON","code":"1"}}));
+    assert_eq!(parts[3], json!({"function_response":{"name":"f","response":{}}}));
 }
 
 #[test]
-fn log_probabilities_stand_in_two_lists() {
+fn logprobs_are_encoded_in_two_lists() {
     let list = r#"[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[{"token":"a","logprob":-0.5,"bytes":[97]}]}]"#;
     let deltas = [
         Delta::Text(s("ab")),
@@ -336,7 +339,7 @@ fn log_probabilities_stand_in_two_lists() {
 }
 
 #[test]
-fn mapping_8_audio_and_images_are_counted_apart() {
+fn mapping_8_usage_counts_audio_and_images_separately() {
     let usage = Usage {
         input: Some(10),
         audio_input: Some(4),
@@ -354,9 +357,9 @@ fn mapping_8_audio_and_images_are_counted_apart() {
     assert_eq!(usage["candidatesTokensDetails"], json!([{"modality":"IMAGE","tokenCount":9}]));
 }
 
-/// What a client reads from an answer is what went into it, in a stream and in one piece.
+/// A client reads the same response from a stream and from a whole response.
 #[test]
-fn bug_22_bug_27_a_stream_and_a_whole_answer_say_the_same() {
+fn bug_22_bug_27_stream_and_whole_response_have_the_same_content() {
     let events = sample_events();
     let mut wanted = Answer::default();
     events.iter().for_each(|event| wanted.take(event));
@@ -388,7 +391,8 @@ fn bug_22_bug_27_a_stream_and_a_whole_answer_say_the_same() {
         };
         assert_eq!(calls(answer), calls(&wanted));
         assert_eq!((answer.usage, &answer.finishes), (wanted.usage, &wanted.finishes));
-        let seals = |answer: &Answer| answer.blocks.iter().filter(|block| !block.seal.is_empty()).count();
+        let seals =
+            |answer: &Answer| answer.blocks.iter().filter(|block| !block.signature.is_empty()).count();
         assert_eq!(seals(answer), seals(&wanted));
     }
     assert_eq!(streamed.finishes, [(0, FinishOwned::ToolUse)]);

@@ -1,10 +1,10 @@
-//! Requests by hand, and what is sent for them.
+//! Helpers: hand-written requests, and the bodies that are encoded from them.
 
 use bytes::BytesMut;
 use serde_json::Value;
 
 use super::dialect;
-use crate::canonical::{Block, Dialect, Input, Request, Role, Seal, Tool, ToolKind, Turn};
+use crate::canonical::{Block, Dialect, Input, ProviderSignature, Request, Role, Tool, ToolKind, Turn};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
@@ -37,7 +37,7 @@ pub(super) fn call<'a>(id: &'a str, name: &'a str, input: Input<'a>) -> Block<'a
         input,
         kind: ToolKind::Function,
         namespace: s(""),
-        seal: None,
+        signature: None,
         cache: None,
     }
 }
@@ -78,11 +78,11 @@ pub(super) fn hi() -> Request<'static> {
     of(vec![user(vec![text("Hi")])])
 }
 
-pub(super) fn signed(seal: &str) -> Option<Seal<'_>> {
-    Some(Seal { issuer: Some("google".into()), text: seal.into() })
+pub(super) fn signed(seal: &str) -> Option<ProviderSignature<'_>> {
+    Some(ProviderSignature { issuer: Some("google".into()), text: seal.into() })
 }
 
-/// What is sent for a chat client's request, what was lost, and why it was refused.
+/// Encodes a request of a chat client. Returns the body, the losses and the reason of a refusal.
 pub(super) fn write_for(
     request: &Request<'_>,
     dialect: &Dialect<'_>,

@@ -1,12 +1,12 @@
-//! What is made is read by another reader, and no bytes do harm.
+//! Tests of image conversion: an independent reader checks the output, and random bytes cause no panic.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::canonical::image::Picture;
+use crate::canonical::image::ImageFormat;
 use crate::wire::images::file;
 
-/// Codes of nine bits, with the table cleared before each of them: no compression.
+/// Returns uncompressed LZW data: nine-bit codes with a clear code before each.
 fn plain(points: &[u8]) -> Vec<u8> {
     let codes = points.iter().flat_map(|point| [256, u32::from(*point)]).chain([257]);
     let (mut out, mut bits, mut have) = (Vec::new(), 0_u32, 0);
@@ -23,7 +23,7 @@ fn plain(points: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A GIF of a canvas and a picture on it: sides, place, colours, packed codes.
+/// Returns a GIF of a canvas with one frame: canvas sides, frame position and sides, color table, packed codes.
 fn gif(canvas: (u16, u16), place: [u16; 4], flags: u8, extension: &[u8], least: u8, data: &[u8]) -> Vec<u8> {
     let mut out = b"GIF89a".to_vec();
     out.extend([canvas.0.to_le_bytes(), canvas.1.to_le_bytes()].concat());
@@ -41,7 +41,7 @@ fn gif(canvas: (u16, u16), place: [u16; 4], flags: u8, extension: &[u8], least: 
     out
 }
 
-/// The points of a PNG with a table of colours and no filters, and its chunks.
+/// Returns the pixels of a palette PNG without filters, and its chunks.
 fn read(png: &[u8]) -> (Vec<u8>, Vec<(String, Vec<u8>)>) {
     let mut chunks = Vec::new();
     let mut rest = png.strip_prefix(SIGNATURE).unwrap();
@@ -64,7 +64,8 @@ fn read(png: &[u8]) -> (Vec<u8>, Vec<(String, Vec<u8>)>) {
     (points.collect(), chunks)
 }
 
-/// The bytes of a zlib stream of stored blocks (RFC 1950, RFC 1951 3.2.4), whose lengths and sum hold.
+/// Returns the content of a zlib stream of stored blocks (RFC 1950; RFC 1951, section 3.2.4), after checking lengths
+/// and checksum.
 fn inflated(data: &[u8]) -> Vec<u8> {
     assert_eq!(data[0] & 0x0f, 8);
     assert_eq!(u16::from_be_bytes([data[0], data[1]]) % 31, 0);
@@ -89,11 +90,11 @@ fn inflated(data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_first_picture_of_a_gif_is_a_png() {
+fn gif_first_frame_becomes_a_png() {
     let points: Vec<u8> = (0..300u32 * 300).map(|at| (at % 4) as u8).collect();
     let made = gif_to_png(&gif((300, 300), [0, 0, 300, 300], 0, b"", 8, &plain(&points))).unwrap();
     let found = file(&made).unwrap();
-    assert_eq!((found.picture, found.points), (Picture::Png, Some((300, 300))));
+    assert_eq!((found.picture, found.points), (ImageFormat::Png, Some((300, 300))));
     let (read, chunks) = read(&made);
     assert_eq!(read, points);
     assert_eq!(chunks[1].1[..12], [0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255]);
@@ -102,8 +103,8 @@ fn the_first_picture_of_a_gif_is_a_png() {
 }
 
 #[test]
-fn codes_that_grow_and_repeat_are_unpacked() {
-    // 1 and then ever longer runs of it, each code made by the one before: 4, 5, 6, ...
+fn gif_lzw_codes_are_unpacked() {
+    // Index 1, then ever longer runs of it; each code is defined by the one before: 4, 5, 6, ...
     let runs = [(1_u32, 3), (6, 3), (7, 3), (8, 4), (9, 4)];
     let (mut bits, mut have, mut data) = (4_u32, 3, Vec::new());
     for (code, width) in runs {
@@ -113,14 +114,14 @@ fn codes_that_grow_and_repeat_are_unpacked() {
     bits |= 5 << have;
     data.extend(bits.to_le_bytes());
     assert_eq!(unpack(&data, 2, 15).unwrap(), [1; 15]);
-    // What is missing is the first colour; what is no code is refused.
+    // Missing pixels have index 0; an invalid code is an error.
     assert_eq!(unpack(&data, 2, 20).unwrap(), [vec![1; 15], vec![0; 5]].concat());
     assert_eq!(unpack(&[0xff, 0xff], 2, 4), None);
     assert_eq!(unpack(&[], 9, 4), None);
 }
 
 #[test]
-fn what_a_picture_leaves_free_is_transparent_and_rows_come_in_their_order() {
+fn gif_uncovered_area_is_transparent_and_rows_are_deinterlaced() {
     let clear = b"\x21\xf9\x04\x01\0\0\x03\0";
     let points = [1, 1, 2, 2];
     let made = gif_to_png(&gif((4, 3), [1, 1, 2, 2], 0, clear, 8, &plain(&points))).unwrap();
@@ -130,7 +131,7 @@ fn what_a_picture_leaves_free_is_transparent_and_rows_come_in_their_order() {
     // Interlaced: rows 0, 4, 2, 1, 3.
     let made = gif_to_png(&gif((1, 5), [0, 0, 1, 5], 0x40, b"", 8, &plain(&[0, 1, 2, 3, 3]))).unwrap();
     assert_eq!(read(&made).0, [0, 3, 2, 3, 1]);
-    // A picture beyond its canvas is cut.
+    // A frame that extends beyond its canvas is clipped.
     let made = gif_to_png(&gif((2, 1), [1, 0, 2, 2], 0, b"", 8, &plain(&points))).unwrap();
     assert_eq!(read(&made).0, [0, 1]);
     assert_eq!(gif_to_png(&gif((65_535, 65_535), [0, 0, 1, 1], 0, b"", 8, &plain(&[1]))), None);
@@ -139,7 +140,7 @@ fn what_a_picture_leaves_free_is_transparent_and_rows_come_in_their_order() {
 }
 
 #[test]
-fn a_grey_mask_is_transparent_where_it_is_white() {
+fn mask_in_gray_becomes_transparent_where_white() {
     let grey = |kind: u8, depth: u8| {
         let mut png = SIGNATURE.to_vec();
         chunk(&mut png, b"IHDR", &[0, 0, 0, 1, 0, 0, 0, 1, depth, kind, 0, 0, 0]);
@@ -167,7 +168,7 @@ fn a_grey_mask_is_transparent_where_it_is_white() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_converted_or_refused(
+    fn convert_of_arbitrary_bytes_is_valid_or_refused(
         rest in proptest::collection::vec(any::<u8>(), 0..300),
         sides in (1u16..50, 1u16..50),
         flags in any::<u8>(),
@@ -184,7 +185,7 @@ proptest! {
 }
 
 #[test]
-fn only_a_gif_is_read_as_one() {
+fn gif_signature_is_required() {
     let whole = gif((1, 1), [0, 0, 1, 1], 0, &[], 8, &plain(&[1]));
     assert!(gif_to_png(&whole).is_some());
     for other in [&SIGNATURE[..6], b"GIF88a", b"BM\0\0\0\0"] {

@@ -4,7 +4,7 @@ use super::{asked, base64, png, refused};
 use crate::canonical::image::{ImageFamily, Sizes};
 
 #[test]
-fn every_family_takes_the_sizes_of_the_specification_and_no_others() {
+fn family_accepts_exactly_the_sizes_of_the_specification() {
     for (family, sizes) in [
         (ImageFamily::Multimodal, "1:1 3:2 2:3 3:4 4:3 4:5 5:4 9:16 16:9 21:9"),
         (ImageFamily::Seedream3, "1024x1024 1152x864 864x1152 1280x720 720x1280 1248x832 832x1248 1512x648"),
@@ -37,7 +37,7 @@ fn every_family_takes_the_sizes_of_the_specification_and_no_others() {
             }
         }
     }
-    // Widths and heights are the nearest ratio to a model that knows but ratios.
+    // A family that has only ratios gets the ratio nearest to a pixel size.
     for (size, ratio) in [("1920x1080", "16:9"), ("1024x1024", "1:1"), ("1000x1500", "2:3")] {
         let request = asked(ImageFamily::Multimodal, json!({"size": size})).unwrap();
         assert_eq!(request.size.as_deref(), Some(ratio), "{size}");
@@ -51,7 +51,7 @@ fn every_family_takes_the_sizes_of_the_specification_and_no_others() {
 }
 
 #[test]
-fn settings_have_the_bounds_of_the_specification() {
+fn family_settings_have_the_bounds_of_the_specification() {
     use ImageFamily::{
         GptImage, Multimodal, MultimodalPro, Other, Qwen, QwenEdit, Seedream3, Seedream4, Seedream45,
     };
@@ -126,7 +126,9 @@ fn settings_have_the_bounds_of_the_specification() {
 }
 
 #[test]
-fn images_of_a_request_are_held_to_their_family() {
+fn family_limits_input_images_by_count_type_and_size() {
+    let nested =
+        |levels: usize| (0..levels).fold(json!("https://e.com/a"), |inner, _| json!({ "image_url": inner }));
     use ImageFamily::{GptImage, Multimodal, Qwen, QwenEdit, Seededit3, Seedream3, Seedream4, Seedream45};
     let picture = base64(&png(64, 64));
     let data = format!("data:image/jpeg;base64,{picture}");
@@ -134,7 +136,7 @@ fn images_of_a_request_are_held_to_their_family() {
     let many = |count: usize| json!({"image": vec![picture.clone(); count]});
     for (family, members) in [
         (GptImage, json!({"image": picture})),
-        // What a data URL says of itself does not count.
+        // The media type that a data URL declares is ignored.
         (GptImage, json!({"image": data})),
         (GptImage, json!({"image": gif})),
         (GptImage, many(10)),
@@ -182,6 +184,7 @@ fn images_of_a_request_are_held_to_their_family() {
         (GptImage, json!({"image": "data:image/png,abc"}), "image"),
         (GptImage, json!({"image": ["https://e.com/a", 1]}), "image[1]"),
         (GptImage, json!({"images": [{"file_id": "file-1"}]}), "images[0]"),
+        (GptImage, json!({"images": [nested(6)]}), "images[0]"),
         (GptImage, json!({"mask": picture}), "image"),
         (Multimodal, json!({"contents": {}}), "contents"),
         (Multimodal, json!({"contents": [{"role": "system", "parts": []}]}), "contents[0].role"),

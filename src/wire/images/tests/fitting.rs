@@ -1,8 +1,8 @@
-//! Every setting of every family: taken, told, refused or dropped with a word.
+//! Tests of every setting with every family: accepted, converted, refused, or dropped with a warning.
 
 use serde_json::{Value, json};
 
-use super::super::ask::ask;
+use super::super::ask::encode_call;
 use super::super::fit::fit;
 use super::{asked, base64, png, refused};
 use crate::canonical::image::ImageFamily::{
@@ -11,7 +11,7 @@ use crate::canonical::image::ImageFamily::{
 };
 use crate::canonical::image::{ImageDialect, ImageFamily, ImageShape};
 
-/// How a family is asked for at its provider.
+/// Returns the dialect of a family at its usual provider.
 fn dialect(family: ImageFamily) -> ImageDialect {
     let (shape, extensions): (ImageShape, &[&str]) = match family {
         Multimodal | MultimodalPro => (ImageShape::Parts, &[]),
@@ -26,13 +26,13 @@ fn dialect(family: ImageFamily) -> ImageDialect {
         make: "/make".into(),
         edit: "/edit".into(),
         tasks: "/tasks/".into(),
-        most: 1,
-        asks_format: false,
+        max_images: 1,
+        sends_response_format: false,
         extensions,
     }
 }
 
-/// What a provider is asked, and what the client is told of it.
+/// Returns the upstream request, and the names of dropped settings.
 fn told(family: ImageFamily, members: Value) -> (Value, String) {
     let mut members = members;
     if family.rules().inputs.0 > 0 {
@@ -42,9 +42,9 @@ fn told(family: ImageFamily, members: Value) -> (Value, String) {
         asked(family, members.clone()).unwrap_or_else(|error| panic!("{family:?} {members}: {error:?}"));
     let dialect = dialect(family);
     fit(&mut request, &dialect, &family.rules()).unwrap();
-    let body = ask(&request, &dialect, "m", 1).body;
+    let body = encode_call(&request, &dialect, "m", 1).body;
     let lost: Vec<String> = request
-        .lost
+        .lost_settings
         .iter()
         .map(|lost| match &lost.instead {
             Some(instead) => format!("{} {instead}", lost.field),
@@ -55,9 +55,9 @@ fn told(family: ImageFamily, members: Value) -> (Value, String) {
 }
 
 #[test]
-fn image_size_is_what_the_family_makes_of_it() {
+fn image_size_is_mapped_to_what_the_family_supports() {
     for (family, step, pointer, value, lost) in [
-        // There is but one, and no word for it.
+        // This family has one tier and no setting for it.
         (Multimodal, "1K", "/generationConfig/imageConfig", Value::Null, ""),
         (MultimodalPro, "1K", "/generationConfig/imageConfig/imageSize", json!("1K"), ""),
         (MultimodalPro, "2k", "/generationConfig/imageConfig/imageSize", json!("2K"), ""),
@@ -93,13 +93,13 @@ fn image_size_is_what_the_family_makes_of_it() {
     {
         assert_eq!(refused(family, json!({"image_size": step})), "image_size", "{family:?} {step}");
     }
-    // Beside a size it says nothing.
+    // A size overrides the tier.
     let (body, lost) = told(Seedream4, json!({"size": "2048x2048", "image_size": "4K"}));
     assert_eq!((&body["size"], lost.as_str()), (&json!("2048x2048"), "image_size"));
 }
 
 #[test]
-fn quality_has_an_effect_or_is_said_to_have_none() {
+fn quality_is_sent_or_reported_as_lost() {
     for quality in ["low", "medium", "high"] {
         let (body, lost) = told(GptImage, json!({"quality": quality}));
         assert_eq!((&body["quality"], lost.as_str()), (&json!(quality), ""));
@@ -114,7 +114,7 @@ fn quality_has_an_effect_or_is_said_to_have_none() {
 }
 
 #[test]
-fn what_a_family_has_no_place_for_is_said() {
+fn settings_unsupported_by_the_family_are_reported_as_lost() {
     let all = json!({"temperature": 0.5, "top_p": 0.5, "seed": 1, "watermark": true, "mime_type": "image/jpeg",
         "response_modalities": "text, image", "negative_prompt": "x", "user": "u", "nonsense": {"a": 1}});
     for (family, lost) in [
@@ -133,7 +133,7 @@ fn what_a_family_has_no_place_for_is_said() {
         assert_eq!(found, lost, "{family:?}");
         assert!(!body.to_string().contains("nonsense"), "{family:?}: {body}");
     }
-    // What is what they do anyway is no loss.
+    // Requesting the default behavior is not a loss.
     for family in [Multimodal, Qwen] {
         let (_, lost) = told(
             family,
@@ -157,7 +157,7 @@ fn what_a_family_has_no_place_for_is_said() {
 }
 
 #[test]
-fn ranges_are_held_at_both_ends() {
+fn settings_out_of_range_are_refused() {
     for (field, good, bad) in [
         (
             "temperature",
@@ -182,9 +182,9 @@ fn ranges_are_held_at_both_ends() {
     assert!(told(Seedream4, json!({})).0.get("guidance_scale").is_none());
 }
 
-/// Section 8: a request of the 4.x type and its answer have at most fifteen images together.
+/// docs/specification.md, 8: a Seedream 4.x request and its response have at most fifteen images together.
 #[test]
-fn fifteen_images_go_in_and_come_out_together() {
+fn seedream_input_and_output_images_are_at_most_fifteen() {
     let picture = base64(&png(64, 64));
     for family in [Seedream4, Seedream45] {
         for (inputs, count, sequence, good) in [
@@ -217,14 +217,14 @@ fn fifteen_images_go_in_and_come_out_together() {
 }
 
 #[test]
-fn a_mask_is_taken_where_there_is_one() {
+fn mask_is_refused_by_families_without_one() {
     let picture = base64(&png(64, 64));
     let members = json!({"image": picture, "mask": picture});
     for family in [Multimodal, Seededit3, Seedream4, QwenEdit] {
         let mut request = asked(family, members.clone()).unwrap();
         let error = fit(&mut request, &dialect(family), &family.rules()).unwrap_err();
         assert_eq!(error.param.as_deref(), Some("mask"), "{family:?}");
-        // A client of the task group has it as one more image, where there may be several.
+        // The task group sends a mask as one more image, if the model accepts several.
         let mut request = asked(family, members.clone()).unwrap();
         request.group = true;
         let fitted = fit(&mut request, &dialect(family), &family.rules());
@@ -233,11 +233,11 @@ fn a_mask_is_taken_where_there_is_one() {
     }
     let mut request = asked(GptImage, members).unwrap();
     fit(&mut request, &dialect(GptImage), &GptImage.rules()).unwrap();
-    assert!(request.mask.is_some() && request.lost.is_empty());
+    assert!(request.mask.is_some() && request.lost_settings.is_empty());
 }
 
 #[test]
-fn the_group_has_sizes_of_its_own() {
+fn task_group_accepts_its_own_sizes() {
     for (family, size, good) in [
         (Seedream4, "1328x1328", true),
         (Seedream4, "1024x1024", true),
@@ -260,9 +260,9 @@ fn the_group_has_sizes_of_its_own() {
     assert_eq!(refused(Seedream4, json!({"size": "1328x1328"})), "size");
 }
 
-/// Section 8, by the bytes of a file and not by what its sender says.
+/// docs/specification.md, 8: formats are checked by the file's bytes, not by its declared type.
 #[test]
-fn each_family_takes_its_formats_and_no_others() {
+fn file_formats_are_accepted_by_family() {
     let jpeg = [&[0xff_u8, 0xd8, 0xff, 0xc0, 0, 17, 8, 0, 64, 0, 64, 3][..], &[0; 20]].concat();
     let webp = [&b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0"[..], &[63, 0, 0, 63, 0, 0]].concat();
     let bmp = [&b"BM"[..], &[0; 12], &[40, 0, 0, 0, 64, 0, 0, 0, 64, 0, 0, 0]].concat();

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::check::check;
 use super::request;
 use crate::canonical::image::{ImageFamily, ImageRequest};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 
-/// The beginning of a PNG of so many points.
+/// Returns the start of a PNG with these dimensions.
 pub(super) fn png(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
     bytes.extend([width.to_be_bytes(), height.to_be_bytes()].concat());
@@ -25,7 +25,7 @@ pub(super) fn read(body: Value) -> Result<ImageRequest, ApiError> {
     request::decode(&body.to_string())
 }
 
-/// Reads a request with these members beside a prompt, and holds it to a family.
+/// Parses a request with these members and a prompt, and checks it against a family.
 pub(super) fn asked(family: ImageFamily, members: Value) -> Result<ImageRequest, ApiError> {
     let mut body = json!({"model": "m", "prompt": "a red circle"});
     for (name, value) in members.as_object().unwrap() {
@@ -38,7 +38,7 @@ pub(super) fn asked(family: ImageFamily, members: Value) -> Result<ImageRequest,
 
 pub(super) fn refused(family: ImageFamily, members: Value) -> String {
     let error = asked(family, members.clone()).expect_err(&format!("{family:?} took {members}"));
-    assert!(matches!(error.kind, Kind::InvalidField | Kind::Unsupported), "{error:?}");
+    assert!(matches!(error.kind, ErrorKind::InvalidField | ErrorKind::Unsupported), "{error:?}");
     assert!(error.message.contains('\''), "{}", error.message);
     error.param.unwrap().into_owned()
 }

@@ -2,16 +2,18 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::answer::{self, Answer, Image, Place, State, Task};
-use super::super::ask::ask;
+use super::super::answer::{self, Image, ImageAnswer, ImageLocation, ImageTask, ImageTaskState};
+use super::super::ask::encode_call;
 use super::super::check::check;
 use super::super::fit::fit;
-use super::super::reply::{Made, Shape, Shown, encode};
+use super::super::reply::{ImageReplyShape, ImageSet, OutputImage, encode};
 use super::super::{predict, reply, request};
 use super::{asked, base64, png};
 use crate::canonical::Usage;
-use crate::canonical::image::{ImageDialect, ImageFamily, ImageRequest, ImageShape, ImageSource, Picture};
-use crate::error::{ApiError, Kind};
+use crate::canonical::image::{
+    ImageDialect, ImageFamily, ImageFormat, ImageRequest, ImageShape, ImageSource,
+};
+use crate::error::{ApiError, ErrorKind};
 use crate::wire::form;
 
 fn dialect(shape: ImageShape, family: ImageFamily) -> ImageDialect {
@@ -21,8 +23,8 @@ fn dialect(shape: ImageShape, family: ImageFamily) -> ImageDialect {
         make: "/make".into(),
         edit: "/edit".into(),
         tasks: "/tasks/".into(),
-        most: 4,
-        asks_format: false,
+        max_images: 4,
+        sends_response_format: false,
         extensions: &["background", "negative_prompt", "output_format"],
     }
 }
@@ -30,11 +32,11 @@ fn dialect(shape: ImageShape, family: ImageFamily) -> ImageDialect {
 fn body(request: &ImageRequest, dialect: &ImageDialect) -> Value {
     let mut request = request.clone();
     fit(&mut request, dialect, &dialect.family.rules()).unwrap();
-    serde_json::from_slice(&ask(&request, dialect, "up", 2).body).unwrap()
+    serde_json::from_slice(&encode_call(&request, dialect, "up", 2).body).unwrap()
 }
 
 #[test]
-fn each_provider_is_asked_in_its_form() {
+fn request_is_encoded_in_the_shape_of_each_provider() {
     let picture = base64(&png(64, 64));
     let data = format!("data:image/png;base64,{picture}");
     let some = json!({"seed": 7, "n": 2, "negative_prompt": "fog", "unknown": 1, "size": "1024x1024"});
@@ -53,7 +55,7 @@ fn each_provider_is_asked_in_its_form() {
         json!({"model": "up", "input": {"messages": [{"role": "user", "content": [{"text": "a red circle"}]}]},
                "parameters": {"size": "1024*1024", "n": 2, "watermark": false, "seed": 7, "negative_prompt": "fog"}})
     );
-    let later = ask(&request, &dialect(ImageShape::PromptLater, ImageFamily::Other), "up", 2);
+    let later = encode_call(&request, &dialect(ImageShape::PromptLater, ImageFamily::Other), "up", 2);
     assert!(later.later && !later.edits);
     assert_eq!(
         serde_json::from_slice::<Value>(&later.body).unwrap(),
@@ -92,12 +94,12 @@ fn each_provider_is_asked_in_its_form() {
 }
 
 #[test]
-fn images_are_sent_as_files_of_a_form() {
+fn request_with_images_is_a_multipart_form() {
     let file = png(64, 64);
     let members = json!({"image": [base64(&file), base64(&file)], "mask": base64(&file), "quality": "low",
         "background": "opaque", "mime_type": "image/webp"});
     let request = asked(ImageFamily::GptImage, members).unwrap();
-    let asked = ask(&request, &dialect(ImageShape::List, ImageFamily::GptImage), "up", 1);
+    let asked = encode_call(&request, &dialect(ImageShape::List, ImageFamily::GptImage), "up", 1);
     assert!(asked.edits);
     let boundary = form::boundary(&asked.media.unwrap()).unwrap();
     let parts = form::read(&asked.body, &boundary).unwrap();
@@ -118,14 +120,35 @@ fn images_are_sent_as_files_of_a_form() {
     );
     assert_eq!((&parts[4].value[..], &parts[5].value[..]), (&b"webp"[..], &b"opaque"[..]));
     assert_eq!(parts[8].value, file);
-    // Read as a client's, it is the same request.
+    // The upstream form parses back to the same request.
     let again = request::decode_form(&parts).unwrap();
     assert_eq!((again.images.len(), again.prompt.as_str(), again.count), (2, "a red circle", Some(1)));
     assert_eq!(again.mask.unwrap().source, ImageSource::Bytes(file.into()));
 }
 
 #[test]
-fn predictions_are_read_with_settings_of_any_family() {
+fn watermark_is_told_to_an_unknown_provider_as_the_client_says() {
+    let every = ImageDialect { extensions: &["*"], ..dialect(ImageShape::List, ImageFamily::Other) };
+    let image = base64(&png(64, 64));
+    for (members, wanted) in [
+        (json!({"watermark": true}), Some("true")),
+        (json!({"watermark": false}), Some("false")),
+        (json!({"watermark": null}), None),
+        (json!({}), None),
+    ] {
+        let mut request = asked(ImageFamily::Other, members.clone()).unwrap();
+        let told = body(&request, &every).get("watermark").map(Value::to_string);
+        assert_eq!(told.as_deref(), wanted, "{members}");
+        request.images = asked(ImageFamily::Other, json!({"image": image})).unwrap().images;
+        let form = encode_call(&request, &every, "up", 1);
+        let parts = form::read(&form.body, &form::boundary(&form.media.unwrap()).unwrap()).unwrap();
+        let told = parts.iter().find(|part| part.name == "watermark");
+        assert_eq!(told.map(|part| &part.value[..]), wanted.map(str::as_bytes), "{members}");
+    }
+}
+
+#[test]
+fn request_predict_form_is_decoded_for_any_family() {
     let body = json!({"instances": [{"prompt": "x"}], "parameters": {"sampleCount": 2, "aspectRatio": "16:9",
         "guidanceScale": 7, "negativePrompt": "fog", "addWatermark": false, "sampleImageSize": "2K"}});
     let read = || predict::decode(&body.to_string()).unwrap();
@@ -154,18 +177,18 @@ fn predictions_are_read_with_settings_of_any_family() {
     }
 }
 
-fn answered(body: Value) -> Answer {
+fn answered(body: Value) -> ImageAnswer {
     answer::decode(&Bytes::from(body.to_string())).unwrap()
 }
 
 #[test]
-fn each_provider_s_answer_is_read() {
+fn response_of_each_provider_is_decoded() {
     let here = |text: &'static str| Image {
-        place: Place::Base64(Bytes::from_static(text.as_bytes())),
+        location: ImageLocation::Base64(Bytes::from_static(text.as_bytes())),
         revised: None,
     };
     let link = |revised: Option<&str>| Image {
-        place: Place::Link("https://v/x.png".to_owned()),
+        location: ImageLocation::Link("https://v/x.png".to_owned()),
         revised: revised.map(str::to_owned),
     };
     let openai = answered(
@@ -204,7 +227,10 @@ fn each_provider_s_answer_is_read() {
         (Some(1295), Some(1290), Some(5))
     );
     for (body, told) in [
-        (json!({"candidates": [{"finishReason": "IMAGE_SAFETY"}]}), "The model made no image: IMAGE_SAFETY."),
+        (
+            json!({"candidates": [{"finishReason": "IMAGE_SAFETY"}]}),
+            "The model generated no image: IMAGE_SAFETY.",
+        ),
         (json!({"promptFeedback": {"blockReason": "SAFETY"}}), "The prompt was blocked: SAFETY."),
         (json!({"predictions": [{"raiFilteredReason": "No."}]}), "No."),
     ] {
@@ -217,14 +243,14 @@ fn each_provider_s_answer_is_read() {
         answered(json!({"output": {"choices": [{"finish_reason": "stop", "message": {"role": "assistant",
         "content": [{"image": "https://v/x.png"}]}}]}, "usage": {"image_count": 1}, "request_id": "r"}));
     assert_eq!(qwen.images, [link(None)]);
-    let task = |state| Some(Task { id: "t-1".to_owned(), state });
+    let task = |state| Some(ImageTask { id: "t-1".to_owned(), state });
     let open = answered(json!({"output": {"task_id": "t-1", "task_status": "PENDING"}, "request_id": "r"}));
-    assert_eq!(open.task, task(State::Open));
+    assert_eq!(open.task, task(ImageTaskState::Open));
     let done = answered(json!({"output": {"task_id": "t-1", "task_status": "SUCCEEDED", "results": [
         {"url": "https://v/x.png", "actual_prompt": "more"}, {"code": "DataInspectionFailed", "message": "no"}]}}));
     assert_eq!(
         (done.task, done.images, done.refusals.len()),
-        (task(State::Done), vec![link(Some("more"))], 1)
+        (task(ImageTaskState::Done), vec![link(Some("more"))], 1)
     );
     let failed = answered(
         json!({"output": {"task_id": "t-1", "task_status": "FAILED", "code": "DataInspectionFailed",
@@ -239,21 +265,21 @@ fn each_provider_s_answer_is_read() {
 }
 
 #[test]
-fn base64_of_an_answer_is_not_copied() {
+fn response_base64_is_not_copied() {
     let body = Bytes::from(json!({"data": [{"b64_json": "aGVsbG8="}]}).to_string());
     let read = answer::decode(&body).unwrap();
-    let Place::Base64(text) = &read.images[0].place else { panic!() };
+    let ImageLocation::Base64(text) = &read.images[0].location else { panic!() };
     assert!(body.as_ptr_range().contains(&text.as_ptr()));
     let escaped = answer::decode(&Bytes::from_static(br#"{"data":[{"b64_json":"a\/b="}]}"#)).unwrap();
-    assert_eq!(escaped.images[0].place, Place::Base64(Bytes::from_static(b"a/b=")));
+    assert_eq!(escaped.images[0].location, ImageLocation::Base64(Bytes::from_static(b"a/b=")));
 }
 
-fn made() -> Made {
-    Made {
+fn made() -> ImageSet {
+    ImageSet {
         images: vec![
-            (Shown::Link("https://v/x".to_owned()), Some("more".to_owned())),
-            (Shown::Base64(Bytes::from_static(b"iVBORw0KGgo=")), None),
-            (Shown::Bytes(Bytes::from_static(b"\xff\xd8\xff\xe0")), None),
+            (OutputImage::Link("https://v/x".to_owned()), Some("more".to_owned())),
+            (OutputImage::Base64(Bytes::from_static(b"iVBORw0KGgo=")), None),
+            (OutputImage::Bytes(Bytes::from_static(b"\xff\xd8\xff\xe0")), None),
         ],
         created: 9,
         usage: Usage { input: Some(10), image_input: Some(4), output: Some(5), ..Usage::default() },
@@ -263,7 +289,7 @@ fn made() -> Made {
 }
 
 #[test]
-fn each_shape_is_written() {
+fn response_is_encoded_in_each_shape() {
     let written = |shape| -> Value {
         let body = encode(made(), shape);
         let length = body.len();
@@ -274,32 +300,33 @@ fn each_shape_is_written() {
     let usage = json!({"input_tokens": 10, "input_tokens_details": {"text_tokens": 6, "image_tokens": 4},
         "output_tokens": 5, "total_tokens": 15});
     assert_eq!(
-        written(Shape::Envelope),
+        written(ImageReplyShape::Envelope),
         json!({"code": 200, "msg": "success", "data": {"created": 9, "size": "1x1", "usage": usage, "data": [
             {"url": "https://v/x", "b64_json": "", "revised_prompt": "more"},
             {"url": "", "b64_json": "iVBORw0KGgo=", "revised_prompt": ""},
             {"url": "", "b64_json": "/9j/4A==", "revised_prompt": ""}]}})
     );
     assert_eq!(
-        written(Shape::Plain),
+        written(ImageReplyShape::Plain),
         json!({"created": 9, "size": "1x1", "usage": usage, "data": [
             {"url": "https://v/x", "revised_prompt": "more"}, {"b64_json": "iVBORw0KGgo="}, {"b64_json": "/9j/4A=="}]})
     );
-    let predictions = written(Shape::Predictions);
+    let predictions = written(ImageReplyShape::Predictions);
     assert_eq!(predictions["predictions"][1]["mimeType"], "image/png");
     assert_eq!(
         predictions["predictions"][2],
         json!({"mimeType": "image/jpeg", "bytesBase64Encoded": "/9j/4A=="})
     );
-    let one = Made { images: vec![(Shown::Data(Bytes::from(png(1, 1))), None)], ..Made::default() };
-    let plain: Value = serde_json::from_slice(&encode(one, Shape::Plain).into_bytes()).unwrap();
+    let one =
+        ImageSet { images: vec![(OutputImage::Data(Bytes::from(png(1, 1))), None)], ..ImageSet::default() };
+    let plain: Value = serde_json::from_slice(&encode(one, ImageReplyShape::Plain).into_bytes()).unwrap();
     assert!(plain["data"][0]["url"].as_str().unwrap().starts_with("data:image/png;base64,iVBOR"));
     assert!(plain.get("usage").is_none(), "what nobody knows is not told");
 }
 
 #[test]
-fn an_error_in_the_envelope_has_both() {
-    let error = ApiError::new(Kind::InvalidField, "'n' must be \"less\".").param("n");
+fn error_in_the_envelope_has_both_forms() {
+    let error = ApiError::new(ErrorKind::InvalidField, "'n' must be \"less\".").param("n");
     let plain = crate::wire::error::body(crate::wire::Format::Chat, &error, "id");
     let body: Value = serde_json::from_slice(&reply::error(&error, &plain)).unwrap();
     assert_eq!((&body["code"], &body["msg"]), (&json!(400), &json!("'n' must be \"less\".")));
@@ -308,17 +335,21 @@ fn an_error_in_the_envelope_has_both() {
 }
 
 #[test]
-fn the_page_has_the_table_of_families() {
+fn doc_table_of_families_is_on_the_page() {
     let page = include_str!("../../../../docs/images.md");
-    assert!(page.contains(&super::super::sheet()), "docs/images.md must hold:\n{}", super::super::sheet());
-    for picture in [Picture::Png, Picture::Tiff] {
+    assert!(
+        page.contains(&super::super::family_table()),
+        "docs/images.md must hold:\n{}",
+        super::super::family_table()
+    );
+    for picture in [ImageFormat::Png, ImageFormat::Tiff] {
         assert!(picture.media().starts_with("image/"));
     }
 }
 
 proptest! {
     #[test]
-    fn any_text_is_read_without_harm(text in ".{0,200}", pieces in proptest::collection::vec(prop_oneof![
+    fn decode_of_arbitrary_text_never_panics(text in ".{0,200}", pieces in proptest::collection::vec(prop_oneof![
         Just("{\"prompt\":\"x\","), Just("\"image\":["), Just("\"contents\":[{\"parts\":["), Just("{\"text\":\"a\"}"),
         Just("]"), Just("}"), Just(","), Just("\"data\":[{\"b64_json\":\"aa\"}]"), Just("\"output\":{"), Just("{"),
         Just("\"task_status\":\"FAILED\""), Just("\"candidates\":[{\"content\":{\"parts\":[{\"inlineData\":{\"data\":\"a\"}}]}}]"),
@@ -335,4 +366,15 @@ proptest! {
             let _ = answer::decode(&Bytes::from(text));
         }
     }
+}
+
+#[test]
+fn answer_nested_deeply_is_refused() {
+    let endless = Bytes::from(r#"{"output":"#.repeat(500_000));
+    assert_eq!(answer::decode(&endless).unwrap_err(), answer::BrokenImageAnswer);
+    let one = json!({"output": {"results": [{"url": "https://e.com/a.png"}]}});
+    assert_eq!(answered(one.clone()).images.len(), 1);
+    // No provider has a second level.
+    let two = Bytes::from(json!({"output": one}).to_string());
+    assert_eq!(answer::decode(&two).unwrap_err(), answer::BrokenImageAnswer);
 }

@@ -1,29 +1,29 @@
-//! A call's arguments on their way to a client of this format: text in, the text of one JSON object out.
+//! Repair of tool call arguments for clients of this format: from streamed text to the text of one JSON object.
 //!
-//! The official SDKs parse what has arrived after every fragment, and raise when it is not the beginning of a JSON
-//! document. Models behind other formats write line ends into strings, wrong escapes, commas too many, or no JSON at
-//! all. So the text is followed while it passes. What can be mended in passing is mended; at anything else the passing
-//! stops, and the rest goes into a member of its own, `_raw`, when the call ends: the tool gets an object in any case,
-//! and can see that something was wrong with it.
+//! The official SDKs parse the arguments after every fragment, and raise an exception if they are not the beginning of
+//! a JSON document. Models behind other formats write line ends into strings, invalid escapes, extra commas, or no JSON
+//! at all. Therefore the text is checked while it passes. Faults that can be repaired in place are repaired. At any
+//! other fault the output stops, and the remaining text goes into a member `_raw` when the call ends. The tool always
+//! receives an object, and can detect that the arguments were invalid.
 //!
-//! Here must not live what an event or a block is: text goes in, text comes out.
+//! Events and blocks do not belong here; this module only converts text.
 
 mod place;
 
 use bytes::{BufMut, BytesMut};
 
-use self::place::{Place, Step, meaning};
+use self::place::{ArgumentsPosition, Step, meaning};
 use crate::json::{Cursor, JsonStr, push_escaped};
 
-/// Where text goes that may pass.
-pub(super) trait Sink {
-    /// Text as it is.
+/// Destination of repaired text.
+pub(super) trait TextSink {
+    /// Appends text unchanged.
     fn put(&mut self, text: &[u8]);
-    /// Text that is escaped once more.
+    /// Appends text with one more level of escapes.
     fn put_escaped(&mut self, text: &str);
 }
 
-impl Sink for BytesMut {
+impl TextSink for BytesMut {
     fn put(&mut self, text: &[u8]) {
         self.put_slice(text);
     }
@@ -33,7 +33,7 @@ impl Sink for BytesMut {
     }
 }
 
-impl Sink for Vec<u8> {
+impl TextSink for Vec<u8> {
     fn put(&mut self, text: &[u8]) {
         self.extend_from_slice(text);
     }
@@ -43,45 +43,45 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Nowhere, for a look.
-impl Sink for () {
+/// Discards the text, for a check without output.
+impl TextSink for () {
     fn put(&mut self, _text: &[u8]) {}
 
     fn put_escaped(&mut self, _text: &str) {}
 }
 
-/// Follows one call's arguments. Text is the inside of a JSON string throughout: still escaped.
+/// Repair state of one call's arguments. All text is the inside of a JSON string, still escaped.
 #[derive(Clone, Debug)]
-pub(super) struct Arguments {
-    place: Place,
-    /// A comma was met, and waits for what it separates.
+pub(super) struct ArgumentsRepair {
+    place: ArgumentsPosition,
+    /// Whether a comma was read whose next element has not begun.
     comma: bool,
-    /// That comma and the white space behind it, if they came in an earlier fragment.
+    /// That comma and the white space behind it, if they arrived in an earlier fragment.
     gap: String,
     mode: Mode,
-    /// What could not be passed on.
+    /// Text that could not be output.
     held: String,
-    /// Something was changed.
+    /// Whether anything was changed.
     mended: bool,
-    /// The member that holds what is no object.
+    /// Name of the member that holds text that is not an object.
     member: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// The text passes.
+    /// Text is output.
     Passing,
-    /// It does not even begin like an object: nothing has passed.
+    /// The text does not begin like an object. Nothing was output.
     Holding,
-    /// It began like one; what went wrong, and all behind it, is held.
+    /// The text began like an object. The fault and everything behind it is held.
     Broken,
 }
 
-impl Arguments {
-    /// Of a call of a function: the text should be that of an object.
+impl ArgumentsRepair {
+    /// Creates the state for a function call, whose text should be an object.
     pub(super) fn new() -> Self {
-        Arguments {
-            place: Place::new(),
+        ArgumentsRepair {
+            place: ArgumentsPosition::new(),
             comma: false,
             gap: String::new(),
             mode: Mode::Passing,
@@ -91,23 +91,23 @@ impl Arguments {
         }
     }
 
-    /// Of a call with free text, which becomes one member of an object.
+    /// Creates the state for a custom tool call, whose free text becomes one member of an object.
     pub(super) fn free() -> Self {
-        Arguments { mode: Mode::Holding, member: "input", ..Arguments::new() }
+        ArgumentsRepair { mode: Mode::Holding, member: "input", ..ArgumentsRepair::new() }
     }
 
-    /// The object is complete; more text is none of it.
+    /// Returns whether the object is complete. Further text is dropped.
     pub(super) fn is_complete(&self) -> bool {
         self.mode == Mode::Passing && self.place.is_end()
     }
 
-    /// The text ended in the middle of an object that was sound so far.
+    /// Returns whether the text ends inside an object that was valid so far.
     pub(super) fn is_cut(&self) -> bool {
         self.mode == Mode::Passing && !self.place.is_end() && !self.place.is_start()
     }
 
-    /// Takes the next fragment and appends what may pass.
-    pub(super) fn push(&mut self, fragment: &str, out: &mut impl Sink) {
+    /// Reads the next fragment and appends the text that can be output.
+    pub(super) fn push(&mut self, fragment: &str, out: &mut impl TextSink) {
         if self.mode != Mode::Passing {
             self.held.push_str(fragment);
             return;
@@ -115,6 +115,7 @@ impl Arguments {
         let slice = |from: usize, to: usize| fragment.get(from..to).unwrap_or_default();
         let (mut from, mut at, mut comma_at) = (0, 0, None);
         while let Some(rest) = fragment.as_bytes().get(at..).filter(|rest| !rest.is_empty()) {
+            // Fast path: plain text in strings needs no state transitions.
             let run = self.place.run(rest);
             if run > 0 {
                 at += run;
@@ -123,6 +124,7 @@ impl Arguments {
             let (character, length) = meaning(rest);
             match self.place.step(character) {
                 Step::Pass => at += length,
+                // Hold back a comma until the next element begins: it may turn out to be a trailing one.
                 Step::Comma => {
                     (self.comma, comma_at) = (true, Some(at));
                     at += length;
@@ -135,7 +137,7 @@ impl Arguments {
                     at += length;
                 }
                 Step::End => {
-                    // A comma before a bracket separates nothing, and is gone.
+                    // Drop a trailing comma before a closing bracket.
                     if std::mem::take(&mut self.comma) {
                         self.mended = true;
                         self.gap.clear();
@@ -159,6 +161,7 @@ impl Arguments {
                     out.put(patch.text().as_bytes());
                     from = at;
                 }
+                // A control character inside a string: escape it.
                 Step::Escape => {
                     self.mended = true;
                     out.put(slice(from, at).as_bytes());
@@ -180,14 +183,16 @@ impl Arguments {
         self.gap.push_str(slice(end, fragment.len()));
     }
 
-    /// The call has ended: appends what makes an object of it. `cut` says that the end came before its time, and that
-    /// the client is told so elsewhere.
-    pub(super) fn close(&mut self, cut: bool, out: &mut impl Sink) {
+    /// Ends the call and appends the text that completes the object. With `cut`, the response was cut off and the
+    /// finish reason reports it, so no `_raw` member is added.
+    pub(super) fn close(&mut self, cut: bool, out: &mut impl TextSink) {
         match self.mode {
             Mode::Passing if !self.is_cut() => return,
+            // Nothing was output, so the object is made from the held text.
             Mode::Holding => return self.wrap(out),
             Mode::Passing | Mode::Broken => {}
         }
+        // Complete the open value, then close all containers; `_raw` becomes the last member of the outermost object.
         let empty = self.place.is_empty_object();
         self.place.finish_value(out);
         while let Some((object, last)) = self.place.pop() {
@@ -197,23 +202,24 @@ impl Arguments {
             }
             out.put(if object { b"}" } else { b"]" });
         }
-        (self.place, self.mode) = (Place::end(), Mode::Passing);
+        (self.place, self.mode) = (ArgumentsPosition::end(), Mode::Passing);
     }
 
-    /// `name":"<what is held>"`
-    fn put_held(&self, name: &str, out: &mut impl Sink) {
+    /// Writes `name":"<held text>"`.
+    fn put_held(&self, name: &str, out: &mut impl TextSink) {
         out.put(name.as_bytes());
         out.put(b"\\\":\\\"");
-        // Escaped as it is, it is a string of the object; the object's text is escaped once more.
+        // The held text is escaped once. In a string of the object it needs two levels.
         out.put_escaped(&self.held);
         out.put(b"\\\"");
     }
 
-    /// Nothing has passed: an object is made of what is held.
-    fn wrap(&mut self, out: &mut impl Sink) {
-        (self.place, self.mode) = (Place::end(), Mode::Passing);
+    /// Writes an object made of the held text, because nothing was output before.
+    fn wrap(&mut self, out: &mut impl TextSink) {
+        (self.place, self.mode) = (ArgumentsPosition::end(), Mode::Passing);
         if self.member == "_raw" {
             let text = JsonStr::from_escaped(&self.held).decode();
+            // A call without arguments: SDKs take no text for an empty object.
             if matches!(text.trim(), "" | "null") {
                 return;
             }
@@ -228,18 +234,18 @@ impl Arguments {
     }
 }
 
-/// The text of an object, if that is what the text is, to the letter.
+/// Returns the decoded text if it is a valid JSON object without any repair. `None` otherwise.
 pub(super) fn object_of<'a>(text: JsonStr<'a>) -> Option<std::borrow::Cow<'a, str>> {
     is_object(text.escaped()).then(|| text.decode())
 }
 
 fn is_object(escaped: &str) -> bool {
-    let mut check = Arguments::new();
+    let mut check = ArgumentsRepair::new();
     check.push(escaped, &mut ());
     check.is_complete() && !check.mended
 }
 
-/// An object whose text was made a JSON string before it was made one again.
+/// Returns the text of an object that was encoded as a JSON string twice. `None` if the text is not such a string.
 fn twice_encoded(text: &str) -> Option<String> {
     let mut json = Cursor::new(text);
     let inside = json.string().ok()?;

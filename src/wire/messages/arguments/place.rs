@@ -1,21 +1,21 @@
-//! How far a JSON document has come: what may stand next in it, character by character.
+//! JSON state machine: the position in an unfinished document, character by character, and the repair at each fault.
 
 use smallvec::SmallVec;
 
-use super::Sink;
+use super::TextSink;
 
-/// Deeper nesting is not followed: the parsers of SDKs give up at 128 levels or later.
+/// Maximum nesting depth. The parsers of SDKs give up at 128 levels or later.
 const MAX_DEPTH: usize = 120;
 
-/// A place in a document, whose value is an object.
+/// Position in a document whose value is an object.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ArgumentsPosition {
     at: At,
-    /// The containers that are open: true for an object.
+    /// Open containers: true for an object, false for an array.
     open: SmallVec<[bool; 16]>,
 }
 
-/// What stands next.
+/// Expected element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Start,
@@ -33,7 +33,7 @@ enum At {
     Done,
 }
 
-/// The words of JSON.
+/// Literals of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     True,
@@ -50,13 +50,13 @@ impl Word {
         }
     }
 
-    /// What is left of it when so many letters were read.
+    /// Returns the rest of the literal after `read` letters.
     fn rest(self, read: u8) -> &'static str {
         self.text().get(usize::from(read)..).unwrap_or_default()
     }
 }
 
-/// How far a number has come.
+/// State of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Digits {
     Minus,
@@ -69,40 +69,40 @@ enum Digits {
     Exponent,
 }
 
-/// What is done with a character.
+/// Action for a character.
 #[derive(Clone, Copy)]
 pub(super) enum Step {
     Pass,
-    /// It passes if something follows that it separates.
+    /// Output it only if another element follows.
     Comma,
-    /// It passes, and so does the comma before it.
+    /// Output it, and the comma before it.
     Begin,
-    /// It passes, and the comma before it does not.
+    /// Output it without the comma before it.
     End,
-    /// It means nothing here.
+    /// Drop white space outside of the document.
     Drop,
-    /// It is one too many.
+    /// Drop text behind the document.
     Surplus,
-    /// Something is put before it, and it is looked at again.
+    /// Insert a patch before the character, then read it again.
     Insert(Patch),
-    /// What was read ends before it; it is looked at again.
+    /// The number ends before the character; read it again.
     Close,
-    /// A backslash is put before it, and it passes.
+    /// Output a backslash before the character.
     Escape,
     Fault,
 }
 
-/// What makes JSON of what is none.
+/// Repair that is inserted before a character.
 #[derive(Clone, Copy)]
 pub(super) enum Patch {
-    /// The backslash before was meant as one.
+    /// Second backslash: the one before was meant literally.
     Backslash,
-    /// Digits that are missing.
+    /// Missing hexadecimal digits.
     Zeros(u8),
 }
 
 impl Patch {
-    /// As it is written into the inside of a JSON string.
+    /// Returns the patch as it is written inside a JSON string.
     pub(super) fn text(self) -> &'static str {
         match self {
             Patch::Backslash => "\\\\",
@@ -111,44 +111,45 @@ impl Patch {
     }
 }
 
-impl Place {
-    /// Before the document.
+impl ArgumentsPosition {
+    /// Returns the position before the document.
     pub(super) fn new() -> Self {
-        Place { at: At::Start, open: SmallVec::new() }
+        ArgumentsPosition { at: At::Start, open: SmallVec::new() }
     }
 
-    /// Behind the document.
+    /// Returns the position behind the document.
     pub(super) fn end() -> Self {
-        Place { at: At::Done, ..Place::new() }
+        ArgumentsPosition { at: At::Done, ..ArgumentsPosition::new() }
     }
 
-    /// Nothing but white space has been there.
+    /// Returns whether only white space was read.
     pub(super) fn is_start(&self) -> bool {
         self.at == At::Start
     }
 
-    /// The document is complete.
+    /// Returns whether the document is complete.
     pub(super) fn is_end(&self) -> bool {
         self.at == At::Done
     }
 
-    /// In the outermost object, which has no member yet.
+    /// Returns whether the position is in the outermost object, before its first member.
     pub(super) fn is_empty_object(&self) -> bool {
         self.at == At::FirstKey && self.open.len() == 1
     }
 
-    /// Leaves the innermost container that is open: whether it is an object, and whether it was the last.
+    /// Closes the innermost open container. Returns whether it is an object, and whether it was the last. `None` if no
+    /// container is open.
     pub(super) fn pop(&mut self) -> Option<(bool, bool)> {
         let object = self.open.pop()?;
         Some((object, self.open.is_empty()))
     }
 
-    /// Steps over what stands in a string and needs no look, and over the end of the string: how many bytes of the
-    /// text, which is the inside of a JSON string itself.
+    /// Skips plain text in a string, and the end of the string. Returns the number of bytes. `text` is itself the
+    /// inside of a JSON string.
     #[inline(always)]
     pub(super) fn run(&mut self, text: &[u8]) -> usize {
         let At::String { key } = self.at else { return 0 };
-        // In the string of a string, every character that means something has a backslash before it.
+        // In an escaped string, every character with a meaning has a backslash before it.
         let mut run = 0;
         while let Some(byte) = text.get(run) {
             if *byte == b'\\' {
@@ -156,7 +157,7 @@ impl Place {
             }
             run += 1;
             if run == 24 {
-                // Long enough for the search with more to set up.
+                // The rest is long enough for SIMD search to pay off.
                 run += memchr::memchr(b'\\', text.get(24..).unwrap_or_default()).unwrap_or(text.len() - 24);
                 break;
             }
@@ -169,8 +170,8 @@ impl Place {
         run + 2
     }
 
-    /// Ends the value that is being read, in any way that is JSON.
-    pub(super) fn finish_value(&self, out: &mut impl Sink) {
+    /// Completes the value that is being read with the shortest valid text.
+    pub(super) fn finish_value(&self, out: &mut impl TextSink) {
         let key = match self.at {
             At::String { key } => key,
             At::Escape { key } => {
@@ -192,7 +193,7 @@ impl Place {
         out.put(if key { b"\\\":null" } else { b"\\\"" });
     }
 
-    /// Takes the next character; nothing stands for what is no character.
+    /// Processes the next character. `None` stands for an invalid escape.
     #[inline(always)]
     pub(super) fn step(&mut self, character: Option<u8>) -> Step {
         let Some(character) = character else { return Step::Fault };
@@ -202,7 +203,7 @@ impl Place {
             At::Hex { key, left } => self.in_hex(key, left, character),
             At::Word { word, read } => self.in_word(word, read, character),
             At::Number(digits) => self.in_number(digits, character),
-            // White space or another document: the call has its arguments.
+            // White space or another document; the call has its arguments already.
             At::Done => {
                 if is_space(character) {
                     Step::Drop
@@ -226,6 +227,7 @@ impl Place {
                 Step::Pass
             }
             At::Colon => Step::Fault,
+            // An empty array, or a trailing comma, which `Step::End` drops.
             At::Element if character == b']' => self.leave(false),
             At::Value | At::Element => match character {
                 b'{' => self.enter(true),
@@ -251,7 +253,7 @@ impl Place {
         }
     }
 
-    /// A value or a name begins.
+    /// Starts a value or a name.
     #[inline]
     fn begin(&mut self, at: At) -> Step {
         self.at = at;
@@ -260,6 +262,7 @@ impl Place {
 
     #[inline]
     fn enter(&mut self, object: bool) -> Step {
+        // Deeper text is held and ends up in `_raw`.
         if self.open.len() == MAX_DEPTH {
             return Step::Fault;
         }
@@ -281,7 +284,7 @@ impl Place {
         match character {
             b'"' => self.at = if key { At::Colon } else { At::After },
             b'\\' => self.at = At::Escape { key },
-            // A line end as it is has no place in a string; `\n` has.
+            // JSON does not allow a raw line end in a string; escape it.
             0..0x20 => return Step::Escape,
             _ => {}
         }
@@ -293,7 +296,7 @@ impl Place {
         match character {
             b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.at = At::String { key },
             b'u' => self.at = At::Hex { key, left: 4 },
-            // No escape: the backslash was meant as one.
+            // Not a valid escape: the backslash was meant literally.
             _ => {
                 self.at = At::String { key };
                 return Step::Insert(Patch::Backslash);
@@ -331,6 +334,7 @@ impl Place {
             (D::Zero | D::Whole | D::Fraction, b'e' | b'E') => D::E,
             (D::E, b'+' | b'-') => D::ESign,
             (D::E | D::ESign | D::Exponent, b'0'..=b'9') => D::Exponent,
+            // A number has no end mark; the next character ends it and is then read again in the new state.
             (D::Zero | D::Whole | D::Fraction | D::Exponent, _) => {
                 self.at = At::After;
                 return Step::Close;
@@ -350,8 +354,8 @@ fn is_space(character: u8) -> bool {
     matches!(character, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// The first character of text that is the inside of a JSON string, and how many bytes it takes there. 0x80 stands for
-/// every character that is not ASCII; nothing for what is no escape.
+/// Returns the first character of an escaped text and its length in bytes as written. Every character beyond ASCII is
+/// returned as 0x80. `None` for an invalid escape.
 #[inline(always)]
 pub(super) fn meaning(text: &[u8]) -> (Option<u8>, usize) {
     match *text {

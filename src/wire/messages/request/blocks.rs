@@ -1,15 +1,15 @@
-//! A client's conversation: turns and their blocks.
+//! Decoder of a client's conversation: turns and their content blocks.
 
 use std::fmt::{self, Display, Formatter};
 
 use super::decode::{each_in, object, object_in, raw, text, wrong};
 use crate::canonical::request::Extra;
-use crate::canonical::seal::Carried;
-use crate::canonical::{Block, CacheMark, Input, Role, Seal, Source, ToolKind, Turn};
+use crate::canonical::seal::SignedCallId;
+use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
 use crate::error::ApiError;
-use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 
-/// Reads `messages`.
+/// Decodes `messages`.
 pub(super) fn turns<'a>(
     json: &mut Cursor<'a>,
     turns: &mut Vec<Turn<'a>>,
@@ -21,7 +21,7 @@ pub(super) fn turns<'a>(
             match key {
                 "role" => role = text(format_args!("messages[{index}].role"), raw(json)?)?,
                 "content" => {
-                    let place = Place { message: Some(index), block: None };
+                    let place = Place { message: Some(index), ..Place::default() };
                     content = Some(content_in(json, place, extra)?);
                 }
                 _ => {
@@ -48,18 +48,24 @@ pub(super) fn turns<'a>(
     Ok(())
 }
 
-/// Reads `system`.
+/// Decodes `system`.
 pub(super) fn system<'a>(value: RawJson<'a>, extra: &mut Vec<Extra<'a>>) -> Result<Vec<Block<'a>>, ApiError> {
-    content_of(value, Place { message: None, block: None }, extra)
+    content_of(value, Place::default(), extra)
 }
 
-/// Where a block stands, for error messages.
-#[derive(Clone, Copy)]
+/// Path of a block, for error messages.
+#[derive(Clone, Copy, Default)]
 struct Place {
-    /// The message; nothing for the instructions.
+    /// Index of the message. `None` for the system prompt.
     message: Option<usize>,
     block: Option<usize>,
+    /// Number of lists of blocks around it.
+    depth: u32,
 }
+
+/// Lists of blocks within each other that are read: a text in a document in the result of a tool is in the third. A
+/// block whose type follows its content is scanned once more at each level.
+const MAX_DEPTH: u32 = 8;
 
 impl Display for Place {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -78,7 +84,7 @@ impl Place {
     }
 }
 
-/// A string, or an array of blocks.
+/// Decodes content: a string or an array of blocks.
 fn content_of<'a>(
     value: RawJson<'a>,
     place: Place,
@@ -87,29 +93,33 @@ fn content_of<'a>(
     content_in(&mut Cursor::new(value.text()), place, extra)
 }
 
-/// The same where it stands.
+/// Decodes content at the position of the cursor.
 fn content_in<'a>(
     json: &mut Cursor<'a>,
     place: Place,
     extra: &mut Vec<Extra<'a>>,
 ) -> Result<Vec<Block<'a>>, ApiError> {
     match json.kind() {
-        Ok(Kind::String) => return Ok(raw(json)?.as_str().map(Block::text).into_iter().collect()),
-        Ok(Kind::Array) => {}
+        Ok(ValueKind::String) => return Ok(raw(json)?.as_str().map(Block::text).into_iter().collect()),
+        Ok(ValueKind::Array) => {}
         _ => return Err(place.wrong("", "a string or an array of blocks")),
+    }
+    if place.depth >= MAX_DEPTH {
+        return Err(place.wrong("", "nested less deeply"));
     }
     let mut blocks = Vec::new();
     each_in(json, "", |index, json| {
-        let place = Place { block: Some(place.block.unwrap_or(index)), ..place };
+        // Errors name the outermost block, also for nested content.
+        let place = Place { block: Some(place.block.unwrap_or(index)), depth: place.depth + 1, ..place };
         Members::read(json, place, extra)?.block(place, extra, &mut blocks)
     })?;
     Ok(blocks)
 }
 
-/// The members of a block, unread.
+/// Members of a block, not interpreted yet.
 #[derive(Default)]
 struct Members<'a> {
-    /// All of it, if it is an object.
+    /// Text of the whole block. `None` if it is a string.
     raw: Option<RawJson<'a>>,
     kind: JsonStr<'a>,
     text: Option<RawJson<'a>>,
@@ -117,10 +127,10 @@ struct Members<'a> {
     title: Option<RawJson<'a>>,
     context: Option<RawJson<'a>>,
     content: Option<RawJson<'a>>,
-    /// What a tool's result consists of, where it was read at once.
+    /// Content of a tool result, if it was decoded directly.
     inside: Option<Vec<Block<'a>>>,
     citations: Option<RawJson<'a>>,
-    cache: Option<CacheMark>,
+    cache: Option<CacheBreakpoint>,
     id: Option<RawJson<'a>>,
     name: Option<RawJson<'a>>,
     input: Option<RawJson<'a>>,
@@ -132,15 +142,16 @@ struct Members<'a> {
 impl<'a> Members<'a> {
     fn read(json: &mut Cursor<'a>, place: Place, extra: &mut Vec<Extra<'a>>) -> Result<Self, ApiError> {
         let mut block = Members::default();
-        // A block of the simplest kind, as some clients write it.
-        if json.kind() == Ok(Kind::String) {
+        // Some clients write a text block as a plain string.
+        if json.kind() == Ok(ValueKind::String) {
             block.kind = JsonStr::from_escaped("text");
             block.text = Some(raw(json)?);
             return Ok(block);
         }
         let from = json.offset();
         object_in(json, place, |key, json| {
-            // What tools say is long, and what kind of block this is stands before it nearly always.
+            // Tool results are long. Decode them in place instead of skipping them first; `type` nearly always precedes
+            // them.
             if key == "content" && block.kind.escaped() == "tool_result" {
                 block.inside = Some(content_in(json, place, extra)?);
                 return Ok(());
@@ -179,24 +190,28 @@ impl<'a> Members<'a> {
         let given = |value, member| string(value).ok_or_else(|| place.wrong(member, "a string"));
         let cache = self.cache;
         out.push(match self.kind.escaped() {
-            "text" => Block::Text { text: given(self.text, ".text")?, cache, seal: None },
+            "text" => Block::Text { text: given(self.text, ".text")?, cache, signature: None },
             "image" => {
                 let source = self.source(place)?;
-                Block::Image { source, detail: JsonStr::default(), cache, seal: None }
+                Block::Image { source, detail: JsonStr::default(), cache, signature: None }
             }
             "document" => return self.document(place, extra, out),
             "search_result" => return self.search_result(place, extra, out),
             "thinking" => {
-                // An empty signature is none: it marks what nobody signed.
-                let seal = string(self.seal).and_then(Seal::read);
-                Block::Reasoning { text: vec![given(self.thinking, ".thinking")?], seal, hidden: false }
+                // An empty signature means that the block is not signed.
+                let seal = string(self.seal).and_then(ProviderSignature::read);
+                Block::Reasoning {
+                    text: vec![given(self.thinking, ".thinking")?],
+                    signature: seal,
+                    hidden: false,
+                }
             }
             "redacted_thinking" => {
-                let seal = Seal::read(given(self.seal, ".data")?);
-                Block::Reasoning { text: Vec::new(), seal, hidden: true }
+                let seal = ProviderSignature::read(given(self.seal, ".data")?);
+                Block::Reasoning { text: Vec::new(), signature: seal, hidden: true }
             }
             "tool_use" => {
-                let carried = Carried::read(given(self.id, ".id")?);
+                let carried = SignedCallId::read(given(self.id, ".id")?);
                 let input = match self.input {
                     None => RawJson::from_text("{}"),
                     Some(input) if input.text().starts_with('{') => input,
@@ -208,7 +223,7 @@ impl<'a> Members<'a> {
                     input: Input::Object(input),
                     kind: ToolKind::Function,
                     namespace: JsonStr::default(),
-                    seal: carried.seal,
+                    signature: carried.signature,
                     cache,
                 }
             }
@@ -219,7 +234,7 @@ impl<'a> Members<'a> {
                     (None, None) => Vec::new(),
                 };
                 Block::ToolResult {
-                    id: Carried::read(given(self.id, ".tool_use_id")?).id,
+                    id: SignedCallId::read(given(self.id, ".tool_use_id")?).id,
                     name: JsonStr::default(),
                     content,
                     object: None,
@@ -234,7 +249,7 @@ impl<'a> Members<'a> {
         Ok(())
     }
 
-    fn source(&self, place: Place) -> Result<Source<'a>, ApiError> {
+    fn source(&self, place: Place) -> Result<MediaSource<'a>, ApiError> {
         let missing = || place.wrong(".source", "given");
         source(self.source.ok_or_else(missing)?)?.ok_or_else(|| place.wrong(".source", "a known source"))
     }
@@ -246,7 +261,7 @@ impl<'a> Members<'a> {
         out: &mut Vec<Block<'a>>,
     ) -> Result<(), ApiError> {
         if let Some(citations) = self.citations.filter(|value| value.text().contains("true")) {
-            note(extra, "citations", citations);
+            record_extra(extra, "citations", citations);
         }
         let string = |value: Option<RawJson<'a>>| value.and_then(RawJson::as_str).unwrap_or_default();
         let (name, context) = (string(self.title), string(self.context));
@@ -259,10 +274,10 @@ impl<'a> Members<'a> {
             return Ok(());
         };
         if let Some(text) = inside.as_str() {
-            out.push(Block::File { source: Source::Text { text }, name, cache: self.cache });
+            out.push(Block::File { source: MediaSource::Text { text }, name, cache: self.cache });
             return Ok(());
         }
-        // Blocks of its own: other formats have none in a document.
+        // Other formats have no blocks inside a document, so they become blocks of the message.
         if !name.is_empty() {
             out.push(Block::text(name));
         }
@@ -271,14 +286,14 @@ impl<'a> Members<'a> {
         Ok(())
     }
 
-    /// What the client found for the model to cite: other formats know it as text.
+    /// Decodes a search result that the client supplies for citations. Other formats carry it as text.
     fn search_result(
         self,
         place: Place,
         extra: &mut Vec<Extra<'a>>,
         out: &mut Vec<Block<'a>>,
     ) -> Result<(), ApiError> {
-        note(extra, "search_result", self.raw.unwrap_or(RawJson::NULL));
+        record_extra(extra, "search_result", self.raw.unwrap_or(RawJson::NULL));
         for value in [self.title, self.source].into_iter().flatten() {
             if let Some(text) = value.as_str().filter(|text| !text.is_empty()) {
                 out.push(Block::text(text));
@@ -292,7 +307,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The blocks, or the text, inside a document.
+/// Returns the blocks or the text inside a document source of type `content`. `None` for other sources.
 fn inside_of(source: RawJson<'_>) -> Option<RawJson<'_>> {
     let (mut kind, mut content) = (None, None);
     object("", source, |key, value| {
@@ -307,8 +322,8 @@ fn inside_of(source: RawJson<'_>) -> Option<RawJson<'_>> {
     content.filter(|_| kind.is_some_and(|kind| kind.is("content")))
 }
 
-/// Where an image or a document is; nothing for a kind of source that is not known.
-fn source(value: RawJson<'_>) -> Result<Option<Source<'_>>, ApiError> {
+/// Decodes the source of an image or document. `None` for an unknown type.
+fn source(value: RawJson<'_>) -> Result<Option<MediaSource<'_>>, ApiError> {
     let (mut kind, mut mime) = (JsonStr::default(), JsonStr::default());
     let (mut data, mut url, mut id) = (None, None, None);
     object("source", value, |key, value| {
@@ -323,16 +338,16 @@ fn source(value: RawJson<'_>) -> Result<Option<Source<'_>>, ApiError> {
         Ok(())
     })?;
     Ok(match kind.escaped() {
-        "base64" => data.map(|data| Source::Base64 { mime, data }),
-        "text" => data.map(|text| Source::Text { text }),
-        "url" => url.map(Source::from_url),
-        "file" => id.map(|id| Source::Id { id }),
+        "base64" => data.map(|data| MediaSource::Base64 { mime, data }),
+        "text" => data.map(|text| MediaSource::Text { text }),
+        "url" => url.map(MediaSource::from_url),
+        "file" => id.map(|id| MediaSource::Id { id }),
         _ => None,
     })
 }
 
-/// Puts a mark on the last block, if it can carry one.
-fn mark_last(blocks: &mut [Block<'_>], mark: Option<CacheMark>) {
+/// Sets the cache mark of the last block, if it can have one.
+fn mark_last(blocks: &mut [Block<'_>], mark: Option<CacheBreakpoint>) {
     if let Some(Block::Text { cache, .. } | Block::Image { cache, .. } | Block::File { cache, .. }) =
         blocks.last_mut()
     {
@@ -340,22 +355,22 @@ fn mark_last(blocks: &mut [Block<'_>], mark: Option<CacheMark>) {
     }
 }
 
-/// Says once that there was such a thing.
-pub(super) fn note<'a>(extra: &mut Vec<Extra<'a>>, name: &'a str, value: RawJson<'a>) {
+/// Records an extra once.
+pub(super) fn record_extra<'a>(extra: &mut Vec<Extra<'a>>, name: &'a str, value: RawJson<'a>) {
     if !extra.iter().any(|known| known.name == name) {
         extra.push(Extra { name, value });
     }
 }
 
-/// How long a mark asks for. `persistent` is the name of the hour in the API document.
-pub(super) fn cache_mark(value: RawJson<'_>) -> CacheMark {
-    let mut mark = CacheMark::Short;
+/// Returns the lifetime of a cache mark. `persistent` is the gateway specification's name for one hour.
+pub(super) fn cache_mark(value: RawJson<'_>) -> CacheBreakpoint {
+    let mut mark = CacheBreakpoint::Short;
     let read = object("cache_control", value, |key, value| {
         match (key, value.as_str().unwrap_or_default().escaped()) {
-            ("type", "persistent") | ("ttl", "1h") => mark = CacheMark::Long,
+            ("type", "persistent") | ("ttl", "1h") => mark = CacheBreakpoint::Long,
             _ => {}
         }
         Ok(())
     });
-    if read.is_ok() { mark } else { CacheMark::Short }
+    if read.is_ok() { mark } else { CacheBreakpoint::Short }
 }

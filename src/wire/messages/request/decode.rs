@@ -1,25 +1,25 @@
-//! A client's request: its parameters and tools.
+//! Decoder of a messages request: its parameters and tools.
 
 use std::fmt::Display;
 
 use super::blocks;
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Effort, OutputFormat, Request, Role, Thinking, Tool, ToolChoice, ToolKind, Turn};
-use crate::error::{ApiError, Kind as ErrorKind};
-use crate::json::{Cursor, JsonError, JsonStr, Kind, RawJson};
+use crate::error::{ApiError, ErrorKind};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
 use crate::wire::ranges::is_unset;
 
-/// Reads a request.
+/// Decodes a client's request.
 ///
 /// # Errors
-/// The request is malformed; the error names the member. What is only unknown is no error.
+/// Returns [`ApiError`] if the request is malformed. The error names the member. Unknown members are not errors.
 pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
     let mut reader = Reader::default();
     let mut json = Cursor::new(body);
     json.begin_object().map_err(not_json)?;
     while let Some(key) = json.next_key().map_err(not_json)? {
-        // Nearly all of a request: read where it stands, and not stepped over before.
-        if key.escaped() == "messages" && json.kind().map_err(not_json)? != Kind::Null {
+        // The bulk of a request. Decode it in place instead of skipping it first.
+        if key.escaped() == "messages" && json.kind().map_err(not_json)? != ValueKind::Null {
             reader.has_messages = true;
             blocks::turns(&mut json, &mut reader.request.turns, &mut reader.noted)?;
             continue;
@@ -32,11 +32,11 @@ pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
     reader.finish()
 }
 
-/// What was read so far, and what must wait for other members.
+/// State of the decoder, with members that depend on others.
 #[derive(Default)]
 struct Reader<'a> {
     request: Request<'a>,
-    /// What was met in blocks and tools and is said once.
+    /// Extras found in blocks and tools, each recorded once.
     noted: Vec<Extra<'a>>,
     system: Option<RawJson<'a>>,
     has_messages: bool,
@@ -48,9 +48,9 @@ impl<'a> Reader<'a> {
     fn member(&mut self, name: &'a str, value: RawJson<'a>) -> Result<(), ApiError> {
         let request = &mut self.request;
         match name {
-            // The route knows it.
+            // Evaluated by routing.
             "model" => {}
-            // It has been read, or is null.
+            // Decoded already, or null.
             "messages" => {}
             "system" => self.system = Some(value),
             "max_tokens" => match value.as_u64() {
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
             },
             "stream" => request.stream = value.as_bool().ok_or_else(|| wrong("stream", "a boolean"))?,
             "temperature" => request.sampling.temperature = Some(number(name, value)?),
-            // Some SDKs say -1 for none.
+            // Some SDKs send -1 for "not set".
             "top_p" => {
                 request.sampling.top_p = Some(number(name, value)?).filter(|figure| !is_unset(figure.text()))
             }
@@ -89,12 +89,12 @@ impl<'a> Reader<'a> {
         }
         self.settle_thinking();
         for noted in self.noted {
-            blocks::note(&mut self.request.extra, noted.name, noted.value);
+            blocks::record_extra(&mut self.request.extra, noted.name, noted.value);
         }
         Ok(self.request)
     }
 
-    /// How much to reason is said in two places, whose order is free.
+    /// Combines the two members that set reasoning, `thinking` and `output_config.effort`, which may come in any order.
     fn settle_thinking(&mut self) {
         let effort = self.effort.and_then(|word| Effort::from_name(&word.as_str()?.decode()));
         let mut used = false;
@@ -108,6 +108,7 @@ impl<'a> Reader<'a> {
                     effort.map_or(Thinking::Adaptive, Thinking::Effort)
                 }
             };
+            // Clients see reasoning unless they request its omission.
             let shown = request.thinking != Thinking::Off && display.escaped() != "omitted";
             request.show_thinking = Some(shown);
         } else if let Some(effort) = effort {
@@ -153,7 +154,7 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             "" => Err(wrong("thinking.type", "given")),
-            // A kind of adaptive thinking, as far as any other format can say.
+            // An unknown type: treat it as adaptive reasoning for other formats, and keep the name for this one.
             _ => {
                 object("thinking", value, |key, value| {
                     if key == "type" {
@@ -194,7 +195,7 @@ impl<'a> Reader<'a> {
         let Some(schema) = schema.filter(|schema| schema.text().starts_with('{')) else {
             return Err(wrong(path, "of type json_schema, with a schema"));
         };
-        // Some SDKs leave the type out.
+        // Some SDKs omit the type, so it is not checked.
         self.request.output = OutputFormat::Schema {
             name: JsonStr::default(),
             description: JsonStr::default(),
@@ -274,7 +275,7 @@ impl<'a> Reader<'a> {
                     return Err(wrong(format_args!("tools[{index}].input_schema"), "an object"));
                 }
                 for (name, value) in extra.into_iter().flatten() {
-                    blocks::note(&mut self.noted, name, value);
+                    blocks::record_extra(&mut self.noted, name, value);
                     tool.extra.push(Extra { name, value });
                 }
                 self.request.tools.push(tool);
@@ -314,7 +315,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The error of a member that has not got the shape it must have.
+/// Returns the error for a member with an invalid value.
 pub(super) fn wrong(path: impl Display, must_be: &str) -> ApiError {
     let path = path.to_string();
     ApiError::new(ErrorKind::InvalidField, format!("'{path}' must be {must_be}.")).param(path)
@@ -324,7 +325,7 @@ pub(super) fn not_json(error: JsonError) -> ApiError {
     ApiError::new(ErrorKind::InvalidJson, format!("The request body is not a JSON object: {error}."))
 }
 
-/// A member that must be a string.
+/// Reads a member that must be a string.
 pub(super) fn text<'a>(path: impl Display, value: RawJson<'a>) -> Result<JsonStr<'a>, ApiError> {
     value.as_str().ok_or_else(|| wrong(path, "a string"))
 }
@@ -334,7 +335,7 @@ fn number<'a>(path: &str, value: RawJson<'a>) -> Result<RawJson<'a>, ApiError> {
     if is_number { Ok(value) } else { Err(wrong(path, "a number")) }
 }
 
-/// Visits the members of an object that are not null.
+/// Calls `visit` for every member of an object, except those that are null.
 pub(super) fn object<'a>(
     path: impl Display,
     value: RawJson<'a>,
@@ -354,7 +355,7 @@ pub(super) fn object<'a>(
     Ok(())
 }
 
-/// Visits the elements of an array.
+/// Calls `visit` for every element of an array.
 pub(super) fn each<'a>(
     path: &str,
     value: RawJson<'a>,
@@ -373,32 +374,33 @@ pub(super) fn each<'a>(
     Ok(())
 }
 
-/// Visits the members of an object where it stands, but for null: the value must be read.
+/// Calls `visit` for every member of the object at the cursor, except those that are null. `visit` must consume the
+/// value.
 pub(super) fn object_in<'a>(
     json: &mut Cursor<'a>,
     path: impl Display,
     mut visit: impl FnMut(&'a str, &mut Cursor<'a>) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
-    if json.kind().map_err(not_json)? != Kind::Object {
+    if json.kind().map_err(not_json)? != ValueKind::Object {
         return Err(wrong(path, "an object"));
     }
     json.begin_object().map_err(not_json)?;
     while let Some(key) = json.next_key().map_err(not_json)? {
         match json.kind().map_err(not_json)? {
-            Kind::Null => json.skip().map_err(not_json)?,
+            ValueKind::Null => json.skip().map_err(not_json)?,
             _ => visit(key.escaped(), json)?,
         }
     }
     Ok(())
 }
 
-/// Visits the elements of an array where it stands: each must be read.
+/// Calls `visit` for every element of the array at the cursor. `visit` must consume the element.
 pub(super) fn each_in<'a>(
     json: &mut Cursor<'a>,
     path: &str,
     mut visit: impl FnMut(usize, &mut Cursor<'a>) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
-    if json.kind().map_err(not_json)? != Kind::Array {
+    if json.kind().map_err(not_json)? != ValueKind::Array {
         return Err(wrong(path, "an array"));
     }
     json.begin_array().map_err(not_json)?;
@@ -410,7 +412,7 @@ pub(super) fn each_in<'a>(
     Ok(())
 }
 
-/// Any value, unread.
+/// Reads any value.
 pub(super) fn raw<'a>(json: &mut Cursor<'a>) -> Result<RawJson<'a>, ApiError> {
     json.raw().map_err(not_json)
 }

@@ -1,49 +1,57 @@
-//! A provider's request: its parameters, in an order in which the conversation comes last.
+//! Encoder of a messages request: its parameters, in an order in which the conversation comes last.
 
 use bytes::BytesMut;
 
 use super::plan::{Plan, is_blank};
 use super::schema;
-use super::turns::Ids;
-use crate::canonical::dialect::{CacheMarks, Reasoning, Sampling};
+use super::turns::WrittenIds;
+use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport, SamplingSupport};
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 
-/// The provider takes so many marks and refuses a request with more.
+/// Maximum number of cache marks. The provider refuses a request with more.
 const MAX_MARKS: usize = 4;
 
-/// The provider refuses a smaller budget.
+/// Minimum reasoning budget in tokens. The provider refuses a smaller one.
 const MIN_BUDGET: u64 = 1024;
 
-/// Writes a request. What cannot be carried goes into the notes.
+/// Encodes a request. Elements that cannot be carried are recorded in `notes`.
 pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
     let plan = Plan::new(request, dialect, notes);
     let citations = request.extra.iter().find(|extra| extra.name == "citations").map(|extra| extra.value);
     let citations = citations.filter(|_| notes.from() == Format::Messages);
     let json = Writer::new(out);
-    let mut scribe =
-        Scribe { json, request, dialect, notes, surplus_marks: 0, citations, ids: Ids::default() };
+    let mut scribe = RequestWriter {
+        json,
+        request,
+        dialect,
+        notes,
+        surplus_marks: 0,
+        citations,
+        ids: WrittenIds::default(),
+    };
+    // Count all marks before writing: the first ones are dropped, and the output is written in one pass.
     scribe.surplus_marks = scribe.marks(&plan).saturating_sub(MAX_MARKS);
     scribe.request(&plan);
 }
 
-/// Writes one request.
-pub(super) struct Scribe<'o, 'r, 'a> {
+/// Writer of one request.
+pub(super) struct RequestWriter<'o, 'r, 'a> {
     pub(super) json: Writer<'o, BytesMut>,
     pub(super) request: &'r Request<'a>,
     pub(super) dialect: &'r Dialect<'r>,
     pub(super) notes: &'r mut LossNotes,
-    /// Marks that are still to be left out.
+    /// Number of cache marks that are still to be dropped.
     pub(super) surplus_marks: usize,
-    /// What documents say of citations.
+    /// Citation settings, which apply to all documents.
     pub(super) citations: Option<RawJson<'a>>,
-    pub(super) ids: Ids,
+    pub(super) ids: WrittenIds,
 }
 
-/// What is said of reasoning.
+/// Reasoning setting of the encoded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Think {
     Unsaid,
@@ -53,12 +61,12 @@ enum Think {
     Effort(Effort),
 }
 
-impl<'a> Scribe<'_, '_, 'a> {
+impl<'a> RequestWriter<'_, '_, 'a> {
     fn request(&mut self, plan: &Plan<'_, '_>) {
         let (think, max_tokens) = self.reasoning(plan);
         let reasoning = matches!(think, Think::Budget(_) | Think::Adaptive(_));
         self.json.begin_object();
-        match self.dialect.habits.instead_of_model {
+        match self.dialect.quirks.model_replacement {
             Some((name, value)) => self.json.key(name).string(value),
             None => self.json.key("model").string(self.dialect.model),
         };
@@ -73,39 +81,41 @@ impl<'a> Scribe<'_, '_, 'a> {
         self.account();
         self.extras();
         self.losses();
-        // A model that reasons as it sees fit can be made to call; one with a budget refuses that.
+        // Only models with adaptive reasoning accept a forced tool call; with a budget the provider refuses it.
         self.tools(matches!(think, Think::Budget(_)));
         self.conversation(plan);
         self.json.end_object();
     }
 
-    /// How to reason, and how many tokens that leaves room for: the limit includes the budget here.
+    /// Returns the reasoning setting and `max_tokens`, which includes the reasoning budget in this format.
     fn reasoning(&mut self, plan: &Plan<'_, '_>) -> (Think, u64) {
         let limit = self.request.max_output.unwrap_or(self.dialect.max_output).max(1);
         let budget = |tokens: u64| Think::Budget(tokens.max(MIN_BUDGET));
-        let told = self.dialect.reasoning.tell(self.request.thinking);
+        let told = self.dialect.reasoning.reasoning_parameter(self.request.thinking);
         let think = match (told, self.dialect.reasoning) {
-            (CacheMarks::Nothing, _) => {
+            (ReasoningParameter::Omitted, _) => {
                 let wished = matches!(self.request.thinking, Thinking::Effort(_) | Thinking::Budget(1..));
                 if wished {
                     self.notes.lose("reasoning_effort");
                 }
                 Think::Unsaid
             }
-            (CacheMarks::Off, _) => Think::Off,
-            (CacheMarks::Effort(effort), _) => Think::Effort(effort),
-            (CacheMarks::Budget(tokens), _) => budget(tokens),
-            // Such a model wants a figure: most of what it may say, within its range.
-            (CacheMarks::Adaptive(_), Reasoning::Budget { min, max, .. }) => {
+            (ReasoningParameter::Off, _) => Think::Off,
+            (ReasoningParameter::Effort(effort), _) => Think::Effort(effort),
+            (ReasoningParameter::Budget(tokens), _) => budget(tokens),
+            // Such a model requires a budget: four fifths of the output limit, within its range.
+            (ReasoningParameter::Adaptive(_), ReasoningSupport::Budget { min, max, .. }) => {
                 budget((limit / 5 * 4).min(Effort::High.budget()).clamp(min, max.max(min)))
             }
-            (CacheMarks::Adaptive(effort), _) => Think::Adaptive(effort),
+            (ReasoningParameter::Adaptive(effort), _) => Think::Adaptive(effort),
         };
         match think {
+            // The provider requires the signed reasoning before a call, and the history does not have it.
             Think::Budget(_) if plan.lacks_reasoning() => {
                 self.notes.warn("thinking");
                 (Think::Unsaid, limit)
             }
+            // The budget must be smaller than `max_tokens`: add it to the client's limit, which covers the text only.
             Think::Budget(tokens) if limit <= tokens => (think, tokens.saturating_add(limit)),
             _ => (think, limit),
         }
@@ -115,20 +125,20 @@ impl<'a> Scribe<'_, '_, 'a> {
         let given = self.request.sampling;
         let takes = self.dialect.sampling;
         let number = |value: RawJson<'_>| value.text().parse::<f64>().unwrap_or(1.0);
-        // A model that reasons takes the default, and nothing far from it.
+        // With reasoning, the provider accepts only a temperature of 1 and a `top_p` from 0.95 to 1.
         let near = |value: RawJson<'_>, least: f64| {
-            takes != Sampling::None && (!reasoning || (least..=1.0).contains(&number(value)))
+            takes != SamplingSupport::None && (!reasoning || (least..=1.0).contains(&number(value)))
         };
         let temperature = given.temperature.filter(|value| near(*value, 1.0));
         if temperature.is_none() && given.temperature.is_some_and(|value| number(value) != 1.0) {
             self.notes.lose("temperature");
         }
-        let one = takes == Sampling::One && temperature.is_some();
+        let one = takes == SamplingSupport::One && temperature.is_some();
         let top_p = given.top_p.filter(|value| !one && near(*value, 0.95));
         if top_p.is_none() && given.top_p.is_some_and(|value| number(value) != 1.0) {
             self.notes.lose("top_p");
         }
-        let top_k = given.top_k.filter(|_| takes != Sampling::None && !reasoning);
+        let top_k = given.top_k.filter(|_| takes != SamplingSupport::None && !reasoning);
         if top_k.is_none() && given.top_k.is_some() {
             self.notes.lose("top_k");
         }
@@ -162,7 +172,7 @@ impl<'a> Scribe<'_, '_, 'a> {
     }
 
     fn stop(&mut self) {
-        // The provider refuses sequences of nothing but white space.
+        // The provider refuses stop sequences of white space only.
         let (kept, blank): (Vec<&JsonStr<'_>>, Vec<_>) =
             self.request.stop.iter().partition(|text| !is_blank(**text));
         if !blank.is_empty() {
@@ -189,7 +199,7 @@ impl<'a> Scribe<'_, '_, 'a> {
             Think::Budget(tokens) => {
                 self.json.key("thinking").begin_object().key("type").string("enabled");
                 self.json.key("budget_tokens").number(tokens);
-                // These models show their reasoning anyway, and the older of them do not know the switch.
+                // These models show their reasoning by default, and older ones refuse `display`.
                 (own && shown == Some(false)).then_some("omitted")
             }
             Think::Adaptive(_) => {
@@ -231,7 +241,7 @@ impl<'a> Scribe<'_, '_, 'a> {
         }
         self.json.key("output_config").begin_object();
         if let Some(effort) = effort {
-            // The format's words begin with the second.
+            // The lowest effort of this format is `low`.
             self.json.key("effort").string(effort.max(Effort::Low).name());
         }
         if let Some(effort) = kept_effort {
@@ -248,7 +258,7 @@ impl<'a> Scribe<'_, '_, 'a> {
         self.json.end_object();
     }
 
-    /// Who asks, and how urgently.
+    /// Writes the user id and the service tier.
     fn account(&mut self) {
         let safety_identifier = self.extra("safety_identifier").and_then(RawJson::as_str);
         if let Some(user) = self.request.user.or(safety_identifier) {
@@ -277,7 +287,7 @@ impl<'a> Scribe<'_, '_, 'a> {
         let request = self.request;
         for Extra { name, value } in &request.extra {
             match *name {
-                // Written where they belong.
+                // Written by `tools`, or beside the element that they belong to.
                 "server_tool" => {}
                 "safety_identifier" if request.user.is_none() && value.as_str().is_some() => {}
                 "citations"
@@ -295,7 +305,7 @@ impl<'a> Scribe<'_, '_, 'a> {
                 | "allowed_callers"
                 | "citations"
                 | "search_result" => self.notes.lose((*name).to_owned()),
-                name if (own || self.dialect.understands(name)) && is_plain(name) => {
+                name if (own || self.dialect.supports(name)) && is_plain(name) => {
                     self.json.key(name).raw(*value);
                 }
                 name => self.notes.lose(name.to_owned()),
@@ -303,7 +313,7 @@ impl<'a> Scribe<'_, '_, 'a> {
         }
     }
 
-    /// What the format has no word for.
+    /// Records parameters that this format does not have.
     fn losses(&mut self) {
         let request = self.request;
         let text_only = |word: &JsonStr<'_>| word.escaped().eq_ignore_ascii_case("text");
@@ -326,7 +336,7 @@ impl<'a> Scribe<'_, '_, 'a> {
         self.request.extra.iter().find(|extra| extra.name == name).map(|extra| extra.value)
     }
 
-    /// How many marks there are.
+    /// Returns the number of cache marks in the request.
     fn marks(&self, plan: &Plan<'_, '_>) -> usize {
         let tools = self.offered().filter(|tool| tool.cache.is_some()).count();
         let search = self.request.search.as_ref().is_some_and(|search| search.cache.is_some());
@@ -337,7 +347,7 @@ impl<'a> Scribe<'_, '_, 'a> {
     }
 }
 
-/// The marks in a block.
+/// Returns the number of cache marks in a block.
 fn marks(block: &Block<'_>) -> usize {
     match block {
         Block::Text { cache, .. }
@@ -351,7 +361,7 @@ fn marks(block: &Block<'_>) -> usize {
     }
 }
 
-/// A member of the request itself, in a name that needs no escapes.
+/// Returns whether an extra is a top-level member with a name that needs no escapes. Paths of losses contain a dot.
 fn is_plain(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }

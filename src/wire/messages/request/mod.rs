@@ -1,8 +1,8 @@
-//! Requests of the messages format.
+//! Requests of the messages format: decoder and encoder.
 //!
-//! Here live the reader of a client's request ([`decode`]: parameters, and its turns and blocks) and the writer of a
-//! provider's ([`encode`]: parameters, the conversation as the provider wants it, tools and schemas). What a target can
-//! do at all is told by the dialect; what must not live here is the name of anybody who speaks the format.
+//! [`decode`] reads a client's request: parameters, turns and blocks. [`encode`] writes a provider's request:
+//! parameters, the conversation as the provider requires it, tools and schemas. Capabilities of the target come from
+//! the dialect; names of providers do not belong here.
 
 mod blocks;
 mod decode;

@@ -1,34 +1,34 @@
-//! The conversation as the format wants it: instructions apart, turns that alternate, results of tools before anything
-//! else, and nothing in it that the provider refuses.
+//! Conversation plan: the client's turns in the order that this format requires. System instructions are separate,
+//! turns alternate, tool results come first in their turn, and blocks that the provider refuses are removed.
 
 use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::canonical::dialect::CacheMarks;
-use crate::canonical::{Block, Dialect, Request, Role, Source, Turn};
+use crate::canonical::dialect::ReasoningParameter;
+use crate::canonical::{Block, Dialect, MediaSource, Request, Role, Turn};
 use crate::json::JsonStr;
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 
-/// What is written.
+/// Planned conversation.
 #[derive(Debug, Default)]
 pub(super) struct Plan<'r, 'a> {
-    /// The instructions.
+    /// Blocks of the system prompt.
     pub(super) system: Vec<&'r Block<'a>>,
-    /// The turns.
+    /// Turns.
     pub(super) messages: Vec<Message<'r, 'a>>,
-    /// The last turn is the beginning of the answer: it must not end in white space.
+    /// Whether the last turn is a prefill of the response. It must not end in white space.
     pub(super) prefill: bool,
 }
 
-/// A turn; one without blocks is a filler, where the format wants a turn and the client has nothing to say.
+/// Planned turn. One without blocks is a filler, where the format requires a turn that the client did not send.
 #[derive(Debug)]
 pub(super) struct Message<'r, 'a> {
     pub(super) role: Role,
     pub(super) blocks: Vec<&'r Block<'a>>,
-    /// Results of tools, which come before everything else, until the turn is complete.
+    /// Tool results, collected separately until the turn is complete because they must come first.
     results: Vec<&'r Block<'a>>,
 }
 
@@ -47,7 +47,7 @@ impl<'r, 'a> Message<'r, 'a> {
 }
 
 impl<'r, 'a> Plan<'r, 'a> {
-    /// Plans the request's conversation.
+    /// Plans the conversation of a request. Blocks that cannot be carried are recorded in `notes`.
     pub(super) fn new(request: &'r Request<'a>, dialect: &Dialect<'_>, notes: &mut LossNotes) -> Self {
         let mut plan = Plan::default();
         for turn in &request.turns {
@@ -68,12 +68,12 @@ impl<'r, 'a> Plan<'r, 'a> {
             message.blocks = std::mem::take(&mut message.results);
         }
         if plan.messages.is_empty() {
-            // Instructions alone are no conversation.
+            // The provider requires a message; send the instructions as one.
             let blocks = std::mem::take(&mut plan.system);
             plan.messages.push(Message::new(Role::User, blocks));
         }
         plan.close(request, dialect, notes);
-        // Some providers of the format insist on it; a client of the format knows its provider.
+        // Some providers of this format require that a user turn comes first. Clients of this format comply already.
         let begun = plan.messages.first().is_some_and(|first| first.role == Role::Assistant);
         if begun && notes.from() != Format::Messages {
             plan.messages.insert(0, Message::filler());
@@ -87,7 +87,7 @@ impl<'r, 'a> Plan<'r, 'a> {
         for block in &turn.blocks {
             match block {
                 Block::Text { .. } | Block::Refusal { .. } => {
-                    if carried(block, dialect, notes.from()).is_ok() {
+                    if check_block(block, dialect, notes.from()).is_ok() {
                         blocks.push(block);
                     }
                 }
@@ -104,7 +104,7 @@ impl<'r, 'a> Plan<'r, 'a> {
 
     fn turn(&mut self, turn: &'r Turn<'a>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
         for block in &turn.blocks {
-            match carried(block, dialect, notes.from()) {
+            match check_block(block, dialect, notes.from()) {
                 Ok(()) => {}
                 Err(lost) => {
                     lost.note(notes);
@@ -113,14 +113,14 @@ impl<'r, 'a> Plan<'r, 'a> {
             }
             let media = matches!(block, Block::Image { .. } | Block::File { .. });
             if media && turn.role == Role::Assistant && notes.from() != Format::Messages {
-                // What the model has made cannot be shown to it as its own words.
+                // The provider does not accept media in assistant turns.
                 notes.lose("assistant_media");
                 continue;
             }
             let is_result = matches!(block, Block::ToolResult { .. });
             if let Block::ToolResult { content, .. } = block {
                 for part in content {
-                    if let Err(lost) = carried_in_result(part, dialect, notes.from()) {
+                    if let Err(lost) = check_result_block(part, dialect, notes.from()) {
                         lost.note(notes);
                     }
                 }
@@ -130,6 +130,7 @@ impl<'r, 'a> Plan<'r, 'a> {
             {
                 notes.lose("image_detail");
             }
+            // Adjacent turns of one role are joined, because roles must alternate.
             let role = if is_result { Role::User } else { turn.role };
             let joins = self.messages.last().is_some_and(|last| last.role == role);
             if !joins {
@@ -144,12 +145,12 @@ impl<'r, 'a> Plan<'r, 'a> {
         }
     }
 
-    /// What to do about a conversation that ends with the model's words.
+    /// Decides about a conversation that ends with text of the model: prefill, removal or an additional user turn.
     fn close(&mut self, request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
         let words = |block: &&Block<'_>| {
             matches!(block, Block::Text { .. } | Block::Refusal { .. } | Block::Reasoning { .. })
         };
-        // A turn that ends otherwise is one that the provider paused, or a call that waits for its result.
+        // Other endings are valid: a turn that the provider paused, or a call whose result follows.
         let ends_open = self
             .messages
             .last()
@@ -158,9 +159,9 @@ impl<'r, 'a> Plan<'r, 'a> {
             return;
         }
         let own = notes.from() == Format::Messages;
-        let told = dialect.reasoning.tell(request.thinking);
-        let reasons = matches!(told, CacheMarks::Budget(_) | CacheMarks::Adaptive(_));
-        // A model that reasons begins its answers itself.
+        let told = dialect.reasoning.reasoning_parameter(request.thinking);
+        let reasons = matches!(told, ReasoningParameter::Budget(_) | ReasoningParameter::Adaptive(_));
+        // The provider refuses a prefill together with reasoning.
         if dialect.prefill && (own || !reasons) {
             self.prefill = true;
             return;
@@ -170,119 +171,125 @@ impl<'r, 'a> Plan<'r, 'a> {
         if (prefixed || own) && self.messages.len() > 1 {
             self.messages.pop();
         } else {
-            // To other formats it is a turn like any other, and its words are worth more than its place.
+            // In other formats the last turn is not a prefill; keep its text and add a user turn.
             self.messages.push(Message::filler());
         }
     }
 
-    /// The last turn of the model calls tools and shows no reasoning before: the provider would miss it.
+    /// Returns whether the last assistant turn calls tools without a reasoning block before. The provider refuses such
+    /// a turn while reasoning is on.
     pub(super) fn lacks_reasoning(&self) -> bool {
         let last = self.messages.iter().rev().find(|message| message.role == Role::Assistant);
         last.is_some_and(|last| last.calls() && !matches!(last.blocks.first(), Some(Block::Reasoning { .. })))
     }
 }
 
-/// Why a block is not written.
+/// Reason why a block is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
-    /// It says nothing.
+pub(super) enum BlockLoss {
+    /// The block is empty.
     Empty,
-    /// The format has no place for it.
+    /// The format cannot carry this element.
     Element(&'static str),
-    /// The format has no place for a file of this kind.
+    /// The format cannot carry a file of this type.
     Kind,
 }
 
-impl Lost {
+impl BlockLoss {
     fn note(self, notes: &mut LossNotes) {
         match self {
-            Lost::Empty => {}
-            Lost::Element(element) => notes.lose(element),
-            Lost::Kind => {
-                notes.refuse("file", "This model takes PDF, image and plain text files only.");
+            BlockLoss::Empty => {}
+            BlockLoss::Element(element) => notes.lose(element),
+            BlockLoss::Kind => {
+                notes.refuse("file", "This model accepts PDF, image and plain text files only.");
             }
         }
     }
 }
 
-/// Whether a block can be written.
-pub(super) fn carried(block: &Block<'_>, dialect: &Dialect<'_>, from: Format) -> Result<(), Lost> {
+/// Returns whether a block can be written, or the reason why not.
+pub(super) fn check_block(block: &Block<'_>, dialect: &Dialect<'_>, from: Format) -> Result<(), BlockLoss> {
     let own = from == Format::Messages;
-    let only = |can: bool, element| if can { Ok(()) } else { Err(Lost::Element(element)) };
+    let only = |can: bool, element| if can { Ok(()) } else { Err(BlockLoss::Element(element)) };
     match block {
         Block::Text { text, .. } | Block::Refusal { text } => {
             if is_blank(*text) {
-                Err(Lost::Empty)
+                Err(BlockLoss::Empty)
             } else {
                 Ok(())
             }
         }
         Block::Image { source, .. } => match source {
-            Source::Base64 { .. } => Ok(()),
-            Source::Url { .. } => only(dialect.media_urls, "image_url"),
-            Source::Id { .. } => only(own, "file_id"),
-            Source::Text { .. } => Err(Lost::Element("image_url")),
+            MediaSource::Base64 { .. } => Ok(()),
+            MediaSource::Url { .. } => only(dialect.media_urls, "image_url"),
+            MediaSource::Id { .. } => only(own, "file_id"),
+            MediaSource::Text { .. } => Err(BlockLoss::Element("image_url")),
         },
         Block::File { source, .. } => match *source {
-            Source::Base64 { mime, data } => match Document::of(mime, data) {
-                Document::Unknown => Err(Lost::Kind),
+            MediaSource::Base64 { mime, data } => match DocumentForm::of(mime, data) {
+                DocumentForm::Unknown => Err(BlockLoss::Kind),
                 _ => Ok(()),
             },
-            Source::Url { .. } => only(dialect.media_urls, "file_url"),
-            Source::Id { .. } => only(own, "file_id"),
-            Source::Text { text } if is_blank(text) => Err(Lost::Empty),
-            Source::Text { .. } => Ok(()),
+            MediaSource::Url { .. } => only(dialect.media_urls, "file_url"),
+            MediaSource::Id { .. } => only(own, "file_id"),
+            MediaSource::Text { text } if is_blank(text) => Err(BlockLoss::Empty),
+            MediaSource::Text { .. } => Ok(()),
         },
-        Block::Audio { .. } => Err(Lost::Element("audio")),
-        Block::Video { .. } => Err(Lost::Element("video")),
-        // The provider takes only what it has signed.
-        Block::Reasoning { seal, .. } => only(seal.is_some(), "thinking_block"),
+        Block::Audio { .. } => Err(BlockLoss::Element("audio")),
+        Block::Video { .. } => Err(BlockLoss::Element("video")),
+        // The provider accepts only reasoning that it has signed.
+        Block::Reasoning { signature: seal, .. } => only(seal.is_some(), "thinking_block"),
         Block::ToolUse { .. } | Block::ToolResult { .. } => Ok(()),
         Block::Opaque { .. } => only(own, "server_tool_block"),
     }
 }
 
-/// Whether a block can stand in the result of a tool.
-pub(super) fn carried_in_result(block: &Block<'_>, dialect: &Dialect<'_>, from: Format) -> Result<(), Lost> {
+/// Returns whether a block can be part of a tool result, or the reason why not.
+pub(super) fn check_result_block(
+    block: &Block<'_>,
+    dialect: &Dialect<'_>,
+    from: Format,
+) -> Result<(), BlockLoss> {
     match block {
         Block::Reasoning { .. } | Block::ToolUse { .. } | Block::ToolResult { .. } => {
-            Err(Lost::Element("tool_result_content"))
+            Err(BlockLoss::Element("tool_result_content"))
         }
-        _ => carried(block, dialect, from),
+        _ => check_block(block, dialect, from),
     }
 }
 
-/// What a file in base64 is to this format.
+/// Type of a base64 file in this format.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Document<'a> {
-    /// A PDF.
+pub(super) enum DocumentForm<'a> {
+    /// PDF document.
     Pdf,
-    /// An image, of this type.
+    /// Image with this subtype of `image/`.
     Image(&'a str),
-    /// Text.
+    /// Text document.
     Text(String),
-    /// Nothing that it takes.
+    /// A type that this format does not support.
     Unknown,
 }
 
-impl<'a> Document<'a> {
-    /// Judges by the first bytes, then by what the client says.
+impl<'a> DocumentForm<'a> {
+    /// Detects the type by the first bytes, then by the client's media type, then by whether the data is UTF-8 text.
     pub(super) fn of(mime: JsonStr<'a>, data: JsonStr<'a>) -> Self {
         let start = data.escaped().get(..32).unwrap_or(data.escaped()).replace("\\/", "/");
         if start.starts_with("JVBERi0") || mime.is("application/pdf") {
-            return Document::Pdf;
+            return DocumentForm::Pdf;
         }
         if let Some(mime) = image_type(mime, data).strip_prefix("image/") {
-            return Document::Image(mime);
+            return DocumentForm::Image(mime);
         }
         match STANDARD.decode(data.decode().as_bytes()).map(String::from_utf8) {
-            Ok(Ok(text)) if !text.contains('\0') => Document::Text(text),
-            _ => Document::Unknown,
+            Ok(Ok(text)) if !text.contains('\0') => DocumentForm::Text(text),
+            _ => DocumentForm::Unknown,
         }
     }
 }
 
-/// The type of an image. The provider refuses one that its bytes belie, so the bytes are asked first.
+/// Returns the media type of an image. The first bytes take precedence over the client's type, because the provider
+/// refuses an image whose type does not match its bytes.
 pub(super) fn image_type<'a>(mime: JsonStr<'a>, data: JsonStr<'a>) -> &'a str {
     const KNOWN: [(&str, &str); 5] = [
         ("iVBORw0KGgo", "image/png"),
@@ -292,7 +299,7 @@ pub(super) fn image_type<'a>(mime: JsonStr<'a>, data: JsonStr<'a>) -> &'a str {
         ("UklGR", "image/webp"),
     ];
     let seen = KNOWN.iter().find(|(start, _)| data.escaped().starts_with(start)).map(|(_, mime)| *mime);
-    // The beginning of a WebP image is that of a sound as well.
+    // WebP and WAV begin with the same bytes (RIFF).
     match seen {
         Some("image/webp") if !mime.escaped().starts_with("image") => mime.escaped(),
         Some(seen) => seen,
@@ -301,7 +308,7 @@ pub(super) fn image_type<'a>(mime: JsonStr<'a>, data: JsonStr<'a>) -> &'a str {
     }
 }
 
-/// Nothing but white space, which the provider takes for nothing.
+/// Returns whether a text is only white space, which the provider treats as empty.
 pub(super) fn is_blank(text: JsonStr<'_>) -> bool {
     let mut rest = text.escaped();
     loop {
@@ -313,13 +320,13 @@ pub(super) fn is_blank(text: JsonStr<'_>) -> bool {
     }
 }
 
-/// The text without the white space at its end.
+/// Returns the text without trailing white space.
 pub(super) fn trimmed(text: JsonStr<'_>) -> JsonStr<'_> {
     let mut rest = text.escaped();
     loop {
         rest = rest.trim_end();
         let Some(before) = rest.strip_suffix(['n', 't', 'r']) else { break };
-        // An escape, unless its backslash is one half of another.
+        // An escape, unless its backslash belongs to another escape.
         let slashes = before.bytes().rev().take_while(|&byte| byte == b'\\').count();
         if slashes % 2 == 0 {
             break;
@@ -329,7 +336,8 @@ pub(super) fn trimmed(text: JsonStr<'_>) -> JsonStr<'_> {
     JsonStr::from_escaped(rest)
 }
 
-/// A call's id in the characters that the format allows, the same for the call and for its result.
+/// Returns a call's id with every character that this format does not allow replaced by `_`. The result is the same for
+/// the call and for its tool result.
 pub(super) fn call_id(id: JsonStr<'_>) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let plain = id.decode();

@@ -1,5 +1,5 @@
-//! Schemas, as the format takes them: JSON schema, of an object for a tool, and with fewer words where the provider
-//! holds the model to it.
+//! Encoder of JSON schemas: with an object type for tools, and with only the supported keywords in strict mode
+//! (Anthropic API, "Structured outputs").
 
 use bytes::BufMut;
 use smallvec::SmallVec;
@@ -8,26 +8,27 @@ use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer, push_escaped};
 use crate::wire::schema::from_openapi;
 use crate::wire::watch::{elements, members};
 
-/// Deeper schemas are pasted as they are.
+/// Maximum nesting depth that is converted. Deeper parts are copied unchanged.
 const MAX_DEPTH: u32 = 64;
 
-/// Types that JSON schema knows. A schema that says more than these is pasted as it is.
+/// Number of types in JSON schema. A schema with more types is copied unchanged.
 const TYPES: usize = 7;
 
-/// What must be done to a schema.
+/// Conversions of a schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// It is in the dialect of OpenAPI 3.0, with types in capitals and `nullable`.
+    /// Whether the schema is in the OpenAPI 3.0 dialect, with upper-case types and `nullable`.
     pub(super) openapi: bool,
-    /// The model is held to it: objects are closed, and what the provider does not enforce is told in words.
+    /// Strict mode: all objects are closed, and keywords that the provider does not enforce are moved into the
+    /// description.
     pub(super) strict: bool,
 }
 
-/// Formats of strings that the provider enforces.
+/// String formats that the provider enforces.
 const FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
 
-/// Writes a schema. With `object` it becomes one of an object if it does not say what it is of.
+/// Writes a schema. With `object`, a schema without type gets the type `object`.
 pub(super) fn write<B: BufMut>(schema: RawJson<'_>, rules: Rules, object: bool, json: &mut Writer<'_, B>) {
     if !rules.openapi {
         return write_plain(schema, rules.strict, object, json);
@@ -65,7 +66,7 @@ fn paste<B: BufMut>(schema: RawJson<'_>, object: bool, json: &mut Writer<'_, B>)
     json.raw(RawJson::from_text(&format!("{{\"type\":\"object\"{comma}{inside}")));
 }
 
-/// The members of a schema.
+/// Members of a schema.
 type Members<'a> = SmallVec<[(&'a str, RawJson<'a>); 8]>;
 
 fn node<B: BufMut>(schema: RawJson<'_>, depth: u32, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
@@ -86,7 +87,7 @@ fn node<B: BufMut>(schema: RawJson<'_>, depth: u32, json: &mut Writer<'_, B>) ->
     node.write(None, json)
 }
 
-/// A schema that the model is held to.
+/// Schema in strict mode.
 struct Node<'a> {
     depth: u32,
     list: Members<'a>,
@@ -101,7 +102,7 @@ impl<'a> Node<'a> {
         node(schema, self.depth + 1, json)
     }
 
-    /// Schemas by name.
+    /// Writes an object of named schemas.
     fn map<B: BufMut>(&self, value: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         json.begin_object();
         members(&mut Cursor::new(value.text()), |key, cursor| {
@@ -112,7 +113,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Schemas in a row.
+    /// Writes a list of schemas.
     fn list<B: BufMut>(&self, value: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         json.begin_array();
         elements(&mut Cursor::new(value.text()), |cursor| self.child(cursor.raw()?, json))?;
@@ -120,7 +121,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// The types that it says, each once.
+    /// Returns the types of the schema, without duplicates.
     fn types(&self) -> Result<SmallVec<[&'a str; 2]>, JsonError> {
         let mut types = SmallVec::new();
         match self.get("type") {
@@ -128,7 +129,7 @@ impl<'a> Node<'a> {
             Some(value) => {
                 elements(&mut Cursor::new(value.text()), |json| {
                     let word = json.string()?.escaped();
-                    // Each type has a branch of its own, in which the rest of the schema is said again.
+                    // Each type becomes a branch that repeats the whole schema, so limit their number.
                     if types.len() <= TYPES && !types.contains(&word) {
                         types.push(word);
                     }
@@ -140,8 +141,8 @@ impl<'a> Node<'a> {
         Ok(types)
     }
 
-    /// With the words that the provider enforces; what else was asked for is told in the description.
-    /// Of several types `only_type` is the one that is written.
+    /// Writes the schema with the keywords that the provider enforces; the others go into the description. For a schema
+    /// of several types, `only_type` selects the one to write.
     fn write<B: BufMut>(&self, only_type: Option<&str>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         json.begin_object();
         for key in ["$defs", "definitions"] {
@@ -150,6 +151,7 @@ impl<'a> Node<'a> {
                 self.map(definitions, json)?;
             }
         }
+        // A reference is written alone; the schema that it refers to has the keywords.
         if let Some(reference) = self.get("$ref") {
             json.key("$ref").raw(reference).end_object();
             return Ok(());
@@ -172,7 +174,7 @@ impl<'a> Node<'a> {
         }
         let word = match words {
             [word] if literal.is_none() && union.is_none() && all.is_none() => word,
-            // A schema of nothing else with properties is one of an object.
+            // A schema with properties but without type is an object schema.
             [] if self.get("properties").is_some() => "object",
             _ => "",
         };
@@ -209,7 +211,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// One branch for each of several types.
+    /// Writes one branch per type.
     fn branches<B: BufMut>(&self, words: &[&str], json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         json.key("anyOf").begin_array();
         for word in words {
@@ -223,7 +225,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// `title` and `description`, the latter with what else was asked for.
+    /// Writes `title` and `description`. Keywords that are not enforced are appended to the description.
     fn described<B: BufMut>(&self, word: &str, json: &mut Writer<'_, B>) {
         if let Some(title) = self.get("title").filter(|title| title.as_str().is_some()) {
             json.key("title").raw(title);
@@ -246,12 +248,12 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Whether a member of a schema of this type is written as a member, or means nothing to the model.
+/// Returns whether a member of a schema of this type is written as a member, or has no meaning for the model.
 fn is_said(word: &str, key: &str, value: RawJson<'_>) -> bool {
     match key {
         "type" | "enum" | "const" | "anyOf" | "oneOf" | "allOf" | "$ref" | "$defs" | "definitions"
         | "title" | "description" | "$schema" | "$id" => true,
-        // Closed or open, it is closed; what may stand beside the properties can be told.
+        // Every object is closed, so a boolean is redundant. A schema for other properties goes into the description.
         "additionalProperties" => value.as_bool().is_some(),
         "properties" | "required" => word == "object",
         "items" => word == "array",

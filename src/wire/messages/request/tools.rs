@@ -1,32 +1,32 @@
-//! Tools and which of them may or must be called, written.
+//! Encoder of tools and tool choice.
 
-use super::encode::Scribe;
+use super::encode::RequestWriter;
 use super::schema;
 use crate::canonical::dialect::Structured;
 use crate::canonical::request::Search;
-use crate::canonical::{Index, Key, Tool, ToolChoice};
+use crate::canonical::{Index, IndexKey, Tool, ToolChoice};
 use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::Format;
 use crate::wire::watch::members;
 
-/// A schema that takes nothing.
+/// Schema of a tool without parameters.
 const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
 
-impl<'r, 'a> Scribe<'_, 'r, 'a> {
-    /// The tools that are offered: with a choice among some, only these.
+impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
+    /// Returns the tools to offer. A tool choice that allows only some tools restricts the list.
     pub(super) fn offered(&self) -> impl Iterator<Item = &'r Tool<'a>> + use<'r, 'a> {
         let names: Option<Index> = match &self.request.tool_choice {
             Some(ToolChoice::Allowed { names, .. }) => {
-                Some(names.iter().map(|name| Key::of(*name)).collect())
+                Some(names.iter().map(|name| IndexKey::of(*name)).collect())
             }
             _ => None,
         };
         let allowed =
-            move |tool: &&Tool<'a>| names.as_ref().is_none_or(|names| names.has(Key::of(tool.name)));
+            move |tool: &&Tool<'a>| names.as_ref().is_none_or(|names| names.has(IndexKey::of(tool.name)));
         self.request.tools.iter().filter(allowed)
     }
 
-    /// `tool_choice` and `tools`. With `budget`, of reasoning, no call can be forced.
+    /// Writes `tool_choice` and `tools`. With `budget`, reasoning has a budget and no call can be forced.
     pub(super) fn tools(&mut self, budget: bool) {
         let server = || self.request.extra.iter().filter(|extra| extra.name == "server_tool");
         let own = self.notes.from() == Format::Messages;
@@ -34,7 +34,7 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
             self.notes.lose("server_tool");
         }
         let search = self.request.search.as_ref().filter(|_| {
-            // The provider's tool has a fixed name.
+            // The provider's search tool has this fixed name, and names must be unique.
             !self.request.tools.iter().any(|tool| tool.name.is("web_search"))
         });
         if self.request.search.is_some() && search.is_none() {
@@ -85,13 +85,13 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
         for extra in tool.extra.iter().filter(|_| own) {
             self.json.key(extra.name).raw(extra.value);
         }
-        self.mark(tool.cache);
+        self.write_breakpoint(tool.cache);
         self.json.end_object();
     }
 
     fn search(&mut self, search: &Search<'_>) {
         self.json.begin_object().key("type").string("web_search_20250305").key("name").string("web_search");
-        // A search that reads more is one that looks more often.
+        // Approximate the search context size by the number of searches.
         let uses = search.max_uses.or(match search.context.escaped() {
             "low" => Some(1),
             "medium" => Some(5),
@@ -104,7 +104,7 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
         match (search.allowed_domains, search.blocked_domains) {
             (Some(allowed), blocked) => {
                 self.json.key("allowed_domains").raw(allowed);
-                // The provider takes one list or the other.
+                // The provider accepts only one of the two lists.
                 if blocked.is_some() {
                     self.notes.lose("web_search_filters");
                 }
@@ -117,7 +117,7 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
         if let Some(location) = search.location {
             self.location(location);
         }
-        self.mark(search.cache);
+        self.write_breakpoint(search.cache);
         self.json.end_object();
     }
 
@@ -149,7 +149,7 @@ impl<'r, 'a> Scribe<'_, 'r, 'a> {
     fn tool_choice(&mut self, budget: bool) {
         let parallel = self.request.parallel_tools;
         let (mut kind, mut name) = match &self.request.tool_choice {
-            // Without a choice there is no place for the switch.
+            // `disable_parallel_tool_use` is a member of `tool_choice`, so write the default choice.
             None if parallel == Some(false) => ("auto", None),
             None => return,
             Some(ToolChoice::Auto | ToolChoice::Allowed { required: false, .. }) => ("auto", None),

@@ -1,33 +1,33 @@
-//! Instructions and turns, written.
+//! Encoder of system prompt and turns.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::encode::Scribe;
-use super::plan::{Document, Message, Plan, call_id, carried_in_result, image_type, trimmed};
-use crate::canonical::{Block, CacheMark, Input, Role, Source};
+use super::encode::RequestWriter;
+use super::plan::{DocumentForm, Message, Plan, call_id, check_result_block, image_type, trimmed};
+use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, Role};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::Format;
 use crate::wire::codec::wrapped;
 use crate::wire::messages::arguments;
 
-/// The ids of calls that were written: the provider refuses one that is there twice, and some providers count their
-/// calls from 0 in every turn.
+/// Ids of the calls written so far, with the numbers of calls and results. Repeated ids get a numeric suffix, because
+/// the provider refuses duplicates and some providers number their calls from 0 in every turn.
 #[derive(Default)]
-pub(super) struct Ids(HashMap<String, (u32, u32), foldhash::fast::RandomState>);
+pub(super) struct WrittenIds(HashMap<String, (u32, u32), foldhash::fast::RandomState>);
 
-impl Ids {
+impl WrittenIds {
     fn call<'i>(&mut self, id: Cow<'i, str>) -> Cow<'i, str> {
         let (calls, _) = self.0.entry(id.to_string()).or_default();
         *calls += 1;
-        Ids::numbered(id, *calls)
+        WrittenIds::numbered(id, *calls)
     }
 
-    /// Results stand in the order of their calls.
+    /// Returns the id of a result. Results come in the order of their calls.
     fn result<'i>(&mut self, id: Cow<'i, str>) -> Cow<'i, str> {
         let Some((calls, results)) = self.0.get_mut(id.as_ref()) else { return id };
         *results = (*results + 1).min(*calls);
-        Ids::numbered(id, *results)
+        WrittenIds::numbered(id, *results)
     }
 
     fn numbered(id: Cow<'_, str>, number: u32) -> Cow<'_, str> {
@@ -35,8 +35,8 @@ impl Ids {
     }
 }
 
-impl Scribe<'_, '_, '_> {
-    /// `system` and `messages`.
+impl RequestWriter<'_, '_, '_> {
+    /// Writes `system` and `messages`.
     pub(super) fn conversation(&mut self, plan: &Plan<'_, '_>) {
         if !plan.system.is_empty() {
             self.json.key("system").begin_array();
@@ -61,11 +61,13 @@ impl Scribe<'_, '_, '_> {
         };
         self.json.begin_object().key("role").string(role).key("content").begin_array();
         if message.blocks.is_empty() {
+            // A filler turn: the provider refuses empty content and text of white space only.
             self.text(JsonStr::from_escaped("."), None);
         }
         let last = message.blocks.len().saturating_sub(1);
         for (index, block) in message.blocks.iter().enumerate() {
             match block {
+                // The provider refuses a prefill that ends in white space.
                 Block::Text { text, cache, .. } if prefill && index == last => {
                     self.text(trimmed(*text), *cache);
                 }
@@ -75,25 +77,25 @@ impl Scribe<'_, '_, '_> {
         self.json.end_array().end_object();
     }
 
-    /// A mark, unless it is one too many.
-    pub(super) fn mark(&mut self, mark: Option<CacheMark>) {
+    /// Writes a cache mark, unless the maximum is exceeded.
+    pub(super) fn write_breakpoint(&mut self, mark: Option<CacheBreakpoint>) {
         let Some(mark) = mark else { return };
         if self.surplus_marks > 0 {
-            // A later mark covers what an earlier one does.
+            // Drop the first marks: a later mark covers the same prefix.
             self.surplus_marks -= 1;
             self.notes.lose("cache_control");
             return;
         }
         self.json.key("cache_control").begin_object().key("type").string("ephemeral");
-        if mark == CacheMark::Long {
+        if mark == CacheBreakpoint::Long {
             self.json.key("ttl").string("1h");
         }
         self.json.end_object();
     }
 
-    fn text(&mut self, text: JsonStr<'_>, mark: Option<CacheMark>) {
+    fn text(&mut self, text: JsonStr<'_>, mark: Option<CacheBreakpoint>) {
         self.json.begin_object().key("type").string("text").key("text").paste(text);
-        self.mark(mark);
+        self.write_breakpoint(mark);
         self.json.end_object();
     }
 
@@ -104,11 +106,11 @@ impl Scribe<'_, '_, '_> {
             Block::Image { source, cache, .. } => {
                 self.json.begin_object().key("type").string("image");
                 self.source(*source);
-                self.mark(*cache);
+                self.write_breakpoint(*cache);
                 self.json.end_object();
             }
             Block::File { source, name, cache } => self.file(*source, *name, *cache),
-            Block::Reasoning { text, seal: Some(seal), hidden } => {
+            Block::Reasoning { text, signature: Some(seal), hidden } => {
                 let seal = JsonStr::from_escaped(&seal.text);
                 self.json.begin_object().key("type");
                 if *hidden {
@@ -131,7 +133,7 @@ impl Scribe<'_, '_, '_> {
                 let id = self.ids.call(call_id(*id));
                 self.json.key("id").string(&id).key("name").paste(*name).key("input");
                 self.input(*input);
-                self.mark(*cache);
+                self.write_breakpoint(*cache);
                 self.json.end_object();
             }
             Block::ToolResult { id, content, object, error, cache, .. } => {
@@ -149,53 +151,53 @@ impl Scribe<'_, '_, '_> {
                 if *error || failed {
                     self.json.key("is_error").boolean(true);
                 }
-                self.mark(*cache);
+                self.write_breakpoint(*cache);
                 self.json.end_object();
             }
             Block::Opaque { raw, .. } => {
                 self.json.raw(*raw);
             }
-            Block::Reasoning { seal: None, .. } | Block::Audio { .. } | Block::Video { .. } => {}
+            Block::Reasoning { signature: None, .. } | Block::Audio { .. } | Block::Video { .. } => {}
         }
     }
 
-    fn source(&mut self, source: Source<'_>) {
+    fn source(&mut self, source: MediaSource<'_>) {
         self.json.key("source").begin_object().key("type");
         match source {
-            Source::Base64 { mime, data } => {
-                // A client of the format has named its image as its provider wants it.
+            MediaSource::Base64 { mime, data } => {
+                // Clients of this format state the correct type already.
                 let own = self.notes.from() == Format::Messages;
                 let mime = if own { mime.escaped() } else { image_type(mime, data) };
                 self.json.string("base64").key("media_type").paste(JsonStr::from_escaped(mime));
                 self.json.key("data").paste(data);
             }
-            Source::Url { url, .. } => {
+            MediaSource::Url { url, .. } => {
                 self.json.string("url").key("url").paste(url);
             }
-            Source::Id { id } => {
+            MediaSource::Id { id } => {
                 self.json.string("file").key("file_id").paste(id);
             }
-            Source::Text { text } => {
+            MediaSource::Text { text } => {
                 self.json.string("text").key("media_type").string("text/plain").key("data").paste(text);
             }
         }
         self.json.end_object();
     }
 
-    fn file(&mut self, source: Source<'_>, name: JsonStr<'_>, mark: Option<CacheMark>) {
+    fn file(&mut self, source: MediaSource<'_>, name: JsonStr<'_>, mark: Option<CacheBreakpoint>) {
         let document = match source {
-            Source::Base64 { mime, data } => Some((Document::of(mime, data), data)),
+            MediaSource::Base64 { mime, data } => Some((DocumentForm::of(mime, data), data)),
             _ => None,
         };
-        let image = matches!(document, Some((Document::Image(_), _)));
+        let image = matches!(document, Some((DocumentForm::Image(_), _)));
         self.json.begin_object().key("type").string(if image { "image" } else { "document" });
         match document {
-            None | Some((Document::Image(_), _)) => self.source(source),
-            Some((Document::Text(text), _)) => {
+            None | Some((DocumentForm::Image(_), _)) => self.source(source),
+            Some((DocumentForm::Text(text), _)) => {
                 self.json.key("source").begin_object().key("type").string("text");
                 self.json.key("media_type").string("text/plain").key("data").string(&text).end_object();
             }
-            Some((Document::Pdf | Document::Unknown, data)) => {
+            Some((DocumentForm::Pdf | DocumentForm::Unknown, data)) => {
                 self.json.key("source").begin_object().key("type").string("base64");
                 self.json.key("media_type").string("application/pdf").key("data").paste(data).end_object();
             }
@@ -208,7 +210,7 @@ impl Scribe<'_, '_, '_> {
                 self.json.key("citations").raw(citations);
             }
         }
-        self.mark(mark);
+        self.write_breakpoint(mark);
         self.json.end_object();
     }
 
@@ -227,7 +229,7 @@ impl Scribe<'_, '_, '_> {
                 }
                 self.json.begin_object();
                 if !super::plan::is_blank(text) {
-                    // Models do produce such calls, and the history must say so.
+                    // Models do produce invalid arguments, and the history must show them.
                     self.json.key("_raw").paste(text);
                 }
                 self.json.end_object();
@@ -235,11 +237,11 @@ impl Scribe<'_, '_, '_> {
         }
     }
 
-    /// What a tool answered. Always false: the blocks do not say whether it failed.
+    /// Writes the content of a tool result. Returns whether it reports a failure: always false for blocks.
     fn result(&mut self, content: &[Block<'_>]) -> bool {
         let (dialect, from) = (self.dialect, self.notes.from());
         let mut blocks =
-            content.iter().filter(|block| carried_in_result(block, dialect, from).is_ok()).peekable();
+            content.iter().filter(|block| check_result_block(block, dialect, from).is_ok()).peekable();
         let Some(first) = blocks.next() else { return false };
         self.json.key("content");
         match first {
@@ -257,21 +259,22 @@ impl Scribe<'_, '_, '_> {
         false
     }
 
-    /// An object, and the media that came with it.
+    /// Writes an object and the media that came with it. Returns whether the object reports a failure.
     fn object_and_more(&mut self, object: RawJson<'_>, content: &[Block<'_>]) -> bool {
         let (dialect, from) = (self.dialect, self.notes.from());
         self.json.key("content").begin_array();
         self.json.begin_object().key("type").string("text").key("text");
         let failed = self.object_result(object);
         self.json.end_object();
-        for block in content.iter().filter(|block| carried_in_result(block, dialect, from).is_ok()) {
+        for block in content.iter().filter(|block| check_result_block(block, dialect, from).is_ok()) {
             self.block(block);
         }
         self.json.end_array();
         failed
     }
 
-    /// What a tool answered, as an object: one that only wraps a text is unwrapped. Says whether it tells of a failure.
+    /// Writes a tool result that is an object, as text. An object that only wraps a text is unwrapped. Returns whether
+    /// it reports a failure.
     fn object_result(&mut self, object: RawJson<'_>) -> bool {
         match wrapped(object) {
             Some((name, text)) => {

@@ -1,6 +1,6 @@
-//! Events of a messages stream, read.
+//! Stream decoder of the messages format: frames to events.
 
-use super::super::content::{Content, Open};
+use super::super::content::{Content, OpenBlock};
 use super::super::finish;
 use super::super::usage::Counts;
 use crate::canonical::{BlockKind, Event, Slots, Start};
@@ -8,27 +8,27 @@ use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::CutText;
 use crate::wire::watch::members;
 
-/// Reads one answer.
+/// Decoder of a messages stream.
 #[derive(Debug, Default)]
 pub struct Decoder {
     seed: Box<str>,
     started: bool,
     over: bool,
-    /// Blocks that were begun and not ended; one, unless the provider forgot to end another.
-    open: Slots<Open>,
-    /// The index of the next block in the hub.
+    /// Open blocks. More than one only if the provider omitted a stop event.
+    open: Slots<OpenBlock>,
+    /// Index of the next block in the events.
     next: u32,
     called: bool,
-    /// Searches that were seen, for providers that do not count them.
+    /// Web searches that were counted, for providers that do not report the count.
     searches: u64,
-    /// Characters of text so far.
+    /// Number of text characters so far.
     length: u64,
     counts: Counts,
     /// `stop_reason` and `stop_sequence`.
     finish: Option<(String, Option<String>)>,
 }
 
-/// The members of a frame that is no delta.
+/// Members of a frame other than a delta.
 #[derive(Default)]
 struct Frame<'a> {
     kind: JsonStr<'a>,
@@ -40,7 +40,7 @@ struct Frame<'a> {
     error: Option<RawJson<'a>>,
 }
 
-/// The members of a delta.
+/// Members of a delta.
 #[derive(Clone, Copy, Default)]
 struct Piece<'a> {
     kind: JsonStr<'a>,
@@ -48,7 +48,7 @@ struct Piece<'a> {
     citation: Option<RawJson<'a>>,
 }
 
-/// Which member of a delta holds its text.
+/// Member of a delta that holds its text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Field {
     Text,
@@ -57,10 +57,10 @@ enum Field {
     Signature,
 }
 
-/// How the deltas of the format's own provider begin, to the letter.
+/// Exact beginning of Anthropic's delta frames.
 const HEAD: &str = r#"{"type":"content_block_delta","index":"#;
 
-/// How they go on, up to their text.
+/// Exact continuation of these frames, up to their text.
 const KINDS: [(&str, Field); 3] = [
     (r#","delta":{"type":"text_delta","text":"#, Field::Text),
     (r#","delta":{"type":"input_json_delta","partial_json":"#, Field::Arguments),
@@ -68,20 +68,20 @@ const KINDS: [(&str, Field); 3] = [
 ];
 
 impl Decoder {
-    /// For one answer; ids that the provider does not give are made from the seed.
+    /// Creates a decoder of one response. Ids that the provider does not supply are made from `seed`.
     pub fn new(seed: &str) -> Self {
         Decoder { seed: seed.into(), ..Decoder::default() }
     }
 
-    /// The answer has ended, well or badly; whatever follows is ignored.
+    /// Returns whether the response has ended, with or without an error. Later frames are ignored.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Reads the data of one event.
+    /// Decodes the data of one event.
     ///
     /// # Errors
-    /// The data is not JSON.
+    /// Returns [`JsonError`] if the data is not JSON.
     #[inline]
     pub fn frame(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
         if self.over {
@@ -93,7 +93,7 @@ impl Decoder {
         }
         let mut json = Cursor::new(data);
         if let Err(error) = json.begin_object() {
-            // Relays of the chat world append it.
+            // Some relays append the terminator of the chat format.
             return if data.trim_ascii() == "[DONE]" { Ok(()) } else { Err(error) };
         }
         let mut frame = Frame::default();
@@ -103,6 +103,7 @@ impl Decoder {
                 "type" => {
                     frame.kind = json.string()?;
                     if first && frame.kind.escaped() == "content_block_delta" {
+                        // The rest of a delta is parsed only up to its text.
                         return self.delta_frame(&mut json, sink);
                     }
                 }
@@ -119,7 +120,7 @@ impl Decoder {
         self.other_frame(data, frame, sink)
     }
 
-    /// A delta whose type stood first, as it nearly always does.
+    /// Decodes a delta whose type is the first member, the usual order, without reading the whole frame.
     #[inline]
     fn delta_frame<'a>(
         &mut self,
@@ -178,22 +179,22 @@ impl Decoder {
             "message_stop" => self.end(sink),
             "ping" => sink(Event::Ping),
             "error" => self.error(frame.error.unwrap_or(RawJson::from_text(data.trim_ascii())), sink),
-            // Providers that only imitate the format forget the type of an error.
+            // Imitations of this API omit the type of an error.
             "" if frame.error.is_some() => self.error(frame.error.unwrap_or(RawJson::NULL), sink),
             _ => {}
         }
         Ok(())
     }
 
-    /// The upstream has closed. An answer is complete with its `message_stop`, and never without it.
+    /// Ends the response because the upstream closed the stream. Only `message_stop` completes a response.
     ///
     /// # Errors
-    /// The stream was cut.
+    /// Returns [`CutText`] if the stream ended before `message_stop` or an error.
     pub fn finish(&mut self, _sink: &mut impl FnMut(Event<'_>)) -> Result<(), CutText> {
         if self.over { Ok(()) } else { Err(CutText) }
     }
 
-    /// The answer begins, unless it has.
+    /// Emits the start of the response, once.
     pub(in super::super) fn start(&mut self, start: Start<'_>, sink: &mut impl FnMut(Event<'_>)) {
         if !std::mem::replace(&mut self.started, true) {
             sink(Event::Start(start));
@@ -215,7 +216,8 @@ impl Decoder {
         self.usage(usage, sink)
     }
 
-    /// Reports are merged as the provider counts, and only then converted: a later one may lack the cache's figures.
+    /// Merges a usage report and emits the result. Reports are merged in the provider's own counts before the
+    /// conversion, because a later report may omit the cache counts.
     pub(in super::super) fn usage(
         &mut self,
         usage: Option<RawJson<'_>>,
@@ -230,7 +232,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A member that says why the answer ended. It may be said again; the last word counts.
+    /// Reads a member that describes the end of the response. If it is repeated, the last value counts.
     pub(in super::super) fn stop_member(
         &mut self,
         key: JsonStr<'_>,
@@ -239,6 +241,7 @@ impl Decoder {
         match key.escaped() {
             "stop_reason" => {
                 if let Some(reason) = json.raw()?.as_str() {
+                    // The two members may come in any order and in different events; keep the other one.
                     let sequence = self.finish.take().and_then(|(_, sequence)| sequence);
                     self.finish = Some((reason.escaped().to_owned(), sequence));
                 }
@@ -254,7 +257,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A block begins: `index` is what the provider calls it.
+    /// Opens a block. `index` is the provider's index.
     pub(in super::super) fn block_start(
         &mut self,
         index: u64,
@@ -265,13 +268,13 @@ impl Decoder {
         let content = Content::read(block)?;
         self.called |= content.is_call();
         self.searches += u64::from(content.is_search());
-        let open = Open::begin(&content, &self.seed, &mut self.next, self.length, sink)?;
+        let open = OpenBlock::begin(&content, &self.seed, &mut self.next, self.length, sink)?;
         self.length += open.length();
         self.open.push(index, open);
         Ok(())
     }
 
-    /// A block ends.
+    /// Closes a block.
     pub(in super::super) fn block_stop(&mut self, index: u64, sink: &mut impl FnMut(Event<'_>)) {
         if let Some(open) = self.open.remove(index) {
             open.end(&mut self.next, sink);
@@ -285,6 +288,7 @@ impl Decoder {
         piece: Piece<'_>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
+        // Some providers omit `content_block_start`.
         if self.open.get_mut(index).is_none() {
             self.unannounced(index, piece, sink);
         }
@@ -297,12 +301,12 @@ impl Decoder {
             Field::Text => self.length += open.text(text, sink),
             Field::Thinking => open.thinking(text, sink),
             Field::Arguments => open.arguments(text, sink),
-            Field::Signature => open.seal(text, sink),
+            Field::Signature => open.signature(text, sink),
         }
         Ok(())
     }
 
-    /// Text for a block that nobody announced: better to open it than to lose the text.
+    /// Opens a block for text without `content_block_start`, so that the text is not lost.
     #[cold]
     fn unannounced(&mut self, index: u64, piece: Piece<'_>, sink: &mut impl FnMut(Event<'_>)) {
         let kind = match piece.text {
@@ -311,12 +315,13 @@ impl Decoder {
             Some((Field::Arguments | Field::Signature, _)) | None => return,
         };
         self.start(Start::default(), sink);
-        self.open.push(index, Open::bare(kind, &mut self.next, self.length, sink));
+        self.open.push(index, OpenBlock::begin_bare(kind, &mut self.next, self.length, sink));
     }
 
-    /// The answer is complete.
+    /// Closes all blocks and emits the finish reason.
     pub(in super::super) fn end(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         self.start(Start::default(), sink);
+        // Close blocks whose stop event the provider omitted, because every block of the events must end.
         for open in self.open.drain() {
             open.end(&mut self.next, sink);
         }
@@ -328,14 +333,15 @@ impl Decoder {
         self.over = true;
     }
 
-    /// The provider gives up.
+    /// Emits the provider's error and ends the response.
     pub(in super::super) fn error(&mut self, error: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) {
         sink(Event::Error(error));
         self.over = true;
     }
 }
 
-/// Reads a delta that is written as the format's own provider writes it; most frames are such deltas.
+/// Parses a delta frame in Anthropic's exact spelling. `None` for any other frame. Most frames match, so this fast path
+/// avoids a parser over all members.
 #[inline]
 fn usual(data: &str) -> Option<(u64, Field, Result<JsonStr<'_>, JsonError>)> {
     let rest = data.strip_prefix(HEAD)?;
@@ -345,7 +351,7 @@ fn usual(data: &str) -> Option<(u64, Field, Result<JsonStr<'_>, JsonError>)> {
     Some((index.parse().ok()?, field, Cursor::new(text).string()))
 }
 
-/// Reads a delta. With `hasty` it stops when it has what matters, which leaves the cursor in the middle.
+/// Parses a delta. With `hasty` it stops as soon as type and text are known, which leaves the cursor inside the object.
 #[inline]
 fn read_piece<'a>(json: &mut Cursor<'a>, hasty: bool) -> Result<Piece<'a>, JsonError> {
     let mut piece = Piece::default();
@@ -364,7 +370,7 @@ fn read_piece<'a>(json: &mut Cursor<'a>, hasty: bool) -> Result<Piece<'a>, JsonE
             break;
         }
     }
-    // A type that is not known may have members of known names.
+    // A delta of unknown type may have members with known names; ignore it.
     let known = matches!(
         piece.kind.escaped(),
         "" | "text_delta" | "thinking_delta" | "input_json_delta" | "signature_delta" | "citations_delta"

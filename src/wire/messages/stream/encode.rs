@@ -1,4 +1,4 @@
-//! Events of a messages stream, written.
+//! Stream encoder of the messages format: events to frames.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,34 +6,34 @@ use std::sync::Arc;
 use bytes::{BufMut, BytesMut};
 
 use super::super::{content, finish, usage};
-use super::part::{Part, What};
+use super::part::{BlockForm, EncodedBlock};
 use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Start, Usage};
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 use crate::wire::error::{ProviderError, from_provider};
 use crate::wire::{Format, filler};
 
-/// Writes one answer.
+/// Encoder of a messages stream.
 ///
-/// Only one block may be open at a time here, and blocks of the hub may overlap. The block that was begun first has
-/// the wire; what comes for others meanwhile is kept for them. A text gives the wire up to any other block (it goes on
-/// in a block of its own), and so does a call whose arguments are complete.
+/// The format allows one open block at a time, but blocks of other formats may overlap. The block that began first is
+/// the current one; deltas of the others are buffered. A text block yields to any other block and continues later in a
+/// new one. A call yields when its arguments are complete.
 #[derive(Debug)]
 pub struct Encoder {
     reply: Arc<ReplyOptions>,
     started: bool,
     over: bool,
-    /// The blocks of the hub, by their index.
-    parts: Vec<Part>,
-    /// Which of them has the wire.
+    /// Blocks by their event index.
+    parts: Vec<EncodedBlock>,
+    /// Index of the block that is open in the output.
     current: Option<usize>,
-    /// Those that may be waiting for it.
+    /// Blocks that may have buffered content.
     waiting: BTreeSet<usize>,
-    /// The current one ended in the middle of its arguments: whether that is a fault, the reason will tell.
+    /// Whether the current block ended inside its arguments. The finish reason decides whether that is a fault.
     cut: bool,
-    /// The index of the next block on the wire.
+    /// Index of the next block in the output.
     next: u32,
     called: bool,
     refused: bool,
@@ -41,11 +41,11 @@ pub struct Encoder {
     finish: Option<FinishOwned>,
 }
 
-/// The frame that keeps a connection alive, and tells nothing.
+/// Keep-alive frame.
 const PING: &[u8] = filler(Format::Messages).as_bytes();
 
 impl Encoder {
-    /// For one answer.
+    /// Creates an encoder of one response.
     pub fn new(reply: Arc<ReplyOptions>) -> Self {
         Encoder {
             reply,
@@ -63,12 +63,12 @@ impl Encoder {
         }
     }
 
-    /// What it was told has changed: another provider goes on with the answer.
-    pub fn retell(&mut self, reply: Arc<ReplyOptions>) {
+    /// Replaces the options, because another provider continues the response.
+    pub fn set_reply_options(&mut self, reply: Arc<ReplyOptions>) {
         self.reply = reply;
     }
 
-    /// Writes what follows from an event.
+    /// Encodes one event.
     #[inline]
     pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         if self.over {
@@ -81,7 +81,7 @@ impl Encoder {
             Event::BlockStop { index } => self.block_stop(index as usize, out),
             Event::Usage(usage) => self.usage.update(&usage),
             Event::Finish { choice, finish } => {
-                // The format has one answer to a request.
+                // The format has one response per request; ignore other choices.
                 if choice == 0 {
                     self.settle(matches!(finish, Finish::Length | Finish::ContextFull), out);
                     self.finish = Some(FinishOwned::own(finish));
@@ -90,13 +90,13 @@ impl Encoder {
             Event::Ping => out.put_slice(PING),
             Event::Error(error) => {
                 let error = ProviderError::decode(error.text().as_bytes());
-                self.fail(&from_provider(Kind::UpstreamFailed.row().status, error, None), out);
+                self.fail(&from_provider(ErrorKind::UpstreamFailed.row().status, error, None), out);
             }
             Event::End => self.end(out),
         }
     }
 
-    /// Writes an error into the stream, which ends with it.
+    /// Ends the stream with an error event.
     pub fn fail(&mut self, error: &ApiError, out: &mut BytesMut) {
         if !std::mem::replace(&mut self.over, true) {
             out.put_slice(b"event: error\ndata: ");
@@ -105,7 +105,7 @@ impl Encoder {
         }
     }
 
-    /// Writes something that tells nothing.
+    /// Writes a keep-alive event.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         if !self.over {
             out.put_slice(PING);
@@ -131,15 +131,16 @@ impl Encoder {
         usage::write(&self.usage, true, &mut json);
         json.end_object().end_object();
         out.put_slice(b"\n\n");
+        // As in Anthropic's own streams.
         out.put_slice(PING);
     }
 
     fn block_start(&mut self, choice: u32, kind: BlockKind<'_>, out: &mut BytesMut) {
         let index = self.parts.len();
-        let part = Part::new(kind, choice == 0, self.reply.show_thinking);
-        self.called |= part.what == What::Call;
+        let part = EncodedBlock::new(kind, choice == 0, self.reply.show_thinking);
+        self.called |= part.what == BlockForm::Call;
         self.refused |= matches!(kind, BlockKind::Refusal) && choice == 0;
-        let silent = part.what == What::Nothing;
+        let silent = part.what == BlockForm::Nothing;
         self.parts.push(part);
         if let BlockKind::Opaque { name, raw } = kind
             && choice == 0
@@ -166,6 +167,7 @@ impl Encoder {
         let others = self.parts.len() > index + 1;
         if let Some(part) = self.parts.get_mut(index) {
             part.delta(delta, &mut self.next, &self.reply, out);
+            // A later block may be waiting for this one to yield.
             if others && part.may_yield() {
                 self.yield_wire(out);
                 self.promote(out);
@@ -173,13 +175,13 @@ impl Encoder {
         }
     }
 
-    /// For a block that has not got the wire.
+    /// Processes a delta for a block that is not the current one.
     #[cold]
     fn delta_aside(&mut self, index: usize, delta: Delta<'_>, out: &mut BytesMut) {
         let Some(part) = self.parts.get_mut(index) else { return };
-        part.hold(delta);
+        part.buffer(delta);
         self.waiting.insert(index);
-        // It may be a text that gave up the wire, or the wire may be free for another reason.
+        // The block may be a text that has yielded, or no block may be current.
         self.yield_wire(out);
         self.promote(out);
     }
@@ -190,6 +192,7 @@ impl Encoder {
         if self.current != Some(index) {
             return;
         }
+        // Keep it open: the finish reason decides whether the arguments stay as they are or get repaired.
         if part.is_cut() {
             self.cut = true;
             return;
@@ -199,7 +202,7 @@ impl Encoder {
         self.promote(out);
     }
 
-    /// Decides about a call that ended in the middle of its arguments. `cut` says that the whole answer did.
+    /// Closes a call that ended inside its arguments. With `cut`, the whole response was cut off there.
     fn settle(&mut self, cut: bool, out: &mut BytesMut) {
         if !std::mem::take(&mut self.cut) {
             return;
@@ -210,7 +213,7 @@ impl Encoder {
         self.promote(out);
     }
 
-    /// Another block wants the wire: the current one gives it up, if it can.
+    /// Closes the current block if it can yield, because another block has content.
     fn yield_wire(&mut self, out: &mut BytesMut) {
         if let Some(part) = self.current.and_then(|index| self.parts.get_mut(index))
             && part.may_yield()
@@ -220,7 +223,7 @@ impl Encoder {
         }
     }
 
-    /// The wire is free: it goes to the first block that waits for it.
+    /// Makes the first waiting block current if no block is, and writes its buffered content.
     fn promote(&mut self, out: &mut BytesMut) {
         while self.current.is_none() {
             let Some(index) = self.next_waiting() else { return };
@@ -239,10 +242,11 @@ impl Encoder {
         }
     }
 
-    /// The first block that waits for the wire. Those that do not want it any more wait no longer.
+    /// Returns the first block with content to output, and removes those without from the list. `None` if there is
+    /// none.
     fn next_waiting(&mut self) -> Option<usize> {
         while let Some(index) = self.waiting.first().copied() {
-            if self.parts.get(index).is_some_and(Part::wants_wire) {
+            if self.parts.get(index).is_some_and(EncodedBlock::needs_output) {
                 return Some(index);
             }
             self.waiting.remove(&index);
@@ -250,7 +254,7 @@ impl Encoder {
         None
     }
 
-    /// A block that only this format knows is pasted; one of another format has no place here.
+    /// Writes a block that only this format has. Opaque blocks of other formats are dropped.
     fn opaque(&mut self, name: JsonStr<'_>, raw: RawJson<'_>, out: &mut BytesMut) {
         if !content::is_own(name) {
             return;
@@ -268,16 +272,18 @@ impl Encoder {
 
     fn end(&mut self, out: &mut BytesMut) {
         self.settle(false, out);
+        // Blocks that waited for the last one must still be written.
         while let Some(part) = self.current.take().and_then(|index| self.parts.get_mut(index)) {
             part.close(false, &mut self.next, &self.reply, out);
             self.promote(out);
         }
+        // Without a reason the response may be cut; an error makes clients retry instead of using it.
         let Some(end) = self.finish.take() else {
-            let message = "The upstream provider's answer ended without a reason.";
-            return self.fail(&ApiError::new(Kind::UpstreamBroken, message), out);
+            let message = "The upstream provider's response ended without a stop reason.";
+            return self.fail(&ApiError::new(ErrorKind::UpstreamBroken, message), out);
         };
         if self.next == 0 {
-            // Clients take the first block of an answer for granted.
+            // SDKs and applications access the first block without checking that it exists.
             super::part::put_start(0, out, |json| {
                 json.begin_object().key("type").string("text").key("text").string("").end_object();
             });

@@ -1,8 +1,8 @@
-//! Streams of the messages format: named events, one block open at a time, indexes from 0, and the reason why the
-//! answer ended in `message_delta`, which `message_stop` follows.
+//! Streams of the messages format: named events, one open block at a time, indexes from 0, and the finish reason in
+//! `message_delta` before `message_stop`.
 //!
-//! Here live the reader and the writer of these events, and nothing that is not about a stream: what a block holds,
-//! what a reason means and how tokens are counted stands beside this folder, because a whole answer says it too.
+//! This folder holds the decoder and the encoder of these events. Content blocks, finish reasons and usage are in the
+//! parent module, because whole responses share them.
 
 mod decode;
 mod encode;

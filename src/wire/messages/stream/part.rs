@@ -1,63 +1,64 @@
-//! One block on its way to the wire of a messages stream.
+//! Block writer of a messages stream: the output state of one block.
 
 use bytes::{BufMut, BytesMut};
 
-use super::super::arguments::Arguments;
+use super::super::arguments::ArgumentsRepair;
 use super::super::content;
 use crate::canonical::answer::CitationOwned;
 use crate::canonical::{BlockKind, Delta, ToolKind};
 use crate::json::{JsonStr, Writer};
 use crate::wire::codec::ReplyOptions;
 
-/// What a block becomes here.
+/// Kind of a block in this format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum BlockForm {
     Text,
     Thinking,
     Redacted,
     Call,
-    /// It has no place in this format, or the client does not want it.
+    /// This format cannot carry the block, or the client does not want it.
     Nothing,
 }
 
-/// A block of the hub, and what is kept of it.
+/// Block with its output state and buffered content.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) what: What,
-    /// The hub says that it is complete.
+pub(super) struct EncodedBlock {
+    pub(super) what: BlockForm,
+    /// Whether its stop event has arrived.
     pub(super) stopped: bool,
-    /// It stands on the wire, open.
+    /// Whether the block is open in the output.
     open: bool,
-    /// It had its turn; text that still comes opens another block.
+    /// Whether the block was closed in the output. Later text opens a new block.
     done: bool,
-    /// The frame of a delta up to its text.
+    /// Beginning of the frame of a delta, up to its text.
     prefix: Vec<u8>,
-    /// Where in it the delta itself begins.
+    /// Byte offset of the delta object in `prefix`.
     head: usize,
-    /// Text or arguments that wait for the wire, escaped.
+    /// Text or arguments waiting for output, escaped.
     held: String,
     seal: String,
     id: String,
     name: String,
-    arguments: Option<Box<Arguments>>,
+    arguments: Option<Box<ArgumentsRepair>>,
     citations: Vec<CitationOwned>,
 }
 
-/// The end of the frame of a delta.
+/// End of the frame of a delta.
 const SUFFIX: &[u8] = b"\"}}\n\n";
 
-impl Part {
-    /// A block begins.
+impl EncodedBlock {
+    /// Creates the writer of a block. Blocks of other choices are ignored, because the format has only one.
     pub(super) fn new(kind: BlockKind<'_>, first_choice: bool, show_thinking: bool) -> Self {
         let what = match kind {
-            _ if !first_choice => What::Nothing,
-            BlockKind::Text | BlockKind::Refusal => What::Text,
-            BlockKind::Reasoning if show_thinking => What::Thinking,
-            BlockKind::HiddenReasoning if show_thinking => What::Redacted,
-            BlockKind::ToolUse { .. } => What::Call,
-            _ => What::Nothing,
+            // The format has only one choice.
+            _ if !first_choice => BlockForm::Nothing,
+            BlockKind::Text | BlockKind::Refusal => BlockForm::Text,
+            BlockKind::Reasoning if show_thinking => BlockForm::Thinking,
+            BlockKind::HiddenReasoning if show_thinking => BlockForm::Redacted,
+            BlockKind::ToolUse { .. } => BlockForm::Call,
+            _ => BlockForm::Nothing,
         };
-        let mut part = Part {
+        let mut part = EncodedBlock {
             what,
             stopped: false,
             open: false,
@@ -77,57 +78,59 @@ impl Part {
             part.id = id.escaped().to_owned();
             part.name = name.escaped().to_owned();
             let arguments = match kind {
-                ToolKind::Function => Arguments::new(),
-                ToolKind::Custom => Arguments::free(),
+                ToolKind::Function => ArgumentsRepair::new(),
+                ToolKind::Custom => ArgumentsRepair::free(),
             };
             part.arguments = Some(Box::new(arguments));
         }
         part
     }
 
-    /// Its arguments stop in the middle.
+    /// Returns whether its arguments end inside an unfinished object.
     pub(super) fn is_cut(&self) -> bool {
         self.arguments.as_ref().is_some_and(|arguments| arguments.is_cut())
     }
 
-    /// Whether it may leave the wire before it is complete.
+    /// Returns whether another block may replace it in the output before it ends.
     pub(super) fn may_yield(&self) -> bool {
         match self.what {
-            What::Text => true,
-            What::Call => self.arguments.as_ref().is_some_and(|arguments| arguments.is_complete()),
+            BlockForm::Text => true,
+            BlockForm::Call => self.arguments.as_ref().is_some_and(|arguments| arguments.is_complete()),
             _ => false,
         }
     }
 
-    /// Whether it waits for the wire.
-    pub(super) fn wants_wire(&self) -> bool {
+    /// Returns whether it has content to output or still needs to be opened.
+    pub(super) fn needs_output(&self) -> bool {
         match self.what {
-            What::Nothing => false,
-            What::Text => !self.held.is_empty() || !self.citations.is_empty() || !(self.done || self.stopped),
-            What::Thinking | What::Redacted | What::Call => !self.done,
+            BlockForm::Nothing => false,
+            BlockForm::Text => {
+                !self.held.is_empty() || !self.citations.is_empty() || !(self.done || self.stopped)
+            }
+            BlockForm::Thinking | BlockForm::Redacted | BlockForm::Call => !self.done,
         }
     }
 
-    /// Keeps a delta until the block has the wire.
-    pub(super) fn hold(&mut self, delta: Delta<'_>) {
+    /// Buffers a delta while another block is open in the output.
+    pub(super) fn buffer(&mut self, delta: Delta<'_>) {
         match delta {
-            Delta::Seal(seal) => seal.escaped().clone_into(&mut self.seal),
-            Delta::Text(text) if self.what != What::Nothing => self.held.push_str(text.escaped()),
+            Delta::Signature(seal) => seal.escaped().clone_into(&mut self.seal),
+            Delta::Text(text) if self.what != BlockForm::Nothing => self.held.push_str(text.escaped()),
             Delta::Arguments(text) if !self.done => self.held.push_str(text.escaped()),
             Delta::Object(object) if !self.done => self.held.push_str(&content::escaped(object.text())),
-            Delta::Citation(citation) if self.what == What::Text => {
+            Delta::Citation(citation) if self.what == BlockForm::Text => {
                 self.citations.push(CitationOwned::own(&citation));
             }
             _ => {}
         }
     }
 
-    /// The block has the wire: writes what was kept.
+    /// Writes the buffered content. Called when the block becomes the current one.
     pub(super) fn release(&mut self, next: &mut u32, reply: &ReplyOptions, out: &mut BytesMut) {
         let held = std::mem::take(&mut self.held);
         let text = JsonStr::from_escaped(&held);
         if !held.is_empty() {
-            let delta = if self.what == What::Call { Delta::Arguments(text) } else { Delta::Text(text) };
+            let delta = if self.what == BlockForm::Call { Delta::Arguments(text) } else { Delta::Text(text) };
             self.delta(delta, next, reply, out);
         }
         for citation in std::mem::take(&mut self.citations) {
@@ -148,6 +151,7 @@ impl Part {
             Delta::Text(text) => {
                 if !text.is_empty() {
                     self.open(next, reply, out);
+                    // One reservation and three copies per delta: JSON is not written anew.
                     out.reserve(self.prefix.len() + text.escaped().len() + SUFFIX.len());
                     out.put_slice(&self.prefix);
                     out.put_slice(text.escaped().as_bytes());
@@ -156,8 +160,8 @@ impl Part {
             }
             Delta::Arguments(text) => self.arguments(text.escaped(), next, reply, out),
             Delta::Object(object) => self.arguments(&content::escaped(object.text()), next, reply, out),
-            // Written when the block ends: it is the last word of a block.
-            Delta::Seal(seal) => seal.escaped().clone_into(&mut self.seal),
+            // The signature is written when the block ends, because it must be the last delta of a block.
+            Delta::Signature(seal) => seal.escaped().clone_into(&mut self.seal),
             Delta::Citation(citation) if !citation.url.is_empty() => {
                 self.open(next, reply, out);
                 self.put_delta(out, |out| {
@@ -179,7 +183,7 @@ impl Part {
         }
     }
 
-    /// Opens the block on the wire, if it is not.
+    /// Opens the block in the output if it is not open.
     #[inline]
     fn open(&mut self, next: &mut u32, reply: &ReplyOptions, out: &mut BytesMut) {
         if !self.open {
@@ -193,8 +197,8 @@ impl Part {
         *next += 1;
         self.open = true;
         let delta = match self.what {
-            What::Thinking => r#""thinking_delta","thinking":""#,
-            What::Call => r#""input_json_delta","partial_json":""#,
+            BlockForm::Thinking => r#""thinking_delta","thinking":""#,
+            BlockForm::Call => r#""input_json_delta","partial_json":""#,
             _ => r#""text_delta","text":""#,
         };
         self.prefix.clear();
@@ -208,21 +212,21 @@ impl Part {
         put_start(index, out, |json| {
             json.begin_object();
             match self.what {
-                What::Thinking => {
+                BlockForm::Thinking => {
                     json.key("type").string("thinking");
                     json.key("thinking").string("").key("signature").string("");
                 }
-                What::Redacted => {
+                BlockForm::Redacted => {
                     json.key("type").string("redacted_thinking");
                     json.key("data").string(&content::envelope(&self.seal, reply));
                 }
-                What::Call => {
+                BlockForm::Call => {
                     let id = content::call_id(&self.id, &self.seal, reply);
                     json.key("type").string("tool_use").key("id").paste(JsonStr::from_escaped(&id));
                     json.key("name").paste(JsonStr::from_escaped(&self.name));
                     json.key("input").begin_object().end_object();
                 }
-                What::Text | What::Nothing => {
+                BlockForm::Text | BlockForm::Nothing => {
                     json.key("type").string("text").key("text").string("");
                 }
             }
@@ -230,18 +234,20 @@ impl Part {
         });
     }
 
-    /// Ends the block on the wire. `cut` says that the whole answer was cut short in it, and that the client is told.
+    /// Closes the block in the output. With `cut`, the response was cut off inside it, and the finish reason reports
+    /// that.
     pub(super) fn close(&mut self, cut: bool, next: &mut u32, reply: &ReplyOptions, out: &mut BytesMut) {
         match self.what {
-            What::Call if !self.done => {
+            BlockForm::Call if !self.done => {
                 self.open(next, reply, out);
-                // Arguments that the limit cut off stay cut off: the reason says so.
+                // Leave truncated arguments as they are: the finish reason reports the limit, and clients handle it.
                 if let Some(mut arguments) = self.arguments.take().filter(|open| !(cut && open.is_cut())) {
                     framed(&self.prefix, out, |out| arguments.close(cut, out));
                 }
             }
-            What::Redacted if !self.seal.is_empty() => self.open(next, reply, out),
-            What::Thinking if !self.seal.is_empty() => {
+            // A redacted block has no deltas: its data is part of `content_block_start`.
+            BlockForm::Redacted if !self.seal.is_empty() => self.open(next, reply, out),
+            BlockForm::Thinking if !self.seal.is_empty() => {
                 self.open(next, reply, out);
                 let seal = content::envelope(&self.seal, reply);
                 self.put_delta(out, |out| {
@@ -258,7 +264,7 @@ impl Part {
         }
     }
 
-    /// A frame with a delta that is none of the many.
+    /// Writes a frame with an infrequent kind of delta.
     fn put_delta(&self, out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) {
         out.put_slice(self.prefix.get(..self.head).unwrap_or_default());
         write(out);
@@ -266,13 +272,14 @@ impl Part {
     }
 }
 
-/// A frame of a delta, unless nothing is written into it.
+/// Writes the frame of a delta. Removes it again if `write` adds nothing.
 #[inline]
 fn framed(prefix: &[u8], out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) {
     let start = out.len();
     out.put_slice(prefix);
     let empty = out.len();
     write(out);
+    // The repair may hold back the whole fragment; an empty delta would be noise.
     if out.len() == empty {
         out.truncate(start);
     } else {
@@ -280,7 +287,7 @@ fn framed(prefix: &[u8], out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) 
     }
 }
 
-/// `content_block_start`
+/// Writes `content_block_start`.
 pub(super) fn put_start(index: u32, out: &mut BytesMut, block: impl FnOnce(&mut Writer<'_, BytesMut>)) {
     out.put_slice(b"event: content_block_start\ndata: ");
     let mut json = Writer::new(out);
@@ -291,7 +298,7 @@ pub(super) fn put_start(index: u32, out: &mut BytesMut, block: impl FnOnce(&mut 
     out.put_slice(b"\n\n");
 }
 
-/// `content_block_stop`
+/// Writes `content_block_stop`.
 pub(super) fn put_stop(index: u32, out: &mut BytesMut) {
     out.put_slice(b"event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":");
     out.put_slice(itoa::Buffer::new().format(index).as_bytes());

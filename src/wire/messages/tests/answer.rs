@@ -1,4 +1,4 @@
-//! Whole answers, read and written.
+//! Tests of whole responses: decoding and encoding.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn read(body: &str) -> Answer {
     answer
 }
 
-/// The message of a client that did not ask for a stream.
+/// Encodes events as a whole message, for a client without a stream.
 fn whole(reply: &ReplyOptions, events: &[Event<'_>]) -> Value {
     let mut answer = Answer::default();
     for event in events {
@@ -34,7 +34,7 @@ fn whole(reply: &ReplyOptions, events: &[Event<'_>]) -> Value {
 }
 
 #[test]
-fn a_whole_answer_is_read() {
+fn response_is_decoded_with_all_kinds_of_blocks() {
     let answer = read(
         r#"{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[
             {"type":"thinking","thinking":"Hmm.","signature":"Eq"},
@@ -52,7 +52,7 @@ fn a_whole_answer_is_read() {
         kinds[..3],
         [&AnswerBlockKind::Reasoning, &AnswerBlockKind::HiddenReasoning, &AnswerBlockKind::Text]
     );
-    assert_eq!((answer.blocks[0].seal.as_str(), answer.blocks[1].seal.as_str()), ("Eq", "Em"));
+    assert_eq!((answer.blocks[0].signature.as_str(), answer.blocks[1].signature.as_str()), ("Eq", "Em"));
     assert_eq!(answer.blocks[2].citations[0].span, Some((0, 4)));
     assert_eq!(answer.blocks[4].object.as_deref(), Some(r#"{"a":[1]}"#));
     assert_eq!(answer.blocks[5].object, None);
@@ -64,7 +64,7 @@ fn a_whole_answer_is_read() {
 }
 
 #[test]
-fn members_may_stand_in_any_order() {
+fn response_members_may_stand_in_any_order() {
     let answer = read(
         r#"{"content":[{"text":"a","type":"text"}],"id":"msg_1","model":"m","role":"assistant","stop_reason":"stop_sequence","stop_sequence":"X","type":"message","usage":{"output_tokens":1,"input_tokens":2}}"#,
     );
@@ -73,14 +73,14 @@ fn members_may_stand_in_any_order() {
 }
 
 #[test]
-fn fact_22_an_answer_without_content_is_complete() {
+fn fact_22_response_without_content_is_complete() {
     let answer = read(r#"{"type":"message","content":[],"stop_reason":"refusal","usage":{}}"#);
     assert!(answer.blocks.is_empty() && answer.complete);
     assert_eq!(answer.finishes[0].1, FinishOwned::ContentFilter);
 }
 
 #[test]
-fn fact_25_an_error_inside_a_200() {
+fn fact_25_response_with_an_error_and_status_200_is_an_error() {
     let answer = read(r#"{"type":"error","error":{"type":"api_error","message":"No."},"request_id":"r"}"#);
     assert_eq!(answer.error.as_deref(), Some(r#"{"type":"api_error","message":"No."}"#));
     assert!(!answer.complete);
@@ -88,15 +88,15 @@ fn fact_25_an_error_inside_a_200() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error() {
+fn response_invalid_body_is_refused() {
     for body in ["", "<html>", "[]", "{\"content\":[", "{} x"] {
         assert!(decode(body, "s", &mut |_| {}).is_err(), "{body}");
     }
 }
 
 #[test]
-fn a_whole_answer_says_what_its_stream_says() {
-    let seal = |index| Event::Delta { index, delta: Delta::Seal(JsonStr::from_escaped("Eq")) };
+fn response_is_encoded_like_its_stream() {
+    let seal = |index| Event::Delta { index, delta: Delta::Signature(JsonStr::from_escaped("Eq")) };
     let citation = Citation { url: JsonStr::from_escaped("https://a.example/"), ..Citation::default() };
     let own = RawJson::from_text(r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[]}"#);
     let own = BlockKind::Opaque { name: JsonStr::from_escaped("web_search_tool_result"), raw: own };
@@ -147,8 +147,8 @@ fn a_whole_answer_says_what_its_stream_says() {
 }
 
 #[test]
-fn bug_27_signatures_are_in_whole_answers_too() {
-    let seal = Event::Delta { index: 0, delta: Delta::Seal(JsonStr::from_escaped("Eq")) };
+fn bug_27_signatures_are_in_whole_responses_too() {
+    let seal = Event::Delta { index: 0, delta: Delta::Signature(JsonStr::from_escaped("Eq")) };
     let message = whole(
         &reply(),
         &[START, start(0, BlockKind::Reasoning), text(0, "a"), seal, stop(0), finish(Finish::Stop)],
@@ -157,14 +157,14 @@ fn bug_27_signatures_are_in_whole_answers_too() {
 }
 
 #[test]
-fn bug_18_and_59_an_empty_answer_keeps_its_reason_and_has_no_empty_text() {
+fn bug_18_and_59_empty_response_keeps_its_reason_without_empty_text() {
     let events = [START, start(0, BlockKind::Text), stop(0), finish(Finish::Length), Event::End];
     let message = whole(&reply(), &events);
     assert_eq!((&message["content"], &message["stop_reason"]), (&json!([]), &json!("max_tokens")));
 }
 
 #[test]
-fn a_call_that_the_limit_cut_off_has_what_there_is() {
+fn tool_call_cut_by_the_limit_has_its_partial_input() {
     let events = [START, start(0, call("c", "f")), arguments(0, r#"{\"a\":\"x"#), stop(0)];
     let cut = [&events[..], &[finish(Finish::Length)]].concat();
     assert_eq!(whole(&reply(), &cut)["content"][0]["input"], json!({"a": "x"}));
@@ -173,7 +173,7 @@ fn a_call_that_the_limit_cut_off_has_what_there_is() {
 }
 
 #[test]
-fn mapping_8_usage_of_a_whole_answer_has_its_buckets() {
+fn mapping_8_usage_of_a_whole_response_has_its_cache_parts() {
     let usage = Usage {
         input: Some(9),
         cache_write: Some(2),

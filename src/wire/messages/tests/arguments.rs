@@ -1,16 +1,16 @@
-//! Arguments that are not what they should be.
+//! Tests of the repair of invalid tool call arguments.
 
 use serde_json::{Value, json};
 
-use super::super::arguments::{Arguments, object_of};
+use super::super::arguments::{ArgumentsRepair, object_of};
 use super::stream_write::{arguments, call, hear, start, stop};
 use crate::canonical::{BlockKind, Delta, Event, Finish, ToolKind};
 use crate::json::{EscapedString, JsonStr, RawJson};
 
-/// The object that comes of a text, given in fragments of so many characters.
+/// Returns the object for a text that arrives in fragments of this many characters.
 fn object(text: &str, fragment: usize) -> Value {
     let mut passed = Vec::new();
-    let mut arguments = Arguments::new();
+    let mut arguments = ArgumentsRepair::new();
     let characters: Vec<char> = text.chars().collect();
     for part in characters.chunks(fragment.max(1)) {
         let part = EscapedString::from(part.iter().collect::<String>().as_str());
@@ -28,7 +28,7 @@ fn object(text: &str, fragment: usize) -> Value {
     if whole.is_empty() { json!({}) } else { serde_json::from_str(&whole).expect(&whole) }
 }
 
-/// The same in all fragments.
+/// Returns the object for a text, which must not depend on the fragments.
 fn mended(text: &str) -> Value {
     let whole = object(text, usize::MAX);
     for fragment in 1..8 {
@@ -38,7 +38,7 @@ fn mended(text: &str) -> Value {
 }
 
 #[test]
-fn what_is_sound_passes_as_it_is() {
+fn arguments_that_are_valid_pass_unchanged() {
     for text in [
         "{}",
         r#"{"a":1}"#,
@@ -48,7 +48,7 @@ fn what_is_sound_passes_as_it_is() {
     ] {
         let escaped = EscapedString::from(text);
         let mut passed = Vec::new();
-        let mut arguments = Arguments::new();
+        let mut arguments = ArgumentsRepair::new();
         arguments.push(escaped.as_json_str().escaped(), &mut passed);
         assert!(arguments.is_complete(), "{text}");
         arguments.close(false, &mut passed);
@@ -59,14 +59,14 @@ fn what_is_sound_passes_as_it_is() {
 }
 
 #[test]
-fn bug_7_nothing_is_an_empty_object() {
+fn bug_7_arguments_empty_or_null_are_an_empty_object() {
     for text in ["", " ", "\n", "null", " null "] {
         assert_eq!(mended(text), json!({}), "{text:?}");
     }
 }
 
 #[test]
-fn small_faults_are_mended_in_passing() {
+fn arguments_with_small_faults_are_repaired() {
     for (text, meant) in [
         ("{\"code\":\"a\nb\tc\"}", json!({"code": "a\nb\tc"})),
         ("{\"code\":\"a\u{1}b\"}", json!({"code": "a\u{1}b"})),
@@ -85,20 +85,20 @@ fn small_faults_are_mended_in_passing() {
 }
 
 #[test]
-fn bug_11_an_object_that_was_encoded_twice_is_one_object() {
+fn bug_11_arguments_encoded_twice_are_decoded() {
     let twice = serde_json::to_string(r#"{"a":"\"x\"\n","b":[1]}"#).unwrap();
     assert_eq!(mended(&twice), json!({"a": "\"x\"\n", "b": [1]}));
 }
 
 #[test]
-fn what_is_no_object_is_told_as_it_is() {
+fn arguments_that_are_not_an_object_go_to_raw() {
     for text in ["ls -la", "[1,2]", "7", "\"text\"", "```json\n{}\n```", "nullable", "(\"a\"\\n\n)", "ü"] {
         assert_eq!(mended(text), json!({"_raw": text}), "{text}");
     }
 }
 
 #[test]
-fn what_goes_wrong_in_the_middle_is_told_beside_what_was_sound() {
+fn arguments_after_a_syntax_error_go_to_raw() {
     for (text, told) in [
         (r#"{'a':1}"#, json!({"_raw": "'a':1}"})),
         (r#"{"a":True,"b":"x"}"#, json!({"a": null, "_raw": "True,\"b\":\"x\"}"})),
@@ -115,7 +115,7 @@ fn what_goes_wrong_in_the_middle_is_told_beside_what_was_sound() {
 }
 
 #[test]
-fn what_breaks_off_is_ended_and_marked() {
+fn arguments_that_are_truncated_are_closed_and_marked() {
     for (text, told) in [
         ("{", json!({"_raw": ""})),
         (r#"{"a"#, json!({"a": null, "_raw": ""})),
@@ -131,16 +131,16 @@ fn what_breaks_off_is_ended_and_marked() {
 }
 
 #[test]
-fn a_stream_that_the_limit_cut_off_ends_where_it_was_cut() {
+fn arguments_cut_by_the_limit_stay_cut_in_the_stream() {
     let heard = hear(&[start(0, call("c", "f")), arguments(0, r#"{\"a\":\"x"#), stop(0)], Finish::Length);
     assert_eq!(heard.events[heard.events.len() - 4].1["delta"]["partial_json"], r#"{"a":"x"#);
-    // Where the provider says that the call is complete, the client could not know.
+    // If the provider reports a complete call, the client cannot know that it was cut, so the object is completed.
     let heard = hear(&[start(0, call("c", "f")), arguments(0, r#"{\"a\":\"x"#), stop(0)], Finish::ToolUse);
     assert_eq!(heard.content()[0]["input"], json!({"a": "x", "_raw": ""}));
 }
 
 #[test]
-fn sloppy_arguments_never_break_a_stream() {
+fn arguments_malformed_never_break_the_stream() {
     for fragments in [
         &["ls ", "-la"][..],
         &["{\\\"a\\\":", "\\\"x\\n", "y\\\"}"],
@@ -156,7 +156,7 @@ fn sloppy_arguments_never_break_a_stream() {
 }
 
 #[test]
-fn an_input_of_free_text_becomes_a_member() {
+fn arguments_of_a_custom_tool_become_one_member() {
     let kind = BlockKind::ToolUse {
         id: JsonStr::from_escaped("c"),
         name: JsonStr::from_escaped("patch"),
@@ -171,7 +171,7 @@ fn an_input_of_free_text_becomes_a_member() {
 }
 
 #[test]
-fn whole_arguments_that_are_no_object_are_told_as_they_are() {
+fn arguments_sent_whole_that_are_not_an_object_go_to_raw() {
     let whole = |text| Event::Delta { index: 0, delta: Delta::Object(RawJson::from_text(text)) };
     for (text, input) in
         [(r#"{"a":"ü\n"}"#, json!({"a": "ü\n"})), ("[1]", json!({"_raw": "[1]"})), ("null", json!({}))]
@@ -182,7 +182,7 @@ fn whole_arguments_that_are_no_object_are_told_as_they_are() {
 }
 
 #[test]
-fn deep_nesting_is_given_up_in_good_order() {
+fn arguments_nested_too_deeply_go_to_raw() {
     let text = format!("{{\"a\":{}", "[".repeat(400));
     assert_eq!(object(&text, 50)["_raw"], "[".repeat(400 - 119));
 }

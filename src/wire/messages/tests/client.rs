@@ -1,20 +1,20 @@
-//! A client of this format: accumulates a stream as the official SDKs do, and is stricter about its grammar.
+//! Test client of this format: accumulates a stream as the official SDKs do, and checks its grammar more strictly.
 
 use serde_json::{Value, json};
 
-/// What a client has at the end of a stream.
+/// State of the client at the end of a stream.
 #[derive(Debug)]
 pub(super) struct Heard {
-    /// The message, as accumulated.
+    /// Accumulated message.
     pub(super) message: Value,
-    /// Each event: its name and its data.
+    /// Name and data of each event.
     pub(super) events: Vec<(String, Value)>,
-    /// The error that ended the stream.
+    /// Error that ended the stream.
     pub(super) error: Option<Value>,
 }
 
 impl Heard {
-    /// Listens to a stream.
+    /// Reads a stream.
     pub(super) fn to(stream: &str) -> Self {
         let mut heard = Heard { message: Value::Null, events: Vec::new(), error: None };
         let mut open = None;
@@ -78,12 +78,12 @@ impl Heard {
         heard
     }
 
-    /// The blocks of the message.
+    /// Returns the blocks of the message.
     pub(super) fn content(&self) -> &Value {
         &self.message["content"]
     }
 
-    /// The names of the events, without pings.
+    /// Returns the names of the events, without pings.
     pub(super) fn names(&self) -> Vec<&str> {
         self.events.iter().map(|(name, _)| name.as_str()).filter(|name| *name != "ping").collect()
     }
@@ -108,7 +108,7 @@ fn delta(block: &mut Value, delta: &Value, arguments: &mut String) {
             }
             match serde_json::from_str(arguments) {
                 Ok(input) => block["input"] = input,
-                // The SDKs raise at what cannot become JSON any more.
+                // The SDKs raise an exception at text that cannot become JSON any more.
                 Err(error) => assert!(error.is_eof(), "{error}: {arguments}"),
             }
         }

@@ -1,11 +1,12 @@
-//! The conversation that is sent to a provider.
+//! Tests of the conversation that is sent to a provider.
 
 use serde_json::{Value, json};
 
 use super::{Sent, by_budget, dialect, send, send_as};
 use crate::canonical::request::Extra;
 use crate::canonical::{
-    Block, CacheMark, Dialect, Input, Request, Role, Seal, Source, Thinking, ToolKind, Turn,
+    Block, CacheBreakpoint, Dialect, Input, MediaSource, ProviderSignature, Request, Role, Thinking,
+    ToolKind, Turn,
 };
 use crate::json::{JsonStr, RawJson};
 use crate::wire::Format;
@@ -25,7 +26,7 @@ fn call<'a>(id: &'a str, input: Input<'a>) -> Block<'a> {
         input,
         kind: ToolKind::Function,
         namespace: s(""),
-        seal: None,
+        signature: None,
         cache: None,
     }
 }
@@ -43,8 +44,8 @@ fn result<'a>(id: &'a str, content: Vec<Block<'a>>) -> Block<'a> {
 }
 
 fn reasoning(text: &'static str, seal: Option<&'static str>) -> Block<'static> {
-    let seal = seal.map(|seal| Seal { issuer: Some("provider".into()), text: seal.into() });
-    Block::Reasoning { text: vec![s(text)], seal, hidden: text.is_empty() }
+    let seal = seal.map(|seal| ProviderSignature { issuer: Some("provider".into()), text: seal.into() });
+    Block::Reasoning { text: vec![s(text)], signature: seal, hidden: text.is_empty() }
 }
 
 pub(super) fn of<'a>(turns: Vec<(Role, Vec<Block<'a>>)>) -> Request<'a> {
@@ -59,7 +60,7 @@ pub(super) fn chat(turns: Vec<(Role, Vec<Block<'_>>)>) -> Sent {
 use Role::{Assistant, Developer, System, User};
 
 #[test]
-fn mapping_1_leading_instructions_are_the_system_field() {
+fn mapping_1_instructions_at_the_start_become_the_system_field() {
     let sent = chat(vec![
         (System, vec![text("A.")]),
         (Developer, vec![text("B."), text(" ")]),
@@ -70,7 +71,7 @@ fn mapping_1_leading_instructions_are_the_system_field() {
 }
 
 #[test]
-fn mapping_1_later_instructions_stay_where_they_are_or_are_appended() {
+fn mapping_1_instructions_in_the_middle_stay_or_move_to_system() {
     let turns = vec![
         (System, vec![text("A.")]),
         (User, vec![text("1")]),
@@ -89,7 +90,7 @@ fn mapping_1_later_instructions_stay_where_they_are_or_are_appended() {
 }
 
 #[test]
-fn mapping_1_instructions_alone_become_the_users() {
+fn mapping_1_instructions_alone_become_a_user_turn() {
     let sent = chat(vec![(System, vec![text("Say hi.")])]);
     assert!(sent.body.get("system").is_none());
     assert_eq!(
@@ -99,7 +100,7 @@ fn mapping_1_instructions_alone_become_the_users() {
 }
 
 #[test]
-fn mapping_1_turns_alternate_and_empty_ones_are_gone() {
+fn mapping_1_turns_alternate_and_empty_ones_are_dropped() {
     let sent = chat(vec![
         (User, vec![text("a")]),
         (User, vec![text("b")]),
@@ -120,17 +121,17 @@ fn mapping_1_turns_alternate_and_empty_ones_are_gone() {
 }
 
 #[test]
-fn mapping_1_a_conversation_that_the_model_began_gets_a_first_turn() {
+fn mapping_1_first_turn_of_the_model_is_preceded_by_a_user_turn() {
     let sent = chat(vec![(Assistant, vec![text("Welcome!")]), (User, vec![text("Hi")])]);
     assert_eq!(sent.body["messages"][0], json!({"role": "user", "content": [{"type": "text", "text": "."}]}));
     assert_eq!(sent.body["messages"].as_array().unwrap().len(), 3);
 }
 
 #[test]
-fn mapping_1_a_beginning_of_the_answer_is_continued_where_the_model_can() {
+fn mapping_1_prefill_is_kept_only_if_supported() {
     let turns = vec![(User, vec![text("Hi")]), (Assistant, vec![text("x \\\\n\\n \\t")])];
     let sent = chat(turns.clone());
-    // White space at the end is refused; a backslash and an n is none.
+    // Trailing white space is refused; an escaped backslash followed by `n` is not white space.
     assert_eq!(sent.body["messages"][1]["content"], json!([{"type": "text", "text": "x \\n"}]));
     assert!(sent.losses.is_empty());
 
@@ -138,14 +139,14 @@ fn mapping_1_a_beginning_of_the_answer_is_continued_where_the_model_can() {
     let sent = send(Format::Messages, &of(turns.clone()), &cannot);
     assert_eq!(sent.body["messages"].as_array().unwrap().len(), 1);
     assert_eq!(sent.losses, ["prefill"]);
-    // Of other formats it is a turn, which is kept.
+    // In other formats it is an ordinary turn and stays.
     let sent = send(Format::Chat, &of(turns), &cannot);
     assert_eq!(sent.body["messages"][2]["content"][0]["text"], ".");
     assert_eq!(sent.losses, ["prefill"]);
 }
 
 #[test]
-fn a_paused_turn_goes_back_as_it_is() {
+fn paused_turn_is_sent_back_unchanged() {
     let raw = r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#;
     let opaque = Block::Opaque { name: s("server_tool_use"), raw: RawJson::from_text(raw) };
     let turns = vec![(User, vec![text("a")]), (Assistant, vec![text("b"), opaque])];
@@ -155,7 +156,7 @@ fn a_paused_turn_goes_back_as_it_is() {
 }
 
 #[test]
-fn a_model_that_reasons_begins_its_answer_itself() {
+fn prefill_is_dropped_with_reasoning() {
     let mut request = of(vec![(User, vec![text("a")]), (Assistant, vec![text("b")])]);
     request.thinking = Thinking::Budget(2048);
     let sent = send(Format::Chat, &request, &by_budget());
@@ -164,7 +165,7 @@ fn a_model_that_reasons_begins_its_answer_itself() {
 }
 
 #[test]
-fn bug_55_and_client_5_results_are_one_turn_of_the_user_before_anything_else() {
+fn bug_55_and_client_5_tool_results_are_first_in_one_user_turn() {
     let sent = chat(vec![
         (User, vec![text("go")]),
         (Assistant, vec![text("Let me see.")]),
@@ -185,7 +186,7 @@ fn bug_55_and_client_5_results_are_one_turn_of_the_user_before_anything_else() {
 }
 
 #[test]
-fn mapping_3_arguments_become_objects() {
+fn mapping_3_tool_call_arguments_become_objects() {
     for (input, object) in [
         (Input::Text(s("")), json!({})),
         (Input::Text(s(" \\n")), json!({})),
@@ -207,7 +208,7 @@ fn mapping_3_arguments_become_objects() {
 }
 
 #[test]
-fn bug_54_the_order_of_members_is_kept() {
+fn bug_54_tool_call_arguments_keep_their_member_order() {
     let sent = chat(vec![
         (User, vec![text("go")]),
         (Assistant, vec![call("a", Input::Text(s(r#"{\"z\": 1, \"a\": 2, \"m\": 1e5}"#)))]),
@@ -218,7 +219,7 @@ fn bug_54_the_order_of_members_is_kept() {
 }
 
 #[test]
-fn bug_10_an_id_is_the_same_on_the_call_and_on_its_result() {
+fn bug_10_tool_call_id_is_sanitized_alike_on_call_and_result() {
     for (id, sent_id) in
         [("call_1-x", "call_1-x"), ("functions.f:0", "functions_f_0"), ("a\\/b\\u00fc", "a_b_"), ("0", "0")]
     {
@@ -233,7 +234,7 @@ fn bug_10_an_id_is_the_same_on_the_call_and_on_its_result() {
 }
 
 #[test]
-fn fact_8_an_id_that_comes_again_is_another_calls() {
+fn fact_8_tool_call_id_that_repeats_is_made_unique() {
     let sent = chat(vec![
         (User, vec![text("go")]),
         (Assistant, vec![call("0", Input::Text(s("{}"))), call("1", Input::Text(s("{}")))]),
@@ -252,12 +253,12 @@ fn fact_8_an_id_that_comes_again_is_another_calls() {
 }
 
 #[test]
-fn mapping_3_results_of_every_kind() {
+fn mapping_3_tool_results_of_every_kind_are_encoded() {
     let image = |data, mime| Block::Image {
-        source: Source::Base64 { mime: s(mime), data: s(data) },
+        source: MediaSource::Base64 { mime: s(mime), data: s(data) },
         detail: s(""),
         cache: None,
-        seal: None,
+        signature: None,
     };
     let one = |block: Block<'static>| {
         let sent = chat(vec![
@@ -274,7 +275,7 @@ fn mapping_3_results_of_every_kind() {
     assert_eq!(one(result("a", vec![])), json!({}));
     assert_eq!(one(result("a", vec![text("")])), json!({}));
     assert_eq!(one(result("a", vec![text("5")])), json!({"content": "5"}));
-    // bug_60: an image is an image.
+    // An image file is sent as an image block.
     assert_eq!(
         one(result("a", vec![text("done"), image("iVBORw0KGgo=", "image/png")])),
         json!({"content": [{"type": "text", "text": "done"},
@@ -295,7 +296,7 @@ fn mapping_3_results_of_every_kind() {
 }
 
 #[test]
-fn bug_26_reasoning_goes_back_unaltered_and_in_its_place() {
+fn bug_26_reasoning_is_sent_back_unchanged_and_in_place() {
     let sent = chat(vec![
         (User, vec![text("go")]),
         (
@@ -314,7 +315,7 @@ fn bug_26_reasoning_goes_back_unaltered_and_in_its_place() {
 }
 
 #[test]
-fn bug_34_reasoning_that_is_not_signed_is_left_out() {
+fn bug_34_reasoning_without_a_signature_is_omitted() {
     let sent = chat(vec![
         (User, vec![text("a")]),
         (Assistant, vec![reasoning("Hm.", None), text("b")]),
@@ -325,7 +326,7 @@ fn bug_34_reasoning_that_is_not_signed_is_left_out() {
 }
 
 #[test]
-fn mapping_4_a_loop_of_tools_without_its_reasoning_goes_on_without_reasoning() {
+fn mapping_4_reasoning_is_disabled_in_a_tool_loop_without_signatures() {
     let turns = |seal| {
         let mut request = of(vec![
             (User, vec![text("go")]),
@@ -340,43 +341,50 @@ fn mapping_4_a_loop_of_tools_without_its_reasoning_goes_on_without_reasoning() {
     assert!(sent.losses.contains(&"thinking".to_owned()));
     let sent = send(Format::Chat, &turns(Some("Eq")), &by_budget());
     assert_eq!(sent.body["thinking"], json!({"type": "enabled", "budget_tokens": 2048}));
-    // Models that reason as they see fit do not miss it.
+    // Models with adaptive reasoning do not require it.
     let sent = send(Format::Chat, &turns(None), &dialect());
     assert_eq!(sent.body["thinking"]["type"], "adaptive");
 }
 
 #[test]
-fn bug_53_at_most_four_marks_and_the_last_ones() {
-    let marked =
-        |text: &'static str| Block::Text { text: s(text), cache: Some(CacheMark::Short), seal: None };
+fn bug_53_cache_marks_are_at_most_four_and_the_last() {
+    let marked = |text: &'static str| Block::Text {
+        text: s(text),
+        cache: Some(CacheBreakpoint::Short),
+        signature: None,
+    };
     let mut request = of(vec![
         (System, vec![marked("a"), marked("b")]),
         (User, vec![marked("c"), marked(" "), text("d"), marked("e")]),
         (Assistant, vec![text("f")]),
         (User, vec![marked("g")]),
     ]);
-    request.turns[0].blocks.push(Block::Text { text: s("x"), cache: Some(CacheMark::Long), seal: None });
+    request.turns[0].blocks.push(Block::Text {
+        text: s("x"),
+        cache: Some(CacheBreakpoint::Long),
+        signature: None,
+    });
     let sent = send(Format::Messages, &request, &dialect());
     assert_eq!(sent.raw.matches("cache_control").count(), 4);
     assert!(sent.body["system"][0].get("cache_control").is_none());
     assert_eq!(sent.body["system"][2]["cache_control"], json!({"type": "ephemeral", "ttl": "1h"}));
     assert_eq!(sent.body["messages"][2]["content"][0]["cache_control"], json!({"type": "ephemeral"}));
     assert_eq!(sent.losses, ["cache_control"]);
-    // The mark of the request itself is one of the four.
+    // The cache mark of the request itself counts towards the four.
     request.extra.push(Extra { name: "cache_control", value: RawJson::from_text(r#"{"type":"ephemeral"}"#) });
     let sent = send(Format::Messages, &request, &dialect());
     assert_eq!(sent.raw.matches("cache_control").count(), 4);
 }
 
 #[test]
-fn bug_59_no_empty_block_and_no_mark_on_one() {
-    let blank = Block::Text { text: s(" \\n"), cache: Some(CacheMark::Short), seal: None };
+fn bug_59_empty_blocks_and_their_marks_are_dropped() {
+    let blank = Block::Text { text: s(" \\n"), cache: Some(CacheBreakpoint::Short), signature: None };
     let sent = chat(vec![(User, vec![text("a"), blank])]);
     assert_eq!(sent.body["messages"][0]["content"], json!([{"type": "text", "text": "a"}]));
 }
 
 #[test]
-fn names_and_phases_are_dropped_in_silence() {
+fn names_and_phases_are_dropped_as_losses() {
     let mut request = of(vec![(User, vec![text("a")])]);
     request.turns[0].name = s("ann");
     request.turns[0].phase = s("final_answer");
@@ -384,7 +392,7 @@ fn names_and_phases_are_dropped_in_silence() {
 }
 
 #[test]
-fn blocks_of_the_providers_own_tools_go_back_to_the_same_format_only() {
+fn server_tool_blocks_are_sent_in_the_same_format_only() {
     let raw = r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[]}"#;
     let opaque = Block::Opaque { name: s("web_search_tool_result"), raw: RawJson::from_text(raw) };
     let turns = vec![(User, vec![text("a")]), (Assistant, vec![opaque, text("b")]), (User, vec![text("c")])];
@@ -396,7 +404,7 @@ fn blocks_of_the_providers_own_tools_go_back_to_the_same_format_only() {
 }
 
 #[test]
-fn client_7_a_growing_conversation_keeps_its_prefix_byte_for_byte() {
+fn client_7_conversation_history_is_encoded_to_the_same_bytes() {
     let turns = [
         r#"{"role":"user","content":"go"}"#,
         r#"{"role":"assistant","content":[{"type":"text","text":"ok"},{"type":"tool_use","id":"a","name":"f","input":{"z":1,"a":2}}]}"#,
@@ -414,7 +422,7 @@ fn client_7_a_growing_conversation_keeps_its_prefix_byte_for_byte() {
             let sent = send_as(from, &body, &dialect());
             assert_eq!(sent.raw, send_as(from, &body, &dialect()).raw);
             if let Some(before) = &before {
-                // All but the brackets at the end.
+                // Everything except the closing brackets.
                 assert!(sent.raw.starts_with(before.trim_end_matches(['}', ']'])), "{before}\n{}", sent.raw);
             }
             if from == Format::Chat {

@@ -1,20 +1,20 @@
-//! Images, documents, sounds and videos that are sent to a provider.
+//! Tests of images, documents, audio and video that are sent to a provider.
 
 use serde_json::json;
 
 use super::conversation::{chat, of, s, text};
 use super::{dialect, send};
 use crate::canonical::Role::{Assistant, User};
-use crate::canonical::{Block, Dialect, Source};
+use crate::canonical::{Block, Dialect, MediaSource};
 use crate::wire::Format;
 
 #[test]
-fn mapping_2_images() {
+fn mapping_2_images_are_encoded_with_their_true_type() {
     let send_image = |source, dialect: &Dialect<'_>, from| {
-        let image = Block::Image { source, detail: s("high"), cache: None, seal: None };
+        let image = Block::Image { source, detail: s("high"), cache: None, signature: None };
         send(from, &of(vec![(User, vec![text("a"), image])]), dialect)
     };
-    let base64 = |mime, data| Source::Base64 { mime: s(mime), data: s(data) };
+    let base64 = |mime, data| MediaSource::Base64 { mime: s(mime), data: s(data) };
     for (source, mime) in [
         (base64("image/jpg", "QQ=="), "image/jpeg"),
         (base64("image/png", "/9j/4AAQ"), "image/jpeg"),
@@ -26,7 +26,7 @@ fn mapping_2_images() {
         assert_eq!(sent.body["messages"][0]["content"][1]["source"]["media_type"], mime, "{source:?}");
         assert_eq!(sent.losses, ["image_detail"]);
     }
-    let url = Source::Url { url: s("https://a.example/i.png"), mime: s("") };
+    let url = MediaSource::Url { url: s("https://a.example/i.png"), mime: s("") };
     let sent = send_image(url, &dialect(), Format::Chat);
     assert_eq!(
         sent.body["messages"][0]["content"][1]["source"],
@@ -34,8 +34,8 @@ fn mapping_2_images() {
     );
     let sent = send_image(url, &Dialect { media_urls: false, ..dialect() }, Format::Chat);
     assert_eq!(sent.refused.as_deref(), Some("image_url"));
-    // An id means nothing to another provider.
-    let id = Source::Id { id: s("file_1") };
+    // File ids are not valid at another provider.
+    let id = MediaSource::Id { id: s("file_1") };
     assert_eq!(send_image(id, &dialect(), Format::Chat).refused.as_deref(), Some("file_id"));
     let sent = send_image(id, &dialect(), Format::Messages);
     assert_eq!(
@@ -45,12 +45,12 @@ fn mapping_2_images() {
 }
 
 #[test]
-fn mapping_2_files() {
+fn mapping_2_files_are_encoded_as_documents() {
     let send_file = |source, from| {
         let file = Block::File { source, name: s("a.x"), cache: None };
         send(from, &of(vec![(User, vec![text("a"), file])]), &dialect())
     };
-    let base64 = |mime, data| Source::Base64 { mime: s(mime), data: s(data) };
+    let base64 = |mime, data| MediaSource::Base64 { mime: s(mime), data: s(data) };
     for (source, block) in [
         (
             base64("application/pdf", "JVBERi0="),
@@ -73,12 +73,12 @@ fn mapping_2_files() {
                 "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}),
         ),
         (
-            Source::Text { text: s("x\\ny") },
+            MediaSource::Text { text: s("x\\ny") },
             json!({"type": "document", "title": "a.x",
                 "source": {"type": "text", "media_type": "text/plain", "data": "x\ny"}}),
         ),
         (
-            Source::Url { url: s("https://a.example/a.pdf"), mime: s("") },
+            MediaSource::Url { url: s("https://a.example/a.pdf"), mime: s("") },
             json!({"type": "document", "title": "a.x", "source": {"type": "url", "url": "https://a.example/a.pdf"}}),
         ),
     ] {
@@ -90,14 +90,14 @@ fn mapping_2_files() {
         send_file(base64("application/zip", "UEsDBAA="), Format::Chat).refused.as_deref(),
         Some("file")
     );
-    let id = Source::Id { id: s("file_1") };
+    let id = MediaSource::Id { id: s("file_1") };
     assert_eq!(send_file(id, Format::Responses).refused.as_deref(), Some("file_id"));
     assert_eq!(send_file(id, Format::Messages).refused, None);
 }
 
 #[test]
-fn mapping_2_sound_and_video_are_refused() {
-    let source = Source::Base64 { mime: s("audio/wav"), data: s("UklGRg==") };
+fn mapping_2_audio_and_video_are_refused() {
+    let source = MediaSource::Base64 { mime: s("audio/wav"), data: s("UklGRg==") };
     for (block, element) in [(Block::Audio { source }, "audio"), (Block::Video { source }, "video")] {
         let sent = chat(vec![(User, vec![text("a"), block])]);
         assert_eq!(sent.refused.as_deref(), Some(element));
@@ -105,9 +105,9 @@ fn mapping_2_sound_and_video_are_refused() {
 }
 
 #[test]
-fn an_image_that_the_model_made_has_no_place_in_its_turn() {
-    let source = Source::Base64 { mime: s("image/png"), data: s("iVBORw0KGgo=") };
-    let image = Block::Image { source, detail: s(""), cache: None, seal: None };
+fn model_image_is_dropped_from_its_turn() {
+    let source = MediaSource::Base64 { mime: s("image/png"), data: s("iVBORw0KGgo=") };
+    let image = Block::Image { source, detail: s(""), cache: None, signature: None };
     let turns =
         vec![(User, vec![text("draw")]), (Assistant, vec![text("Here."), image]), (User, vec![text("more")])];
     let sent = chat(turns);

@@ -1,8 +1,7 @@
-//! What a client and a provider of this format would notice.
+//! Tests of the messages format, from the view of its clients and providers.
 //!
-//! Here live a client that reads streams as the official SDKs do ([`client`]), and the tests, by what they look at.
-//! Numbers in names (`fact_18`, `bug_13`, `client_2`, `mapping_7`) are those of the tables of wire facts, of known
-//! bugs, of clients' needs and of the mapping.
+//! [`client`] reads streams as the official SDKs do. The tests are grouped by subject. The facts, needs of clients and
+//! mapping rows under test are in docs/provider-facts.md and docs/mapping.md.
 
 mod answer;
 mod arguments;
@@ -24,13 +23,13 @@ use bytes::BytesMut;
 use serde_json::Value;
 
 use super::stream::{Decoder, Encoder};
-use crate::canonical::dialect::{Reasoning, Sampling, Structured};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Quirks, Request};
 use crate::json::EscapedString;
 use crate::wire::Format;
 use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
 
-/// What a client is told besides the events.
+/// Returns the encoder options of the tests.
 fn reply() -> ReplyOptions {
     ReplyOptions {
         model: EscapedString::from("claude"),
@@ -42,14 +41,14 @@ fn reply() -> ReplyOptions {
     }
 }
 
-/// A provider that can do everything.
+/// Returns the dialect of a provider without restrictions.
 fn dialect() -> Dialect<'static> {
     Dialect {
         model: "claude-sonnet",
         issuer: "provider",
-        reasoning: Reasoning::Adaptive { max: Effort::Max, off: true },
+        reasoning: ReasoningSupport::Adaptive { max: Effort::Max, off: true },
         max_output: 8192,
-        sampling: Sampling::All,
+        sampling: SamplingSupport::All,
         structured: Structured::Native,
         json_schema: true,
         call_ids: true,
@@ -61,16 +60,16 @@ fn dialect() -> Dialect<'static> {
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     }
 }
 
-/// One that reasons by a budget.
+/// Returns the dialect of a provider whose models have a reasoning budget.
 fn by_budget() -> Dialect<'static> {
-    Dialect { reasoning: Reasoning::Budget { min: 1024, max: 32_000, off: true }, ..dialect() }
+    Dialect { reasoning: ReasoningSupport::Budget { min: 1024, max: 32_000, off: true }, ..dialect() }
 }
 
-/// Reads the data of events, under the grammar of the hub, and hands each event on.
+/// Decodes frames, checks the event grammar, and calls `each` for every event.
 fn read_each(frames: &[&str], mut each: impl FnMut(&Event<'_>)) -> Result<(), CutText> {
     let mut grammar = Grammar::default();
     let mut decoder = Decoder::new("req_1");
@@ -84,14 +83,14 @@ fn read_each(frames: &[&str], mut each: impl FnMut(&Event<'_>)) -> Result<(), Cu
     decoder.finish(&mut sink)
 }
 
-/// Reads the data of events into an answer.
+/// Decodes frames into a response.
 fn read(frames: &[&str]) -> Answer {
     let mut answer = Answer::default();
     read_each(frames, |event| answer.take(event)).unwrap();
     answer
 }
 
-/// Writes events as a stream.
+/// Encodes events as a stream.
 fn write(reply: ReplyOptions, events: &[Event<'_>]) -> String {
     let mut grammar = Grammar::default();
     let mut encoder = Encoder::new(Arc::new(reply));
@@ -103,7 +102,7 @@ fn write(reply: ReplyOptions, events: &[Event<'_>]) -> String {
     String::from_utf8(out.to_vec()).unwrap()
 }
 
-/// Reads a stream and writes it again.
+/// Decodes a stream and encodes it again.
 fn rewrite(frames: &[&str]) -> String {
     let mut encoder = Encoder::new(Arc::new(reply()));
     let mut out = BytesMut::new();
@@ -111,7 +110,7 @@ fn rewrite(frames: &[&str]) -> String {
     String::from_utf8(out.to_vec()).unwrap()
 }
 
-/// What is sent for a request, and what is lost on the way.
+/// Encoded request, its losses and its refusal.
 struct Sent {
     body: Value,
     raw: String,
@@ -119,7 +118,7 @@ struct Sent {
     refused: Option<String>,
 }
 
-/// Writes a request that came in a format.
+/// Encodes a request that came in a format.
 fn send(from: Format, request: &Request<'_>, dialect: &Dialect<'_>) -> Sent {
     let mut notes = LossNotes::new(from, Format::Messages);
     let mut out = BytesMut::new();
@@ -133,7 +132,7 @@ fn send(from: Format, request: &Request<'_>, dialect: &Dialect<'_>) -> Sent {
     }
 }
 
-/// What is sent for a request of this format, as if it came from a client of another.
+/// Encodes a request of this format, as if it came from a client of another format.
 fn send_as(from: Format, body: &str, dialect: &Dialect<'_>) -> Sent {
     send(from, &super::request::decode(body).unwrap(), dialect)
 }

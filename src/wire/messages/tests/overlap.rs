@@ -1,4 +1,4 @@
-//! Blocks that overlap in the hub, one after the other on the wire.
+//! Tests of overlapping blocks in the events, which are sequential in this format.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::canonical::{BlockKind, Delta, Event, Finish};
 use crate::json::{JsonStr, RawJson};
 
 #[test]
-fn bug_3_and_4_calls_in_a_row_are_blocks_of_their_own() {
+fn bug_3_and_4_tool_calls_in_a_row_are_separate_blocks() {
     let heard = hear(
         &[
             start(0, call("a", "f")),
@@ -30,7 +30,7 @@ fn bug_3_and_4_calls_in_a_row_are_blocks_of_their_own() {
 }
 
 #[test]
-fn bug_5_and_6_interleaved_fragments_wait_for_their_block() {
+fn bug_5_and_6_tool_calls_that_interleave_become_separate_blocks() {
     let heard = hear(
         &[
             start(0, call("a", "f")),
@@ -57,8 +57,8 @@ fn bug_5_and_6_interleaved_fragments_wait_for_their_block() {
 }
 
 #[test]
-fn a_call_whose_arguments_are_complete_does_not_hold_up_the_next() {
-    // Chat providers end all calls together, at the very end.
+fn tool_call_with_complete_arguments_does_not_delay_the_next() {
+    // Chat providers end all calls together, at the end of the stream.
     let before = [
         start(0, call("a", "f")),
         arguments(0, r#"{\"x\":1}"#),
@@ -69,7 +69,7 @@ fn a_call_whose_arguments_are_complete_does_not_hold_up_the_next() {
     all.extend(before);
     let stream = super::write(super::reply(), &all);
     assert!(stream.contains(r#""partial_json":"{\"y\":""#), "{stream}");
-    // Also when the next was begun before they were complete.
+    // Also if the next call began before the previous ones were complete.
     let all = [
         super::stream_write::START,
         start(0, call("a", "f")),
@@ -83,7 +83,7 @@ fn a_call_whose_arguments_are_complete_does_not_hold_up_the_next() {
 }
 
 #[test]
-fn a_text_gives_way_and_goes_on_in_a_block_of_its_own() {
+fn text_interrupted_by_a_call_continues_in_a_new_block() {
     let heard = hear(
         &[
             start(0, BlockKind::Text),
@@ -107,7 +107,7 @@ fn a_text_gives_way_and_goes_on_in_a_block_of_its_own() {
 }
 
 #[test]
-fn reasoning_keeps_the_wire_until_it_is_signed() {
+fn reasoning_block_stays_open_until_it_is_signed() {
     let heard = hear(
         &[
             start(0, BlockKind::Reasoning),
@@ -116,7 +116,7 @@ fn reasoning_keeps_the_wire_until_it_is_signed() {
             text(1, "Yes"),
             text(0, "m."),
             text(1, "!"),
-            Event::Delta { index: 0, delta: Delta::Seal(JsonStr::from_escaped("Eq")) },
+            Event::Delta { index: 0, delta: Delta::Signature(JsonStr::from_escaped("Eq")) },
             stop(1),
             stop(0),
         ],
@@ -128,16 +128,16 @@ fn reasoning_keeps_the_wire_until_it_is_signed() {
 }
 
 #[test]
-fn everything_that_waits_comes_whole() {
+fn blocks_that_wait_are_written_whole() {
     let object = Delta::Object(RawJson::from_text(r#"{"a":"\"\n"}"#));
     let heard = hear(
         &[
             start(0, BlockKind::Reasoning),
             start(1, call("b", "f")),
-            Event::Delta { index: 1, delta: Delta::Seal(JsonStr::from_escaped("Ci")) },
+            Event::Delta { index: 1, delta: Delta::Signature(JsonStr::from_escaped("Ci")) },
             Event::Delta { index: 1, delta: object },
             start(2, BlockKind::HiddenReasoning),
-            Event::Delta { index: 2, delta: Delta::Seal(JsonStr::from_escaped("Em")) },
+            Event::Delta { index: 2, delta: Delta::Signature(JsonStr::from_escaped("Em")) },
             start(3, BlockKind::Text),
             stop(1),
             text(0, "Hmm."),
@@ -157,7 +157,7 @@ fn everything_that_waits_comes_whole() {
 }
 
 #[test]
-fn calls_that_the_limit_cut_off_are_all_told() {
+fn tool_calls_cut_by_the_limit_are_all_written() {
     let heard = hear(
         &[
             start(0, call("a", "f")),

@@ -1,15 +1,16 @@
-//! Blocks that overlap at random, and arguments cut at random: whatever comes, the client hears a message.
+//! Property tests with random overlap of blocks and random cuts of arguments: the client always receives a valid
+//! message.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::arguments::Arguments;
+use super::super::arguments::ArgumentsRepair;
 use super::stream_write::{arguments, call, hear, start, stop, text};
 use crate::canonical::{BlockKind, Event, Finish};
 use crate::json::{EscapedString, JsonStr};
 
-/// Pieces of JSON and of what is none.
+/// Fragments of valid and invalid JSON.
 const PIECES: [&str; 16] = [
     "{", "}", "[", "]", "\"a\":", "\"b\\n\"", "1.5", "-", "true", "nul", ",", " ", "\\", "\n", "ü\"",
     "\\u00e9",
@@ -39,14 +40,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sound_arguments_pass_to_the_letter_however_they_are_cut(
+    fn arguments_that_are_valid_pass_unchanged_at_every_split(
         object in json_object(),
         pretty in any::<bool>(),
         cuts in vec(1..9_usize, 1..40),
     ) {
         let whole = if pretty { serde_json::to_string_pretty(&object).unwrap() } else { object.to_string() };
         let characters: Vec<char> = whole.chars().collect();
-        let (mut follower, mut passed, mut rest) = (Arguments::new(), Vec::new(), &characters[..]);
+        let (mut follower, mut passed, mut rest) = (ArgumentsRepair::new(), Vec::new(), &characters[..]);
         for cut in cuts.iter().cycle() {
             if rest.is_empty() {
                 break;
@@ -62,14 +63,14 @@ proptest! {
     }
 
     #[test]
-    fn any_arguments_become_an_object(pieces in pieces()) {
+    fn arguments_of_any_text_become_an_object(pieces in pieces()) {
         let escaped: Vec<EscapedString> = pieces.iter().map(|piece| EscapedString::from(*piece)).collect();
         let mut events = vec![start(0, call("c", "f"))];
         events.extend(escaped.iter().map(|piece| arguments(0, piece.as_json_str().escaped())));
         events.push(stop(0));
         let streamed = hear(&events, Finish::ToolUse);
         prop_assert!(streamed.content()[0]["input"].is_object());
-        // What was an object stays that object.
+        // A valid object is not changed.
         let whole = pieces.concat();
         if let Ok(Value::Object(object)) = serde_json::from_str(&whole) {
             prop_assert_eq!(&streamed.content()[0]["input"], &Value::Object(object));
@@ -77,11 +78,11 @@ proptest! {
     }
 
     #[test]
-    fn blocks_that_overlap_come_out_one_after_the_other(
+    fn blocks_that_overlap_are_written_one_after_the_other(
         kinds in vec(0..3_u8, 1..6),
         order in vec((0..6_usize, any::<bool>()), 0..60),
     ) {
-        // Every block is begun in order; then fragments and ends come in any order.
+        // Blocks begin in order; their fragments and ends come in any order.
         let names: Vec<String> = (0..kinds.len()).map(|index| format!("c{index}")).collect();
         let mut events = Vec::new();
         for (index, kind) in kinds.iter().enumerate() {

@@ -1,32 +1,33 @@
-//! Requests of clients, read.
+//! Tests of the request decoder.
 
 use super::super::request::decode;
 use crate::canonical::{
-    Block, CacheMark, Effort, Input, OutputFormat, Role, Seal, Source, Thinking, ToolChoice,
+    Block, CacheBreakpoint, Effort, Input, MediaSource, OutputFormat, ProviderSignature, Role, Thinking,
+    ToolChoice,
 };
-use crate::error::Kind;
+use crate::error::ErrorKind;
 use crate::json::JsonStr;
 
 const fn s(text: &str) -> JsonStr<'_> {
     JsonStr::from_escaped(text)
 }
 
-/// A request with these members besides a message.
+/// Returns a request with these members besides a message.
 fn with(members: &str) -> String {
     format!(r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"Hi"}}],{members}}}"#)
 }
 
-/// A request whose only message has this content.
+/// Returns a request whose only message has this content.
 fn said(role: &str, content: &str) -> String {
     format!(r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"{role}","content":{content}}}]}}"#)
 }
 
-fn file(name: &'static str, source: Source<'static>) -> Block<'static> {
+fn file(name: &'static str, source: MediaSource<'static>) -> Block<'static> {
     Block::File { source, name: s(name), cache: None }
 }
 
 #[test]
-fn mapping_1_instructions_and_turns() {
+fn mapping_1_instructions_and_turns_are_decoded() {
     let body = r#"{"messages":[{"role":"user","content":"a"},{"role":"system","content":[{"type":"text","text":"b"}]},{"role":"assistant","content":[{"type":"text","text":"c"}]}],"max_tokens":77,"system":"S","stream":true,"model":"m"}"#;
     let request = decode(body).unwrap();
     let roles: Vec<Role> = request.turns.iter().map(|turn| turn.role).collect();
@@ -38,7 +39,7 @@ fn mapping_1_instructions_and_turns() {
 }
 
 #[test]
-fn bug_52_marks_stay_on_their_blocks() {
+fn bug_52_cache_marks_stay_on_their_blocks() {
     let body = r#"{"system":[{"type":"text","text":"a"},{"type":"text","text":"b","cache_control":{"type":"persistent"}}],
         "tools":[{"name":"f","input_schema":{"type":"object"},"cache_control":{"type":"ephemeral","ttl":"1h"}}],
         "messages":[{"role":"user","content":[{"type":"text","text":"c","cache_control":{"type":"ephemeral"}},
@@ -49,12 +50,15 @@ fn bug_52_marks_stay_on_their_blocks() {
         _ => None,
     };
     let marks: Vec<_> = request.turns.iter().flat_map(|turn| &turn.blocks).map(mark).collect();
-    assert_eq!(marks, [None, Some(CacheMark::Long), Some(CacheMark::Short), Some(CacheMark::Short)]);
-    assert_eq!(request.tools[0].cache, Some(CacheMark::Long));
+    assert_eq!(
+        marks,
+        [None, Some(CacheBreakpoint::Long), Some(CacheBreakpoint::Short), Some(CacheBreakpoint::Short)]
+    );
+    assert_eq!(request.tools[0].cache, Some(CacheBreakpoint::Long));
 }
 
 #[test]
-fn mapping_2_every_source_of_images_and_documents() {
+fn mapping_2_images_and_documents_of_every_source_are_decoded() {
     let content = r#"[
         {"type":"image","source":{"type":"base64","media_type":"image/png","data":"iVBOR"}},
         {"type":"image","source":{"type":"url","url":"https://a.example/i.png"}},
@@ -68,30 +72,30 @@ fn mapping_2_every_source_of_images_and_documents() {
         {"type":"document","title":"T","source":{"type":"content","content":[{"type":"text","text":"one"},{"type":"image","source":{"type":"url","url":"https://a.example/i.png"}}]},"cache_control":{"type":"ephemeral"}}]"#;
     let body = said("user", content);
     let request = decode(&body).unwrap();
-    let image = |source, cache| Block::Image { source, detail: s(""), cache, seal: None };
-    let url = |url| Source::Url { url: s(url), mime: s("") };
+    let image = |source, cache| Block::Image { source, detail: s(""), cache, signature: None };
+    let url = |url| MediaSource::Url { url: s(url), mime: s("") };
     assert_eq!(
         request.turns[0].blocks,
         [
-            image(Source::Base64 { mime: s("image/png"), data: s("iVBOR") }, None),
+            image(MediaSource::Base64 { mime: s("image/png"), data: s("iVBOR") }, None),
             image(url("https://a.example/i.png"), None),
-            image(Source::Base64 { mime: s("image/gif"), data: s("R0lG") }, None),
-            image(Source::Id { id: s("file_1") }, None),
-            file("a.pdf", Source::Base64 { mime: s("application/pdf"), data: s("JVBERi0=") }),
+            image(MediaSource::Base64 { mime: s("image/gif"), data: s("R0lG") }, None),
+            image(MediaSource::Id { id: s("file_1") }, None),
+            file("a.pdf", MediaSource::Base64 { mime: s("application/pdf"), data: s("JVBERi0=") }),
             file("", url("https://a.example/a.pdf")),
-            file("", Source::Text { text: s("plain") }),
-            file("", Source::Id { id: s("file_2") }),
+            file("", MediaSource::Text { text: s("plain") }),
+            file("", MediaSource::Id { id: s("file_2") }),
             Block::text(s("C")),
-            file("T", Source::Text { text: s("inside") }),
+            file("T", MediaSource::Text { text: s("inside") }),
             Block::text(s("T")),
             Block::text(s("one")),
-            image(url("https://a.example/i.png"), Some(CacheMark::Short)),
+            image(url("https://a.example/i.png"), Some(CacheBreakpoint::Short)),
         ]
     );
 }
 
 #[test]
-fn mapping_12_search_results_are_text_and_the_client_is_told() {
+fn mapping_12_search_results_become_text_and_an_extra() {
     let content = r#"[{"type":"search_result","source":"https://a.example/","title":"A","content":[{"type":"text","text":"so"}],"citations":{"enabled":true}},
         {"type":"document","source":{"type":"text","media_type":"text/plain","data":"x"},"citations":{"enabled":true}}]"#;
     let body = said("user", content);
@@ -103,7 +107,7 @@ fn mapping_12_search_results_are_text_and_the_client_is_told() {
 }
 
 #[test]
-fn mapping_3_calls_and_results() {
+fn mapping_3_tool_calls_and_results_are_decoded() {
     let body = r#"{"messages":[
         {"role":"assistant","content":[{"type":"tool_use","id":"toolu_1","name":"f","input":{"b":1,"a":2},"caller":{"type":"direct"}}]},
         {"role":"user","content":[
@@ -127,13 +131,13 @@ fn mapping_3_calls_and_results() {
 }
 
 #[test]
-fn mapping_4_reasoning_comes_back_with_its_seal_and_calls_too() {
+fn mapping_4_signatures_of_reasoning_and_tool_calls_are_decoded() {
     let mut envelope = b"".to_vec();
-    crate::canonical::Sealed { issuer: "google", text: s("CiQB") }.write(&mut envelope);
+    crate::canonical::SealedSignature { issuer: "google", text: s("CiQB") }.write(&mut envelope);
     let envelope = String::from_utf8(envelope).unwrap();
     let mut id = b"call_1".to_vec();
-    let sealed = crate::canonical::Sealed { issuer: "google", text: s("CiQB") };
-    crate::canonical::seal::Carried::write(sealed, &mut id);
+    let sealed = crate::canonical::SealedSignature { issuer: "google", text: s("CiQB") };
+    crate::canonical::seal::SignedCallId::write(sealed, &mut id);
     let id = String::from_utf8(id).unwrap();
     let content = format!(
         r#"[{{"type":"thinking","thinking":"Hm.","signature":"{envelope}"}},{{"type":"thinking","thinking":"U","signature":""}},
@@ -144,9 +148,11 @@ fn mapping_4_reasoning_comes_back_with_its_seal_and_calls_too() {
     let request = decode(&body).unwrap();
     let blocks = &request.turns[0].blocks;
     let seal = |block: &Block<'_>| match block {
-        Block::Reasoning { seal, .. } | Block::ToolUse { seal, .. } => seal
-            .clone()
-            .map(|seal: Seal<'_>| (seal.issuer.map(|issuer| issuer.to_string()), seal.text.to_string())),
+        Block::Reasoning { signature: seal, .. } | Block::ToolUse { signature: seal, .. } => {
+            seal.clone().map(|seal: ProviderSignature<'_>| {
+                (seal.issuer.map(|issuer| issuer.to_string()), seal.text.to_string())
+            })
+        }
         _ => panic!("{block:?}"),
     };
     let google = Some((Some("google".to_owned()), "CiQB".to_owned()));
@@ -157,14 +163,14 @@ fn mapping_4_reasoning_comes_back_with_its_seal_and_calls_too() {
     assert_eq!(seal(&blocks[4]), google);
     assert!(matches!(&blocks[3], Block::Reasoning { hidden: true, text, .. } if text.is_empty()));
     assert!(matches!(&blocks[4], Block::ToolUse { id, .. } if id.escaped() == "call_1"));
-    // The result of the same call names the same id.
+    // The result of the same call has the same id.
     let result = said("user", &format!(r#"[{{"type":"tool_result","tool_use_id":"{id}","content":""}}]"#));
     let request = decode(&result).unwrap();
     assert!(matches!(&request.turns[0].blocks[0], Block::ToolResult { id, .. } if id.escaped() == "call_1"));
 }
 
 #[test]
-fn blocks_of_the_providers_own_tools_are_carried_whole() {
+fn server_tool_blocks_are_decoded_unchanged() {
     let raw = r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"web_search_result","url":"u"}]}"#;
     let body = said("assistant", &format!("[{raw}]"));
     let request = decode(&body).unwrap();
@@ -173,7 +179,7 @@ fn blocks_of_the_providers_own_tools_are_carried_whole() {
 }
 
 #[test]
-fn mapping_4_every_spelling_of_reasoning() {
+fn mapping_4_reasoning_setting_is_decoded_in_every_spelling() {
     for (members, thinking, shown) in [
         (r#""thinking":{"type":"enabled","budget_tokens":2048}"#, Thinking::Budget(2048), Some(true)),
         (
@@ -190,20 +196,20 @@ fn mapping_4_every_spelling_of_reasoning() {
         (r#""thinking":{"type":"disabled"}"#, Thinking::Off, Some(false)),
         (r#""thinking":{"type":"between_tools"}"#, Thinking::Adaptive, Some(true)),
         (r#""output_config":{"effort":"low"}"#, Thinking::Effort(Effort::Low), None),
-        (r#""thinking":null"#, Thinking::Unsaid, None),
+        (r#""thinking":null"#, Thinking::Unset, None),
     ] {
         let body = with(members);
         let request = decode(&body).unwrap();
         assert_eq!((request.thinking, request.show_thinking), (thinking, shown), "{members}");
     }
-    // An effort beside a budget has no place of its own.
+    // An effort beside a budget is passed on as an extra.
     let body =
         with(r#""thinking":{"type":"enabled","budget_tokens":2048},"output_config":{"effort":"high"}"#);
     assert_eq!(decode(&body).unwrap().extra[0].name, "output_config.effort");
 }
 
 #[test]
-fn mapping_5_both_places_of_a_schema() {
+fn mapping_5_response_schema_is_decoded_in_every_place() {
     for members in [
         r#""output_config":{"format":{"type":"json_schema","schema":{"type":"object"}}}"#,
         r#""output_format":{"type":"json_schema","schema":{"type":"object"}}"#,
@@ -218,7 +224,7 @@ fn mapping_5_both_places_of_a_schema() {
 }
 
 #[test]
-fn mapping_6_parameters() {
+fn mapping_6_sampling_and_stop_sequences_are_decoded() {
     let body = with(
         r#""temperature":0.70,"top_p":0.9,"top_k":40,"stop_sequences":["END","\n"],"metadata":{"user_id":"u-42"},"service_tier":"standard_only""#,
     );
@@ -233,7 +239,7 @@ fn mapping_6_parameters() {
 }
 
 #[test]
-fn mapping_3_tools_and_choices() {
+fn mapping_3_tools_and_tool_choice_are_decoded() {
     let body = with(
         r#""tools":[{"name":"f","description":"d","input_schema":{"type":"object","properties":{}},"strict":true,"input_examples":[{}],"defer_loading":false},
             {"type":"custom","name":"g"}]"#,
@@ -262,7 +268,7 @@ fn mapping_3_tools_and_choices() {
 }
 
 #[test]
-fn bug_62_web_search_is_a_search_and_other_tools_of_the_provider_are_told() {
+fn bug_62_web_search_is_decoded_and_other_server_tools_are_extras() {
     let body = with(
         r#""tools":[{"type":"web_search_20260209","name":"web_search","max_uses":3,"allowed_domains":["a.example"],"blocked_domains":null,
             "user_location":{"type":"approximate","city":"Oslo"},"cache_control":{"type":"ephemeral"}},
@@ -271,7 +277,7 @@ fn bug_62_web_search_is_a_search_and_other_tools_of_the_provider_are_told() {
     let request = decode(&body).unwrap();
     assert!(request.tools.is_empty());
     let search = request.search.unwrap();
-    assert_eq!((search.max_uses, search.cache), (Some(3), Some(CacheMark::Short)));
+    assert_eq!((search.max_uses, search.cache), (Some(3), Some(CacheBreakpoint::Short)));
     assert_eq!(search.allowed_domains.unwrap().text(), r#"["a.example"]"#);
     assert_eq!(search.blocked_domains, None);
     assert!(search.location.unwrap().text().contains("Oslo"));
@@ -280,7 +286,7 @@ fn bug_62_web_search_is_a_search_and_other_tools_of_the_provider_are_told() {
 }
 
 #[test]
-fn client_2_members_without_a_place_are_kept_in_order() {
+fn client_2_unknown_members_are_kept_in_order() {
     let body = with(
         r#""context_management":{"edits":[]},"cache_control":{"type":"ephemeral"},"container":"c","mcp_servers":[],"inference_geo":"eu","x_provider":{"f":1.0},"speed":null"#,
     );
@@ -301,7 +307,25 @@ fn client_2_members_without_a_place_are_kept_in_order() {
 }
 
 #[test]
-fn what_is_malformed_is_named() {
+fn blocks_nested_deeply_are_refused() {
+    for (before, after) in [
+        (r#"{"type":"search_result","title":"t","source":"s","content":["#, "]}"),
+        (r#"{"type":"document","source":{"type":"content","content":["#, "]}}"),
+        (r#"{"type":"tool_result","tool_use_id":"t","content":["#, "]}"),
+        (r#"{"content":["#, r#"],"type":"tool_result","tool_use_id":"t"}"#),
+    ] {
+        let nested = |levels: usize| {
+            let text = r#"{"type":"text","text":"x"}"#;
+            said("user", &format!("[{}{text}{}]", before.repeat(levels), after.repeat(levels)))
+        };
+        assert!(decode(&nested(3)).is_ok(), "{before}");
+        let error = decode(&nested(100)).unwrap_err();
+        assert_eq!(error.param.as_deref(), Some("messages[0].content[0]"), "{before}");
+    }
+}
+
+#[test]
+fn member_malformed_is_refused_with_its_path() {
     let message = |content: &str| said("user", content);
     for (body, param) in [
         ("{}".to_owned(), "messages"),
@@ -336,7 +360,7 @@ fn what_is_malformed_is_named() {
         (with(r#""system":7"#), "system"),
     ] {
         let error = decode(&body).unwrap_err();
-        assert_eq!((error.kind, error.param.as_deref()), (Kind::InvalidField, Some(param)), "{body}");
+        assert_eq!((error.kind, error.param.as_deref()), (ErrorKind::InvalidField, Some(param)), "{body}");
     }
-    assert_eq!(decode("[]").unwrap_err().kind, Kind::InvalidJson);
+    assert_eq!(decode("[]").unwrap_err().kind, ErrorKind::InvalidJson);
 }

@@ -1,4 +1,4 @@
-//! Schemas that are sent to a provider.
+//! Tests of schemas that are sent to a provider.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::canonical::{OutputFormat, Request, Tool, ToolKind};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::Format;
 
-/// What an answer is held to, when a client of another format asks for this schema.
+/// Returns the response schema for a request of another format with this schema.
 fn held_to(schema: &Value, openapi: bool) -> Value {
     let text = schema.to_string();
     let output = OutputFormat::Schema {
@@ -23,7 +23,7 @@ fn held_to(schema: &Value, openapi: bool) -> Value {
     sent.body["output_config"]["format"]["schema"].clone()
 }
 
-/// The schema of a tool that came in the dialect of OpenAPI.
+/// Returns the schema of a tool whose schema is in the OpenAPI dialect.
 fn of_tool(schema: &Value) -> Value {
     let text = schema.to_string();
     let tool = Tool {
@@ -44,14 +44,14 @@ fn of_tool(schema: &Value) -> Value {
 }
 
 #[test]
-fn client_6_and_bug_64_a_schema_is_asked_for_natively() {
+fn client_6_and_bug_64_schema_is_sent_natively() {
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"],
         "additionalProperties": false});
     assert_eq!(held_to(&schema, false), schema);
 }
 
 #[test]
-fn mapping_5_what_the_provider_does_not_enforce_is_told_in_words() {
+fn mapping_5_schema_unsupported_keywords_move_to_the_description() {
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "title": "T",
         "properties": {
@@ -92,7 +92,7 @@ fn mapping_5_what_the_provider_does_not_enforce_is_told_in_words() {
 }
 
 #[test]
-fn a_reference_at_the_root_keeps_its_definitions() {
+fn schema_with_a_reference_at_the_root_keeps_its_definitions() {
     let schema = json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "properties": {}}}});
     let held = held_to(&schema, false);
     assert_eq!(held["$ref"], "#/$defs/a");
@@ -100,7 +100,7 @@ fn a_reference_at_the_root_keeps_its_definitions() {
 }
 
 #[test]
-fn client_4_types_in_capitals_are_types() {
+fn client_4_schema_types_in_capitals_are_converted() {
     let schema = json!({"type": "OBJECT", "properties": {
             "a": {"type": "STRING", "nullable": true, "format": "enum", "enum": ["x"]},
             "b": {"type": "ARRAY", "items": {"type": "INTEGER"}, "minItems": "2"},
@@ -120,7 +120,7 @@ fn client_4_types_in_capitals_are_types() {
 }
 
 #[test]
-fn the_formats_own_schema_is_not_touched() {
+fn schema_of_the_same_format_is_unchanged() {
     let schema = r#"{"type":"object","properties":{"n":{"minimum":1,"type":"integer"}}}"#;
     let body = format!(
         r#"{{"messages":[{{"role":"user","content":"Hi"}}],"output_format":{{"type":"json_schema","schema":{schema}}}}}"#
@@ -129,7 +129,7 @@ fn the_formats_own_schema_is_not_touched() {
 }
 
 #[test]
-fn mapping_5_what_cannot_be_asked_for_is_told() {
+fn mapping_5_response_format_without_a_schema_is_a_loss() {
     for output in
         [OutputFormat::Json, OutputFormat::Choice { schema: RawJson::from_text(r#"{"enum":["a"]}"#) }]
     {
@@ -140,7 +140,7 @@ fn mapping_5_what_cannot_be_asked_for_is_told() {
 }
 
 #[test]
-fn odd_schemas_are_written_as_they_are() {
+fn schema_of_unusual_form_is_passed_on() {
     assert_eq!(held_to(&json!({}), false), json!({}));
     let odd = json!({"type": "array", "items": true});
     assert_eq!(held_to(&odd, false), odd);

@@ -1,4 +1,4 @@
-//! Streams of providers, read.
+//! Tests of the stream decoder.
 
 use super::super::stream::Decoder;
 use super::{read, read_each};
@@ -16,7 +16,7 @@ fn text(text: &str) -> String {
     format!(r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{text}"}}}}"#)
 }
 
-/// An answer of one block, given by its start and its deltas.
+/// Returns a response of one block, given by its start and its deltas.
 fn of_block(start: &str, deltas: &[&str]) -> Answer {
     let start = format!(r#"{{"type":"content_block_start","index":0,"content_block":{start}}}"#);
     let deltas: Vec<String> = deltas
@@ -30,7 +30,7 @@ fn of_block(start: &str, deltas: &[&str]) -> Answer {
 }
 
 #[test]
-fn an_answer_of_text() {
+fn stream_of_text_is_decoded() {
     let answer = read(&[START, TEXT, &text("Hel"), &text("lo\\n"), STOP_0, END, STOP]);
     assert_eq!((answer.id.as_str(), answer.model.as_str()), ("msg_1", "m"));
     assert_eq!(answer.blocks.len(), 1);
@@ -43,7 +43,7 @@ fn an_answer_of_text() {
 }
 
 #[test]
-fn members_may_stand_in_any_order() {
+fn stream_members_may_stand_in_any_order() {
     let answer = read(&[
         r#"{"message":{"usage":{"output_tokens":1,"input_tokens":3},"model":"m","id":"msg_1"},"type":"message_start"}"#,
         r#"{"content_block":{"text":"","type":"text"},"index":0,"type":"content_block_start"}"#,
@@ -59,7 +59,7 @@ fn members_may_stand_in_any_order() {
 }
 
 #[test]
-fn fact_18_pings_stand_anywhere_also_inside_a_block() {
+fn fact_18_pings_may_stand_anywhere() {
     const PING: &str = r#"{"type": "ping"}"#;
     let mut pings = 0;
     let mut answer = Answer::default();
@@ -73,20 +73,20 @@ fn fact_18_pings_stand_anywhere_also_inside_a_block() {
 }
 
 #[test]
-fn fact_19_later_usage_overwrites_and_is_not_added() {
+fn fact_19_usage_reported_later_overwrites() {
     let answer = read(&[
         r#"{"type":"message_start","message":{"usage":{"input_tokens":10,"cache_read_input_tokens":100,"cache_creation_input_tokens":7,"output_tokens":3}}}"#,
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":25,"output_tokens":40}}"#,
         STOP,
     ]);
-    // What the later report does not say stays: 25 + 100 + 7.
+    // Counts that the later report omits are kept: 25 + 100 + 7.
     assert_eq!(answer.usage.input, Some(132));
     assert_eq!((answer.usage.cached, answer.usage.cache_write), (Some(100), Some(7)));
     assert_eq!(answer.usage.output, Some(40));
 }
 
 #[test]
-fn a_closing_zero_does_not_erase_the_input() {
+fn usage_closing_zero_does_not_erase_the_input() {
     let answer = read(&[
         r#"{"type":"message_start","message":{"usage":{"input_tokens":0,"output_tokens":0}}}"#,
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":12,"output_tokens":4}}"#,
@@ -98,7 +98,7 @@ fn a_closing_zero_does_not_erase_the_input() {
 }
 
 #[test]
-fn bug_41_and_43_cache_buckets_are_parts_of_the_sum_and_of_the_input() {
+fn bug_41_and_43_usage_cache_parts_count_as_input() {
     let answer = read(&[
         r#"{"type":"message_start","message":{"usage":{"input_tokens":3,"cache_read_input_tokens":0,"cache_creation_input_tokens":30,"cache_creation":{"ephemeral_5m_input_tokens":10,"ephemeral_1h_input_tokens":20},"output_tokens":1}}}"#,
         END,
@@ -117,13 +117,13 @@ fn bug_41_and_43_cache_buckets_are_parts_of_the_sum_and_of_the_input() {
 }
 
 #[test]
-fn bug_38_what_is_not_said_stays_unsaid() {
+fn bug_38_usage_that_is_not_reported_is_none() {
     let answer = read(&[START, END, STOP]);
     assert_eq!((answer.usage.cached, answer.usage.reasoning, answer.usage.searches), (None, None, None));
 }
 
 #[test]
-fn fact_20_a_call_without_arguments_is_an_empty_object() {
+fn fact_20_tool_call_without_arguments_is_decoded_as_empty() {
     let start = r#"{"type":"tool_use","id":"toolu_1","name":"now","input":{},"caller":{"type":"direct"}}"#;
     let answer = of_block(start, &[r#"{"type":"input_json_delta","partial_json":""}"#]);
     let block = &answer.blocks[0];
@@ -138,7 +138,7 @@ fn fact_20_a_call_without_arguments_is_an_empty_object() {
 }
 
 #[test]
-fn bug_13_an_answer_with_a_call_ends_for_the_call() {
+fn bug_13_finish_reason_with_a_tool_call_is_tool_use() {
     let start = r#"{"type":"tool_use","id":"toolu_1","name":"f","input":{}}"#;
     let deltas = [
         r#"{"type":"input_json_delta","partial_json":"{\"a\""}"#,
@@ -150,7 +150,7 @@ fn bug_13_an_answer_with_a_call_ends_for_the_call() {
 }
 
 #[test]
-fn a_whole_input_at_the_start_counts_once() {
+fn tool_call_input_given_at_the_start_counts_once() {
     let start = r#"{"type":"tool_use","id":"t","name":"f","input":{"a":1}}"#;
     let answer = of_block(start, &[r#"{"type":"input_json_delta","partial_json":"{\"a\":1}"}"#]);
     assert_eq!(answer.blocks[0].object.as_deref(), Some(r#"{"a":1}"#));
@@ -158,7 +158,7 @@ fn a_whole_input_at_the_start_counts_once() {
 }
 
 #[test]
-fn a_call_without_an_id_gets_one_and_one_without_a_name_is_none() {
+fn tool_call_without_an_id_gets_one_and_without_a_name_is_ignored() {
     let answer = of_block(r#"{"type":"tool_use","id":"","name":"f","input":{}}"#, &[]);
     let AnswerBlockKind::ToolUse { id, .. } = &answer.blocks[0].kind else { panic!() };
     assert!(id.starts_with("toolu_") && id.len() == 30, "{id}");
@@ -171,7 +171,7 @@ fn a_call_without_an_id_gets_one_and_one_without_a_name_is_none() {
 }
 
 #[test]
-fn fact_22_every_stop_reason() {
+fn fact_22_stop_reason_is_decoded_from_each_word() {
     let reasons = [
         ("end_turn", FinishOwned::Stop),
         ("max_tokens", FinishOwned::Length),
@@ -186,7 +186,7 @@ fn fact_22_every_stop_reason() {
         let delta = format!(
             r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}","stop_sequence":null}},"usage":{{"output_tokens":1}}}}"#
         );
-        // No block at all is legal, too.
+        // A response without blocks is valid.
         let answer = read(&[START, &delta, STOP]);
         assert_eq!(answer.finishes, [(0, finish)], "{reason}");
         assert!(answer.blocks.is_empty());
@@ -194,7 +194,7 @@ fn fact_22_every_stop_reason() {
 }
 
 #[test]
-fn fact_23_thinking_with_its_signature_and_redacted_thinking() {
+fn fact_23_thinking_with_signature_and_redacted_is_decoded() {
     let answer = of_block(
         r#"{"type":"thinking","thinking":"","signature":""}"#,
         &[
@@ -205,7 +205,7 @@ fn fact_23_thinking_with_its_signature_and_redacted_thinking() {
     );
     let block = &answer.blocks[0];
     assert_eq!(
-        (&block.kind, block.text.as_str(), block.seal.as_str()),
+        (&block.kind, block.text.as_str(), block.signature.as_str()),
         (&AnswerBlockKind::Reasoning, "Hmm.", r"Eq\/+==")
     );
 
@@ -213,17 +213,17 @@ fn fact_23_thinking_with_its_signature_and_redacted_thinking() {
         r#"{"type":"thinking","thinking":"","signature":""}"#,
         &[r#"{"type":"signature_delta","signature":"Eq"}"#],
     );
-    assert_eq!((omitted.blocks[0].text.as_str(), omitted.blocks[0].seal.as_str()), ("", "Eq"));
+    assert_eq!((omitted.blocks[0].text.as_str(), omitted.blocks[0].signature.as_str()), ("", "Eq"));
 
     let redacted = of_block(r#"{"type":"redacted_thinking","data":"Em=="}"#, &[]);
     assert_eq!(
-        (&redacted.blocks[0].kind, redacted.blocks[0].seal.as_str()),
+        (&redacted.blocks[0].kind, redacted.blocks[0].signature.as_str()),
         (&AnswerBlockKind::HiddenReasoning, "Em==")
     );
 }
 
 #[test]
-fn fact_24_the_providers_own_blocks_are_carried_whole_with_their_input() {
+fn fact_24_server_tool_blocks_are_kept_with_their_input() {
     let answer = of_block(
         r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}"#,
         &[
@@ -238,7 +238,7 @@ fn fact_24_the_providers_own_blocks_are_carried_whole_with_their_input() {
         raw,
         r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query": "weather"}}"#
     );
-    // It is no call of the client's, and it was a search.
+    // A search is not a call of the client's tools, but it is counted.
     assert_eq!(answer.finishes[0].1, FinishOwned::Stop);
     assert_eq!(answer.usage.searches, Some(1));
 
@@ -252,7 +252,7 @@ fn fact_24_the_providers_own_blocks_are_carried_whole_with_their_input() {
 }
 
 #[test]
-fn searches_are_those_that_the_provider_counts() {
+fn usage_searches_are_those_that_the_provider_reports() {
     let answer = read(&[
         START,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"s","name":"web_search","input":{}}}"#,
@@ -264,7 +264,7 @@ fn searches_are_those_that_the_provider_counts() {
 }
 
 #[test]
-fn mapping_9_a_cited_block_spans_its_own_characters() {
+fn mapping_9_citation_spans_the_characters_of_its_block() {
     let delta = |index: u32, text: &str| {
         format!(
             r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"text_delta","text":"{text}"}}}}"#
@@ -273,7 +273,7 @@ fn mapping_9_a_cited_block_spans_its_own_characters() {
     let answer = read(&[
         START,
         r#"{"type":"content_block_start","index":0,"content_block":{"citations":null,"type":"text","text":""}}"#,
-        // Seven characters: a line end, a pair of surrogates and a letter of two bytes are one each.
+        // Seven characters: a line end, a surrogate pair and a two-byte letter count as one each.
         &delta(0, r"a\nb\ud83d\ude00\u00fcü."),
         STOP_0,
         r#"{"type":"content_block_start","index":1,"content_block":{"citations":[],"type":"text","text":""}}"#,
@@ -294,7 +294,7 @@ fn mapping_9_a_cited_block_spans_its_own_characters() {
 }
 
 #[test]
-fn fact_24_unknown_events_and_deltas_are_no_error() {
+fn fact_24_unknown_events_and_deltas_are_ignored() {
     let answer = read(&[
         START,
         TEXT,
@@ -309,7 +309,7 @@ fn fact_24_unknown_events_and_deltas_are_no_error() {
 }
 
 #[test]
-fn fact_25_an_error_ends_the_stream_in_the_providers_words() {
+fn fact_25_error_ends_the_stream_with_its_original_text() {
     for frame in [
         r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":null}"#,
         r#"{"error":{"type":"overloaded_error","message":"Overloaded"}}"#,
@@ -327,7 +327,7 @@ fn fact_25_an_error_ends_the_stream_in_the_providers_words() {
 }
 
 #[test]
-fn fact_25_ids_of_another_cloud_are_ids() {
+fn fact_25_response_id_of_another_cloud_is_kept() {
     let answer = read(&[
         r#"{"type":"message_start","message":{"model":"m","id":"msg_vrtx_01","type":"message","usage":{"input_tokens":1,"output_tokens":1}}}"#,
         END,
@@ -337,7 +337,7 @@ fn fact_25_ids_of_another_cloud_are_ids() {
 }
 
 #[test]
-fn bug_47_a_stream_without_its_last_event_is_cut() {
+fn bug_47_stream_without_message_stop_is_cut() {
     for frames in [&[][..], &[START], &[START, TEXT, STOP_0], &[START, TEXT, STOP_0, END]] {
         let mut finished = false;
         let result = read_each(frames, |event| finished |= matches!(event, Event::Finish { .. }));
@@ -346,7 +346,7 @@ fn bug_47_a_stream_without_its_last_event_is_cut() {
 }
 
 #[test]
-fn what_follows_the_end_is_nothing() {
+fn frames_after_the_end_are_ignored() {
     let mut decoder = Decoder::new("s");
     for frame in [START, END, STOP] {
         decoder.frame(frame, &mut |_| {}).unwrap();
@@ -357,7 +357,7 @@ fn what_follows_the_end_is_nothing() {
 }
 
 #[test]
-fn a_frame_that_is_no_json_is_an_error_and_the_marker_of_the_chat_world_is_none() {
+fn frame_that_is_not_json_is_an_error_except_done() {
     let mut decoder = Decoder::new("s");
     assert!(decoder.frame("{\"type\":", &mut |_| {}).is_err());
     assert!(decoder.frame("", &mut |_| {}).is_err());
@@ -365,7 +365,7 @@ fn a_frame_that_is_no_json_is_an_error_and_the_marker_of_the_chat_world_is_none(
 }
 
 #[test]
-fn a_provider_that_forgets_starts_and_stops_is_understood() {
+fn stream_without_block_starts_and_stops_is_decoded() {
     let answer = read(&[
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}"#,
         r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}"#,
@@ -380,7 +380,7 @@ fn a_provider_that_forgets_starts_and_stops_is_understood() {
 }
 
 #[test]
-fn a_reason_is_never_invented() {
+fn stop_reason_null_is_not_replaced() {
     let answer = read(&[START, r#"{"type":"message_delta","delta":{"stop_reason":null},"usage":{}}"#, STOP]);
     assert_eq!(answer.finishes[0].1, FinishOwned::Other(String::new()));
 }

@@ -1,4 +1,4 @@
-//! Streams for clients, written.
+//! Tests of the stream encoder.
 
 use std::sync::Arc;
 
@@ -8,8 +8,10 @@ use serde_json::json;
 use super::super::stream::Encoder;
 use super::client::Heard;
 use super::{reply, rewrite, write};
-use crate::canonical::{BlockKind, Citation, Delta, Event, Finish, Seal, Start, ToolKind, Usage};
-use crate::error::{ApiError, Kind};
+use crate::canonical::{
+    BlockKind, Citation, Delta, Event, Finish, ProviderSignature, Start, ToolKind, Usage,
+};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::ReplyOptions;
 
@@ -44,7 +46,7 @@ pub(super) const fn finish(finish: Finish<'_>) -> Event<'_> {
     Event::Finish { choice: 0, finish }
 }
 
-/// What a client hears of these events, between a start and an end for this reason.
+/// Returns the client's view of these events, between a start and an end with this reason.
 pub(super) fn hear(events: &[Event<'_>], end: Finish<'_>) -> Heard {
     let mut all = vec![START];
     all.extend_from_slice(events);
@@ -53,7 +55,7 @@ pub(super) fn hear(events: &[Event<'_>], end: Finish<'_>) -> Heard {
 }
 
 #[test]
-fn an_answer_of_text_has_every_event_once_and_in_order() {
+fn stream_of_text_has_every_event_once_and_in_order() {
     let heard = hear(&[start(0, BlockKind::Text), text(0, "Hel"), text(0, "lo"), stop(0)], Finish::Stop);
     let delta = "content_block_delta";
     assert_eq!(
@@ -74,12 +76,12 @@ fn an_answer_of_text_has_every_event_once_and_in_order() {
             "content": [{"type": "text", "text": "Hello"}], "stop_reason": "end_turn", "stop_sequence": null,
             "usage": {"input_tokens": 0, "output_tokens": 0}})
     );
-    // The start is followed by a ping, as in the provider's own streams.
+    // A ping follows the start, as in the provider's own streams.
     assert_eq!(heard.events[1].0, "ping");
 }
 
 #[test]
-fn text_is_pasted_as_it_was_escaped() {
+fn text_keeps_its_escapes() {
     let escaped = r#"\u00fc\/\"\n\ud83d\ude00 ü"#;
     let stream = write(
         reply(),
@@ -89,7 +91,7 @@ fn text_is_pasted_as_it_was_escaped() {
 }
 
 #[test]
-fn an_answer_without_an_id_gets_the_same_one_every_time() {
+fn response_id_missing_is_replaced_by_a_stable_one() {
     let events = [Event::Start(Start::default()), finish(Finish::Stop), Event::End];
     let heard = Heard::to(&write(reply(), &events));
     let id = heard.message["id"].as_str().unwrap();
@@ -98,17 +100,17 @@ fn an_answer_without_an_id_gets_the_same_one_every_time() {
 }
 
 #[test]
-fn mapping_11_an_empty_answer_has_one_empty_text() {
+fn mapping_11_empty_response_has_one_empty_text() {
     let heard = hear(&[], Finish::Stop);
     assert_eq!(heard.content(), &json!([{"type": "text", "text": ""}]));
-    // A text that never came is not a second one.
+    // An empty text does not open a block.
     let heard = hear(&[start(0, BlockKind::Text), text(0, ""), stop(0)], Finish::Length);
     assert_eq!(heard.content(), &json!([{"type": "text", "text": ""}]));
     assert_eq!(heard.message["stop_reason"], "max_tokens");
 }
 
 #[test]
-fn mapping_7_every_reason() {
+fn mapping_7_stop_reason_is_encoded_for_each_kind() {
     let reasons = [
         (Finish::Stop, "end_turn"),
         (Finish::StopSequence(None), "end_turn"),
@@ -127,14 +129,14 @@ fn mapping_7_every_reason() {
 }
 
 #[test]
-fn bug_23_a_stop_sequence_is_told_when_it_is_known() {
+fn bug_23_stop_sequence_is_written_if_known() {
     let heard = hear(&[], Finish::StopSequence(Some(s("END"))));
     assert_eq!(heard.message["stop_reason"], "stop_sequence");
     assert_eq!(heard.message["stop_sequence"], "END");
 }
 
 #[test]
-fn bug_13_a_call_is_the_reason_whatever_the_provider_says() {
+fn bug_13_stop_reason_with_a_tool_call_is_tool_use() {
     for reason in [Finish::Stop, Finish::ToolUse, Finish::Other(s("x")), Finish::StopSequence(None)] {
         let heard = hear(&[start(0, call("c", "f")), arguments(0, "{}"), stop(0)], reason);
         assert_eq!(heard.message["stop_reason"], "tool_use", "{reason:?}");
@@ -144,15 +146,15 @@ fn bug_13_a_call_is_the_reason_whatever_the_provider_says() {
 }
 
 #[test]
-fn mapping_7_a_refusal_is_text_and_the_reason() {
+fn mapping_7_refusal_is_text_and_stop_reason() {
     let heard = hear(&[start(0, BlockKind::Refusal), text(0, "I won't."), stop(0)], Finish::Stop);
     assert_eq!(heard.content(), &json!([{"type": "text", "text": "I won't."}]));
     assert_eq!(heard.message["stop_reason"], "refusal");
 }
 
 #[test]
-fn bug_25_a_signature_comes_before_the_stop_in_an_envelope() {
-    let seal = Event::Delta { index: 0, delta: Delta::Seal(s("Eq\\/+==")) };
+fn bug_25_signature_precedes_the_block_stop_in_an_envelope() {
+    let seal = Event::Delta { index: 0, delta: Delta::Signature(s("Eq\\/+==")) };
     let heard =
         hear(&[start(0, BlockKind::Reasoning), text(0, "Hmm"), seal, text(0, "."), stop(0)], Finish::Stop);
     let block = &heard.content()[0];
@@ -160,14 +162,14 @@ fn bug_25_a_signature_comes_before_the_stop_in_an_envelope() {
     let last = &heard.events[heard.events.len() - 4].1;
     assert_eq!(last["delta"]["type"], "signature_delta");
     let signature = block["signature"].as_str().unwrap();
-    let read = Seal::read(s(signature)).unwrap();
+    let read = ProviderSignature::read(s(signature)).unwrap();
     assert_eq!(read.for_issuer("provider"), Some(s("Eq\\/+==")));
     assert_eq!(read.for_issuer("another"), None);
 }
 
 #[test]
-fn fact_23_a_signature_without_text_still_makes_a_block() {
-    let seal = Event::Delta { index: 0, delta: Delta::Seal(s("Eq")) };
+fn fact_23_signature_without_text_makes_a_block() {
+    let seal = Event::Delta { index: 0, delta: Delta::Signature(s("Eq")) };
     let heard = hear(&[start(0, BlockKind::Reasoning), seal, stop(0)], Finish::Stop);
     assert_eq!(heard.content()[0]["thinking"], "");
     assert!(heard.content()[0]["signature"].as_str().unwrap().starts_with("gw1.provider."));
@@ -178,16 +180,16 @@ fn fact_23_a_signature_without_text_still_makes_a_block() {
 }
 
 #[test]
-fn bug_34_and_35_reasoning_that_nobody_signed_is_shown_and_is_clearly_unsigned() {
+fn bug_34_and_35_reasoning_without_a_signature_is_shown_unsigned() {
     let heard = hear(&[start(0, BlockKind::Reasoning), text(0, "Hmm."), stop(0)], Finish::Stop);
     assert_eq!(heard.content(), &json!([{"type": "thinking", "thinking": "Hmm.", "signature": ""}]));
-    // Without text and without a signature there is nothing to show.
+    // Without text and signature no block is written.
     let nothing = hear(&[start(0, BlockKind::Reasoning), stop(0)], Finish::Stop);
     assert_eq!(nothing.content(), &json!([{"type": "text", "text": ""}]));
 }
 
 #[test]
-fn a_client_that_does_not_want_reasoning_sees_text_first() {
+fn reasoning_is_omitted_if_thinking_is_hidden() {
     let quiet = ReplyOptions { show_thinking: false, ..reply() };
     let events = [
         START,
@@ -205,20 +207,20 @@ fn a_client_that_does_not_want_reasoning_sees_text_first() {
 }
 
 #[test]
-fn bug_28_a_calls_seal_travels_in_its_id() {
-    let seal = Event::Delta { index: 0, delta: Delta::Seal(s("CiQB")) };
+fn bug_28_signature_travels_in_the_tool_call_id() {
+    let seal = Event::Delta { index: 0, delta: Delta::Signature(s("CiQB")) };
     let heard = hear(&[start(0, call("call_1", "f")), seal, arguments(0, "{}"), stop(0)], Finish::ToolUse);
     let id = heard.content()[0]["id"].as_str().unwrap();
     assert!(id.starts_with("call_1__gw1__provider__"), "{id}");
     assert!(id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')));
-    // Also when nothing but the stop follows.
+    // Also if only the stop follows.
     let empty = hear(&[start(0, call("call_1", "f")), seal, stop(0)], Finish::ToolUse);
     assert_eq!(empty.content()[0]["id"], id);
     assert_eq!(empty.content()[0]["input"], json!({}));
 }
 
 #[test]
-fn mapping_8_usage_excludes_the_cache_and_comes_at_the_end() {
+fn mapping_8_usage_excludes_the_cache_and_is_last() {
     let usage = Usage {
         input: Some(100),
         cached: Some(60),
@@ -229,7 +231,7 @@ fn mapping_8_usage_excludes_the_cache_and_comes_at_the_end() {
         searches: Some(2),
         ..Usage::default()
     };
-    // Chat providers tell it behind the reason.
+    // Chat providers report usage after the finish reason.
     let events = [START, finish(Finish::Stop), Event::Usage(usage), Event::End];
     let heard = Heard::to(&write(reply(), &events));
     assert_eq!(
@@ -241,7 +243,7 @@ fn mapping_8_usage_excludes_the_cache_and_comes_at_the_end() {
 }
 
 #[test]
-fn bug_38_and_41_zero_stays_zero_and_nothing_goes_below_it() {
+fn bug_38_and_41_usage_zero_is_kept_and_never_negative() {
     let usage =
         Usage { input: Some(5), cached: Some(9), cache_write: Some(0), output: Some(1), ..Usage::default() };
     let heard = Heard::to(&write(reply(), &[START, Event::Usage(usage), finish(Finish::Stop), Event::End]));
@@ -253,7 +255,7 @@ fn bug_38_and_41_zero_stays_zero_and_nothing_goes_below_it() {
 }
 
 #[test]
-fn mapping_9_a_citation_with_an_address_stands_on_its_text() {
+fn mapping_9_citation_with_a_url_is_on_its_text() {
     let citation =
         Citation { url: s("https://a.example/"), title: s("A"), quote: s("so"), span: Some((0, 5)) };
     let nowhere = Citation { quote: s("so"), ..Citation::default() };
@@ -270,7 +272,7 @@ fn mapping_9_a_citation_with_an_address_stands_on_its_text() {
 }
 
 #[test]
-fn mapping_2_media_has_no_place() {
+fn mapping_2_media_is_dropped() {
     let media = BlockKind::Media { mime: s("image/png") };
     let data = Event::Delta { index: 0, delta: Delta::Data(s("iVBORw0KGgo=")) };
     let heard = hear(
@@ -281,7 +283,7 @@ fn mapping_2_media_has_no_place() {
 }
 
 #[test]
-fn only_the_first_of_several_answers_is_told() {
+fn choices_after_the_first_are_dropped() {
     let other = |event| match event {
         Event::BlockStart { index, kind, .. } => Event::BlockStart { index, choice: 1, kind },
         Event::Finish { finish, .. } => Event::Finish { choice: 1, finish },
@@ -308,7 +310,7 @@ fn only_the_first_of_several_answers_is_told() {
 }
 
 #[test]
-fn own_blocks_of_the_format_are_pasted_and_foreign_ones_are_not() {
+fn server_tool_blocks_of_other_formats_are_dropped() {
     let raw = r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[]}"#;
     let own = BlockKind::Opaque { name: s("web_search_tool_result"), raw: RawJson::from_text(raw) };
     let foreign =
@@ -321,8 +323,8 @@ fn own_blocks_of_the_format_are_pasted_and_foreign_ones_are_not() {
 }
 
 #[test]
-fn bug_48_and_49_an_error_in_the_middle_is_an_error_event_and_the_last() {
-    let error = ApiError::new(Kind::UpstreamFailed, "It \"broke\".");
+fn bug_48_and_49_error_in_mid_stream_is_the_last_event() {
+    let error = ApiError::new(ErrorKind::UpstreamFailed, "It \"broke\".");
     for before in [&[][..], &[START], &[START, start(0, BlockKind::Text), text(0, "a")]] {
         let mut encoder = Encoder::new(Arc::new(reply()));
         let mut out = BytesMut::new();
@@ -342,14 +344,14 @@ fn bug_48_and_49_an_error_in_the_middle_is_an_error_event_and_the_last() {
 }
 
 #[test]
-fn a_providers_error_is_told_in_its_words() {
+fn error_of_the_provider_keeps_its_text() {
     let error = Event::Error(RawJson::from_text(r#"{"type":"overloaded_error","message":"Overloaded"}"#));
     let heard = Heard::to(&write(reply(), &[START, error]));
     assert_eq!(heard.error.unwrap()["message"], "Overloaded");
 }
 
 #[test]
-fn bug_47_an_end_without_a_reason_is_an_error() {
+fn bug_47_end_without_a_stop_reason_is_an_error() {
     let mut encoder = Encoder::new(Arc::new(reply()));
     let mut out = BytesMut::new();
     for event in [START, Event::End] {
@@ -376,7 +378,7 @@ fn keep_alive_is_a_ping_in_any_state() {
 }
 
 #[test]
-fn bug_8_every_fragment_goes_out_at_once() {
+fn bug_8_fragments_are_written_at_once() {
     let mut encoder = Encoder::new(Arc::new(reply()));
     let mut out = BytesMut::new();
     let events = [
@@ -400,7 +402,7 @@ fn bug_8_every_fragment_goes_out_at_once() {
 }
 
 #[test]
-fn the_formats_own_stream_comes_out_as_it_went_in() {
+fn stream_of_the_same_format_round_trips() {
     let frames = [
         r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":1}}}"#,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
@@ -419,7 +421,7 @@ fn the_formats_own_stream_comes_out_as_it_went_in() {
         .filter_map(|line| line.strip_prefix("data: "))
         .filter(|data| *data != r#"{"type":"ping"}"#)
         .collect();
-    // The start is told before the usage is known; a comma waits for what it separates.
+    // The start is written before the usage is known; a comma is held back until the next element.
     assert_eq!(data[1..5], frames[1..5]);
     assert_eq!(data[7..], frames[7..]);
     assert_eq!(Heard::to(&stream).content()[1]["input"], json!({"a": [1, 2.5e3]}));

@@ -1,4 +1,4 @@
-//! Tools that are sent to a provider.
+//! Tests of tools that are sent to a provider.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ fn sent(request: &Request<'_>) -> Sent {
 }
 
 #[test]
-fn mapping_3_definitions() {
+fn mapping_3_tool_definitions_are_encoded() {
     let described = Tool { description: s("d\\n"), ..tool("f", Some(r#"{"type":"object","z":1,"a":2}"#)) };
     let sent = sent(&with(vec![
         described,
@@ -58,7 +58,7 @@ fn mapping_3_definitions() {
 }
 
 #[test]
-fn client_2_schemas_of_the_format_are_not_touched() {
+fn client_2_tool_schema_of_the_same_format_is_unchanged() {
     let schema = r#"{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"n":{"type":"integer","exclusiveMinimum":0}},"propertyNames":{"pattern":"^a"}}"#;
     let body = format!(
         r#"{{"messages":[{{"role":"user","content":"Hi"}}],"tools":[{{"name":"f","input_schema":{schema},"strict":true}}]}}"#
@@ -69,7 +69,7 @@ fn client_2_schemas_of_the_format_are_not_touched() {
 }
 
 #[test]
-fn mapping_3_every_choice() {
+fn mapping_3_tool_choice_is_encoded_in_every_form() {
     let choices = [
         (ToolChoice::Auto, json!({"type": "auto"})),
         (ToolChoice::None, json!({"type": "none"})),
@@ -85,7 +85,7 @@ fn mapping_3_every_choice() {
         request.tool_choice = Some(choice);
         let sent = sent(&request);
         assert_eq!(sent.body["tool_choice"], written);
-        // bug_58: a choice among some offers these only.
+        // A choice that allows some tools offers only these.
         let names: Vec<&Value> =
             sent.body["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
         assert_eq!(names.len() < 3, few, "{names:?}");
@@ -94,7 +94,7 @@ fn mapping_3_every_choice() {
 }
 
 #[test]
-fn bug_57_and_58_one_call_at_a_time() {
+fn bug_57_and_58_parallel_tool_use_is_disabled() {
     let choice = |choice, parallel| {
         let mut request = with(vec![tool("f", None)]);
         (request.tool_choice, request.parallel_tools) = (choice, Some(parallel));
@@ -106,12 +106,12 @@ fn bug_57_and_58_one_call_at_a_time() {
         choice(Some(ToolChoice::Required), false),
         json!({"type": "any", "disable_parallel_tool_use": true})
     );
-    // Refused beside `none`.
+    // The provider refuses the switch beside `none`.
     assert_eq!(choice(Some(ToolChoice::None), false), json!({"type": "none"}));
 }
 
 #[test]
-fn without_tools_there_is_no_choice() {
+fn tool_choice_without_tools_is_not_sent() {
     let mut request = with(vec![]);
     (request.tool_choice, request.parallel_tools) = (Some(ToolChoice::Auto), Some(false));
     let sent = sent(&request);
@@ -119,7 +119,7 @@ fn without_tools_there_is_no_choice() {
 }
 
 #[test]
-fn mapping_4_a_model_that_reasons_by_a_budget_is_not_forced_to_call() {
+fn mapping_4_tool_choice_is_not_forced_with_a_thinking_budget() {
     for (choice, kind, kind_by_budget) in [
         (ToolChoice::Required, "any", "auto"),
         (ToolChoice::Tool(s("f")), "tool", "auto"),
@@ -136,7 +136,7 @@ fn mapping_4_a_model_that_reasons_by_a_budget_is_not_forced_to_call() {
 }
 
 #[test]
-fn bug_58_strict_reaches_models_that_know_it() {
+fn bug_58_strict_is_sent_only_if_supported() {
     let strict = |strict, structured, from| {
         let request = with(vec![Tool { strict, ..tool("f", Some(r#"{"type":"object","properties":{}}"#)) }]);
         let sent = send(from, &request, &Dialect { structured, ..dialect() });
@@ -152,7 +152,7 @@ fn bug_58_strict_reaches_models_that_know_it() {
 }
 
 #[test]
-fn mapping_9_web_search() {
+fn mapping_9_web_search_tool_is_encoded() {
     let search = |search: Search<'static>| {
         let mut request = with(vec![tool("f", None)]);
         request.search = Some(search);
@@ -175,7 +175,7 @@ fn mapping_9_web_search() {
     assert_eq!(search(full), (written, vec!["web_search_filters".to_owned()]));
     let (written, _) = search(Search { context: s("low"), max_uses: Some(3), ..Search::default() });
     assert_eq!(written["max_uses"], 3);
-    // A function of that name would be there twice.
+    // A function of that name would be a duplicate.
     let mut request = with(vec![tool("web_search", None)]);
     request.search = Some(Search::default());
     let sent = sent(&request);
@@ -184,7 +184,7 @@ fn mapping_9_web_search() {
 }
 
 #[test]
-fn mapping_12_other_tools_of_the_provider_go_to_the_same_format_only() {
+fn mapping_12_server_tools_are_sent_in_the_same_format_only() {
     let body = r#"{"messages":[{"role":"user","content":"Hi"}],"tools":[
         {"type":"bash_20250124","name":"bash"},{"name":"f","input_schema":{"type":"object"},"input_examples":[{}]}]}"#;
     let own = send_as(Format::Messages, body, &dialect());

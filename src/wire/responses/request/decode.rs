@@ -1,4 +1,4 @@
-//! What a request of this format asks for.
+//! Decoder of a request of the responses format.
 
 use super::items::Items;
 use super::{Fault, options, tools};
@@ -7,10 +7,10 @@ use crate::canonical::{Block, Request, Role, Turn};
 use crate::error::ApiError;
 use crate::json::{Cursor, JsonStr, RawJson};
 
-/// Reads a request.
+/// Decodes a request body.
 ///
 /// # Errors
-/// It is not JSON, or a member is not of its type, or one that must be there is not.
+/// Returns [`ApiError`] if the body is not JSON, if a member has the wrong type, or if a required member is missing.
 pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
     read(body).map_err(|fault| *fault.0)
 }
@@ -24,7 +24,7 @@ fn read(body: &str) -> Result<Request<'_>, Fault> {
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
         if key.is("input") {
-            has_input = json.kind()? != crate::json::Kind::Null;
+            has_input = json.kind()? != crate::json::ValueKind::Null;
             items.read(&mut json, body)?;
             continue;
         }
@@ -57,7 +57,7 @@ pub(super) fn string<'a>(value: RawJson<'a>, path: &str) -> Result<JsonStr<'a>, 
     value.as_str().ok_or_else(|| Fault::at(path, "a string"))
 }
 
-/// Keeps a member that the hub has no place for.
-pub(super) fn keep<'a>(name: &'a str, value: RawJson<'a>, request: &mut Request<'a>) {
+/// Adds a member without a canonical field to the request's `extra`.
+pub(super) fn store_extra<'a>(name: &'a str, value: RawJson<'a>, request: &mut Request<'a>) {
     request.extra.push(Extra { name, value });
 }

@@ -1,26 +1,27 @@
-//! A request, written in this format. The conversation comes last, so that a longer one begins like a shorter one.
+//! Encoder of a request. The conversation is written last, so that successive requests of a conversation share a
+//! prefix.
 
 use bytes::BytesMut;
 
 use super::input;
 use super::options::LOGPROBS;
-use crate::canonical::dialect::{self, CacheMarks, Reasoning};
+use crate::canonical::dialect::{self, ReasoningParameter, ReasoningSupport};
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{
-    Dialect, Effort, Index, Key, OutputFormat, Request, Thinking, Tool, ToolChoice, ToolKind,
+    Dialect, Effort, Index, IndexKey, OutputFormat, Request, Thinking, Tool, ToolChoice, ToolKind,
 };
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
 use crate::wire::codec::LossNotes;
 use crate::wire::watch::{elements, members};
 use crate::wire::{Format, schema};
 
-/// The least limit of output tokens that the format's provider takes.
+/// Minimum of `max_output_tokens` at OpenAI, in tokens.
 const MIN_OUTPUT: u64 = 16;
 
-/// What a client must have asked for to get reasoning back that it can send again.
+/// Value of `include` that requests encrypted reasoning, which the client can send back in its next request.
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 
-/// Members that mean the same in the chat format.
+/// Members that have the same meaning in the chat format.
 const SHARED: [&str; 6] = [
     "max_tool_calls",
     "moderation",
@@ -30,7 +31,7 @@ const SHARED: [&str; 6] = [
     "user",
 ];
 
-/// Members of the chat format that are no extensions, and have no place here.
+/// Standard members of the chat format (no extensions) that the responses format does not have.
 const CHAT_ONLY: [&str; 8] = [
     "audio",
     "function_call",
@@ -44,7 +45,7 @@ const CHAT_ONLY: [&str; 8] = [
 
 type Json<'o> = Writer<'o, BytesMut>;
 
-/// Writes a request.
+/// Writes a request. Elements that the format or the model does not support are recorded in `notes`.
 pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("model").string(dialect.model);
@@ -52,6 +53,9 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
         json.key("stream").boolean(true);
     }
     if let Some(limit) = request.max_output {
+        if limit < MIN_OUTPUT {
+            notes.clamp(if notes.from() == Format::Generate { "maxOutputTokens" } else { "max_tokens" });
+        }
         json.key("max_output_tokens").number(limit.max(MIN_OUTPUT));
     }
     put_sampling(request, dialect, notes, &mut json);
@@ -84,8 +88,8 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
 fn put_sampling(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     let sampling = &request.sampling;
     let chosen = dialect.sampling;
-    let none = chosen == dialect::Sampling::None;
-    let one = chosen == dialect::Sampling::One && sampling.temperature.is_some();
+    let none = chosen == dialect::SamplingSupport::None;
+    let one = chosen == dialect::SamplingSupport::One && sampling.temperature.is_some();
     for (name, value, dropped) in
         [("temperature", sampling.temperature, none), ("top_p", sampling.top_p, none || one)]
     {
@@ -104,7 +108,7 @@ fn put_sampling(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNo
         ("seed", sampling.seed),
     ] {
         match value {
-            Some(value) if dialect.understands(name) => {
+            Some(value) if dialect.supports(name) => {
                 json.key(name).raw(value);
             }
             Some(_) => notes.lose(name),
@@ -123,15 +127,17 @@ fn put_reasoning(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossN
             .filter(|_| notes.from() == Format::Responses)
             .map(|extra| extra.value)
     };
-    let told = dialect.reasoning.tell(request.thinking);
+    let told = dialect.reasoning.reasoning_parameter(request.thinking);
     let effort = match told {
-        CacheMarks::Nothing | CacheMarks::Adaptive(None) => None,
-        CacheMarks::Off => Some("none"),
-        CacheMarks::Effort(effort) | CacheMarks::Adaptive(Some(effort)) => Some(effort.name()),
-        CacheMarks::Budget(tokens) => Some(Effort::of_budget(tokens).name()),
+        ReasoningParameter::Omitted | ReasoningParameter::Adaptive(None) => None,
+        ReasoningParameter::Off => Some("none"),
+        ReasoningParameter::Effort(effort) | ReasoningParameter::Adaptive(Some(effort)) => {
+            Some(effort.name())
+        }
+        ReasoningParameter::Budget(tokens) => Some(Effort::of_budget(tokens).name()),
     };
-    let fixed = dialect.reasoning == Reasoning::Fixed;
-    let shown = request.show_thinking == Some(true) && !fixed && told != CacheMarks::Off;
+    let fixed = dialect.reasoning == ReasoningSupport::Fixed;
+    let shown = request.show_thinking == Some(true) && !fixed && told != ReasoningParameter::Off;
     let (word, context, mode) = (own("reasoning_effort"), own("reasoning.context"), own("reasoning.mode"));
     let summary = own("reasoning.summary");
     if effort.is_some() || shown || word.is_some() || context.is_some() || mode.is_some() {
@@ -197,7 +203,7 @@ fn put_text(request: &Request<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     json.end_object();
 }
 
-/// A schema's name must be there, and of few characters.
+/// Returns a valid schema name: 1 to 64 letters, digits, `_` or `-`. Other characters become `_`.
 fn legal_name(name: JsonStr<'_>) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     match name.decode() {
@@ -224,19 +230,19 @@ fn put_tools(request: &Request<'_>, notes: &mut LossNotes, json: &mut Json<'_>) 
     let own = notes.from() == Format::Responses;
     let is_hosted = |extra: &&Extra<'_>| own && is_tool(extra.name);
     let mut hosted = request.extra.iter().filter(is_hosted).peekable();
-    // Whoever wants images as well gets the tool that makes them.
+    // Clients of other formats ask for images with a modality; here it takes the tool that generates them.
     let images = notes.from() != Format::Responses
         && request.modalities.iter().any(|word| word.escaped().eq_ignore_ascii_case("image"));
     if request.tools.is_empty() && request.search.is_none() && hosted.peek().is_none() && !images {
         return;
     }
     json.key("tools").begin_array();
-    // Tools of one group follow each other.
+    // Tools of one namespace are adjacent: the decoder reads a namespace as a whole.
     for group in request.tools.chunk_by(|one, next| one.namespace == next.namespace) {
         let namespace = group.first().filter(|tool| !tool.namespace.is_empty());
         if let Some(first) = namespace {
             json.begin_object().key("type").string("namespace").key("name").paste(first.namespace);
-            // It must be there, whether it was said or not.
+            // `description` is required; fall back to the namespace's name.
             let about =
                 if first.namespace_about.is_empty() { first.namespace } else { first.namespace_about };
             json.key("description").paste(about).key("tools").begin_array();
@@ -280,14 +286,14 @@ fn put_tool(tool: &Tool<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
                     json.key("parameters").null();
                 }
             }
-            // Unsaid, the provider would hold the model to the schema, and refuse schemas that cannot be held to.
+            // If `strict` is absent, OpenAI enforces the schema, and refuses schemas that cannot be enforced.
             json.key("strict").boolean(tool.strict.unwrap_or(false));
         }
     }
     json.end_object();
 }
 
-/// The format of a custom tool's input: flat here, nested in the chat format.
+/// Writes the input format of a custom tool: flat here, nested under `grammar` in the chat format.
 fn put_grammar(format: RawJson<'_>, json: &mut Json<'_>) {
     let mut nested = None;
     let read = members(&mut Cursor::new(format.text()), |key, json| {
@@ -302,7 +308,7 @@ fn put_grammar(format: RawJson<'_>, json: &mut Json<'_>) {
         return;
     };
     json.key("format").begin_object().key("type").string("grammar");
-    // It was read before, so it can be read again.
+    // The decoder has already parsed this text, so reading it again cannot fail.
     let _ = members(&mut Cursor::new(nested.text()), |key, from| {
         let value = from.raw()?;
         if let "syntax" | "definition" = key.escaped() {
@@ -346,11 +352,11 @@ fn put_search(search: &Search<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
 
 fn put_choice(request: &Request<'_>, notes: &LossNotes, json: &mut Json<'_>) {
     let custom = request.tools.iter().filter(|tool| tool.kind == ToolKind::Custom);
-    let custom: Index = custom.map(|tool| Key::of(tool.name)).collect();
-    let kind = |name: &JsonStr<'_>| if custom.has(Key::of(*name)) { "custom" } else { "function" };
+    let custom: Index = custom.map(|tool| IndexKey::of(tool.name)).collect();
+    let kind = |name: &JsonStr<'_>| if custom.has(IndexKey::of(*name)) { "custom" } else { "function" };
     match &request.tool_choice {
         None => {
-            // One of the provider's own tools.
+            // A choice of a provider-hosted tool, which has no canonical form.
             let own = |extra: &&Extra<'_>| extra.name == "tool_choice" && notes.from() == Format::Responses;
             if let Some(extra) = request.extra.iter().find(own) {
                 json.key("tool_choice").raw(extra.value);
@@ -395,11 +401,11 @@ fn put_account(request: &Request<'_>, json: &mut Json<'_>) {
             json.key(name).paste(value);
         }
     }
-    // Nothing is kept with the provider that the client did not ask to be kept.
+    // The provider's default is true: unless the client requests storage, nothing is stored at the provider.
     json.key("store").boolean(request.store.unwrap_or(false));
 }
 
-/// The same urgency in this format's word.
+/// Translates a service tier to this format's term.
 fn tier(word: JsonStr<'_>) -> JsonStr<'_> {
     match word.escaped() {
         "standard" | "standard_only" => JsonStr::from_escaped("default"),
@@ -414,15 +420,16 @@ fn put_include(request: &Request<'_>, dialect: &Dialect<'_>, notes: &LossNotes, 
     let own = |extra: &&Extra<'_>| extra.name == "include" && notes.from() == Format::Responses;
     let asked = request.extra.iter().find(own).map_or("[]", |extra| extra.value.text());
     let asks = |word: &str| asked.contains(word);
-    // What the provider does not keep must be sent again; models that do not reason refuse the question.
+    // If the provider does not store the response, the client must send the reasoning back, so request it encrypted.
+    // Models without reasoning refuse that value.
     let kept = request.store == Some(true);
-    let encrypted = !kept && dialect.reasoning != Reasoning::Fixed && !asks(ENCRYPTED);
+    let encrypted = !kept && dialect.reasoning != ReasoningSupport::Fixed && !asks(ENCRYPTED);
     let logprobs = request.logprobs.is_some() && !asks(LOGPROBS);
     if !encrypted && !logprobs && asked == "[]" {
         return;
     }
     json.key("include").begin_array();
-    // It was read before, so it can be read again.
+    // The decoder has already parsed this text, so reading it again cannot fail.
     let _ = elements(&mut Cursor::new(asked), |from| {
         let word = from.raw()?;
         json.raw(word);
@@ -436,7 +443,7 @@ fn put_include(request: &Request<'_>, dialect: &Dialect<'_>, notes: &LossNotes, 
     json.end_array();
 }
 
-/// Whether an extra is one of the provider's own tools.
+/// Returns whether an extra member is a provider-hosted tool.
 fn is_tool(name: &str) -> bool {
     name.starts_with("tools.") || name == "server_tool"
 }
@@ -444,11 +451,11 @@ fn is_tool(name: &str) -> bool {
 fn put_extra(extra: &Extra<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     let name = extra.name;
     let carried = match notes.from() {
-        // Written where they belong.
+        // Already written by `put_tools`, `put_reasoning`, `put_choice` or `put_include`.
         Format::Responses if is_tool(name) || name.contains('.') => return,
         Format::Responses if matches!(name, "include" | "tool_choice" | "reasoning_effort") => return,
         Format::Responses => true,
-        Format::Chat => SHARED.contains(&name) || (dialect.understands(name) && is_extension(name)),
+        Format::Chat => SHARED.contains(&name) || (dialect.supports(name) && is_extension(name)),
         _ => SHARED.contains(&name),
     };
     if carried {

@@ -1,18 +1,18 @@
-//! A conversation, written as instructions and items.
+//! Encoder of a conversation: the members `instructions` and `input` of a request.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
 
 use super::super::text::put_as_string;
-use crate::canonical::{Block, Dialect, Input, Request, Role, Source, ToolKind, Turn};
+use crate::canonical::{Block, Dialect, Input, MediaSource, Request, Role, ToolKind, Turn};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::{LossNotes, make_id, wrapped};
 
 type Json<'o> = Writer<'o, BytesMut>;
 
-/// The longest id of a call that the format's provider takes.
+/// Maximum length of a call id at OpenAI, in bytes.
 const MAX_CALL_ID: usize = 64;
 
 /// Writes `instructions` and `input`.
@@ -20,7 +20,7 @@ pub(super) fn put(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Loss
     let is_text = |block: &Block<'_>| matches!(block, Block::Text { .. });
     let is_instruction = |turn: &&Turn<'_>| turn.role.is_system() && turn.blocks.iter().all(is_text);
     let leading = request.turns.iter().take_while(is_instruction).count();
-    // The format wants at least one item.
+    // The format requires at least one item: if all turns are instructions, write them as items.
     let leading = if leading == request.turns.len() && request.previous.is_none() { 0 } else { leading };
     let (instructions, rest) = request.turns.split_at(leading);
     put_instructions(instructions, notes, json);
@@ -32,7 +32,7 @@ pub(super) fn put(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut Loss
     json.end_array();
 }
 
-/// The texts of all, with a blank line between them.
+/// Writes the texts of the leading instructions as one string, joined with blank lines.
 fn put_instructions(turns: &[Turn<'_>], notes: &mut LossNotes, json: &mut Json<'_>) {
     let mut joined = String::new();
     for block in turns.iter().flat_map(|turn| &turn.blocks) {
@@ -53,7 +53,7 @@ fn put_instructions(turns: &[Turn<'_>], notes: &mut LossNotes, json: &mut Json<'
     }
 }
 
-/// Writes items.
+/// Writer of the items of `input`.
 struct Items<'i, 'o, 'd> {
     dialect: &'i Dialect<'d>,
     notes: &'i mut LossNotes,
@@ -86,11 +86,11 @@ impl Items<'_, '_, '_> {
         self.message(role, turn, &mut parts);
     }
 
-    /// Whether a block is part of a message of this role, rather than an item.
+    /// Returns whether a block is a part of a message of this role. Other blocks are items of their own.
     fn is_part(&self, block: &Block<'_>, role: Role) -> bool {
         match block {
             Block::Text { .. } | Block::Refusal { .. } => true,
-            // The assistant's messages hold words alone.
+            // Assistant messages can contain only text and refusals.
             Block::Image { .. } | Block::File { .. } | Block::Audio { .. } | Block::Video { .. } => {
                 role != Role::Assistant
             }
@@ -99,7 +99,7 @@ impl Items<'_, '_, '_> {
         }
     }
 
-    /// The parts so far as one message; nothing if there is nothing in them.
+    /// Writes the collected parts as one message. Empty texts are left out; without any part, nothing is written.
     fn message(&mut self, role: &str, turn: &Turn<'_>, parts: &mut Vec<&Block<'_>>) {
         parts.retain(|block| !matches!(block, Block::Text { text, .. } if text.is_empty()));
         if parts.is_empty() {
@@ -129,7 +129,8 @@ impl Items<'_, '_, '_> {
         parts.clear();
     }
 
-    /// Marks of caches are this format's own only in requests that came in it: others mean another provider's cache.
+    /// Returns whether cache marks and opaque blocks are written. They are valid only if the client uses this format
+    /// too: those of another format refer to another provider.
     fn keeps_marks(&self) -> bool {
         self.notes.from() == Format::Responses
     }
@@ -181,18 +182,18 @@ impl Items<'_, '_, '_> {
         }
     }
 
-    fn image(&mut self, source: &Source<'_>, detail: JsonStr<'_>, marked: bool) {
+    fn image(&mut self, source: &MediaSource<'_>, detail: JsonStr<'_>, marked: bool) {
         self.json.begin_object().key("type").string("input_image");
         match source {
-            Source::Base64 { mime, data } => self.data_url("image_url", *mime, data.escaped()),
-            Source::Url { url, .. } => {
+            MediaSource::Base64 { mime, data } => self.data_url("image_url", *mime, data.escaped()),
+            MediaSource::Url { url, .. } => {
                 self.json.key("image_url").paste(*url);
             }
-            Source::Id { id } => self.file_id(*id),
-            // No image is made of words.
-            Source::Text { .. } => self.notes.lose("image_url"),
+            MediaSource::Id { id } => self.file_id(*id),
+            // An image has no text source.
+            MediaSource::Text { .. } => self.notes.lose("image_url"),
         }
-        // The SDK's own types demand it.
+        // The official SDK's types require `detail`.
         let detail = match detail.is_empty() {
             true if self.notes.from() != Format::Responses => JsonStr::from_escaped("auto"),
             _ => detail,
@@ -204,23 +205,23 @@ impl Items<'_, '_, '_> {
         self.json.end_object();
     }
 
-    fn file(&mut self, source: &Source<'_>, name: JsonStr<'_>, marked: bool) {
+    fn file(&mut self, source: &MediaSource<'_>, name: JsonStr<'_>, marked: bool) {
         self.json.begin_object().key("type").string("input_file");
         match source {
-            Source::Base64 { mime, data } => {
+            MediaSource::Base64 { mime, data } => {
                 let unnamed = if mime.is("application/pdf") { "document.pdf" } else { "document" };
                 self.filename(name, unnamed);
                 self.data_url("file_data", *mime, data.escaped());
             }
-            Source::Text { text } => {
+            MediaSource::Text { text } => {
                 self.filename(name, "document.txt");
                 let data = STANDARD.encode(text.decode().as_bytes());
                 self.data_url("file_data", JsonStr::from_escaped("text/plain"), &data);
             }
-            Source::Url { url, .. } => {
+            MediaSource::Url { url, .. } => {
                 self.json.key("file_url").paste(*url);
             }
-            Source::Id { id } => self.file_id(*id),
+            MediaSource::Id { id } => self.file_id(*id),
         }
         self.mark(marked);
         self.json.end_object();
@@ -231,7 +232,8 @@ impl Items<'_, '_, '_> {
         self.json.key("filename").paste(name);
     }
 
-    /// An id means something only to the provider that gave it.
+    /// Writes a file id. It is valid only at the provider that issued it, so an id from another format is recorded as
+    /// a loss.
     fn file_id(&mut self, id: JsonStr<'_>) {
         if self.notes.from() != Format::Responses {
             self.notes.lose("file_id");
@@ -239,7 +241,7 @@ impl Items<'_, '_, '_> {
         self.json.key("file_id").paste(id);
     }
 
-    /// A data URL, in one piece: its bytes are copied once.
+    /// Writes a data URL without an intermediate buffer: the media bytes are copied once.
     fn data_url(&mut self, member: &str, mime: JsonStr<'_>, data: &str) {
         self.json.key(member).pasted(|out| {
             for piece in ["data:", mime.escaped(), ";base64,", data] {
@@ -248,12 +250,12 @@ impl Items<'_, '_, '_> {
         });
     }
 
-    fn audio(&mut self, source: &Source<'_>) {
-        let Source::Base64 { mime, data } = source else {
+    fn audio(&mut self, source: &MediaSource<'_>) {
+        let MediaSource::Base64 { mime, data } = source else {
             self.notes.lose("audio");
             return;
         };
-        if !self.dialect.understands("input_audio") {
+        if !self.dialect.supports("input_audio") {
             self.notes.lose("audio");
         }
         let format = match mime.escaped() {
@@ -266,26 +268,26 @@ impl Items<'_, '_, '_> {
         self.json.end_object().end_object();
     }
 
-    fn video(&mut self, source: &Source<'_>) {
-        if !self.dialect.understands("input_video") {
+    fn video(&mut self, source: &MediaSource<'_>) {
+        if !self.dialect.supports("input_video") {
             self.notes.lose("video");
         }
         self.json.begin_object().key("type").string("input_video");
         match source {
-            Source::Base64 { mime, data } => self.data_url("video_url", *mime, data.escaped()),
-            Source::Url { url, .. } => {
+            MediaSource::Base64 { mime, data } => self.data_url("video_url", *mime, data.escaped()),
+            MediaSource::Url { url, .. } => {
                 self.json.key("video_url").paste(*url);
             }
-            Source::Id { id } => self.file_id(*id),
-            Source::Text { .. } => {}
+            MediaSource::Id { id } => self.file_id(*id),
+            MediaSource::Text { .. } => {}
         }
         self.json.end_object();
     }
 
-    /// A block that is an item of its own.
+    /// Writes a block that is an item of its own.
     fn item(&mut self, block: &Block<'_>, role: Role) {
         match block {
-            Block::ToolUse { id, name, input, kind, namespace, seal, cache } => {
+            Block::ToolUse { id, name, input, kind, namespace, signature: seal, cache } => {
                 if seal.is_some() {
                     self.notes.lose("thinking_signature");
                 }
@@ -300,7 +302,7 @@ impl Items<'_, '_, '_> {
                 }
                 self.result(*id, content, *object, *kind);
             }
-            Block::Reasoning { text, seal, .. } => {
+            Block::Reasoning { text, signature: seal, .. } => {
                 self.reasoning(text, seal.as_ref().map(|seal| &*seal.text));
             }
             Block::Opaque { raw, .. } if self.keeps_marks() => {
@@ -308,7 +310,8 @@ impl Items<'_, '_, '_> {
             }
             Block::Opaque { .. } => self.notes.lose("server_tool_block"),
             Block::Image { source, detail, .. } => self.made_image(source, *detail),
-            // What else the assistant made is shown to it again as the user's: its own messages hold words alone.
+            // Other media that the model produced is returned to it as a user message: assistant messages contain
+            // text only.
             other => {
                 self.json.begin_object().key("role").string("user").key("content").begin_array();
                 self.part(other, if role == Role::Assistant { Role::User } else { role });
@@ -350,7 +353,7 @@ impl Items<'_, '_, '_> {
     fn call_id(&mut self, id: JsonStr<'_>) {
         self.json.key("call_id");
         if id.escaped().len() > MAX_CALL_ID {
-            // The same for the call and for its result.
+            // Derived from the id alone, so that the call and its result get the same one.
             self.json.string(&make_id("call_", id.escaped(), 0));
         } else {
             self.json.paste(id);
@@ -363,7 +366,7 @@ impl Items<'_, '_, '_> {
         self.json.paste(super::super::text::as_text(&text));
     }
 
-    /// A result that is an object: its text. The object that only wraps a text is taken off.
+    /// Writes a tool result that is an object as text. An object that only wraps a text is replaced by that text.
     fn object(&mut self, object: RawJson<'_>) {
         match wrapped(object) {
             Some((_, text)) => {
@@ -411,7 +414,7 @@ impl Items<'_, '_, '_> {
     }
 
     fn reasoning(&mut self, text: &[JsonStr<'_>], seal: Option<&str>) {
-        // The provider takes no reasoning that it did not sign; models that show theirs take it as it was.
+        // OpenAI rejects reasoning that it did not sign. Models that show their reasoning accept it unsigned.
         if seal.is_none() && (text.is_empty() || !self.dialect.reasoning_replay) {
             self.notes.lose("thinking_block");
             return;
@@ -435,15 +438,17 @@ impl Items<'_, '_, '_> {
         self.json.end_object();
     }
 
-    /// An image that the model made: the provider's own item where it was that, else an image that the user shows.
-    fn made_image(&mut self, source: &Source<'_>, detail: JsonStr<'_>) {
+    /// Writes an image that the model made: as the item `image_generation_call` if the client uses this format too,
+    /// otherwise as an image in a user message.
+    fn made_image(&mut self, source: &MediaSource<'_>, detail: JsonStr<'_>) {
         let own = self.notes.from() == Format::Responses;
-        let (Source::Base64 { mime, data }, true) = (source, own) else {
+        let (MediaSource::Base64 { mime, data }, true) = (source, own) else {
             self.json.begin_object().key("role").string("user").key("content").begin_array();
             self.image(source, detail, false);
             self.json.end_array().end_object();
             return;
         };
+        // The length and the first 64 base64 characters give a stable id without hashing megabytes of image data.
         let sample = data.escaped().get(..64).unwrap_or(data.escaped());
         self.json.begin_object().key("type").string("image_generation_call");
         self.json.key("id").string(&make_id("ig_", sample, data.escaped().len() as u64));

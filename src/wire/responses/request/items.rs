@@ -1,67 +1,68 @@
-//! The items of an input, as turns.
+//! Decoder of `input`: converts items to canonical turns.
 
 use super::super::text::SEAL_OF_TEXT;
-use super::piece::{Piece, parts, since};
+use super::piece::{InputMembers, parts, since};
 use super::{Fault, Path};
-use crate::canonical::seal::Carried;
-use crate::canonical::{Block, Input, Role, Seal, Source, ToolKind, Turn};
-use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use crate::canonical::seal::SignedCallId;
+use crate::canonical::{Block, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 
-/// A conversation while it is read.
+/// Conversation decoder.
 #[derive(Default)]
 pub(super) struct Items<'a> {
     pub turns: Vec<Turn<'a>>,
-    /// Tools that are offered in the middle of the conversation.
+    /// Tool lists of `additional_tools` items, which extend the tools in the middle of the conversation.
     pub tools: Vec<RawJson<'a>>,
-    /// The last turn consists of parts that stood where items should.
+    /// Whether the last turn consists of parts in place of items. A further such part joins it.
     bare: bool,
     seen: Seen,
 }
 
-/// What is known of the blocks of the last turn, as far as they were looked at: each is looked at once.
+/// Summary of the last turn's blocks. Each block is inspected once, so that a long turn does not take quadratic time.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// How many turns there were.
+    /// Number of turns when the summary was made. A different number invalidates it.
     turns: usize,
-    /// How many of the last one's blocks were looked at.
+    /// Number of blocks of the last turn that have been inspected.
     blocks: usize,
     spoke: bool,
     called: bool,
-    /// Something was there that is no result.
+    /// Whether there is a block other than tool results and opaque blocks.
     other: bool,
 }
 
 impl<'a> Items<'a> {
-    /// Reads `input`: a string, or items.
+    /// Reads `input`: a string, or an array of items.
     pub(super) fn read(&mut self, json: &mut Cursor<'a>, body: &'a str) -> Result<(), Fault> {
         match json.kind()? {
-            Kind::String => {
+            ValueKind::String => {
                 let text = Block::text(json.string()?);
                 self.turns.push(Turn::new(Role::User, vec![text]));
             }
-            Kind::Array => {
+            ValueKind::Array => {
                 json.begin_array()?;
                 let mut number = 0;
                 while json.next_element()? {
                     let path = Path::item(number);
                     number += 1;
-                    if json.kind()? == Kind::String {
+                    if json.kind()? == ValueKind::String {
                         self.turns.push(Turn::new(Role::User, parts(json, body, path)?));
                         continue;
                     }
                     let from = json.offset();
-                    let piece = Piece::item(json, body, path)?;
+                    let piece = InputMembers::item(json, body, path)?;
                     let raw = since(body, from, json);
                     self.item(piece, raw, path)?;
                 }
             }
-            Kind::Null => json.skip()?,
+            ValueKind::Null => json.skip()?,
             _ => return Err(Fault::at("input", "a string or an array of items")),
         }
         Ok(())
     }
 
-    fn item(&mut self, piece: Piece<'a>, raw: RawJson<'a>, path: Path) -> Result<(), Fault> {
+    fn item(&mut self, piece: InputMembers<'a>, raw: RawJson<'a>, path: Path) -> Result<(), Fault> {
+        // Any other item ends a run of parts without a message.
         let bare = std::mem::take(&mut self.bare);
         match piece.kind.escaped() {
             "" | "message" if !piece.role.is_empty() => self.message(piece, path)?,
@@ -83,9 +84,10 @@ impl<'a> Items<'a> {
             }
             "" if piece.id.is_empty() => return Err(Fault::missing(format!("{path}.type"))),
             kind => {
-                // A reference may come without a type.
+                // An item reference may omit its type.
                 let name = if kind.is_empty() { "item_reference" } else { kind };
                 let block = Block::Opaque { name: JsonStr::from_escaped(name), raw };
+                // Results belong to the user's turn, all other items to the assistant's.
                 if name.ends_with("_output") || name == "mcp_approval_response" {
                     self.results().blocks.push(block);
                 } else {
@@ -96,7 +98,7 @@ impl<'a> Items<'a> {
         Ok(())
     }
 
-    fn message(&mut self, piece: Piece<'a>, path: Path) -> Result<(), Fault> {
+    fn message(&mut self, piece: InputMembers<'a>, path: Path) -> Result<(), Fault> {
         let role = match piece.role.escaped() {
             "user" => Role::User,
             "assistant" => Role::Assistant,
@@ -120,8 +122,9 @@ impl<'a> Items<'a> {
         Ok(())
     }
 
-    /// The turn of the model that goes on, or a new one. `text`: what follows begins an answer, unless one that called
-    /// tools goes on.
+    /// Returns the assistant turn that the next block belongs to: the last turn if it continues, otherwise a new one.
+    /// With `text`, the block is the start of a response: after text, a new turn starts unless the last turn has
+    /// called tools.
     fn answer(&mut self, text: bool) -> &mut Turn<'a> {
         let seen = self.look();
         let goes_on = self
@@ -131,7 +134,8 @@ impl<'a> Items<'a> {
         self.turn(Role::Assistant, goes_on)
     }
 
-    /// The turn of results that goes on, or a new one.
+    /// Returns the user turn that the next tool result belongs to: the last turn if it has only results, otherwise a
+    /// new one.
     fn results(&mut self) -> &mut Turn<'a> {
         let seen = self.look();
         let goes_on = self
@@ -141,7 +145,8 @@ impl<'a> Items<'a> {
         self.turn(Role::User, goes_on)
     }
 
-    /// Looks at what has come to the last turn. Blocks are appended, never taken out or made another kind.
+    /// Updates and returns the summary of the last turn's blocks. Blocks are only appended: they are never removed or
+    /// changed to another kind.
     fn look(&mut self) -> Seen {
         if self.seen.turns != self.turns.len() {
             self.seen = Seen { turns: self.turns.len(), ..Seen::default() };
@@ -165,32 +170,32 @@ impl<'a> Items<'a> {
             self.turns.push(Turn::new(role, Vec::new()));
         }
         let last = self.turns.len() - 1;
-        // A turn goes on only where there is one.
+        // `goes_on` is true only if there is a turn; otherwise one has just been pushed.
         #[expect(clippy::indexing_slicing)]
         &mut self.turns[last]
     }
 
-    fn call(&mut self, piece: Piece<'a>, kind: ToolKind, path: Path) -> Result<(), Fault> {
+    fn call(&mut self, piece: InputMembers<'a>, kind: ToolKind, path: Path) -> Result<(), Fault> {
         if piece.name.is_empty() {
             return Err(Fault::missing(format!("{path}.name")));
         }
-        let carried = Carried::read(call_id(&piece, path)?);
+        let carried = SignedCallId::read(call_id(&piece, path)?);
         let block = Block::ToolUse {
             id: carried.id,
             name: piece.name,
             input: piece.input.unwrap_or(Input::Text(JsonStr::default())),
             kind,
             namespace: piece.namespace,
-            seal: carried.seal,
+            signature: carried.signature,
             cache: None,
         };
         self.answer(false).blocks.push(block);
         Ok(())
     }
 
-    fn result(&mut self, piece: Piece<'a>, kind: ToolKind, path: Path) -> Result<(), Fault> {
+    fn result(&mut self, piece: InputMembers<'a>, kind: ToolKind, path: Path) -> Result<(), Fault> {
         let block = Block::ToolResult {
-            id: Carried::read(call_id(&piece, path)?).id,
+            id: SignedCallId::read(call_id(&piece, path)?).id,
             name: piece.name,
             content: piece.output,
             object: piece.output_object,
@@ -202,34 +207,33 @@ impl<'a> Items<'a> {
         Ok(())
     }
 
-    fn reasoning(&mut self, piece: Piece<'a>) {
-        let seal = Seal::read(piece.encrypted);
-        // The summary, or the reasoning itself where there is none.
+    fn reasoning(&mut self, piece: InputMembers<'a>) {
+        let seal = ProviderSignature::read(piece.encrypted);
+        // The summary, or the reasoning text if there is no summary.
         let list = if piece.summary.is_empty() { piece.content } else { piece.summary };
         let text: Vec<JsonStr<'a>> = list.into_iter().filter_map(words).collect();
         let hidden = text.is_empty();
         if hidden && piece.id.escaped().starts_with(SEAL_OF_TEXT) && self.seal_text(&seal) {
             return;
         }
-        // Without text and seal there is nothing left of it but an id, which means something to the provider alone
-        // that keeps the item.
+        // Without text and signature only an id is left, which is meaningful only to a provider that stores the item.
         if !hidden || seal.is_some() {
-            self.answer(true).blocks.push(Block::Reasoning { text, seal, hidden });
+            self.answer(true).blocks.push(Block::Reasoning { text, signature: seal, hidden });
         }
     }
 
-    /// Puts a seal back on the text that it came with. False where that text is gone.
-    fn seal_text(&mut self, carried: &Option<Seal<'a>>) -> bool {
+    /// Restores a provider signature on the text that it was issued with. Returns false if that text is missing.
+    fn seal_text(&mut self, carried: &Option<ProviderSignature<'a>>) -> bool {
         let turn = self.turns.last_mut().filter(|turn| turn.role == Role::Assistant);
         match turn {
             Some(turn) => match turn.blocks.last_mut() {
-                Some(Block::Text { seal, .. }) if seal.is_none() => {
+                Some(Block::Text { signature: seal, .. }) if seal.is_none() => {
                     seal.clone_from(carried);
                     true
                 }
                 Some(_) => {
                     let text = JsonStr::default();
-                    turn.blocks.push(Block::Text { text, cache: None, seal: carried.clone() });
+                    turn.blocks.push(Block::Text { text, cache: None, signature: carried.clone() });
                     true
                 }
                 None => false,
@@ -238,28 +242,28 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// An image that the model made. What it carries stands in its id.
-    fn image(&mut self, piece: &Piece<'a>) {
+    /// Reads an image that the model made. Its provider signature is encoded in its id.
+    fn image(&mut self, piece: &InputMembers<'a>) {
         let mime = match piece.output_format.escaped() {
             "jpeg" | "jpg" => "image/jpeg",
             "webp" => "image/webp",
             _ => "image/png",
         };
-        let source = Source::Base64 { mime: JsonStr::from_escaped(mime), data: piece.result };
-        let seal = Carried::read(piece.id).seal;
-        let block = Block::Image { source, detail: JsonStr::default(), cache: None, seal };
+        let source = MediaSource::Base64 { mime: JsonStr::from_escaped(mime), data: piece.result };
+        let seal = SignedCallId::read(piece.id).signature;
+        let block = Block::Image { source, detail: JsonStr::default(), cache: None, signature: seal };
         self.answer(false).blocks.push(block);
     }
 }
 
-fn call_id<'a>(piece: &Piece<'a>, path: Path) -> Result<JsonStr<'a>, Fault> {
+fn call_id<'a>(piece: &InputMembers<'a>, path: Path) -> Result<JsonStr<'a>, Fault> {
     [piece.call_id, piece.id]
         .into_iter()
         .find(|id| !id.is_empty())
         .ok_or_else(|| Fault::missing(format!("{path}.call_id")))
 }
 
-/// The words of a part of reasoning.
+/// Returns the text of a reasoning part; `None` if it has no text.
 fn words<'a>(block: Block<'a>) -> Option<JsonStr<'a>> {
     match block {
         Block::Reasoning { text, .. } => text.into_iter().next(),

@@ -1,8 +1,8 @@
 //! Requests of the responses format.
 //!
-//! A conversation is a list of items: messages, reasoning, calls and their results, each for itself. What the model
-//! said between two things that others said (reasoning, a message, calls) is one turn in the hub, and the results that
-//! follow are one turn of the user, so that other formats can say it in their messages.
+//! A conversation is a list of items: messages, reasoning, calls and their results are separate items. In the
+//! canonical request, consecutive items of the model (reasoning, a message, calls) are one assistant turn, and the
+//! results that follow are one user turn, so that the formats with messages can express them.
 
 mod decode;
 mod encode;
@@ -17,10 +17,10 @@ pub use encode::encode;
 
 use std::fmt;
 
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonError;
 
-/// Where something stands in an input, written out only if it must be named.
+/// Path of a value in `input`, for error messages. It is formatted only if an error is reported.
 #[derive(Clone, Copy)]
 struct Path {
     item: usize,
@@ -29,17 +29,14 @@ struct Path {
 }
 
 impl Path {
-    /// An item.
     fn item(item: usize) -> Self {
         Path { item, member: "", part: None }
     }
 
-    /// A member of it.
     fn member(self, member: &'static str) -> Self {
         Path { member, ..self }
     }
 
-    /// A part of that member.
     fn part(self, part: usize) -> Self {
         Path { part: Some(part), ..self }
     }
@@ -58,29 +55,29 @@ impl fmt::Display for Path {
     }
 }
 
-/// Why a request cannot be read.
+/// Error of a request that cannot be read, to be returned to the client.
 struct Fault(Box<ApiError>);
 
 impl From<JsonError> for Fault {
     fn from(error: JsonError) -> Self {
         Fault(Box::new(ApiError::new(
-            Kind::InvalidJson,
+            ErrorKind::InvalidJson,
             format!("The request body is not valid JSON: {error}."),
         )))
     }
 }
 
 impl Fault {
-    /// A member is not what it must be.
+    /// Returns the error of a member with an invalid value; `wanted` describes the valid ones.
     fn at(path: impl fmt::Display, wanted: &str) -> Self {
         let path = path.to_string();
         let message = format!("Invalid value for '{path}': expected {wanted}.");
-        Fault(Box::new(ApiError::new(Kind::InvalidField, message).param(path)))
+        Fault(Box::new(ApiError::new(ErrorKind::InvalidField, message).param(path)))
     }
 
-    /// A member is missing.
+    /// Returns the error of a missing member.
     fn missing(path: String) -> Self {
         let message = format!("Missing required parameter: '{path}'.");
-        Fault(Box::new(ApiError::new(Kind::InvalidField, message).param(path)))
+        Fault(Box::new(ApiError::new(ErrorKind::InvalidField, message).param(path)))
     }
 }

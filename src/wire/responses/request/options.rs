@@ -1,15 +1,15 @@
-//! The members of a request beside its conversation and its tools.
+//! Decoder of the request members other than the conversation and the tools.
 
 use super::Fault;
-use super::decode::{keep, string};
+use super::decode::{store_extra, string};
 use crate::canonical::{Effort, OutputFormat, Request, Thinking};
 use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::watch::{elements, members};
 
-/// What `include` asks for when log probabilities are wanted.
+/// Value of `include` that requests log probabilities.
 pub(super) const LOGPROBS: &str = "message.output_text.logprobs";
 
-/// Reads one member that is not null.
+/// Reads one member whose value is not null.
 pub(super) fn read<'a>(name: &'a str, value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
     match name {
         "stream" => request.stream = boolean(value, name)?,
@@ -23,13 +23,14 @@ pub(super) fn read<'a>(name: &'a str, value: RawJson<'a>, request: &mut Request<
         "stop" => stop(value, request)?,
         "parallel_tool_calls" => request.parallel_tools = Some(boolean(value, name)?),
         "reasoning" => reasoning(value, request)?,
-        // Ark and others.
+        // An extension of Ark and other providers.
         "thinking" => thinking(value, request)?,
         "text" => text(value, request)?,
         "top_logprobs" => request.logprobs = Some(count(value, name)?),
         "include" => include(value, request)?,
         "metadata" => request.metadata = Some(value),
-        // The newer name and the older one; who says both means both.
+        // `safety_identifier` is the newer name of `user`. The first one is the canonical user; a second one is an
+        // extra member.
         "user" | "safety_identifier" if request.user.is_none() => {
             request.user = Some(string(value, name)?);
         }
@@ -37,10 +38,10 @@ pub(super) fn read<'a>(name: &'a str, value: RawJson<'a>, request: &mut Request<
         "prompt_cache_key" => request.cache_key = Some(string(value, name)?),
         "store" => request.store = Some(boolean(value, name)?),
         "previous_response_id" => request.previous = Some(string(value, name)?),
-        // Said so, they ask for nothing.
+        // These values are the defaults.
         "background" if value.as_bool() == Some(false) => {}
         "truncation" if value.as_str().is_some_and(|word| word.is("disabled")) => {}
-        _ => keep(name, value, request),
+        _ => store_extra(name, value, request),
     }
     Ok(())
 }
@@ -61,7 +62,8 @@ fn number<'a>(value: RawJson<'a>, path: &str) -> Result<RawJson<'a>, Fault> {
     }
 }
 
-/// The format has no such member; clients that think it has get what they mean where it can be done.
+/// Reads `stop`, which this format does not have. Clients that send it get stop sequences where the provider's format
+/// supports them.
 fn stop<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
     if let Some(one) = value.as_str() {
         request.stop.push(one);
@@ -94,7 +96,7 @@ fn reasoning<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fa
                     request.thinking = Thinking::Budget(tokens);
                 }
             }
-            "enabled" if request.thinking == Thinking::Unsaid => {
+            "enabled" if request.thinking == Thinking::Unset => {
                 request.thinking =
                     if value.as_bool() == Some(false) { Thinking::Off } else { Thinking::Adaptive };
             }
@@ -103,11 +105,11 @@ fn reasoning<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fa
                 Some("auto") => request.show_thinking = Some(true),
                 _ => {
                     request.show_thinking = Some(true);
-                    keep("reasoning.summary", value, request);
+                    store_extra("reasoning.summary", value, request);
                 }
             },
-            "context" => keep("reasoning.context", value, request),
-            "mode" => keep("reasoning.mode", value, request),
+            "context" => store_extra("reasoning.context", value, request),
+            "mode" => store_extra("reasoning.mode", value, request),
             _ => {}
         }
         Ok(())
@@ -122,11 +124,11 @@ fn reasoning<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fa
 fn thinking<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
     members(&mut Cursor::new(value.text()), |key, json| {
         let value = json.raw()?;
-        if key.is("type") && request.thinking == Thinking::Unsaid {
+        if key.is("type") && request.thinking == Thinking::Unset {
             request.thinking = match value.as_str().map(JsonStr::escaped) {
                 Some("disabled") => Thinking::Off,
                 Some("enabled" | "auto") => Thinking::Adaptive,
-                _ => Thinking::Unsaid,
+                _ => Thinking::Unset,
             };
         }
         Ok(())
@@ -151,7 +153,7 @@ fn text<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> 
     Ok(())
 }
 
-/// What is read of a format.
+/// Members of `text.format`.
 #[derive(Default)]
 struct Format<'a> {
     kind: JsonStr<'a>,
@@ -215,7 +217,7 @@ fn include<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Faul
         request.logprobs.get_or_insert(0);
     }
     if others {
-        keep("include", value, request);
+        store_extra("include", value, request);
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! One object of an input, read once in whatever order its members stand: an item, or a part of one. What it is is
-//! known only when all of it was read.
+//! One object of an input: an item, or a part of an item. The members may come in any order, so all of them are read
+//! in one pass, before the type of the object is known.
 
 use super::{Fault, Path};
-use crate::canonical::{Block, CacheMark, Input, Source};
-use crate::json::{Cursor, JsonStr, Kind, RawJson};
+use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource};
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 
-/// All members that items and parts have.
+/// Union of the members of all types of items and parts.
 #[derive(Default)]
-pub(super) struct Piece<'a> {
+pub(super) struct InputMembers<'a> {
     pub kind: JsonStr<'a>,
     pub role: JsonStr<'a>,
     pub id: JsonStr<'a>,
@@ -18,12 +18,12 @@ pub(super) struct Piece<'a> {
     pub encrypted: JsonStr<'a>,
     pub result: JsonStr<'a>,
     pub output_format: JsonStr<'a>,
-    /// What a call was called with.
+    /// Arguments or input of a call.
     pub input: Option<Input<'a>>,
-    /// What stands in `content`.
+    /// Parts of the member `content`.
     pub content: Vec<Block<'a>>,
     pub summary: Vec<Block<'a>>,
-    /// What stands in `output`.
+    /// Parts of the member `output`.
     pub output: Vec<Block<'a>>,
     pub output_object: Option<RawJson<'a>>,
     pub tools: Option<RawJson<'a>>,
@@ -37,18 +37,18 @@ pub(super) struct Piece<'a> {
     filename: JsonStr<'a>,
     audio: JsonStr<'a>,
     audio_format: JsonStr<'a>,
-    cache: Option<CacheMark>,
+    cache: Option<CacheBreakpoint>,
 }
 
-impl<'a> Piece<'a> {
-    /// Reads an item of an input.
+impl<'a> InputMembers<'a> {
+    /// Reads an item of `input`.
     pub(super) fn item(json: &mut Cursor<'a>, body: &'a str, path: Path) -> Result<Self, Fault> {
-        Piece::read(json, body, path, true)
+        InputMembers::read(json, body, path, true)
     }
 
     fn read(json: &mut Cursor<'a>, body: &'a str, path: Path, is_item: bool) -> Result<Self, Fault> {
-        let mut piece = Piece::default();
-        if json.kind()? != Kind::Object {
+        let mut piece = InputMembers::default();
+        if json.kind()? != ValueKind::Object {
             return Err(Fault::at(path, "an object"));
         }
         json.begin_object()?;
@@ -75,7 +75,7 @@ impl<'a> Piece<'a> {
                 "content" if is_item => piece.content = parts(json, body, path.member("content"))?,
                 "summary" if is_item => piece.summary = parts(json, body, path.member("summary"))?,
                 "output" if is_item => match json.kind()? {
-                    Kind::Object => piece.output_object = Some(json.raw()?),
+                    ValueKind::Object => piece.output_object = Some(json.raw()?),
                     _ => piece.output = parts(json, body, path.member("output"))?,
                 },
                 "tools" => piece.tools = Some(json.raw()?),
@@ -87,7 +87,7 @@ impl<'a> Piece<'a> {
                 "file_data" => piece.file_data = text(json)?,
                 "file_url" => piece.file_url = text(json)?,
                 "filename" => piece.filename = text(json)?,
-                // The nested shapes of the chat format, which some clients send here too.
+                // Some clients send the nested shapes of the chat format.
                 "file" | "input_audio" => piece.read_nested(json)?,
                 "data" => piece.audio = text(json)?,
                 "format" => piece.audio_format = text(json)?,
@@ -98,9 +98,9 @@ impl<'a> Piece<'a> {
         Ok(piece)
     }
 
-    /// An address, or an object that has it.
+    /// Reads a URL: a string, or the chat format's object with a `url`.
     fn read_address(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
-        if json.kind()? != Kind::Object {
+        if json.kind()? != ValueKind::Object {
             self.url = text(json)?;
             return Ok(());
         }
@@ -116,7 +116,7 @@ impl<'a> Piece<'a> {
     }
 
     fn read_nested(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
-        if json.kind()? != Kind::Object {
+        if json.kind()? != ValueKind::Object {
             json.skip()?;
             return Ok(());
         }
@@ -135,22 +135,22 @@ impl<'a> Piece<'a> {
     }
 
     fn read_mark(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
-        if json.kind()? != Kind::Object {
+        if json.kind()? != ValueKind::Object {
             json.skip()?;
             return Ok(());
         }
-        self.cache = Some(CacheMark::Short);
+        self.cache = Some(CacheBreakpoint::Short);
         json.begin_object()?;
         while let Some(key) = json.next_key()? {
             let value = json.raw()?;
             if key.is("ttl") && value.as_str().is_some_and(|ttl| ttl.is("1h")) {
-                self.cache = Some(CacheMark::Long);
+                self.cache = Some(CacheBreakpoint::Long);
             }
         }
         Ok(())
     }
 
-    /// Whether it is a part that stands where an item should: the documentation of some gateways shows that.
+    /// Returns whether the object is a part in place of an item. The documentation of some gateways shows that form.
     pub(super) fn is_bare_part(&self) -> bool {
         self.role.is_empty()
             && matches!(
@@ -166,27 +166,27 @@ impl<'a> Piece<'a> {
             )
     }
 
-    /// As a part of a message, of a result or of reasoning.
+    /// Converts the object to a block: a part of a message, of a tool result or of reasoning.
     pub(super) fn part(self, raw: RawJson<'a>, path: Path) -> Result<Block<'a>, Fault> {
         let cache = self.cache;
         Ok(match self.kind.escaped() {
             "input_text" | "output_text" | "text" => {
                 let text = self.text.ok_or_else(|| Fault::missing(format!("{path}.text")))?;
-                Block::Text { text, cache, seal: None }
+                Block::Text { text, cache, signature: None }
             }
             "" if self.text.is_some() => {
-                Block::Text { text: self.text.unwrap_or_default(), cache, seal: None }
+                Block::Text { text: self.text.unwrap_or_default(), cache, signature: None }
             }
             "summary_text" | "reasoning_text" => {
                 let text = vec![self.text.unwrap_or_default()];
-                Block::Reasoning { text, seal: None, hidden: false }
+                Block::Reasoning { text, signature: None, hidden: false }
             }
             "refusal" => Block::Refusal { text: self.refusal },
             "input_image" | "image_url" => Block::Image {
                 source: self.source(path, "image_url")?,
                 detail: self.detail,
                 cache,
-                seal: None,
+                signature: None,
             },
             "input_file" | "file" => {
                 Block::File { source: self.source(path, "file_data")?, name: self.filename, cache }
@@ -207,7 +207,7 @@ impl<'a> Piece<'a> {
                     }
                 };
                 let mime = JsonStr::from_escaped(mime);
-                Block::Audio { source: Source::Base64 { mime, data: self.audio } }
+                Block::Audio { source: MediaSource::Base64 { mime, data: self.audio } }
             }
             "input_audio" | "audio_url" => Block::Audio { source: self.source(path, "input_audio")? },
             "input_video" | "video_url" => Block::Video { source: self.source(path, "video_url")? },
@@ -216,30 +216,32 @@ impl<'a> Piece<'a> {
         })
     }
 
-    fn source(&self, path: Path, wanted: &str) -> Result<Source<'a>, Fault> {
+    fn source(&self, path: Path, wanted: &str) -> Result<MediaSource<'a>, Fault> {
         if !self.url.is_empty() {
-            return Ok(Source::from_url(self.url));
+            return Ok(MediaSource::from_url(self.url));
         }
         if !self.file_data.is_empty() {
-            return Ok(match Source::from_url(self.file_data) {
-                Source::Url { .. } => {
+            return Ok(match MediaSource::from_url(self.file_data) {
+                // Bare base64 instead of a data URL: the file name determines the media type.
+                MediaSource::Url { .. } => {
                     let mime = JsonStr::from_escaped(mime_of(self.filename));
-                    Source::Base64 { mime, data: self.file_data }
+                    MediaSource::Base64 { mime, data: self.file_data }
                 }
                 source => source,
             });
         }
         if !self.file_url.is_empty() {
-            return Ok(Source::from_url(self.file_url));
+            return Ok(MediaSource::from_url(self.file_url));
         }
         if !self.file_id.is_empty() {
-            return Ok(Source::Id { id: self.file_id });
+            return Ok(MediaSource::Id { id: self.file_id });
         }
         Err(Fault::missing(format!("{path}.{wanted}")))
     }
 }
 
-/// The media type that a file's name speaks of; a PDF if it does not, which is what this field began with.
+/// Returns the media type for a file name's extension; `application/pdf` if unknown, the first type that `file_data`
+/// supported.
 fn mime_of(name: JsonStr<'_>) -> &'static str {
     let ending = name.escaped().rsplit_once('.').map_or("", |(_, ending)| ending);
     match ending.to_ascii_lowercase().as_str() {
@@ -256,21 +258,21 @@ fn mime_of(name: JsonStr<'_>) -> &'static str {
     }
 }
 
-/// What a message, a result or reasoning consists of: a string, or parts.
+/// Reads the content of a message, of a result or of reasoning: a string, or an array of parts.
 pub(super) fn parts<'a>(json: &mut Cursor<'a>, body: &'a str, path: Path) -> Result<Vec<Block<'a>>, Fault> {
     let mut blocks = Vec::new();
     match json.kind()? {
-        Kind::String => blocks.push(Block::text(json.string()?)),
-        Kind::Array => {
+        ValueKind::String => blocks.push(Block::text(json.string()?)),
+        ValueKind::Array => {
             json.begin_array()?;
             while json.next_element()? {
-                if json.kind()? == Kind::String {
+                if json.kind()? == ValueKind::String {
                     blocks.push(Block::text(json.string()?));
                     continue;
                 }
                 let path = path.part(blocks.len());
                 let from = json.offset();
-                let piece = Piece::read(json, body, path, false)?;
+                let piece = InputMembers::read(json, body, path, false)?;
                 blocks.push(piece.part(since(body, from, json), path)?);
             }
         }
@@ -279,12 +281,12 @@ pub(super) fn parts<'a>(json: &mut Cursor<'a>, body: &'a str, path: Path) -> Res
     Ok(blocks)
 }
 
-/// The value that was read since `from`.
+/// Returns the text of the value that was read since the byte offset `from`.
 pub(super) fn since<'a>(body: &'a str, from: usize, json: &Cursor<'a>) -> RawJson<'a> {
     RawJson::from_text(body.get(from..json.offset()).unwrap_or("null"))
 }
 
-/// A string; anything else is stepped over and is empty.
+/// Reads a string. Any other value is skipped and gives an empty string.
 pub(super) fn text<'a>(json: &mut Cursor<'a>) -> Result<JsonStr<'a>, Fault> {
     Ok(json.raw()?.as_str().unwrap_or_default())
 }

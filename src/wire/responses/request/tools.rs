@@ -1,4 +1,4 @@
-//! Tools and the choice among them, as requests of this format say it: flat, or nested as in the chat format.
+//! Decoder of `tools` and `tool_choice`: flat as in this format, or nested as in the chat format.
 
 use super::Fault;
 use crate::canonical::request::{Extra, Search};
@@ -6,7 +6,7 @@ use crate::canonical::{Request, Tool, ToolChoice, ToolKind};
 use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::watch::members;
 
-/// What is read of one tool.
+/// Members of one tool, or of an object in `tool_choice`.
 #[derive(Default)]
 struct Read<'a> {
     kind: JsonStr<'a>,
@@ -56,14 +56,19 @@ impl<'a> Read<'a> {
     }
 }
 
-/// The group that tools stand in: its name, and what it is for.
+/// Namespace that contains tools: its name and its description.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Group<'a> {
     name: JsonStr<'a>,
     about: JsonStr<'a>,
+    /// Number of namespaces around the tools.
+    depth: u32,
 }
 
-/// Reads a list of tools, which stand in this group.
+/// Namespaces within each other that are read. The format has one level, and each is scanned once more.
+const MAX_NAMESPACES: u32 = 4;
+
+/// Reads a list of tools that belong to the namespace `group`, which is empty outside of a namespace.
 pub(super) fn read<'a>(list: RawJson<'a>, group: Group<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
     let mut json = Cursor::new(list.text());
     if json.begin_array().is_err() {
@@ -96,10 +101,17 @@ pub(super) fn read<'a>(list: RawJson<'a>, group: Group<'a>, request: &mut Reques
                     extra: Vec::new(),
                 });
             }
-            // A group within a group is not known; one name is all that the hub has.
+            // Nested namespaces are flattened to the inner one: the canonical tool has one namespace name.
             "namespace" => {
+                if group.depth >= MAX_NAMESPACES {
+                    return Err(Fault::at(
+                        format!("tools[{number}].tools"),
+                        "tools without a further namespace",
+                    ));
+                }
                 if let Some(tools) = tool.tools {
-                    read(tools, Group { name: tool.name, about: tool.description }, request)?;
+                    let depth = group.depth + 1;
+                    read(tools, Group { name: tool.name, about: tool.description, depth }, request)?;
                 }
             }
             kind if kind.starts_with("web_search") => request.search = Some(search(&tool)?),
@@ -128,7 +140,7 @@ fn search<'a>(tool: &Read<'a>) -> Result<Search<'a>, Fault> {
     Ok(search)
 }
 
-/// Tools that the provider runs, by the name under which their loss is told.
+/// Returns the element name under which the loss of a provider-hosted tool is reported.
 fn hosted(kind: &str) -> &'static str {
     match kind {
         "file_search" => "tools.file_search",
@@ -145,7 +157,7 @@ fn hosted(kind: &str) -> &'static str {
     }
 }
 
-/// Reads a choice among tools.
+/// Reads `tool_choice`.
 pub(super) fn choice<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
     if let Some(word) = value.as_str() {
         request.tool_choice = Some(match word.escaped() {
@@ -182,7 +194,7 @@ pub(super) fn choice<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Resul
             request.tool_choice = Some(ToolChoice::Tool(read.name));
         }
         "function" | "custom" | "" => return Err(Fault::missing("tool_choice.name".to_owned())),
-        // One of the provider's own tools.
+        // A provider-hosted tool.
         _ => request.extra.push(Extra { name: "tool_choice", value }),
     }
     Ok(())

@@ -1,14 +1,14 @@
-//! The ends of things in a stream that is written: of blocks, of parts, of items, and of the answer; and items that
-//! begin and end at once.
+//! Stream encoder, second half: ends of blocks, parts, items and the response, and items that begin and end at once.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::super::shell::Status;
+use super::super::shell::ResponseStatus;
 use super::super::text::{SEAL_OF_TEXT, as_text, holds_json};
-use super::encode::{Encoder, Slot};
-use super::item::{Item, Kind, PartKind};
-use crate::canonical::Finish;
+use super::encode::{BlockState, Encoder};
+use super::item::{Kind, OutputItem, PartKind};
 use crate::canonical::answer::{CitationOwned, FinishOwned};
+use crate::canonical::seal::SignedCallId;
+use crate::canonical::{Finish, SealedSignature};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::make_id;
 use crate::wire::watch::members;
@@ -16,11 +16,12 @@ use crate::wire::watch::members;
 impl Encoder {
     pub(super) fn end_block(&mut self, index: u32, out: &mut BytesMut) {
         let Some(slot) = self.blocks.get_mut(index as usize) else { return };
-        match std::mem::replace(slot, Slot::Closed) {
-            Slot::Closed | Slot::Pending => {}
-            Slot::Part { item, seal, .. } => {
+        match std::mem::replace(slot, BlockState::Closed) {
+            BlockState::Closed | BlockState::Pending => {}
+            BlockState::Part { item, signature: seal, .. } => {
                 if let Some(place) = item {
                     self.end_part(place, out);
+                    // Another item has been added since, so the message gets no further part.
                     if self.message != Some(place) {
                         self.complete(place, "completed", out);
                     }
@@ -29,7 +30,7 @@ impl Encoder {
                     self.seal_of_text(seal, out);
                 }
             }
-            Slot::Reasoning { item, seal } => {
+            BlockState::Reasoning { item, signature: seal } => {
                 let place = match item {
                     Some(place) => place,
                     None if seal.is_empty() => return,
@@ -37,24 +38,26 @@ impl Encoder {
                 };
                 self.end_part(place, out);
                 if let Some(item) = self.items.get_mut(place) {
-                    item.seal = seal;
+                    item.signature = seal;
                 }
                 self.complete(place, "completed", out);
             }
-            Slot::Hidden { seal } if seal.is_empty() => {}
-            Slot::Hidden { seal } => {
+            BlockState::Hidden { signature: seal } if seal.is_empty() => {}
+            BlockState::Hidden { signature: seal } => {
                 let place = self.add(Kind::Reasoning, out);
                 if let Some(item) = self.items.get_mut(place) {
-                    item.seal = seal;
+                    item.signature = seal;
                 }
                 self.complete(place, "completed", out);
             }
-            Slot::Call { item } => self.end_call(item, out),
-            Slot::Media { format, data, url, seal } => self.media(index, format, data, &url, &seal, out),
+            BlockState::Call { item } => self.end_call(item, out),
+            BlockState::Media { format, data, url, signature: seal } => {
+                self.media(index, format, data, &url, seal, out)
+            }
         }
     }
 
-    /// The part that is open in an item is complete: its text, and then itself, are said again.
+    /// Ends the open part of an item: writes its annotations, then its text and the part itself once more.
     fn end_part(&mut self, place: usize, out: &mut BytesMut) {
         let Some(item) = self.items.get_mut(place) else { return };
         let Some(part) = item.part.take() else { return };
@@ -93,6 +96,7 @@ impl Encoder {
                 out.put_u8(b']');
             }
         });
+        // Complete the part in the body: all later events copy it from there.
         item.body.push(b'"');
         if kind == PartKind::Text {
             item.body.put_slice(b",\"annotations\":[");
@@ -109,21 +113,21 @@ impl Encoder {
         });
     }
 
-    /// The format has no place for what a provider wants to see again with a text: an item of reasoning without text
-    /// carries it behind the message. Its id says what it is.
+    /// Adds a reasoning item without text that carries the provider signature of the text before it: the format has
+    /// no field for the signature of a text. The prefix of its id identifies it to the request decoder.
     fn seal_of_text(&mut self, seal: Vec<u8>, out: &mut BytesMut) {
         let id = make_id(SEAL_OF_TEXT, &self.reply.seed, self.items.len() as u64 + 1);
-        let place = self.add_item(Item::new(Kind::Reasoning, id, 0), out);
+        let place = self.add_item(OutputItem::new(Kind::Reasoning, id, 0), out);
         if let Some(item) = self.items.get_mut(place) {
-            item.seal = seal;
+            item.signature = seal;
         }
         self.complete(place, "completed", out);
     }
 
     fn end_call(&mut self, place: usize, out: &mut BytesMut) {
-        let empty = |item: &Item| item.kind == Kind::Function && item.body.is_empty();
+        let empty = |item: &OutputItem| item.kind == Kind::Function && item.body.is_empty();
         if self.items.get(place).is_some_and(empty) {
-            // An empty text is no JSON; no argument is an empty object.
+            // Empty arguments are not valid JSON; write an empty object.
             self.input(place, JsonStr::from_escaped("{}"), out);
         }
         let Some(item) = self.items.get_mut(place) else { return };
@@ -145,7 +149,7 @@ impl Encoder {
             out.put_slice(input.escaped().as_bytes());
             out.put_u8(b'"');
         });
-        // A call that was cut off is no call.
+        // Arguments that are not valid JSON were truncated: mark the call so that clients do not execute it.
         let cut = item.kind == Kind::Function && !holds_json(input);
         self.complete(place, if cut { "incomplete" } else { "completed" }, out);
     }
@@ -156,17 +160,25 @@ impl Encoder {
         format: Option<&'static str>,
         data: Vec<u8>,
         url: &[u8],
-        seal: &[u8],
+        seal: Vec<u8>,
         out: &mut BytesMut,
     ) {
         let Some(format) = format else { return };
         if data.is_empty() {
-            self.linked_image(index, url, out);
+            self.linked_image(index, url, seal, out);
             return;
         }
         let mut id = make_id(Kind::Image.prefix(), &self.reply.seed, self.items.len() as u64 + 1);
-        id.push_str(std::str::from_utf8(seal).unwrap_or_default());
-        let place = self.add_item(Item::new(Kind::Image, id, 0), out);
+        if !seal.is_empty() {
+            // An image item has no field for a signature, so its id carries it.
+            let mut carrier = Vec::new();
+            SignedCallId::write(
+                SealedSignature { issuer: &self.reply.issuer, text: as_text(&seal) },
+                &mut carrier,
+            );
+            id.push_str(std::str::from_utf8(&carrier).unwrap_or_default());
+        }
+        let place = self.add_item(OutputItem::new(Kind::Image, id, 0), out);
         let Some(item) = self.items.get_mut(place) else { return };
         self.frames.write("response.image_generation_call.in_progress", out, |out| item.put_place(out));
         self.frames.write("response.image_generation_call.generating", out, |out| item.put_place(out));
@@ -177,20 +189,25 @@ impl Encoder {
         self.complete(place, "completed", out);
     }
 
-    /// An image that is only given by its address: the format knows bytes alone, so it becomes a text that shows it.
-    fn linked_image(&mut self, index: u32, url: &[u8], out: &mut BytesMut) {
+    /// Writes an image that is given by URL as a Markdown image in a text part: the format has only base64 images.
+    /// Its provider signature becomes that of the text.
+    fn linked_image(&mut self, index: u32, url: &[u8], seal: Vec<u8>, out: &mut BytesMut) {
         let Some(slot) = self.blocks.get_mut(index as usize).filter(|_| !url.is_empty()) else { return };
-        *slot = Slot::Part { kind: PartKind::Text, item: None, seal: Vec::new() };
+        let mut envelope = Vec::new();
+        if !seal.is_empty() {
+            SealedSignature { issuer: &self.reply.issuer, text: as_text(&seal) }.write(&mut envelope);
+        }
+        *slot = BlockState::Part { kind: PartKind::Text, item: None, signature: envelope };
         let text = [b"![image](", url, b")"].concat();
         self.text(index, as_text(&text), out);
         self.end_block(index, out);
     }
 
-    /// Something that the provider did by itself. Items of this format pass as they are; a search in another format's
-    /// words is put into this one's; what else there is, a client of this format could not read.
+    /// Writes the result of a provider-hosted tool. Items of this format are copied, and a web search of another
+    /// format is converted. Any other result is left out, because a client of this format cannot read it.
     pub(super) fn whole(&mut self, name: JsonStr<'_>, raw: RawJson<'_>, out: &mut BytesMut) {
         let Ok(seen) = Hosted::read(raw) else { return };
-        let mut item = Item::new(Kind::Whole, String::new(), 0);
+        let mut item = OutputItem::new(Kind::Whole, String::new(), 0);
         if is_own(name.escaped()) && !seen.id.is_empty() {
             item.id = seen.id.escaped().to_owned();
             item.body.extend_from_slice(raw.text().as_bytes());
@@ -213,25 +230,25 @@ impl Encoder {
         self.complete(place, "completed", out);
     }
 
-    /// Why the answer ended. The message that is open ends with it.
+    /// Handles the finish reason. The open message ends with it.
     pub(super) fn finish(&mut self, finish: Finish<'_>, out: &mut BytesMut) {
         let finish = FinishOwned::own(finish);
-        let cut = matches!(self.status(&finish), Status::Incomplete(_));
+        let cut = matches!(self.status(&finish), ResponseStatus::Incomplete(_));
         if let Some(message) = self.message.take() {
             self.complete(message, if cut { "incomplete" } else { "completed" }, out);
         }
         self.finish = Some(finish);
     }
 
-    fn status(&self, finish: &FinishOwned) -> Status<'static> {
+    fn status(&self, finish: &FinishOwned) -> ResponseStatus<'static> {
         match finish {
-            FinishOwned::Length | FinishOwned::ContextFull => Status::Incomplete("max_output_tokens"),
-            // The model's own words of refusal are a complete answer.
-            FinishOwned::ContentFilter if !self.refused => Status::Incomplete("content_filter"),
+            FinishOwned::Length | FinishOwned::ContextFull => ResponseStatus::Incomplete("max_output_tokens"),
+            // A refusal by the model itself is a complete response.
+            FinishOwned::ContentFilter if !self.refused => ResponseStatus::Incomplete("content_filter"),
             FinishOwned::Other(_) if self.items.is_empty() => {
-                Status::Failed("server_error", "The model ended its answer without content.")
+                ResponseStatus::Failed("server_error", "The model ended its response without content.")
             }
-            _ => Status::Completed,
+            _ => ResponseStatus::Completed,
         }
     }
 
@@ -241,17 +258,18 @@ impl Encoder {
         self.terminal(self.status(&finish), out);
     }
 
-    /// The terminal event, with all that was said.
-    pub(super) fn terminal(&mut self, status: Status<'_>, out: &mut BytesMut) {
+    /// Writes the terminal event with all completed items, and keeps a copy of the response if it is to be stored.
+    pub(super) fn terminal(&mut self, status: ResponseStatus<'_>, out: &mut BytesMut) {
         self.over = true;
-        let failed = matches!(status, Status::Failed(..));
+        let failed = matches!(status, ResponseStatus::Failed(..));
         let usage = Some(&self.usage).filter(|usage| !failed || usage.is_known());
         let (shell, items) = (&self.shell, &self.items);
-        let keep = !failed && !self.reply.keep_as.is_empty();
+        let keep = !failed && !self.reply.store_as.is_empty();
         let kept = &mut self.document;
         let mut response = |out: &mut BytesMut| {
             let from = out.len();
             shell.write(status, usage, out, |out| {
+                // Items that are not complete are left out: their JSON text may be unterminated.
                 for (number, item) in items.iter().filter(|item| item.done).enumerate() {
                     if number > 0 {
                         out.put_u8(b',');
@@ -272,7 +290,7 @@ impl Encoder {
     }
 }
 
-/// What is read of an item that the provider made by itself.
+/// Members of the result of a provider-hosted tool.
 #[derive(Default)]
 struct Hosted<'a> {
     id: JsonStr<'a>,
@@ -302,7 +320,7 @@ impl<'a> Hosted<'a> {
     }
 }
 
-/// Whether this format has items of this type, beside those that the hub knows.
+/// Returns whether this format has items of this type, besides those with a canonical form.
 fn is_own(name: &str) -> bool {
     name.ends_with("_call")
         || name.ends_with("_call_output")
@@ -317,7 +335,8 @@ fn is_own(name: &str) -> bool {
         )
 }
 
-/// `spans` count over all texts of the answer, this format's indexes over the one part.
+/// Writes an annotation. The `span` of a citation counts characters over all texts of the response, the indexes of
+/// this format over one part: `base` is the offset of the part, `length` its length.
 fn put_annotation(citation: &CitationOwned, base: u64, length: u64, out: &mut Vec<u8>) {
     let here = |at: u64| at.saturating_sub(base).min(length);
     let (start, end) = citation.span.map_or((0, length), |(start, end)| (here(start), here(end)));

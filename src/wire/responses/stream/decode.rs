@@ -1,39 +1,40 @@
-//! Frames of a responses stream, read as events.
+//! Stream decoder: reads frames of a responses stream as events.
 //!
-//! Items are told apart by their `output_index` and parts by their `content_index`, never by ids: there is a provider
-//! whose ids change between the events of one item.
+//! Items are identified by `output_index` and parts by `content_index`, never by ids: one provider changes the ids
+//! between the events of one item.
 
-use super::fast_path::{Usual, What};
-use super::parse::{Annotation, Frame, Item, Part, Response};
-use super::slot::{Block, Holds, Reasoning, Slot};
-use crate::canonical::{BlockKind, Delta, Event, Index, Key, Start, ToolKind};
+use super::fast_path::{DeltaKind, FastPath};
+use super::parse::{Annotation, EventMembers, ItemMembers, PartMembers, Response};
+use super::slot::{BlockContent, DecodingItem, ItemBlock, Reasoning};
+use crate::canonical::{BlockKind, Delta, Event, Index, IndexKey, Start, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::{CutText, make_id};
 use crate::wire::watch::elements;
 
-/// Reads a stream.
+/// Decoder of one stream, or of one whole response.
 #[derive(Debug)]
 pub struct Decoder {
     seed: Box<str>,
     pub(super) started: bool,
     pub(super) over: bool,
-    /// The index of the next block.
+    /// Canonical index of the next block.
     next: u32,
-    pub(super) items: Vec<Slot>,
-    /// Where items stand, by their positions.
+    pub(super) items: Vec<DecodingItem>,
+    /// Index in `items` by `output_index`.
     places: Index,
-    /// Blocks that are open and complete: their items' places here, and their own in these.
+    /// Blocks whose part is complete but which are still open, as (index in `items`, index in its `blocks`). They
+    /// stay open until something else begins, because later events may still add annotations.
     complete: Vec<(usize, usize)>,
-    /// A tool of the client was called.
+    /// Whether a client tool was called. The finish reason depends on it.
     pub(super) called: bool,
-    /// Characters in the texts that are complete.
+    /// Number of characters in completed texts: the offset of the next text for citations.
     characters: u64,
     pub(super) searches: u64,
-    usual: Usual,
+    usual: FastPath,
 }
 
 impl Decoder {
-    /// For one stream. `seed` is what ids are made from where the provider gives none.
+    /// Creates the decoder of one stream. Ids that the provider omits are derived from `seed`.
     pub fn new(seed: &str) -> Self {
         Decoder {
             seed: seed.into(),
@@ -46,60 +47,62 @@ impl Decoder {
             called: false,
             characters: 0,
             searches: 0,
-            usual: Usual::default(),
+            usual: FastPath::default(),
         }
     }
 
-    /// Whether the answer has come to its end, or to an error. Frames after it are ignored.
+    /// Returns whether the response has ended or failed. Later frames are ignored.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// The upstream has closed the stream.
+    /// Reports that the upstream closed the stream.
     ///
     /// # Errors
-    /// The answer was not complete.
+    /// Returns [`CutText`] if no terminal event has arrived.
     pub fn finish(&mut self, _sink: &mut impl FnMut(Event<'_>)) -> Result<(), CutText> {
         if self.over { Ok(()) } else { Err(CutText) }
     }
 
-    /// Reads the data of one frame.
+    /// Decodes the data of one frame.
     ///
     /// # Errors
-    /// The data is not JSON.
+    /// Returns [`JsonError`] if the data is not valid JSON.
     pub fn frame(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
-        // Some gateways end the stream in the way of the chat format.
+        // Some gateways end the stream with the terminator of the chat format.
         if self.over || data.starts_with("[DONE]") {
             return Ok(());
         }
+        // Fast path: a frame that matches the template of the last delta is not parsed.
         if let Some(frame) = self.usual.read(data) {
             self.some_delta(self.usual.what(), &frame, sink);
             return Ok(());
         }
-        let frame = Frame::read(data)?;
-        let Some(what) = What::of(frame.kind.escaped()) else {
+        let frame = EventMembers::read(data)?;
+        let Some(what) = DeltaKind::of(frame.kind.escaped()) else {
             return self.rare(frame.kind.escaped(), &frame, sink);
         };
-        self.usual.keep(what, &frame, data);
+        // The next delta probably differs only in its text and its number.
+        self.usual.store(what, &frame, data);
         self.some_delta(what, &frame, sink);
         Ok(())
     }
 
     #[inline]
-    fn some_delta(&mut self, what: What, frame: &Frame<'_>, sink: &mut impl FnMut(Event<'_>)) {
+    fn some_delta(&mut self, what: DeltaKind, frame: &EventMembers<'_>, sink: &mut impl FnMut(Event<'_>)) {
         match what {
-            What::Text => self.text_delta(frame, BlockKind::Text, sink),
-            What::Refusal => self.text_delta(frame, BlockKind::Refusal, sink),
-            What::Input => self.input_delta(frame, sink),
-            What::Reasoning(which) => self.reasoning_delta(frame, which, sink),
+            DeltaKind::Text => self.text_delta(frame, BlockKind::Text, sink),
+            DeltaKind::Refusal => self.text_delta(frame, BlockKind::Refusal, sink),
+            DeltaKind::Input => self.input_delta(frame, sink),
+            DeltaKind::Reasoning(which) => self.reasoning_delta(frame, which, sink),
         }
     }
 
-    /// What comes once for an item or an answer.
+    /// Handles the events other than deltas, which occur once per item, part or response.
     fn rare(
         &mut self,
         kind: &str,
-        frame: &Frame<'_>,
+        frame: &EventMembers<'_>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         match kind {
@@ -110,12 +113,12 @@ impl Decoder {
             }
             "response.output_item.added" => {
                 if let Some(item) = frame.item {
-                    self.item_added(frame, &Item::read(item)?, sink);
+                    self.item_added(frame, &ItemMembers::read(item)?, sink);
                 }
             }
             "response.content_part.added" => {
                 if let Some(part) = frame.part {
-                    self.part_text(frame, &Part::read(part)?, false, sink)?;
+                    self.part_text(frame, &PartMembers::read(part)?, false, sink)?;
                 }
             }
             "response.output_text.done" => self.text_done(frame, BlockKind::Text, sink),
@@ -123,7 +126,7 @@ impl Decoder {
             "response.output_text.annotation.added" => self.annotation_added(frame, sink)?,
             "response.content_part.done" => {
                 if let Some(part) = frame.part {
-                    self.part_text(frame, &Part::read(part)?, true, sink)?;
+                    self.part_text(frame, &PartMembers::read(part)?, true, sink)?;
                 }
             }
             "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
@@ -142,7 +145,7 @@ impl Decoder {
             }
             "error" => self.error(frame.error, [frame.code, frame.message, frame.param], sink),
             "keepalive" | "ping" => sink(Event::Ping),
-            // A frame without a type that has an error is what a proxy in between sends.
+            // Intermediate proxies send error frames without a type.
             "" if frame.error.is_some() => {
                 self.error(frame.error, [frame.code, frame.message, frame.param], sink)
             }
@@ -158,7 +161,7 @@ impl Decoder {
         }
     }
 
-    /// A provider's first word may be missing.
+    /// Emits a start event if the provider omitted `response.created`.
     #[inline]
     pub(super) fn ensure_started(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         if !self.started {
@@ -166,46 +169,53 @@ impl Decoder {
         }
     }
 
-    /// Which item a frame speaks of: the last one where it does not say.
+    /// Returns the `output_index` of a frame; the one of the last item if the frame has none.
     #[inline]
-    fn position(&self, frame: &Frame<'_>) -> u64 {
+    fn position(&self, frame: &EventMembers<'_>) -> u64 {
         frame.output.or_else(|| self.items.last().map(|item| item.at)).unwrap_or(0)
     }
 
-    /// Where the item of this position stands: most frames speak of the last one.
+    /// Returns the index in `items` of an `output_index`. The last item is checked first, because most frames refer
+    /// to it.
     #[inline]
     pub(super) fn place(&self, at: u64) -> Option<usize> {
         match self.items.last() {
             Some(last) if last.at == at => Some(self.items.len() - 1),
-            _ => self.places.last(Key::of(at)),
+            _ => self.places.last(IndexKey::of(at)),
         }
     }
 
-    /// The item at this position; a new one where there is none.
+    /// Returns the item with this `output_index`. Creates it if necessary.
     #[inline]
-    pub(super) fn slot(&mut self, at: u64) -> &mut Slot {
+    pub(super) fn slot(&mut self, at: u64) -> &mut DecodingItem {
         let known = self.place(at);
         let place = known.unwrap_or(self.items.len());
         if known.is_none() {
-            self.places.push(Key::of(at));
-            self.items.push(Slot::new(at));
+            self.places.push(IndexKey::of(at));
+            self.items.push(DecodingItem::new(at));
         }
-        // The place is there: it was found, or pushed.
+        // `place` was either found or is the index of the item that was just pushed.
         #[expect(clippy::indexing_slicing)]
         &mut self.items[place]
     }
 
-    fn item_added(&mut self, frame: &Frame<'_>, item: &Item<'_>, sink: &mut impl FnMut(Event<'_>)) {
+    fn item_added(
+        &mut self,
+        frame: &EventMembers<'_>,
+        item: &ItemMembers<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) {
         self.ensure_started(sink);
         let at = frame.output.unwrap_or(self.items.len() as u64);
         self.settle_complete(sink);
+        // Without this, the next frame that has no `output_index` is attributed to the previous item.
         self.slot(at);
         if is_call(item.kind) {
             self.open_call(at, item, sink);
         }
     }
 
-    /// Parts that are complete are closed when something else begins.
+    /// Closes the blocks whose part is complete. Called when the next item or part begins.
     fn settle_complete(&mut self, sink: &mut impl FnMut(Event<'_>)) {
         for (item, block) in self.complete.drain(..) {
             let block = self.items.get_mut(item).and_then(|item| item.blocks.get_mut(block));
@@ -222,17 +232,18 @@ impl Decoder {
         part: u64,
         kind: BlockKind<'_>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> &mut Block {
+    ) -> &mut ItemBlock {
         self.ensure_started(sink);
+        // The indexes of annotations are relative to their part; `base` converts them to offsets in the whole text.
         let (index, base) = (self.next, self.characters);
         self.next += 1;
         sink(Event::BlockStart { index, choice: 0, kind });
         let slot = self.slot(at);
-        slot.parts.push(Key::of(part));
-        slot.blocks.push(Block {
+        slot.parts.push(IndexKey::of(part));
+        slot.blocks.push(ItemBlock {
             part,
             index,
-            holds: Holds::of(kind),
+            holds: BlockContent::of(kind),
             open: true,
             filled: false,
             base,
@@ -245,8 +256,9 @@ impl Decoder {
         &mut slot.blocks[last]
     }
 
-    /// The block of a part of a message; opened where it is not there, or where the part was something else until now
-    /// (a provider that counts its items wrongly has text where its reasoning was). Nothing for a part that is closed.
+    /// Returns the block of a message part, and opens it if necessary. If the part was of another kind so far, its
+    /// block is closed and a new one opened: a provider that counts its items wrongly sends text where its reasoning
+    /// was. Returns `None` if the part is closed.
     #[inline]
     fn part(
         &mut self,
@@ -254,14 +266,16 @@ impl Decoder {
         part: u64,
         kind: BlockKind<'_>,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Option<&mut Block> {
+    ) -> Option<&mut ItemBlock> {
         match self.slot(at).place(part) {
-            Some(place) if self.slot(at).turns(place, Holds::of(kind), sink) => {
+            Some(place) if self.slot(at).close_if_switched(place, BlockContent::of(kind), sink) => {
                 Some(self.open(at, part, kind, sink))
             }
-            Some(place) => {
-                self.slot(at).blocks.get_mut(place).filter(|block| block.open && block.holds != Holds::Call)
-            }
+            Some(place) => self
+                .slot(at)
+                .blocks
+                .get_mut(place)
+                .filter(|block| block.open && block.holds != BlockContent::Call),
             None if self.slot(at).done => None,
             None => {
                 self.settle_complete(sink);
@@ -271,7 +285,12 @@ impl Decoder {
     }
 
     #[inline]
-    fn text_delta(&mut self, frame: &Frame<'_>, kind: BlockKind<'_>, sink: &mut impl FnMut(Event<'_>)) {
+    fn text_delta(
+        &mut self,
+        frame: &EventMembers<'_>,
+        kind: BlockKind<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) {
         if frame.delta.is_empty() && frame.logprobs.is_none() {
             return;
         }
@@ -288,12 +307,12 @@ impl Decoder {
         }
     }
 
-    fn text_done(&mut self, frame: &Frame<'_>, kind: BlockKind<'_>, sink: &mut impl FnMut(Event<'_>)) {
+    fn text_done(&mut self, frame: &EventMembers<'_>, kind: BlockKind<'_>, sink: &mut impl FnMut(Event<'_>)) {
         let at = self.position(frame);
         self.whole_text(at, frame.content.unwrap_or(0), kind, frame.whole, frame.logprobs, sink);
     }
 
-    /// The whole text of a part: said if it was not, and counted.
+    /// Handles the whole text of a part: emits it if no delta has arrived, and counts its characters.
     fn whole_text(
         &mut self,
         at: u64,
@@ -305,6 +324,7 @@ impl Decoder {
     ) {
         let Some(block) = self.part(at, part, kind, sink) else { return };
         let index = block.index;
+        // The whole text repeats the deltas: emit it only if there were none.
         if !block.filled && !text.is_empty() {
             block.filled = true;
             sink(Event::Delta { index, delta: Delta::Text(text) });
@@ -312,6 +332,7 @@ impl Decoder {
                 sink(Event::Delta { index, delta: Delta::Logprobs(list) });
             }
         }
+        // Up to three events have the whole text: count it once.
         if !block.counted && !text.is_empty() {
             block.counted = true;
             if kind == BlockKind::Text {
@@ -320,11 +341,11 @@ impl Decoder {
         }
     }
 
-    /// A part of a message, announced or complete.
+    /// Handles an announced (`done` is false) or complete part of a message.
     fn part_text(
         &mut self,
-        frame: &Frame<'_>,
-        part: &Part<'_>,
+        frame: &EventMembers<'_>,
+        part: &PartMembers<'_>,
         done: bool,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
@@ -336,7 +357,7 @@ impl Decoder {
         &mut self,
         at: u64,
         number: u64,
-        part: &Part<'_>,
+        part: &PartMembers<'_>,
         done: bool,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
@@ -351,6 +372,7 @@ impl Decoder {
         }
         self.whole_text(at, number, kind, part.text, part.logprobs, sink);
         if let (Some(list), Some(block)) = (part.annotations, self.part(at, number, kind, sink)) {
+            // Annotations that had events of their own are repeated here: emit only the others.
             let (known, mut count) = (block.citations, 0);
             elements(&mut Cursor::new(list.text()), |json| {
                 let annotation = json.raw()?;
@@ -373,7 +395,7 @@ impl Decoder {
 
     fn annotation_added(
         &mut self,
-        frame: &Frame<'_>,
+        frame: &EventMembers<'_>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let Some(annotation) = frame.annotation else { return Ok(()) };
@@ -385,13 +407,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// Opens the block of reasoning; nothing where the item speaks in its other text already.
+    /// Returns the reasoning block of an item. Returns `None` if the item's reasoning is already read from its other
+    /// text (summary or content), so that it is not emitted twice, or if the item is complete.
     pub(super) fn reasoning(
         &mut self,
         at: u64,
         which: Reasoning,
         sink: &mut impl FnMut(Event<'_>),
-    ) -> Option<&mut Block> {
+    ) -> Option<&mut ItemBlock> {
         let slot = self.slot(at);
         if slot.done || *slot.reasoning.get_or_insert(which) != which {
             return None;
@@ -400,7 +423,12 @@ impl Decoder {
     }
 
     #[inline]
-    fn reasoning_delta(&mut self, frame: &Frame<'_>, which: Reasoning, sink: &mut impl FnMut(Event<'_>)) {
+    fn reasoning_delta(
+        &mut self,
+        frame: &EventMembers<'_>,
+        which: Reasoning,
+        sink: &mut impl FnMut(Event<'_>),
+    ) {
         if frame.delta.is_empty() {
             return;
         }
@@ -411,8 +439,8 @@ impl Decoder {
         }
     }
 
-    pub(super) fn open_call(&mut self, at: u64, item: &Item<'_>, sink: &mut impl FnMut(Event<'_>)) {
-        // Without a name there is nothing to call; the item's end may have it.
+    pub(super) fn open_call(&mut self, at: u64, item: &ItemMembers<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        // A call without a name cannot be emitted yet; `output_item.done` may have the name.
         if item.name.is_empty() || !self.slot(at).blocks.is_empty() {
             return;
         }
@@ -431,13 +459,13 @@ impl Decoder {
         self.open(at, 0, kind, sink);
     }
 
-    /// The call at this position, if it is open.
-    pub(super) fn call(&mut self, at: u64) -> Option<&mut Block> {
-        self.slot(at).blocks.first_mut().filter(|block| block.open && block.holds == Holds::Call)
+    /// Returns the open call of an item; `None` if there is none.
+    pub(super) fn call(&mut self, at: u64) -> Option<&mut ItemBlock> {
+        self.slot(at).blocks.first_mut().filter(|block| block.open && block.holds == BlockContent::Call)
     }
 
     #[inline]
-    fn input_delta(&mut self, frame: &Frame<'_>, sink: &mut impl FnMut(Event<'_>)) {
+    fn input_delta(&mut self, frame: &EventMembers<'_>, sink: &mut impl FnMut(Event<'_>)) {
         let at = self.position(frame);
         if let Some(block) = self.call(at).filter(|_| !frame.delta.is_empty()) {
             block.filled = true;
@@ -445,7 +473,7 @@ impl Decoder {
         }
     }
 
-    fn input_done(&mut self, frame: &Frame<'_>, sink: &mut impl FnMut(Event<'_>)) {
+    fn input_done(&mut self, frame: &EventMembers<'_>, sink: &mut impl FnMut(Event<'_>)) {
         let at = self.position(frame);
         if let Some(block) = self.call(at).filter(|block| !block.filled && !frame.whole.is_empty()) {
             block.filled = true;

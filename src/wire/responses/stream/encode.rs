@@ -1,66 +1,81 @@
-//! Events, written as frames of a responses stream, or collected into one whole response.
+//! Stream encoder: writes events as frames of a responses stream, or collects them into one whole response.
 
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::super::shell::{Shell, Status};
+use super::super::shell::{ResponseEnvelope, ResponseStatus};
 use super::super::text::{as_text, put_as_string};
 use super::frames::{ARGUMENTS, CUSTOM_INPUT, Frames, OUTPUT_TEXT, REFUSAL, SUMMARY_TEXT, put_item};
-use super::item::{Item, Kind, PartKind};
+use super::item::{Kind, OutputItem, PartKind};
 use crate::canonical::answer::{CitationOwned, FinishOwned};
-use crate::canonical::seal::Carried;
-use crate::canonical::{BlockKind, Delta, Event, Sealed, Start, ToolKind, Usage};
+use crate::canonical::seal::SignedCallId;
+use crate::canonical::{BlockKind, Delta, Event, SealedSignature, Start, ToolKind, Usage};
 use crate::error::{self, ApiError};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::{ReplyOptions, make_id};
 use crate::wire::error::ProviderError;
 use crate::wire::{Format, filler};
 
-/// Writes a stream.
+/// Encoder of one responses stream or one whole response.
 #[derive(Debug)]
 pub struct Encoder {
     pub(super) reply: Arc<ReplyOptions>,
-    pub(super) shell: Shell,
+    pub(super) shell: ResponseEnvelope,
     pub(super) frames: Frames,
     started: bool,
     pub(super) over: bool,
-    /// What became of each block of the answer.
-    pub(super) blocks: Vec<Slot>,
-    pub(super) items: Vec<Item>,
-    /// The message that takes the next part.
+    /// State of each block, by the canonical block index.
+    pub(super) blocks: Vec<BlockState>,
+    pub(super) items: Vec<OutputItem>,
+    /// Index in `items` of the message that takes the next part; `None` if a new message is needed.
     pub(super) message: Option<usize>,
-    /// A call that has begun, and is held back because its seal may follow.
+    /// Call that has started but is not announced yet, because its provider signature may follow.
     pending: Option<Pending>,
-    /// Characters in the texts that are complete.
+    /// Number of characters in completed texts: the offset of the next text for citations.
     pub(super) characters: u64,
     pub(super) refused: bool,
     pub(super) usage: Usage,
     pub(super) finish: Option<FinishOwned>,
-    /// The response as a whole, where it is to be kept and has come to its end.
+    /// Response object to be stored. Set with the terminal event if the response is to be stored (`keep_as`).
     pub(super) document: Option<Bytes>,
 }
 
-/// What becomes of a block.
+/// State of a canonical block.
 #[derive(Debug)]
-pub(super) enum Slot {
-    /// Nothing, or nothing more.
+pub(super) enum BlockState {
+    /// Not written, or complete.
     Closed,
-    /// A part of a message, which is opened with its first text.
-    Part { kind: PartKind, item: Option<usize>, seal: Vec<u8> },
-    /// Reasoning that is shown.
-    Reasoning { item: Option<usize>, seal: Vec<u8> },
-    /// Reasoning that is not shown: an item only if it has a seal.
-    Hidden { seal: Vec<u8> },
-    /// A call that is held back.
+    /// Part of a message. It is opened with its first text, so that an empty block leaves no part.
+    Part {
+        kind: PartKind,
+        item: Option<usize>,
+        signature: Vec<u8>,
+    },
+    /// Reasoning that the client sees.
+    Reasoning {
+        item: Option<usize>,
+        signature: Vec<u8>,
+    },
+    /// Reasoning that the client does not see. It becomes an item only if it has a provider signature.
+    Hidden {
+        signature: Vec<u8>,
+    },
+    /// Call that is not announced yet; see `Pending`.
     Pending,
-    /// A call.
-    Call { item: usize },
-    /// An image: its media type's last word, its bytes, its address, its seal.
-    Media { format: Option<&'static str>, data: Vec<u8>, url: Vec<u8>, seal: Vec<u8> },
+    Call {
+        item: usize,
+    },
+    /// Media: the image format (`None` if not an image), base64 data, URL and provider signature without its envelope.
+    Media {
+        format: Option<&'static str>,
+        data: Vec<u8>,
+        url: Vec<u8>,
+        signature: Vec<u8>,
+    },
 }
 
-/// A call that is held back.
+/// Call that is not announced yet.
 #[derive(Debug)]
 struct Pending {
     index: u32,
@@ -71,11 +86,11 @@ struct Pending {
 }
 
 impl Encoder {
-    /// For one stream.
+    /// Creates the encoder of one stream.
     pub fn new(reply: Arc<ReplyOptions>) -> Self {
         Encoder {
             reply,
-            shell: Shell::default(),
+            shell: ResponseEnvelope::default(),
             frames: Frames::default(),
             started: false,
             over: false,
@@ -91,24 +106,25 @@ impl Encoder {
         }
     }
 
-    /// What it was told has changed: another provider goes on with the answer.
-    pub fn retell(&mut self, reply: Arc<ReplyOptions>) {
+    /// Replaces the reply options, because another provider resumes the response.
+    pub fn set_reply_options(&mut self, reply: Arc<ReplyOptions>) {
         self.reply = reply;
     }
 
-    /// The response that is to be kept, once, as soon as its end has been written.
+    /// Takes the response object that is to be stored. Returns `None` before the terminal event, after the first
+    /// call, and if the response is not stored.
     pub fn take_document(&mut self) -> Option<Bytes> {
         self.document.take()
     }
 
-    /// For one whole response: nothing is written before the end, and then the response alone.
+    /// Creates the encoder of one whole response: it writes nothing until the end, then only the response object.
     pub(in crate::wire::responses) fn collecting(reply: &ReplyOptions) -> Self {
         let mut encoder = Encoder::new(Arc::new(reply.clone()));
         encoder.frames = Frames::silent();
         encoder
     }
 
-    /// Writes what an event means.
+    /// Writes the frames of one event. Events after the end are ignored.
     pub fn event(&mut self, event: &Event<'_>, out: &mut BytesMut) {
         if self.over {
             return;
@@ -116,8 +132,10 @@ impl Encoder {
         match *event {
             Event::Delta { index, delta } => self.delta(index, delta, out),
             Event::BlockStart { index, choice, kind } => {
+                // Another event follows the call without a signature, so the call will not get one.
                 self.release(out);
-                let slot = if choice == 0 { self.begin(index, kind, out) } else { Slot::Closed };
+                // The format has one choice: blocks of other choices are discarded.
+                let slot = if choice == 0 { self.begin(index, kind, out) } else { BlockState::Closed };
                 self.blocks.push(slot);
             }
             Event::BlockStop { index } => {
@@ -138,30 +156,32 @@ impl Encoder {
                     empty if empty.is_empty() => "The upstream provider failed.".to_owned(),
                     message => message,
                 };
-                self.fail(&ApiError::new(error::Kind::UpstreamFailed, message), out);
+                self.fail(&ApiError::new(error::ErrorKind::UpstreamFailed, message), out);
             }
             Event::End => self.end(out),
         }
     }
 
-    /// Ends the stream with an error.
+    /// Ends the stream with an error, as `response.failed`.
     pub fn fail(&mut self, error: &ApiError, out: &mut BytesMut) {
         if self.over {
             return;
         }
+        // An error may precede every event, and the terminal event needs the envelope.
         self.start(&Start::default(), out);
-        // The words that the format has; clients try again on the first two and give up on the third.
+        // The format's error codes. Clients retry `rate_limit_exceeded` and `server_error`, and give up on
+        // `invalid_prompt`.
         let code = match error.kind {
-            error::Kind::UpstreamRateLimit => "rate_limit_exceeded",
-            error::Kind::UpstreamRejected | error::Kind::Unsupported | error::Kind::InvalidField => {
-                error.code.as_deref().unwrap_or("invalid_prompt")
-            }
+            error::ErrorKind::UpstreamRateLimit => "rate_limit_exceeded",
+            error::ErrorKind::UpstreamRejected
+            | error::ErrorKind::Unsupported
+            | error::ErrorKind::InvalidField => error.code.as_deref().unwrap_or("invalid_prompt"),
             _ => "server_error",
         };
-        self.terminal(Status::Failed(code, &error.message), out);
+        self.terminal(ResponseStatus::Failed(code, &error.message), out);
     }
 
-    /// A comment, which every reader of this format steps over.
+    /// Writes keep-alive filler: a comment, which all readers of the format skip.
     pub fn keep_alive(&mut self, out: &mut BytesMut) {
         if !self.frames.is_silent() {
             out.extend_from_slice(filler(Format::Responses).as_bytes());
@@ -173,28 +193,30 @@ impl Encoder {
             return;
         }
         self.started = true;
-        self.shell = Shell::new(&self.reply, start);
+        self.shell = ResponseEnvelope::new(&self.reply, start);
         for name in ["response.created", "response.in_progress"] {
             let shell = &self.shell;
             self.frames.write(name, out, |out| {
                 out.put_slice(b",\"response\":");
-                shell.write(Status::InProgress, None, out, |_| {});
+                shell.write(ResponseStatus::InProgress, None, out, |_| {});
             });
         }
     }
 
-    fn begin(&mut self, index: u32, kind: BlockKind<'_>, out: &mut BytesMut) -> Slot {
+    fn begin(&mut self, index: u32, kind: BlockKind<'_>, out: &mut BytesMut) -> BlockState {
         match kind {
-            BlockKind::Text => Slot::Part { kind: PartKind::Text, item: None, seal: Vec::new() },
+            BlockKind::Text => BlockState::Part { kind: PartKind::Text, item: None, signature: Vec::new() },
             BlockKind::Refusal => {
                 self.refused = true;
-                Slot::Part { kind: PartKind::Refusal, item: None, seal: Vec::new() }
+                BlockState::Part { kind: PartKind::Refusal, item: None, signature: Vec::new() }
             }
             BlockKind::Reasoning if self.reply.show_thinking => {
-                Slot::Reasoning { item: None, seal: Vec::new() }
+                BlockState::Reasoning { item: None, signature: Vec::new() }
             }
-            BlockKind::Reasoning | BlockKind::HiddenReasoning => Slot::Hidden { seal: Vec::new() },
+            BlockKind::Reasoning | BlockKind::HiddenReasoning => BlockState::Hidden { signature: Vec::new() },
             BlockKind::ToolUse { id, name, kind, namespace } => {
+                // The call id is fixed once the item is announced, and it carries the signature: wait for the next
+                // event.
                 self.pending = Some(Pending {
                     index,
                     kind,
@@ -202,40 +224,43 @@ impl Encoder {
                     name: name.escaped().to_owned(),
                     namespace: namespace.escaped().to_owned(),
                 });
-                Slot::Pending
+                BlockState::Pending
             }
             BlockKind::Media { mime } => {
                 let format = match mime.decode().split_once('/') {
                     Some(("image", "jpeg" | "jpg")) => Some("jpeg"),
                     Some(("image", "webp")) => Some("webp"),
                     Some(("image", _)) => Some("png"),
-                    // The format has no item for a sound.
+                    // The format has no item for audio.
                     _ => None,
                 };
-                Slot::Media { format, data: Vec::new(), url: Vec::new(), seal: Vec::new() }
+                BlockState::Media { format, data: Vec::new(), url: Vec::new(), signature: Vec::new() }
             }
             BlockKind::Opaque { name, raw } => {
                 self.whole(name, raw, out);
-                Slot::Closed
+                BlockState::Closed
             }
         }
     }
 
     #[inline]
     fn delta(&mut self, index: u32, delta: Delta<'_>, out: &mut BytesMut) {
-        if self.pending.is_some() && !matches!(delta, Delta::Seal(_)) {
+        // A held-back call can wait only for its signature, which goes into the call id: announce it before anything
+        // else.
+        if self.pending.is_some() && !matches!(delta, Delta::Signature(_)) {
             self.release(out);
         }
         match delta {
             Delta::Text(text) => self.text(index, text, out),
             Delta::Arguments(text) => self.arguments(index, text, out),
             Delta::Object(object) => {
+                // Arguments are a string in this format.
                 let mut text = Vec::with_capacity(object.text().len() + 16);
                 put_as_string(&mut text, object.text());
                 self.arguments(index, as_text(&text), out);
             }
-            Delta::Seal(seal) => self.seal(index, seal, out),
-            // The format cites addresses; passages of the client's own documents have none.
+            Delta::Signature(seal) => self.seal(index, seal, out),
+            // The format cites URLs. Passages of the client's own documents have none.
             Delta::Citation(citation) if citation.url.is_empty() => {}
             Delta::Citation(citation) => {
                 if let Some(part) = self.open_part(index, out).and_then(|item| item.part.as_mut()) {
@@ -244,12 +269,13 @@ impl Encoder {
             }
             Delta::Logprobs(list) => self.logprobs(index, list, out),
             Delta::Data(bytes) => {
-                if let Some(Slot::Media { data, .. }) = self.blocks.get_mut(index as usize) {
+                // An image item has its data as a whole, so it is written when the block ends.
+                if let Some(BlockState::Media { data, .. }) = self.blocks.get_mut(index as usize) {
                     data.extend_from_slice(bytes.escaped().as_bytes());
                 }
             }
             Delta::Url(address) => {
-                if let Some(Slot::Media { url, .. }) = self.blocks.get_mut(index as usize) {
+                if let Some(BlockState::Media { url, .. }) = self.blocks.get_mut(index as usize) {
                     url.extend_from_slice(address.escaped().as_bytes());
                 }
             }
@@ -258,14 +284,18 @@ impl Encoder {
 
     #[inline]
     pub(super) fn text(&mut self, index: u32, text: JsonStr<'_>, out: &mut BytesMut) {
+        // Empty text does not open a part, so that an empty block leaves no part in the output.
         if text.is_empty() || self.open_part(index, out).is_none() {
             return;
         }
         let item = match self.blocks.get(index as usize) {
-            Some(Slot::Part { item: Some(item), .. } | Slot::Reasoning { item: Some(item), .. }) => *item,
+            Some(
+                BlockState::Part { item: Some(item), .. } | BlockState::Reasoning { item: Some(item), .. },
+            ) => *item,
             _ => return,
         };
         let Some(item) = self.items.get_mut(item) else { return };
+        // The `done` events and the terminal event repeat this text.
         item.body.extend_from_slice(text.escaped().as_bytes());
         match item.part.as_ref().map(|part| part.kind) {
             Some(PartKind::Text) => {
@@ -277,12 +307,13 @@ impl Encoder {
         }
     }
 
-    /// The item whose part this block is, with that part open. Nothing for blocks that are no parts.
+    /// Returns the item of a block's part, and opens the part if necessary. Returns `None` for blocks that are not
+    /// parts.
     #[inline]
-    fn open_part(&mut self, index: u32, out: &mut BytesMut) -> Option<&mut Item> {
+    fn open_part(&mut self, index: u32, out: &mut BytesMut) -> Option<&mut OutputItem> {
         let (kind, known) = match self.blocks.get(index as usize) {
-            Some(Slot::Part { kind, item, .. }) => (*kind, *item),
-            Some(Slot::Reasoning { item, .. }) => (PartKind::Summary, *item),
+            Some(BlockState::Part { kind, item, .. }) => (*kind, *item),
+            Some(BlockState::Reasoning { item, .. }) => (PartKind::Summary, *item),
             _ => return None,
         };
         let place = match known {
@@ -292,8 +323,9 @@ impl Encoder {
         self.items.get_mut(place)
     }
 
-    /// Opens a part: in the message that is open if nothing came between, else in a new item.
+    /// Opens a part: in the open message if no other item came after it, otherwise in a new item.
     fn begin_part(&mut self, index: u32, kind: PartKind, out: &mut BytesMut) -> usize {
+        // A message has at most one open part.
         let takes_more = |place: &usize| self.items.get(*place).is_some_and(|item| item.part.is_none());
         let place = match self.message.filter(takes_more) {
             Some(place) if kind != PartKind::Summary => place,
@@ -304,7 +336,7 @@ impl Encoder {
                 place
             }
         };
-        if let Some(Slot::Part { item, .. } | Slot::Reasoning { item, .. }) =
+        if let Some(BlockState::Part { item, .. } | BlockState::Reasoning { item, .. }) =
             self.blocks.get_mut(index as usize)
         {
             *item = Some(place);
@@ -320,15 +352,15 @@ impl Encoder {
         place
     }
 
-    /// A new item, announced. What came before it is complete.
+    /// Adds an item and announces it. Completes the open message before it. Returns the index in `items`.
     pub(super) fn add(&mut self, kind: Kind, out: &mut BytesMut) -> usize {
         let id = make_id(kind.prefix(), &self.reply.seed, self.items.len() as u64 + 1);
-        self.add_item(Item::new(kind, id, 0), out)
+        self.add_item(OutputItem::new(kind, id, 0), out)
     }
 
-    pub(super) fn add_item(&mut self, mut item: Item, out: &mut BytesMut) -> usize {
+    pub(super) fn add_item(&mut self, mut item: OutputItem, out: &mut BytesMut) -> usize {
         if let Some(message) = self.message.take() {
-            // With a part still open it is complete when that part is.
+            // If a part is still open, `end_block` completes the message.
             if self.items.get(message).is_some_and(|item| item.part.is_none()) {
                 self.complete(message, "completed", out);
             }
@@ -341,7 +373,7 @@ impl Encoder {
         place
     }
 
-    /// An item is complete.
+    /// Completes an item with this status, once.
     pub(super) fn complete(&mut self, place: usize, status: &'static str, out: &mut BytesMut) {
         if let Some(item) = self.items.get_mut(place).filter(|item| !item.done) {
             item.done = true;
@@ -352,12 +384,12 @@ impl Encoder {
 
     #[inline]
     fn arguments(&mut self, index: u32, text: JsonStr<'_>, out: &mut BytesMut) {
-        if let Some(Slot::Call { item }) = self.blocks.get(index as usize) {
+        if let Some(BlockState::Call { item }) = self.blocks.get(index as usize) {
             self.input(*item, text, out);
         }
     }
 
-    /// Adds to what a tool is called with.
+    /// Adds to the arguments or the input of a call.
     #[inline]
     pub(super) fn input(&mut self, place: usize, text: JsonStr<'_>, out: &mut BytesMut) {
         let Some(item) = self.items.get_mut(place).filter(|_| !text.is_empty()) else { return };
@@ -372,10 +404,11 @@ impl Encoder {
             return;
         }
         let place = match self.blocks.get(index as usize) {
-            Some(Slot::Part { kind: PartKind::Text, item: Some(item), .. }) => *item,
+            Some(BlockState::Part { kind: PartKind::Text, item: Some(item), .. }) => *item,
             _ => return,
         };
         let Some(item) = self.items.get_mut(place) else { return };
+        // The delta of the text is already written, so the log probabilities follow in a delta with empty text.
         self.frames.write("response.output_text.delta", out, |out| {
             out.put_slice(&item.prefix);
             out.put_slice(b"\",\"logprobs\":[");
@@ -391,15 +424,17 @@ impl Encoder {
     }
 
     fn seal(&mut self, index: u32, text: JsonStr<'_>, out: &mut BytesMut) {
-        let sealed = Sealed { issuer: &self.reply.issuer, text };
+        let sealed = SealedSignature { issuer: &self.reply.issuer, text };
         match self.blocks.get_mut(index as usize) {
-            Some(Slot::Part { seal, .. } | Slot::Reasoning { seal, .. } | Slot::Hidden { seal, .. }) => {
-                sealed.write(seal)
-            }
-            Some(Slot::Media { seal, .. }) => Carried::write(sealed, seal),
-            Some(Slot::Pending) => {
+            Some(
+                BlockState::Part { signature: seal, .. }
+                | BlockState::Reasoning { signature: seal, .. }
+                | BlockState::Hidden { signature: seal, .. },
+            ) => sealed.write(seal),
+            Some(BlockState::Media { signature: seal, .. }) => seal.put_slice(text.escaped().as_bytes()),
+            Some(BlockState::Pending) => {
                 if let Some(pending) = &mut self.pending {
-                    Carried::write(sealed, &mut pending.id);
+                    SignedCallId::write(sealed, &mut pending.id);
                 }
                 self.release(out);
             }
@@ -407,7 +442,7 @@ impl Encoder {
         }
     }
 
-    /// A call that was held back is announced.
+    /// Announces the held-back call, if there is one.
     fn release(&mut self, out: &mut BytesMut) {
         let Some(pending) = self.pending.take() else { return };
         let kind = match pending.kind {
@@ -415,7 +450,7 @@ impl Encoder {
             ToolKind::Custom => Kind::Custom,
         };
         let id = make_id(kind.prefix(), &self.reply.seed, self.items.len() as u64 + 1);
-        let mut item = Item::new(kind, id, 0);
+        let mut item = OutputItem::new(kind, id, 0);
         for (name, value) in [
             ("call_id", pending.id.as_slice()),
             ("name", pending.name.as_bytes()),
@@ -432,7 +467,7 @@ impl Encoder {
         item.name = pending.name;
         let place = self.add_item(item, out);
         if let Some(slot) = self.blocks.get_mut(pending.index as usize) {
-            *slot = Slot::Call { item: place };
+            *slot = BlockState::Call { item: place };
         }
     }
 }

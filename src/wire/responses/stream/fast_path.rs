@@ -1,22 +1,22 @@
-//! The frames that come by the hundred: deltas, which differ from the one before in a text and a number alone.
+//! Fast path for deltas: most frames differ from the frame before in their text and their sequence number only.
 
-use super::parse::Frame;
+use super::parse::EventMembers;
 use super::slot::Reasoning;
 use crate::json::{FrameTemplate, TemplateParts};
 
-/// The last delta: its shape, and what it said besides its text.
+/// Template of the last delta, with the facts that all matching frames share.
 #[derive(Debug, Default)]
-pub(super) struct Usual {
+pub(super) struct FastPath {
     mould: FrameTemplate,
-    what: What,
+    what: DeltaKind,
     output: Option<u64>,
     content: Option<u64>,
     summary: Option<u64>,
 }
 
-/// What a delta adds to.
+/// Kind of content that a delta adds to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum What {
+pub(super) enum DeltaKind {
     #[default]
     Text,
     Refusal,
@@ -24,39 +24,42 @@ pub(super) enum What {
     Reasoning(Reasoning),
 }
 
-impl What {
-    /// Of the event with this name.
-    pub(super) fn of(name: &str) -> Option<What> {
+impl DeltaKind {
+    /// Returns the kind for an event type; `None` if it is not a delta.
+    pub(super) fn of(name: &str) -> Option<DeltaKind> {
         Some(match name {
-            "response.output_text.delta" => What::Text,
-            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => What::Input,
-            "response.reasoning_summary_text.delta" => What::Reasoning(Reasoning::Summary),
-            "response.reasoning_text.delta" => What::Reasoning(Reasoning::Content),
-            "response.refusal.delta" => What::Refusal,
+            "response.output_text.delta" => DeltaKind::Text,
+            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+                DeltaKind::Input
+            }
+            "response.reasoning_summary_text.delta" => DeltaKind::Reasoning(Reasoning::Summary),
+            "response.reasoning_text.delta" => DeltaKind::Reasoning(Reasoning::Content),
+            "response.refusal.delta" => DeltaKind::Refusal,
             _ => return None,
         })
     }
 }
 
-impl Usual {
-    /// Reads a frame that is like the last delta.
+impl FastPath {
+    /// Reads a frame that matches the template. Returns `None` if it must be parsed.
     #[inline]
-    pub(super) fn read<'a>(&self, data: &'a str) -> Option<Frame<'a>> {
+    pub(super) fn read<'a>(&self, data: &'a str) -> Option<EventMembers<'a>> {
         let cast = self.mould.fit(data)?;
-        let &Usual { output, content, summary, .. } = self;
-        Some(Frame { output, content, summary, delta: cast.text(), ..Frame::default() })
+        let &FastPath { output, content, summary, .. } = self;
+        Some(EventMembers { output, content, summary, delta: cast.text(), ..EventMembers::default() })
     }
 
-    /// What the last delta added to.
+    /// Returns the kind of the last delta.
     #[inline]
-    pub(super) fn what(&self) -> What {
+    pub(super) fn what(&self) -> DeltaKind {
         self.what
     }
 
-    /// Keeps the shape of a delta that has been read.
-    pub(super) fn keep(&mut self, what: What, frame: &Frame<'_>, data: &str) {
-        let &Frame { output, content, summary, delta, padding, number, .. } = frame;
-        // Without a place it belongs to the last item, whichever that is then.
+    /// Stores the template of a delta that was parsed.
+    pub(super) fn store(&mut self, what: DeltaKind, frame: &EventMembers<'_>, data: &str) {
+        let &EventMembers { output, content, summary, delta, padding, number, .. } = frame;
+        // Without an `output_index` a delta belongs to the last item, which may be another one for the next frame.
+        // The template has no slot for log probabilities.
         if frame.logprobs.is_some() || output.is_none() {
             return self.mould.clear();
         }

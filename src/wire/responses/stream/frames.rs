@@ -1,11 +1,11 @@
-//! Frames: a name, a number, and members.
+//! Frame writer: event name, sequence number and members.
 
 use bytes::{BufMut, BytesMut};
 
-use super::item::Item;
+use super::item::OutputItem;
 use crate::json::JsonStr;
 
-/// What a delta's frame begins with, up to its number.
+/// Constant beginning of a delta frame, up to its sequence number.
 macro_rules! head {
     ($name:literal) => {
         concat!("event: ", $name, "\ndata: {\"type\":\"", $name, "\",\"sequence_number\":").as_bytes()
@@ -18,7 +18,7 @@ pub(super) const SUMMARY_TEXT: &[u8] = head!("response.reasoning_summary_text.de
 pub(super) const ARGUMENTS: &[u8] = head!("response.function_call_arguments.delta");
 pub(super) const CUSTOM_INPUT: &[u8] = head!("response.custom_tool_call_input.delta");
 
-/// Writes frames, numbered; none at all when a whole response is wanted.
+/// Writer of numbered frames. A silent one writes nothing: it serves the encoder of a whole response.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     number: u64,
@@ -26,7 +26,6 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// For a whole response.
     pub(super) fn silent() -> Self {
         Frames { number: 0, silent: true }
     }
@@ -35,12 +34,12 @@ impl Frames {
         self.silent
     }
 
-    /// A frame; `members` writes what follows the number, beginning with a comma.
+    /// Writes a frame; `members` writes the text after the sequence number, beginning with a comma.
     pub(super) fn write(&mut self, name: &str, out: &mut BytesMut, members: impl FnOnce(&mut BytesMut)) {
         self.write2(name, "", out, members);
     }
 
-    /// A frame whose name stands in two pieces.
+    /// Writes a frame whose event name is given in two pieces.
     pub(super) fn write2(
         &mut self,
         name: &str,
@@ -63,12 +62,12 @@ impl Frames {
         out.put_slice(b"}\n\n");
     }
 
-    /// The frame of a delta: all of it is prepared but the number and the text.
+    /// Writes a delta frame. All of it is prepared except for the sequence number and the text.
     #[inline]
     pub(super) fn delta(
         &mut self,
         head: &[u8],
-        item: &Item,
+        item: &OutputItem,
         text: JsonStr<'_>,
         tail: &[u8],
         out: &mut BytesMut,
@@ -77,7 +76,7 @@ impl Frames {
             return;
         }
         let text = text.escaped().as_bytes();
-        // Once for all that follows; 20 digits are the most that a number has.
+        // One capacity check for all pieces. A `u64` has at most 20 digits.
         out.reserve(head.len() + 20 + item.prefix.len() + text.len() + tail.len());
         out.put_slice(head);
         self.put_number(out);
@@ -93,8 +92,8 @@ impl Frames {
     }
 }
 
-/// `,"output_index":…,"item":…`
-pub(super) fn put_item(item: &Item, out: &mut BytesMut) {
+/// Writes `,"output_index":…,"item":…`.
+pub(super) fn put_item(item: &OutputItem, out: &mut BytesMut) {
     out.put_slice(b",\"output_index\":");
     out.put_slice(itoa::Buffer::new().format(item.output).as_bytes());
     out.put_slice(b",\"item\":");

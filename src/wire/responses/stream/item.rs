@@ -1,5 +1,5 @@
-//! One item of an output while it is written: what has been said of it stands here once, and is pasted from here into
-//! everything that repeats it.
+//! Item of an output that is being written. Its content is stored here once, and copied into every event that repeats
+//! it.
 
 use bytes::BufMut;
 
@@ -7,7 +7,7 @@ use super::super::text::as_text;
 use crate::canonical::answer::CitationOwned;
 use crate::json::{JsonStr, Writer};
 
-/// What an item is.
+/// Type of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Message,
@@ -15,12 +15,12 @@ pub(super) enum Kind {
     Function,
     Custom,
     Image,
-    /// An item of this format that came as a whole.
+    /// Item of this format that arrived as a whole.
     Whole,
 }
 
 impl Kind {
-    /// What its id begins with.
+    /// Returns the prefix of the item's id.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Kind::Message | Kind::Whole => "msg_",
@@ -32,7 +32,7 @@ impl Kind {
     }
 }
 
-/// What a part of a message or of reasoning is.
+/// Type of a part of a message or of reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartKind {
     Text,
@@ -41,7 +41,7 @@ pub(super) enum PartKind {
 }
 
 impl PartKind {
-    /// The part's type.
+    /// Returns the value of the part's `type` member.
     pub(super) fn name(self) -> &'static str {
         match self {
             PartKind::Text => "output_text",
@@ -50,7 +50,7 @@ impl PartKind {
         }
     }
 
-    /// The member that has its text.
+    /// Returns the name of the member with the part's text.
     pub(super) fn member(self) -> &'static str {
         match self {
             PartKind::Text | PartKind::Summary => "text",
@@ -58,7 +58,7 @@ impl PartKind {
         }
     }
 
-    /// What the events of its text begin with.
+    /// Returns the prefix of the types of the events for the part's text.
     pub(super) fn event(self) -> &'static str {
         match self {
             PartKind::Text => "response.output_text",
@@ -67,7 +67,7 @@ impl PartKind {
         }
     }
 
-    /// What the events of the part itself begin with.
+    /// Returns the prefix of the types of the events for the part itself.
     pub(super) fn part_event(self) -> &'static str {
         match self {
             PartKind::Text | PartKind::Refusal => "response.content_part",
@@ -75,7 +75,7 @@ impl PartKind {
         }
     }
 
-    /// How its number is called.
+    /// Returns the name of the member with the part's index.
     pub(super) fn index(self) -> &'static str {
         match self {
             PartKind::Text | PartKind::Refusal => "content_index",
@@ -83,7 +83,7 @@ impl PartKind {
         }
     }
 
-    /// The part without text, as it is announced.
+    /// Returns the part without text, for the event that announces it.
     pub(super) fn empty(self) -> &'static str {
         match self {
             PartKind::Text => r#"{"type":"output_text","text":"","annotations":[],"logprobs":[]}"#,
@@ -93,46 +93,47 @@ impl PartKind {
     }
 }
 
-/// A part that is being filled.
+/// Part that is being filled.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct OpenPart {
     pub kind: PartKind,
-    /// Where it begins in the item's body.
+    /// Byte offset of the part in the item's body.
     pub from: usize,
-    /// Where its text begins there.
+    /// Byte offset of the part's text in the item's body.
     pub text: usize,
-    /// Where its text is cited from.
+    /// Citations of the text.
     pub citations: Vec<CitationOwned>,
-    /// Log probabilities: elements, joined with commas.
+    /// Log probabilities: elements of an array, joined with commas.
     pub logprobs: Vec<u8>,
 }
 
-/// An item.
+/// Item of an output.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct OutputItem {
     pub kind: Kind,
     pub id: String,
-    /// Its `output_index`.
+    /// The item's `output_index`.
     pub output: u32,
     pub status: &'static str,
-    /// What it holds: the parts of a message or of reasoning as elements of an array; the arguments or the input of a
-    /// call; an image in base64; all of a whole item.
+    /// Content: the parts of a message or of reasoning as elements of an array; the arguments or the input of a call;
+    /// an image in base64; or a whole item.
     pub body: Vec<u8>,
-    /// A call: its name and further members, ready to be pasted.
+    /// Name of the tool that is called.
     pub name: String,
+    /// Further members as JSON text, each preceded by a comma.
     pub members: Vec<u8>,
-    /// Reasoning: what the provider wants to see again, in its envelope.
-    pub seal: Vec<u8>,
-    pub part: Option<Part>,
+    /// Provider signature of reasoning, in its `gw1.` envelope.
+    pub signature: Vec<u8>,
+    pub part: Option<OpenPart>,
     pub parts: u32,
-    /// What stands in a delta event between its number and its text.
+    /// Text of a delta event between its sequence number and its text.
     pub prefix: Vec<u8>,
     pub done: bool,
 }
 
-impl Item {
+impl OutputItem {
     pub(super) fn new(kind: Kind, id: String, output: u32) -> Self {
-        Item {
+        OutputItem {
             kind,
             id,
             output,
@@ -140,7 +141,7 @@ impl Item {
             body: Vec::new(),
             name: String::new(),
             members: Vec::new(),
-            seal: Vec::new(),
+            signature: Vec::new(),
             part: None,
             parts: 0,
             prefix: Vec::new(),
@@ -148,7 +149,7 @@ impl Item {
         }
     }
 
-    /// Writes the item as far as it has come; an open part does not count.
+    /// Writes the item in its present state. No part may be open: the body then ends in an unterminated string.
     pub(super) fn write(&self, out: &mut impl BufMut) {
         if self.kind == Kind::Whole {
             out.put_slice(&self.body);
@@ -179,15 +180,15 @@ impl Item {
             Kind::Function | Kind::Custom | Kind::Image => out.put_u8(b'"'),
         }
         out.put_slice(&self.members);
-        if !self.seal.is_empty() {
+        if !self.signature.is_empty() {
             out.put_slice(b",\"encrypted_content\":\"");
-            out.put_slice(&self.seal);
+            out.put_slice(&self.signature);
             out.put_u8(b'"');
         }
         out.put_u8(b'}');
     }
 
-    /// `,"item_id":…,"output_index":…`
+    /// Writes `,"item_id":…,"output_index":…`.
     pub(super) fn put_place(&self, out: &mut impl BufMut) {
         out.put_slice(b",\"item_id\":\"");
         out.put_slice(self.id.as_bytes());
@@ -195,7 +196,7 @@ impl Item {
         out.put_slice(itoa::Buffer::new().format(self.output).as_bytes());
     }
 
-    /// The place of the part that is open, or was the last.
+    /// Writes the item id, the `output_index` and the index of the open or last part.
     pub(super) fn put_part_place(&self, kind: PartKind, out: &mut impl BufMut) {
         self.put_place(out);
         out.put_slice(b",\"");
@@ -204,7 +205,7 @@ impl Item {
         out.put_slice(itoa::Buffer::new().format(self.parts.saturating_sub(1)).as_bytes());
     }
 
-    /// Prepares what stands before the text of each delta.
+    /// Prepares the text that precedes the content of each delta, so that a delta is written by copying it.
     pub(super) fn prepare(&mut self, part: Option<PartKind>) {
         let mut prefix = std::mem::take(&mut self.prefix);
         prefix.clear();
@@ -216,7 +217,6 @@ impl Item {
         self.prefix = prefix;
     }
 
-    /// Opens a part.
     pub(super) fn begin_part(&mut self, kind: PartKind) {
         if self.parts > 0 {
             self.body.push(b',');
@@ -225,14 +225,16 @@ impl Item {
         let mut json = Writer::new(&mut self.body);
         json.begin_object().key("type").string(kind.name()).key(kind.member());
         self.body.push(b'"');
+        // The string stays open: the encoder appends the deltas to `body` and closes the string at the end of the
+        // part.
         let text = self.body.len();
         self.parts += 1;
-        self.part = Some(Part { kind, from, text, citations: Vec::new(), logprobs: Vec::new() });
+        self.part = Some(OpenPart { kind, from, text, citations: Vec::new(), logprobs: Vec::new() });
         self.prepare(Some(kind));
     }
 
-    /// The text of a part so far.
-    pub(super) fn text_of(&self, part: &Part) -> JsonStr<'_> {
+    /// Returns the text of a part so far.
+    pub(super) fn text_of(&self, part: &OpenPart) -> JsonStr<'_> {
         as_text(self.body.get(part.text..).unwrap_or_default())
     }
 }

@@ -11,8 +11,9 @@
 //! response.completed | response.incomplete | response.failed
 //! ```
 //!
-//! An item's id is fixed when the item is added. `*.done` repeats what the deltas said, and the terminal event repeats
-//! all items: what has been said is kept once, in its item, and pasted from there.
+//! An item's id is fixed when the item is added. The `*.done` events repeat the content of the deltas, and the
+//! terminal event repeats all items. The encoder therefore stores the content once, in its item, and copies it from
+//! there.
 
 mod close;
 mod decode;

@@ -1,20 +1,20 @@
-//! What stands in a frame, an item or a response object: their members, found in one pass and not read further.
+//! Members of a frame, an item, a part or a response object. Each is read in one pass; nested values are not parsed.
 
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::watch::members;
 
-/// The members of one event.
+/// Members of one event.
 #[derive(Default)]
-pub(super) struct Frame<'a> {
+pub(super) struct EventMembers<'a> {
     pub kind: JsonStr<'a>,
-    /// Its place among the frames.
+    /// Value of `sequence_number`.
     pub number: Option<RawJson<'a>>,
     pub output: Option<u64>,
     pub content: Option<u64>,
     pub summary: Option<u64>,
     pub delta: JsonStr<'a>,
     pub logprobs: Option<RawJson<'a>>,
-    /// The whole text, refusal, arguments or input of a `done` event.
+    /// Whole text, refusal, arguments or input, in a `done` event.
     pub whole: JsonStr<'a>,
     pub name: JsonStr<'a>,
     pub item: Option<RawJson<'a>>,
@@ -25,14 +25,14 @@ pub(super) struct Frame<'a> {
     pub code: Option<RawJson<'a>>,
     pub message: Option<RawJson<'a>>,
     pub param: Option<RawJson<'a>>,
-    /// What makes all frames equally long.
+    /// Value of `obfuscation`: padding that gives all frames the same length.
     pub padding: JsonStr<'a>,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> EventMembers<'a> {
     #[inline]
     pub(super) fn read(data: &'a str) -> Result<Self, JsonError> {
-        let mut frame = Frame::default();
+        let mut frame = EventMembers::default();
         let mut json = Cursor::new(data);
         json.begin_object()?;
         while let Some(key) = json.next_key()? {
@@ -62,17 +62,17 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The members of one item of an output.
+/// Members of one item of an output.
 #[derive(Default)]
-pub(super) struct Item<'a> {
+pub(super) struct ItemMembers<'a> {
     pub kind: JsonStr<'a>,
     pub id: JsonStr<'a>,
     pub call_id: JsonStr<'a>,
     pub name: JsonStr<'a>,
     pub namespace: JsonStr<'a>,
-    /// The arguments of a function as text, or the input of a custom tool.
+    /// Arguments of a function as text, or the input of a custom tool.
     pub input: JsonStr<'a>,
-    /// The arguments of a function as an object, which some providers send.
+    /// Arguments of a function as an object, which some providers send.
     pub object: Option<RawJson<'a>>,
     pub content: Option<RawJson<'a>>,
     pub summary: Option<RawJson<'a>>,
@@ -81,9 +81,9 @@ pub(super) struct Item<'a> {
     pub output_format: JsonStr<'a>,
 }
 
-impl<'a> Item<'a> {
+impl<'a> ItemMembers<'a> {
     pub(super) fn read(raw: RawJson<'a>) -> Result<Self, JsonError> {
-        let mut item = Item::default();
+        let mut item = ItemMembers::default();
         members(&mut Cursor::new(raw.text()), |key, json| {
             match key.escaped() {
                 "type" => item.kind = text(json)?,
@@ -109,19 +109,19 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The members of one part of a message or of reasoning.
+/// Members of one part of a message or of reasoning.
 #[derive(Default)]
-pub(super) struct Part<'a> {
+pub(super) struct PartMembers<'a> {
     pub kind: JsonStr<'a>,
-    /// The text, or the words of a refusal.
+    /// Text, or the text of a refusal.
     pub text: JsonStr<'a>,
     pub annotations: Option<RawJson<'a>>,
     pub logprobs: Option<RawJson<'a>>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> PartMembers<'a> {
     pub(super) fn read(raw: RawJson<'a>) -> Result<Self, JsonError> {
-        let mut part = Part::default();
+        let mut part = PartMembers::default();
         members(&mut Cursor::new(raw.text()), |key, json| {
             match key.escaped() {
                 "type" => part.kind = text(json)?,
@@ -135,13 +135,13 @@ impl<'a> Part<'a> {
         Ok(part)
     }
 
-    /// Whether it is one of those that a message consists of.
+    /// Returns whether it is a part of a message.
     pub(super) fn is_known(&self) -> bool {
         matches!(self.kind.escaped(), "output_text" | "text" | "refusal")
     }
 }
 
-/// The members of a response object.
+/// Members of a response object.
 #[derive(Default)]
 pub(super) struct Response<'a> {
     pub id: JsonStr<'a>,
@@ -191,7 +191,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// An annotation that names an address.
+/// Members of a URL citation.
 #[derive(Default)]
 pub(super) struct Annotation<'a> {
     pub url: JsonStr<'a>,
@@ -217,7 +217,7 @@ impl<'a> Annotation<'a> {
     }
 }
 
-/// A string; anything else is stepped over and is empty.
+/// Reads a string. Any other value is skipped and gives an empty string.
 #[inline]
 fn text<'a>(json: &mut Cursor<'a>) -> Result<JsonStr<'a>, JsonError> {
     Ok(json.raw()?.as_str().unwrap_or_default())
@@ -239,7 +239,7 @@ fn is_filled(value: &RawJson<'_>) -> bool {
     value.text().strip_prefix('[').is_some_and(|rest| !rest.trim_start().starts_with(']'))
 }
 
-/// Unix seconds, which some providers write with a fraction.
+/// Reads Unix seconds. Some providers write them with a fraction, which is dropped.
 fn seconds(value: RawJson<'_>) -> Option<u64> {
     value.as_u64().or_else(|| value.text().split_once('.')?.0.parse().ok())
 }

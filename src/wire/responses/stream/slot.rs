@@ -1,96 +1,107 @@
-//! What must be remembered of the items of an answer and of their blocks while it is read.
+//! Decoder state of the items of a response and of their blocks.
 
 use smallvec::SmallVec;
 
 use super::parse::Annotation;
-use crate::canonical::{BlockKind, Citation, Delta, Event, Index, Key};
+use crate::canonical::{BlockKind, Citation, Delta, Event, Index, IndexKey};
 use crate::json::JsonStr;
 
-/// An item, as far as it has come.
+/// Item that is being decoded.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct DecodingItem {
     pub(super) at: u64,
-    /// Which of the two texts that reasoning may have is being read: the first one that comes.
+    /// The text of reasoning that is read, of the two that an item may have: the first one to arrive.
     pub(super) reasoning: Option<Reasoning>,
-    pub(super) blocks: SmallVec<[Block; 1]>,
-    /// Where blocks stand, by their parts.
+    pub(super) blocks: SmallVec<[ItemBlock; 1]>,
+    /// Index in `blocks` by part number.
     pub(super) parts: Index,
     pub(super) done: bool,
 }
 
 /// A block of an item.
 #[derive(Debug)]
-pub(super) struct Block {
-    /// The part that it is: the `content_index`, or 0 where an item is one block.
+pub(super) struct ItemBlock {
+    /// Part number: the `content_index`, or 0 if the item is a single block.
     pub(super) part: u64,
     pub(super) index: u32,
-    pub(super) holds: Holds,
+    pub(super) holds: BlockContent,
     pub(super) open: bool,
-    /// Text or arguments have come.
+    /// Whether text or arguments have arrived.
     pub(super) filled: bool,
-    /// Characters of the texts before it.
+    /// Characters in the texts before this one.
     pub(super) base: u64,
-    /// Its own are counted.
+    /// Whether its own characters have been counted.
     pub(super) counted: bool,
-    /// Annotations that were told.
+    /// Number of annotations that have been emitted.
     pub(super) citations: u64,
-    /// Which part of reasoning it has come to.
+    /// Current part of reasoning (`summary_index` or `content_index`).
     pub(super) section: u64,
 }
 
-/// What a block takes.
+/// Content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holds {
-    /// Text or a refusal, with citations and probabilities.
+pub(super) enum BlockContent {
+    /// Text or a refusal, with citations and log probabilities.
     Text,
-    /// Reasoning, with a seal.
+    /// Reasoning, with a provider signature.
     Reasoning,
-    /// The input of a call.
+    /// Arguments or input of a call.
     Call,
-    /// Nothing that a stream has in parts.
+    /// Content that arrives as a whole.
     Whole,
 }
 
-impl Holds {
-    pub(super) fn of(kind: BlockKind<'_>) -> Holds {
+impl BlockContent {
+    pub(super) fn of(kind: BlockKind<'_>) -> BlockContent {
         match kind {
-            BlockKind::Text | BlockKind::Refusal => Holds::Text,
-            BlockKind::Reasoning => Holds::Reasoning,
-            BlockKind::ToolUse { .. } => Holds::Call,
-            BlockKind::HiddenReasoning | BlockKind::Media { .. } | BlockKind::Opaque { .. } => Holds::Whole,
+            BlockKind::Text | BlockKind::Refusal => BlockContent::Text,
+            BlockKind::Reasoning => BlockContent::Reasoning,
+            BlockKind::ToolUse { .. } => BlockContent::Call,
+            BlockKind::HiddenReasoning | BlockKind::Media { .. } | BlockKind::Opaque { .. } => {
+                BlockContent::Whole
+            }
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reasoning {
-    /// A summary, in parts.
+    /// Summary of the reasoning, in parts.
     Summary,
-    /// The reasoning itself, of models that show it.
+    /// Reasoning text, of models that show it.
     Content,
 }
 
-impl Slot {
+impl DecodingItem {
     pub(super) fn new(at: u64) -> Self {
-        Slot { at, reasoning: None, blocks: SmallVec::new(), parts: Index::default(), done: false }
+        DecodingItem { at, reasoning: None, blocks: SmallVec::new(), parts: Index::default(), done: false }
     }
 
-    /// Where the block of a part stands: most items have one.
+    /// Returns the index of the block of a part; `None` if there is none. The last block is checked first, because
+    /// most items have one.
     #[inline]
     pub(super) fn place(&self, part: u64) -> Option<usize> {
         match self.blocks.last() {
             Some(last) if last.part == part => Some(self.blocks.len() - 1),
             None => None,
-            Some(_) => self.parts.last(Key::of(part)),
+            Some(_) => self.parts.last(IndexKey::of(part)),
         }
     }
 
-    /// Whether an open block of text must make room for one of reasoning, or the other way round; it is closed then.
+    /// Closes a text block if reasoning follows for the same part, and the reverse. Returns whether it closed the
+    /// block.
     #[inline]
-    pub(super) fn turns(&mut self, place: usize, holds: Holds, sink: &mut impl FnMut(Event<'_>)) -> bool {
+    pub(super) fn close_if_switched(
+        &mut self,
+        place: usize,
+        holds: BlockContent,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> bool {
         let Some(block) = self.blocks.get_mut(place) else { return false };
-        let other =
-            matches!((block.holds, holds), (Holds::Text, Holds::Reasoning) | (Holds::Reasoning, Holds::Text));
+        let other = matches!(
+            (block.holds, holds),
+            (BlockContent::Text, BlockContent::Reasoning) | (BlockContent::Reasoning, BlockContent::Text)
+        );
         if block.open && other {
             block.open = false;
             sink(Event::BlockStop { index: block.index });
@@ -107,8 +118,9 @@ impl Slot {
     }
 }
 
-impl Block {
+impl ItemBlock {
     pub(super) fn cite(&self, annotation: &Annotation<'_>, sink: &mut impl FnMut(Event<'_>)) {
+        // Citations of files have no URL.
         if annotation.url.is_empty() {
             return;
         }
@@ -117,12 +129,12 @@ impl Block {
             url: annotation.url,
             title: annotation.title,
             quote: JsonStr::default(),
-            span: span.map(|(start, end)| (self.base + start, self.base + end)),
+            span: span.map(|(start, end)| (self.base.saturating_add(start), self.base.saturating_add(end))),
         };
         sink(Event::Delta { index: self.index, delta: Delta::Citation(citation) });
     }
 
-    /// Text of reasoning, behind a blank line where another part of it begins.
+    /// Emits reasoning text. A blank line separates two parts.
     #[inline]
     pub(super) fn reason(&mut self, section: u64, text: JsonStr<'_>, sink: &mut impl FnMut(Event<'_>)) {
         if self.filled && self.section != section {

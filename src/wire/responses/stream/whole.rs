@@ -1,15 +1,16 @@
-//! Whole items and whole responses: the ends of a stream, where what was not said is said, and all of a JSON answer.
+//! Decoder of whole items and whole responses: the `done` events of a stream, whose content replaces omitted deltas,
+//! and non-streamed responses.
 
 use super::super::watch;
 use super::decode::Decoder;
-use super::parse::{Item, Part, Response};
-use super::slot::{Block, Holds, Reasoning};
+use super::parse::{ItemMembers, PartMembers, Response};
+use super::slot::{BlockContent, ItemBlock, Reasoning};
 use crate::canonical::{BlockKind, Delta, Event, Finish, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::watch::elements;
 
 impl Decoder {
-    /// Reads a whole answer.
+    /// Decodes a whole response body.
     pub(in crate::wire::responses) fn whole(
         &mut self,
         body: &str,
@@ -26,7 +27,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// An item is complete: what was not said of it is said now, and it is closed.
+    /// Handles a complete item: emits the content that no delta had, and closes its blocks.
     pub(super) fn item_done(
         &mut self,
         at: u64,
@@ -37,7 +38,7 @@ impl Decoder {
         if self.slot(at).done {
             return Ok(());
         }
-        let item = Item::read(raw)?;
+        let item = ItemMembers::read(raw)?;
         match item.kind.escaped() {
             "message" => self.message_done(at, &item, sink)?,
             "reasoning" => self.reasoning_done(at, &item, sink)?,
@@ -57,17 +58,17 @@ impl Decoder {
     fn message_done(
         &mut self,
         at: u64,
-        item: &Item<'_>,
+        item: &ItemMembers<'_>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let Some(content) = item.content else { return Ok(()) };
-        // There is a provider whose indexes do not start at 0: parts are matched in their order.
+        // One provider's part indexes do not start at 0, so parts are matched by their order.
         let mut order = 0;
         elements(&mut Cursor::new(content.text()), |json| {
-            let part = Part::read(json.raw()?)?;
+            let part = PartMembers::read(json.raw()?)?;
             if part.is_known() {
                 let blocks = &self.slot(at).blocks;
-                let next = blocks.last().map_or(0, |block| block.part + 1);
+                let next = blocks.last().map_or(0, |block| block.part.saturating_add(1));
                 let number = blocks.get(order).map_or(next, |block| block.part);
                 self.message_part(at, number, &part, true, sink)?;
                 order += 1;
@@ -80,17 +81,17 @@ impl Decoder {
     fn reasoning_done(
         &mut self,
         at: u64,
-        item: &Item<'_>,
+        item: &ItemMembers<'_>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let said = self.slot(at).blocks.iter().any(|block| block.filled);
-        // The reasoning itself where the model shows it, else its summary.
+        // The reasoning text if the model shows it, otherwise its summary.
         let texts = [(Reasoning::Content, item.content), (Reasoning::Summary, item.summary)];
         for (which, list) in texts {
             let Some(list) = list.filter(|_| !said) else { continue };
             let (mut found, mut section) = (false, 0);
             elements(&mut Cursor::new(list.text()), |json| {
-                let part = Part::read(json.raw()?)?;
+                let part = PartMembers::read(json.raw()?)?;
                 section += 1;
                 if !part.text.is_empty() {
                     self.slot(at).reasoning = Some(which);
@@ -106,17 +107,18 @@ impl Decoder {
             }
         }
         if !item.encrypted.is_empty() {
-            let reasons = |block: &&Block| block.open && block.holds == Holds::Reasoning;
+            // Attach the signature to the open reasoning; a block of its own carries it if the reasoning has no text.
+            let reasons = |block: &&ItemBlock| block.open && block.holds == BlockContent::Reasoning;
             let block = match self.slot(at).blocks.iter().find(reasons) {
                 Some(block) => block.index,
                 None => self.open(at, 0, BlockKind::HiddenReasoning, sink).index,
             };
-            sink(Event::Delta { index: block, delta: Delta::Seal(item.encrypted) });
+            sink(Event::Delta { index: block, delta: Delta::Signature(item.encrypted) });
         }
         Ok(())
     }
 
-    fn call_done(&mut self, at: u64, item: &Item<'_>, sink: &mut impl FnMut(Event<'_>)) {
+    fn call_done(&mut self, at: u64, item: &ItemMembers<'_>, sink: &mut impl FnMut(Event<'_>)) {
         self.open_call(at, item, sink);
         let Some(block) = self.call(at).filter(|block| !block.filled) else { return };
         let index = block.index;
@@ -130,7 +132,7 @@ impl Decoder {
         }
     }
 
-    fn image(&mut self, at: u64, item: &Item<'_>, sink: &mut impl FnMut(Event<'_>)) {
+    fn image(&mut self, at: u64, item: &ItemMembers<'_>, sink: &mut impl FnMut(Event<'_>)) {
         let mime = match item.output_format.escaped() {
             "jpeg" | "jpg" => "image/jpeg",
             "webp" => "image/webp",
@@ -141,7 +143,7 @@ impl Decoder {
         sink(Event::Delta { index, delta: Delta::Data(item.result) });
     }
 
-    /// The end of an answer. `word` is the status where the object does not say it.
+    /// Handles the end of a response. `word` is the status that is used if the object has none.
     pub(super) fn terminal(
         &mut self,
         response: &Response<'_>,
@@ -151,6 +153,7 @@ impl Decoder {
         let status = Some(response.status.escaped()).filter(|status| !status.is_empty()).unwrap_or(word);
         let usage = response.usage.map(watch::usage).transpose()?;
         if status == "failed" {
+            // Usage must precede the error: no event may follow an error.
             if let Some(usage) = usage.filter(|_| self.started) {
                 sink(Event::Usage(usage));
             }
@@ -161,6 +164,7 @@ impl Decoder {
         if let Some(output) = response.output {
             self.rest_of(output, sink)?;
         }
+        // Close items without an `output_item.done`.
         for item in &mut self.items {
             item.close(sink);
         }
@@ -174,6 +178,7 @@ impl Decoder {
             ("incomplete", "content_filter") => Finish::ContentFilter,
             ("incomplete", "") => Finish::Other(JsonStr::from_escaped("incomplete")),
             ("incomplete", _) => Finish::Other(response.reason),
+            // The format has no status for tool calls.
             ("completed" | "complete", _) if self.called => Finish::ToolUse,
             ("completed" | "complete", _) => Finish::Stop,
             (other, _) => Finish::Other(JsonStr::from_escaped(other)),
@@ -184,7 +189,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Items that the stream left open, or all of them where it announced none.
+    /// Decodes the items that the stream left open, or all items if the stream announced none.
     fn rest_of(&mut self, output: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
         let whole = self.items.is_empty();
         let mut at = 0;
@@ -200,7 +205,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// An error, flat or nested, as one object; a bare sentence is put into one.
+    /// Emits an error, flat or nested, as one object. A nested string becomes the `message` of that object.
     pub(super) fn error(
         &mut self,
         nested: Option<RawJson<'_>>,

@@ -1,5 +1,5 @@
-//! What a user of this format would notice. The numbers in the names are those of the lists of wire facts, of bugs that
-//! other gateways have, of the needs of real clients, and the rows of the mapping tables.
+//! Tests of the responses format, as its users observe it. The facts, needs of clients and mapping rows under
+//! test are in docs/provider-facts.md and docs/mapping.md.
 
 mod read_request;
 mod read_stream;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::{answer, request, stream};
 use crate::canonical::answer::AnswerBlock;
-use crate::canonical::dialect::{Reasoning, Sampling, Structured};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::{
     Answer, BlockKind, Delta, Dialect, Effort, Event, Finish, Grammar, Quirks, Start, ToolKind, Usage,
 };
@@ -26,14 +26,14 @@ use crate::json::JsonStr;
 use crate::wire::Format;
 use crate::wire::codec::{LossNotes, ReplyOptions};
 
-/// The events of these frames, collected; their grammar is asserted.
+/// Decodes the frames of a complete stream. Asserts the event grammar.
 fn read(frames: &[&str]) -> Answer {
     let (answer, ended) = read_open(frames);
     assert!(ended, "the stream is not complete");
     answer
 }
 
-/// The same of a stream that may not be complete: whether it is.
+/// Decodes the frames of a stream. Returns also whether it is complete.
 fn read_open(frames: &[&str]) -> (Answer, bool) {
     let (mut grammar, mut answer) = (Grammar::default(), Answer::default());
     let mut take = |event: Event<'_>| {
@@ -49,7 +49,7 @@ fn read_open(frames: &[&str]) -> (Answer, bool) {
     (answer, ended)
 }
 
-/// A stream of these frames between a beginning and a plain end.
+/// Decodes these frames, enclosed by `response.created` and a successful end.
 fn read_between(frames: &[&str]) -> Answer {
     let mut all = vec![
         r#"{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","created_at":7,"status":"in_progress","model":"m","output":[]}}"#,
@@ -80,7 +80,7 @@ fn reply() -> ReplyOptions {
     }
 }
 
-/// What these events are written as: the text, and the frames in it.
+/// Encodes the events. Asserts the event grammar.
 fn write(reply: ReplyOptions, events: &[Event<'_>]) -> Frames {
     let mut grammar = Grammar::default();
     let mut encoder = stream::Encoder::new(Arc::new(reply));
@@ -92,7 +92,7 @@ fn write(reply: ReplyOptions, events: &[Event<'_>]) -> Frames {
     Frames::read(&out)
 }
 
-/// Frames, read plainly: each has a name that is its type, and numbers count up from 0.
+/// Frames of an encoded stream. Asserts that each is named by its type and that sequence numbers count up from 0.
 struct Frames(Vec<Value>);
 
 impl Frames {
@@ -118,12 +118,12 @@ impl Frames {
         self.0.last().unwrap()
     }
 
-    /// All frames of this name.
+    /// Returns all frames of this type.
     fn of(&self, name: &str) -> Vec<&Value> {
         self.0.iter().filter(|frame| frame["type"] == format!("response.{name}")).collect()
     }
 
-    /// The items of the terminal event.
+    /// Returns the items of the terminal event.
     fn output(&self) -> &Vec<Value> {
         self.last()["response"]["output"].as_array().unwrap()
     }
@@ -165,7 +165,7 @@ fn finish(finish: Finish<'static>) -> Event<'static> {
     Event::Finish { choice: 0, finish }
 }
 
-/// The events of one block of text, and the end that follows.
+/// Returns the events of a response with one block of text.
 fn said(words: &'static str, why: Finish<'static>) -> Vec<Event<'static>> {
     vec![start(), begin(0, BlockKind::Text), text(0, words), stop(0), used(3, 2), finish(why), Event::End]
 }
@@ -174,14 +174,14 @@ fn texts(answer: &Answer) -> Vec<&str> {
     answer.blocks.iter().map(|block: &AnswerBlock| block.text.as_str()).collect()
 }
 
-/// A model that takes what the format's own provider takes.
+/// Dialect of an OpenAI model.
 fn dialect() -> Dialect<'static> {
     Dialect {
         model: "gpt-x",
         issuer: "provider",
-        reasoning: Reasoning::Effort { min: Effort::Minimal, max: Effort::XHigh, off: true },
+        reasoning: ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::XHigh, off: true },
         max_output: 8192,
-        sampling: Sampling::All,
+        sampling: SamplingSupport::All,
         structured: Structured::Native,
         json_schema: true,
         call_ids: true,
@@ -193,11 +193,12 @@ fn dialect() -> Dialect<'static> {
         media_urls: true,
         extensions: &[],
         think_tags: false,
-        habits: &Quirks::PLAIN,
+        quirks: &Quirks::PLAIN,
     }
 }
 
-/// A request of this format as it is written for a provider of it, when it came in a format, and what was lost.
+/// Encodes a request of this format for a provider of it, as if the client had used the format `from`. Returns the
+/// body and the losses.
 fn translated(from: Format, body: &str, dialect: &Dialect<'_>) -> (Value, Vec<String>) {
     let request = request::decode(body).unwrap();
     written(from, &request, dialect)

@@ -1,20 +1,20 @@
-//! Requests of clients, as the hub has them.
+//! Tests of the request decoder.
 
 use super::*;
-use crate::canonical::{Block as B, Input, Request, Role, Source};
+use crate::canonical::{Block as B, Input, MediaSource, Request, Role};
 
 fn read(body: &str) -> Request<'_> {
     request::decode(body).unwrap()
 }
 
-/// Roles, and what each block is in short.
+/// Returns the roles, and a short description of each block.
 fn outline(request: &Request<'_>) -> Vec<(Role, Vec<String>)> {
-    fn source(source: &Source<'_>) -> String {
+    fn source(source: &MediaSource<'_>) -> String {
         match source {
-            Source::Base64 { mime, data } => format!("{}:{}", mime.escaped(), data.escaped()),
-            Source::Url { url, .. } => url.escaped().to_owned(),
-            Source::Id { id } => id.escaped().to_owned(),
-            Source::Text { text } => text.escaped().to_owned(),
+            MediaSource::Base64 { mime, data } => format!("{}:{}", mime.escaped(), data.escaped()),
+            MediaSource::Url { url, .. } => url.escaped().to_owned(),
+            MediaSource::Id { id } => id.escaped().to_owned(),
+            MediaSource::Text { text } => text.escaped().to_owned(),
         }
     }
     fn short(block: &B<'_>) -> String {
@@ -47,7 +47,7 @@ fn turn(role: Role, blocks: &[&str]) -> (Role, Vec<String>) {
 }
 
 #[test]
-fn input_is_a_string_or_messages_of_any_shape() {
+fn input_string_or_messages_of_any_shape_are_decoded() {
     assert_eq!(outline(&read(r#"{"input":"Hi \"you\"\n"}"#)), [turn(Role::User, &[r#"Hi \"you\"\n"#])]);
     let request = read(
         r#"{"input":[{"role":"user","content":"a"},{"content":[{"text":"b","type":"output_text","annotations":[]}],"type":"message","role":"assistant","id":"msg_1","status":"completed","phase":"final_answer"},
@@ -70,7 +70,7 @@ fn input_is_a_string_or_messages_of_any_shape() {
 }
 
 #[test]
-fn parts_that_stand_where_items_should_are_one_turn_of_the_user() {
+fn input_parts_in_place_of_items_are_one_user_turn() {
     let request = read(
         r#"{"input":[{"type":"input_text","text":"Look"},{"type":"input_image","image_url":"https://a.example/x.png","detail":"low"},{"type":"input_file","file_url":"https://a.example/x.pdf"},
             {"role":"assistant","content":"ok"},{"type":"input_text","text":"again"}]}"#,
@@ -86,7 +86,7 @@ fn parts_that_stand_where_items_should_are_one_turn_of_the_user() {
 }
 
 #[test]
-fn mapping_02_media_are_found_wherever_they_are() {
+fn mapping_02_media_is_decoded_in_every_form() {
     let request = read(
         r#"{"input":[{"role":"user","content":[
             {"type":"input_image","image_url":"data:image/png;base64,iVBO"},
@@ -117,7 +117,7 @@ fn mapping_02_media_are_found_wherever_they_are() {
 }
 
 #[test]
-fn client_5_what_the_model_said_at_once_is_one_turn_and_the_results_are_one() {
+fn client_5_assistant_items_are_one_turn_and_results_are_one() {
     let request = read(
         r#"{"input":[{"role":"user","content":"Oslo and Rome?"},
             {"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"A"},{"type":"summary_text","text":"B"}],"encrypted_content":"gAA"},
@@ -145,13 +145,13 @@ fn client_5_what_the_model_said_at_once_is_one_turn_and_the_results_are_one() {
             turn(Role::User, &["Which is warmer?"]),
         ]
     );
-    let B::Reasoning { seal: Some(seal), .. } = &request.turns[1].blocks[0] else { panic!() };
-    // The provider's own, without an envelope.
+    let B::Reasoning { signature: Some(seal), .. } = &request.turns[1].blocks[0] else { panic!() };
+    // A signature of the provider itself has no `gw1.` envelope.
     assert_eq!((seal.issuer.as_deref(), &*seal.text), (None, "gAA"));
 }
 
 #[test]
-fn messages_of_the_assistant_that_follow_each_other_stay_apart_unless_tools_are_called() {
+fn assistant_messages_stay_separate_unless_tools_are_called() {
     let request =
         read(r#"{"input":[{"role":"assistant","content":"a"},{"role":"assistant","content":"b"}]}"#);
     assert_eq!(outline(&request), [turn(Role::Assistant, &["a"]), turn(Role::Assistant, &["b"])]);
@@ -165,7 +165,7 @@ fn messages_of_the_assistant_that_follow_each_other_stay_apart_unless_tools_are_
 }
 
 #[test]
-fn fact_29_reasoning_of_earlier_turns_comes_in_all_three_kinds() {
+fn fact_29_reasoning_of_earlier_turns_is_decoded_in_all_kinds() {
     let request = read(
         r#"{"input":[{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"raw"}],"encrypted_content":null},
             {"type":"reasoning","id":"rs","summary":[],"encrypted_content":"gAA"},{"type":"reasoning","id":"rs_3","summary":[]}]}"#,
@@ -177,7 +177,7 @@ fn fact_29_reasoning_of_earlier_turns_comes_in_all_three_kinds() {
 }
 
 #[test]
-fn client_1_free_text_groups_and_items_of_this_format_alone() {
+fn client_1_custom_tools_namespaces_and_native_items_are_decoded() {
     let request = read(
         r#"{"input":[{"type":"custom_tool_call","call_id":"c","name":"apply_patch","input":"*** Begin"},
             {"type":"function_call","call_id":"d","name":"f","namespace":"mcp__x","arguments":"{}"},
@@ -202,7 +202,7 @@ fn client_1_free_text_groups_and_items_of_this_format_alone() {
 }
 
 #[test]
-fn bug_10_an_id_that_carries_a_seal_is_the_same_on_the_call_and_on_its_result() {
+fn bug_10_tool_call_id_with_a_signature_is_the_same_on_its_result() {
     let request = read(
         r#"{"input":[{"type":"function_call","call_id":"call_1__gw1__google__c2VhbA","name":"f","arguments":"{}"},
             {"type":"function_call_output","call_id":"call_1__gw1__google__c2VhbA","output":"5"}]}"#,
@@ -211,12 +211,12 @@ fn bug_10_an_id_that_carries_a_seal_is_the_same_on_the_call_and_on_its_result() 
         outline(&request),
         [turn(Role::Assistant, &["call call_1 f {}"]), turn(Role::User, &["result call_1 5"])]
     );
-    let B::ToolUse { seal: Some(seal), .. } = &request.turns[0].blocks[0] else { panic!() };
+    let B::ToolUse { signature: Some(seal), .. } = &request.turns[0].blocks[0] else { panic!() };
     assert_eq!((seal.issuer.as_deref(), &*seal.text), (Some("google"), "seal"));
 }
 
 #[test]
-fn what_is_malformed_is_named() {
+fn member_malformed_is_refused_with_its_path() {
     for (body, param) in [
         (r#"{"model":"m"}"#, "input"),
         (r#"{"input":5}"#, "input"),
@@ -246,7 +246,7 @@ fn what_is_malformed_is_named() {
         assert_eq!((error.status, error.param.as_deref()), (400, Some(param)), "{body}");
     }
     assert_eq!(request::decode(r#"{"input":"a""#).unwrap_err().status, 400);
-    // Where there is something to go on from, nothing need be added.
+    // A request that continues something needs no input.
     for body in [r#"{"previous_response_id":"resp_1"}"#, r#"{"prompt":{"id":"p"},"input":null}"#] {
         assert!(request::decode(body).is_ok(), "{body}");
     }

@@ -1,4 +1,4 @@
-//! Streams of providers, as events.
+//! Tests of the stream decoder.
 
 use super::*;
 use crate::canonical::answer::{AnswerBlockKind, FinishOwned};
@@ -7,7 +7,7 @@ const ADDED: &str = r#"{"type":"response.output_item.added","output_index":0,"it
 const PART: &str = r#"{"type":"response.content_part.added","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[]}}"#;
 
 #[test]
-fn text_is_one_block_for_each_part() {
+fn text_has_one_block_per_part() {
     let answer = read_between(&[
         ADDED,
         PART,
@@ -25,7 +25,7 @@ fn text_is_one_block_for_each_part() {
 }
 
 #[test]
-fn fact_04_padding_never_becomes_text() {
+fn fact_04_padding_is_not_text() {
     let answer = read_between(&[
         ADDED,
         PART,
@@ -35,8 +35,8 @@ fn fact_04_padding_never_becomes_text() {
 }
 
 #[test]
-fn fact_26_streams_without_numbers_and_without_names_of_events_are_read_by_type() {
-    // Members in alphabetical order, the type last; and a terminator that another format has.
+fn fact_26_events_without_names_or_numbers_are_decoded_by_type() {
+    // Members in alphabetical order, so that the type is last; and the terminator of the chat format.
     let answer = read(&[
         r#"{"response":{"id":"r","model":"m"},"type":"response.created"}"#,
         r#"{"content_index":0,"delta":"hi","output_index":0,"type":"response.output_text.delta"}"#,
@@ -47,7 +47,7 @@ fn fact_26_streams_without_numbers_and_without_names_of_events_are_read_by_type(
 }
 
 #[test]
-fn fact_27_ends_are_told_apart() {
+fn fact_27_finish_reason_is_decoded_from_each_end() {
     let end = |kind: &str, response: &str| {
         read_open(&[&format!(r#"{{"type":"response.{kind}","response":{response}}}"#)]).0
     };
@@ -66,7 +66,7 @@ fn fact_27_ends_are_told_apart() {
 }
 
 #[test]
-fn fact_27_an_error_is_the_end_even_if_a_failed_response_follows() {
+fn fact_27_error_ends_the_stream_before_a_failed_response() {
     let nested = read(&[
         r#"{"type":"response.created","response":{"id":"r"}}"#,
         r#"{"type":"error","sequence_number":2,"error":{"type":"insufficient_quota","message":"no money","param":null}}"#,
@@ -85,7 +85,7 @@ fn fact_27_an_error_is_the_end_even_if_a_failed_response_follows() {
 }
 
 #[test]
-fn fact_28_ids_that_change_within_an_item_do_not_matter() {
+fn fact_28_item_ids_that_change_are_ignored() {
     let answer = read_between(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"a","type":"message","content":[]}}"#,
         r#"{"type":"response.content_part.added","item_id":"b","output_index":0,"content_index":0,"part":{"type":"output_text","text":""}}"#,
@@ -97,7 +97,7 @@ fn fact_28_ids_that_change_within_an_item_do_not_matter() {
 }
 
 #[test]
-fn parts_are_matched_in_order_where_their_numbers_do_not_begin_at_0() {
+fn parts_are_matched_in_order_if_indexes_do_not_start_at_0() {
     let answer = read_between(&[
         ADDED,
         r#"{"type":"response.output_text.delta","output_index":0,"content_index":1,"delta":"one"}"#,
@@ -107,7 +107,40 @@ fn parts_are_matched_in_order_where_their_numbers_do_not_begin_at_0() {
 }
 
 #[test]
-fn reasoning_and_text_that_have_one_position_are_two_blocks() {
+fn part_with_the_largest_number_is_read() {
+    let last = u64::MAX;
+    let answer = read_between(&[
+        ADDED,
+        &format!(
+            r#"{{"type":"response.output_text.delta","output_index":{last},"content_index":{last},"delta":"one"}}"#
+        ),
+        &format!(
+            r#"{{"type":"response.output_item.done","output_index":{last},"item":{{"type":"message","content":[{{"type":"output_text","text":"one"}},{{"type":"output_text","text":"two"}}]}}}}"#
+        ),
+    ]);
+    assert_eq!(texts(&answer)[0], "one");
+}
+
+#[test]
+fn citation_with_the_largest_offsets_is_read() {
+    let note = format!(
+        r#"{{"type":"url_citation","url":"https://a.example","title":"A","start_index":{0},"end_index":{0}}}"#,
+        u64::MAX
+    );
+    let answer = read_between(&[
+        ADDED,
+        r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hello "}"#,
+        r#"{"type":"response.output_text.done","output_index":0,"content_index":0,"text":"Hello "}"#,
+        r#"{"type":"response.output_text.delta","output_index":0,"content_index":1,"delta":"cited"}"#,
+        &format!(
+            r#"{{"type":"response.output_text.annotation.added","output_index":0,"content_index":1,"annotation_index":0,"annotation":{note}}}"#
+        ),
+    ]);
+    assert_eq!(answer.blocks[1].citations[0].span, Some((u64::MAX, u64::MAX)));
+}
+
+#[test]
+fn reasoning_and_text_at_one_position_are_two_blocks() {
     let reasoning =
         r#"{"type":"response.reasoning_text.delta","output_index":0,"content_index":0,"delta":"hm"}"#;
     let text = r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"yes","logprobs":[{"token":"yes","logprob":-0.1}]}"#;
@@ -117,17 +150,17 @@ fn reasoning_and_text_that_have_one_position_are_two_blocks() {
     assert_eq!(kinds, [&AnswerBlockKind::Reasoning, &AnswerBlockKind::Text, &AnswerBlockKind::Reasoning]);
     assert_eq!(texts(&answer), ["hm", "yes", "hm"]);
     assert_eq!(answer.blocks[1].citations.len(), 1);
-    // What an item is at its end is not what its parts were.
+    // The final type of an item differs from its parts.
     let refused = r#"{"type":"response.content_part.added","output_index":0,"content_index":0,"part":{"type":"refusal","refusal":""}}"#;
     let done = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","summary":[],"encrypted_content":"gAAA"}}"#;
     let answer = read_between(&[refused, done]);
-    let sealed: Vec<_> = answer.blocks.iter().map(|block| (&block.kind, block.seal.as_str())).collect();
+    let sealed: Vec<_> = answer.blocks.iter().map(|block| (&block.kind, block.signature.as_str())).collect();
     assert_eq!(sealed, [(&AnswerBlockKind::Refusal, ""), (&AnswerBlockKind::HiddenReasoning, "gAAA")]);
 }
 
 #[test]
-fn fact_29_reasoning_of_all_three_kinds() {
-    // A summary in parts, with the announcement of the second part missing.
+fn fact_29_reasoning_is_decoded_in_all_kinds() {
+    // A summary in parts; the announcement of the second part is missing.
     let answer = read_between(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[]}}"#,
         r#"{"type":"response.reasoning_summary_part.added","output_index":0,"summary_index":0,"part":{"type":"summary_text","text":""}}"#,
@@ -138,11 +171,11 @@ fn fact_29_reasoning_of_all_three_kinds() {
     ]);
     assert_eq!(texts(&answer), ["first part\\n\\nsecond"]);
     assert_eq!(
-        (&answer.blocks[0].kind, answer.blocks[0].seal.as_str()),
+        (&answer.blocks[0].kind, answer.blocks[0].signature.as_str()),
         (&AnswerBlockKind::Reasoning, "gAAA")
     );
 
-    // The reasoning itself; what repeats it as a summary is not said twice.
+    // Reasoning text; the summary that repeats it is not emitted as well.
     let answer = read_between(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"reasoning","summary":[]}}"#,
         r#"{"type":"response.reasoning_part.added","output_index":0,"content_index":0,"part":{"type":"reasoning_text","text":""}}"#,
@@ -152,7 +185,7 @@ fn fact_29_reasoning_of_all_three_kinds() {
     ]);
     assert_eq!(texts(&answer), ["raw"]);
 
-    // Nothing but what the provider wants to see again; and nothing at all.
+    // An item with only a provider signature, and an empty item.
     let answer = read_between(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"reasoning","summary":[],"encrypted_content":"early"}}"#,
         r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","summary":[],"encrypted_content":"late"}}"#,
@@ -161,13 +194,13 @@ fn fact_29_reasoning_of_all_three_kinds() {
     ]);
     assert_eq!(answer.blocks.len(), 1);
     assert_eq!(
-        (&answer.blocks[0].kind, answer.blocks[0].seal.as_str()),
+        (&answer.blocks[0].kind, answer.blocks[0].signature.as_str()),
         (&AnswerBlockKind::HiddenReasoning, "late")
     );
 }
 
 #[test]
-fn bug_13_and_14_a_plain_end_after_a_call_is_a_call_for_tools() {
+fn bug_13_and_14_finish_completed_with_a_tool_call_is_tool_use() {
     let answer = read_between(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"fc_1","type":"function_call","call_id":"call_1","name":"f","arguments":""}}"#,
         r#"{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{\"a\":"}"#,
@@ -180,7 +213,7 @@ fn bug_13_and_14_a_plain_end_after_a_call_is_a_call_for_tools() {
 }
 
 #[test]
-fn a_call_cut_by_the_limit_is_a_cut_answer() {
+fn tool_call_cut_by_the_limit_finishes_with_length() {
     let answer = read(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","call_id":"c","name":"f"}}"#,
         r#"{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{\"a\":"}"#,
@@ -191,14 +224,14 @@ fn a_call_cut_by_the_limit_is_a_cut_answer() {
 }
 
 #[test]
-fn arguments_that_come_only_at_the_end_are_not_lost() {
+fn tool_call_arguments_sent_only_at_the_end_are_kept() {
     let added = r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","call_id":"c","name":"f","arguments":""}}"#;
     let done = r#"{"type":"response.function_call_arguments.done","output_index":0,"arguments":"{\"a\":1}"}"#;
     let item = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","call_id":"c","name":"f","arguments":"{\"a\":1}"}}"#;
     for frames in [&[added, done, item][..], &[added, item], &[item], &[added, done]] {
         assert_eq!(texts(&read_between(frames)), [r#"{\"a\":1}"#], "{frames:?}");
     }
-    // Only in the terminal event.
+    // The arguments arrive only in the terminal event.
     let answer = read(&[
         added,
         r#"{"type":"response.completed","response":{"status":"completed","output":[{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}]}}"#,
@@ -207,7 +240,7 @@ fn arguments_that_come_only_at_the_end_are_not_lost() {
 }
 
 #[test]
-fn bug_03_and_06_calls_side_by_side_stay_apart() {
+fn bug_03_and_06_tool_calls_in_parallel_stay_separate() {
     let added = |at: u32| {
         format!(
             r#"{{"type":"response.output_item.added","output_index":{at},"item":{{"type":"function_call","call_id":"c{at}","name":"f"}}}}"#
@@ -222,7 +255,7 @@ fn bug_03_and_06_calls_side_by_side_stay_apart() {
 }
 
 #[test]
-fn fact_30_groups_and_call_ids_are_kept_and_client_1_free_text_is_free_text() {
+fn fact_30_namespaces_and_call_ids_are_kept_and_client_1_custom_text() {
     let answer = read_between(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"fc_1","type":"function_call","call_id":"call_1","name":"f","namespace":"mcp__x"}}"#,
         r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","call_id":"call_1","name":"f","arguments":"{}"}}"#,
@@ -244,7 +277,7 @@ fn fact_30_groups_and_call_ids_are_kept_and_client_1_free_text_is_free_text() {
 }
 
 #[test]
-fn fact_31_what_the_provider_did_by_itself_passes_as_it_is() {
+fn fact_31_server_tool_items_pass_unchanged() {
     let answer = read_between(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"ws_1","type":"web_search_call","status":"in_progress"}}"#,
         r#"{"type":"response.web_search_call.searching","output_index":0,"item_id":"ws_1"}"#,
@@ -258,7 +291,7 @@ fn fact_31_what_the_provider_did_by_itself_passes_as_it_is() {
 }
 
 #[test]
-fn an_image_is_an_image() {
+fn image_generation_call_is_decoded_as_media() {
     let answer = read_between(&[
         r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"image_generation_call","status":"in_progress"}}"#,
         r#"{"type":"response.image_generation_call.partial_image","output_index":0,"partial_image_b64":"HALF"}"#,
@@ -269,7 +302,7 @@ fn an_image_is_an_image() {
 }
 
 #[test]
-fn fact_32_and_bug_38_usage_says_what_the_provider_said() {
+fn fact_32_and_bug_38_usage_is_as_reported() {
     let used = |usage: &str| {
         read(&[&format!(
             r#"{{"type":"response.completed","response":{{"status":"completed","usage":{usage}}}}}"#
@@ -287,7 +320,7 @@ fn fact_32_and_bug_38_usage_says_what_the_provider_said() {
 }
 
 #[test]
-fn refusals_have_a_block_of_their_own() {
+fn refusal_has_its_own_block() {
     let answer = read_between(&[
         ADDED,
         r#"{"type":"response.content_part.added","output_index":0,"content_index":0,"part":{"type":"refusal","refusal":""}}"#,
@@ -298,7 +331,7 @@ fn refusals_have_a_block_of_their_own() {
 }
 
 #[test]
-fn bug_69_citations_come_once_with_their_places_in_the_whole_text() {
+fn bug_69_citations_are_decoded_once_with_spans_in_the_whole_text() {
     let note =
         r#"{"type":"url_citation","url":"https://a.example","title":"A","start_index":1,"end_index":3}"#;
     let answer = read_between(&[
@@ -322,7 +355,7 @@ fn bug_69_citations_come_once_with_their_places_in_the_whole_text() {
 }
 
 #[test]
-fn log_probabilities_come_with_their_text() {
+fn logprobs_are_decoded_with_their_text() {
     let answer = read_between(&[
         ADDED,
         r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"a","logprobs":[{"token":"a","logprob":-0.1,"top_logprobs":[]}]}"#,
@@ -335,7 +368,7 @@ fn log_probabilities_come_with_their_text() {
 }
 
 #[test]
-fn bug_47_a_cut_stream_is_a_cut_stream() {
+fn bug_47_stream_without_an_end_is_cut() {
     let (answer, ended) = read_open(&[
         r#"{"type":"response.created","response":{"id":"r"}}"#,
         ADDED,
@@ -348,7 +381,7 @@ fn bug_47_a_cut_stream_is_a_cut_stream() {
 }
 
 #[test]
-fn what_is_no_json_is_an_error_and_what_is_unknown_is_none() {
+fn frame_that_is_not_json_is_an_error_and_unknown_events_are_ignored() {
     let mut decoder = stream::Decoder::new("seed");
     assert!(decoder.frame("{\"type\":", &mut |_| ()).is_err());
     assert!(decoder.frame("<html>", &mut |_| ()).is_err());
@@ -358,7 +391,7 @@ fn what_is_no_json_is_an_error_and_what_is_unknown_is_none() {
 }
 
 #[test]
-fn only_the_terminal_event_says_anything() {
+fn stream_of_the_terminal_event_alone_is_decoded() {
     let answer = read(&[
         r#"{"type":"response.completed","response":{"id":"r","model":"m","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"all at once"}]}]}}"#,
     ]);
@@ -366,7 +399,7 @@ fn only_the_terminal_event_says_anything() {
 }
 
 #[test]
-fn a_delta_that_is_almost_like_the_last_one_is_read() {
+fn delta_similar_to_the_last_one_is_decoded() {
     let delta = |number: u64, content: u64, text: &str, more: &str| {
         format!(
             r#"{{"type":"response.output_text.delta","sequence_number":{number},"item_id":"msg_1","output_index":0,"content_index":{content},"delta":"{text}","logprobs":[{more}],"obfuscation":"{text}x"}}"#
@@ -389,9 +422,9 @@ fn a_delta_that_is_almost_like_the_last_one_is_read() {
     assert_eq!(blocks, [(&AnswerBlockKind::Text, "ab\\ncde"), (&AnswerBlockKind::Refusal, "nono")]);
 }
 
-/// Whoever mixes up its items loses what has no place, and nothing else.
+/// Deltas for an item of the wrong type are discarded; nothing else is lost.
 #[test]
-fn input_is_for_calls_and_text_is_for_the_rest() {
+fn delta_for_an_item_of_another_type_is_discarded() {
     let call = r#"{"type":"response.output_item.added","output_index":1,"item":{"id":"fc_1","type":"function_call","call_id":"call_1","name":"f","arguments":""}}"#;
     let answer = read_between(&[
         ADDED,

@@ -1,10 +1,10 @@
-//! Whole answers of providers, as events.
+//! Tests of the decoder of whole responses.
 
 use super::*;
 use crate::canonical::answer::{AnswerBlockKind, FinishOwned};
 
 #[test]
-fn a_whole_answer_means_what_its_stream_would() {
+fn response_is_decoded_with_reasoning_text_calls_and_usage() {
     let answer = read_whole_answer(
         r#"{"object":"response","output":[
             {"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"A"},{"type":"summary_text","text":"B"}],"encrypted_content":"gAA"},
@@ -18,14 +18,14 @@ fn a_whole_answer_means_what_its_stream_would() {
         ("resp_1", "m", Some(1_700_000_000))
     );
     assert_eq!(texts(&answer), ["A\\n\\nB", "Hi", "No", "{}"]);
-    assert_eq!(answer.blocks[0].seal, "gAA");
+    assert_eq!(answer.blocks[0].signature, "gAA");
     assert_eq!(answer.blocks[1].citations[0].span, Some((0, 2)));
     assert_eq!(answer.finish_of(0), Some(&FinishOwned::ToolUse));
     assert!(answer.complete);
 }
 
 #[test]
-fn fact_29_open_models_show_their_reasoning() {
+fn fact_29_reasoning_text_of_open_models_is_decoded() {
     let answer = read_whole_answer(
         r#"{"object":"response","status":"completed","output":[{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"raw"}],"encrypted_content":null}]}"#,
     );
@@ -33,7 +33,7 @@ fn fact_29_open_models_show_their_reasoning() {
 }
 
 #[test]
-fn an_error_in_a_good_answer_is_an_error() {
+fn response_with_an_error_and_status_200_is_an_error() {
     for (body, error) in [
         (r#"{"error":{"message":"no","type":"t"}}"#, r#"{"message":"no","type":"t"}"#),
         (r#"{"code":"invalid-argument","error":"no"}"#, r#"{"code":"invalid-argument","message":"no"}"#),
@@ -47,14 +47,14 @@ fn an_error_in_a_good_answer_is_an_error() {
 }
 
 #[test]
-fn what_is_no_answer_is_none() {
+fn response_invalid_body_is_refused() {
     for body in ["{}", "[]", "<html>", r#"{"object":"chat.completion"}"#, r#"{"object":"response""#] {
         assert!(answer::decode(body, "seed", &mut |_| ()).is_err(), "{body}");
     }
 }
 
 #[test]
-fn fact_27_statuses_are_told_apart() {
+fn fact_27_finish_reason_is_decoded_from_each_status() {
     let finish = |members: &str| {
         let body = format!(r#"{{"object":"response","output":[],{members}}}"#);
         read_whole_answer(&body).finish_of(0).cloned().unwrap()
@@ -69,7 +69,7 @@ fn fact_27_statuses_are_told_apart() {
 }
 
 #[test]
-fn calls_without_an_id_get_the_same_one_every_time() {
+fn tool_call_without_an_id_gets_a_stable_id() {
     let body = r#"{"object":"response","output":[{"type":"function_call","name":"f","arguments":{"a":1}},{"type":"function_call","name":"g"}]}"#;
     let ids = |answer: &Answer| -> Vec<String> {
         let id = |block: &AnswerBlock| match &block.kind {

@@ -1,4 +1,4 @@
-//! What requests ask for beside their conversation, read.
+//! Tests of the request decoder: members other than the conversation.
 
 use super::*;
 use crate::canonical::{OutputFormat, Request, Thinking, ToolChoice};
@@ -12,7 +12,7 @@ fn extras(request: &Request<'static>) -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn mapping_03_tools_are_flat_or_nested_or_in_groups() {
+fn mapping_03_tools_flat_nested_or_in_namespaces_are_decoded() {
     let request = read(
         r#""tools":[{"type":"function","name":"a","description":"A","parameters":{"type":"object"},"strict":true},
             {"type":"function","function":{"name":"b","parameters":null}},
@@ -40,7 +40,21 @@ fn mapping_03_tools_are_flat_or_nested_or_in_groups() {
 }
 
 #[test]
-fn mapping_09_a_search_is_a_search_and_other_hosted_tools_are_named() {
+fn namespaces_nested_deeply_are_refused() {
+    let nested = |levels: usize| {
+        let tool = r#"{"type":"function","name":"f","parameters":{}}"#.to_owned();
+        let tool = (0..levels).fold(tool, |inner, level| {
+            format!(r#"{{"type":"namespace","name":"n{level}","tools":[{inner}]}}"#)
+        });
+        format!(r#"{{"input":"Hi","tools":[{tool}]}}"#)
+    };
+    let two = nested(2);
+    assert_eq!(request::decode(&two).unwrap().tools[0].namespace.escaped(), "n0");
+    assert_eq!(request::decode(&nested(100)).unwrap_err().param.as_deref(), Some("tools[0].tools"));
+}
+
+#[test]
+fn mapping_09_web_search_is_decoded_and_other_server_tools_are_extras() {
     let request = read(
         r#""tools":[{"type":"web_search_preview","search_context_size":"high","user_location":{"type":"approximate","city":"Oslo"}},{"type":"mcp","server_label":"x"},{"type":"moon"}]"#,
     );
@@ -56,7 +70,7 @@ fn mapping_09_a_search_is_a_search_and_other_hosted_tools_are_named() {
 }
 
 #[test]
-fn bug_57_and_58_choices_are_never_widened() {
+fn bug_57_and_58_tool_choice_is_never_widened() {
     let choice = |members| read(members).tool_choice;
     assert_eq!(choice(r#""tool_choice":"none""#), Some(ToolChoice::None));
     assert_eq!(choice(r#""tool_choice":"auto""#), Some(ToolChoice::Auto));
@@ -84,7 +98,7 @@ fn bug_57_and_58_choices_are_never_widened() {
 }
 
 #[test]
-fn mapping_04_reasoning_in_every_spelling() {
+fn mapping_04_reasoning_setting_is_decoded_in_every_spelling() {
     let read = |members| {
         let request = read(members);
         (request.thinking, request.show_thinking, extras(&request))
@@ -104,7 +118,7 @@ fn mapping_04_reasoning_in_every_spelling() {
     assert_eq!(
         read(r#""reasoning":{"effort":null,"summary":"detailed","context":"all_turns"}"#),
         (
-            Thinking::Unsaid,
+            Thinking::Unset,
             Some(true),
             vec![("reasoning.summary", r#""detailed""#), ("reasoning.context", r#""all_turns""#)]
         )
@@ -112,13 +126,13 @@ fn mapping_04_reasoning_in_every_spelling() {
     assert_eq!(read(r#""reasoning":{"max_tokens":2000}"#).0, Thinking::Budget(2000));
     assert_eq!(read(r#""reasoning":{"enabled":false}"#).0, Thinking::Off);
     assert_eq!(read(r#""thinking":{"type":"disabled"}"#).0, Thinking::Off);
-    assert_eq!(read(r#""reasoning":null"#), (Thinking::Unsaid, Some(false), vec![]));
+    assert_eq!(read(r#""reasoning":null"#), (Thinking::Unset, Some(false), vec![]));
     let unknown = request::decode(r#"{"input":"Hi","reasoning":{"effort":"odd"}}"#).unwrap_err();
     assert_eq!((unknown.status, unknown.param.as_deref()), (400, Some("reasoning.effort")));
 }
 
 #[test]
-fn mapping_05_the_form_of_the_answer() {
+fn mapping_05_response_format_is_decoded() {
     assert_eq!(read(r#""text":{"format":{"type":"text"}}"#).output, OutputFormat::Text);
     assert_eq!(read(r#""text":{"format":{"type":"json_object"}}"#).output, OutputFormat::Json);
     for shape in [
@@ -135,14 +149,14 @@ fn mapping_05_the_form_of_the_answer() {
 }
 
 #[test]
-fn mapping_06_and_12_everything_else_has_its_place_or_is_kept_by_name() {
+fn mapping_06_and_12_other_settings_are_decoded_or_kept_by_name() {
     let request = read(
         r#""stream":true,"max_output_tokens":1e2,"temperature":1.0,"top_p":0.9,"top_logprobs":3,"include":["message.output_text.logprobs"],"metadata":{"k":"v"},"user":"u","service_tier":"flex",
             "prompt_cache_key":"key","store":false,"previous_response_id":"resp_1","stop":["END"],"background":false,"truncation":"disabled","max_tool_calls":3,"conversation":{"id":"c"},"x_provider":{"f":1.0}"#,
     );
     assert!(request.stream);
     assert_eq!((request.max_output, request.logprobs, request.store), (Some(100), Some(3), Some(false)));
-    // Numbers stay as they were written.
+    // Numbers keep their original spelling.
     assert_eq!(request.sampling.temperature.unwrap().text(), "1.0");
     assert_eq!((request.user, request.service_tier), (Some(s("u")), Some(s("flex"))));
     assert_eq!((request.cache_key, request.previous), (Some(s("key")), Some(s("resp_1"))));
@@ -157,7 +171,7 @@ fn mapping_06_and_12_everything_else_has_its_place_or_is_kept_by_name() {
 }
 
 #[test]
-fn tools_that_are_offered_in_mid_conversation_are_offered() {
+fn tools_added_in_mid_conversation_are_decoded() {
     let request = request::decode(
         r#"{"tools":[{"type":"function","name":"a"}],"input":[{"role":"user","content":"Hi"},{"type":"additional_tools","role":"developer","tools":[{"type":"function","name":"b"}]}]}"#,
     )

@@ -1,15 +1,15 @@
-//! Conversations that are kept: what is read of a request, how they are joined, and how they are listed.
+//! Tests of stored conversations: options of a request, joining and listing.
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
 
-use crate::wire::responses::stored::{Conversation, Page, list, removed, wish, with_answer};
+use crate::wire::responses::stored::{Conversation, ItemPage, list, parse_storage, removed, with_answer};
 
 #[test]
-fn a_request_says_what_it_goes_on_from_and_whether_it_is_kept() {
+fn store_options_previous_id_and_store_are_read() {
     let read = |body: &str| {
-        let wish = wish(body);
-        (wish.previous.map(String::from), wish.keep)
+        let storage = parse_storage(body);
+        (storage.previous.map(String::from), storage.store)
     };
     assert_eq!(read(r#"{"input":"a"}"#), (None, true));
     assert_eq!(read(r#"{"store":false,"previous_response_id":"r\u0031"}"#), (Some("r1".to_owned()), false));
@@ -19,7 +19,7 @@ fn a_request_says_what_it_goes_on_from_and_whether_it_is_kept() {
 }
 
 #[test]
-fn inputs_are_joined_as_text() {
+fn conversation_input_is_appended_to_earlier_items() {
     let join = |body: &str, before: &str| {
         let joined = Conversation::new(body, before).unwrap();
         let request: Value = serde_json::from_str(&joined.request(body)).unwrap();
@@ -40,24 +40,24 @@ fn inputs_are_joined_as_text() {
 }
 
 #[test]
-fn an_answer_ends_its_conversation() {
+fn conversation_ends_with_the_output_of_the_response() {
     let response = r#"{"id":"r","output":[ {"b":[1]},{"c":2} ],"x":{"output":[3]}}"#;
     assert_eq!(with_answer(r#"{"a":1}"#, response).unwrap(), r#"{"a":1},{"b":[1]},{"c":2}"#);
     assert_eq!(with_answer("", response).unwrap(), r#"{"b":[1]},{"c":2}"#);
     assert_eq!(with_answer(r#"{"a":1}"#, r#"{"output":[]}"#).unwrap(), r#"{"a":1}"#);
 }
 
-fn listed(items: &str, page: &Page) -> Option<Value> {
+fn listed(items: &str, page: &ItemPage) -> Option<Value> {
     let mut out = BytesMut::new();
     list(items, "resp_1", page, &mut out).unwrap().then(|| serde_json::from_slice(&out).unwrap())
 }
 
 #[test]
-fn short_forms_are_written_out() {
+fn input_items_in_short_form_are_listed_in_full() {
     let items = r#""a\"b",{"role":"user","content":"c"},{"role":"assistant","content":"d","phase":"commentary"},
         {"type":"input_image","image_url":"u"},{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},
         {"id":"msg_9","type":"message","role":"assistant","status":"incomplete","content":[{"type":"refusal","refusal":"no"}]}"#;
-    let list = listed(items, &Page { descending: false, ..Page::default() }).unwrap();
+    let list = listed(items, &ItemPage { descending: false, ..ItemPage::default() }).unwrap();
     let mut data = list["data"].as_array().unwrap().clone();
     let mut ids = Vec::new();
     for item in &mut data {
@@ -84,7 +84,7 @@ fn short_forms_are_written_out() {
 }
 
 #[test]
-fn pages_follow_each_other() {
+fn input_items_are_listed_in_pages() {
     let items: Vec<String> =
         (0..5).map(|n| json!({"id": format!("i{n}"), "type": "x"}).to_string()).collect();
     let items = items.join(",");
@@ -92,7 +92,7 @@ fn pages_follow_each_other() {
         let mut seen = Vec::new();
         let mut after = None;
         loop {
-            let page = listed(&items, &Page { limit: 2, after: after.clone(), descending }).unwrap();
+            let page = listed(&items, &ItemPage { limit: 2, after: after.clone(), descending }).unwrap();
             seen.extend(page["data"].as_array().unwrap().iter().map(|item| item["id"].clone()));
             after = page["last_id"].as_str().map(str::to_owned);
             if page["has_more"] == false {
@@ -105,8 +105,8 @@ fn pages_follow_each_other() {
         }
         assert_eq!(seen, all);
     }
-    assert_eq!(listed(&items, &Page { after: Some("i9".to_owned()), ..Page::default() }), None);
-    let none = listed("", &Page::default()).unwrap();
+    assert_eq!(listed(&items, &ItemPage { after: Some("i9".to_owned()), ..ItemPage::default() }), None);
+    let none = listed("", &ItemPage::default()).unwrap();
     assert_eq!(none["first_id"], Value::Null);
     let mut out = BytesMut::new();
     removed("resp_\"", &mut out);

@@ -1,11 +1,11 @@
-//! How streams end, as clients of this format read it.
+//! Tests of the stream encoder: ends of streams.
 
 use super::*;
-use crate::error::{ApiError, Kind};
+use crate::error::{ApiError, ErrorKind};
 use crate::json::RawJson;
 
 #[test]
-fn mapping_07_every_end_has_its_status() {
+fn mapping_07_status_is_encoded_for_each_finish_reason() {
     let status = |why: Finish<'static>| {
         let last = write(reply(), &said("Hi", why)).last().clone();
         let response = &last["response"];
@@ -27,7 +27,7 @@ fn mapping_07_every_end_has_its_status() {
     assert_eq!(status(Finish::Length), cut("max_output_tokens"));
     assert_eq!(status(Finish::ContextFull), cut("max_output_tokens"));
     assert_eq!(status(Finish::ContentFilter), cut("content_filter"));
-    // A refusal in the model's own words is complete.
+    // A refusal by the model itself is a complete response.
     let refused = write(
         reply(),
         &[
@@ -40,7 +40,7 @@ fn mapping_07_every_end_has_its_status() {
         ],
     );
     assert_eq!(refused.last()["response"]["status"], "completed");
-    // Bug 17 and 48: nothing, for a reason of the provider's own, is no answer.
+    // An empty response with an unknown finish reason is a failure.
     let nothing = write(reply(), &[start(), finish(Finish::Other(s("OTHER"))), Event::End]);
     assert_eq!(nothing.last()["type"], "response.failed");
     let empty = write(reply(), &[start(), finish(Finish::Stop), Event::End]);
@@ -48,7 +48,7 @@ fn mapping_07_every_end_has_its_status() {
 }
 
 #[test]
-fn a_call_that_was_cut_is_not_complete() {
+fn tool_call_cut_by_the_limit_is_incomplete() {
     let frames = write(
         reply(),
         &[
@@ -86,12 +86,15 @@ fn mapping_08_usage_has_all_figures() {
         })
     );
     assert_eq!(usage(Usage::default())["output_tokens_details"]["reasoning_tokens"], 0);
+    // Figures that no provider can mean do not stop the response.
+    let absurd = usage(Usage { cache_write: Some(u64::MAX), cache_write_1h: Some(1), ..Usage::default() });
+    assert_eq!(absurd["input_tokens_details"]["cache_write_tokens"], u64::MAX);
 }
 
 #[test]
-fn bug_49_and_50_a_failure_is_said_in_any_state() {
-    let error = ApiError::new(Kind::UpstreamBroken, "The upstream \"closed\".");
-    // Before anything was said.
+fn bug_49_and_50_failure_is_reported_in_any_state() {
+    let error = ApiError::new(ErrorKind::UpstreamBroken, "The upstream \"closed\".");
+    // An error before any content.
     let mut encoder = stream::Encoder::new(Arc::new(reply()));
     let mut out = BytesMut::new();
     encoder.fail(&error, &mut out);
@@ -103,7 +106,7 @@ fn bug_49_and_50_a_failure_is_said_in_any_state() {
         frames.last()["response"]["error"],
         serde_json::json!({"code": "server_error", "message": "The upstream \"closed\"."})
     );
-    // In the middle: what is complete is kept, what was used is said, and nothing looks finished.
+    // An error in the middle of a message: completed items and usage are reported, and nothing looks finished.
     let mut encoder = stream::Encoder::new(Arc::new(reply()));
     let mut out = BytesMut::new();
     for event in [
@@ -117,7 +120,7 @@ fn bug_49_and_50_a_failure_is_said_in_any_state() {
     ] {
         encoder.event(&event, &mut out);
     }
-    encoder.fail(&ApiError::new(Kind::UpstreamRateLimit, "slow down"), &mut out);
+    encoder.fail(&ApiError::new(ErrorKind::UpstreamRateLimit, "slow down"), &mut out);
     let frames = Frames::read(&out);
     let response = &frames.last()["response"];
     assert_eq!(
@@ -129,14 +132,14 @@ fn bug_49_and_50_a_failure_is_said_in_any_state() {
 }
 
 #[test]
-fn an_error_among_the_events_fails_the_response() {
+fn error_event_fails_the_response() {
     let error = RawJson::from_text(r#"{"type":"overloaded_error","message":"Overloaded"}"#);
     let frames = write(reply(), &[start(), Event::Error(error)]);
     assert_eq!(frames.last()["response"]["error"]["message"], "Overloaded");
 }
 
 #[test]
-fn keep_alives_are_comments() {
+fn keep_alive_is_a_comment() {
     let mut encoder = stream::Encoder::new(Arc::new(reply()));
     let mut out = BytesMut::new();
     encoder.keep_alive(&mut out);

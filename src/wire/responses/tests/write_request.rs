@@ -1,12 +1,13 @@
-//! Requests, as providers of this format get them.
+//! Tests of the request encoder.
 
 use serde_json::json;
 
 use super::*;
-use crate::canonical::content::CacheMark;
+use crate::canonical::content::CacheBreakpoint;
 use crate::canonical::request::Extra;
 use crate::canonical::{
-    Block as B, Input, OutputFormat, Request, Role, Seal, Source, Thinking, Tool, ToolChoice, Turn,
+    Block as B, Input, MediaSource, OutputFormat, ProviderSignature, Request, Role, Thinking, Tool,
+    ToolChoice, Turn,
 };
 use crate::json::RawJson;
 use crate::wire::loss::LossPolicy;
@@ -28,7 +29,7 @@ fn raw(text: &'static str) -> RawJson<'static> {
 }
 
 #[test]
-fn mapping_01_leading_instructions_are_joined_and_later_ones_stay_in_place() {
+fn mapping_01_instructions_at_the_start_are_joined_and_later_ones_stay() {
     let system = |words: &[&'static str]| {
         Turn::new(Role::System, words.iter().map(|words| B::text(s(words))).collect())
     };
@@ -50,7 +51,7 @@ fn mapping_01_leading_instructions_are_joined_and_later_ones_stay_in_place() {
             {"role": "user", "content": "Go"},
         ])
     );
-    // Nothing but instructions: the format wants an item.
+    // A request of instructions only: the format requires an item.
     let (body, _) = from_chat(&ask(vec![system(&["Alone."])]));
     assert_eq!(
         (body.get("instructions"), &body["input"]),
@@ -59,7 +60,7 @@ fn mapping_01_leading_instructions_are_joined_and_later_ones_stay_in_place() {
 }
 
 #[test]
-fn bug_59_empty_texts_and_turns_are_left_out() {
+fn bug_59_empty_texts_and_turns_are_omitted() {
     let (body, _) = from_chat(&ask(vec![
         user("a"),
         Turn::new(Role::Assistant, vec![B::text(s(""))]),
@@ -70,14 +71,14 @@ fn bug_59_empty_texts_and_turns_are_left_out() {
 }
 
 #[test]
-fn mapping_03_calls_and_results_are_items() {
+fn mapping_03_tool_calls_and_results_are_items() {
     let call = |id: &'static str, input| B::ToolUse {
         id: s(id),
         name: s("w"),
         input,
         kind: ToolKind::Function,
         namespace: s(""),
-        seal: None,
+        signature: None,
         cache: None,
     };
     let result = |id: &'static str, content: Vec<B<'static>>, object| B::ToolResult {
@@ -91,8 +92,8 @@ fn mapping_03_calls_and_results_are_items() {
     };
     let long = "x".repeat(80);
     let long: &'static str = Box::leak(long.into_boxed_str());
-    let png = Source::Base64 { mime: s("image/png"), data: s("iVBO") };
-    let image = B::Image { source: png, detail: s(""), cache: None, seal: None };
+    let png = MediaSource::Base64 { mime: s("image/png"), data: s("iVBO") };
+    let image = B::Image { source: png, detail: s(""), cache: None, signature: None };
     let (body, lost) = from_chat(&ask(vec![
         user("?"),
         Turn::new(
@@ -115,35 +116,36 @@ fn mapping_03_calls_and_results_are_items() {
         ),
     ]));
     let input = body["input"].as_array().unwrap();
-    // Bug 54: the order of members is kept.
+    // The order of members is preserved.
     assert_eq!(input[2]["arguments"], r#"{"b":1,"a":2}"#);
     assert_eq!(input[3]["arguments"], r#"{"b":1,"a":"x\n"}"#);
     assert_eq!(input[4]["arguments"], "{}");
     assert_eq!(input[5], json!({"type": "function_call_output", "call_id": "c1", "output": "5"}));
-    // Bug 60: the image stays an image.
+    // The image remains an image, not base64 in the text.
     assert_eq!(
         input[6]["output"],
         json!([{"type": "input_text", "text": "done"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBO", "detail": "auto"}])
     );
-    // An object with an image beside it: both.
+    // An object and an image in one result: both are written.
     assert_eq!(input[7]["output"][0], json!({"type": "input_text", "text": "{\"t\":5}"}));
     assert_eq!(input[7]["output"][1]["type"], "input_image");
     assert_eq!(input[8], json!({"role": "user", "content": "Well?"}));
-    // Longer than the provider takes: another one, the same on both sides.
+    // An id that is too long is replaced by the same one in the call and in its result.
     assert_eq!(input[4]["call_id"], input[7]["call_id"]);
     assert!(input[4]["call_id"].as_str().unwrap().len() <= 64);
     assert!(lost.is_empty(), "{lost:?}");
 }
 
 #[test]
-fn reasoning_goes_back_with_its_seal_or_to_models_that_show_theirs() {
-    let reasoning = |seal: Option<&'static str>| {
-        let seal = seal.map(|text| Seal { issuer: Some("provider".into()), text: text.into() });
+fn reasoning_is_replayed_with_its_signature_or_if_supported() {
+    let reasoning = |signature: Option<&'static str>| {
+        let signature =
+            signature.map(|text| ProviderSignature { issuer: Some("provider".into()), text: text.into() });
         ask(vec![
             user("?"),
             Turn::new(
                 Role::Assistant,
-                vec![B::Reasoning { text: vec![s("A"), s("B")], seal, hidden: false }, B::text(s("x"))],
+                vec![B::Reasoning { text: vec![s("A"), s("B")], signature, hidden: false }, B::text(s("x"))],
             ),
         ])
     };
@@ -160,28 +162,28 @@ fn reasoning_goes_back_with_its_seal_or_to_models_that_show_theirs() {
 }
 
 #[test]
-fn mapping_02_media_are_written_as_parts() {
+fn mapping_02_media_is_encoded_as_parts() {
     let (body, lost) = from_chat(&ask(vec![Turn::new(
         Role::User,
         vec![
             B::text(s("Look")),
             B::Image {
-                source: Source::Url { url: s("https://a.example"), mime: s("") },
+                source: MediaSource::Url { url: s("https://a.example"), mime: s("") },
                 detail: s("low"),
                 cache: None,
-                seal: None,
+                signature: None,
             },
             B::File {
-                source: Source::Base64 { mime: s("application/pdf"), data: s("JVBE") },
+                source: MediaSource::Base64 { mime: s("application/pdf"), data: s("JVBE") },
                 name: s(""),
                 cache: None,
             },
             B::File {
-                source: Source::Url { url: s("https://a.example/a.pdf"), mime: s("") },
+                source: MediaSource::Url { url: s("https://a.example/a.pdf"), mime: s("") },
                 name: s("a"),
                 cache: None,
             },
-            B::File { source: Source::Text { text: s("a\\nb") }, name: s("n.txt"), cache: None },
+            B::File { source: MediaSource::Text { text: s("a\\nb") }, name: s("n.txt"), cache: None },
         ],
     )]));
     assert_eq!(
@@ -195,11 +197,14 @@ fn mapping_02_media_are_written_as_parts() {
         ])
     );
     assert!(lost.is_empty());
-    // Ids mean nothing to another provider, and sounds nothing to this format's.
+    // File ids are valid only at their own provider, and the format has no audio or video input.
     for (block, element) in [
-        (B::Image { source: Source::Id { id: s("f") }, detail: s(""), cache: None, seal: None }, "file_id"),
-        (B::Audio { source: Source::Base64 { mime: s("audio/wav"), data: s("UklG") } }, "audio"),
-        (B::Video { source: Source::Url { url: s("https://a.example/v"), mime: s("") } }, "video"),
+        (
+            B::Image { source: MediaSource::Id { id: s("f") }, detail: s(""), cache: None, signature: None },
+            "file_id",
+        ),
+        (B::Audio { source: MediaSource::Base64 { mime: s("audio/wav"), data: s("UklG") } }, "audio"),
+        (B::Video { source: MediaSource::Url { url: s("https://a.example/v"), mime: s("") } }, "video"),
     ] {
         let mut notes = LossNotes::new(Format::Chat, Format::Responses);
         let request = ask(vec![Turn::new(Role::User, vec![block])]);
@@ -226,7 +231,7 @@ fn function(name: &'static str) -> Tool<'static> {
 }
 
 #[test]
-fn mapping_03_tools_are_flat_and_never_strict_unasked() {
+fn mapping_03_tools_are_flat_and_strict_only_on_request() {
     let mut request = ask(vec![user("?")]);
     request.tools = vec![
         function("a"),
@@ -242,7 +247,7 @@ fn mapping_03_tools_are_flat_and_never_strict_unasked() {
             ..function("d")
         },
         Tool { namespace: s("g"), ..function("e") },
-        Tool { namespace: s("g"), cache: Some(CacheMark::Short), ..function("f") },
+        Tool { namespace: s("g"), cache: Some(CacheBreakpoint::Short), ..function("f") },
     ];
     request.tool_choice = Some(ToolChoice::Tool(s("d")));
     request.parallel_tools = Some(false);
@@ -277,7 +282,7 @@ fn mapping_03_tools_are_flat_and_never_strict_unasked() {
 }
 
 #[test]
-fn mapping_09_a_search_is_the_providers_tool() {
+fn mapping_09_web_search_becomes_the_web_search_tool() {
     let mut request = ask(vec![user("?")]);
     request.search = Some(crate::canonical::request::Search {
         context: s("low"),
@@ -297,7 +302,7 @@ fn mapping_09_a_search_is_the_providers_tool() {
 }
 
 #[test]
-fn mapping_04_reasoning_is_asked_for_in_the_providers_words() {
+fn mapping_04_reasoning_setting_is_encoded_for_each_model() {
     let ask = |thinking, show, dialect: &Dialect<'_>| {
         let request = Request { thinking, show_thinking: show, ..ask(vec![user("?")]) };
         let (body, lost) = written(Format::Messages, &request, dialect);
@@ -310,9 +315,9 @@ fn mapping_04_reasoning_is_asked_for_in_the_providers_words() {
     );
     assert_eq!(ask(Thinking::Effort(Effort::Max), None, &can).0, json!({"effort": "xhigh"}));
     assert_eq!(ask(Thinking::Off, Some(true), &can).0, json!({"effort": "none"}));
-    assert_eq!(ask(Thinking::Unsaid, Some(false), &can).0, Value::Null);
-    // A model that cannot be told is not told, and does not know summaries.
-    let fixed = Dialect { reasoning: Reasoning::Fixed, ..dialect() };
+    assert_eq!(ask(Thinking::Unset, Some(false), &can).0, Value::Null);
+    // A model without reasoning settings gets none, and no summary either.
+    let fixed = Dialect { reasoning: ReasoningSupport::Fixed, ..dialect() };
     assert_eq!(
         ask(Thinking::Effort(Effort::High), Some(true), &fixed),
         (Value::Null, vec!["reasoning_effort".to_owned()])
@@ -321,7 +326,7 @@ fn mapping_04_reasoning_is_asked_for_in_the_providers_words() {
 }
 
 #[test]
-fn what_is_not_kept_can_be_sent_again() {
+fn store_off_requests_encrypted_reasoning() {
     let ask = |store, dialect: &Dialect<'_>| {
         let (body, _) = written(Format::Chat, &Request { store, ..ask(vec![user("?")]) }, dialect);
         (body["store"].clone(), body.get("include").cloned().unwrap_or_default())
@@ -330,13 +335,13 @@ fn what_is_not_kept_can_be_sent_again() {
     assert_eq!(ask(None, &dialect()), (false.into(), encrypted.clone()));
     assert_eq!(ask(Some(false), &dialect()), (false.into(), encrypted));
     assert_eq!(ask(Some(true), &dialect()), (true.into(), Value::Null));
-    // Models that do not reason refuse the question.
-    let fixed = Dialect { reasoning: Reasoning::Fixed, ..dialect() };
+    // Models without reasoning refuse that value of `include`.
+    let fixed = Dialect { reasoning: ReasoningSupport::Fixed, ..dialect() };
     assert_eq!(ask(None, &fixed), (false.into(), Value::Null));
 }
 
 #[test]
-fn mapping_05_the_form_of_the_answer_is_flat() {
+fn mapping_05_response_format_is_flat() {
     let form = |output| {
         let request = Request { output, verbosity: Some(s("low")), ..ask(vec![user("?")]) };
         from_chat(&request).0["text"].clone()
@@ -358,7 +363,7 @@ fn mapping_05_the_form_of_the_answer_is_flat() {
 }
 
 #[test]
-fn mapping_06_figures_are_within_what_the_provider_takes() {
+fn mapping_06_limits_and_sampling_are_encoded_or_reported_as_losses() {
     let mut request = ask(vec![user("?")]);
     request.max_output = Some(5);
     request.stop = vec![s("END")];
@@ -382,14 +387,15 @@ fn mapping_06_figures_are_within_what_the_provider_takes() {
     assert_eq!(
         policies,
         [
+            ("max_tokens", LossPolicy::Warn),
             ("top_k", LossPolicy::Silent),
             ("seed", LossPolicy::Silent),
             ("stop", LossPolicy::Warn),
             ("n", LossPolicy::Refuse)
         ]
     );
-    // Models that take no sampling at all.
-    let none = Dialect { sampling: Sampling::None, ..dialect() };
+    // Models that accept no sampling parameters.
+    let none = Dialect { sampling: SamplingSupport::None, ..dialect() };
     request.choices = None;
     let (body, lost) = written(Format::Chat, &request, &none);
     assert_eq!((body.get("temperature"), body.get("top_p")), (None, None));
@@ -397,7 +403,7 @@ fn mapping_06_figures_are_within_what_the_provider_takes() {
 }
 
 #[test]
-fn mapping_12_members_without_a_place_are_carried_or_accounted_for() {
+fn mapping_12_unknown_members_are_sent_if_supported_or_lost() {
     let extra = |name: &'static str| Extra { name, value: raw("1") };
     let mut request = ask(vec![user("?")]);
     request.extra = ["logit_bias", "max_tool_calls", "enable_thinking", "prediction"].map(extra).to_vec();
@@ -417,7 +423,7 @@ fn mapping_12_members_without_a_place_are_carried_or_accounted_for() {
 }
 
 #[test]
-fn a_request_of_this_format_keeps_what_only_this_format_has() {
+fn request_of_the_same_format_keeps_its_native_members() {
     let (body, lost) = translated(
         Format::Responses,
         r#"{"input":[{"role":"user","content":[{"type":"input_text","text":"Hi","prompt_cache_breakpoint":{"mode":"explicit"}}]},{"type":"item_reference","id":"msg_7"},
@@ -440,7 +446,7 @@ fn a_request_of_this_format_keeps_what_only_this_format_has() {
 }
 
 #[test]
-fn client_7_a_longer_conversation_begins_like_a_shorter_one() {
+fn client_7_conversation_history_is_encoded_to_the_same_bytes() {
     let body = |items: &[&str]| {
         let body = format!(
             r#"{{"instructions":"Be brief.","tools":[{{"type":"function","name":"f","parameters":{{"type":"object"}}}}],"input":[{}]}}"#,

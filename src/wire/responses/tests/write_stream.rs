@@ -1,11 +1,11 @@
-//! Events, as the frames that clients of this format read.
+//! Tests of the stream encoder.
 
 use super::*;
 use crate::canonical::Citation;
 use crate::json::RawJson;
 
 #[test]
-fn text_has_the_whole_grammar_around_it() {
+fn text_has_all_events_of_the_grammar() {
     let frames = write(reply(), &said("Hi\\n", Finish::Stop));
     assert_eq!(
         frames.names(),
@@ -36,7 +36,7 @@ fn text_has_the_whole_grammar_around_it() {
         (&item["id"], &item["status"], &item["content"][0]["text"]),
         (id, &"completed".into(), &"Hi\n".into())
     );
-    // Client 1 and bug 24: the terminal event has all of it.
+    // The terminal event repeats everything; Codex reads the output there (docs/provider-facts.md, client 1, bug 24).
     assert_eq!(&frames.output()[0], item);
     assert_eq!(frames.last()["response"]["usage"]["total_tokens"], 5);
     assert_eq!(frames.of("created")[0]["response"]["status"], "in_progress");
@@ -44,7 +44,7 @@ fn text_has_the_whole_grammar_around_it() {
 }
 
 #[test]
-fn the_same_events_give_the_same_bytes() {
+fn stream_encoding_is_deterministic() {
     let out = |events: &[Event<'_>]| {
         let mut encoder = stream::Encoder::new(Arc::new(reply()));
         let mut out = BytesMut::new();
@@ -56,7 +56,7 @@ fn the_same_events_give_the_same_bytes() {
 }
 
 #[test]
-fn the_response_is_the_clients_own() {
+fn response_echoes_the_request_with_its_own_id_and_model() {
     let mut said_so = reply();
     said_so.echo = r#""temperature":0.5,"tools":[{"type":"function","name":"f"}],"id":"forged","metadata":{"k":"v"},"x":1"#.into();
     let frames = write(said_so, &said("Hi", Finish::Stop));
@@ -66,7 +66,7 @@ fn the_response_is_the_clients_own() {
         assert_eq!((&response["model"], &response["created_at"]), (&"the model".into(), &5.into()));
         assert_eq!((&response["temperature"], &response["metadata"]["k"]), (&0.5.into(), &"v".into()));
         assert_eq!(response["tools"][0]["name"], "f");
-        // What SDKs cannot do without, though the request did not say it.
+        // Members that SDKs require, though the request omits them.
         assert_eq!(
             (&response["parallel_tool_calls"], &response["tool_choice"]),
             (&true.into(), &"auto".into())
@@ -81,7 +81,7 @@ fn the_response_is_the_clients_own() {
 }
 
 #[test]
-fn texts_that_follow_each_other_are_parts_of_one_message() {
+fn text_blocks_in_a_row_are_parts_of_one_message() {
     let frames = write(
         reply(),
         &[
@@ -107,7 +107,7 @@ fn texts_that_follow_each_other_are_parts_of_one_message() {
 }
 
 #[test]
-fn calls_are_announced_filled_and_closed() {
+fn tool_calls_are_added_filled_and_done() {
     let frames = write(
         reply(),
         &[
@@ -125,7 +125,7 @@ fn calls_are_announced_filled_and_closed() {
             Event::End,
         ],
     );
-    // The message is complete before the call begins.
+    // The message is completed before the call is announced.
     let names = frames.names();
     let at = |name: &str| names.iter().position(|known| *known == name).unwrap();
     assert!(at("output_item.done") < at("function_call_arguments.delta"));
@@ -134,7 +134,7 @@ fn calls_are_announced_filled_and_closed() {
     assert_eq!(added, [0, 1, 2]);
     let done = frames.of("function_call_arguments.done");
     assert_eq!((&done[0]["name"], &done[0]["arguments"]), (&"f".into(), &"{\"a\":1}".into()));
-    // Bug 7: no argument is an empty object, and the delta says so too.
+    // Missing arguments are written as an empty object, also in the delta.
     assert_eq!(done[1]["arguments"], "{}");
     assert_eq!(frames.of("function_call_arguments.delta").last().unwrap()["delta"], "{}");
     let call = &frames.output()[1];
@@ -147,7 +147,7 @@ fn calls_are_announced_filled_and_closed() {
 }
 
 #[test]
-fn bug_11_an_object_becomes_a_string_once() {
+fn bug_11_tool_call_argument_object_is_escaped_once() {
     let frames = write(
         reply(),
         &[
@@ -163,7 +163,7 @@ fn bug_11_an_object_becomes_a_string_once() {
 }
 
 #[test]
-fn client_1_groups_and_free_text_come_back_as_such() {
+fn client_1_namespaces_and_custom_tool_calls_are_encoded() {
     let custom =
         BlockKind::ToolUse { id: s("c"), name: s("apply_patch"), kind: ToolKind::Custom, namespace: s("") };
     let grouped =
@@ -188,7 +188,7 @@ fn client_1_groups_and_free_text_come_back_as_such() {
 }
 
 #[test]
-fn bug_05_calls_side_by_side_have_an_item_each() {
+fn bug_05_tool_calls_in_parallel_are_separate_items() {
     let frames = write(
         reply(),
         &[
@@ -215,15 +215,15 @@ fn bug_05_calls_side_by_side_have_an_item_each() {
 }
 
 #[test]
-fn reasoning_is_a_summary_with_its_seal_in_an_envelope() {
+fn reasoning_is_a_summary_with_an_enveloped_signature() {
     let events = [
         start(),
         begin(0, BlockKind::Reasoning),
         text(0, "Hmm."),
-        add(0, Delta::Seal(s("EqQB\\/"))),
+        add(0, Delta::Signature(s("EqQB\\/"))),
         stop(0),
         begin(1, BlockKind::HiddenReasoning),
-        add(1, Delta::Seal(s("secret"))),
+        add(1, Delta::Signature(s("secret"))),
         stop(1),
         begin(2, BlockKind::Reasoning),
         stop(2),
@@ -246,7 +246,7 @@ fn reasoning_is_a_summary_with_its_seal_in_an_envelope() {
             "output_item.done",
         ]
     );
-    // Who did not ask for it sees none of it, but can send it again.
+    // A client that did not ask for reasoning gets no text, but a signature that it can send back.
     let frames = write(ReplyOptions { show_thinking: false, ..reply() }, &events);
     let [one, two] = &frames.output()[..] else { panic!("{:?}", frames.output()) };
     assert_eq!((&one["summary"], &two["summary"]), (&Value::Array(vec![]), &Value::Array(vec![])));
@@ -254,21 +254,21 @@ fn reasoning_is_a_summary_with_its_seal_in_an_envelope() {
 }
 
 #[test]
-fn bug_33_and_28_seals_come_back_on_what_they_belong_to() {
+fn bug_33_and_28_signatures_round_trip_on_their_items() {
     let frames = write(
         reply(),
         &[
             start(),
             begin(0, BlockKind::Reasoning),
             text(0, "Hmm."),
-            add(0, Delta::Seal(s("seal-0"))),
+            add(0, Delta::Signature(s("seal-0"))),
             stop(0),
             begin(1, BlockKind::Text),
             text(1, "Hi"),
-            add(1, Delta::Seal(s("seal-1"))),
+            add(1, Delta::Signature(s("seal-1"))),
             stop(1),
             begin(2, tool("call_1", "f")),
-            add(2, Delta::Seal(s("seal-2"))),
+            add(2, Delta::Signature(s("seal-2"))),
             add(2, Delta::Arguments(s("{}"))),
             stop(2),
             begin(3, tool("call_2", "f")),
@@ -276,13 +276,17 @@ fn bug_33_and_28_seals_come_back_on_what_they_belong_to() {
             stop(3),
             begin(4, BlockKind::Media { mime: s("image/png") }),
             add(4, Delta::Data(s("QUJD"))),
-            add(4, Delta::Seal(s("seal-4"))),
+            add(4, Delta::Signature(s("seal-4"))),
             stop(4),
+            begin(5, BlockKind::Media { mime: s("image/png") }),
+            add(5, Delta::Url(s("https://a.example/x.png"))),
+            add(5, Delta::Signature(s("seal-5"))),
+            stop(5),
             finish(Finish::ToolUse),
             Event::End,
         ],
     );
-    // A client that sends everything again that it was given.
+    // A client that sends back everything it received.
     let mut input = frames.output().clone();
     let id = frames.of("function_call_arguments.done")[0]["output_index"].as_u64().unwrap() as usize;
     let call_id = input[id]["call_id"].clone();
@@ -290,17 +294,17 @@ fn bug_33_and_28_seals_come_back_on_what_they_belong_to() {
     let body = serde_json::json!({"model": "m", "input": input}).to_string();
     let request = request::decode(&body).unwrap();
     use crate::canonical::Block as B;
-    let seal = |seal: &Option<crate::canonical::Seal<'_>>| {
+    let seal = |seal: &Option<crate::canonical::ProviderSignature<'_>>| {
         seal.as_ref().map(|seal| seal.for_issuer("provider").unwrap().escaped().to_owned())
     };
     let blocks: Vec<_> = request.turns[0]
         .blocks
         .iter()
         .map(|block| match block {
-            B::Reasoning { text, seal: sealed, .. } => (text[0].escaped(), seal(sealed)),
-            B::Text { text, seal: sealed, .. } => (text.escaped(), seal(sealed)),
-            B::ToolUse { id, seal: sealed, .. } => (id.escaped(), seal(sealed)),
-            B::Image { seal: sealed, .. } => ("image", seal(sealed)),
+            B::Reasoning { text, signature: sealed, .. } => (text[0].escaped(), seal(sealed)),
+            B::Text { text, signature: sealed, .. } => (text.escaped(), seal(sealed)),
+            B::ToolUse { id, signature: sealed, .. } => (id.escaped(), seal(sealed)),
+            B::Image { signature: sealed, .. } => ("image", seal(sealed)),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -313,6 +317,7 @@ fn bug_33_and_28_seals_come_back_on_what_they_belong_to() {
             ("call_1", some("seal-2")),
             ("call_2", None),
             ("image", some("seal-4")),
+            ("![image](https://a.example/x.png)", some("seal-5")),
         ]
     );
     let B::ToolResult { id, .. } = &request.turns[1].blocks[0] else { panic!("{:?}", request.turns[1]) };
@@ -320,7 +325,7 @@ fn bug_33_and_28_seals_come_back_on_what_they_belong_to() {
 }
 
 #[test]
-fn an_image_is_an_item_and_one_with_an_address_is_shown_as_text() {
+fn image_is_an_item_and_an_image_url_is_text() {
     let frames = write(
         reply(),
         &[
@@ -345,7 +350,7 @@ fn an_image_is_an_item_and_one_with_an_address_is_shown_as_text() {
 }
 
 #[test]
-fn bug_69_annotations_point_into_their_own_part() {
+fn bug_69_annotation_spans_are_within_their_part() {
     let citation = |url: &'static str, span| {
         Delta::Citation(Citation { url: s(url), title: s("T"), quote: s(""), span })
     };
@@ -360,7 +365,7 @@ fn bug_69_annotations_point_into_their_own_part() {
             add(1, citation("https://a.example", None)),
             text(1, "cited"),
             add(1, citation("https://b.example", Some((7, 9)))),
-            // A document that has no address.
+            // A document without a URL.
             add(1, citation("", Some((7, 9)))),
             stop(1),
             finish(Finish::Stop),
@@ -376,7 +381,7 @@ fn bug_69_annotations_point_into_their_own_part() {
 }
 
 #[test]
-fn log_probabilities_stand_with_the_text_and_in_what_repeats_it() {
+fn logprobs_are_in_the_delta_and_in_its_repetitions() {
     let list = RawJson::from_text(r#"[{"token":"a","logprob":-0.1,"bytes":[97],"top_logprobs":[]}]"#);
     let frames = write(
         reply(),
@@ -400,7 +405,7 @@ fn log_probabilities_stand_with_the_text_and_in_what_repeats_it() {
 }
 
 #[test]
-fn mapping_09_a_search_in_another_formats_words_is_a_search_here() {
+fn mapping_09_web_search_of_another_format_is_a_web_search_item() {
     let raw = r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"news"}}"#;
     let own = r#"{"id":"ci_1","type":"code_interpreter_call","status":"completed","code":"1"}"#;
     let opaque = |name: &'static str, raw: &'static str| BlockKind::Opaque {

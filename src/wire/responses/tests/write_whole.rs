@@ -1,9 +1,9 @@
-//! Whole answers, as clients of this format read them.
+//! Tests of the encoder of whole responses.
 
 use super::*;
 use crate::canonical::answer::FinishOwned;
 
-/// The answer that these events are, and the whole response that is written of it.
+/// Collects the events and encodes them as a whole response.
 fn whole(reply: &ReplyOptions, events: &[Event<'_>]) -> Value {
     let mut answer = Answer::default();
     events.iter().for_each(|event| answer.take(event));
@@ -13,19 +13,19 @@ fn whole(reply: &ReplyOptions, events: &[Event<'_>]) -> Value {
 }
 
 #[test]
-fn bug_27_a_whole_answer_is_what_the_stream_ends_with() {
+fn bug_27_whole_response_equals_the_end_of_the_stream() {
     let events = [
         start(),
         begin(0, BlockKind::Reasoning),
         text(0, "Hmm."),
-        add(0, Delta::Seal(s("seal-0"))),
+        add(0, Delta::Signature(s("seal-0"))),
         stop(0),
         begin(1, BlockKind::Text),
         text(1, "Hi"),
-        add(1, Delta::Seal(s("seal-1"))),
+        add(1, Delta::Signature(s("seal-1"))),
         stop(1),
         begin(2, tool("call_1", "f")),
-        add(2, Delta::Seal(s("seal-2"))),
+        add(2, Delta::Signature(s("seal-2"))),
         add(2, Delta::Arguments(s("{\\\"a\\\":1}"))),
         stop(2),
         used(3, 2),
@@ -38,7 +38,7 @@ fn bug_27_a_whole_answer_is_what_the_stream_ends_with() {
 }
 
 #[test]
-fn ends_and_errors_are_those_of_streams() {
+fn whole_response_has_the_status_and_error_of_streams() {
     let response = whole(&reply(), &said("Hi", Finish::Length));
     assert_eq!(
         (&response["status"], &response["incomplete_details"]["reason"]),
@@ -49,7 +49,7 @@ fn ends_and_errors_are_those_of_streams() {
     answer::encode(&answer, &reply(), &mut out);
     let response: Value = serde_json::from_slice(&out).unwrap();
     assert_eq!((&response["status"], &response["error"]["message"]), (&"failed".into(), &"boom".into()));
-    // Made ids and times, where the provider gave none.
+    // Generated id and time, because the provider gave none.
     assert!(response["id"].as_str().unwrap().starts_with("resp_"));
     assert_eq!(response["created_at"], 1_700_000_000);
 
@@ -62,7 +62,7 @@ fn ends_and_errors_are_those_of_streams() {
 }
 
 #[test]
-fn what_is_repeated_of_a_request_is_in_the_sdks_shape() {
+fn echo_of_the_request_has_the_shape_of_the_sdks() {
     let echo = answer::echo(
         r#"{"model":"m","input":"Hi","temperature":0.5,"user":null,"stream":true,
             "tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}},{"type":"web_search"},{"type":"function","name":"g","strict":true,"parameters":null}],

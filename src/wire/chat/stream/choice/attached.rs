@@ -1,19 +1,24 @@
-//! Pictures, sound and sources: what an answer has beside its words.
+//! Images, audio and citations of a choice.
 
-use super::{Choice, Kind, Open};
-use crate::canonical::{BlockKind, Citation, Delta, Event, Source};
+use super::{ChoiceDecoder, Kind, Open};
+use crate::canonical::{BlockKind, Citation, Delta, Event, MediaSource};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::chat::enums::{image_address, sound_type};
-use crate::wire::chat::stream::ids::Ids;
+use crate::wire::chat::stream::ids::IdCounters;
 use crate::wire::chat::stream::parsed_choice::read_citation;
 use crate::wire::watch::{elements, members};
 
-impl Choice {
-    pub(super) fn image(&mut self, image: RawJson<'_>, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+impl ChoiceDecoder {
+    pub(super) fn image(
+        &mut self,
+        image: RawJson<'_>,
+        ids: &mut IdCounters,
+        sink: &mut impl FnMut(Event<'_>),
+    ) {
         let url = image_address(image);
-        match Source::from_url(url) {
+        match MediaSource::from_url(url) {
             _ if url.is_empty() => {}
-            Source::Base64 { mime, data } => {
+            MediaSource::Base64 { mime, data } => {
                 self.whole(BlockKind::Media { mime }, Delta::Data(data), ids, sink)
             }
             _ => {
@@ -26,7 +31,7 @@ impl Choice {
     pub(super) fn sound(
         &mut self,
         audio: RawJson<'_>,
-        ids: &mut Ids,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let mut data = JsonStr::default();
@@ -45,7 +50,7 @@ impl Choice {
             _ => self.begin(Kind::Sound, sound_type(data.escaped()), ids, sink),
         };
         sink(Event::Delta { index, delta: Delta::Data(data) });
-        // Padding ends a text in base64: what follows is another one.
+        // Base64 padding ends a file: the next data belongs to another one.
         if data.escaped().ends_with('=') {
             self.close(sink);
         }
@@ -55,7 +60,7 @@ impl Choice {
     pub(super) fn citation(
         &mut self,
         annotation: RawJson<'_>,
-        ids: &mut Ids,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let mut citation = Citation::default();
@@ -68,11 +73,11 @@ impl Choice {
         Ok(())
     }
 
-    /// Sources in a list beside the choices, addresses or objects. Some repeat it in every chunk.
+    /// Emits citations from a list beside the choices: URLs or objects. Some providers repeat the list in every chunk.
     pub(super) fn sources(
         &mut self,
         list: RawJson<'_>,
-        ids: &mut Ids,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         elements(&mut Cursor::new(list.text()), |json| {

@@ -1,6 +1,6 @@
-//! One choice of an answer: which block is open, and what a delta adds to it.
+//! Decoder state of one choice: the open block, and how a delta extends it.
 //!
-//! Media and sources are in a file of their own. Here must not live: how a chunk is taken apart.
+//! Media and citations are in `attached`. Parsing of the chunk itself does not belong here.
 
 mod attached;
 
@@ -11,19 +11,19 @@ use crate::wire::chat::details::{Detail, DetailKind};
 use crate::wire::chat::enums::{finish, thought_signature};
 use crate::wire::watch::{elements, members};
 
-use super::calls::{Calls, Fragment};
-use super::fast_path::What;
-use super::ids::Ids;
-use super::parsed_choice::{Said, Words};
+use super::calls::{ChoiceCalls, Fragment};
+use super::fast_path::DeltaKind;
+use super::ids::IdCounters;
+use super::parsed_choice::{ChoiceMembers, DeltaMembers};
 use super::tags::Tags;
 
-/// A block that is open, beside calls.
+/// Open block other than a call.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     index: u32,
     kind: Kind,
     sealed: bool,
-    /// What it shows is the summary of what comes encrypted.
+    /// Whether its text is the summary of reasoning that arrives encrypted.
     summary: bool,
 }
 
@@ -35,38 +35,38 @@ enum Kind {
     Sound,
 }
 
-/// What must be remembered of a choice.
+/// Decoder state of a choice.
 #[derive(Debug, Default)]
-pub(super) struct Choice {
+pub(super) struct ChoiceDecoder {
     pub(super) index: u32,
     open: Option<Open>,
-    calls: Calls,
-    /// Its text has sources.
+    calls: ChoiceCalls,
+    /// Whether its text has citations.
     cited: bool,
-    /// What tells reasoning from answer where both are text.
+    /// Splitter of reasoning tags. `None` if tags are not expected, or can no longer follow.
     tags: Option<Box<Tags>>,
-    /// The chunk that is being read says why it ended.
+    /// Whether the current chunk contains its finish reason.
     ending: bool,
     finish: Option<FinishOwned>,
 }
 
-impl Choice {
-    /// `tagged`: its text may begin with reasoning between tags.
+impl ChoiceDecoder {
+    /// Creates the state. With `tagged`, the text may begin with reasoning between tags.
     pub(super) fn new(index: u32, tagged: bool) -> Self {
-        Choice { index, tags: tagged.then(Box::default), ..Choice::default() }
+        ChoiceDecoder { index, tags: tagged.then(Box::default), ..ChoiceDecoder::default() }
     }
 
-    /// Takes what a chunk says.
+    /// Processes the members of the choice in one chunk.
     pub(super) fn take(
         &mut self,
-        said: &Said<'_>,
-        ids: &mut Ids,
+        said: &ChoiceMembers<'_>,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         match (&said.delta, said.message) {
             (Some(words), _) => self.words(words, ids, sink)?,
             (None, Some(message)) => {
-                self.words(&Words::read(&mut Cursor::new(message.text()))?, ids, sink)?;
+                self.words(&DeltaMembers::read(&mut Cursor::new(message.text()))?, ids, sink)?;
             }
             (None, None) => {}
         }
@@ -80,19 +80,19 @@ impl Choice {
         Ok(())
     }
 
-    /// Takes the text of a chunk that is like the last one.
+    /// Processes the text of a chunk that matched the template of the last one.
     #[inline]
-    pub(super) fn usual(
+    pub(super) fn templated_text(
         &mut self,
-        what: What,
+        what: DeltaKind,
         cast: &TemplateMatch<'_>,
-        ids: &mut Ids,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) {
         match what {
-            What::Content => self.text(Kind::Text, cast.text(), ids, sink),
-            What::Reasoning => self.text(Kind::Reasoning, cast.text(), ids, sink),
-            What::Input(fragment) => {
+            DeltaKind::Content => self.text(Kind::Text, cast.text(), ids, sink),
+            DeltaKind::Reasoning => self.text(Kind::Reasoning, cast.text(), ids, sink),
+            DeltaKind::Input(fragment) => {
                 let fragment = fragment.with_input(cast.value());
                 if !fragment.is_void() {
                     self.close(sink);
@@ -104,10 +104,12 @@ impl Choice {
 
     fn words(
         &mut self,
-        words: &Words<'_>,
-        ids: &mut Ids,
+        words: &DeltaMembers<'_>,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
+        // A delta may have several members. Emit them in the order in which models produce them: reasoning, text,
+        // calls.
         self.reasoning(words, ids, sink)?;
         if let Some(content) = words.content {
             match content.as_str() {
@@ -138,12 +140,19 @@ impl Choice {
         Ok(())
     }
 
-    /// Text of any kind that comes in pieces.
+    /// Emits text of one kind, in the open block or a new one.
     #[inline]
-    fn text(&mut self, kind: Kind, text: JsonStr<'_>, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+    fn text(
+        &mut self,
+        kind: Kind,
+        text: JsonStr<'_>,
+        ids: &mut IdCounters,
+        sink: &mut impl FnMut(Event<'_>),
+    ) {
         if text.is_empty() {
             return;
         }
+        // Only for models with tags; all others pay one comparison.
         if self.tags.is_some() && self.tagged(kind, text, ids, sink) {
             return;
         }
@@ -151,13 +160,13 @@ impl Choice {
         sink(Event::Delta { index, delta: Delta::Text(text) });
     }
 
-    /// Text in which there may be tags; true if that is all there is to it.
+    /// Emits text that may contain tags. Returns true if the text was consumed.
     #[cold]
     fn tagged(
         &mut self,
         kind: Kind,
         text: JsonStr<'_>,
-        ids: &mut Ids,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) -> bool {
         if kind != Kind::Text {
@@ -165,38 +174,50 @@ impl Choice {
             return false;
         }
         let Some(mut tags) = self.tags.take() else { return false };
-        let more = tags.split(text.escaped(), |inside, text| self.said(inside, text, ids, sink));
+        let more = tags.split(text.escaped(), |inside, text| self.tagged_text(inside, text, ids, sink));
         self.tags = more.then_some(tags);
         true
     }
 
-    /// Text between tags, or behind them.
+    /// Emits text from inside or behind the tags.
     #[cold]
-    fn said(&mut self, inside: bool, text: &str, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+    fn tagged_text(
+        &mut self,
+        inside: bool,
+        text: &str,
+        ids: &mut IdCounters,
+        sink: &mut impl FnMut(Event<'_>),
+    ) {
         let index = self.open(if inside { Kind::Reasoning } else { Kind::Text }, ids, sink);
         sink(Event::Delta { index, delta: Delta::Text(JsonStr::from_escaped(text)) });
     }
 
-    /// Something follows that is no text: no tag comes any more.
-    fn untag(&mut self, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+    /// Ends the search for tags, because something other than text follows, and emits the text that was held back.
+    fn untag(&mut self, ids: &mut IdCounters, sink: &mut impl FnMut(Event<'_>)) {
         if let Some((inside, rest)) = self.tags.take().map(|tags| tags.into_rest())
             && !rest.is_empty()
         {
-            self.said(inside, &rest, ids, sink);
+            self.tagged_text(inside, &rest, ids, sink);
         }
     }
 
-    /// The open block of this kind, opened if need be.
+    /// Returns the open block of this kind. Opens one if necessary.
     #[inline]
-    fn open(&mut self, kind: Kind, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) -> u32 {
+    fn open(&mut self, kind: Kind, ids: &mut IdCounters, sink: &mut impl FnMut(Event<'_>)) -> u32 {
         match self.open {
-            // What comes behind a seal is another thought.
+            // A provider signature ends a reasoning block; later reasoning belongs to a new one.
             Some(open) if open.kind == kind && !(open.sealed && kind == Kind::Reasoning) => open.index,
             _ => self.begin(kind, "", ids, sink),
         }
     }
 
-    fn begin(&mut self, kind: Kind, mime: &str, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) -> u32 {
+    fn begin(
+        &mut self,
+        kind: Kind,
+        mime: &str,
+        ids: &mut IdCounters,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> u32 {
         self.close(sink);
         self.calls.close_complete(sink);
         let index = ids.next_block();
@@ -217,16 +238,17 @@ impl Choice {
         }
     }
 
-    /// A block that begins and ends here.
+    /// Emits a block with a single delta.
     fn whole(
         &mut self,
         kind: BlockKind<'_>,
         delta: Delta<'_>,
-        ids: &mut Ids,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) {
         self.untag(ids, sink);
         self.close(sink);
+        // Calls with complete input end here, so that blocks overlap as little as possible.
         self.calls.close_complete(sink);
         let index = ids.next_block();
         sink(Event::BlockStart { index, choice: self.index, kind });
@@ -237,8 +259,9 @@ impl Choice {
     fn seal(&mut self, seal: &str, sink: &mut impl FnMut(Event<'_>)) -> bool {
         match &mut self.open {
             Some(open) if !open.sealed && matches!(open.kind, Kind::Text | Kind::Reasoning) => {
+                // A block has at most one signature.
                 open.sealed = true;
-                let (index, delta) = (open.index, Delta::Seal(JsonStr::from_escaped(seal)));
+                let (index, delta) = (open.index, Delta::Signature(JsonStr::from_escaped(seal)));
                 sink(Event::Delta { index, delta });
                 true
             }
@@ -246,11 +269,11 @@ impl Choice {
         }
     }
 
-    /// Reasoning has three names; some say the same under two of them.
+    /// Emits reasoning. It has three member names; some providers send the same text under two of them.
     fn reasoning(
         &mut self,
-        words: &Words<'_>,
-        ids: &mut Ids,
+        words: &DeltaMembers<'_>,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         let names = [words.reasoning_content, words.reasoning];
@@ -262,13 +285,14 @@ impl Choice {
             }
             return Ok(());
         };
-        // Where the details say exactly the same, they also say where one thought ends and the next begins.
+        // If the details repeat the plain text exactly, use them: they also mark the boundaries of reasoning blocks.
         let mut rest = plain.map_or("", JsonStr::escaped);
         let mut same = true;
         Detail::each(details, |detail| match rest.strip_prefix(detail.text.escaped()) {
             Some(after) => rest = after,
             None => same = false,
         })?;
+        // If they differ, the plain text is emitted, and the details only contribute their signatures.
         let detailed = plain.is_none() || (same && rest.is_empty());
         if let (false, Some(plain)) = (detailed, plain) {
             self.text(Kind::Reasoning, plain, ids, sink);
@@ -281,20 +305,21 @@ impl Choice {
         })
     }
 
-    /// What must come back of a detail, beside its text.
-    fn detail(&mut self, detail: &Detail<'_>, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+    /// Emits the provider signature of a detail.
+    fn detail(&mut self, detail: &Detail<'_>, ids: &mut IdCounters, sink: &mut impl FnMut(Event<'_>)) {
         if let (Some(open), false) = (&mut self.open, detail.text.is_empty()) {
             open.summary = detail.kind == DetailKind::Summary;
         }
-        if !detail.has_seal() {
+        if !detail.has_signature() {
             return;
         }
-        let seal = detail.seal();
+        let seal = detail.signature();
         let summary = matches!(self.open, Some(Open { kind: Kind::Reasoning, summary: true, .. }));
         match detail.kind {
+            // Encrypted reasoning behind its summary belongs to the same block.
             DetailKind::Encrypted if summary && self.seal(&seal, sink) => {}
             DetailKind::Encrypted => {
-                let delta = Delta::Seal(JsonStr::from_escaped(&seal));
+                let delta = Delta::Signature(JsonStr::from_escaped(&seal));
                 self.whole(BlockKind::HiddenReasoning, delta, ids, sink);
             }
             DetailKind::Text | DetailKind::Summary => {
@@ -304,11 +329,11 @@ impl Choice {
         }
     }
 
-    /// A list of parts instead of a text.
+    /// Emits the content of a message that is a list of parts instead of a string.
     fn parts(
         &mut self,
         content: RawJson<'_>,
-        ids: &mut Ids,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         elements(&mut Cursor::new(content.text()), |json| {
@@ -343,11 +368,11 @@ impl Choice {
         Ok(())
     }
 
-    /// `thinking`: a text, or a list of parts with one each.
+    /// Emits the `thinking` of a part: a string, or a list of parts with a text each.
     fn thinking(
         &mut self,
         thinking: RawJson<'_>,
-        ids: &mut Ids,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         if let Some(text) = thinking.as_str() {
@@ -368,11 +393,11 @@ impl Choice {
 
     fn call(
         &mut self,
-        words: &Words<'_>,
-        ids: &mut Ids,
+        words: &DeltaMembers<'_>,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
-        // One provider signs the message instead of the call.
+        // One provider puts the signature on the message instead of the call.
         let mut signature = words.extra.map(thought_signature).unwrap_or_default();
         let mut called = false;
         if let Some(calls) = words.calls {
@@ -382,8 +407,8 @@ impl Choice {
                     return Ok(());
                 }
                 called = true;
-                if fragment.seal.is_empty() {
-                    fragment.seal = std::mem::take(&mut signature);
+                if fragment.signature.is_empty() {
+                    fragment.signature = std::mem::take(&mut signature);
                 }
                 self.untag(ids, sink);
                 self.close(sink);
@@ -412,6 +437,7 @@ impl Choice {
         let name = if kind == Kind::Text { "content" } else { "refusal" };
         members(&mut Cursor::new(logprobs.text()), |key, json| {
             let list = json.raw()?;
+            // An empty list carries nothing; do not emit an event for it in every chunk.
             let some = list.text().strip_prefix('[').is_some_and(|rest| !rest.trim_start().starts_with(']'));
             if key.is(name) && some {
                 sink(Event::Delta { index, delta: Delta::Logprobs(list) });
@@ -420,15 +446,17 @@ impl Choice {
         })
     }
 
-    /// Ends the blocks of a choice that ends with this chunk, which may have a list of its sources.
-    pub(super) fn settle(
+    /// Closes the blocks of a choice whose finish reason is in this chunk. `sources` are citations of the whole
+    /// response.
+    pub(super) fn close_finished(
         &mut self,
         sources: Option<RawJson<'_>>,
-        ids: &mut Ids,
+        ids: &mut IdCounters,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         if std::mem::replace(&mut self.ending, false) {
             self.untag(ids, sink);
+            // Citations in the message are more precise than the list, so the list is the fallback.
             if let (Some(sources), false) = (sources, self.cited) {
                 self.sources(sources, ids, sink)?;
             }
@@ -438,18 +466,18 @@ impl Choice {
         Ok(())
     }
 
-    /// Whether the provider has said why this choice ended.
+    /// Returns whether the provider has sent a finish reason.
     pub(super) fn has_finish(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// Ends the choice.
-    pub(super) fn end(&mut self, ids: &mut Ids, sink: &mut impl FnMut(Event<'_>)) {
+    /// Closes all blocks and emits the finish reason.
+    pub(super) fn end(&mut self, ids: &mut IdCounters, sink: &mut impl FnMut(Event<'_>)) {
         self.untag(ids, sink);
         self.close(sink);
         self.calls.close(sink);
         let said = self.finish.take().unwrap_or(FinishOwned::Stop);
-        // Some say a plain stop, or nothing, although they call tools.
+        // Some providers report `stop` or nothing although tools are called. Clients would then not run the tools.
         let finish = match said {
             FinishOwned::Stop | FinishOwned::StopSequence(_) if self.calls.any() => FinishOwned::ToolUse,
             said => said,
