@@ -2,9 +2,9 @@
 //!
 //! # Path of a request
 //! ```text
-//! client   -> proxy::request  -> account -> wire -> route -> proxy::upstream  -> provider
-//! client   <- proxy::response <- translate (meter) <- wire <- framing         <- provider
-//!             `- proxy::finish -> metrics, access log
+//! client   -> proxy::gateway::request  -> account -> wire -> route -> proxy::gateway::upstream  -> provider
+//! client   <- proxy::gateway::response <- translate (meter) <- wire <- framing         <- provider
+//!             `- proxy::gateway::finish -> metrics, access log
 //! ```
 //! A listener of [`proxy`] accepts a request. The path determines the endpoint and the format ([`wire::path`]). The key
 //! is looked up by its hash ([`account`]). The body is read completely, and scanned while it arrives ([`wire::request`]

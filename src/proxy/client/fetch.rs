@@ -1,0 +1,431 @@
+//! Remote media fetcher: downloads what a URL of a provider or a client refers to.
+//!
+//! The author of a URL decides where this process connects to (server-side request forgery). Therefore: only http and
+//! https without user and password; a name is resolved once, and the connection goes to the very address that was
+//! checked; private networks only if `limits.fetch_allow` permits them; few redirects, each checked anew; bounds on
+//! bytes and time; and no credentials.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Method, header};
+use pingora::http::RequestHeader;
+use pingora::protocols::http::client::HttpSession;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+use url::{Host, Url};
+
+use crate::account::Network;
+use crate::proxy::Gateway;
+use crate::proxy::driver::exchange::{WRITE_TIMEOUT, read_response_head};
+use crate::proxy::driver::peer::Upstream;
+use crate::proxy::driver::reader::{Read, ResponseReader};
+use crate::proxy::gateway::body_memory::{MemoryExceeded, RequestBudget};
+
+/// Redirects that are followed: a provider's link may lead via its storage service to another region.
+const REDIRECTS: usize = 3;
+/// Longest URL that is fetched, in bytes; signed links have some hundred bytes.
+const MAX_URL: usize = 8 * 1024;
+/// Connect time-out.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Largest buffer that is allocated from `content-length` before any of the body has arrived, in bytes.
+const MAX_PREALLOCATED: usize = 32 << 20;
+
+/// Reason why a fetch failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::proxy) enum FetchFault {
+    #[error("it is not an http or https URL")]
+    NoAddress,
+    #[error("it is in a network to which the gateway does not connect")]
+    Forbidden,
+    #[error("it redirects from https to http")]
+    Downgrade,
+    #[error("it redirects too many times")]
+    Redirects,
+    #[error("its host is unreachable")]
+    Unreachable(String),
+    #[error("its host responded with HTTP status {0}")]
+    Status(u16),
+    #[error("the download timed out")]
+    Slow,
+    #[error("it is larger than {0} bytes")]
+    TooLarge(usize),
+    #[error("together with the other media, it exceeds the size limit")]
+    TotalTooLarge,
+    /// Too many fetches are running, or the memory budget is exhausted.
+    #[error("the gateway is overloaded")]
+    Busy,
+    #[error("its host sent an invalid response")]
+    Broken(String),
+}
+
+impl FetchFault {
+    /// Returns the name in metrics.
+    pub(in crate::proxy) fn label(&self) -> &'static str {
+        match self {
+            FetchFault::NoAddress => "no_address",
+            FetchFault::Forbidden => "forbidden",
+            FetchFault::Downgrade => "downgrade",
+            FetchFault::Redirects => "redirects",
+            FetchFault::Unreachable(_) => "unreachable",
+            FetchFault::Status(_) => "status",
+            FetchFault::Slow => "slow",
+            FetchFault::TooLarge(_) | FetchFault::TotalTooLarge => "too_large",
+            FetchFault::Busy => "busy",
+            FetchFault::Broken(_) => "broken",
+        }
+    }
+
+    /// Returns the detail for the log, which the client does not see.
+    pub(in crate::proxy) fn detail(&self) -> Option<&str> {
+        match self {
+            FetchFault::Unreachable(detail) | FetchFault::Broken(detail) => Some(detail),
+            _ => None,
+        }
+    }
+}
+
+impl From<MemoryExceeded> for FetchFault {
+    fn from(full: MemoryExceeded) -> Self {
+        match full {
+            MemoryExceeded::RequestLimit => FetchFault::TotalTooLarge,
+            MemoryExceeded::ProcessLimit => FetchFault::Busy,
+        }
+    }
+}
+
+/// Open fetch: the response head has been read, the body has not.
+pub(in crate::proxy) struct OpenFetch {
+    /// Permit of `limits.fetches`.
+    _permit: OwnedSemaphorePermit,
+    session: HttpSession,
+    reader: ResponseReader,
+    until: Instant,
+    /// `content-length` in bytes; `None` if it is absent or not a number.
+    pub(in crate::proxy) length: Option<usize>,
+    ended: bool,
+}
+
+impl OpenFetch {
+    /// Reads the next piece of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// Returns [`FetchFault::Slow`] at the deadline of the fetch and [`FetchFault::Broken`] if the body breaks off.
+    pub(in crate::proxy) async fn next(&mut self) -> Result<Option<Bytes>, FetchFault> {
+        while !self.ended {
+            let read = timeout_at(self.until, self.reader.read(&mut self.session)).await;
+            let piece = match read.map_err(|_| FetchFault::Slow)? {
+                Read::Piece(piece) => piece,
+                Read::Last(piece) => {
+                    self.ended = true;
+                    piece
+                }
+                Read::Broken(_, error) => return Err(FetchFault::Broken(error.to_string())),
+            };
+            if !piece.is_empty() {
+                return Ok(Some(piece));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Gateway {
+    /// Downloads a URL, at most `most` bytes and within the request's bound (`room`). The body counts towards the
+    /// memory budget from its first piece on, for as long as it lives.
+    ///
+    /// # Errors
+    /// Returns [`FetchFault`] if the URL may not be fetched, the fetch fails or a bound is exceeded.
+    pub(in crate::proxy) async fn fetch(
+        &self,
+        url: &str,
+        most: usize,
+        room: &Arc<RequestBudget>,
+    ) -> Result<Bytes, FetchFault> {
+        let mut tally = self.memory.tally(room);
+        let mut opened = self.open_url(url).await?;
+        if opened.length.is_some_and(|length| length > most) {
+            return Err(FetchFault::TooLarge(most));
+        }
+        let mut body = BytesMut::with_capacity(opened.length.unwrap_or(0).min(MAX_PREALLOCATED));
+        while let Some(piece) = opened.next().await? {
+            if body.len() + piece.len() > most {
+                return Err(FetchFault::TooLarge(most));
+            }
+            tally.add(piece.len())?;
+            if opened.ended && body.is_empty() {
+                return Ok(tally.attach_permit(piece));
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(tally.attach_permit(body.freeze()))
+    }
+
+    /// Requests a URL and follows redirects. The caller reads the body, within the deadline of the fetch
+    /// (`limits.fetch_timeout`).
+    ///
+    /// # Errors
+    /// Returns [`FetchFault`] if the URL may not be fetched or the status is not 200.
+    pub(in crate::proxy) async fn open_url(&self, url: &str) -> Result<OpenFetch, FetchFault> {
+        let until = Instant::now() + self.limits.fetch_timeout;
+        let url = address(url)?;
+        let place = timeout_at(until, self.fetches.clone().acquire_owned()).await;
+        let Ok(Ok(place)) = place else { return Err(FetchFault::Busy) };
+        timeout_at(until, Box::pin(self.follow(url, until, place))).await.map_err(|_| FetchFault::Slow)?
+    }
+
+    async fn follow(
+        &self,
+        mut url: Url,
+        until: Instant,
+        place: OwnedSemaphorePermit,
+    ) -> Result<OpenFetch, FetchFault> {
+        for _ in 0..=REDIRECTS {
+            let mut session = self.connect_public(&url).await?;
+            let broken = |error: Box<pingora::Error>| FetchFault::Broken(error.to_string());
+            session.write_request_header(request(&url)?).await.map_err(broken)?;
+            if let HttpSession::H1(h1) = &mut session {
+                h1.finish_body().await.map_err(broken)?;
+            }
+            read_response_head(&mut session).await.map_err(broken)?;
+            let head =
+                session.response_header().ok_or_else(|| FetchFault::Broken("no response head".to_owned()))?;
+            let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+            match head.status.as_u16() {
+                200 => {
+                    if text(header::CONTENT_ENCODING)
+                        .is_some_and(|coding| !coding.eq_ignore_ascii_case("identity"))
+                    {
+                        return Err(FetchFault::Broken("it is compressed".to_owned()));
+                    }
+                    let length = text(header::CONTENT_LENGTH).and_then(|length| length.trim().parse().ok());
+                    let reader = ResponseReader::new(false);
+                    return Ok(OpenFetch { _permit: place, session, reader, until, length, ended: false });
+                }
+                301 | 302 | 303 | 307 | 308 => {
+                    let leads = text(header::LOCATION).filter(|to| to.len() <= MAX_URL);
+                    let to = leads.and_then(|to| url.join(to).ok());
+                    let to = to.ok_or_else(|| {
+                        FetchFault::Broken("it redirects without a valid location".to_owned())
+                    })?;
+                    let to = address(to.as_str())?;
+                    if url.scheme() == "https" && to.scheme() == "http" {
+                        return Err(FetchFault::Downgrade);
+                    }
+                    url = to;
+                }
+                status => return Err(FetchFault::Status(status)),
+            }
+        }
+        Err(FetchFault::Redirects)
+    }
+
+    /// Connects to the host of a URL.
+    ///
+    /// # Errors
+    /// Returns [`FetchFault::Forbidden`] if all its addresses are private, and [`FetchFault::Unreachable`] if it cannot
+    /// be resolved or connected to.
+    async fn connect_public(&self, url: &Url) -> Result<HttpSession, FetchFault> {
+        let allowed = |ip: &IpAddr| {
+            is_public(*ip) || self.limits.fetch_allow.iter().any(|network| Network::contains(network, *ip))
+        };
+        let unreachable = |error: &dyn std::fmt::Display| FetchFault::Unreachable(error.to_string());
+        let (ip, name) = match url.host() {
+            Some(Host::Ipv4(ip)) => (Some(IpAddr::V4(ip)).filter(allowed), ip.to_string()),
+            Some(Host::Ipv6(ip)) => (Some(IpAddr::V6(ip)).filter(allowed), ip.to_string()),
+            Some(Host::Domain(name)) => {
+                let (found, _) = self.resolver.lookup(name).await.map_err(|error| unreachable(&error))?;
+                // Connect to the address that was checked: a second look-up could return another one (DNS rebinding).
+                (found.into_iter().find(allowed), name.to_owned())
+            }
+            None => return Err(FetchFault::NoAddress),
+        };
+        let ip = ip.ok_or(FetchFault::Forbidden)?;
+        let port = url.port_or_known_default().ok_or(FetchFault::NoAddress)?;
+        let tls = url.scheme() == "https";
+        let peer = Upstream::for_remote_media((ip, port).into(), tls, name);
+        let session = self.connections.connect(&peer, CONNECT).await;
+        let mut session = session.map_err(|error| unreachable(&error))?;
+        session.set_read_timeout(None);
+        session.set_write_timeout(Some(WRITE_TIMEOUT));
+        Ok(session)
+    }
+}
+
+/// Parses a URL and checks what can be checked without a look-up; drops its fragment.
+fn address(text: &str) -> Result<Url, FetchFault> {
+    if text.len() > MAX_URL {
+        return Err(FetchFault::NoAddress);
+    }
+    let mut url = Url::parse(text.trim()).map_err(|_| FetchFault::NoAddress)?;
+    let named = url.username().is_empty() && url.password().is_none() && url.host().is_some();
+    if !named || !matches!(url.scheme(), "http" | "https") || url.port() == Some(0) {
+        return Err(FetchFault::NoAddress);
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+fn request(url: &Url) -> Result<Box<RequestHeader>, FetchFault> {
+    let (mut parts, ()) = http::Request::new(()).into_parts();
+    parts.method = Method::GET;
+    let path = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    parts.uri = path.parse().map_err(|_| FetchFault::NoAddress)?;
+    let host = match url.port() {
+        Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
+        None => url.host_str().unwrap_or_default().to_owned(),
+    };
+    parts.headers.insert(header::HOST, HeaderValue::try_from(host).map_err(|_| FetchFault::NoAddress)?);
+    parts.headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+    parts.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    parts.headers.insert(
+        header::USER_AGENT,
+        HeaderValue::from_static(crate::proxy::gateway::upstream_route::USER_AGENT),
+    );
+    parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    Ok(Box::new(RequestHeader::from(parts)))
+}
+
+/// Whether an IP address is public (IANA's registries of special-purpose addresses). An IPv6 address with an embedded
+/// IPv4 address is judged by the latter.
+fn is_public(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => is_public_4(ip),
+        IpAddr::V6(ip) => is_public_6(ip),
+    }
+}
+
+fn is_public_4(ip: Ipv4Addr) -> bool {
+    let [a, b, c, _] = ip.octets();
+    !matches!(
+        (a, b, c),
+        (0 | 10 | 127, ..)
+            | (100, 64..=127, _)
+            | (169, 254, _)
+            | (172, 16..=31, _)
+            | (192, 0, 0 | 2)
+            | (192, 88, 99)
+            | (192, 168, _)
+            | (198, 18 | 19, _)
+            | (198, 51, 100)
+            | (203, 0, 113)
+            | (224.., ..)
+    )
+}
+
+fn is_public_6(ip: Ipv6Addr) -> bool {
+    let within = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        is_public_4(Ipv4Addr::new(a, b, c, d))
+    };
+    match ip.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => within(high, low),
+        // Ranges for tunnels, benchmarks, documentation and protocol assignments.
+        [0x2001, 0..0x200, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..0x1000, ..] => false,
+        [first, ..] => (0x2000..0x4000).contains(&first),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fetch_private_and_reserved_networks_are_not_public() {
+        for inside in [
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.9.9.9",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.8",
+            "192.0.2.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.51.100.7",
+            "203.0.113.9",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "fe80::1",
+            "fc00::1",
+            "fd12:3456::1",
+            "ff02::1",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "2002:a00:1::1",
+            "2001:db8::1",
+            "2001::1",
+            "3fff::1",
+            "100::1",
+            "::127.0.0.1",
+        ] {
+            assert!(!is_public(inside.parse().unwrap()), "{inside}");
+        }
+        for outside in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "100.63.0.1",
+            "100.128.0.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "192.0.1.1",
+            "192.169.0.1",
+            "198.20.0.1",
+            "223.255.255.255",
+            "2606:4700::1111",
+            "64:ff9b::808:808",
+            "2a00:1450::1",
+            "2002:808:808::1",
+        ] {
+            assert!(is_public(outside.parse().unwrap()), "{outside}");
+        }
+    }
+
+    #[test]
+    fn fetch_url_must_be_plain_http_or_https() {
+        for bad in [
+            "",
+            "x",
+            "/path",
+            "ftp://example.com/a",
+            "file:///etc/passwd",
+            "data:image/png;base64,AAAA",
+            "http://",
+            "https://user:secret@example.com/",
+            "https://user@example.com/",
+            "http://example.com:0/",
+            "gopher://example.com/",
+            "http://[::1",
+            "http://exa mple.com/",
+        ] {
+            assert_eq!(address(bad).unwrap_err(), FetchFault::NoAddress, "{bad}");
+        }
+        let url = address(" https://example.com/a%20b?x=1#part ").unwrap();
+        assert_eq!(url.as_str(), "https://example.com/a%20b?x=1");
+        // Other notations of an IP address are parsed to the same address.
+        for loopback in
+            ["http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://[::ffff:7f00:1]/"]
+        {
+            let ip = match address(loopback).unwrap().host().unwrap().to_owned() {
+                Host::Ipv4(ip) => IpAddr::V4(ip),
+                Host::Ipv6(ip) => IpAddr::V6(ip),
+                Host::Domain(name) => panic!("{loopback} is the name {name}"),
+            };
+            assert!(!is_public(ip), "{loopback}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Upstream connections: from the pool or new, HTTP/1.1 or HTTP/2.
+//!
+//! This replaces Pingora's `connectors::http::Connector`, from the same parts, for three reasons: an HTTP/1 connection
+//! is wrapped so that a head leaves with its body; a pooled connection, which nearly every request uses, does not carry
+//! the state of a TLS handshake through every await; and the pool is the gateway's own.
+
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use pingora::connectors::http::v2;
+use pingora::connectors::{ConnectorOptions, TransportConnector};
+use pingora::protocols::ALPN;
+use pingora::protocols::http::client::HttpSession;
+use pingora::protocols::http::v1::client::HttpSession as Http1Session;
+use pingora::upstreams::peer::Peer as _;
+
+use super::coalesce::CoalescingStream;
+use super::peer::Upstream;
+use super::pool::Pool;
+
+/// Upstream connections of the process.
+pub(in crate::proxy) struct Connections {
+    transport: TransportConnector,
+    http1: Pool,
+    http2: v2::Connector,
+    idle: Duration,
+}
+
+impl Connections {
+    /// `idle` is the idle time-out of a pooled connection.
+    pub(in crate::proxy) fn new(options: ConnectorOptions, idle: Duration) -> Self {
+        let http1 = Pool::new(options.keepalive_pool_size, idle);
+        Connections {
+            http1,
+            transport: TransportConnector::new(Some(options.clone())),
+            http2: v2::Connector::new(Some(options)),
+            idle,
+        }
+    }
+
+    /// Takes a connection from the pool. `None` if there is none that can take a request.
+    pub(in crate::proxy) async fn take_idle(&self, peer: &Upstream) -> Option<HttpSession> {
+        if is_http2(peer)
+            && let Ok(Some(session)) = self.http2.reused_http_session(peer).await
+        {
+            return Some(HttpSession::H2(session));
+        }
+        if !is_http2_only(peer)
+            && let Some(stream) = self.http1.take(peer.reuse_hash())
+        {
+            return Some(HttpSession::H1(Http1Session::new_with_options(stream, peer)));
+        }
+        None
+    }
+
+    /// Opens a new connection, TLS handshake included, within this time.
+    pub(in crate::proxy) async fn connect(
+        &self,
+        peer: &Upstream,
+        within: Duration,
+    ) -> pingora::Result<HttpSession> {
+        let peer = &*peer.with_connect_timeout(within);
+        if is_http2(peer) {
+            // ALPN may still choose HTTP/1.1.
+            return self.http2.new_http_session(peer).await;
+        }
+        let stream = CoalescingStream::wrap(self.transport.new_stream(peer).await?);
+        Ok(HttpSession::H1(Http1Session::new_with_options(stream, peer)))
+    }
+
+    /// Returns a connection to the pool after its response has been read to the end. One that cannot be reused is
+    /// closed.
+    pub(in crate::proxy) fn release(&self, session: HttpSession, peer: &Upstream) {
+        match session {
+            HttpSession::H1(mut session) => {
+                session.respect_keepalive();
+                // Only closing a connection could wait, and dropping it does the same. Awaiting it would add two
+                // kilobytes of state to every request's future.
+                let reuse = tokio::task::unconstrained(session.reuse());
+                let reused = std::pin::pin!(reuse).poll(&mut Context::from_waker(Waker::noop()));
+                if let Poll::Ready(Some(stream)) = reused {
+                    self.http1.put(peer.reuse_hash(), CoalescingStream::wrap(stream));
+                }
+            }
+            HttpSession::H2(session) => self.http2.release_http_session(session, peer, Some(self.idle)),
+            HttpSession::Custom(()) => {}
+        }
+    }
+
+    /// Uses HTTP/1.1 for this peer from now on, after it has rejected HTTP/2.
+    pub(in crate::proxy) fn prefer_http1(&self, peer: &Upstream) {
+        self.http2.prefer_h1(peer);
+    }
+}
+
+fn is_http2(peer: &Upstream) -> bool {
+    peer.get_alpn().is_some_and(|alpn| alpn.get_max_http_version() == 2)
+}
+
+fn is_http2_only(peer: &Upstream) -> bool {
+    matches!(peer.get_alpn(), Some(ALPN::H2))
+}

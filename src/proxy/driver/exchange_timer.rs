@@ -1,0 +1,79 @@
+//! Timer of an exchange: one Tokio timer for its deadline and for the keep-alive of a client that waits.
+
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+use crate::provider::Timeouts;
+
+/// Timer of an exchange. Setting a deadline costs one store: the Tokio timer is reset only when the exchange waits.
+pub(in crate::proxy) struct ExchangeTimer<'c> {
+    pub(in crate::proxy) sleep: Pin<&'c mut Sleep>,
+    pub(in crate::proxy) until: Instant,
+    pub(in crate::proxy) started: Instant,
+    pub(in crate::proxy) total: Instant,
+    /// Time of the next early response or filler; `None` if none is scheduled.
+    pub(in crate::proxy) next_filler_at: Option<Instant>,
+    pub(in crate::proxy) timeouts: Timeouts,
+}
+
+impl ExchangeTimer<'_> {
+    /// Sets the deadline to `span` from now, but not beyond the total time-out.
+    pub(in crate::proxy) fn set_deadline(&mut self, span: Duration) {
+        self.until = (Instant::now() + span).min(self.total);
+    }
+
+    /// Sets the deadline to the total time-out of the exchange.
+    pub(in crate::proxy) fn set_total_deadline(&mut self) {
+        self.until = self.total;
+    }
+
+    /// Schedules the next filler for `span` from now; a span of zero cancels it.
+    pub(in crate::proxy) fn schedule_filler(&mut self, span: Duration) {
+        self.next_filler_at = (!span.is_zero()).then(|| Instant::now() + span);
+    }
+
+    /// Whether filler is due.
+    pub(in crate::proxy) fn is_due(&self) -> bool {
+        self.next_filler_at.is_some_and(|due| due <= Instant::now())
+    }
+
+    /// Applies the time-outs of the next target. The total time-out still counts from the beginning of the exchange.
+    pub(in crate::proxy) fn apply_timeouts(&mut self, timeouts: Timeouts) {
+        self.timeouts = timeouts;
+        self.total = self.started + timeouts.total;
+        self.set_deadline(timeouts.first_byte.min(timeouts.idle));
+    }
+
+    /// Whether the total time-out has expired.
+    pub(in crate::proxy) fn is_expired(&self) -> bool {
+        Instant::now() >= self.total
+    }
+
+    /// Resolves after `span`, regardless of the deadline.
+    pub(in crate::proxy) fn pause(&mut self, span: Duration) -> impl Future<Output = ()> {
+        self.sleep.as_mut().reset(Instant::now() + span);
+        self.sleep.as_mut()
+    }
+
+    /// Resolves at the deadline or when filler is due.
+    pub(in crate::proxy) fn elapsed(&mut self) -> impl Future<Output = ()> {
+        std::future::poll_fn(|cx| {
+            let next = self.next_filler_at.map_or(self.until, |due| due.min(self.until));
+            loop {
+                // Resetting a Tokio timer takes a lock. An earlier deadline needs it at once; a later one only when the
+                // timer fires.
+                if self.sleep.deadline() > next {
+                    self.sleep.as_mut().reset(next);
+                }
+                std::task::ready!(self.sleep.as_mut().poll(cx));
+                if self.sleep.deadline() >= next {
+                    return Poll::Ready(());
+                }
+                self.sleep.as_mut().reset(next);
+            }
+        })
+    }
+}

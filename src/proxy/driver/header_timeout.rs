@@ -1,0 +1,284 @@
+//! Header time-out and corking: a downstream connection that bounds the time of a request head, checks the framing of
+//! chunked bodies, and coalesces writes that belong together.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Buf as _, BytesMut};
+use pingora::protocols::raw_connect::ProxyDigest;
+use pingora::protocols::tls::SslDigest;
+use pingora::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown as CloseStream, SocketDigest, Ssl,
+    Stream, TimingDigest, UniqueID,
+};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use super::chunks::{Chunks, Misframed};
+
+/// Size of the first read, in bytes: enough for most heads, often with their body.
+const FIRST_READ: usize = 3 * 1024;
+
+/// Connection preface of HTTP/2 (RFC 9113, section 3.4).
+const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Downstream connection whose reads fail once a request head takes longer than `limits.header_timeout`.
+pub(in crate::proxy) struct HeaderTimeoutStream {
+    inner: Stream,
+    timeout: Duration,
+    /// Whether a head is awaited or being read.
+    in_head: AtomicBool,
+    /// Whether flushes are suppressed, so that writes stay in the buffer until more follows.
+    corked: AtomicBool,
+    /// Timer of a head that needs more than one read; runs from its first bytes until it is complete.
+    deadline: Option<Pin<Box<Sleep>>>,
+    head_started: bool,
+    /// Framing checker of the body that is being read; `None` if the body is not chunked.
+    chunks: Option<Box<Chunks>>,
+    /// Bytes that were read to detect the protocol, to be read again.
+    prefetched: BytesMut,
+}
+
+impl HeaderTimeoutStream {
+    pub(in crate::proxy) fn new(inner: Stream, timeout: Duration) -> Self {
+        HeaderTimeoutStream {
+            inner,
+            timeout,
+            in_head: AtomicBool::new(true),
+            corked: AtomicBool::new(false),
+            deadline: None,
+            head_started: false,
+            chunks: None,
+            prefetched: BytesMut::new(),
+        }
+    }
+
+    /// Returns the wrapper of a session's connection; `None` if it is not wrapped.
+    pub(in crate::proxy) fn of(stream: &Stream) -> Option<&HeaderTimeoutStream> {
+        (**stream).as_any().downcast_ref::<HeaderTimeoutStream>()
+    }
+
+    /// Detects whether the client speaks HTTP/2, by ALPN and by the connection preface. The bytes that this takes are
+    /// read again, or taken with [`HeaderTimeoutStream::take_first`]. A client that sends nothing, or closes, counts as
+    /// HTTP/1.
+    ///
+    /// # Errors
+    /// Returns `InvalidData` if ALPN selected HTTP/2 but the preface does not follow.
+    pub(in crate::proxy) async fn is_http2(&mut self) -> io::Result<bool> {
+        let agreed = match self.inner.selected_alpn_proto() {
+            Some(ALPN::H2) => true,
+            Some(_) => return Ok(false),
+            None if self.inner.get_ssl_digest().is_some() => return Ok(false),
+            None => false,
+        };
+        let mut first = BytesMut::with_capacity(FIRST_READ);
+        // Stop at the first byte that differs: the shortest HTTP/1 head is shorter than the preface, and waiting for
+        // all of it would block that client.
+        while H2_PREFACE.starts_with(&first) {
+            if !matches!(self.read_buf(&mut first).await, Ok(1..)) {
+                break;
+            }
+            if first.starts_with(H2_PREFACE) {
+                self.prefetched = first;
+                return Ok(true);
+            }
+        }
+        self.prefetched = first;
+        if agreed { Err(io::ErrorKind::InvalidData.into()) } else { Ok(false) }
+    }
+
+    /// Takes the bytes that were read to detect the protocol.
+    pub(in crate::proxy) fn take_first(&mut self) -> BytesMut {
+        std::mem::take(&mut self.prefetched)
+    }
+
+    /// Starts a head; `begun` is true if some of its bytes have arrived already.
+    pub(in crate::proxy) fn begin_head(&mut self, begun: bool) {
+        self.await_head();
+        self.head_started |= begun;
+        self.chunks = None;
+    }
+
+    /// Checks the framing of a chunked body from here on; `first` is the part of it that arrived with the head.
+    ///
+    /// # Errors
+    /// Returns [`Misframed`] if the framing of `first` is invalid.
+    pub(in crate::proxy) fn watch_chunks(&mut self, first: &[u8]) -> Result<(), Misframed> {
+        let mut chunks = Box::<Chunks>::default();
+        chunks.feed(first)?;
+        self.chunks = Some(chunks);
+        Ok(())
+    }
+
+    /// Ends the head: further reads are of a body, which has time-outs of its own.
+    pub(in crate::proxy) fn head_complete(&self) {
+        self.in_head.store(false, Ordering::Relaxed);
+    }
+
+    /// Suppresses flushes, because more follows at once and both should leave in one write. Data beyond the
+    /// connection's buffer is written nevertheless.
+    pub(in crate::proxy) fn cork(&self) {
+        self.corked.store(true, Ordering::Relaxed);
+    }
+
+    /// Permits flushes again: held data leaves with the next one.
+    pub(in crate::proxy) fn uncork(&self) {
+        self.corked.store(false, Ordering::Relaxed);
+    }
+
+    /// Treats the next bytes as a head.
+    pub(in crate::proxy) fn await_head(&self) {
+        self.in_head.store(true, Ordering::Relaxed);
+    }
+
+    /// Applies the header time-out to a read of a head.
+    fn poll_head(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        polled: Poll<io::Result<()>>,
+        grown: bool,
+    ) -> Poll<io::Result<()>> {
+        match polled {
+            Poll::Ready(Ok(())) => {
+                self.head_started |= grown;
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(error) => Poll::Ready(error),
+            // Before the first byte the connection is only idle: the keep-alive time-out applies.
+            Poll::Pending if !self.head_started => Poll::Pending,
+            Poll::Pending => {
+                let timeout = self.timeout;
+                let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+                ready!(deadline.as_mut().poll(cx));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl AsyncRead for HeaderTimeoutStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.prefetched.is_empty() {
+            let length = self.prefetched.len().min(buf.remaining());
+            buf.put_slice(self.prefetched.get(..length).unwrap_or_default());
+            self.prefetched.advance(length);
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
+        if self.in_head.load(Ordering::Relaxed) {
+            let grown = buf.filled().len() > before;
+            return self.poll_head(cx, polled, grown);
+        }
+        // First read of a body: the timer of its head has done its work.
+        if self.head_started {
+            self.head_started = false;
+            self.deadline = None;
+        }
+        if let Some(chunks) = &mut self.chunks
+            && matches!(polled, Poll::Ready(Ok(())))
+            && let Err(misframed) = chunks.feed(buf.filled().get(before..).unwrap_or_default())
+        {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, misframed)));
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for HeaderTimeoutStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        if self.corked.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+#[async_trait]
+impl CloseStream for HeaderTimeoutStream {
+    async fn shutdown(&mut self) {
+        CloseStream::shutdown(&mut *self.inner).await;
+    }
+}
+
+impl UniqueID for HeaderTimeoutStream {
+    fn id(&self) -> i32 {
+        self.inner.id()
+    }
+}
+
+impl Ssl for HeaderTimeoutStream {
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.inner.get_ssl_digest()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.inner.selected_alpn_proto()
+    }
+}
+
+impl GetTimingDigest for HeaderTimeoutStream {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        self.inner.get_timing_digest()
+    }
+}
+
+impl GetProxyDigest for HeaderTimeoutStream {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.inner.get_proxy_digest()
+    }
+}
+
+impl GetSocketDigest for HeaderTimeoutStream {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.inner.get_socket_digest()
+    }
+}
+
+#[async_trait]
+impl Peek for HeaderTimeoutStream {
+    // Pingora detects the HTTP/2 preface with this.
+    async fn try_peek(&mut self, buf: &mut [u8]) -> io::Result<bool> {
+        self.read_exact(buf).await?;
+        let rest = std::mem::replace(&mut self.prefetched, BytesMut::from(&*buf));
+        self.prefetched.unsplit(rest);
+        Ok(true)
+    }
+}
+
+impl fmt::Debug for HeaderTimeoutStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}

@@ -1,0 +1,297 @@
+//! HTTP/1 connection: serves its requests one after the other.
+//!
+//! For HTTP/2 Pingora's `HttpProxy` calls the phases of [`Gateway`]. For HTTP/1, which carries nearly all traffic, this
+//! module calls the same phases in the same order. `HttpProxy` keeps state for a cache, compression, subrequests and
+//! upgrades in every request: 18 KiB that are allocated, moved and cleared each time, and held for as long as a stream
+//! lasts (docs/decisions/002).
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use http::header;
+use pingora::ErrorType;
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::date::get_cached_date;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::exchange::DrainDeadline;
+use super::head::{HeadFault, HeadScan};
+use super::header_timeout::HeaderTimeoutStream;
+use super::shutdown::DrainGuard;
+use crate::error::{ApiError, ErrorKind};
+use crate::proxy::Client;
+use crate::proxy::Gateway;
+use crate::proxy::gateway::context::Context;
+use crate::proxy::gateway::reply::own_error_head;
+use crate::wire::{Format, error as wire_error};
+
+/// Grace period of a new connection once the process drains: it was accepted, so its first request is probably on its
+/// way.
+pub(in crate::proxy) const NEW_CONNECTION_GRACE: Duration = Duration::from_secs(1);
+
+/// Write time-out of the error response to a malformed head.
+const BROKEN: Duration = Duration::from_secs(2);
+/// Time and bytes for which input after a malformed head is read, so that the client receives the response and not a
+/// reset.
+const LINGER: Duration = Duration::from_millis(500);
+const LINGER_BYTES: usize = 4 << 20;
+
+/// Read buffer for a head, in bytes: enough for most heads, often with their body.
+const ROOM: usize = 4 * 1024;
+
+/// Future that resolves when the process begins to drain; polled between requests.
+type Draining<'d> = Pin<&'d mut (dyn Future<Output = ()> + Send)>;
+
+/// Serves a connection until either side closes it. `first` holds the bytes that were read already. `held` is the drain
+/// guard of the connection until its first head has arrived or is given up.
+pub(in crate::proxy) async fn serve(
+    gateway: &Gateway,
+    stream: Box<HeaderTimeoutStream>,
+    first: BytesMut,
+    held: DrainGuard,
+) {
+    let mut ended = pin!(gateway.shutdown.ended());
+    let mut draining = pin!(gateway.shutdown.draining());
+    let mut idle = Idle::new(gateway.limits.keepalive.max(Duration::from_secs(1)));
+    let mut next = Some((stream, first));
+    let mut fresh = Some(held);
+    while let Some((mut stream, mut buf)) = next.take() {
+        let read = {
+            let reading = read_head(gateway, &mut stream, &mut buf, &mut idle);
+            unless_draining(reading, draining.as_mut(), fresh.is_some()).await
+        };
+        match read {
+            Read::Head => {}
+            Read::Nothing => return,
+            Read::Broken(error) => {
+                gateway.count_broken_head(&error);
+                let _ = tokio::time::timeout(BROKEN, refuse(&mut stream, &error)).await;
+                return;
+            }
+        }
+        let mut client = ServerSession::new_http1(stream as Stream);
+        client.set_keepalive(Some(gateway.limits.keepalive.as_secs().max(1)));
+        // A pipelining client sends the next head before this response ends. Its bytes must not be lost.
+        client.set_pipelining_enabled(true);
+        client.set_pipelined_prefix(buf);
+        let parsed = parse_head(gateway, &mut client);
+        if !unless_draining(parsed, draining.as_mut(), fresh.is_some()).await {
+            return;
+        }
+        let answered = {
+            let mut ctx = gateway.new_context();
+            // From here on the context delays the shutdown in place of the drain guard.
+            drop(fresh.take());
+            handle_request(gateway, &mut client, &mut ctx, ended.as_mut()).await
+        };
+        if !answered {
+            return;
+        }
+        let Ok(Some(reusable)) = client.finish().await else { return };
+        let (stream, rest) = reusable.into_parts();
+        let Ok(stream) = stream.into_any().downcast::<HeaderTimeoutStream>() else { return };
+        idle.begin();
+        next = Some((stream, rest.unwrap_or_default()));
+    }
+}
+
+/// Result of reading a request head.
+#[derive(Debug, Default)]
+enum Read {
+    /// The head is complete and unambiguous.
+    Head,
+    /// The connection has ended, or is to be closed without a response.
+    #[default]
+    Nothing,
+    Broken(ApiError),
+}
+
+/// Runs `work`; returns the default once the process drains. A `fresh` connection, without a request so far, has the
+/// grace period [`NEW_CONNECTION_GRACE`].
+async fn unless_draining<T: Default>(
+    work: impl Future<Output = T>,
+    draining: Draining<'_>,
+    fresh: bool,
+) -> T {
+    let stopping = async {
+        draining.await;
+        if fresh {
+            sleep(NEW_CONNECTION_GRACE).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        output = work => output,
+        () = stopping => T::default(),
+    }
+}
+
+/// Idle time-out of a connection. The timer is not reset for each request: when it fires, it is moved to the actual
+/// deadline.
+struct Idle {
+    span: Duration,
+    since: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Idle {
+    fn new(span: Duration) -> Self {
+        Idle { span, since: Instant::now(), timer: Box::pin(sleep(span)) }
+    }
+
+    /// Starts an idle period.
+    fn begin(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// Resolves when the connection has been idle for `span`.
+    async fn expired(&mut self) {
+        loop {
+            self.timer.as_mut().await;
+            let until = self.since + self.span;
+            if Instant::now() >= until {
+                return;
+            }
+            self.timer.as_mut().reset(until);
+        }
+    }
+}
+
+/// Reads a head into `buf`, which may hold part of it already. Bytes behind the head stay in `buf`.
+async fn read_head(
+    gateway: &Gateway,
+    stream: &mut HeaderTimeoutStream,
+    buf: &mut BytesMut,
+    idle: &mut Idle,
+) -> Read {
+    let limit = gateway.limits.head;
+    let mut scan = HeadScan::default();
+    stream.begin_head(!buf.is_empty());
+    let length = loop {
+        match scan.advance(buf, limit) {
+            Ok(Some(length)) => break length,
+            Ok(None) => {}
+            Err(fault) => return Read::Broken(head_error(&fault)),
+        }
+        buf.reserve(ROOM);
+        let read = if buf.is_empty() {
+            tokio::select! {
+                biased;
+                read = stream.read_buf(buf) => read,
+                () = idle.expired() => return Read::Nothing,
+            }
+        } else {
+            // The stream applies `limits.header_timeout`.
+            stream.read_buf(buf).await
+        };
+        match read {
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                let message = "The request head did not arrive in time.";
+                return Read::Broken(ApiError::new(ErrorKind::HeaderTimeout, message));
+            }
+            Ok(0) | Err(_) => return Read::Nothing,
+        }
+    };
+    let length = scan.to_origin_form(buf, length);
+    if scan.is_chunked()
+        && let Err(misframed) = stream.watch_chunks(buf.get(length..).unwrap_or_default())
+    {
+        return Read::Broken(ApiError::new(
+            ErrorKind::InvalidHead,
+            format!("The request is not valid: {misframed}."),
+        ));
+    }
+    Read::Head
+}
+
+fn head_error(fault: &HeadFault) -> ApiError {
+    let kind = match fault {
+        HeadFault::TooLarge(_) => ErrorKind::HeadTooLarge,
+        _ => ErrorKind::InvalidHead,
+    };
+    ApiError::new(kind, format!("The request head is not valid: {fault}."))
+}
+
+/// Parses a complete head. Returns false if it is invalid, after an error response, or if the connection is closed.
+async fn parse_head(gateway: &Gateway, client: &mut Client) -> bool {
+    let error = match client.read_request().await {
+        Ok(head) => return head,
+        Err(error) => error,
+    };
+    if *error.etype() != ErrorType::InvalidHTTPHeader {
+        // The connection is gone.
+        return false;
+    }
+    let told = ApiError::new(ErrorKind::InvalidHead, "The request head is not valid HTTP.");
+    gateway.count_broken_head(&told);
+    let refusing = async {
+        let body = wire_error::body(Format::Chat, &told, "").freeze();
+        client.set_keepalive(None);
+        client.write_response_header(own_error_head(&told, body.len())).await?;
+        client.write_response_body(body, true).await
+    };
+    let _ = tokio::time::timeout(BROKEN, refusing).await;
+    false
+}
+
+/// Writes the error response to a malformed head and closes the connection. The client's format and a request id are
+/// not known at that point.
+async fn refuse(stream: &mut HeaderTimeoutStream, error: &ApiError) -> io::Result<()> {
+    let body = wire_error::body(Format::Chat, error, "");
+    let mut head = own_error_head(error, body.len());
+    let _ = head.insert_header(header::DATE, get_cached_date());
+    let _ = head.insert_header(header::CONNECTION, "close");
+    let mut out = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
+    for (name, value) in &head.headers {
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(&body);
+    stream.write_all(&out).await?;
+    stream.flush().await?;
+    stream.shutdown().await?;
+    // Closing a socket with unread bytes makes the kernel send a reset, which can overtake the response: read them
+    // first.
+    stream.head_complete();
+    let rest = async {
+        let mut seen = 0;
+        let mut piece = vec![0; 16 * 1024];
+        while seen < LINGER_BYTES {
+            match stream.read(&mut piece).await {
+                Ok(length @ 1..) => seen += length,
+                Ok(0) | Err(_) => break,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LINGER, rest).await;
+    Ok(())
+}
+
+/// Handles a request. Returns false if the connection cannot be used for another one.
+async fn handle_request(
+    gateway: &Gateway,
+    client: &mut Client,
+    ctx: &mut Context,
+    ended: DrainDeadline<'_>,
+) -> bool {
+    gateway.start_request(client, ctx);
+    let result = match gateway.prepare_request(client, ctx).await {
+        Ok(true) => Ok(()),
+        Ok(false) => gateway.exchange(client, ctx, ended).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = &result {
+        gateway.fail(client, error, ctx).await;
+    }
+    gateway.finish(client, result.as_ref().err().map(|error| &**error), ctx);
+    result.is_ok()
+}

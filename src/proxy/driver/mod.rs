@@ -1,0 +1,27 @@
+//! The driver: what Pingora's proxy loop does, for request bodies that were read before the provider was chosen
+//! (docs/decisions/002). Connections, bytes, timers, write coalescing, pooling and resends.
+//!
+//! Must not live here: formats, keys, money.
+
+pub(in crate::proxy) mod addresses;
+pub(in crate::proxy) mod answer;
+pub(in crate::proxy) mod burst;
+pub(in crate::proxy) mod chunks;
+pub(in crate::proxy) mod coalesce;
+pub(in crate::proxy) mod connection;
+pub(in crate::proxy) mod dns;
+pub(in crate::proxy) mod early_response;
+pub(in crate::proxy) mod encoding;
+pub(in crate::proxy) mod exchange;
+pub(in crate::proxy) mod exchange_timer;
+pub(in crate::proxy) mod head;
+pub(in crate::proxy) mod header_timeout;
+pub(in crate::proxy) mod http1;
+pub(in crate::proxy) mod idle_tracker;
+pub(in crate::proxy) mod interim;
+pub(in crate::proxy) mod peer;
+pub(in crate::proxy) mod pool;
+pub(in crate::proxy) mod reader;
+pub(in crate::proxy) mod resend;
+pub(in crate::proxy) mod shutdown;
+pub(in crate::proxy) mod throughput;

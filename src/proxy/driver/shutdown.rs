@@ -1,0 +1,217 @@
+//! Shutdown state of the process: readiness, requests in flight, draining, and the drain limit.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use prometheus::IntGauge;
+use tokio::sync::Notify;
+
+/// State of a process from its start to its end.
+#[derive(Debug, Default)]
+pub struct Shutdown {
+    serving: AtomicBool,
+    draining: AtomicBool,
+    deadline_passed: AtomicBool,
+    /// Requests whose head has arrived and whose response has not ended.
+    in_flight: AtomicUsize,
+    /// Drain guards: the requests in flight, and connections whose first request may be on its way.
+    guards: AtomicUsize,
+    idle: Notify,
+    drain_started: Notify,
+    deadline: Notify,
+}
+
+impl Shutdown {
+    /// Creates the state of a process that starts.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Shutdown::default())
+    }
+
+    /// Records that the listeners accept.
+    pub(in crate::proxy) fn serve(&self) {
+        self.serving.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the listeners accept.
+    pub(in crate::proxy) fn is_serving(&self) -> bool {
+        self.serving.load(Ordering::Acquire)
+    }
+
+    /// Starts the drain: the process accepts no new requests.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.drain_started.notify_waiters();
+        if self.guards.load(Ordering::Acquire) == 0 {
+            self.idle.notify_waiters();
+        }
+    }
+
+    /// Returns whether the process is draining.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Ends the drain at its limit: responses in progress end with an error.
+    pub fn end(&self) {
+        self.deadline_passed.store(true, Ordering::Release);
+        self.deadline.notify_waiters();
+    }
+
+    /// Resolves when the drain has started.
+    pub fn draining(&self) -> impl Future<Output = ()> + Send {
+        Raised { flag: &self.draining, notified: Box::pin(self.drain_started.notified()), waker: None }
+    }
+
+    /// Resolves when the drain has reached its limit.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send {
+        Raised { flag: &self.deadline_passed, notified: Box::pin(self.deadline.notified()), waker: None }
+    }
+
+    /// Returns the number of requests in flight. A connection without a request does not count.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// Resolves when no drain guard is left: no request is in flight, and no accepted connection may still send one.
+    pub async fn idle(&self) {
+        loop {
+            // Register before the check: a guard that is dropped between the two would otherwise not wake this task.
+            let notified = self.idle.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if self.guards.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Counts a request as in flight until the result is dropped.
+    pub(in crate::proxy) fn enter(self: &Arc<Self>, gauge: &IntGauge) -> InFlightRequests {
+        gauge.inc();
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        InFlightRequests { held: self.guard(), gauge: gauge.clone() }
+    }
+
+    /// Returns a guard that the drain waits for.
+    pub(in crate::proxy) fn guard(self: &Arc<Self>) -> DrainGuard {
+        self.guards.fetch_add(1, Ordering::AcqRel);
+        DrainGuard(self.clone())
+    }
+}
+
+/// Future that resolves when a flag is set. A stream polls it for every piece, so it registers with `Notify`, which
+/// takes a lock, only when its task's waker has changed.
+struct Raised<'s, N> {
+    flag: &'s AtomicBool,
+    notified: Pin<Box<N>>,
+    waker: Option<Waker>,
+}
+
+impl<N: Future<Output = ()>> Future for Raised<'_, N> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.flag.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        if self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            return Poll::Pending;
+        }
+        self.waker = Some(cx.waker().clone());
+        if self.notified.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        // The flag may have been set before this task was registered.
+        if self.flag.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// One request in flight. Dropping it decrements the counters.
+#[derive(Debug)]
+pub(in crate::proxy) struct InFlightRequests {
+    held: DrainGuard,
+    gauge: IntGauge,
+}
+
+impl Drop for InFlightRequests {
+    fn drop(&mut self) {
+        self.held.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.gauge.dec();
+    }
+}
+
+/// Drain guard: shutdown waits for it until it is dropped.
+#[derive(Debug)]
+pub(in crate::proxy) struct DrainGuard(Arc<Shutdown>);
+
+impl Drop for DrainGuard {
+    fn drop(&mut self) {
+        if self.0.guards.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.is_draining() {
+            self.0.idle.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn shutdown_idle_resolves_after_the_last_request() {
+        let shutdown = Shutdown::new();
+        let gauge = IntGauge::new("g", "g").unwrap();
+        let first = shutdown.enter(&gauge);
+        let second = shutdown.enter(&gauge);
+        assert_eq!(gauge.get(), 2);
+        shutdown.drain();
+        let waiting = tokio::spawn({
+            let shutdown = shutdown.clone();
+            async move { shutdown.idle().await }
+        });
+        drop(first);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!waiting.is_finished());
+        drop(second);
+        tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
+        assert_eq!(gauge.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn shutdown_waits_for_held_connections_not_counted_as_requests() {
+        let shutdown = Shutdown::new();
+        let gauge = IntGauge::new("g", "g").unwrap();
+        let silent = shutdown.guard();
+        assert_eq!(shutdown.in_flight(), 0);
+        let request = shutdown.enter(&gauge);
+        assert_eq!((shutdown.in_flight(), gauge.get()), (1, 1));
+        drop(request);
+        assert_eq!((shutdown.in_flight(), gauge.get()), (0, 0));
+        shutdown.drain();
+        let waiting = tokio::spawn({
+            let shutdown = shutdown.clone();
+            async move { shutdown.idle().await }
+        });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!waiting.is_finished());
+        drop(silent);
+        tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn shutdown_end_reaches_present_and_later_waiters() {
+        let shutdown = Shutdown::new();
+        let waiting = tokio::spawn({
+            let shutdown = shutdown.clone();
+            async move { shutdown.ended().await }
+        });
+        tokio::task::yield_now().await;
+        shutdown.end();
+        tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(5), shutdown.ended()).await.unwrap();
+    }
+}

@@ -1,0 +1,220 @@
+//! Tasks: work that takes a provider minutes. A task is submitted for a client, polled also after the client has left,
+//! shown to its owner only, and charged when it has ended (docs/decisions/013).
+//!
+//! This module has the submission (`submit`, and `group` for the task group, whose images are waited for: `pictures`),
+//! the provider calls (`call`), the persisted state (`record`), the poller (`poller`), the responses to clients
+//! (`view`, `stream`) and the access tokens of the group (`token`). Must not live here: the meaning of provider
+//! responses (`wire`), provider paths (`provider`), and the storage of tasks (`store`).
+
+mod call;
+mod group;
+mod pictures;
+mod poller;
+mod record;
+mod stream;
+mod submit;
+mod token;
+mod view;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use rand::Rng as _;
+
+use crate::error::{ApiError, ErrorKind};
+use crate::proxy::Client;
+use crate::proxy::Gateway;
+use crate::proxy::gateway::context::Context;
+use crate::store::{Reservation, StoreError, TaskStore};
+use crate::wire::path::{Endpoint, query_value};
+use crate::wire::{tasks, video};
+
+pub(in crate::proxy) use poller::TaskPoller;
+pub(in crate::proxy) use token::key_of;
+
+/// Maximum time that a request waits for the task store.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Task service: the task store, and the reservations of tasks that this process has started or taken over.
+pub(in crate::proxy) struct TaskService {
+    tasks: Arc<dyn TaskStore>,
+    reservations: Mutex<HashMap<(String, String), TaskReservation>>,
+}
+
+/// Reservation of one task.
+struct TaskReservation {
+    reservation: Reservation,
+    since: Instant,
+}
+
+impl TaskService {
+    pub(in crate::proxy) fn new(tasks: Arc<dyn TaskStore>) -> Self {
+        TaskService { tasks, reservations: Mutex::default() }
+    }
+
+    fn insert(&self, owner: &str, id: &str, reservation: Reservation) {
+        let hold = TaskReservation { reservation, since: Instant::now() };
+        self.reservations.lock().insert((owner.to_owned(), id.to_owned()), hold);
+    }
+
+    fn has_reservation(&self, owner: &str, id: &str) -> bool {
+        self.reservations.lock().contains_key(&(owner.to_owned(), id.to_owned()))
+    }
+
+    fn release(&self, owner: &str, id: &str) -> Option<Reservation> {
+        let hold = self.reservations.lock().remove(&(owner.to_owned(), id.to_owned()));
+        hold.map(|hold| hold.reservation)
+    }
+}
+
+/// Returns a new id with 128 random bits, so that it cannot be guessed.
+fn new_id(prefix: &str) -> String {
+    let mut random = rand::rng();
+    format!("{prefix}{:016x}{:016x}", random.next_u64(), random.next_u64())
+}
+
+/// Response format of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TaskFormat {
+    /// The gateway's own video endpoints.
+    Own,
+    /// OpenAI's video API.
+    OpenAi,
+    /// Google's `:predictLongRunning` operations.
+    Google,
+    /// The task group.
+    Group,
+}
+
+impl Gateway {
+    /// Serves a request to a task endpoint. False for any other endpoint.
+    pub(in crate::proxy) async fn reply_task(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        endpoint: &Endpoint,
+    ) -> Result<bool, ApiError> {
+        match endpoint {
+            Endpoint::Group(tasks::TaskEndpoint::Submit(task)) => self.reply_group(client, ctx, *task).await,
+            Endpoint::Group(tasks::TaskEndpoint::Query(id)) => {
+                self.reply_query(client, ctx, id, TaskFormat::Group).await
+            }
+            Endpoint::Group(tasks::TaskEndpoint::Content(id)) => self.reply_content(client, ctx, id, 0).await,
+            Endpoint::Video(place) => match place {
+                video::VideoEndpoint::Submit => {
+                    self.reply_submit(client, ctx, None, None, TaskFormat::Own).await
+                }
+                video::VideoEndpoint::Create => {
+                    self.reply_submit(client, ctx, None, None, TaskFormat::OpenAi).await
+                }
+                video::VideoEndpoint::Remix(id) => {
+                    self.reply_submit(client, ctx, None, Some(id), TaskFormat::OpenAi).await
+                }
+                video::VideoEndpoint::Predict { model } => {
+                    self.reply_submit(client, ctx, Some(model), None, TaskFormat::Google).await
+                }
+                video::VideoEndpoint::Query(id) => self.reply_query(client, ctx, id, TaskFormat::Own).await,
+                video::VideoEndpoint::Retrieve(id) => {
+                    self.reply_query(client, ctx, id, TaskFormat::OpenAi).await
+                }
+                video::VideoEndpoint::Operation(id) => {
+                    self.reply_query(client, ctx, id, TaskFormat::Google).await
+                }
+                video::VideoEndpoint::Download => {
+                    let query = client.req_header().uri.query();
+                    let id = query_value(query, "id").filter(|id| !id.is_empty());
+                    let id = id.ok_or_else(|| ApiError::missing("id"))?.into_owned();
+                    self.reply_download(client, ctx, &id).await
+                }
+                video::VideoEndpoint::Fetch => self.reply_operation(client, ctx).await,
+                video::VideoEndpoint::Content(id) => self.reply_content(client, ctx, id, 0).await,
+                video::VideoEndpoint::File(name) => {
+                    // The second video of a task is `{id}-1`, and so on.
+                    let (id, number) = match name.rsplit_once('-') {
+                        Some((id, number)) => (id, number.parse().map_err(|_| unknown_task(name))?),
+                        None => (name.as_str(), 0),
+                    };
+                    self.reply_content(client, ctx, id, number).await
+                }
+            },
+            _ => Ok(false),
+        }
+    }
+
+    /// Reads the whole request body, at most `limit` bytes.
+    async fn read_whole(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        limit: usize,
+    ) -> Result<Bytes, ApiError> {
+        let mut pieces: Vec<Bytes> = Vec::new();
+        self.read_pieces(client, ctx, limit, |piece| {
+            pieces.push(piece);
+            Ok(())
+        })
+        .await?;
+        ctx.record.body_received_at = Some(Instant::now());
+        if pieces.len() == 1 {
+            return Ok(pieces.swap_remove(0));
+        }
+        let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+        pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+        Ok(whole.freeze())
+    }
+
+    /// Counts an operation of the task store, and maps its failure to the client's error.
+    fn count_operation<T>(
+        &self,
+        operation: &'static str,
+        outcome: Result<T, StoreError>,
+    ) -> Result<T, ApiError> {
+        self.count_store(operation, &outcome);
+        outcome.map_err(|error| {
+            tracing::warn!(%error, operation, "a task cannot be read or stored");
+            ApiError::new(ErrorKind::Internal, "The task store is not available; please try again.")
+        })
+    }
+}
+
+/// Runs work to its end, also if the client disconnects meanwhile.
+///
+/// # Errors
+/// Returns [`ErrorKind::Internal`] if the work panics.
+async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T, ApiError> {
+    tokio::spawn(work).await.map_err(|_| internal_error())
+}
+
+fn unknown_task(id: &str) -> ApiError {
+    let message = format!("Task with id '{}' not found.", crate::proxy::gateway::request::short(id));
+    ApiError::new(ErrorKind::UnknownTask, message)
+}
+
+fn utf8(bytes: &Bytes) -> Result<&str, ApiError> {
+    std::str::from_utf8(bytes)
+        .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))
+}
+
+fn malformed_response() -> ApiError {
+    ApiError::new(ErrorKind::UpstreamBroken, "The upstream provider's response is not valid.")
+}
+
+fn internal_error() -> ApiError {
+    ApiError::new(ErrorKind::Internal, "Internal gateway error.")
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn detached_work_that_panics_is_an_internal_error() {
+        let error = detached::<()>(async { panic!("on purpose") }).await.unwrap_err();
+        assert_eq!((error.kind, error.status), (ErrorKind::Internal, 500));
+        assert_eq!(detached(async { 5 }).await.unwrap(), 5);
+    }
+}

@@ -1,0 +1,68 @@
+//! Access tokens of the task group: issued for an API key, and accepted in its place.
+
+use std::sync::Arc;
+
+use crate::account::{Key, Keys, TokenFault, Tokens};
+use crate::error::{ApiError, ErrorKind};
+use crate::proxy::Client;
+use crate::proxy::Gateway;
+use crate::proxy::gateway::auth::{authenticate, authorize, conflicting_keys, extract_key, set_key};
+use crate::proxy::gateway::context::Context;
+use crate::wire::path::Endpoint;
+use crate::wire::tasks::{TaskEndpoint, answer, ask};
+
+/// Maximum length of a token request, in bytes.
+const BODY: usize = 16 * 1024;
+
+impl Gateway {
+    /// Serves a token request. The API key is in a header, as everywhere, or in the body.
+    pub(in crate::proxy) async fn reply_token(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+    ) -> Result<bool, ApiError> {
+        let live = ctx.active.clone();
+        let body = self.read_whole(client, ctx, BODY).await?;
+        match super::utf8(&body).ok().and_then(ask::api_key) {
+            Some(text) if extract_key(client.req_header())?.is_some_and(|other| *other != *text) => {
+                return Err(conflicting_keys("a header", "the body"));
+            }
+            Some(text) => set_key(ctx, live.snapshot.keys.find(&text), &text)?,
+            None => authenticate(client.req_header(), ctx)?,
+        }
+        let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+        authorize(ctx, address, &Endpoint::Group(TaskEndpoint::Token))?;
+        self.check_account(ctx).await?;
+        let Some(tokens) = live.snapshot.tokens.as_deref() else {
+            let message = "This gateway issues no access tokens; send the key itself.";
+            return Err(ApiError::new(ErrorKind::UnknownPath, message));
+        };
+        let key = ctx.key.as_ref().ok_or_else(super::internal_error)?;
+        let serial = rand::Rng::next_u64(&mut rand::rng());
+        let issued = tokens.issue(key, ctx.now(), serial);
+        let (token, seconds) = issued.ok_or_else(|| {
+            ApiError::new(ErrorKind::UnknownPath, "This gateway verifies access tokens and issues none.")
+        })?;
+        self.reply_json(client, ctx, answer::token(&token, seconds)).await
+    }
+}
+
+/// Returns the key of an access token. `None` if the key no longer exists.
+///
+/// # Errors
+/// Returns [`ErrorKind::ExpiredKey`] or [`ErrorKind::InvalidKey`] if the token is not valid.
+pub(in crate::proxy) fn key_of<'k>(
+    tokens: &Tokens,
+    keys: &'k Keys,
+    token: &str,
+) -> Result<Option<&'k Arc<Key>>, ApiError> {
+    match tokens.verify(token) {
+        Ok(hash) => Ok(keys.of_hash(hash)),
+        Err(TokenFault::Expired) => {
+            Err(ApiError::new(ErrorKind::ExpiredKey, "The access token has expired; request a new one."))
+        }
+        Err(TokenFault::Invalid) => {
+            Err(ApiError::new(ErrorKind::InvalidKey, "The access token is not valid."))
+        }
+    }
+}

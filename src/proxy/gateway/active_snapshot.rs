@@ -1,0 +1,116 @@
+//! Active snapshot: the configuration in use, with tables that are derived once per snapshot instead of once per
+//! request.
+
+use std::sync::{Arc, OnceLock};
+
+use super::billing::Billing;
+use super::upstream_route::UpstreamRoute;
+use crate::config::Limits;
+use crate::metrics::Metrics;
+use crate::proxy::driver::peer::ProviderAddresses;
+use crate::route::Model;
+use crate::snapshot::Snapshot;
+use crate::wire::Api;
+
+/// Labels of the endpoints with metric series of their own.
+const ENDPOINTS: [&str; 10] = [
+    "chat",
+    "messages",
+    "responses",
+    "generate",
+    "embeddings",
+    "embed_content",
+    "rerank",
+    "images",
+    "videos",
+    "tasks",
+];
+
+/// Active configuration snapshot with the tables that are derived from it.
+#[derive(Debug)]
+pub(in crate::proxy) struct ActiveSnapshot {
+    pub(in crate::proxy) snapshot: Snapshot,
+    pub(in crate::proxy) billing: Arc<Billing>,
+    provider_addresses: Vec<ProviderAddresses>,
+    /// Upstream routes by model, target and endpoint, in this order. Each is made at its first use.
+    upstream_routes: Vec<Box<[OnceLock<Arc<UpstreamRoute>>]>>,
+}
+
+impl ActiveSnapshot {
+    pub(in crate::proxy) fn new(
+        snapshot: Snapshot,
+        billing: Arc<Billing>,
+        metrics: &Metrics,
+        limits: &Limits,
+    ) -> Self {
+        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let loaded = |kind, n| metrics.loaded.with_label_values(&[kind]).set(count(n));
+        loaded("models", snapshot.routes.models().len());
+        loaded("providers", snapshot.routes.providers().len());
+        loaded("keys", snapshot.keys.len());
+        metrics.generation.set(i64::try_from(snapshot.generation).unwrap_or(i64::MAX));
+        let links = snapshot
+            .routes
+            .providers()
+            .iter()
+            .map(|provider| ProviderAddresses::new(provider.clone(), limits))
+            .collect();
+        let lanes = snapshot
+            .routes
+            .models()
+            .iter()
+            .map(|model| (0..model.targets.len() * ENDPOINTS.len()).map(|_| OnceLock::new()).collect())
+            .collect();
+        ActiveSnapshot { snapshot, billing, provider_addresses: links, upstream_routes: lanes }
+    }
+
+    /// Takes over the resolved addresses of providers that the previous snapshot had too.
+    pub(in crate::proxy) fn inherit(&self, before: &ActiveSnapshot) {
+        for link in &self.provider_addresses {
+            if let Some(known) = before.addresses_by_name(&link.provider().name) {
+                link.inherit(known);
+            }
+        }
+    }
+
+    /// Returns the provider of an upstream route with its addresses.
+    pub(in crate::proxy) fn addresses_of(&self, lane: &UpstreamRoute) -> Option<&ProviderAddresses> {
+        self.provider_addresses.get(lane.addresses_index)
+    }
+
+    /// Returns the provider of this name with its addresses; `None` if there is none.
+    pub(in crate::proxy) fn addresses_by_name(&self, provider: &str) -> Option<&ProviderAddresses> {
+        self.provider_addresses.iter().find(|link| *link.provider().name == *provider)
+    }
+
+    /// Returns the upstream route that requests of this kind share. `None` if the model has no such target.
+    pub(in crate::proxy) fn upstream_route(
+        &self,
+        metrics: &Metrics,
+        endpoint: &'static str,
+        model: &Model,
+        target: usize,
+        api: Api,
+    ) -> Option<Arc<UpstreamRoute>> {
+        let make = || {
+            let target = model.targets.get(target)?;
+            let link = self
+                .provider_addresses
+                .iter()
+                .position(|link| Arc::ptr_eq(link.provider(), &target.provider))?;
+            Some(Arc::new(UpstreamRoute::new(metrics, endpoint, model, target, api, link)))
+        };
+        let column = ENDPOINTS.iter().position(|known| *known == endpoint);
+        let slot = column
+            .and_then(|column| self.upstream_routes.get(model.index)?.get(target * ENDPOINTS.len() + column))
+            .filter(|slot| slot.get().is_none_or(|lane| lane.api == api));
+        match slot {
+            Some(slot) if slot.get().is_some() => slot.get().cloned(),
+            Some(slot) => {
+                let made = make()?;
+                Some(slot.get_or_init(|| made).clone())
+            }
+            None => make(),
+        }
+    }
+}

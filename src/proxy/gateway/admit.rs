@@ -1,0 +1,411 @@
+//! Admission: whether a request may be made, by the limits of its key and account and by the balance that pays for it.
+//!
+//! Admission takes limit grants and a reservation, and builds the rate-limit headers. Settlement belongs to `billing`,
+//! the arithmetic of limits to `account`, balances to `store`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use smallvec::SmallVec;
+
+use super::billing::{RateLimitStatus, RequestCharges};
+use super::context::Context;
+use super::names;
+use crate::account::gcra::Remaining;
+use crate::account::limit::{LimitRequest, Which};
+use crate::account::quota_lease::Denied;
+use crate::account::{
+    Amount, Calendar, Exceeded, ExpectedUsage, Key, LimitState, Price, Scope, UsageLimits, estimate,
+};
+use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::proxy::Gateway;
+use crate::store::{AccountId, LimitOwner, ReserveError, ReserveOutcome};
+use crate::wire::request::Body;
+use crate::wire::{Format, models};
+
+/// Longest wait for a reservation, or for the coordinator's decision on a shared limit.
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Limits to take grants of: scope, name, configuration and current state.
+type Limited<'l> = (Scope, &'l Arc<str>, &'l UsageLimits, &'l Arc<LimitState>);
+
+impl Context {
+    /// Whether the request needs limit grants or a reservation: it will be charged, and its key has limits or an
+    /// account.
+    pub(in crate::proxy) fn needs_admission(&self) -> bool {
+        let limited = |key: &Arc<Key>| key.account.is_some() || !key.rules.limits.is_empty();
+        self.charges.is_open() && self.key.as_ref().is_some_and(limited)
+    }
+}
+
+impl Gateway {
+    /// Admits a request: takes its limit grants and reserves the cost that is estimated from its body. Both are
+    /// returned when the request ends, whatever its outcome.
+    ///
+    /// # Errors
+    /// Returns the error for the client if a limit is reached, the balance is too low, or the ledger is unavailable.
+    pub(in crate::proxy) async fn admit(
+        &self,
+        ctx: &mut Context,
+        price: &Price,
+        body: &mut Body,
+    ) -> Result<(), ApiError> {
+        if let Some(request) = &body.image {
+            let (made, input) = super::images::expected(request);
+            let expected = ExpectedUsage { input, products: &[made], ..ExpectedUsage::default() };
+            return self.admit_expected(ctx, price, &expected).await;
+        }
+        let mut expected =
+            ExpectedUsage { input: estimate::body(body.text.pieces()), ..ExpectedUsage::default() };
+        if ctx.needs_admission() {
+            let most = body.output_caps();
+            expected.output = most.output;
+            expected.uncertain_output = most.unsure;
+            expected.responses = most.answers.unwrap_or(1);
+            expected.premium_input = price.premium_input().in_body(body.text.pieces());
+        }
+        self.admit_expected(ctx, price, &expected).await
+    }
+
+    /// Admits a request whose expected usage is known.
+    ///
+    /// # Errors
+    /// Returns the same errors as `admit`.
+    pub(in crate::proxy) async fn admit_expected(
+        &self,
+        ctx: &mut Context,
+        price: &Price,
+        expected: &ExpectedUsage<'_>,
+    ) -> Result<(), ApiError> {
+        ctx.charges.input = expected.input;
+        // The client's own output limit later bounds the usage that a provider may report.
+        ctx.charges.output_limit = ctx.needs_admission().then(|| {
+            let unsure = Some(expected.uncertain_output).filter(|unsure| *unsure > 0);
+            (expected.output.max(unsure), expected.responses)
+        });
+        let Some(key) = ctx.key.clone().filter(|_| ctx.needs_admission()) else { return Ok(()) };
+        let account = key.account.as_deref();
+        let limits = &key.rules.limits;
+        let cost = price.estimate(expected);
+        let gauges = &self.billing.limit_states;
+        let mut limited: SmallVec<[Limited<'_>; 2]> = SmallVec::new();
+        if !limits.is_empty() {
+            limited.push((Scope::Key, &key.name, limits, key.limit_state(gauges)));
+        }
+        if let Some(account) = account.filter(|account| !account.limits().is_empty()) {
+            limited.push((Scope::Account, &account.name, account.limits(), account.limit_state(gauges)));
+        }
+        if !limited.is_empty() {
+            let ask = LimitRequest {
+                now: self.billing.nanos(std::time::Instant::now()),
+                calendar: Calendar::at(ctx.now()),
+                tokens: expected.minute_tokens(),
+                cost,
+            };
+            // The spend of today and this month from before this process started must be known first. Boxed: only the
+            // first requests of a key wait for it.
+            if limited.iter().any(|(_, _, limits, gauge)| limits.has_spend() && gauge.needs_spend()) {
+                Box::pin(self.load_spend(ctx, &limited, &ask.calendar)).await?;
+            }
+            match self.take_grants(ctx, &limited, &ask) {
+                Some((_, Denied::NeedsCoordinator)) => {
+                    Box::pin(self.take_shared_grants(ctx, &limited, &ask)).await?
+                }
+                refused => self.record_remaining(ctx, &limited, &ask, refused)?,
+            }
+        }
+        let Some(account) = account else { return Ok(()) };
+        let held = match (&self.billing.ledger, AccountId::shared(&account.name)) {
+            (Some(ledger), Some(id)) => ledger.reserve(&id, cost),
+            _ => ReserveOutcome::Known(Err(ReserveError::Unavailable)),
+        };
+        let held = match held {
+            ReserveOutcome::Known(held) => held,
+            pending => Box::pin(pending.within(RESERVE_TIMEOUT)).await,
+        };
+        match held {
+            Ok(reservation) => ctx.charges.reservation = Some(reservation),
+            Err(refused) => {
+                // The request is not made: return it to the rate limits as well.
+                ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
+                return Err(self.reserve_error(ctx, refused, cost));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the grants of all limits, or of none. Returns the scope and the reason of the first denial, `None` if all
+    /// are granted.
+    fn take_grants(
+        &self,
+        ctx: &mut Context,
+        limited: &[Limited<'_>],
+        ask: &LimitRequest,
+    ) -> Option<(Scope, Denied)> {
+        for (scope, _, limits, gauge) in limited {
+            match gauge.admit(limits, ask) {
+                Ok(ticket) => ctx.charges.grants.push(ticket),
+                Err(lack) => {
+                    ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
+                    return Some((*scope, lack));
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes the grants of limits that a fleet shares. Consults the coordinator where the local lease does not suffice.
+    async fn take_shared_grants(
+        &self,
+        ctx: &mut Context,
+        limited: &[Limited<'_>],
+        ask: &LimitRequest,
+    ) -> Result<(), ApiError> {
+        let limiter = self.billing.ledger.as_ref().and_then(|ledger| ledger.limiter());
+        let payer = ctx.key.as_ref().and_then(|key| key.account.as_ref()).map(|account| account.name.clone());
+        for (scope, name, limits, gauge) in limited {
+            let mut taken = gauge.admit(limits, ask);
+            if let (Err(Denied::NeedsCoordinator), Some(limiter)) = (&taken, limiter) {
+                let account = payer.clone().unwrap_or_default();
+                let whose = LimitOwner { account, key: (*scope == Scope::Key).then(|| (*name).clone()) };
+                let asked = limiter.take(whose, gauge, limits, ask);
+                taken = match tokio::time::timeout(RESERVE_TIMEOUT, asked).await {
+                    Ok(Ok(taken)) => taken,
+                    Ok(Err(_)) | Err(_) => Err(Denied::CoordinatorDown),
+                };
+            }
+            match taken {
+                Ok(ticket) => ctx.charges.grants.push(ticket),
+                Err(lack) => {
+                    ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
+                    return self.record_remaining(ctx, limited, ask, Some((*scope, lack)));
+                }
+            }
+        }
+        self.record_remaining(ctx, limited, ask, None)
+    }
+
+    /// Records the remaining quota for the rate-limit headers, and converts a denial to the client's error.
+    fn record_remaining(
+        &self,
+        ctx: &mut Context,
+        limited: &[Limited<'_>],
+        ask: &LimitRequest,
+        refused: Option<(Scope, Denied)>,
+    ) -> Result<(), ApiError> {
+        let mut lefts = RateLimitStatus::default();
+        for (_, _, limits, gauge) in limited {
+            let (requests, tokens) = gauge.remaining(limits, ask.now);
+            lefts.requests = tighter(lefts.requests, requests);
+            lefts.tokens = tighter(lefts.tokens, tokens);
+        }
+        if lefts.requests.is_some() || lefts.tokens.is_some() {
+            ctx.charges.remaining = Some(Box::new(lefts));
+        }
+        match refused {
+            None => Ok(()),
+            Some((scope, Denied::LimitReached(exceeded))) => {
+                let labels = [scope.name(), exceeded.which.name()];
+                self.metrics.limit_refusals.with_label_values(&labels).inc();
+                Err(limit_error(scope, &exceeded, ask.cost, ctx.format))
+            }
+            Some((_, Denied::NeedsCoordinator | Denied::CoordinatorDown)) => {
+                self.metrics.ledger_failures.with_label_values(&["limit", "unavailable"]).inc();
+                Err(unavailable())
+            }
+        }
+    }
+
+    /// Account check for requests without a reservation.
+    ///
+    /// # Errors
+    /// Returns an error if the account is disabled or unknown, but not if the ledger is unavailable.
+    pub(in crate::proxy) async fn check_account(&self, ctx: &Context) -> Result<(), ApiError> {
+        let account = ctx.key.as_ref().and_then(|key| key.account.as_ref());
+        let id = account.and_then(|account| AccountId::shared(&account.name));
+        let (Some(ledger), Some(id)) = (&self.billing.ledger, id) else { return Ok(()) };
+        match ledger.reserve(&id, 0).within(RESERVE_TIMEOUT).await {
+            Err(refused @ (ReserveError::UnknownAccount | ReserveError::Disabled)) => {
+                Err(self.reserve_error(ctx, refused, 0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Converts a failed reservation to the client's error, and counts it.
+    fn reserve_error(&self, ctx: &Context, refused: ReserveError, cost: i64) -> ApiError {
+        match refused {
+            ReserveError::UnknownAccount => {
+                ApiError::new(ErrorKind::UnknownAccount, "The account of this API key does not exist.")
+            }
+            ReserveError::Disabled => {
+                ApiError::new(ErrorKind::DisabledAccount, "The account of this API key is disabled.")
+            }
+            ReserveError::Empty { available } => {
+                self.metrics.limit_refusals.with_label_values(&["account", "balance"]).inc();
+                let message = format!(
+                    "The balance of your account is too low: this request may cost {}, and {} is available. Add \
+                     credit and try again.",
+                    Amount(cost),
+                    Amount(available.max(0))
+                );
+                billing(ErrorKind::EmptyBalance, message, ctx.format)
+            }
+            ReserveError::Unavailable => {
+                self.metrics.ledger_failures.with_label_values(&["reserve", refused.label()]).inc();
+                unavailable()
+            }
+        }
+    }
+}
+
+pub(in crate::proxy) fn unavailable() -> ApiError {
+    ApiError::new(ErrorKind::LedgerUnavailable, "Balances cannot be checked at the moment; please try again.")
+        .retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
+}
+
+/// Builds an error that only the payer can resolve. The messages format has a status for it: 402.
+fn billing(kind: ErrorKind, message: String, format: Format) -> ApiError {
+    let error = ApiError::new(kind, message);
+    if format == Format::Messages { error.status(402) } else { error }
+}
+
+fn limit_error(scope: Scope, exceeded: &Exceeded, cost: i64, format: Format) -> ApiError {
+    let (whose, limit) = (scope.name(), exceeded.limit);
+    let error = match (exceeded.which, exceeded.wait) {
+        (Which::Requests, _) => {
+            let message = format!("Rate limit reached: this {whose} may make {limit} requests per minute.");
+            ApiError::new(ErrorKind::RateLimited, message)
+        }
+        (Which::Tokens, Some(_)) => {
+            let message = format!("Rate limit reached: this {whose} may use {limit} tokens per minute.");
+            ApiError::new(ErrorKind::RateLimited, message)
+        }
+        (Which::Tokens, None) => {
+            let message = format!(
+                "Request too large: this {whose} may use {limit} tokens per minute, and this request alone needs more."
+            );
+            ApiError::new(ErrorKind::OverLimit, message)
+        }
+        (Which::Concurrent, _) => {
+            let message = format!("Rate limit reached: this {whose} may make {limit} requests at a time.");
+            ApiError::new(ErrorKind::RateLimited, message)
+        }
+        (Which::SpendPerDay | Which::SpendPerMonth, _) => {
+            let span = if exceeded.which == Which::SpendPerDay { "day" } else { "month" };
+            let limit = Amount(i64::try_from(limit).unwrap_or(i64::MAX));
+            let message = format!(
+                "Spending limit reached: this {whose} may spend {limit} a {span} (UTC), and this request may cost {}.",
+                Amount(cost)
+            );
+            billing(ErrorKind::SpendLimit, message, format)
+        }
+    };
+    error.retry_after(exceeded.wait.map(RetryAfter::Wait))
+}
+
+fn tighter(one: Option<Remaining>, other: Option<Remaining>) -> Option<Remaining> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other.remaining < one.remaining { other } else { one }),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Rate-limit headers of a response.
+type RateLimitHeaders = SmallVec<[(HeaderName, HeaderValue); 6]>;
+
+impl RequestCharges {
+    /// Returns the rate-limit headers in the names of the client's format: OpenAI's for chat and responses, Anthropic's
+    /// for messages. Google has none. `now` is in Unix seconds.
+    pub(in crate::proxy) fn rate_limit_headers(&self, format: Format, now: i64) -> RateLimitHeaders {
+        let mut shown = RateLimitHeaders::new();
+        let Some(lefts) = self.remaining.as_deref() else { return shown };
+        let (requests, tokens) = match format {
+            Format::Chat | Format::Responses => (
+                [
+                    names::X_RATELIMIT_LIMIT_REQUESTS,
+                    names::X_RATELIMIT_REMAINING_REQUESTS,
+                    names::X_RATELIMIT_RESET_REQUESTS,
+                ],
+                [
+                    names::X_RATELIMIT_LIMIT_TOKENS,
+                    names::X_RATELIMIT_REMAINING_TOKENS,
+                    names::X_RATELIMIT_RESET_TOKENS,
+                ],
+            ),
+            Format::Messages => (
+                [
+                    names::ANTHROPIC_RATELIMIT_REQUESTS_LIMIT,
+                    names::ANTHROPIC_RATELIMIT_REQUESTS_REMAINING,
+                    names::ANTHROPIC_RATELIMIT_REQUESTS_RESET,
+                ],
+                [
+                    names::ANTHROPIC_RATELIMIT_TOKENS_LIMIT,
+                    names::ANTHROPIC_RATELIMIT_TOKENS_REMAINING,
+                    names::ANTHROPIC_RATELIMIT_TOKENS_RESET,
+                ],
+            ),
+            Format::Generate => return shown,
+        };
+        for (left, [limit, remaining, reset]) in [(lefts.requests, requests), (lefts.tokens, tokens)] {
+            let Some(left) = left else { continue };
+            shown.push((limit, HeaderValue::from(left.limit)));
+            shown.push((remaining, HeaderValue::from(left.remaining)));
+            let text = match format {
+                Format::Messages => {
+                    let seconds = i64::try_from(left.reset.as_millis().div_ceil(1_000)).unwrap_or(0);
+                    models::rfc3339(now.saturating_add(seconds))
+                }
+                _ => span(left.reset),
+            };
+            shown.extend(HeaderValue::try_from(text).ok().map(|value| (reset, value)));
+        }
+        shown
+    }
+}
+
+/// A time span as OpenAI writes it: `20ms`, `1s`, `6m0s`.
+fn span(span: Duration) -> String {
+    let millis = span.as_nanos().div_ceil(1_000_000);
+    let (minutes, rest) = (millis / 60_000, millis % 60_000);
+    let seconds = match (rest / 1_000, rest % 1_000) {
+        (seconds, 0) => format!("{seconds}s"),
+        (0, millis) if minutes == 0 => return format!("{millis}ms"),
+        (seconds, millis) => format!("{seconds}.{millis:03}").trim_end_matches('0').to_owned() + "s",
+    };
+    if minutes == 0 { seconds } else { format!("{minutes}m{seconds}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_limit_reset_is_formatted_as_clients_expect() {
+        for (millis, text) in [
+            (0, "0s"),
+            (20, "20ms"),
+            (1_000, "1s"),
+            (1_250, "1.25s"),
+            (59_999, "59.999s"),
+            (60_000, "1m0s"),
+            (360_500, "6m0.5s"),
+        ] {
+            assert_eq!(span(Duration::from_millis(millis)), text);
+        }
+        assert_eq!(span(Duration::from_nanos(1)), "1ms");
+    }
+
+    #[test]
+    fn spend_limit_refusal_has_the_status_of_the_format() {
+        let exceeded =
+            Exceeded { which: Which::SpendPerDay, limit: 2_500_000_000, wait: Some(Duration::from_secs(9)) };
+        for format in Format::ALL {
+            let error = limit_error(Scope::Key, &exceeded, 1, format);
+            assert_eq!(error.status, if format == Format::Messages { 402 } else { 429 });
+            assert!(error.message.contains("may spend 2.5 a day"), "{}", error.message);
+            assert!(error.kind.row().final_);
+        }
+    }
+}

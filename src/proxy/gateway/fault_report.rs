@@ -1,0 +1,75 @@
+//! Failure reports of targets: in the request's record, in metrics, and in the target's breakers.
+
+use std::time::Instant;
+
+use super::context::Context;
+use super::fallback::random_point;
+use super::spans;
+use crate::error::{ApiError, ErrorSource, RetryAfter};
+use crate::proxy::Gateway;
+use crate::route::Nanos;
+use crate::route::blame::Blame;
+use crate::route::target_handle::BreakerChange;
+
+impl Gateway {
+    /// Records the failure of a target that a fallback hides from the client.
+    pub(in crate::proxy) fn record_fallback(&self, ctx: &mut Context, error: &ApiError, status: Option<u16>) {
+        let row = error.kind.row();
+        let Some(target) = ctx.attempt.as_ref().and_then(|plan| plan.target()) else { return };
+        if row.source == ErrorSource::Upstream {
+            self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
+        }
+        let (provider, model) = (&target.provider.name, &target.model);
+        let status = status.map(|status| format!(" {status}")).unwrap_or_default();
+        let told = format!("{provider}/{model}: {}{status}", row.label);
+        let tried = &mut ctx.record.tried;
+        *tried = Some(match tried.take() {
+            Some(before) => format!("{before}, {told}").into_boxed_str(),
+            None => told.into_boxed_str(),
+        });
+    }
+
+    /// Reports a failure with its attribution to the target's breakers, and logs a breaker that opens.
+    pub(in crate::proxy) fn blame(&self, ctx: &mut Context, blame: Blame, error: &ApiError) {
+        let now = ctx.active.billing.nanos(Instant::now());
+        let Some(plan) = &mut ctx.attempt else { return };
+        let Some(permit) = plan.permit.take() else { return };
+        let Some(target) = plan.target() else { return };
+        let wait = error.retry_after.as_ref().and_then(requested_cooldown);
+        let rules = plan.model.routing.breaker;
+        let changed = permit.failed(blame, wait, now, &rules, random_point());
+        let (provider, model) = (&*target.provider.name, &*target.model);
+        let reason = match changed {
+            BreakerChange::Unchanged => return,
+            BreakerChange::Target => "target",
+            BreakerChange::Provider => "provider",
+            BreakerChange::Credential => "credential",
+        };
+        self.metrics.targets_opened.with_label_values(&[provider, model, reason]).inc();
+        let kind = error.kind.label();
+        if changed == BreakerChange::Credential {
+            tracing::error!(
+                provider,
+                model,
+                "the provider rejects the gateway's credential: its breaker is open; check `credential`"
+            );
+        } else {
+            tracing::warn!(
+                provider,
+                model,
+                kind,
+                scope = reason,
+                "the breaker is open after too many failures"
+            );
+        }
+    }
+}
+
+/// Returns the cooldown that the provider requests, in nanoseconds. `None` if its header cannot be parsed.
+fn requested_cooldown(wait: &RetryAfter) -> Option<Nanos> {
+    let span = match wait {
+        RetryAfter::Wait(span) => *span,
+        RetryAfter::Header(text) => spans::retry_after(text)?,
+    };
+    Nanos::try_from(span.as_nanos()).ok()
+}

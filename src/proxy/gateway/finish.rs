@@ -1,0 +1,180 @@
+//! End of a request: its metrics and its access log line, whatever its outcome.
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use pingora::Error;
+
+use super::context::Context;
+use crate::account::redact_keys;
+use crate::canonical::Usage;
+use crate::error::{ApiError, ErrorKind, ErrorSource};
+use crate::metrics::Finished;
+use crate::metrics::access_log::Line;
+use crate::proxy::Client;
+use crate::proxy::Gateway;
+use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
+use crate::wire::path::percent_decode;
+
+impl Gateway {
+    /// Updates the metrics and writes the access log line. Settles the request if it is not settled yet.
+    pub(in crate::proxy) fn finish(&self, client: &Client, error: Option<&Error>, ctx: &mut Context) {
+        // A keep-alive connection awaits its next head from here on.
+        if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of) {
+            guarded.await_head();
+        }
+        let now = Instant::now();
+        if ctx.record.status == 0 {
+            // The client left before a response was sent; nginx's status for that is 499.
+            ctx.record.status = 499;
+        }
+        if let Some(error) = error
+            && ctx.record.detail.is_none()
+        {
+            ctx.record.detail = Some(error.to_string().into_boxed_str());
+        }
+        if let Some(settled) = ctx.settle(false) {
+            self.settle_in_background(ctx, settled);
+        }
+        self.count(ctx, now);
+        if self.access_log.is_on() {
+            self.log(client, ctx, now);
+        }
+    }
+
+    /// Counts a request whose head could not be read.
+    pub(in crate::proxy) fn count_broken_head(&self, error: &ApiError) {
+        self.count_error(error.kind);
+        let mut buffer = itoa::Buffer::new();
+        let labels = ["unknown", "", "", buffer.format(error.status)];
+        self.metrics.requests.with_label_values(&labels).inc();
+    }
+
+    fn count_error(&self, kind: ErrorKind) {
+        let row = kind.row();
+        let source = match row.source {
+            ErrorSource::Downstream => "downstream",
+            ErrorSource::Upstream => "upstream",
+            ErrorSource::Internal => "internal",
+        };
+        self.metrics.errors.with_label_values(&[row.label, source]).inc();
+    }
+
+    fn count(&self, ctx: &Context, now: Instant) {
+        let record = &ctx.record;
+        let endpoint = ctx.endpoint.as_ref().map_or("unknown", |endpoint| endpoint.label());
+        if let Some(kind) = record.error {
+            self.count_error(kind);
+            let row = kind.row();
+            if row.source == ErrorSource::Upstream
+                && let Some(target) = ctx.attempt.as_ref().and_then(|plan| plan.target())
+            {
+                self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
+            }
+        }
+        if ctx.charges.charged().is_some_and(|charged| charged.bounded)
+            && let Some(target) = ctx.attempt.as_ref().and_then(|plan| plan.target())
+        {
+            self.metrics.usage_bounded.with_label_values(&[&*target.provider.name]).inc();
+        }
+        let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        if let (Some(complete), Some(asked)) = (record.body_received_at, record.first_attempt_at) {
+            self.metrics.overhead.observe(seconds(complete, asked));
+        }
+        let series = ctx.attempt.as_ref().map(|plan| &plan.upstream_route.series);
+        let Some(series) = series else {
+            let mut buffer = itoa::Buffer::new();
+            let labels = [endpoint, "", "", buffer.format(record.status)];
+            self.metrics.requests.with_label_values(&labels).inc();
+            self.metrics.request_bytes.with_label_values(&[endpoint]).inc_by(record.request_bytes);
+            self.metrics.response_bytes.with_label_values(&[endpoint]).inc_by(record.response_bytes);
+            return;
+        };
+        let done = Finished {
+            status: record.status,
+            seconds: seconds(record.started, now),
+            first_token: record.first_content.filter(|_| record.stream).map(|at| seconds(record.started, at)),
+            request_bytes: record.request_bytes,
+            response_bytes: record.response_bytes,
+            cost: ctx.charges.charged().map_or(0, |charged| charged.cost.unsigned_abs()),
+        };
+        let usage = usage(ctx);
+        series.finish(&self.metrics, &done, &usage);
+    }
+
+    fn log(&self, client: &Client, ctx: &Context, now: Instant) {
+        let record = &ctx.record;
+        let head = client.req_header();
+        let micros = |from: Instant, to: Instant| {
+            u64::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u64::MAX)
+        };
+        let target = ctx.attempt.as_ref().and_then(|plan| plan.target());
+        let meter = ctx.response_in_progress().map(|passing| passing.exchange.meter());
+        let answer_id = meter.map(|meter| meter.id()).filter(|id| !id.is_empty());
+        let client = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+        self.access_log.write(&Line {
+            time: record.unix_millis,
+            request_id: ctx.id.as_str(),
+            client,
+            method: head.method.as_str(),
+            path: &redacted_path(ctx, head.uri.path()),
+            endpoint: ctx.endpoint.as_ref().map_or("unknown", |endpoint| endpoint.label()),
+            http: match head.version {
+                http::Version::HTTP_2 => 20,
+                http::Version::HTTP_11 => 11,
+                _ => 10,
+            },
+            status: record.status,
+            error: record.error.map(|kind| kind.label()),
+            detail: record.detail.as_deref().filter(|_| record.error.is_some()),
+            key: ctx.key.as_ref().map(|key| &*key.name),
+            account: ctx.key.as_ref().and_then(|key| Some(&*key.account.as_ref()?.name)),
+            model: record.model.as_deref(),
+            provider: target.map(|target| &*target.provider.name),
+            upstream_model: target.map(|target| &*target.model),
+            upstream_status: record.upstream_status,
+            upstream_id: record.upstream_id.as_deref().or(answer_id),
+            stream: record.stream,
+            finish: meter.map(|meter| meter.finish()),
+            usage: usage(ctx),
+            cost: ctx.charges.charged().map(|charged| charged.cost),
+            request_bytes: record.request_bytes,
+            response_bytes: record.response_bytes,
+            frames: meter.map_or(0, |meter| if record.stream { meter.frames() } else { 0 }),
+            attempts: record.attempts,
+            tried: record.tried.as_deref(),
+            micros: micros(record.started, now),
+            first_token_micros: record.first_content.map(|at| micros(record.started, at)),
+            upstream_micros: record
+                .last_attempt_at
+                .zip(record.head_received_at)
+                .map(|(from, to)| micros(from, to)),
+        });
+    }
+}
+
+/// Largest number of path segments that are compared with the known keys.
+const COMPARED: usize = 16;
+
+/// Returns the path for the log, with API keys redacted that a client has put there by mistake.
+fn redacted_path<'p>(ctx: &Context, path: &'p str) -> Cow<'p, str> {
+    let decoded = percent_decode(path);
+    let shown = match redact_keys(&decoded) {
+        // Nothing is redacted: log the path as it was sent.
+        Cow::Borrowed(_) => Cow::Borrowed(path),
+        Cow::Owned(redacted) => Cow::Owned(redacted),
+    };
+    if ctx.record.error.is_none() {
+        return shown;
+    }
+    // Keys that were not generated by the gateway have no recognizable form: look up their hashes.
+    let keys = &ctx.active.snapshot.keys;
+    let segments = decoded.split(['/', ':']).filter(|segment| !segment.is_empty()).take(COMPARED);
+    let found: Vec<&str> = segments.filter(|segment| keys.find(segment).is_some()).collect();
+    found.into_iter().fold(shown, |shown, key| Cow::Owned(percent_decode(&shown).replace(key, "***")))
+}
+
+/// Returns the charged usage, or the metered one if the request is not charged.
+fn usage(ctx: &Context) -> Usage {
+    ctx.charges.charged().map_or_else(|| ctx.usage(), |charged| charged.usage)
+}

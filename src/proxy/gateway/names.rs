@@ -1,0 +1,71 @@
+//! Header names as constants: a name that is given as a string is parsed at every lookup.
+
+use http::HeaderName;
+
+/// Returns the rank of a header that carries the client's session id, for session affinity; `None` for other headers.
+/// Coding agents send these names. If a request has several, the lowest rank wins.
+pub(in crate::proxy) fn session(name: &str) -> Option<u8> {
+    // The length alone rules out most names.
+    if !matches!(name.len(), 10 | 12 | 15 | 18 | 24) {
+        return None;
+    }
+    match name {
+        "x-session-affinity" => Some(0),
+        "x-claude-code-session-id" => Some(1),
+        "session_id" => Some(2),
+        "session-id" => Some(3),
+        "x-session-id" => Some(4),
+        "conversation_id" => Some(5),
+        _ => None,
+    }
+}
+
+pub(in crate::proxy) const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_REQUESTS_LIMIT: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-requests-limit");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_REQUESTS_REMAINING: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-requests-remaining");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_REQUESTS_RESET: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-requests-reset");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_TOKENS_LIMIT: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-tokens-limit");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_TOKENS_REMAINING: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-tokens-remaining");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_TOKENS_RESET: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-tokens-reset");
+pub(in crate::proxy) const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+pub(in crate::proxy) const API_KEY: HeaderName = HeaderName::from_static("api-key");
+pub(in crate::proxy) const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
+pub(in crate::proxy) const OPENAI_BETA: HeaderName = HeaderName::from_static("openai-beta");
+pub(in crate::proxy) const OPENAI_PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
+pub(in crate::proxy) const OPENAI_VERSION: HeaderName = HeaderName::from_static("openai-version");
+pub(in crate::proxy) const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+pub(in crate::proxy) const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+pub(in crate::proxy) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(in crate::proxy) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+pub(in crate::proxy) const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+pub(in crate::proxy) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub(in crate::proxy) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(in crate::proxy) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub(in crate::proxy) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(in crate::proxy) const X_GATEWAY_IMAGES: HeaderName = HeaderName::from_static("x-gateway-images");
+pub(in crate::proxy) const X_GATEWAY_WARNING: HeaderName = HeaderName::from_static("x-gateway-warning");
+pub(in crate::proxy) const X_GATEWAY_ATTEMPTS: HeaderName = HeaderName::from_static("x-gateway-attempts");
+pub(in crate::proxy) const X_GATEWAY_TARGET: HeaderName = HeaderName::from_static("x-gateway-target");
+pub(in crate::proxy) const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+pub(in crate::proxy) const X_MS_REGION: HeaderName = HeaderName::from_static("x-ms-region");
+pub(in crate::proxy) const X_RATELIMIT_LIMIT_REQUESTS: HeaderName =
+    HeaderName::from_static("x-ratelimit-limit-requests");
+pub(in crate::proxy) const X_RATELIMIT_LIMIT_TOKENS: HeaderName =
+    HeaderName::from_static("x-ratelimit-limit-tokens");
+pub(in crate::proxy) const X_RATELIMIT_REMAINING_REQUESTS: HeaderName =
+    HeaderName::from_static("x-ratelimit-remaining-requests");
+pub(in crate::proxy) const X_RATELIMIT_REMAINING_TOKENS: HeaderName =
+    HeaderName::from_static("x-ratelimit-remaining-tokens");
+pub(in crate::proxy) const X_RATELIMIT_RESET_REQUESTS: HeaderName =
+    HeaderName::from_static("x-ratelimit-reset-requests");
+pub(in crate::proxy) const X_RATELIMIT_RESET_TOKENS: HeaderName =
+    HeaderName::from_static("x-ratelimit-reset-tokens");
+pub(in crate::proxy) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(in crate::proxy) const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+pub(in crate::proxy) const X_VENDOR_API_KEY: HeaderName = HeaderName::from_static("x-vendor-api-key");

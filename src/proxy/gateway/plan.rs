@@ -1,0 +1,487 @@
+//! Upstream request bodies: forwarded with edits in place, or translated into the provider's format.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use smallvec::smallvec;
+
+use super::context::{Attempt, Context, Translation};
+use super::offload::run_blocking_if_large;
+use super::remote_media::{MediaFault, may_need_fetch};
+use super::request::overloaded;
+use super::stored::{ResponseStorage, new_id};
+use super::upstream_route::UpstreamRoute;
+use crate::account::Losses;
+use crate::canonical::Thinking;
+use crate::error::{ApiError, ErrorKind};
+use crate::job::{embed, rank};
+use crate::json::Rope;
+use crate::proxy::Gateway;
+use crate::route::target_handle::TargetPermit;
+use crate::route::{Model, Target, stop_sequence_api, upstream_api};
+use crate::translate::verbatim::Changes;
+use crate::translate::{
+    EncodeBlocked, Outgoing, StoreOptions, TranslateRequest, outgoing_sealed, outgoing_stored,
+};
+use crate::wire::chat::usage::UsageChunk;
+use crate::wire::codec::Loss;
+use crate::wire::loss::{self, LossPolicy};
+use crate::wire::path::Action;
+use crate::wire::request::Body;
+use crate::wire::responses::stored::{StorageRequest, parse_storage};
+use crate::wire::spelling::{Betas, Respelling};
+use crate::wire::{Api, Format};
+
+/// Losses that the warning header names.
+const WARNINGS: usize = 12;
+/// Characters of each name in the warning header.
+const WARNING_NAME: usize = 64;
+
+/// Request body, owned where it is used up or borrowed where it may have to be sent again.
+pub(in crate::proxy) enum BodyRef<'b> {
+    Owned(Box<Body>),
+    Borrowed(&'b Body),
+}
+
+impl BodyRef<'_> {
+    fn text(self) -> Rope {
+        match self {
+            BodyRef::Owned(body) => body.text,
+            // Shares the text, does not copy it.
+            BodyRef::Borrowed(body) => body.text.clone(),
+        }
+    }
+
+    /// Returns the text in one piece.
+    pub(in crate::proxy) fn into_contiguous(self) -> Bytes {
+        self.text().into_contiguous()
+    }
+}
+
+impl Deref for BodyRef<'_> {
+    type Target = Body;
+
+    fn deref(&self) -> &Body {
+        match self {
+            BodyRef::Owned(body) => body,
+            BodyRef::Borrowed(body) => body,
+        }
+    }
+}
+
+/// Selected target of a request, with the client's and the upstream API.
+pub(in crate::proxy) struct Selection {
+    pub(in crate::proxy) model: Arc<Model>,
+    pub(in crate::proxy) index: usize,
+    /// Concurrency permit at the target. `None` for a request that is not subject to the target's limits.
+    pub(in crate::proxy) permit: Option<TargetPermit>,
+    pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,
+    /// The API that the client speaks.
+    pub(in crate::proxy) api: Api,
+    /// The API of the upstream request.
+    pub(in crate::proxy) upstream: Api,
+    pub(in crate::proxy) action: Option<Action>,
+    pub(in crate::proxy) stream: bool,
+}
+
+impl Selection {
+    pub(in crate::proxy) fn target(&self) -> Result<&Target, ApiError> {
+        self.model
+            .targets
+            .get(self.index)
+            .ok_or_else(|| ApiError::new(ErrorKind::Internal, "Internal gateway error."))
+    }
+
+    /// Builds the attempt of a body that is forwarded in the client's format. Edits set the model's upstream name, ask
+    /// for usage, and respell members for the provider. Returns the losses of the respelling too.
+    pub(in crate::proxy) fn forward_verbatim(
+        self,
+        name: &str,
+        body: BodyRef<'_>,
+    ) -> Result<(Attempt, Vec<Loss>), ApiError> {
+        let target = self.target()?;
+        let mut edits = Vec::new();
+        let instead = target.provider.model_replacement();
+        match instead {
+            // Token counting needs the model in the body even where generation has it in the path.
+            Some((member, value)) if self.upstream == Api::CountTokens => {
+                edits.extend(body.set_model_beside(&target.model, member, value));
+            }
+            Some((member, value)) => {
+                let unreadable = || {
+                    let message =
+                        "The name of the member 'model' contains escapes; write it without escapes.";
+                    ApiError::new(ErrorKind::InvalidField, message).param("model")
+                };
+                edits.push(body.replace_model(member, value).ok_or_else(unreadable)?);
+            }
+            None if *target.model != *name => edits.extend(body.set_model(&target.model)),
+            None => {}
+        }
+        let maps = self.api == Api::Messages && target.provider.standard_errors;
+        let mut changes = Changes { standard_errors: maps, ..Changes::default() };
+        if *target.model != *self.model.id {
+            changes.model = Some(self.model.escaped_id.clone());
+        }
+        // Billing needs the usage of a stream. A client that did not ask for it must not receive the extra chunk.
+        if self.api == Api::Chat && body.stream && !body.requests_usage() && target.provider.ask_usage {
+            edits.extend(body.request_usage());
+            changes.drop_usage = true;
+        } else if self.api == Api::Chat && body.stream && body.requests_usage() {
+            changes.insert_usage = Some(UsageChunk { model: self.model.escaped_id.clone(), created: 0 });
+        }
+        let mut spelled = Respelling::default();
+        if body.may_be_spelled() && self.upstream == self.api {
+            spelled = body.respelled(&self.upstream_route.dialect(target));
+            edits.append(&mut spelled.edits);
+        }
+        // `edited` requires sorted edits.
+        edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
+        let text = body.text().edited(&edits);
+        let losses = respelling_losses(&spelled);
+        Ok((
+            Attempt { body_len: text.len(), body: text.into_pieces(), changes, ..self.into_attempt() },
+            losses,
+        ))
+    }
+
+    /// Returns whether the whole body must be parsed before it can be forwarded in the client's format or made into a
+    /// job.
+    pub(in crate::proxy) fn needs_parse(&self, body: &Body) -> bool {
+        let job =
+            matches!(self.api, Api::Embeddings | Api::EmbedContent | Api::Rerank) || body.image.is_some();
+        job || (self.api == self.upstream && (self.needs_adaptation() || body.may_be_spelled()))
+    }
+
+    fn needs_adaptation(&self) -> bool {
+        self.api == Api::Chat && self.target().is_ok_and(|target| target.provider.needs_adaptation())
+    }
+
+    /// Returns whether the provider accepts the body as it is, in the client's format. If not, it must be translated.
+    pub(in crate::proxy) fn accepts_verbatim(&self, body: &Body) -> bool {
+        let Ok(target) = self.target() else { return true };
+        if !self.needs_adaptation() {
+            return true;
+        }
+        let dialect = self.upstream_route.dialect(target);
+        let text = body.text.clone().into_contiguous();
+        std::str::from_utf8(&text).is_ok_and(|text| crate::wire::chat::request::fits(text, &dialect))
+    }
+
+    /// Returns the action for the upstream path, for providers whose path depends on it.
+    fn action(&self) -> Option<Action> {
+        let needed = self.target().is_ok_and(|target| target.provider.path_needs_action(self.upstream));
+        let own = if self.stream { Action::Stream { sse: true } } else { Action::Generate };
+        match self.action {
+            action if !needed => action,
+            Some(action) if self.api == self.upstream => Some(action),
+            _ => Some(own),
+        }
+    }
+
+    /// Builds the attempt with an empty body.
+    pub(in crate::proxy) fn into_attempt(self) -> Attempt {
+        let action = self.action();
+        Attempt {
+            upstream_route: self.upstream_route,
+            model: self.model,
+            target: self.index,
+            api: self.upstream,
+            action,
+            stream: self.stream,
+            body: smallvec![],
+            body_len: 0,
+            pieces_sent: 0,
+            changes: Changes::default(),
+            translation: None,
+            warning: None,
+            betas: Betas::default(),
+            permit: self.permit,
+            job: None,
+        }
+    }
+
+    /// Builds the attempt of an embeddings request: the body is forwarded, or a job serves it.
+    pub(in crate::proxy) fn embeddings_attempt(
+        self,
+        name: &str,
+        action: Option<Action>,
+        body: BodyRef<'_>,
+    ) -> Result<Attempt, ApiError> {
+        let target = self.target()?;
+        let asked = embed::EmbedRequest {
+            client: match action {
+                Some(Action::BatchEmbed) => embed::Client::Parts,
+                Some(_) => embed::Client::Part,
+                None => embed::Client::List,
+            },
+            body: body.text.clone().into_contiguous(),
+            named: name.to_owned(),
+            model: self.model.escaped_id.clone(),
+            upstream: target.model.clone(),
+            dialect: target.provider.embedding(self.upstream, &target.model),
+        };
+        match embed::route_embeddings(asked)? {
+            embed::EmbedRoute::Passthrough { base64 } => {
+                let (mut plan, _) = self.forward_verbatim(name, body)?;
+                plan.changes.base64 = Some(base64);
+                Ok(plan)
+            }
+            embed::EmbedRoute::Job(job) => Ok(Attempt { job: Some(job), ..self.into_attempt() }),
+        }
+    }
+
+    /// Builds the attempt of a rerank request: a job.
+    pub(in crate::proxy) fn rerank_attempt(self, body: BodyRef<'_>) -> Result<Attempt, ApiError> {
+        let target = self.target()?;
+        let asked = rank::RankRequest {
+            body: body.into_contiguous(),
+            model: self.model.escaped_id.clone(),
+            upstream: target.model.clone(),
+            dialect: target.provider.ranking(&target.model),
+        };
+        Ok(Attempt { job: Some(Box::new(rank::RankJob::new(asked)?)), ..self.into_attempt() })
+    }
+}
+
+/// Returns the API to use at a target, and the beta features to enable in a header.
+pub(in crate::proxy) fn resolve_upstream_api(target: Option<&Target>, api: Api, body: &Body) -> (Api, Betas) {
+    let upstream = target.and_then(|target| upstream_api(target, api)).unwrap_or(api);
+    let upstream = match target {
+        // The responses format has no stop sequences. If the request sets some, use the target's chat API.
+        Some(target) if upstream == Api::Responses && api != upstream && body.has_stop_sequence() => {
+            stop_sequence_api(target).unwrap_or(upstream)
+        }
+        _ => upstream,
+    };
+    (upstream, if upstream == Api::Messages { body.betas() } else { Betas::default() })
+}
+
+impl Gateway {
+    /// Translates a body for a client that may continue a stored response and whose own response may be stored.
+    pub(in crate::proxy) async fn translate_stored(
+        &self,
+        ctx: &Context,
+        chosen: Selection,
+        thinking: Thinking,
+        text: Bytes,
+    ) -> Result<Attempt, ApiError> {
+        let storage = if chosen.api == Api::Responses && self.stores_responses() {
+            run_blocking_if_large(text.len(), || {
+                parse_storage(std::str::from_utf8(&text).unwrap_or_default())
+            })
+        } else {
+            StorageRequest { previous: None, store: false }
+        };
+        let before = match &storage.previous {
+            Some(id) => self.conversation(ctx, id).await?,
+            None => None,
+        };
+        // A stream that another target has begun has its response id already.
+        let keep_as = if storage.store && ctx.resume.is_none() { new_id() } else { String::new() };
+        let remembers = self.may_need_signatures(&chosen);
+        let stored = StoreOptions {
+            before: before.as_deref(),
+            store_as: &keep_as,
+            stores_signatures: remembers,
+            ..StoreOptions::default()
+        };
+        match self.translate(ctx, chosen, thinking, &text, stored).await {
+            Ok(plan) => Ok(plan),
+            Err(stuck) => Box::pin(self.translate_with_signatures(ctx, stuck, thinking, &text, stored)).await,
+        }
+    }
+
+    /// Translates a body. If only the suffix of the model's name selects reasoning, it is encoded again in the same
+    /// format.
+    pub(in crate::proxy) async fn translate(
+        &self,
+        ctx: &Context,
+        chosen: Selection,
+        thinking: Thinking,
+        text: &[u8],
+        stored: StoreOptions<'_>,
+    ) -> Result<Attempt, MediaFault> {
+        let before = stored.before.map_or(0, str::len);
+        self.offload
+            .acquire(text.len() + before)
+            .await?
+            .run(|| self.translate_once(ctx, chosen, thinking, text, stored))
+    }
+
+    fn translate_once(
+        &self,
+        ctx: &Context,
+        chosen: Selection,
+        thinking: Thinking,
+        text: &[u8],
+        stored: StoreOptions<'_>,
+    ) -> Result<Attempt, MediaFault> {
+        let target = chosen.target()?;
+        let begun = ctx.resume.as_ref().map(|resume| resume.prefill_state());
+        let stored = StoreOptions { prefill: begun, ..stored };
+        let (Some(client), Some(provider)) = (chosen.api.format(), chosen.upstream.format()) else {
+            let message =
+                format!("The model `{}` does not support reasoning through this API.", chosen.model.id);
+            return Err(ApiError::new(ErrorKind::Unsupported, message).param("model").into());
+        };
+        let array = matches!(chosen.action, Some(Action::Stream { sse: false }));
+        let dialect = chosen.upstream_route.dialect(target);
+        let text = std::str::from_utf8(text)
+            .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))?;
+        let ask = TranslateRequest {
+            client,
+            provider,
+            stream: chosen.stream,
+            array,
+            thinking,
+            dialect: &dialect,
+            model: &chosen.model.escaped_id,
+            id: ctx.id.as_str(),
+            seed: ctx.seed(),
+            now: ctx.record.unix_millis / 1000,
+        };
+        let asked = if stored.stores_signatures && stored.signatures.is_none() {
+            outgoing_sealed(text, &ask, stored)
+        } else {
+            outgoing_stored(text, &ask, stored).map_err(EncodeBlocked::Rejected)
+        };
+        let Outgoing { body, restore, reply, losses, items } = match asked {
+            Ok(outgoing) => outgoing,
+            Err(EncodeBlocked::MissingSignatures(keys)) => {
+                return Err(MediaFault::NeedsSignatures(Box::new((chosen, keys))));
+            }
+            Err(EncodeBlocked::Rejected(refused)) if may_need_fetch(&refused, &stored) => {
+                return Err(MediaFault::NeedsFetch(Box::new((chosen, refused))));
+            }
+            Err(EncodeBlocked::Rejected(refused)) => {
+                self.count_losses(client, provider, &refused.losses);
+                return Err(refused.error.into());
+            }
+        };
+        let policy = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
+        let (losses, refused) = apply_loss_policy(losses, policy, provider);
+        self.count_losses(client, provider, &losses);
+        if let Some(refused) = refused {
+            return Err(refused.into());
+        }
+        // The memory budget counts the bytes that translation adds, such as fetched media, beside the client's body.
+        let added = body.len().saturating_sub(text.len());
+        let body = self.memory.charge(body, added).ok_or_else(overloaded)?;
+        let changes = Changes {
+            model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
+            drop_usage: client == Format::Chat && provider == Format::Chat && !reply.usage_wanted,
+            insert_usage: (client == Format::Chat && chosen.stream && reply.usage_wanted).then(|| {
+                UsageChunk { model: chosen.model.escaped_id.clone(), created: ctx.record.unix_millis / 1000 }
+            }),
+            base64: None,
+            standard_errors: provider == Format::Messages && target.provider.standard_errors,
+        };
+        let keep = (!stored.store_as.is_empty())
+            .then(|| Box::new(ResponseStorage { id: stored.store_as.to_owned(), items: items.into() }));
+        // Within one format the response is forwarded as it is, unless the continuation of another target's stream or a
+        // restored name requires a translation, or the provider only streams and the client wants no stream.
+        let whole = dialect.quirks.streams_only && !chosen.stream;
+        let translation =
+            (client != provider || whole || begun.is_some() || !restore.is_empty()).then(|| {
+                Box::new(Translation {
+                    client,
+                    provider,
+                    reply: Arc::new(reply),
+                    restore,
+                    array,
+                    storage: keep,
+                })
+            });
+        Ok(Attempt {
+            body_len: body.len(),
+            body: smallvec![body],
+            changes,
+            translation,
+            warning: if policy == Losses::Warn { warning(&losses) } else { None },
+            ..chosen.into_attempt()
+        })
+    }
+
+    /// Applies the key's loss policy to the attempt of a forwarded body, and adds the warning header.
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::Unsupported`] if an element is lost and the key refuses losses.
+    pub(in crate::proxy) fn apply_respelling_losses(
+        &self,
+        ctx: &Context,
+        format: Option<Format>,
+        (mut plan, losses): (Attempt, Vec<Loss>),
+    ) -> Result<Attempt, ApiError> {
+        if let Some(chunk) = &mut plan.changes.insert_usage {
+            chunk.created = ctx.record.unix_millis / 1000;
+        }
+        let Some(format) = format.filter(|_| !losses.is_empty()) else { return Ok(plan) };
+        let policy = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
+        let (losses, refused) = apply_loss_policy(losses, policy, format);
+        self.count_losses(format, format, &losses);
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        plan.warning = if policy == Losses::Warn { warning(&losses) } else { None };
+        Ok(plan)
+    }
+
+    /// Counts losses by element and policy.
+    pub(in crate::proxy) fn count_losses(&self, from: Format, to: Format, losses: &[Loss]) {
+        for Loss { element, policy, .. } in losses {
+            // Clients can invent element names. Only known ones become label values, so that the number of series is
+            // bounded.
+            let known = loss::ROWS.iter().find(|row| row.element == element);
+            let labels = [from.name(), to.name(), known.map_or("other", |row| row.element), policy.name()];
+            self.metrics.losses.with_label_values(&labels).inc();
+        }
+    }
+}
+
+/// Applies a key's loss policy. Returns the losses as they are counted, and the error if one of them is refused.
+fn apply_loss_policy(
+    mut losses: Vec<Loss>,
+    policy: Losses,
+    provider: Format,
+) -> (Vec<Loss>, Option<ApiError>) {
+    if policy != Losses::Refuse {
+        return (losses, None);
+    }
+    let mut refused = None;
+    for loss in losses.iter_mut().filter(|loss| loss.policy == LossPolicy::Warn) {
+        loss.policy = LossPolicy::Refuse;
+        let element = &loss.element;
+        refused.get_or_insert_with(|| {
+            let what = if loss.clamped { "changed" } else { "lost" };
+            let message = format!(
+                "'{element}' would be {what} in the {provider} API of this model, and this API key refuses losses."
+            );
+            ApiError::new(ErrorKind::Unsupported, message).param(element.clone())
+        });
+    }
+    (losses, refused)
+}
+
+/// Returns the losses of a respelling: what it dropped or clamped.
+fn respelling_losses(spelled: &Respelling) -> Vec<Loss> {
+    let loss =
+        |name: &&'static str, clamped| Loss { element: (*name).into(), policy: LossPolicy::Warn, clamped };
+    let dropped = spelled.dropped.iter().map(|name| loss(name, false));
+    dropped.chain(spelled.clamped.iter().map(|name| loss(name, true))).collect()
+}
+
+/// Returns the value of the warning header. `None` if no loss is to be warned of.
+fn warning(losses: &[Loss]) -> Option<HeaderValue> {
+    let names = losses.iter().filter(|loss| loss.policy == LossPolicy::Warn).take(WARNINGS).map(|loss| {
+        let plain = loss.element.chars().filter(|c| c.is_ascii_graphic() && *c != ',').take(WARNING_NAME);
+        plain.collect::<String>() + if loss.clamped { " clamped" } else { " dropped" }
+    });
+    let text = names.collect::<Vec<_>>().join(", ");
+    HeaderValue::try_from(text).ok().filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

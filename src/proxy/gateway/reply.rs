@@ -1,0 +1,348 @@
+//! Responses that the gateway writes itself: JSON documents, errors, and the end of broken streams.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, header};
+use pingora::http::ResponseHeader;
+use pingora::proxy::FailToProxy;
+use pingora::{Error, ErrorSource, ErrorType};
+
+use super::context::Context;
+use super::names;
+use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::job::BodyPieces;
+use crate::proxy::Client;
+use crate::proxy::Gateway;
+use crate::proxy::driver::early_response::is_array_stream;
+use crate::proxy::driver::reader::UNDECODABLE;
+use crate::wire::error::ArrayState;
+use crate::wire::images::{self, reply::ImageReplyShape};
+use crate::wire::path::Endpoint;
+use crate::wire::{Format, count_tokens, error as wire_error, tasks};
+
+/// Time for which the rest of an unread request body is read, so that the client receives the response and not a reset.
+const LINGER: Duration = Duration::from_millis(500);
+/// Bytes of it that are read at most.
+const LINGER_BYTES: usize = 4 << 20;
+
+impl Gateway {
+    /// Sends status 200 with a JSON body.
+    pub(in crate::proxy) async fn reply_json(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        body: Bytes,
+    ) -> Result<bool, ApiError> {
+        let head = self.own_head(client, ctx, 200, body.len(), "application/json");
+        self.write_reply(client, ctx, head, body)
+            .await
+            .map(|()| true)
+            .map_err(|error| disconnect_error(&error))
+    }
+
+    /// Sends status 200 with a JSON body, written piece by piece.
+    pub(in crate::proxy) async fn reply_pieces(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        body: BodyPieces,
+    ) -> Result<(), ApiError> {
+        let head = self.own_head(client, ctx, 200, body.len(), "application/json");
+        self.write_pieces(client, ctx, head, body.into_steps())
+            .await
+            .map_err(|error| disconnect_error(&error))
+    }
+
+    /// Answers a request for `/`, which some clients send to check that the server is up.
+    pub(in crate::proxy) async fn reply_root(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+    ) -> Result<bool, ApiError> {
+        self.reply_json(client, ctx, Bytes::from_static(br#"{"service":"model-gateway"}"#)).await
+    }
+
+    /// Sends an error in the client's format. Writes nothing to a client that has disconnected.
+    pub(in crate::proxy) async fn reply_error(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        error: &ApiError,
+    ) -> pingora::Result<()> {
+        self.record_error(ctx, error);
+        if error.kind == ErrorKind::ClientGone {
+            client.set_keepalive(None);
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
+        }
+        let id = ctx.id.as_str();
+        let body = match &ctx.endpoint {
+            Some(Endpoint::Group(_)) => Some(tasks::answer::error(error.status, &error.message)),
+            Some(Endpoint::CountTokens) => count_tokens::error(error, id).map(bytes::BytesMut::freeze),
+            _ if ctx.image_shape == Some(ImageReplyShape::Envelope) => {
+                Some(images::reply::error(error, &wire_error::body(ctx.format, error, id)).freeze())
+            }
+            _ => None,
+        };
+        let body = body.unwrap_or_else(|| wire_error::body(ctx.format, error, id).freeze());
+        self.reply_refusal(client, ctx, error, body).await
+    }
+
+    /// Sends an error whose body is encoded already.
+    pub(in crate::proxy) async fn reply_refusal(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        error: &ApiError,
+        body: Bytes,
+    ) -> pingora::Result<()> {
+        let mut head = self.own_head(client, ctx, error.status, body.len(), "application/json");
+        add_error_headers(&mut head, error);
+        if let (ErrorKind::WrongMethod, Some(endpoint)) = (error.kind, &ctx.endpoint) {
+            let _ = head.insert_header(header::ALLOW, endpoint.allow());
+        }
+        self.write_reply(client, ctx, head, body).await
+    }
+
+    /// Disables keep-alive while the process drains: the response then says `Connection: close`, before the client
+    /// sends another request on a connection that is about to close.
+    pub(in crate::proxy) fn close_if_stopping(&self, client: &mut Client) {
+        if self.shutdown.is_draining() {
+            client.set_keepalive(None);
+        }
+    }
+
+    /// Records the error that ended a request.
+    pub(in crate::proxy) fn record_error(&self, ctx: &mut Context, error: &ApiError) {
+        ctx.record.error = Some(error.kind);
+        ctx.record.status = error.status;
+    }
+
+    fn own_head(
+        &self,
+        client: &Client,
+        ctx: &Context,
+        status: u16,
+        length: usize,
+        content_type: &'static str,
+    ) -> Box<ResponseHeader> {
+        let mut head = new_head(status, 8);
+        let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length));
+        add_own_headers(&mut head, ctx);
+        let warning = ctx.attempt.as_ref().and_then(|plan| plan.warning.as_ref());
+        if let Some(warning) = warning.filter(|_| status == 200) {
+            let _ = head.insert_header(names::X_GATEWAY_WARNING, warning.clone());
+        }
+        set_version(&mut head, client);
+        head
+    }
+
+    async fn write_reply(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        head: Box<ResponseHeader>,
+        body: Bytes,
+    ) -> pingora::Result<()> {
+        self.write_pieces(client, ctx, head, std::iter::once(body)).await
+    }
+
+    async fn write_pieces(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        head: Box<ResponseHeader>,
+        pieces: impl Iterator<Item = Bytes> + Send,
+    ) -> pingora::Result<()> {
+        let status = head.status.as_u16();
+        // Settle before the response is sent: the client may send its next request at once, which must find the limits
+        // and the reserved money released.
+        self.settle_incomplete(ctx).await;
+        self.close_if_stopping(client);
+        let unread = !client.is_body_done();
+        if unread {
+            // The rest of the body may be gigabytes: close the connection instead of reading it to the end.
+            client.set_keepalive(None);
+        }
+        client.write_response_header(head).await.map_err(|error| error.into_down())?;
+        ctx.record.status = status;
+        let mut pieces = pieces.peekable();
+        while let Some(piece) = pieces.next() {
+            ctx.record.response_bytes += piece.len() as u64;
+            let last = pieces.peek().is_none();
+            client.write_response_body(piece, last).await.map_err(|error| error.into_down())?;
+        }
+        if unread {
+            // Closing a socket with unread bytes makes the kernel send a reset, which can overtake the response.
+            let _ = tokio::time::timeout(LINGER, async {
+                let mut seen = 0;
+                while let Ok(Some(piece)) = client.read_request_body().await {
+                    seen += piece.len();
+                    if seen > LINGER_BYTES {
+                        break;
+                    }
+                }
+            })
+            .await;
+        }
+        Ok(())
+    }
+
+    /// Handles an error from Pingora's own loop: sends it to the client if that is still possible.
+    pub(in crate::proxy) async fn fail(
+        &self,
+        client: &mut Client,
+        error: &Error,
+        ctx: &mut Context,
+    ) -> FailToProxy {
+        if ctx.record.error.is_some() {
+            // The error was sent already, or the client has disconnected.
+            return FailToProxy { error_code: 0, can_reuse_downstream: false };
+        }
+        let api_error = match ctx.failure.take() {
+            Some(failure) => *failure,
+            None => from_pingora(error),
+        };
+        if is_head_sent(client) {
+            let _ = self.abort_response(client, ctx, &api_error).await;
+        } else {
+            client.set_keepalive(None);
+            let _ = self.reply_error(client, ctx, &api_error).await;
+        }
+        FailToProxy { error_code: api_error.status, can_reuse_downstream: false }
+    }
+
+    /// Ends a stream with an error in the client's format. Any other response is cut off by closing the connection.
+    pub(in crate::proxy) async fn abort_response(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        error: &ApiError,
+    ) -> pingora::Result<()> {
+        let status = ctx.record.status;
+        self.record_error(ctx, error);
+        ctx.record.status = status;
+        if error.kind == ErrorKind::ClientGone {
+            client.set_keepalive(None);
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
+        }
+        // With an early head, no upstream byte has been forwarded: the error event is the only content of the stream.
+        let nothing = std::mem::take(&mut ctx.early_head_sent);
+        ctx.record.stream |= nothing;
+        self.settle_incomplete(ctx).await;
+        let (format, id) = (ctx.format, ctx.id.clone());
+        if nothing {
+            let array = is_array_stream(ctx.endpoint.as_ref()).then_some(ArrayState::Nothing);
+            let tail = wire_error::stream_tail(format, error, id.as_str(), array).freeze();
+            ctx.record.response_bytes += tail.len() as u64;
+            return client.write_response_body(tail, true).await.map_err(|error| error.into_down());
+        }
+        let streaming = ctx.record.stream;
+        let Some(passing) = ctx.response_in_progress_mut().filter(|_| streaming) else {
+            client.set_keepalive(None);
+            client.shutdown().await;
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the response ended early").into_up());
+        };
+        let tail = passing.exchange.fail(format, error, id.as_str());
+        ctx.record.response_bytes += tail.len() as u64;
+        // The body ends regularly, and the head has announced whether the connection stays open. Closing an announced
+        // keep-alive connection would break the next request, which may be on its way already.
+        client.write_response_body(tail, true).await.map_err(|error| error.into_down())
+    }
+}
+
+/// Returns whether the client was sent a response head. An interim response such as "100 Continue" does not count.
+pub(in crate::proxy) fn is_head_sent(client: &Client) -> bool {
+    client.response_written().is_some_and(|head| !head.status.is_informational())
+}
+
+/// Creates a response head. Only valid status codes reach this function.
+pub(in crate::proxy) fn new_head(status: u16, headers: usize) -> Box<ResponseHeader> {
+    let fallback = http::StatusCode::INTERNAL_SERVER_ERROR;
+    let status = http::StatusCode::from_u16(status).unwrap_or(fallback);
+    match ResponseHeader::build_no_case(status, Some(headers)) {
+        Ok(head) => Box::new(head),
+        // Unreachable: building from a valid status does not fail. A default head would have status 200.
+        Err(_) => Box::new(ResponseHeader::from(
+            http::Response::builder().status(fallback).body(()).unwrap_or_default().into_parts().0,
+        )),
+    }
+}
+
+/// Creates the head of an error response for a connection that has no valid request yet.
+pub(in crate::proxy) fn own_error_head(error: &ApiError, length: usize) -> Box<ResponseHeader> {
+    let mut head = new_head(error.status, 8);
+    let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length));
+    add_error_headers(&mut head, error);
+    head
+}
+
+/// Adds the headers of every response: the request id under the names that the client's SDK reads, the rate-limit
+/// headers, and those about the target.
+pub(in crate::proxy) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context) {
+    if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
+        if ctx.format == Format::Messages {
+            let _ = head.insert_header(names::REQUEST_ID, id.clone());
+        }
+        let _ = head.insert_header(names::X_REQUEST_ID, id);
+    }
+    for (name, value) in
+        ctx.charges.rate_limit_headers(ctx.format, ctx.now()).into_iter().chain(ctx.target_headers())
+    {
+        let _ = head.insert_header(name, value);
+    }
+}
+
+/// Adds the headers that tell an SDK whether and when to retry.
+pub(in crate::proxy) fn add_error_headers(head: &mut ResponseHeader, error: &ApiError) {
+    let wait = match &error.retry_after {
+        Some(RetryAfter::Header(text)) => HeaderValue::from_str(text).ok(),
+        Some(RetryAfter::Wait(wait)) => Some(HeaderValue::from(wait.as_millis().div_ceil(1000) as u64)),
+        None => None,
+    };
+    if let Some(wait) = wait {
+        let _ = head.insert_header(header::RETRY_AFTER, wait);
+    }
+    if error.kind.row().final_ {
+        let _ = head.insert_header(names::X_SHOULD_RETRY, HeaderValue::from_static("false"));
+    }
+}
+
+/// Sets version HTTP/1.0 in the response to an HTTP/1.0 client.
+pub(in crate::proxy) fn set_version(head: &mut ResponseHeader, client: &Client) {
+    if client.req_header().version < http::Version::HTTP_11 {
+        head.set_version(http::Version::HTTP_10);
+    }
+}
+
+fn disconnect_error(error: &Error) -> ApiError {
+    ApiError::new(ErrorKind::ClientGone, error.to_string())
+}
+
+/// Maps an error of Pingora to the client's error.
+pub(in crate::proxy) fn from_pingora(error: &Error) -> ApiError {
+    use ErrorType::*;
+    if *error.esource() == ErrorSource::Downstream {
+        return match error.etype() {
+            ReadTimedout => ApiError::new(ErrorKind::BodyTimeout, "The request body did not arrive in time."),
+            _ => ApiError::new(ErrorKind::ClientGone, "The client closed the connection."),
+        };
+    }
+    match error.etype() {
+        ConnectTimedout | ConnectRefused | ConnectNoRoute | ConnectError | TLSHandshakeFailure
+        | TLSHandshakeTimedout | InvalidCert | HandshakeError | BindError | SocketError
+        | ConnectProxyFailure => {
+            ApiError::new(ErrorKind::UpstreamUnreachable, "The upstream provider cannot be reached.")
+        }
+        ReadTimedout | WriteTimedout => {
+            ApiError::new(ErrorKind::UpstreamTimeout, "The upstream provider did not respond in time.")
+        }
+        Custom(UNDECODABLE) => {
+            ApiError::new(ErrorKind::UpstreamBroken, "The upstream provider's response is not valid.")
+        }
+        InternalError => ApiError::new(ErrorKind::Internal, "Internal gateway error."),
+        _ => ApiError::new(ErrorKind::UpstreamBroken, "The upstream provider's response ended early."),
+    }
+}

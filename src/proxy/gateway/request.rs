@@ -1,0 +1,505 @@
+//! Request phase: reads, authenticates and admits a request, resolves its model and builds its first attempt.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use pingora::ErrorType;
+use pingora::http::RequestHeader;
+
+use super::auth::{authenticate, authorize, authorize_named_models};
+use super::context::{Context, RequestId};
+use super::fallback::{RouteRequest, not_offered};
+use super::images;
+use super::names;
+use super::offload::{LARGE_BODY, run_blocking_if_large};
+use super::reply::is_head_sent;
+use crate::account::Permission;
+use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::proxy::Client;
+use crate::proxy::Gateway;
+use crate::proxy::driver::chunks::Misframed;
+use crate::proxy::driver::exchange::run_while_connected;
+use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
+use crate::route::pick::mask;
+use crate::route::{Model, Named, RoutingTable, Target, upstream_api};
+use crate::wire::form;
+use crate::wire::images::reply::ImageReplyShape;
+use crate::wire::models::{self, Hints, ListedModel, ListingPage};
+use crate::wire::path::{self, Action, Endpoint};
+use crate::wire::request::{Body, BodyReader};
+use crate::wire::tasks::TaskEndpoint;
+use crate::wire::{Api, Format};
+
+/// Minimum rate of a request body in bytes per second, once it has taken longer than two of its time-outs.
+const MIN_BODY_RATE: u64 = 8 * 1024;
+
+/// Metric label of the endpoints that only count tokens, which are free (docs/specification.md, 4.3).
+pub(in crate::proxy) const COUNTING: &str = "count_tokens";
+
+/// Maximum page size of the model listing (Anthropic and Gemini: 1000).
+const MAX_PAGE: usize = 1000;
+
+impl Gateway {
+    /// Starts a request whose head has arrived: sets its id, its time-outs and the connection's keep-alive.
+    pub(in crate::proxy) fn start_request(&self, client: &mut Client, ctx: &mut Context) {
+        if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of) {
+            guarded.head_complete();
+        }
+        let head = client.req_header();
+        ctx.id = RequestId::choose(head.headers.get(names::X_REQUEST_ID).map(|id| id.as_bytes()));
+        // Set keep-alive explicitly: Pingora would otherwise take an unlimited one over from the request's head.
+        let http10 = head.version < http::Version::HTTP_11;
+        // `None` means that Pingora found a reason to close: the client's wish, or two lengths in one head.
+        let keep = !http10 && !self.shutdown.is_draining() && client.get_keepalive().is_some();
+        client.set_keepalive(keep.then(|| self.limits.keepalive.as_secs().max(1)));
+        client.set_read_timeout(Some(self.limits.body_timeout));
+        client.set_write_timeout(Some(self.limits.write_timeout));
+        // Without this, Pingora drops a request if the next one follows it in the same read.
+        client.set_pipelining_enabled(true);
+    }
+
+    /// Handles a request up to its first upstream attempt. True if the response was sent here already.
+    pub(in crate::proxy) async fn prepare_request(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+    ) -> pingora::Result<bool> {
+        match self.try_prepare_request(client, ctx).await {
+            Ok(true) => Ok(true),
+            Ok(false) => Ok(false),
+            // A response head was sent already, so no error response can follow.
+            Err(error) if is_head_sent(client) => {
+                self.abort_response(client, ctx, &error).await.map(|()| true)
+            }
+            Err(error) => {
+                self.reply_error(client, ctx, &error).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn try_prepare_request(&self, client: &mut Client, ctx: &mut Context) -> Result<bool, ApiError> {
+        let head = client.req_header();
+        let query = head.uri.query();
+        let target = path::parse(head.uri.path(), query);
+        let shape = || hints(head, target.beta, query).shape();
+        ctx.format = target.format().unwrap_or_else(|| match shape() {
+            models::ListingShape::List => Format::Chat,
+            models::ListingShape::Messages => Format::Messages,
+            models::ListingShape::Generate => Format::Generate,
+        });
+        ctx.endpoint = target.endpoint;
+        let endpoint = ctx.endpoint.clone().ok_or_else(|| unknown_path(head))?;
+        if endpoint.is_unknown(head.method.as_str()) {
+            if matches!(endpoint, Endpoint::Model { .. }) {
+                ctx.format = Format::Generate;
+            }
+            return Err(unknown_path(head));
+        }
+        // Errors have the shape of the endpoint's responses, also before the key is known.
+        ctx.image_shape = images::shape(ctx, head).unwrap_or(Some(ImageReplyShape::Envelope));
+        if !endpoint.allows(head.method.as_str()) {
+            let message = format!(
+                "{} is not allowed for this path; use {}.",
+                short(head.method.as_str()),
+                endpoint.allow()
+            );
+            return Err(ApiError::new(ErrorKind::WrongMethod, message));
+        }
+        match &endpoint {
+            Endpoint::Root => return self.reply_root(client, ctx).await,
+            Endpoint::Group(TaskEndpoint::Token) => return Box::pin(self.reply_token(client, ctx)).await,
+            _ => {}
+        }
+        if self.shutdown.in_flight() > self.limits.requests {
+            return Err(overloaded());
+        }
+        authenticate(head, ctx)?;
+        let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+        authorize(ctx, address, &endpoint)?;
+        if is_unreserved(&endpoint) {
+            self.check_account(ctx).await?;
+        }
+        ctx.image_shape = images::shape(ctx, head)?;
+        match &endpoint {
+            Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => {
+                return Box::pin(self.reply_stored(client, ctx, &endpoint)).await;
+            }
+            Endpoint::Video(_) | Endpoint::Group(_) => {
+                return Box::pin(self.reply_task(client, ctx, &endpoint)).await;
+            }
+            Endpoint::Models | Endpoint::Model { .. } => {
+                let body = list_models(&endpoint, shape(), query, ctx)?;
+                return self.reply_json(client, ctx, body).await;
+            }
+            _ => {}
+        }
+        let form = check_media(head, &endpoint)?;
+        let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
+        if endpoint.label() != COUNTING {
+            ctx.charges.open();
+        }
+        let body = self.read_body(client, ctx, api, &endpoint, form).await?;
+        ctx.record.body_received_at = Some(Instant::now());
+        if let Some(format) = endpoint.counts() {
+            let live = ctx.active.clone();
+            let name = endpoint.model().or(body.model.as_deref()).unwrap_or_default();
+            let named = resolve_model(&live.snapshot.routes, ctx, name)?;
+            let text = run_blocking_if_large(body.text.len(), || body.text.into_contiguous());
+            return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
+        }
+        self.await_spend(client, ctx).await?;
+        self.build_attempt(client, ctx, api, &endpoint, body).await?;
+        Ok(false)
+    }
+
+    /// Reads the whole request body and scans it on the way.
+    async fn read_body(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        api: Api,
+        endpoint: &Endpoint,
+        form: Option<String>,
+    ) -> Result<Box<Body>, ApiError> {
+        let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed | Action::Predict, .. });
+        let mut reader = match form {
+            Some(boundary) => BodyReader::form(api, boundary),
+            None => BodyReader::new(api, batch),
+        };
+        self.read_pieces(client, ctx, self.limits.body, |piece| reader.push(piece)).await?;
+        // Forms, and images in JSON, are decoded here: move the worker's other tasks if the body is large.
+        run_blocking_if_large(ctx.record.request_bytes as usize, || reader.finish()).map(Box::new)
+    }
+
+    /// Reads the whole request body, at most `limit` bytes, and passes each piece to `take`.
+    pub(in crate::proxy) async fn read_pieces(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        limit: usize,
+        mut take: impl FnMut(Bytes) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let head = client.req_header();
+        let announced = head.headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        if announced.and_then(|length| length.trim().parse::<u64>().ok()).is_some_and(|n| n > limit as u64) {
+            return Err(too_large(limit));
+        }
+        let expects = head.headers.get(http::header::EXPECT).is_some_and(|value| {
+            value.as_bytes().eq_ignore_ascii_case(b"100-continue") && head.version == http::Version::HTTP_11
+        });
+        if expects {
+            // Pingora does not send "100 Continue" by itself; a client such as curl would wait a second for it.
+            let keep = client.get_keepalive();
+            client.write_continue_response().await.map_err(|_| disconnect_error())?;
+            // Pingora disables keep-alive for anything that is written before the end of the body. Restore it.
+            client.set_keepalive(keep);
+        }
+        let mut length = 0;
+        let begun = Instant::now();
+        let read = loop {
+            match read_piece(client, self.limits.body_timeout).await {
+                Ok(None) => break Ok(()),
+                Ok(Some(piece)) if length + piece.len() > limit => break Err(too_large(limit)),
+                Ok(Some(piece)) => {
+                    length += piece.len();
+                    if let Err(error) = take(piece) {
+                        break Err(error);
+                    }
+                    if !self.memory.grow(&mut ctx.memory_permit, length) {
+                        break Err(overloaded());
+                    }
+                    // Each piece has its own time-out. Without a minimum rate, one byte at a time could hold a request
+                    // open for hours.
+                    let earned = Duration::from_secs(length as u64 / MIN_BODY_RATE);
+                    if begun.elapsed() > self.limits.body_timeout * 2 + earned {
+                        break Err(slow_body());
+                    }
+                }
+                Err(error) => {
+                    // The position of the next request in the byte stream is unknown after a failed read.
+                    client.set_keepalive(None);
+                    break Err(body_error(&error));
+                }
+            }
+        };
+        ctx.record.request_bytes = length as u64;
+        read
+    }
+
+    /// Charges a body to the memory budget until it is dropped.
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::Overloaded`] if the budget is exhausted.
+    pub(in crate::proxy) fn charge_memory(&self, body: Bytes) -> Result<Bytes, ApiError> {
+        let length = body.len();
+        self.memory.charge(body, length).ok_or_else(overloaded)
+    }
+
+    /// Resolves the model, admits the request, selects a target and builds the attempt.
+    async fn build_attempt(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        api: Api,
+        endpoint: &Endpoint,
+        mut body: Box<Body>,
+    ) -> Result<(), ApiError> {
+        let body_model = body.model.take();
+        let name = endpoint.model().or(body_model.as_deref()).unwrap_or_default();
+        let live = ctx.active.clone();
+        let named = resolve_model(&live.snapshot.routes, ctx, name)?;
+        let (model, thinking) = (named.model, named.thinking);
+        authorize_named_models(&live.snapshot.routes, ctx, &mut body)?;
+        if body.refers_to_stored() {
+            Box::pin(self.check_response_owner(ctx, api, &mut body)).await?;
+        }
+        self.admit(ctx, &model.price, &mut body).await?;
+        let fits = |target: &Target| {
+            named.provider.is_none_or(|name| *name == *target.provider.name)
+                && upstream_api(target, api).is_some()
+        };
+        let fitting = mask(&**model, |index| model.targets.get(index).is_some_and(fits));
+        if fitting == 0 {
+            return Err(not_offered(&model.id, api));
+        }
+        let wanted =
+            RouteRequest { model, name, thinking, api, action: endpoint.action(), label: endpoint.label() };
+        if body.text.len() < LARGE_BODY {
+            return self.select_target(ctx, client.req_header(), wanted, fitting, body).await;
+        }
+        // A large body may wait for its turn. Stop if the client disconnects meanwhile.
+        let head = client.req_header().clone();
+        run_while_connected(client, Box::pin(self.select_target(ctx, &head, wanted, fitting, body))).await?
+    }
+}
+
+/// Reads the next piece of the body. `None` at its end.
+async fn read_piece(client: &mut Client, wait: Duration) -> pingora::Result<Option<Bytes>> {
+    if !client.is_http2() {
+        return client.read_request_body().await;
+    }
+    // Pingora applies its read time-out to HTTP/1 only.
+    match tokio::time::timeout(wait, client.read_request_body()).await {
+        Ok(read) => read,
+        Err(_) => Err(pingora::Error::new_down(ErrorType::ReadTimedout)),
+    }
+}
+
+fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
+    Hints {
+        beta,
+        provider_version: head.headers.contains_key(names::ANTHROPIC_VERSION)
+            || head.headers.contains_key(names::X_API_KEY) && head.headers.iter().any(is_provider_version),
+        google_key: head.headers.contains_key(names::X_GOOG_API_KEY)
+            || head.headers.contains_key(names::X_VENDOR_API_KEY)
+            || path::query_value(query, "key").is_some(),
+    }
+}
+
+/// Returns whether a header is `<vendor>-version` of docs/specification.md, 4.13. Its value is a date:
+/// `anthropic-version: 2023-06-01`. Versions of programs (`x-stainless-runtime-version: v22.1.0`) do not count.
+fn is_provider_version((name, value): (&http::HeaderName, &http::HeaderValue)) -> bool {
+    let provider = name.as_str().strip_suffix("-version");
+    let date = value.as_bytes().get(..10).unwrap_or_default();
+    let is_date = date.iter().enumerate().all(|(at, byte)| match at {
+        4 | 7 => *byte == b'-',
+        _ => byte.is_ascii_digit(),
+    });
+    provider.is_some_and(|provider| provider != "api" && !provider.contains('-'))
+        && !date.is_empty()
+        && is_date
+}
+
+/// Returns whether an endpoint is served without a reservation. For the others the reservation checks the account.
+fn is_unreserved(endpoint: &Endpoint) -> bool {
+    use crate::wire::video::VideoEndpoint as Video;
+    match endpoint {
+        Endpoint::Models | Endpoint::Model { .. } => true,
+        Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => true,
+        Endpoint::Group(place) => matches!(place, TaskEndpoint::Query(_)),
+        Endpoint::Video(place) => {
+            !matches!(place, Video::Submit | Video::Create | Video::Remix(_) | Video::Predict { .. })
+        }
+        endpoint => endpoint.counts().is_some(),
+    }
+}
+
+/// Checks the body's encoding and media type. Returns the multipart boundary if the body is a form that the endpoint
+/// accepts.
+///
+/// # Errors
+/// Returns [`ErrorKind::UnsupportedMediaType`] for a compressed body, and for a form at an endpoint that accepts only
+/// JSON.
+pub(in crate::proxy) fn check_media(
+    head: &RequestHeader,
+    endpoint: &Endpoint,
+) -> Result<Option<String>, ApiError> {
+    let header = |name| head.headers.get(name).map(|value: &http::HeaderValue| value.as_bytes());
+    let encoding = header(http::header::CONTENT_ENCODING).unwrap_or(b"identity");
+    if !encoding.eq_ignore_ascii_case(b"identity") {
+        return Err(ApiError::new(
+            ErrorKind::UnsupportedMediaType,
+            "Compressed request bodies are not supported; send the JSON without content-encoding.",
+        ));
+    }
+    let kind = header(http::header::CONTENT_TYPE).unwrap_or_default();
+    if endpoint.accepts_forms()
+        && let Some(boundary) = std::str::from_utf8(kind).ok().and_then(form::boundary)
+    {
+        return Ok(Some(boundary));
+    }
+    if kind.len() >= 10 && kind.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/")) {
+        return Err(ApiError::new(ErrorKind::UnsupportedMediaType, "Send the body as application/json."));
+    }
+    Ok(None)
+}
+
+/// Resolves a model name. The error is `UnknownModel`, or `ModelNotPermitted` if the key may not use the model.
+pub(in crate::proxy) fn resolve_model<'t>(
+    routes: &'t RoutingTable,
+    ctx: &mut Context,
+    name: &str,
+) -> Result<Named<'t>, ApiError> {
+    let named = routes.resolve(name).ok_or_else(|| unknown_model(name))?;
+    let id = &named.model.id;
+    ctx.record.model = Some(id.clone());
+    if let Some(key) = &ctx.key
+        && !key.rules.models.permits(id)
+    {
+        let message = format!("This API key may not use the model `{id}`.");
+        return Err(ApiError::new(ErrorKind::ModelNotPermitted, message).param("model"));
+    }
+    Ok(named)
+}
+
+fn list_models(
+    endpoint: &Endpoint,
+    shape: models::ListingShape,
+    query: Option<&str>,
+    ctx: &Context,
+) -> Result<Bytes, ApiError> {
+    let permission = ctx.key.as_ref().map_or(&Permission::All, |key| &key.rules.models);
+    let table = &ctx.active.snapshot.routes;
+    let mut out = bytes::BytesMut::with_capacity(128 + table.models().len() * 96);
+    if let Endpoint::Model { id } = endpoint {
+        let model = table.model(id).filter(|model| permission.permits(&model.id));
+        let model = model.ok_or_else(|| unknown_model(id))?;
+        models::encode_one(shape, &entry(model), &mut out);
+    } else {
+        let permitted = table.models().iter().filter(|model| permission.permits(&model.id));
+        let entries: Vec<ListedModel<'_>> = permitted.map(|model| entry(model)).collect();
+        let page = page(shape, query)?;
+        for (id, name) in [(&page.after, after_name(shape)), (&page.before, "before_id")] {
+            // An unknown cursor must be an error: a client that got the first page instead would page forever.
+            if id.as_ref().is_some_and(|id| !entries.iter().any(|entry| *entry.id == **id)) {
+                let message = format!("'{name}' does not name a model in this list.");
+                return Err(ApiError::new(ErrorKind::InvalidField, message).param(name));
+            }
+        }
+        models::encode_list(shape, &entries, &page, &mut out);
+    }
+    Ok(out.freeze())
+}
+
+fn entry(model: &Model) -> ListedModel<'_> {
+    ListedModel { id: &model.id, owned_by: &model.owned_by, created: model.created, methods: methods(model) }
+}
+
+/// Returns the methods of the generate API that a model serves.
+fn methods(model: &Model) -> &'static [&'static str] {
+    let chats = Format::ALL.into_iter().any(|format| model.offers(format.api()));
+    let embeds = model.offers(Api::Embeddings) || model.offers(Api::EmbedContent);
+    match (chats, embeds) {
+        (true, true) => {
+            &["generateContent", "streamGenerateContent", "countTokens", "embedContent", "batchEmbedContents"]
+        }
+        (true, false) => &["generateContent", "streamGenerateContent", "countTokens"],
+        (false, true) => &["embedContent", "batchEmbedContents"],
+        (false, false) => &[],
+    }
+}
+
+/// Returns the name of the query parameter with the cursor of the next page.
+fn after_name(shape: models::ListingShape) -> &'static str {
+    if shape == models::ListingShape::Generate { "pageToken" } else { "after_id" }
+}
+
+/// Parses the page parameters of a model listing. The default page size is 20 for Anthropic and 50 for Gemini.
+fn page(shape: models::ListingShape, query: Option<&str>) -> Result<ListingPage, ApiError> {
+    let text = |name| path::query_value(query, name).filter(|value| !value.is_empty());
+    let limit = |name: &'static str, default| match text(name).map(|value| value.parse::<usize>()) {
+        None => Ok(Some(default)),
+        Some(Ok(n)) if (1..=MAX_PAGE).contains(&n) => Ok(Some(n)),
+        Some(_) => {
+            let message = format!("'{name}' must be a number from 1 to {MAX_PAGE}.");
+            Err(ApiError::new(ErrorKind::InvalidField, message).param(name))
+        }
+    };
+    Ok(match shape {
+        models::ListingShape::List => ListingPage::default(),
+        models::ListingShape::Messages => ListingPage {
+            limit: limit("limit", 20)?,
+            after: text("after_id").map(Into::into),
+            before: text("before_id").map(Into::into),
+        },
+        models::ListingShape::Generate => {
+            // Gemini treats 0 as the default and clamps larger values.
+            let large = text("pageSize").and_then(|value| value.parse::<u64>().ok());
+            let limit = match large {
+                Some(0) => Some(50),
+                Some(n) if n > MAX_PAGE as u64 => Some(MAX_PAGE),
+                _ => limit("pageSize", 50)?,
+            };
+            ListingPage { limit, after: text("pageToken").map(Into::into), before: None }
+        }
+    })
+}
+
+/// Cuts a client's text to 100 characters, for an error message.
+pub(in crate::proxy) fn short(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+fn unknown_path(head: &RequestHeader) -> ApiError {
+    let message = format!("Unknown path: {} {}", short(head.method.as_str()), short(head.uri.path()));
+    ApiError::new(ErrorKind::UnknownPath, message)
+}
+
+fn unknown_model(name: &str) -> ApiError {
+    let message = format!("The model `{}` does not exist or you do not have access to it.", short(name));
+    ApiError::new(ErrorKind::UnknownModel, message).param("model")
+}
+
+fn too_large(limit: usize) -> ApiError {
+    ApiError::new(ErrorKind::BodyTooLarge, format!("The request body is larger than {limit} bytes."))
+}
+
+/// Returns the error of a request that exceeds the gateway's capacity; its `Retry-After` is one second.
+pub(in crate::proxy) fn overloaded() -> ApiError {
+    let message = "The gateway is overloaded; please try again.";
+    ApiError::new(ErrorKind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
+}
+
+fn slow_body() -> ApiError {
+    ApiError::new(ErrorKind::BodyTimeout, "The request body did not arrive in time.")
+}
+
+fn disconnect_error() -> ApiError {
+    ApiError::new(ErrorKind::ClientGone, "The client closed the connection.")
+}
+
+fn body_error(error: &pingora::Error) -> ApiError {
+    let io = error.root_cause().downcast_ref::<std::io::Error>();
+    if io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<Misframed>()) {
+        return ApiError::new(ErrorKind::InvalidField, "The framing of the request body is invalid.");
+    }
+    match error.etype().as_str() {
+        "ReadTimedout" => slow_body(),
+        // Pingora gives the last two as custom error names when it reads chunks.
+        "InvalidHTTPHeader" | "InvalidChunk" | "InvalidTrailerEnd" => {
+            ApiError::new(ErrorKind::InvalidField, "The framing of the request body is invalid.")
+        }
+        _ => disconnect_error(),
+    }
+}

@@ -1,0 +1,438 @@
+//! Response phase: the upstream response head and body, and what is forwarded to the client.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::{Error, ErrorType};
+
+use super::context::{Attempt, Context, RequestId, ResponseInProgress, Translation, UpstreamResponse};
+use super::names;
+use super::request::overloaded;
+use super::upstream::redact_secrets;
+use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::proxy::Gateway;
+use crate::proxy::driver::encoding::ContentDecoder;
+use crate::translate::translated::Route;
+use crate::translate::verbatim::Arrival;
+use crate::translate::{Exchange, StreamError, Translated, Verbatim};
+use crate::wire::error::{self as wire_error, ProviderError};
+use crate::wire::path::Action;
+use crate::wire::watch::StreamEnd as Ending;
+use crate::wire::{Format, messages};
+
+/// Maximum length of an upstream error body, in bytes. What follows is discarded.
+pub(in crate::proxy) const MAX_ERROR_BODY: usize = 256 * 1024;
+
+/// Upstream response headers that are forwarded to the client.
+const FORWARDED_HEADERS: [HeaderName; 6] = [
+    names::RETRY_AFTER_MS,
+    names::X_SHOULD_RETRY,
+    names::OPENAI_PROCESSING_MS,
+    names::OPENAI_VERSION,
+    names::ANTHROPIC_BETA,
+    names::X_MS_REGION,
+];
+
+impl Gateway {
+    /// Handles the upstream response head: chooses between a stream, a whole document and an error.
+    pub(in crate::proxy) fn on_response_head(
+        &self,
+        head: &ResponseHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        ctx.record.head_received_at = Some(std::time::Instant::now());
+        let status = head.status.as_u16();
+        ctx.record.upstream_status = Some(status);
+        let text = |name: &HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
+        ctx.record.upstream_id =
+            text(&names::X_REQUEST_ID).or_else(|| text(&names::REQUEST_ID)).map(truncated_id);
+        if ctx.record.targets > 0 {
+            ctx.observe_quota(&head.headers);
+        }
+        let encoding = text(&header::CONTENT_ENCODING).unwrap_or_default();
+        let decoder = match ContentDecoder::new(encoding) {
+            Ok(decoder) => decoder.map(Box::new),
+            Err(error) => return Err(self.malformed_response(ctx, &error)),
+        };
+        ctx.decoder = decoder;
+        let plan = ctx.attempt.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
+        if head.status.is_success() {
+            let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
+            // A continued stream comes first; then a client with an early head, which must get a stream in whatever
+            // form the response arrives.
+            let (mut exchange, stream) = match self.resumed_exchange(plan, ctx.resume.as_mut(), arrival) {
+                Some(exchange) => (exchange, true),
+                None => match plan.translate_to_stream(ctx, arrival, self.limits.answer) {
+                    None => self.new_exchange(plan, arrival),
+                    Some(promised) => (Exchange::Translated(promised), true),
+                },
+            };
+            exchange.expect(plan.upstream_route.family, ctx.charges.expected_input());
+            if stream {
+                ctx.record_transcript(&mut exchange);
+            }
+            ctx.record.stream = stream;
+            let passing = Box::new(ResponseInProgress::new(exchange));
+            ctx.response = if stream {
+                UpstreamResponse::Stream(passing)
+            } else {
+                UpstreamResponse::Whole(passing, BytesMut::new())
+            };
+        } else {
+            let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
+            ctx.record.stream = false;
+            ctx.response = UpstreamResponse::Refused { status, retry_after, body: BytesMut::new() };
+        }
+        Ok(())
+    }
+
+    /// Creates the exchange of a success response. Returns also whether the client gets a stream.
+    fn new_exchange(&self, plan: &Attempt, arrival: Arrival) -> (Exchange, bool) {
+        let Some(translation) = &plan.translation else {
+            let verbatim = Verbatim::new(plan.api, arrival, plan.changes.clone(), self.limits.frame);
+            return (Exchange::Verbatim(verbatim), arrival != Arrival::Whole);
+        };
+        // The client gets a stream if it requested one, in whatever form the response arrives; otherwise a document.
+        let Translation { client, provider, reply, restore, .. } = &**translation;
+        let route = Route { client: *client, provider: *provider, stream: plan.stream };
+        let limit = if arrival == Arrival::Whole { self.limits.answer } else { self.limits.frame };
+        let translated = Translated::new(&route, arrival, reply.clone(), restore.clone(), limit);
+        (Exchange::Translated(Box::new(translated)), plan.stream)
+    }
+
+    /// Builds the response head for the client. `length` is the length of the body in bytes, where it is known.
+    pub(in crate::proxy) fn client_head(
+        &self,
+        client: &RequestHeader,
+        provider: &ResponseHeader,
+        ctx: &Context,
+        length: Option<usize>,
+    ) -> ResponseHeader {
+        let (mut parts, ()) = http::Response::new(()).into_parts();
+        parts.status = provider.status;
+        let mut ours = HeaderMap::with_capacity(8);
+        let theirs = &provider.headers;
+        let kind = match &ctx.response {
+            // Errors are sent as JSON, whatever their upstream content type is.
+            UpstreamResponse::Refused { .. } => None,
+            _ => match ctx.attempt.as_ref().and_then(|plan| plan.translation.as_deref()) {
+                None => theirs.get(header::CONTENT_TYPE).cloned(),
+                Some(translation) if ctx.record.stream && !translation.array => {
+                    Some(HeaderValue::from_static("text/event-stream; charset=utf-8"))
+                }
+                Some(_) => None,
+            },
+        };
+        ours.insert(
+            header::CONTENT_TYPE,
+            kind.unwrap_or_else(|| HeaderValue::from_static("application/json")),
+        );
+        if let Some(length) = length {
+            ours.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        } else if client.version == http::Version::HTTP_11 {
+            ours.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        for name in FORWARDED_HEADERS {
+            if let Some(value) = theirs.get(&name) {
+                ours.insert(name, value.clone());
+            }
+        }
+        if let UpstreamResponse::Refused { retry_after: Some(RetryAfter::Header(wait)), .. } = &ctx.response
+            && let Ok(wait) = HeaderValue::from_str(wait)
+        {
+            ours.insert(header::RETRY_AFTER, wait);
+        }
+        if ctx.record.stream {
+            disable_buffering(&mut ours);
+        }
+        if let Some(warning) = ctx.attempt.as_ref().and_then(|plan| plan.warning.as_ref()) {
+            ours.insert(names::X_GATEWAY_WARNING, warning.clone());
+        }
+        for (name, value) in ctx.target_headers() {
+            ours.insert(name, value);
+        }
+        add_ids(&mut ours, ctx.format, &ctx.id);
+        for (name, value) in ctx.charges.rate_limit_headers(ctx.format, ctx.now()) {
+            ours.insert(name, value);
+        }
+        parts.headers = ours;
+        if client.version < http::Version::HTTP_11 {
+            // HTTP/1.0 has no chunks, and a stream has no length: the end of the connection ends the response.
+            parts.version = http::Version::HTTP_10;
+        }
+        ResponseHeader::from(parts)
+    }
+
+    /// Forwards a piece of the upstream body. Returns the bytes to send to the client, which may be empty.
+    ///
+    /// # Errors
+    /// Returns an error if the response cannot continue; `ctx.failure` holds the client's error then.
+    pub(in crate::proxy) fn forward_piece(
+        &self,
+        piece: Bytes,
+        end: bool,
+        ctx: &mut Context,
+    ) -> pingora::Result<Bytes> {
+        // The hot path runs for every piece of a stream and leaves the response in place.
+        if let UpstreamResponse::Stream(passing) = &mut ctx.response {
+            return self
+                .forward_stream(passing, piece, end)
+                .map_err(|failure| self.forward_failure(ctx, failure));
+        }
+        // Moved out, because `tell_refusal` borrows the whole context.
+        let mut answer = std::mem::replace(&mut ctx.response, UpstreamResponse::Done);
+        let result = match &mut answer {
+            UpstreamResponse::Whole(passing, body) => self.forward_whole(passing, body, piece, end),
+            UpstreamResponse::Refused { status, retry_after, body } => {
+                collect_error(body, &piece);
+                Ok(if end {
+                    self.convert_error(*status, retry_after.take(), body.split().freeze(), ctx)
+                } else {
+                    Bytes::new()
+                })
+            }
+            UpstreamResponse::Pending
+            | UpstreamResponse::Stream(_)
+            | UpstreamResponse::Synthesized(_)
+            | UpstreamResponse::Done => Ok(Bytes::new()),
+        };
+        ctx.response = answer;
+        result.map_err(|failure| self.forward_failure(ctx, failure))
+    }
+
+    fn forward_whole(
+        &self,
+        passing: &mut ResponseInProgress,
+        body: &mut BytesMut,
+        piece: Bytes,
+        end: bool,
+    ) -> Result<Bytes, Failure> {
+        let mut last = Bytes::new();
+        if !piece.is_empty() {
+            passing.buffered_bytes = body.len() + piece.len();
+            if passing.buffered_bytes > self.limits.answer {
+                return Err(Failure::TooLarge(self.limits.answer));
+            }
+            if !self.memory.grow(&mut passing.memory_permit, passing.buffered_bytes) {
+                return Err(Failure::NoMemory);
+            }
+            if end && body.is_empty() {
+                // Mostly the response arrives in one piece, which is not copied.
+                last = piece;
+            } else {
+                body.extend_from_slice(&piece);
+            }
+        }
+        if !end {
+            return Ok(Bytes::new());
+        }
+        let whole = if last.is_empty() { body.split().freeze() } else { last };
+        let passed = passing.exchange.whole(whole)?;
+        if passing.exchange.meter().end() != Ending::Failed {
+            // Count the usage that the provider did not report here: a large document has its turn of `offload` now.
+            passing.exchange.complete();
+        }
+        Ok(passed)
+    }
+
+    /// Forwards a piece of a stream. `limits.memory` counts bytes that were read and not forwarded, such as a frame
+    /// without an end. The count is an upper bound: frames that have no equivalent in the client's format count until
+    /// the next one leaves.
+    fn forward_stream(
+        &self,
+        passing: &mut ResponseInProgress,
+        piece: Bytes,
+        end: bool,
+    ) -> Result<Bytes, Failure> {
+        let held = passing.buffered_bytes + piece.len();
+        let out = feed_stream(passing, piece, end)?;
+        passing.buffered_bytes = if out.is_empty() { held } else { 0 };
+        if passing.buffered_bytes == 0 {
+            passing.memory_permit = None;
+        } else if !self.memory.grow(&mut passing.memory_permit, passing.buffered_bytes) {
+            return Err(Failure::NoMemory);
+        }
+        Ok(out)
+    }
+
+    /// Maps a provider's error to the client's format. Returns its body and sets `ctx.failure`.
+    fn convert_error(
+        &self,
+        status: u16,
+        retry_after: Option<RetryAfter>,
+        body: Bytes,
+        ctx: &mut Context,
+    ) -> Bytes {
+        let provider = ctx.attempt.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
+        let reported = ProviderError::decode(&body);
+        let detail = redact_secrets(provider, reported.message.clone());
+        let mut error = wire_error::from_provider(status, reported, retry_after);
+        error.message = redact_secrets(provider, error.message.into_owned()).into();
+        ctx.record.detail = (*detail != *error.message).then(|| detail.into_boxed_str());
+        let same_format = ctx.attempt.as_ref().is_some_and(|plan| plan.api.error_format() == ctx.format);
+        // Forward the provider's own body if it is valid in the client's format, because it has more details than a new
+        // one. Not for `UpstreamAuth`, which is about the gateway's own credential.
+        let told = std::str::from_utf8(&body)
+            .ok()
+            .filter(|_| same_format && error.kind != ErrorKind::UpstreamAuth && error.status == status)
+            .filter(|text| wire_error::is_in_shape(ctx.format, status, text))
+            .map(|text| {
+                let maps = ctx.format == Format::Messages && provider.is_some_and(|by| by.standard_errors);
+                let mapped = if maps { messages::error::standardised(text, status) } else { None };
+                Bytes::from(redact_secrets(provider, mapped.unwrap_or_else(|| text.to_owned())))
+            });
+        let told = told.unwrap_or_else(|| wire_error::body(ctx.format, &error, ctx.id.as_str()).freeze());
+        ctx.failure = Some(Box::new(error));
+        told
+    }
+
+    fn forward_failure(&self, ctx: &mut Context, failure: Failure) -> Box<Error> {
+        let (error, detail) = match failure {
+            Failure::NoMemory => (overloaded(), None),
+            Failure::TooLarge(limit) => {
+                let message = format!("The upstream provider's response is larger than {limit} bytes.");
+                (ApiError::new(ErrorKind::UpstreamBroken, message), None)
+            }
+            Failure::Stream(StreamError::FirstFrame(frame), _) => (self.first_frame(ctx, &frame), None),
+            Failure::Stream(StreamError::Failed(frame), rest) => (self.first_frame(ctx, &frame), Some(rest)),
+            Failure::Stream(error, rest) => {
+                // The frames before the fault are valid and still belong to the client; the caller sends them first.
+                ctx.record.detail = Some(error.to_string().into_boxed_str());
+                let message = match &error {
+                    StreamError::Cut => "The upstream provider's stream ended before it was complete.",
+                    _ => "The upstream provider's response is not valid.",
+                };
+                (ApiError::new(ErrorKind::UpstreamBroken, message), Some(rest))
+            }
+        };
+        ctx.failure = Some(Box::new(error));
+        let mut broken = Error::explain(ErrorType::Custom("BrokenAnswer"), "invalid response").into_up();
+        if let Some(rest) = detail.filter(|rest| !rest.is_empty()) {
+            broken.cause = Some(Box::new(BytesBeforeFault(rest)));
+        }
+        broken
+    }
+
+    fn malformed_response(&self, ctx: &mut Context, error: &dyn std::fmt::Display) -> Box<Error> {
+        ctx.record.detail = Some(error.to_string().into_boxed_str());
+        let told = "The upstream provider's response is not valid.";
+        ctx.failure = Some(Box::new(ApiError::new(ErrorKind::UpstreamBroken, told)));
+        Error::explain(ErrorType::Custom("BrokenAnswer"), "invalid response").into_up()
+    }
+
+    /// Returns the client's error for an error frame inside a 200 response, with the status that fits it.
+    pub(in crate::proxy) fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
+        let reported = ProviderError::decode(frame);
+        let status = status_of(&reported);
+        let mut error = wire_error::from_provider(status, reported, None);
+        let provider = ctx.attempt.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
+        error.message = redact_secrets(provider, error.message.into_owned()).into();
+        error
+    }
+}
+
+/// Reason why a piece cannot be forwarded.
+enum Failure {
+    TooLarge(usize),
+    /// The memory budget of all requests is exhausted.
+    NoMemory,
+    /// The stream is broken. The bytes are the complete frames before the fault.
+    Stream(StreamError, Bytes),
+}
+
+impl From<StreamError> for Failure {
+    fn from(error: StreamError) -> Self {
+        Failure::Stream(error, Bytes::new())
+    }
+}
+
+/// Complete frames before the fault of a stream, which were not sent yet.
+#[derive(Debug, thiserror::Error)]
+#[error("{} bytes unsent", .0.len())]
+pub(in crate::proxy) struct BytesBeforeFault(pub(in crate::proxy) Bytes);
+
+fn truncated_id(text: &str) -> Box<str> {
+    text.chars().take(128).collect::<String>().into_boxed_str()
+}
+
+/// Feeds a piece to the exchange of a stream, and finishes the exchange at the end.
+fn feed_stream(passing: &mut ResponseInProgress, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
+    let mut out = Bytes::new();
+    if !piece.is_empty() {
+        out = match passing.exchange.feed(piece) {
+            Ok(out) => out,
+            Err(error) => return Err(Failure::Stream(error, passing.exchange.take_ready())),
+        };
+    }
+    if !end {
+        return Ok(out);
+    }
+    match passing.exchange.finish() {
+        Ok(tail) if tail.is_empty() => Ok(out),
+        Ok(tail) if out.is_empty() => Ok(tail),
+        Ok(tail) => Ok(Bytes::from([out, tail].concat())),
+        Err(error) => {
+            let ready = passing.exchange.take_ready();
+            Err(Failure::Stream(
+                error,
+                if out.is_empty() { ready } else { Bytes::from([out, ready].concat()) },
+            ))
+        }
+    }
+}
+
+fn collect_error(body: &mut BytesMut, piece: &[u8]) {
+    let room = MAX_ERROR_BODY.saturating_sub(body.len());
+    body.extend_from_slice(piece.get(..room.min(piece.len())).unwrap_or_default());
+}
+
+/// Adds the headers that stop intermediate proxies from caching or buffering a stream.
+pub(in crate::proxy) fn disable_buffering(ours: &mut HeaderMap) {
+    ours.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    ours.insert(names::X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+}
+
+/// Adds the request id under the names that the client's SDK reads.
+pub(in crate::proxy) fn add_ids(ours: &mut HeaderMap, format: Format, id: &RequestId) {
+    let Ok(id) = HeaderValue::from_bytes(id.as_bytes()) else { return };
+    if format == Format::Messages {
+        ours.insert(names::REQUEST_ID, id.clone());
+    }
+    ours.insert(names::X_REQUEST_ID, id);
+}
+
+/// Returns how a response arrives: its content type decides, and the request where the type is missing.
+fn arrival(plan: &Attempt, content_type: &str) -> Arrival {
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("text/event-stream") {
+        return Arrival::Events;
+    }
+    let json = kind.eq_ignore_ascii_case("application/json");
+    match plan.action {
+        Some(Action::Stream { sse: false }) if json || kind.is_empty() => Arrival::Array,
+        // Some servers send streams without a content type.
+        _ if plan.stream && kind.is_empty() => Arrival::Events,
+        _ => Arrival::Whole,
+    }
+}
+
+/// Returns the HTTP status that fits an error inside a 200 response.
+pub(in crate::proxy) fn status_of(provider: &ProviderError) -> u16 {
+    let numeric = provider.code.as_deref().and_then(|code| code.parse::<u16>().ok());
+    if let Some(status) = numeric.filter(|status| (400..600).contains(status)) {
+        return status;
+    }
+    let says = |word: &str| {
+        [&provider.kind, &provider.code]
+            .into_iter()
+            .flatten()
+            .any(|text| text.to_ascii_lowercase().contains(word))
+    };
+    match () {
+        () if says("overloaded") => 529,
+        () if says("rate_limit") || says("resource_exhausted") => 429,
+        () if says("invalid_request") || says("invalid_argument") => 400,
+        () if says("unavailable") => 503,
+        () => 500,
+    }
+}

@@ -1,0 +1,140 @@
+//! Owners of responses that a provider stores. A provider knows only the gateway's account, and would let every key
+//! continue every response. The gateway therefore stores which account or key created each response, and refuses it to
+//! others.
+
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+use super::context::Context;
+use super::stored::{previous_not_found, unavailable};
+use crate::account::Key;
+use crate::error::{ApiError, ErrorKind};
+use crate::proxy::Gateway;
+use crate::store::{Pending, StoreError, StoreKey};
+use crate::wire::Api;
+use crate::wire::request::Body;
+
+/// Maximum time that the end of a response waits for its owner to be stored.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum time that a request waits for the owner of the response it continues.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Ownership claims of a request, stored when its response is complete.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct Claims {
+    /// The provider may store the response.
+    answer: bool,
+    /// Ids of the responses and conversations that the request continues and that have no known owner, or whose entry
+    /// it renews.
+    adopted: Vec<String>,
+    /// Claims that were sent to the store.
+    pending: Vec<Pending<()>>,
+}
+
+/// Returns the store key of an id's owner.
+fn key(id: &str) -> StoreKey {
+    Sha256::new_with_prefix(b"owner\0").chain_update(id.as_bytes()).finalize().into()
+}
+
+/// Returns the owner: an account, or a key without an account. The prefix keeps their names apart.
+fn owner(key: &Key) -> String {
+    match &key.account {
+        Some(account) => format!("account:{}", account.name),
+        None => format!("key:{}", key.name),
+    }
+}
+
+impl Gateway {
+    /// Checks that the key owns the responses and conversations that the request continues.
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::UnknownResponse`] if one belongs to another owner, or has no known owner and the
+    /// configuration refuses those; [`ErrorKind::InvalidField`] for an unreadable id; and an error if the store is
+    /// unavailable.
+    pub(in crate::proxy) async fn check_response_owner(
+        &self,
+        ctx: &mut Context,
+        api: Api,
+        body: &mut Body,
+    ) -> Result<(), ApiError> {
+        if api != Api::Responses {
+            return Ok(());
+        }
+        let mut claims = Claims { answer: body.may_be_stored(), ..Claims::default() };
+        for (member, id) in body.stored_ids() {
+            if id.is_empty() {
+                let message = format!("'{member}' must name one response or conversation by its id.");
+                return Err(ApiError::new(ErrorKind::InvalidField, message).param(member));
+            }
+            let Some(own) = ctx.key.as_ref().map(|key| owner(key)) else { continue };
+            let found = self.owners.owner(key(&id)).within(LOOKUP_TIMEOUT).await;
+            self.count_store("owner", &found);
+            match found.map_err(|error| unavailable(&error))? {
+                // A conversation has no end: each use renews its entry. A response expires at its provider.
+                Some(owner) if owner == own && member == "conversation" => claims.adopted.push(id),
+                Some(owner) if owner == own => {}
+                Some(_) => return Err(not_found(member, &id)),
+                // The gateway stores this response itself, under the request's owner.
+                None if self.stores_responses() && self.is_stored(ctx, &id).await? => {}
+                None if self.refuse_foreign => return Err(not_found(member, &id)),
+                // The owner is unknown. The first key that continues the response owns it from then on.
+                None => claims.adopted.push(id),
+            }
+        }
+        if claims.answer || !claims.adopted.is_empty() {
+            ctx.claims = Some(Box::new(claims));
+        }
+        Ok(())
+    }
+
+    /// Sends the owner of a response to the store as soon as the provider has sent the id, because a client that leaves
+    /// before the end knows the id too. Only the first call with a known id has an effect.
+    pub(in crate::proxy) fn claim(&self, ctx: &mut Context) {
+        if ctx.claims.as_ref().is_none_or(|claims| !claims.pending.is_empty()) {
+            return;
+        }
+        let (Some(plan), Some(passing), Some(by)) = (&ctx.attempt, ctx.response_in_progress(), &ctx.key)
+        else {
+            return;
+        };
+        let id = passing.exchange.meter().id();
+        // A translated request tells the provider to store nothing, so there is no id to claim.
+        if id.is_empty() || plan.api != Api::Responses {
+            return;
+        }
+        let (id, owner) = (id.to_owned(), owner(by));
+        let Some(claims) = &mut ctx.claims else { return };
+        let answer = claims.answer.then_some(id);
+        let ids = answer.iter().chain(&claims.adopted);
+        claims.pending = ids.map(|id| self.owners.claim(key(id), &owner)).collect();
+    }
+
+    /// Waits until the owners are stored, before the end of the response is sent, so that the owner can continue from
+    /// it at any gateway, and other keys cannot. A failure is logged; the client gets its response anyway.
+    pub(in crate::proxy) async fn await_claims(&self, ctx: &mut Context) {
+        self.claim(ctx);
+        let Some(claims) = ctx.claims.take() else { return };
+        for pending in claims.pending {
+            let outcome = pending.within(STORE_TIMEOUT).await;
+            self.count_store("claim", &outcome);
+            if let Err(error) = outcome {
+                warn(ctx, &error);
+            }
+        }
+    }
+}
+
+fn warn(ctx: &Context, error: &StoreError) {
+    let request = ctx.id.as_str();
+    tracing::warn!(%error, request, "the owner of a response was not stored");
+}
+
+/// Returns the error of an unknown id, so that a key cannot find out which ids of others exist.
+fn not_found(member: &'static str, id: &str) -> ApiError {
+    if member == "conversation" {
+        let message = format!("Conversation with id '{}' not found.", super::request::short(id));
+        return ApiError::new(ErrorKind::UnknownResponse, message).param(member);
+    }
+    previous_not_found(id)
+}

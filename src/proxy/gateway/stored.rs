@@ -1,0 +1,217 @@
+//! Stored responses: loads them for requests that continue one, stores them before the end of a response is sent, and
+//! serves them to their owners.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::Method;
+use rand::Rng as _;
+
+use super::context::Context;
+use crate::error::{ApiError, ErrorKind};
+use crate::proxy::Client;
+use crate::proxy::Gateway;
+use crate::store::{Found, Pending, Store, StoreError, StoredResponse};
+use crate::wire::path::{self, Endpoint};
+use crate::wire::responses::stored::{self, ItemPage};
+
+/// Maximum time that the end of a response waits until the response is stored. The client did not ask for a longer
+/// wait.
+const STORE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum time that a request waits for the stored response that it continues or reads.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum items of a page (OpenAI API, "List input items").
+const MAX_PAGE: usize = 100;
+/// Request member with the id of the response to continue.
+const PREVIOUS: &str = "previous_response_id";
+
+/// Storage data of a response in progress.
+pub(in crate::proxy) struct ResponseStorage {
+    /// Id of the response.
+    pub(in crate::proxy) id: String,
+    /// Conversation up to the response, as JSON items.
+    pub(in crate::proxy) items: Bytes,
+}
+
+/// Returns a new response id: unique, with 128 random bits, so that it cannot be guessed.
+pub(in crate::proxy) fn new_id() -> String {
+    let mut random = rand::rng();
+    format!("resp_{:016x}{:016x}", random.next_u64(), random.next_u64())
+}
+
+/// Returns whether an id has the form of the gateway's own ids. Provider ids are longer.
+fn is_own_id(id: &str) -> bool {
+    let digits = id.strip_prefix("resp_").unwrap_or_default();
+    digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+impl Gateway {
+    /// Returns whether responses are stored.
+    pub(in crate::proxy) fn stores_responses(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.stores_responses())
+    }
+
+    /// Loads the conversation up to and including a stored response. `None` if there is no store.
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::UnknownResponse`] if the account has no response with this id.
+    pub(in crate::proxy) async fn conversation(
+        &self,
+        ctx: &Context,
+        id: &str,
+    ) -> Result<Option<String>, ApiError> {
+        let Some(store) = self.store.as_deref() else { return Ok(None) };
+        let Some(found) = self.load_stored(store, ctx, id).await? else {
+            return Err(previous_not_found(id));
+        };
+        let joined = stored::with_answer(text(&found.items)?, text(&found.document)?);
+        joined.map(Some).map_err(|_| unreadable())
+    }
+
+    /// Returns whether the gateway stores a response with this id for the request's account.
+    pub(in crate::proxy) async fn is_stored(&self, ctx: &Context, id: &str) -> Result<bool, ApiError> {
+        // Ids of providers cost no query.
+        let Some(store) = self.store.as_deref().filter(|_| is_own_id(id)) else { return Ok(false) };
+        let found = store.find(&account(ctx), id).within(LOAD_TIMEOUT).await;
+        self.count_store("owner", &found);
+        found.map(|found| found.is_some()).map_err(|error| unavailable(&error))
+    }
+
+    /// Starts to store a complete response. The caller waits for the result before it sends the end of the response.
+    /// `None` if the response is not to be stored.
+    pub(in crate::proxy) fn store_response(&self, ctx: &mut Context) -> Option<Pending<()>> {
+        let store = self.store.as_deref()?;
+        let document = ctx.response_in_progress_mut()?.exchange.take_document()?;
+        let keep = ctx.attempt.as_mut()?.translation.as_mut()?.storage.take()?;
+        let ResponseStorage { id, items } = *keep;
+        Some(store.store_response(StoredResponse { account: account(ctx), id, items, document }))
+    }
+
+    /// Waits until a response is stored. A failure is logged; the client gets its response anyway.
+    pub(in crate::proxy) async fn await_stored(&self, ctx: &Context, pending: Pending<()>) {
+        let outcome = pending.within(STORE_TIMEOUT).await;
+        self.count_store("keep", &outcome);
+        if let Err(error) = outcome {
+            let request = ctx.id.as_str();
+            tracing::warn!(%error, request, "a response was not stored; the client has received it");
+        }
+    }
+
+    /// Serves a stored response: its document, its input items, or its deletion.
+    pub(in crate::proxy) async fn reply_stored(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        endpoint: &Endpoint,
+    ) -> Result<bool, ApiError> {
+        let head = client.req_header();
+        let (Endpoint::Response { id } | Endpoint::ResponseItems { id }) = endpoint else { return Ok(false) };
+        let store = self.store.as_deref().ok_or_else(|| not_found(id))?;
+        let query = head.uri.query();
+        let body = match endpoint {
+            Endpoint::Response { .. } if head.method == Method::DELETE => {
+                let removed = store.remove(&account(ctx), id).within(LOAD_TIMEOUT).await;
+                self.count_store("remove", &removed);
+                if !removed.map_err(|error| unavailable(&error))? {
+                    return Err(not_found(id));
+                }
+                let mut out = BytesMut::new();
+                stored::removed(id, &mut out);
+                out.freeze()
+            }
+            Endpoint::Response { .. } => {
+                if path::query_value(query, "stream").as_deref() == Some("true") {
+                    let message = "A response that is complete cannot be streamed again.";
+                    return Err(ApiError::new(ErrorKind::Unsupported, message).param("stream"));
+                }
+                self.load_stored(store, ctx, id).await?.ok_or_else(|| not_found(id))?.document
+            }
+            _ => {
+                let page = page(query)?;
+                let found = self.load_stored(store, ctx, id).await?.ok_or_else(|| not_found(id))?;
+                let mut out = BytesMut::with_capacity(found.items.len() + 256);
+                if !stored::list(text(&found.items)?, id, &page, &mut out).map_err(|_| unreadable())? {
+                    let message = "'after' is not the id of an item of this response.";
+                    return Err(ApiError::new(ErrorKind::InvalidField, message).param("after"));
+                }
+                out.freeze()
+            }
+        };
+        self.reply_json(client, ctx, body).await
+    }
+
+    async fn load_stored(
+        &self,
+        store: &dyn Store,
+        ctx: &Context,
+        id: &str,
+    ) -> Result<Option<Found>, ApiError> {
+        let found = store.find(&account(ctx), id).within(LOAD_TIMEOUT).await;
+        self.count_store("find", &found);
+        let Some(found) = found.map_err(|error| unavailable(&error))? else { return Ok(None) };
+        Ok(Some(Found {
+            items: self.charge_memory(found.items)?,
+            document: self.charge_memory(found.document)?,
+        }))
+    }
+
+    /// Counts a store operation, and updates the gauge of the store's size.
+    pub(in crate::proxy) fn count_store<T>(&self, operation: &'static str, outcome: &Result<T, StoreError>) {
+        let result = outcome.as_ref().err().map_or("done", StoreError::label);
+        self.metrics.store_operations.with_label_values(&[operation, result]).inc();
+        if let Some(store) = &self.store {
+            self.metrics.store_bytes.set(i64::try_from(store.size()).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+/// Returns the owner name that responses are stored under: the key's account, or else the key's name, so that one
+/// secret may replace another.
+pub(in crate::proxy) fn account(ctx: &Context) -> String {
+    ctx.key.as_ref().map_or_else(String::new, |key| key.owner().to_owned())
+}
+
+fn text(bytes: &Bytes) -> Result<&str, ApiError> {
+    std::str::from_utf8(bytes).map_err(|_| unreadable())
+}
+
+fn page(query: Option<&str>) -> Result<ItemPage, ApiError> {
+    let value = |name| path::query_value(query, name).filter(|value| !value.is_empty());
+    let wrong = |name: &'static str, wanted: String| {
+        ApiError::new(ErrorKind::InvalidField, format!("'{name}' must be {wanted}.")).param(name)
+    };
+    let mut page = ItemPage::default();
+    if let Some(limit) = value("limit") {
+        let limit = limit.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit));
+        page.limit = limit.ok_or_else(|| wrong("limit", format!("a number from 1 to {MAX_PAGE}")))?;
+    }
+    match value("order").as_deref() {
+        None | Some("desc") => {}
+        Some("asc") => page.descending = false,
+        Some(_) => return Err(wrong("order", "'asc' or 'desc'".to_owned())),
+    }
+    page.after = value("after").map(Into::into);
+    Ok(page)
+}
+
+fn not_found(id: &str) -> ApiError {
+    let message = format!("Response with id '{}' not found.", super::request::short(id));
+    ApiError::new(ErrorKind::UnknownResponse, message)
+}
+
+/// Returns the error of a response to continue that does not exist, or belongs to another account.
+pub(in crate::proxy) fn previous_not_found(id: &str) -> ApiError {
+    let message = format!("Previous response with id '{}' not found.", super::request::short(id));
+    let mut error = ApiError::new(ErrorKind::UnknownResponse, message).param(PREVIOUS).status(400);
+    error.code = Some("previous_response_not_found".into());
+    error
+}
+
+pub(in crate::proxy) fn unavailable(error: &StoreError) -> ApiError {
+    tracing::warn!(%error, "a stored response cannot be read or deleted");
+    ApiError::new(ErrorKind::Internal, "The response store is not available; please try again.")
+}
+
+fn unreadable() -> ApiError {
+    ApiError::new(ErrorKind::Internal, "The stored response cannot be read.")
+}

@@ -1,0 +1,134 @@
+//! Prepared upstream routes: what all requests for one model at one target through one endpoint share. Created once per
+//! snapshot.
+
+use http::{HeaderMap, HeaderValue, Uri, header};
+
+use super::names;
+use crate::canonical::Dialect;
+use crate::metrics::{Metrics, Series};
+use crate::provider::{ANTHROPIC_VERSION, HttpVersion, Provider, Scheme};
+use crate::route::{Model, Target};
+use crate::tokens::TokenizerFamily;
+use crate::wire::path::Action;
+use crate::wire::{Api, Format};
+
+/// `User-Agent` of upstream requests.
+pub(in crate::proxy) const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
+
+/// Prepared upstream route of a target: request head, address and metric handles that every request shares.
+pub(in crate::proxy) struct UpstreamRoute {
+    /// The API of the upstream request.
+    pub(in crate::proxy) api: Api,
+    /// Index of the provider's addresses in the snapshot.
+    pub(in crate::proxy) addresses_index: usize,
+    /// Metric handles.
+    pub(in crate::proxy) series: Series,
+    /// Model family, for token estimates.
+    pub(in crate::proxy) family: TokenizerFamily,
+    /// Capability profile of the target's model, without the names, which the target holds.
+    dialect: Dialect<'static>,
+    /// Value of the `x-gateway-target` header. `None` if the names are not valid in a header.
+    pub(in crate::proxy) name: Option<HeaderValue>,
+    head: HeaderMap,
+    uri: Option<Uri>,
+}
+
+impl UpstreamRoute {
+    pub(in crate::proxy) fn new(
+        metrics: &Metrics,
+        endpoint: &'static str,
+        model: &Model,
+        target: &Target,
+        api: Api,
+        link: usize,
+    ) -> Self {
+        let provider = &target.provider;
+        let series = Series::new(metrics, endpoint, &model.id, &provider.name, provider.kind.otel_name());
+        // A path that contains an action depends on the request, so it cannot be prepared.
+        let fixed = !target.provider.path_needs_action(api);
+        let uri = if fixed { address(target, api, None) } else { None };
+        let known = [&*target.model, &*model.id].map(TokenizerFamily::of);
+        let family = known
+            .into_iter()
+            .find(|family| *family != TokenizerFamily::Other)
+            .unwrap_or(TokenizerFamily::Other);
+        let name = HeaderValue::try_from(format!("{}/{}", provider.name, target.model)).ok();
+        let dialect = Dialect { model: "", issuer: "", ..provider.dialect(api, &target.model) };
+        UpstreamRoute {
+            api,
+            addresses_index: link,
+            series,
+            family,
+            dialect,
+            name,
+            head: template(provider, api),
+            uri,
+        }
+    }
+
+    /// Returns the capability profile of the target's model.
+    pub(in crate::proxy) fn dialect<'t>(&self, target: &'t Target) -> Dialect<'t> {
+        Dialect { model: &target.model, issuer: target.provider.issuer(), ..self.dialect.clone() }
+    }
+
+    /// Returns the request URI: a path, and over HTTP/2 also scheme and authority. `None` if it is not a valid URI.
+    pub(in crate::proxy) fn uri(&self, target: &Target, action: Option<Action>) -> Option<Uri> {
+        self.uri.clone().or_else(|| address(target, self.api, action))
+    }
+
+    /// Returns the shared headers. Headers that differ per request hold a placeholder.
+    pub(in crate::proxy) fn head(&self) -> HeaderMap {
+        self.head.clone()
+    }
+}
+
+/// Returns the request URI of an API.
+fn address(target: &Target, api: Api, action: Option<Action>) -> Option<Uri> {
+    address_of(&target.provider, target.provider.path(api, &target.model, action))
+}
+
+/// Returns the request URI of any path of a provider: the path alone for HTTP/1, an absolute URI where HTTP/2 is
+/// possible, which needs scheme and authority. `None` if it is not a valid URI.
+pub(in crate::proxy) fn address_of(provider: &Provider, path: String) -> Option<Uri> {
+    let scheme = match (provider.http, provider.base.scheme()) {
+        (HttpVersion::Http1, _) | (HttpVersion::Auto, Scheme::Http) => return Uri::try_from(path).ok(),
+        (HttpVersion::Http2, Scheme::Http) => "http",
+        (_, Scheme::Https) => "https",
+    };
+    let uri = Uri::builder().scheme(scheme).authority(provider.base.authority()).path_and_query(path);
+    uri.build().ok()
+}
+
+/// Returns the headers that every request to a provider carries.
+pub(in crate::proxy) fn template(provider: &Provider, api: Api) -> HeaderMap {
+    let mut head = HeaderMap::with_capacity(16);
+    if let Ok(host) = HeaderValue::from_str(provider.base.authority()) {
+        head.insert(header::HOST, host);
+    }
+    if let Some((name, value)) = provider.credential(api) {
+        head.insert(name, value.clone());
+    }
+    head.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    head.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    head.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    // A compressor may hold frames of a stream back, and compressed frames would have to be decoded first.
+    head.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    head.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    head.insert(names::X_REQUEST_ID, HeaderValue::from_static("-"));
+    if api.error_format() == Format::Messages {
+        head.insert(names::ANTHROPIC_VERSION, HeaderValue::from_static(ANTHROPIC_VERSION));
+    }
+    if provider.forward_client {
+        head.insert(header::VIA, HeaderValue::from_static("1.1 model-gateway"));
+    }
+    for (name, value) in &provider.headers {
+        head.insert(name.clone(), value.clone());
+    }
+    head
+}
+
+impl std::fmt::Debug for UpstreamRoute {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lane({:?})", self.series)
+    }
+}

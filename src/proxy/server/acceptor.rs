@@ -1,0 +1,179 @@
+//! Connection acceptor: limits downstream connections, makes TLS handshakes, and selects HTTP/1 or HTTP/2.
+//!
+//! Pingora bounds neither the number of connections nor the time in which a request head must arrive. Both bounds are
+//! enforced here, one layer below: every connection is counted, makes its TLS handshake if its listener requires one,
+//! and is wrapped in a [`HeaderTimeoutStream`]. Pingora then serves HTTP/2; `http1` serves HTTP/1.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::apps::{HttpServerApp, ServerApp};
+use pingora::listeners::tls::Acceptor as TlsAcceptor;
+use pingora::protocols::Stream;
+use pingora::proxy::HttpProxy;
+use pingora::server::ShutdownWatch;
+use prometheus::IntGauge;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::tls::{TlsListeners, handshake};
+use crate::config::Limits;
+use crate::metrics::Metrics;
+use crate::proxy::Gateway;
+use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
+use crate::proxy::driver::http1;
+
+/// Error body for a connection beyond the limit. The client's format is not known at that point.
+const FULL: &str = "{\"error\":{\"message\":\"Too many connections.\",\"type\":\"service_unavailable\",\
+                    \"param\":null,\"code\":\"server_is_overloaded\"}}";
+
+/// Write time-out of that refusal.
+const REFUSAL: Duration = Duration::from_secs(1);
+
+/// Connection acceptor: counts and times downstream connections and TLS handshakes, then hands them to HTTP.
+pub(in crate::proxy) struct Acceptor {
+    gateway: Gateway,
+    proxy: Arc<HttpProxy<Gateway>>,
+    tls: TlsListeners,
+    permits: Arc<Semaphore>,
+    limits: Limits,
+    metrics: Arc<Metrics>,
+}
+
+impl Acceptor {
+    pub(in crate::proxy) fn new(
+        gateway: Gateway,
+        proxy: HttpProxy<Gateway>,
+        tls: TlsListeners,
+        limits: Limits,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Acceptor {
+            gateway,
+            proxy: Arc::new(proxy),
+            tls,
+            permits: Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS))),
+            limits,
+            metrics,
+        }
+    }
+
+    /// Counts a connection. `None` if the limit is reached.
+    fn admit(&self) -> Option<Admitted> {
+        let permit = self.permits.clone().try_acquire_owned().ok()?;
+        let open = self.metrics.connections.clone();
+        open.inc();
+        Some(Admitted { _permit: permit, open })
+    }
+
+    async fn serve(&self, session: Stream, acceptor: Option<Arc<TlsAcceptor>>, shutdown: &ShutdownWatch) {
+        // An accepted connection may carry a request that was sent before the drain began: shutdown waits for it, but
+        // no longer than `FRESH`.
+        let held = self.gateway.shutdown.guard();
+        let stopping = async {
+            self.gateway.shutdown.draining().await;
+            tokio::time::sleep(http1::NEW_CONNECTION_GRACE).await;
+        };
+        let mut stopping = pin!(stopping);
+        let session = match acceptor {
+            None => session,
+            Some(acceptor) => {
+                // Boxed: otherwise the large state of a handshake would stay allocated for the life of the connection.
+                let encrypted = tokio::select! {
+                    biased;
+                    encrypted = Box::pin(self.encrypt(&acceptor, session)) => encrypted,
+                    () = stopping.as_mut() => return,
+                };
+                match encrypted {
+                    Some(session) => session,
+                    None => return,
+                }
+            }
+        };
+        let mut stream = Box::new(HeaderTimeoutStream::new(session, self.limits.header_timeout));
+        let http2 = tokio::select! {
+            biased;
+            http2 = stream.is_http2() => http2,
+            () = stopping => return,
+            () = tokio::time::sleep(self.limits.keepalive) => return,
+        };
+        let Ok(http2) = http2 else { return };
+        if http2 {
+            // HTTP/2 interleaves heads and bodies of many streams, so the head time-out cannot apply to the connection.
+            stream.head_complete();
+            drop(held);
+            Box::pin(self.proxy.process_new(stream, shutdown)).await;
+        } else {
+            let first = stream.take_first();
+            http1::serve(&self.gateway, stream, first, held).await;
+        }
+    }
+
+    /// Makes the TLS handshake of a connection. `None` if it fails or exceeds `limits.header_timeout`.
+    async fn encrypt(&self, acceptor: &TlsAcceptor, session: Stream) -> Option<Stream> {
+        let made = tokio::time::timeout(self.limits.header_timeout, handshake(acceptor, session)).await;
+        let reason = match made {
+            Ok(Ok(session)) => return Some(session),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a TLS handshake failed");
+                "failed"
+            }
+            Err(_) => "timeout",
+        };
+        self.metrics.handshakes_failed.with_label_values(&[reason]).inc();
+        None
+    }
+}
+
+#[async_trait]
+impl ServerApp for Acceptor {
+    async fn process_new(self: &Arc<Self>, session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let acceptor = self.tls.of(&session).ok()?;
+        let Some(admitted) = self.admit() else {
+            self.metrics.connections_refused.inc();
+            // A refusal over TLS would need a handshake first: too much work for excess connections.
+            if acceptor.is_none() {
+                let _ = tokio::time::timeout(REFUSAL, refuse(session)).await;
+            }
+            return None;
+        };
+        let (front, shutdown) = (self.clone(), shutdown.clone());
+        // A task of its own: Pingora's task keeps space for the state of a TLS handshake for the life of the
+        // connection.
+        tokio::spawn(async move {
+            front.serve(session, acceptor, &shutdown).await;
+            drop(admitted);
+        });
+        None
+    }
+
+    async fn cleanup(&self) {
+        self.proxy.http_cleanup().await;
+    }
+}
+
+/// Connection count; released on drop.
+struct Admitted {
+    _permit: OwnedSemaphorePermit,
+    open: IntGauge,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.open.dec();
+    }
+}
+
+async fn refuse(mut stream: Stream) -> io::Result<()> {
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         retry-after: 1\r\nconnection: close\r\n\r\n{FULL}",
+        FULL.len(),
+    );
+    stream.write_all(answer.as_bytes()).await?;
+    stream.flush().await?;
+    AsyncWriteExt::shutdown(&mut stream).await
+}

@@ -1,0 +1,284 @@
+//! Server process: creates the gateway, its listeners and background services, and runs them on Pingora.
+
+pub(in crate::proxy) mod acceptor;
+pub(in crate::proxy) mod health;
+pub(in crate::proxy) mod listener_service;
+pub(in crate::proxy) mod memory;
+pub(in crate::proxy) mod open;
+pub(in crate::proxy) mod roots;
+pub(in crate::proxy) mod signals;
+pub(in crate::proxy) mod tls;
+pub(in crate::proxy) mod upgrade;
+pub(in crate::proxy) mod watchdog;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora::apps::HttpServerOptions;
+use pingora::listeners::ListenerConfig;
+use pingora::protocols::l4::stream::L4BufferSettings;
+use pingora::proxy::http_proxy;
+use pingora::server::configuration::{Opt, ServerConf};
+use pingora::server::{RunArgs, Server as PingoraServer};
+use pingora::services::background::background_service;
+use pingora::services::listening::Service;
+
+use crate::config::{AccessLogSettings as LogTo, Loaded, Reloader, Settings, Vault};
+use crate::metrics::access_log::{AccessLog, Destination};
+use crate::metrics::{Metrics, MetricsError, log};
+use crate::proxy::Gateway;
+use crate::proxy::GatewayParts;
+use crate::proxy::Shutdown;
+use crate::proxy::client::check::Probes;
+use crate::proxy::driver::dns;
+use crate::proxy::endpoints::task::TaskPoller;
+use crate::supervise::Supervisor;
+use acceptor::Acceptor;
+use listener_service::{ListenerHandle, ListenerService};
+use signals::{AdminThread, ProcessStatus, RetiredSnapshots, SignalWatch, Signals};
+use tls::TlsListeners;
+use upgrade::ReadySocket;
+
+/// Write buffer of a client connection, in bytes: a head and a typical JSON response leave in one write.
+const WRITE_BUFFER: usize = 3 * 1024;
+/// Read buffer of a TLS connection, in bytes: a TLS record has up to 16 KiB. Plaintext needs none, because heads and
+/// bodies are read into buffers of their own.
+const TLS_READ_BUFFER: usize = 16 * 1024;
+/// Concurrent streams of a client's HTTP/2 connection. SDKs open one stream per request.
+const H2_STREAMS: u32 = 250;
+/// Flow-control windows of a client's HTTP/2 stream and connection, in bytes: with h2's default of 64 KiB, a 60 MB
+/// upload over 50 ms of round-trip time would take a minute.
+const H2_STREAM_WINDOW: u32 = 1 << 20;
+const H2_CONNECTION_WINDOW: u32 = 8 << 20;
+/// Time beyond the drain limit after which Pingora tears the runtimes down.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Reason why the gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address cannot be bound, or a file cannot be used.
+    #[error("{what}: {source}")]
+    Io {
+        /// The address or file.
+        what: String,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// A TLS listener cannot be set up.
+    #[error("TLS listener {0}: {1}")]
+    Tls(SocketAddr, String),
+    /// A store or the ledger cannot be opened.
+    #[error(transparent)]
+    Store(#[from] open::StoreFault),
+    /// The table of metrics is invalid.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The resolver cannot be set up.
+    #[error("{0}")]
+    Dns(String),
+}
+
+impl From<dns::DnsError> for ServeError {
+    fn from(error: dns::DnsError) -> Self {
+        ServeError::Dns(error.to_string())
+    }
+}
+
+/// Start options of a process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServeOptions {
+    /// Takes the listeners over from a running process (`--upgrade`).
+    pub upgrade: bool,
+}
+
+/// Called when the gateway accepts requests.
+pub type Started = Box<dyn FnOnce() + Send>;
+
+/// Server that is ready to run.
+pub struct Server {
+    settings: Settings,
+    options: ServeOptions,
+    gateway: Gateway,
+    reloader: Arc<Reloader>,
+    retired: RetiredSnapshots,
+    metrics: Arc<Metrics>,
+    access_log: Arc<AccessLog>,
+    shutdown: Arc<Shutdown>,
+}
+
+impl Server {
+    /// Loads and opens everything that can fail before a port is opened: logs, stores, ledger and resolver.
+    ///
+    /// # Errors
+    /// Returns [`ServeError`] if one of them fails.
+    pub fn new(
+        loaded: Loaded,
+        vault: Box<dyn Vault + Send + Sync>,
+        options: ServeOptions,
+    ) -> Result<Self, ServeError> {
+        let Loaded { settings, snapshot, baseline } = loaded;
+        let metrics = Arc::new(Metrics::new()?);
+        let destination = match &settings.log.access {
+            LogTo::Off => Destination::Off,
+            LogTo::Stdout => Destination::Stdout,
+            LogTo::File(path) => Destination::File(path.clone()),
+        };
+        let access_log = AccessLog::open(destination, metrics.log_dropped.clone())
+            .map_err(|source| ServeError::Io { what: "access log".to_owned(), source })?;
+        let access_log = Arc::new(access_log);
+        let shutdown = Shutdown::new();
+        let (store, ledger) = (open::store(&settings)?, open::ledger(&settings)?);
+        let (tasks, owners) = open::tasks(&settings)?;
+        let supervisor = Arc::new(Supervisor::default());
+        supervisor.add(store.iter().flat_map(|store| store.threads()));
+        supervisor.add(tasks.threads());
+        supervisor.add(ledger.iter().flat_map(|ledger| ledger.threads()));
+        supervisor.add(access_log.thread().cloned());
+        supervisor.add(log::thread());
+        let unset = crate::snapshot::Snapshot::default();
+        let gateway = Gateway::new(GatewayParts {
+            snapshot: unset,
+            limits: settings.limits.clone(),
+            metrics: metrics.clone(),
+            access_log: access_log.clone(),
+            shutdown: shutdown.clone(),
+            store,
+            tasks,
+            owners,
+            refuse_foreign: settings.retention.refuse_foreign,
+            ledger,
+            supervisor,
+            ca_file: roots::file()?,
+        })?;
+        let retired = RetiredSnapshots::default();
+        let reloader = {
+            let (gateway, retired) = (gateway.clone(), retired.clone());
+            Reloader::new(
+                settings.routes.clone(),
+                settings.keys.clone(),
+                settings.reload,
+                vault,
+                (&snapshot, baseline),
+                Box::new(move |snapshot| retired.push(gateway.install(snapshot))),
+            )
+        };
+        gateway.install(snapshot);
+        metrics.reload_time.set(signals::unix_now());
+        let reloader = Arc::new(reloader);
+        Ok(Server { settings, options, gateway, reloader, retired, metrics, access_log, shutdown })
+    }
+
+    /// Returns the shutdown handle, for programs that embed the server.
+    pub fn shutdown(&self) -> &Arc<Shutdown> {
+        &self.shutdown
+    }
+
+    /// Runs the server until a signal stops it. The process exits when all responses are complete, or at the drain
+    /// limit.
+    ///
+    /// # Errors
+    /// Returns [`ServeError`] if a listener or the admin port cannot be set up.
+    pub fn run(self, started: Started) -> Result<(), ServeError> {
+        memory::set_up();
+        let conf = self.configuration();
+        if !self.options.upgrade {
+            self.check_ports()?;
+        }
+        let opt = Opt { upgrade: self.options.upgrade, ..Opt::default() };
+        let mut server = PingoraServer::new_with_opt_and_conf(Some(opt), conf);
+        let service = self.service(&server.configuration)?;
+        let ready_socket = if self.options.upgrade {
+            let path = &self.settings.upgrade_socket;
+            let failed = |source| ServeError::Io { what: format!("{}.ready", path.display()), source };
+            Some(ReadySocket::open(path).map_err(failed)?)
+        } else {
+            None
+        };
+        // With `--upgrade`, this waits for the running process to transfer its listeners.
+        server.bootstrap();
+        let listeners = Arc::new(ListenerHandle::default());
+        server.add_service(ListenerService { service, handle: listeners.clone() });
+        server.add_service(background_service("tasks", TaskPoller(self.gateway.clone())));
+        server.add_service(background_service("checks", Probes(self.gateway.clone())));
+        let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
+        let report = ProcessStatus { reloader, shutdown, gateway: self.gateway.clone() };
+        let supervised = self.gateway.supervisor.add_new("admin");
+        let address = self.settings.admin;
+        let admin = AdminThread::start(address, self.metrics.clone(), Arc::new(report), supervised)
+            .map_err(|source| ServeError::Io { what: format!("admin port {address}"), source })?;
+        let signals = Signals {
+            settings: self.settings,
+            gateway: self.gateway,
+            reloader: self.reloader,
+            retired: self.retired,
+            access_log: self.access_log.clone(),
+            metrics: self.metrics,
+            shutdown: self.shutdown,
+            admin,
+            upgrade: self.options.upgrade,
+            listeners,
+            ready_socket: parking_lot::Mutex::new(ready_socket),
+            started: parking_lot::Mutex::new(Some(started)),
+        };
+        server.run(RunArgs { shutdown_signal: Box::new(SignalWatch(Arc::new(signals))) });
+        self.access_log.close();
+        Ok(())
+    }
+
+    /// Checks that all addresses can be bound. Pingora would panic in a thread of its own if one is taken.
+    fn check_ports(&self) -> Result<(), ServeError> {
+        let tls = self.settings.tls.iter().map(|tls| &tls.listen);
+        for address in self.settings.listen.iter().chain(tls) {
+            let bound = std::net::TcpListener::bind(address);
+            bound.map_err(|source| ServeError::Io { what: format!("listen on {address}"), source })?;
+        }
+        Ok(())
+    }
+
+    fn configuration(&self) -> ServerConf {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        ServerConf {
+            threads: if self.settings.threads == 0 { cores } else { self.settings.threads },
+            upgrade_sock: self.settings.upgrade_socket.display().to_string(),
+            // Last resort only: the process exits by itself when the last response is complete.
+            grace_period_seconds: Some((self.settings.drain + GRACE).as_secs()),
+            graceful_shutdown_timeout_seconds: Some(1),
+            upstream_keepalive_pool_size: 1,
+            ..ServerConf::default()
+        }
+    }
+
+    fn service(&self, conf: &Arc<ServerConf>) -> Result<Service<Acceptor>, ServeError> {
+        let mut proxy = http_proxy(conf, self.gateway.clone());
+        let mut options = HttpServerOptions::default();
+        options.h2c = true;
+        options.h2_idle_timeout = Some(self.settings.limits.keepalive);
+        proxy.server_options = Some(options);
+        let mut h2 = pingora::protocols::http::v2::server::default_h2_options();
+        h2.max_concurrent_streams(H2_STREAMS)
+            .initial_window_size(H2_STREAM_WINDOW)
+            .initial_connection_window_size(H2_CONNECTION_WINDOW)
+            .max_header_list_size(u32::try_from(self.settings.limits.head).unwrap_or(u32::MAX));
+        proxy.h2_options = Some(h2);
+        let limits = self.settings.limits.clone();
+        let tls = TlsListeners::load(&self.settings.tls)
+            .map_err(|(listen, error)| ServeError::Tls(listen, error))?;
+        let front = Acceptor::new(self.gateway.clone(), proxy, tls, limits, self.metrics.clone());
+        let mut service = Service::new("gateway".to_owned(), front);
+        service.threads = Some(conf.threads);
+        for address in &self.settings.listen {
+            let listener =
+                ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::new(0, WRITE_BUFFER));
+            service.add_listener(listener);
+        }
+        for tls in &self.settings.tls {
+            // `Acceptor` makes the TLS handshake, so that it is counted and timed.
+            let listener = ListenerConfig::tcp(tls.listen.to_string())
+                .l4_buffer(L4BufferSettings::new(TLS_READ_BUFFER, WRITE_BUFFER));
+            service.add_listener(listener);
+        }
+        Ok(service)
+    }
+}

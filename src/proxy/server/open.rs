@@ -1,0 +1,108 @@
+//! Opening of the stores and the ledger that the settings configure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{self, Settings, StoreSettings as StoreIn};
+use crate::store::journal::DEFAULT_SEGMENT_LIMIT;
+use crate::store::sqlite::SqliteStore;
+use crate::store::sqlite_ledger::{self, SqliteLedger};
+use crate::store::sqlite_tasks::SqliteTasks;
+use crate::store::valkey::{self, ClusterLedger, ServerAddress, ServerAddressError, ValkeyStore};
+use crate::store::{Ledger, OpenError, OwnerStore, Store, StoreLimits, TaskStore};
+
+/// Reason why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreFault {
+    /// The database file cannot be opened.
+    #[error("store.sqlite: {0}")]
+    File(OpenError),
+    /// The journal of a gateway in a fleet cannot be opened.
+    #[error("store.journal: {0}")]
+    Journal(OpenError),
+    /// The server's URL is invalid.
+    #[error("store.valkey: {0}")]
+    Address(#[from] ServerAddressError),
+    /// The operating system refuses to start a thread.
+    #[error("store.valkey: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Returns the address of the fleet's server, or of its sentinels.
+fn address(fleet: &config::FleetSettings) -> Result<ServerAddress, ServerAddressError> {
+    ServerAddress::new(fleet.urls.iter().map(|url| url.expose()), fleet.sentinel.as_deref())
+}
+
+/// Opens the store of responses and provider signatures. `None` if the lifetimes of both are zero.
+pub(in crate::proxy) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, StoreFault> {
+    let kept = &settings.retention;
+    if kept.lifetime.is_zero() && kept.seal_lifetime.is_zero() {
+        return Ok(None);
+    }
+    let limits = StoreLimits {
+        lifetime: kept.lifetime,
+        response: kept.response,
+        total: kept.total as u64,
+        signature_lifetime: kept.seal_lifetime,
+        signature_total: kept.seal_total as u64,
+    };
+    Ok(Some(match &settings.store {
+        StoreIn::Sqlite(path) => Arc::new(SqliteStore::open(path, limits).map_err(StoreFault::File)?),
+        StoreIn::Valkey(fleet) => {
+            Arc::new(ValkeyStore::open(address(fleet)?, limits).map_err(StoreFault::Thread)?)
+        }
+    }))
+}
+
+/// Task store and owner store, which are the same object.
+type TasksAndOwners = (Arc<dyn TaskStore>, Arc<dyn OwnerStore>);
+
+/// Opens the store of tasks and of response owners. Both are small and always stored.
+pub(in crate::proxy) fn tasks(settings: &Settings) -> Result<TasksAndOwners, StoreFault> {
+    Ok(match &settings.store {
+        StoreIn::Sqlite(path) => {
+            let board = Arc::new(SqliteTasks::open(path).map_err(StoreFault::File)?);
+            (board.clone(), board)
+        }
+        StoreIn::Valkey(fleet) => {
+            // This handle stores tasks and owners only, so responses and signatures get a lifetime of zero.
+            let limits = StoreLimits {
+                lifetime: Duration::ZERO,
+                response: 0,
+                total: u64::MAX,
+                signature_lifetime: Duration::ZERO,
+                signature_total: u64::MAX,
+            };
+            let valkey = Arc::new(ValkeyStore::open(address(fleet)?, limits).map_err(StoreFault::Thread)?);
+            (valkey.clone(), valkey)
+        }
+    })
+}
+
+/// Opens the ledger of balances and usage.
+pub(in crate::proxy) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Ledger>>, StoreFault> {
+    let (flush, records) = (settings.ledger.flush, settings.ledger.records);
+    Ok(Some(match &settings.store {
+        StoreIn::Sqlite(path) => Arc::new(
+            SqliteLedger::open(
+                path,
+                sqlite_ledger::SqliteLedgerConfig { flush, records, segment: DEFAULT_SEGMENT_LIMIT },
+            )
+            .map_err(StoreFault::File)?,
+        ),
+        StoreIn::Valkey(fleet) => {
+            let away = match fleet.away {
+                config::OnOutageSetting::Refuse => valkey::OnOutage::Refuse,
+                config::OnOutageSetting::Allow(allowance) => valkey::OnOutage::Allow(allowance),
+            };
+            let terms = valkey::ClusterLedgerConfig {
+                flush,
+                records,
+                on_outage: away,
+                journal: fleet.journal.clone(),
+                segment: DEFAULT_SEGMENT_LIMIT,
+            };
+            Arc::new(ClusterLedger::open(address(fleet)?, terms).map_err(StoreFault::Journal)?)
+        }
+    }))
+}

@@ -1,0 +1,454 @@
+//! Process control: signals, notifications to systemd, and the status of the admin port.
+//!
+//! | signal | effect |
+//! |---|---|
+//! | SIGHUP | reload routes and keys; reopen the access log |
+//! | SIGTERM, SIGINT | drain: responses in progress end, with an error at the drain limit; the second time: exit |
+//! | SIGQUIT | transfer the listeners to the process that was started with `--upgrade`, then drain |
+//! | SIGUSR2 | start this program with `--upgrade` and transfer the listeners to it |
+
+use std::borrow::Cow;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
+
+use super::listener_service::ListenerHandle;
+use super::upgrade::{ReadySocket, Successor, UpgradeError, transfer_listeners};
+use super::watchdog;
+use crate::config::{ReloadOutcome, Reloader, Settings};
+use crate::json::Writer;
+use crate::metrics::Metrics;
+use crate::metrics::access_log::AccessLog;
+use crate::metrics::admin::{self, Status};
+use crate::proxy::Gateway;
+use crate::proxy::Shutdown;
+use crate::proxy::server::Started;
+use crate::supervise::Supervised;
+
+/// Maximum time until the listeners accept.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum time to write responses out after the drain limit is reached.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum time until a new process is ready to receive the listeners.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time from the last accept to the start of the drain after an upgrade. A connection is counted by its own task, and
+/// one whose task has not run yet would be lost.
+const ACCEPT_SETTLE: Duration = Duration::from_secs(1);
+/// Maximum time that the access log may take to write its last lines.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between two sweeps of retired snapshots.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// Retired snapshots that requests may still use. A background task drops them: dropping 100,000 keys takes
+/// milliseconds.
+#[derive(Clone, Default)]
+pub(in crate::proxy) struct RetiredSnapshots(Arc<Mutex<Vec<Arc<dyn Send + Sync>>>>);
+
+impl RetiredSnapshots {
+    pub(in crate::proxy) fn push(&self, snapshot: Arc<dyn Send + Sync>) {
+        self.0.lock().push(snapshot);
+        self.sweep();
+    }
+
+    fn sweep(&self) {
+        self.0.lock().retain(|snapshot| Arc::strong_count(snapshot) > 1);
+    }
+}
+
+/// Returns the current Unix time in seconds.
+pub(in crate::proxy) fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Admin port on a thread of its own.
+pub(in crate::proxy) struct AdminThread {
+    stop: Mutex<Option<tokio::sync::oneshot::Sender<()>>>,
+}
+
+impl AdminThread {
+    pub(in crate::proxy) fn start(
+        address: SocketAddr,
+        metrics: Arc<Metrics>,
+        status: Arc<dyn Status>,
+        supervised: Arc<Supervised>,
+    ) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _guard = runtime.enter();
+            admin::bind(address)?
+        };
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                let serve = || admin::serve(&listener, metrics.clone(), status.clone());
+                tokio::select! {
+                    () = supervised.run_task_supervised(serve) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(AdminThread { stop: Mutex::new(Some(stop)) })
+    }
+
+    fn stop(&self) {
+        if let Some(stop) = self.stop.lock().take() {
+            let _ = stop.send(());
+        }
+    }
+}
+
+/// Status of the process, for the admin port.
+pub(in crate::proxy) struct ProcessStatus {
+    pub(in crate::proxy) reloader: Arc<Reloader>,
+    pub(in crate::proxy) shutdown: Arc<Shutdown>,
+    pub(in crate::proxy) gateway: Gateway,
+}
+
+impl Status for ProcessStatus {
+    fn ready(&self) -> Result<(), Cow<'static, str>> {
+        match () {
+            () if self.shutdown.is_draining() => Err("draining".into()),
+            // The admin port is up before the listeners are.
+            () if !self.shutdown.is_serving() => Err("starting".into()),
+            () => self.gateway.readiness_fault().map_or(Ok(()), |fault| Err(fault.into())),
+        }
+    }
+
+    fn json(&self) -> String {
+        let last = self.reloader.last();
+        let mut out = Vec::new();
+        let mut json = Writer::new(&mut out);
+        json.begin_object();
+        json.key("version").string(env!("MODEL_GATEWAY_VERSION"));
+        json.key("pid").number(std::process::id());
+        json.key("draining").boolean(self.shutdown.is_draining());
+        json.key("requests_in_flight").number(self.shutdown.in_flight());
+        json.key("generation").number(last.generation);
+        json.key("models").number(last.models).key("keys").number(last.keys);
+        json.key("last_reload").begin_object();
+        json.key("result").string(if last.refused.is_none() { "applied" } else { "refused" });
+        let at = last.at.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs());
+        json.key("time").string(&crate::wire::models::rfc3339(i64::try_from(at).unwrap_or(0)));
+        json.key("milliseconds").number(u64::try_from(last.took.as_millis()).unwrap_or(u64::MAX));
+        json.key("problems").begin_array();
+        for problem in last.refused.iter().flat_map(|report| &report.problems) {
+            json.string(&problem.to_string());
+        }
+        json.end_array().end_object();
+        json.key("targets");
+        self.gateway.write_health(&mut json);
+        json.key("checks");
+        self.gateway.write_checks(&mut json);
+        json.end_object();
+        String::from_utf8(out).unwrap_or_default()
+    }
+
+    fn refresh(&self) {
+        self.gateway.refresh_health();
+        self.gateway.refresh_checks();
+        self.gateway.refresh_threads();
+    }
+}
+
+/// Signal handler: decides when Pingora shuts down.
+pub(in crate::proxy) struct Signals {
+    pub(in crate::proxy) settings: Settings,
+    pub(in crate::proxy) gateway: Gateway,
+    pub(in crate::proxy) reloader: Arc<Reloader>,
+    pub(in crate::proxy) retired: RetiredSnapshots,
+    pub(in crate::proxy) access_log: Arc<AccessLog>,
+    pub(in crate::proxy) metrics: Arc<Metrics>,
+    pub(in crate::proxy) shutdown: Arc<Shutdown>,
+    pub(in crate::proxy) admin: AdminThread,
+    pub(in crate::proxy) upgrade: bool,
+    pub(in crate::proxy) listeners: Arc<ListenerHandle>,
+    /// Readiness socket of a process that takes over.
+    pub(in crate::proxy) ready_socket: Mutex<Option<ReadySocket>>,
+    pub(in crate::proxy) started: Mutex<Option<Started>>,
+}
+
+/// Adapter through which Pingora waits for [`Signals`].
+pub(in crate::proxy) struct SignalWatch(pub(in crate::proxy) Arc<Signals>);
+
+#[async_trait]
+impl ShutdownSignalWatch for SignalWatch {
+    async fn recv(&self) -> ShutdownSignal {
+        let supervised = self.0.gateway.supervisor.add_new("signals");
+        let listen = || async {
+            match Streams::new() {
+                Ok(streams) => self.0.handle_signals(streams).await,
+                Err(error) => {
+                    tracing::error!(%error, "signals cannot be received");
+                    ShutdownSignal::FastShutdown
+                }
+            }
+        };
+        supervised.run_task_supervised(listen).await
+    }
+}
+
+struct Streams {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    user: Signal,
+}
+
+impl Streams {
+    fn new() -> std::io::Result<Self> {
+        Ok(Streams {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            user: signal(SignalKind::user_defined2())?,
+        })
+    }
+}
+
+/// A task beside the signal loop, at most one at a time. Dropping it aborts the task.
+struct BackgroundTask<T>(Option<JoinHandle<T>>);
+
+impl<T: Send + 'static> BackgroundTask<T> {
+    fn is_running(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn start(&mut self, work: impl Future<Output = T> + Send + 'static) {
+        self.0 = Some(tokio::spawn(work));
+    }
+
+    /// Aborts the task and waits until its values are dropped.
+    async fn cancel(&mut self) {
+        if let Some(running) = self.0.take() {
+            running.abort();
+            let _ = running.await;
+        }
+    }
+
+    /// Waits for the task. `None` if it panicked. Waits for ever if there is no task.
+    async fn join(&mut self) -> Option<T> {
+        let outcome = match &mut self.0 {
+            Some(running) => running.await.ok(),
+            None => std::future::pending().await,
+        };
+        self.0 = None;
+        outcome
+    }
+}
+
+impl<T> Drop for BackgroundTask<T> {
+    fn drop(&mut self) {
+        if let Some(running) = &self.0 {
+            running.abort();
+        }
+    }
+}
+
+impl Signals {
+    async fn handle_signals(self: &Arc<Self>, mut streams: Streams) -> ShutdownSignal {
+        if !self.announce().await {
+            tracing::error!("the listeners did not start");
+            return ShutdownSignal::FastShutdown;
+        }
+        tokio::spawn(watchdog::serve(self.listeners.clone()));
+        let mut sweep = tokio::time::interval(SWEEP);
+        let (mut reload, mut once_more) = (BackgroundTask(None), false);
+        let mut upgrade = BackgroundTask(None);
+        // Reloads and upgrades run as tasks, so that SIGTERM takes effect during a slow file or a hung process.
+        loop {
+            tokio::select! {
+                _ = streams.terminate.recv() => break,
+                _ = streams.interrupt.recv() => break,
+                _ = streams.hangup.recv() => {
+                    // The running reload may have read its files before this signal, so another one must follow.
+                    once_more = reload.is_running();
+                    if !once_more {
+                        reload.start(self.clone().reload());
+                    }
+                }
+                _ = reload.join() => if std::mem::take(&mut once_more) {
+                    reload.start(self.clone().reload());
+                },
+                _ = streams.quit.recv() => if !upgrade.is_running() {
+                    upgrade.start(self.clone().upgrade(false));
+                },
+                _ = streams.user.recv() => if !upgrade.is_running() {
+                    upgrade.start(self.clone().upgrade(true));
+                },
+                outcome = upgrade.join() => match outcome {
+                    Some(Ok(())) => {
+                        tracing::info!("the new process accepts requests");
+                        return self.stop(streams, true);
+                    }
+                    Some(Err(error)) => tracing::error!(%error, "the upgrade failed; this process continues"),
+                    None => tracing::error!("the upgrade task failed; this process continues"),
+                },
+                _ = sweep.tick() => self.retired.sweep(),
+            }
+        }
+        // Dropping the task kills a new process that does not serve yet.
+        upgrade.cancel().await;
+        tracing::info!(limit = ?self.settings.drain, in_flight = self.shutdown.in_flight(), "stopping");
+        notify(&[NotifyState::Stopping]);
+        self.shutdown.drain();
+        self.stop(streams, false)
+    }
+
+    /// Starts the drain task, which exits the process, and makes Pingora close the listeners.
+    fn stop(self: &Arc<Self>, streams: Streams, replaced: bool) -> ShutdownSignal {
+        if replaced {
+            // The new process serves the admin port now.
+            self.admin.stop();
+        }
+        let this = self.clone();
+        tokio::spawn(async move { this.drain(streams, replaced).await });
+        // Pingora's `GracefulUpgrade` would accept for five more seconds.
+        ShutdownSignal::GracefulTerminate
+    }
+
+    /// Waits until every listener accepts, then reports readiness to systemd and to the process that is to be replaced.
+    /// False if a listener does not accept in time.
+    async fn announce(&self) -> bool {
+        if !tokio::time::timeout(START_TIMEOUT, self.listeners.accepting()).await.unwrap_or(false) {
+            return false;
+        }
+        let tls = self.settings.tls.iter().map(|tls| tls.listen);
+        for address in self.settings.listen.iter().copied().chain(tls) {
+            let reach = async {
+                while tokio::net::TcpStream::connect(reachable(address)).await.is_err() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            if tokio::time::timeout(START_TIMEOUT, reach).await.is_err() {
+                return false;
+            }
+        }
+        self.shutdown.serve();
+        if let Some(started) = self.started.lock().take() {
+            started();
+        }
+        if self.upgrade {
+            notify(&[NotifyState::MainPid(std::process::id())]);
+        }
+        notify(&[NotifyState::Ready]);
+        if let Some(socket) = self.ready_socket.lock().take() {
+            socket.confirm();
+        }
+        true
+    }
+
+    async fn reload(self: Arc<Self>) {
+        if let Ok(now) = NotifyState::monotonic_usec_now() {
+            notify(&[NotifyState::Reloading, now]);
+        }
+        self.access_log.reopen();
+        let reloader = self.reloader.clone();
+        match tokio::task::spawn_blocking(move || reloader.reload()).await {
+            Ok(outcome) => self.report_reload(&outcome),
+            Err(error) => tracing::error!(%error, "the reload failed"),
+        }
+        notify(&[NotifyState::Ready]);
+    }
+
+    fn report_reload(&self, outcome: &ReloadOutcome) {
+        let result = if outcome.refused.is_none() { "applied" } else { "refused" };
+        self.metrics.reloads.with_label_values(&[result]).inc();
+        match &outcome.refused {
+            None => {
+                self.metrics.reload_time.set(unix_now());
+                let ReloadOutcome { generation, models, keys, took, .. } = outcome;
+                tracing::info!(generation, models, keys, ?took, "routes and keys were reloaded");
+            }
+            Some(report) => {
+                for problem in &report.problems {
+                    tracing::error!(%problem, "the new configuration was rejected");
+                }
+                tracing::error!(generation = outcome.generation, "routes and keys are unchanged");
+            }
+        }
+    }
+
+    /// Transfers the listeners to a new process. With `start`, starts that process.
+    async fn upgrade(self: Arc<Self>, start: bool) -> Result<(), UpgradeError> {
+        let socket = &self.settings.upgrade_socket;
+        let successor = if start { Some(Successor::start(socket, TRANSFER_TIMEOUT).await?) } else { None };
+        tracing::info!(in_flight = self.shutdown.in_flight(), "handing over to a new process");
+        transfer_listeners(self.listeners.fds(), socket).await?;
+        if let Some(successor) = successor {
+            successor.detach();
+        }
+        Ok(())
+    }
+
+    /// Waits for the responses in progress, closes the ledger and the logs, and exits the process.
+    async fn drain(&self, mut streams: Streams, replaced: bool) {
+        let answers = async {
+            if replaced {
+                self.listeners.closed().await;
+                tracing::info!("no more connections are accepted");
+                tokio::time::sleep(ACCEPT_SETTLE).await;
+                self.shutdown.drain();
+            }
+            if tokio::time::timeout(self.settings.drain, self.shutdown.idle()).await.is_err() {
+                tracing::warn!(in_flight = self.shutdown.in_flight(), "the drain limit is reached");
+                self.shutdown.end();
+                let _ = tokio::time::timeout(FLUSH_TIMEOUT, self.shutdown.idle()).await;
+            }
+        };
+        tokio::select! {
+            () = answers => {}
+            _ = streams.terminate.recv() => tracing::warn!("stopped by a second signal"),
+            _ = streams.interrupt.recv() => tracing::warn!("stopped by a second signal"),
+        }
+        // HTTP/2 frames may still be queued when their requests are done. A connection closes when they are written.
+        let closed = async {
+            while self.metrics.connections.get() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(250), closed).await;
+        // Flushes charges and returns leases to the coordinator.
+        self.gateway.close().await;
+        self.close().await;
+        tracing::info!("stopped");
+        crate::metrics::log::flush();
+        std::process::exit(0);
+    }
+
+    /// Closes the access log, because `exit` runs no destructors. Bounded by [`CLOSE_TIMEOUT`].
+    async fn close(&self) {
+        let access_log = self.access_log.clone();
+        // A destination that blocks must not delay the exit.
+        let written = tokio::task::spawn_blocking(move || access_log.close());
+        if tokio::time::timeout(CLOSE_TIMEOUT, written).await.is_err() {
+            tracing::warn!("the last lines of the access log could not be written");
+        }
+    }
+}
+
+/// Notifies systemd. Does nothing if the process does not run under systemd.
+pub(in crate::proxy) fn notify(states: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(states);
+}
+
+/// Returns a local address at which a listener is reachable: loopback for an unspecified address.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let mut address = listen;
+    if listen.ip().is_unspecified() {
+        address.set_ip(match listen {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
