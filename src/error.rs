@@ -260,6 +260,12 @@ pub struct ApiError {
 }
 
 impl ApiError {
+    /// Overload error: a limit of the gateway is reached. Advises to wait a second.
+    pub fn overloaded() -> Self {
+        let error = ApiError::new(ErrorKind::Overloaded, "The gateway is overloaded; please try again.");
+        error.retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
+    }
+
     /// Creates an error with the status of its kind.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         ApiError {

@@ -24,6 +24,7 @@ use crate::proxy::driver::exchange::{
     WRITE_TIMEOUT, low_rate_error, read_response_head, resolution_error, send_piece, timeout_error,
 };
 use crate::proxy::driver::peer::{ProviderAddresses, Upstream};
+use crate::proxy::driver::reader::MAX_ERROR_BODY;
 use crate::proxy::driver::reader::{Read, ResponseReader};
 use crate::proxy::driver::resend::{Resends, Unanswered, is_downgrade};
 use crate::proxy::driver::throughput::Throughput;
@@ -31,7 +32,6 @@ use crate::proxy::gateway::body_memory::{MemoryExceeded, MemoryTally};
 use crate::proxy::gateway::names;
 use crate::proxy::gateway::reply::from_pingora;
 use crate::proxy::gateway::request::overloaded;
-use crate::proxy::gateway::response::MAX_ERROR_BODY;
 use crate::proxy::gateway::upstream::redact_secrets;
 use crate::wire::error::{ProviderError, from_provider};
 

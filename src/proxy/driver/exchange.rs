@@ -1,46 +1,36 @@
 //! Upstream exchange: one request at a provider, from the connection to the end of its response.
 //!
 //! Pingora's own proxy loop cannot carry a request body that was read before the peer was selected
-//! (docs/decisions/002). This loop runs on Pingora's connector and calls the same modules in the same order as the
-//! filters of the `ProxyHttp` implementation. In addition it reads the body of an upstream error, so that the
-//! connection can be reused; coalesces what is already readable into one write; holds a response head back until the
-//! first frames show whether the response is an error; and enforces deadlines.
+//! (docs/decisions/002). This loop runs on Pingora's connector and calls the phases of a `ProxyHttp` implementation in
+//! Pingora's order: `upstream_peer`, `upstream_request_filter`, `request_body_filter`, `upstream_response_filter`,
+//! `response_filter`, `response_body_filter`; after a failure `fail_to_connect` or `error_while_proxy`. In addition it
+//! reads the body of an upstream error, so that the connection can be reused; coalesces what is already readable into
+//! one write; holds a response head back until the first frames show whether the response is an error; and enforces
+//! deadlines.
 //!
-//! Forwarding the response belongs to `answer`, the choice of the next target to `fallback` and `resume`, resends on a
-//! new connection to `resend`.
+//! Writing the request belongs to `send`, forwarding the response to `answer`, resends on a new connection to
+//! `resend`. Which target is next is the proxy's decision.
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pingora::http::RequestHeader;
-use pingora::protocols::http::client::HttpSession;
+use pingora::protocols::http::ServerSession;
+use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 use tokio::time::Instant;
 
+use super::answer::Forwarding;
 use super::coalesce::CoalescingStream;
-use super::early_response::RequestBody;
 use super::exchange_timer::ExchangeTimer;
+use super::fault::{Fault, FaultBody, UNRESOLVED};
+use super::hooks::ExchangeHooks;
 pub(in crate::proxy) use super::interim::read_response_head;
 use super::peer::Upstream;
 use super::resend::{Resends, Unanswered, is_downgrade};
+use super::send::WrittenPart;
+pub(in crate::proxy) use super::send::{WRITE_TIMEOUT, send_piece};
 use crate::error::{ApiError, ErrorKind};
-use crate::provider::Timeouts;
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::gateway::context::Context;
-use crate::proxy::gateway::reply::{from_pingora, is_head_sent};
-
-/// Largest slice of a request body in one write, in bytes. The write time-out applies to one slice.
-const WRITE_SLICE: usize = 128 * 1024;
-/// Largest body that is written as one piece, in bytes, even if edits have split it.
-const SINGLE_WRITE_LIMIT: usize = 16 * 1024;
-/// Write time-out of one slice of a request body.
-pub(in crate::proxy) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Time to wait for a response head after writing the request has failed.
-const EARLY_ERROR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Future that resolves when the drain deadline of a shutdown has passed. It is polled whenever an exchange waits.
 pub(in crate::proxy) type DrainDeadline<'e> = Pin<&'e mut (dyn Future<Output = ()> + Send)>;
@@ -55,126 +45,125 @@ pub(in crate::proxy) enum ExchangeOutcome {
     UpstreamError(ApiError, Bytes),
 }
 
-impl Gateway {
-    /// Runs the exchange of a request with fallback and resumption, and writes the response or an error to the client.
-    pub(in crate::proxy) async fn exchange(
-        &self,
-        client: &mut Client,
-        ctx: &mut Context,
-        mut ended: DrainDeadline<'_>,
-    ) -> pingora::Result<()> {
-        let timeouts = timeouts_of(ctx);
-        let now = Instant::now();
-        let total = now + timeouts.total;
-        let until = (now + timeouts.first_byte.min(timeouts.idle)).min(total);
-        // One timer serves the deadline and the early response (`limits.slow_start`), whichever is earlier.
-        let due = self.slow_start_delay(ctx).map(|span| now + span);
-        let sleep = pin!(tokio::time::sleep_until(due.map_or(until, |due| due.min(until))));
-        let mut clock = ExchangeTimer { sleep, until, started: now, total, next_filler_at: due, timeouts };
-        let end = loop {
-            let job = ctx.attempt.as_mut().and_then(|plan| plan.job.take());
-            let end = match job {
-                None => self.attempt(client, ctx, &mut clock, &mut ended).await,
-                // Boxed: the state of a job would enlarge the future of every exchange.
-                Some(job) => Box::pin(self.run_job(client, ctx, job, &mut ended)).await,
+/// One exchange: the proxy, both ends, and the timer.
+pub(in crate::proxy) struct Exchange<'x, P: ExchangeHooks> {
+    pub(in crate::proxy) proxy: &'x P,
+    pub(in crate::proxy) session: &'x mut Session,
+    pub(in crate::proxy) ctx: &'x mut P::CTX,
+    pub(in crate::proxy) clock: ExchangeTimer<'x>,
+    pub(in crate::proxy) ended: DrainDeadline<'x>,
+}
+
+/// Runs the exchange of a request, with the attempts that the proxy prepares, and writes the response to the client.
+///
+/// # Errors
+/// Returns an error with a [`Fault`] as its cause if the client has not received a complete response.
+/// `ProxyHttp::fail_to_proxy` sends it.
+pub(in crate::proxy) async fn run<P: ExchangeHooks>(
+    proxy: &P,
+    session: &mut Session,
+    ctx: &mut P::CTX,
+    ended: DrainDeadline<'_>,
+) -> pingora::Result<()> {
+    let timeouts = proxy.timeouts(ctx);
+    let now = Instant::now();
+    let total = now + timeouts.total;
+    let until = (now + timeouts.first_byte.min(timeouts.idle)).min(total);
+    // One timer serves the deadline and the early response (`limits.slow_start`), whichever is earlier.
+    let due = proxy.slow_start(ctx).map(|span| now + span);
+    let sleep = pin!(tokio::time::sleep_until(due.map_or(until, |due| due.min(until))));
+    let clock = ExchangeTimer { sleep, until, started: now, total, next_filler_at: due, timeouts };
+    let outcome = Exchange { proxy, session, ctx, clock, ended }.run().await;
+    proxy.on_exchange_end(ctx);
+    match outcome {
+        ExchangeOutcome::Complete => Ok(()),
+        ExchangeOutcome::Failed(error) => Err(Fault::raise(error, FaultBody::None)),
+        ExchangeOutcome::UpstreamError(error, body) => Err(Fault::raise(error, FaultBody::Refusal(body))),
+    }
+}
+
+impl<P: ExchangeHooks> Exchange<'_, P> {
+    /// Makes attempts until one succeeds or the proxy prepares no other.
+    async fn run(&mut self) -> ExchangeOutcome {
+        loop {
+            let outcome = if self.proxy.is_job(self.ctx) {
+                let client = &mut self.session.downstream_session;
+                self.proxy.run_job(client, self.ctx, &mut self.ended).await
+            } else {
+                self.attempt().await
             };
-            let (error, body) = match end {
-                ExchangeOutcome::Complete => break ExchangeOutcome::Complete,
+            let (error, body) = match outcome {
+                ExchangeOutcome::Complete => return ExchangeOutcome::Complete,
                 ExchangeOutcome::Failed(error) => (error, None),
                 ExchangeOutcome::UpstreamError(error, body) => (error, Some(body)),
             };
             // With only an early head and filler sent, another target can still answer the whole request. Once a frame
-            // of a response has left, another target can only resume the stream. Boxed: most requests never fail.
-            let begun = is_head_sent(client) && !ctx.early_head_sent;
+            // of a response has left, another target can only resume the stream.
+            let begun = is_head_sent(&self.session.downstream_session) && !self.proxy.is_early(self.ctx);
             let next = if begun {
-                Box::pin(self.resume_stream(client, ctx, error)).await
+                self.proxy.resume(&mut self.session.downstream_session, self.ctx, error).await
             } else {
-                let chosen = Box::pin(self.fall_back(ctx, error, body));
-                run_while_connected(client, chosen).await.map_err(ExchangeOutcome::Failed).flatten()
+                let chosen = self.proxy.fall_back(self.ctx, error, body);
+                let chosen = run_while_connected(&mut self.session.downstream_session, chosen).await;
+                chosen.map_err(ExchangeOutcome::Failed).flatten()
             };
-            match next {
-                Ok(()) => clock.apply_timeouts(timeouts_of(ctx)),
-                Err(end) => break end,
+            if let Err(outcome) = next {
+                return outcome;
             }
+            self.clock.apply_timeouts(self.proxy.timeouts(self.ctx));
             if begun {
                 // The client's stream is idle while the next target is contacted: filler must keep it open.
-                clock.schedule_filler(self.limits.heartbeat);
-            }
-        };
-        // No attempt follows: free the request body.
-        ctx.drop_body();
-        match end {
-            ExchangeOutcome::Complete => Ok(()),
-            ExchangeOutcome::Failed(error) | ExchangeOutcome::UpstreamError(error, _)
-                if is_head_sent(client) =>
-            {
-                self.abort_response(client, ctx, &error).await
-            }
-            ExchangeOutcome::Failed(error) => self.reply_error(client, ctx, &error).await,
-            ExchangeOutcome::UpstreamError(error, body) => {
-                self.record_error(ctx, &error);
-                self.reply_refusal(client, ctx, &error, body).await
+                self.clock.schedule_filler(self.proxy.settings().heartbeat);
             }
         }
     }
 
     /// Makes one attempt at the selected target, with the resends on a new connection that [`Resends`] permits.
-    async fn attempt(
-        &self,
-        client: &mut Client,
-        ctx: &mut Context,
-        clock: &mut ExchangeTimer<'_>,
-        ended: &mut DrainDeadline<'_>,
-    ) -> ExchangeOutcome {
+    async fn attempt(&mut self) -> ExchangeOutcome {
         let mut resends = Resends::default();
         loop {
-            ctx.record.attempts += 1;
-            ctx.start_attempt();
-            let mut within = clock.timeouts.connect;
-            let link = ctx.attempt.as_ref().and_then(|plan| ctx.active.addresses_of(&plan.upstream_route));
-            let peer = match link.and_then(|link| link.cached(&self.resolver)) {
-                Some(peer) => peer,
-                None => {
-                    let begun = Instant::now();
-                    let resolved = self.resolve(client, ctx, clock, ended).await;
-                    within = within.saturating_sub(begun.elapsed());
-                    match resolved {
-                        Ok(peer) => peer,
-                        Err(end) => return end,
-                    }
-                }
+            self.proxy.begin_attempt(self.ctx);
+            let mut within = self.clock.timeouts.connect;
+            let peer = match self.peer(&mut within).await {
+                Ok(peer) => peer,
+                Err(outcome) => return outcome,
             };
             // A resend bypasses the pool: another pooled connection may be stale too, and there is only one resend.
-            let pooled = if resends.may_reuse() { self.connections.take_idle(&peer).await } else { None };
+            let connections = self.proxy.connections();
+            let pooled = if resends.may_reuse() { connections.take_idle(&peer).await } else { None };
             let reused = pooled.is_some();
             let mut upstream = match pooled {
                 Some(upstream) => upstream,
-                None => match self.connect(client, ctx, &peer, within, clock, ended).await {
+                // Boxed: the state of a TLS handshake is larger than that of the rest of an exchange, and most requests
+                // reuse a connection.
+                None => match self.run_cancellable(Box::pin(connections.connect(&peer, within))).await {
                     Ok(Ok(upstream)) => upstream,
                     Ok(Err(error)) if is_downgrade(&error) && resends.downgrade() => {
-                        self.connections.prefer_http1(&peer);
+                        connections.prefer_http1(&peer);
                         continue;
                     }
-                    Ok(Err(error)) => return failed_outcome(ctx, &error),
-                    Err(end) => return end,
+                    Ok(Err(error)) => {
+                        let error = self.proxy.fail_to_connect(self.session, peer.http(), self.ctx, error);
+                        return failed(error);
+                    }
+                    Err(outcome) => return outcome,
                 },
             };
-            if let Some(plan) = &ctx.attempt {
-                plan.upstream_route.series.exchange(reused);
-            }
+            self.proxy.on_connected(self.ctx, reused);
             // Reads are bounded by the exchange timer, which also sends the filler.
             upstream.set_read_timeout(None);
             upstream.set_write_timeout(Some(WRITE_TIMEOUT));
-            match self.send_request(client, ctx, &mut upstream, clock, ended).await {
+            match self.send_request(&mut upstream).await {
                 Ok(heard) => {
-                    self.close_if_stopping(client);
-                    let end = self.forward_response(client, ctx, &mut upstream, clock, ended).await;
+                    self.close_if_draining();
+                    let outcome = Forwarding::run(self, &mut upstream, &peer).await;
                     // Unread bytes of this exchange would corrupt the next response on the connection.
-                    let read = matches!(end, ExchangeOutcome::Complete | ExchangeOutcome::UpstreamError(..));
+                    let read =
+                        matches!(outcome, ExchangeOutcome::Complete | ExchangeOutcome::UpstreamError(..));
                     if read && heard == WrittenPart::Whole {
-                        self.connections.release(upstream, &peer);
+                        connections.release(upstream, &peer);
                     }
-                    return end;
+                    return outcome;
                 }
                 Err(AttemptError::Abort(error)) => return ExchangeOutcome::Failed(error),
                 Err(AttemptError::Connection(mut error, delivered)) => {
@@ -184,222 +173,100 @@ impl Gateway {
                         .and_then(CoalescingStream::of)
                         .is_some_and(CoalescingStream::has_response);
                     if is_downgrade(&error) {
-                        self.connections.prefer_http1(&peer);
+                        connections.prefer_http1(&peer);
                     }
                     let unanswered =
                         Unanswered { error: &error, reused, answered, delivered, repeatable: true };
                     match resends.decide(unanswered) {
-                        Some(reason) => self.count_retry(ctx, reason.label()),
-                        None => return failed_outcome(ctx, &error),
+                        Some(reason) => self.proxy.on_resend(self.ctx, reason.label()),
+                        None => return self.failure(&peer, error, reused),
                     }
                 }
             }
         }
+    }
+
+    /// Returns the peer of the selected target, and resolves its name first where that is needed. `within` is the
+    /// connect time-out, from which the time of the look-up is taken.
+    async fn peer(&mut self, within: &mut Duration) -> Result<Upstream, ExchangeOutcome> {
+        let mut error = match self.proxy.upstream_peer(self.session, self.ctx).await {
+            Ok(peer) => return Ok(Upstream::new(*peer)),
+            Err(error) => error,
+        };
+        if *error.etype() == ErrorType::Custom(UNRESOLVED) {
+            let begun = Instant::now();
+            let resolving = self.proxy.resolve(self.ctx, *within);
+            let resolved = self.run_cancellable(resolving).await;
+            *within = within.saturating_sub(begun.elapsed());
+            let resolved = match resolved? {
+                Ok(()) => self.proxy.upstream_peer(self.session, self.ctx).await,
+                Err(error) => Err(error),
+            };
+            match resolved {
+                Ok(peer) => return Ok(Upstream::new(*peer)),
+                Err(later) => error = later,
+            }
+        }
+        Err(failed(self.proxy.on_failure(self.ctx, error)))
     }
 
     /// Runs `work` (name resolution or a connect) while it watches the client, the shutdown and the total time-out.
     /// `work` has a time-out of its own, so only the total time-out of the exchange applies here.
     ///
     /// # Errors
-    /// Returns [`AttemptError::Connection`] if the client disconnects, the drain deadline passes or the total
-    /// time-out expires.
+    /// Returns the outcome if the client disconnects, the drain deadline passes or the total time-out expires.
     async fn run_cancellable<T>(
-        &self,
-        client: &mut Client,
-        ctx: &mut Context,
-        clock: &mut ExchangeTimer<'_>,
-        ended: &mut DrainDeadline<'_>,
-        work: impl Future<Output = T>,
+        &mut self,
+        work: impl Future<Output = T> + Send,
     ) -> Result<T, ExchangeOutcome> {
         let mut work = pin!(work);
-        clock.set_total_deadline();
+        self.clock.set_total_deadline();
         loop {
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(done),
-                gone = client_gone(client) => return Err(ExchangeOutcome::Failed(gone)),
-                () = ended.as_mut() => return Err(ExchangeOutcome::Failed(shutdown_error())),
-                () = clock.elapsed() => {
-                    if !clock.is_due() {
+                gone = client_gone(&mut self.session.downstream_session) => return Err(ExchangeOutcome::Failed(gone)),
+                () = self.ended.as_mut() => return Err(ExchangeOutcome::Failed(shutdown_error())),
+                () = self.clock.elapsed() => {
+                    if !self.clock.is_due() {
                         return Err(ExchangeOutcome::Failed(timeout_error()));
                     }
-                    if let Some((_, mut waiting)) = ctx.split_for_send() {
-                        self.send_early_keepalive(client, &mut waiting, clock).await.map_err(ExchangeOutcome::Failed)?;
-                    }
+                    self.send_early_keepalive().await.map_err(failed)?;
                 }
             }
         }
     }
 
-    /// Resolves the name of the target's provider. Boxed: a look-up takes more state than the rest of an exchange, and
-    /// few requests need one.
-    fn resolve<'f>(
-        &'f self,
-        client: &'f mut Client,
-        ctx: &'f mut Context,
-        clock: &'f mut ExchangeTimer<'_>,
-        ended: &'f mut DrainDeadline<'_>,
-    ) -> Pin<Box<dyn Future<Output = Result<Arc<Upstream>, ExchangeOutcome>> + Send + 'f>> {
-        Box::pin(async move {
-            let (live, lane) =
-                (ctx.active.clone(), ctx.attempt.as_ref().map(|plan| plan.upstream_route.clone()));
-            let Some(link) = lane.as_ref().and_then(|lane| live.addresses_of(lane)) else {
-                return Err(failed_outcome(ctx, &Error::new_in(ErrorType::InternalError)));
-            };
-            let resolving = link.resolve(&self.resolver, clock.timeouts.connect);
-            let resolved = self.run_cancellable(client, ctx, clock, ended, resolving).await?;
-            resolved.map_err(|error| {
-                ctx.record.detail = Some(error.to_string().into_boxed_str());
-                ExchangeOutcome::Failed(resolution_error())
-            })
-        })
-    }
-
-    /// Opens a new connection. Boxed: the state of a TLS handshake is larger than that of the rest of an exchange, and
-    /// most requests reuse a connection.
-    fn connect<'f>(
-        &'f self,
-        client: &'f mut Client,
-        ctx: &'f mut Context,
-        peer: &'f Upstream,
-        within: Duration,
-        clock: &'f mut ExchangeTimer<'_>,
-        ended: &'f mut DrainDeadline<'_>,
-    ) -> Pin<Box<dyn Future<Output = Result<pingora::Result<HttpSession>, ExchangeOutcome>> + Send + 'f>>
-    {
-        Box::pin(async move {
-            let connecting = Box::pin(self.connections.connect(peer, within));
-            self.run_cancellable(client, ctx, clock, ended, connecting).await
-        })
-    }
-
-    /// Counts a retry and rewinds the request body to its beginning.
-    pub(in crate::proxy) fn count_retry(&self, ctx: &mut Context, reason: &'static str) {
-        if let Some(plan) = &mut ctx.attempt {
-            plan.pieces_sent = 0;
-            let provider = plan.model.targets.get(plan.target).map_or("", |target| &target.provider.name);
-            self.metrics.upstream_retries.with_label_values(&[provider, reason]).inc();
+    /// Disables keep-alive of the client's connection while the process drains: the response then says
+    /// `Connection: close`, before the client sends another request on a connection that is about to close.
+    pub(super) fn close_if_draining(&mut self) {
+        if self.proxy.shutdown().is_draining() {
+            self.session.set_keepalive(None);
         }
     }
 
-    /// Sends the request and waits for the response head.
-    ///
-    /// # Errors
-    /// Returns [`AttemptError`] if the connection fails, or if the exchange must end before a response head has
-    /// arrived.
-    async fn send_request(
-        &self,
-        client: &mut Client,
-        ctx: &mut Context,
-        upstream: &mut HttpSession,
-        clock: &mut ExchangeTimer<'_>,
-        ended: &mut DrainDeadline<'_>,
-    ) -> Result<WrittenPart, AttemptError> {
-        let mut head = Box::new(self.upstream_head(client, ctx)?);
-        // HTTP/2 carries the host in `:authority` (RFC 9113, section 8.3.1).
-        if let HttpSession::H2(_) = upstream {
-            head.set_version(http::Version::HTTP_2);
-            head.remove_header(&http::header::HOST);
-        }
-        let internal = || Error::new_in(ErrorType::InternalError);
-        let (mut speech, mut waiting) = ctx.split_for_send().ok_or_else(internal)?;
-        let mut talk = pin!(async {
-            if let Err(error) = write_request(upstream, head, &mut speech).await {
-                // A provider may reject a request before it has read the whole body. The write then fails although the
-                // error response has arrived: read it, because it explains the failure.
-                let answered = tokio::time::timeout(EARLY_ERROR_TIMEOUT, read_response_head(upstream)).await;
-                return if matches!(answered, Ok(Ok(()))) {
-                    Ok(WrittenPart::Partial)
-                } else {
-                    Err((error, None))
-                };
-            }
-            let delivered = Instant::now();
-            read_response_head(upstream)
-                .await
-                .map(|()| WrittenPart::Whole)
-                .map_err(|error| (error, Some(delivered)))
-        });
-        clock.set_deadline(clock.timeouts.first_byte);
-        loop {
-            tokio::select! {
-                biased;
-                heard = &mut talk => {
-                    return heard.map_err(|(error, delivered)| AttemptError::Connection(error.into_up(), delivered));
-                }
-                gone = client_gone(client) => return Err(AttemptError::Abort(gone)),
-                () = ended.as_mut() => return Err(AttemptError::Abort(shutdown_error())),
-                () = clock.elapsed() => {
-                    if !clock.is_due() {
-                        return Err(AttemptError::Abort(timeout_error()));
-                    }
-                    self.send_early_keepalive(client, &mut waiting, clock).await.map_err(AttemptError::Abort)?;
-                }
-            }
-        }
+    /// Error of the client's connection, with its meaning.
+    pub(super) fn client_failure(&mut self, error: Box<Error>) -> Box<Error> {
+        self.proxy.on_failure(self.ctx, error.into_down())
+    }
+
+    /// Outcome of an attempt whose connection failed.
+    pub(super) fn failure(&mut self, peer: &Upstream, error: Box<Error>, reused: bool) -> ExchangeOutcome {
+        failed(self.proxy.error_while_proxy(peer.http(), self.session, error, self.ctx, reused))
     }
 }
 
-/// Returns the time-outs of the selected target, or the defaults if none is selected.
-fn timeouts_of(ctx: &Context) -> Timeouts {
-    ctx.attempt.as_ref().and_then(|plan| plan.target()).map(|target| target.timeouts).unwrap_or_default()
-}
-
-/// Part of the request that was written before the response head arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WrittenPart {
-    Whole,
-    /// The upstream answered before reading the whole body: do not return the connection to the pool.
-    Partial,
-}
-
-/// Writes the request. The head is corked, so that it leaves in one write with the first piece of the body.
-async fn write_request(
-    upstream: &mut HttpSession,
-    head: Box<RequestHeader>,
-    speech: &mut RequestBody<'_>,
-) -> pingora::Result<()> {
-    if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
-        corked.cork();
-    }
-    upstream.write_request_header(head).await?;
-    if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
-        corked.uncork();
-    }
-    let small = speech.length <= SINGLE_WRITE_LIMIT;
-    loop {
-        let piece = speech.next(small).unwrap_or_default();
-        let last = speech.is_finished();
-        send_piece(upstream, piece, last).await?;
-        if last {
-            *speech.body_sent = true;
-            return Ok(());
-        }
-    }
-}
-
-/// Writes a piece of the request body in slices of [`WRITE_SLICE`] bytes. `last` ends the body.
-pub(in crate::proxy) async fn send_piece(
-    upstream: &mut HttpSession,
-    mut piece: Bytes,
-    last: bool,
-) -> pingora::Result<()> {
-    loop {
-        let slice = piece.split_to(WRITE_SLICE.min(piece.len()));
-        let end = last && piece.is_empty();
-        upstream.write_request_body(slice, end).await?;
-        if piece.is_empty() {
-            break;
-        }
-    }
-    match upstream {
-        HttpSession::H1(h1) if last => h1.finish_body().await.map(|_| ()),
-        _ => Ok(()),
+/// Outcome of a failure whose meaning the proxy has determined.
+pub(in crate::proxy) fn failed(error: Box<Error>) -> ExchangeOutcome {
+    let Fault { error, body } = Fault::take(error);
+    match body {
+        FaultBody::Refusal(body) => ExchangeOutcome::UpstreamError(error, body),
+        FaultBody::None | FaultBody::Unsent(_) => ExchangeOutcome::Failed(error),
     }
 }
 
 /// Reason why no response head arrived.
-enum AttemptError {
+pub(super) enum AttemptError {
     /// The exchange must end (client gone, shutdown or time-out); the error for the client.
     Abort(ApiError),
     /// The connection failed. The time is that at which the whole request had been written, `None` if it had not.
@@ -412,8 +279,13 @@ impl From<Box<Error>> for AttemptError {
     }
 }
 
+/// Whether the client was sent a response head. An interim response such as "100 Continue" does not count.
+pub(in crate::proxy) fn is_head_sent(client: &ServerSession) -> bool {
+    client.response_written().is_some_and(|head| !head.status.is_informational())
+}
+
 /// Resolves when the client closes its connection.
-pub(in crate::proxy) async fn client_gone(client: &mut Client) -> ApiError {
+pub(in crate::proxy) async fn client_gone(client: &mut ServerSession) -> ApiError {
     // Pingora buffers the bytes of a pipelined request; this read returns only at the end or on an error of the
     // connection.
     let _ = client.read_body_or_idle(true).await;
@@ -425,7 +297,7 @@ pub(in crate::proxy) async fn client_gone(client: &mut Client) -> ApiError {
 /// # Errors
 /// Returns [`ErrorKind::ClientGone`] if the client disconnects first.
 pub(in crate::proxy) async fn run_while_connected<T>(
-    client: &mut Client,
+    client: &mut ServerSession,
     work: impl Future<Output = T>,
 ) -> Result<T, ApiError> {
     let mut work = pin!(work);
@@ -455,16 +327,4 @@ pub(in crate::proxy) fn resolution_error() -> ApiError {
 /// Shutdown error: the drain deadline has passed.
 pub(in crate::proxy) fn shutdown_error() -> ApiError {
     ApiError::new(ErrorKind::ShuttingDown, "The gateway is restarting; please try again.")
-}
-
-/// Failed outcome: the failure that a filter left in `ctx.failure`, otherwise the meaning of the connection error.
-/// Notes the error as the detail for the access log, unless there is one.
-pub(in crate::proxy) fn failed_outcome(ctx: &mut Context, error: &Error) -> ExchangeOutcome {
-    if ctx.record.detail.is_none() {
-        ctx.record.detail = Some(error.to_string().into_boxed_str());
-    }
-    ExchangeOutcome::Failed(match ctx.failure.take() {
-        Some(failure) => *failure,
-        None => from_pingora(error),
-    })
 }

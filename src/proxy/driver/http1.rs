@@ -1,9 +1,9 @@
 //! HTTP/1 connection: serves its requests one after the other.
 //!
-//! For HTTP/2 Pingora's `HttpProxy` calls the phases of [`Gateway`]. For HTTP/1, which carries nearly all traffic, this
-//! module calls the same phases in the same order. `HttpProxy` keeps state for a cache, compression, subrequests and
-//! upgrades in every request: 18 KiB that are allocated, moved and cleared each time, and held for as long as a stream
-//! lasts (docs/decisions/002).
+//! For HTTP/2 Pingora's `HttpProxy` calls the phases of a `ProxyHttp` implementation. For HTTP/1, which carries nearly
+//! all traffic, this module calls the same phases in the same order. `HttpProxy` keeps state for a cache, compression,
+//! subrequests and upgrades in every request: 18 KiB that are allocated, moved and cleared each time, and held for as
+//! long as a stream lasts (docs/decisions/002).
 
 use std::future::Future;
 use std::io;
@@ -14,21 +14,16 @@ use bytes::BytesMut;
 use http::header;
 use pingora::ErrorType;
 use pingora::protocols::Stream;
-use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::date::get_cached_date;
+use pingora::proxy::Session;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::exchange::DrainDeadline;
 use super::head::{HeadFault, HeadScan};
 use super::header_timeout::HeaderTimeoutStream;
+use super::hooks::ExchangeHooks;
 use super::shutdown::DrainGuard;
 use crate::error::{ApiError, ErrorKind};
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::gateway::context::Context;
-use crate::proxy::gateway::reply::own_error_head;
-use crate::wire::{Format, error as wire_error};
 
 /// Grace period of a new connection once the process drains: it was accepted, so its first request is probably on its
 /// way.
@@ -49,50 +44,49 @@ type Draining<'d> = Pin<&'d mut (dyn Future<Output = ()> + Send)>;
 
 /// Serves a connection until either side closes it. `first` holds the bytes that were read already. `held` is the drain
 /// guard of the connection until its first head has arrived or is given up.
-pub(in crate::proxy) async fn serve(
-    gateway: &Gateway,
+pub(in crate::proxy) async fn serve<P: ExchangeHooks>(
+    proxy: &P,
     stream: Box<HeaderTimeoutStream>,
     first: BytesMut,
     held: DrainGuard,
 ) {
-    let mut ended = pin!(gateway.shutdown.ended());
-    let mut draining = pin!(gateway.shutdown.draining());
-    let mut idle = Idle::new(gateway.limits.keepalive.max(Duration::from_secs(1)));
+    let settings = proxy.settings();
+    let mut draining = pin!(proxy.shutdown().draining());
+    let mut idle = Idle::new(settings.keepalive.max(Duration::from_secs(1)));
     let mut next = Some((stream, first));
     let mut fresh = Some(held);
     while let Some((mut stream, mut buf)) = next.take() {
         let read = {
-            let reading = read_head(gateway, &mut stream, &mut buf, &mut idle);
+            let reading = read_head(settings.head, &mut stream, &mut buf, &mut idle);
             unless_draining(reading, draining.as_mut(), fresh.is_some()).await
         };
         match read {
             Read::Head => {}
             Read::Nothing => return,
             Read::Broken(error) => {
-                gateway.count_broken_head(&error);
-                let _ = tokio::time::timeout(BROKEN, refuse(&mut stream, &error)).await;
+                let _ = tokio::time::timeout(BROKEN, refuse(proxy, &mut stream, &error)).await;
                 return;
             }
         }
-        let mut client = ServerSession::new_http1(stream as Stream);
-        client.set_keepalive(Some(gateway.limits.keepalive.as_secs().max(1)));
+        let mut session = Session::new_h1_with_modules(stream as Stream, proxy.modules());
+        session.set_keepalive(Some(settings.keepalive.as_secs().max(1)));
         // A pipelining client sends the next head before this response ends. Its bytes must not be lost.
-        client.set_pipelining_enabled(true);
-        client.set_pipelined_prefix(buf);
-        let parsed = parse_head(gateway, &mut client);
+        session.set_pipelining_enabled(true);
+        session.set_pipelined_prefix(buf);
+        let parsed = parse_head(proxy, &mut session);
         if !unless_draining(parsed, draining.as_mut(), fresh.is_some()).await {
             return;
         }
-        let answered = {
-            let mut ctx = gateway.new_context();
+        let reusable = {
+            let mut ctx = proxy.new_ctx();
             // From here on the context delays the shutdown in place of the drain guard.
             drop(fresh.take());
-            handle_request(gateway, &mut client, &mut ctx, ended.as_mut()).await
+            handle_request(proxy, &mut session, &mut ctx).await
         };
-        if !answered {
+        if !reusable {
             return;
         }
-        let Ok(Some(reusable)) = client.finish().await else { return };
+        let Ok(Some(reusable)) = session.downstream_session.finish().await else { return };
         let (stream, rest) = reusable.into_parts();
         let Ok(stream) = stream.into_any().downcast::<HeaderTimeoutStream>() else { return };
         idle.begin();
@@ -162,14 +156,13 @@ impl Idle {
     }
 }
 
-/// Reads a head into `buf`, which may hold part of it already. Bytes behind the head stay in `buf`.
+/// Reads a head of at most `limit` bytes into `buf`, which may hold part of it already. Bytes behind the head stay in `buf`.
 async fn read_head(
-    gateway: &Gateway,
+    limit: usize,
     stream: &mut HeaderTimeoutStream,
     buf: &mut BytesMut,
     idle: &mut Idle,
 ) -> Read {
-    let limit = gateway.limits.head;
     let mut scan = HeadScan::default();
     stream.begin_head(!buf.is_empty());
     let length = loop {
@@ -219,8 +212,8 @@ fn head_error(fault: &HeadFault) -> ApiError {
 }
 
 /// Parses a complete head. Returns false if it is invalid, after an error response, or if the connection is closed.
-async fn parse_head(gateway: &Gateway, client: &mut Client) -> bool {
-    let error = match client.read_request().await {
+async fn parse_head<P: ExchangeHooks>(proxy: &P, session: &mut Session) -> bool {
+    let error = match session.downstream_session.read_request().await {
         Ok(head) => return head,
         Err(error) => error,
     };
@@ -229,22 +222,24 @@ async fn parse_head(gateway: &Gateway, client: &mut Client) -> bool {
         return false;
     }
     let told = ApiError::new(ErrorKind::InvalidHead, "The request head is not valid HTTP.");
-    gateway.count_broken_head(&told);
+    let (head, body) = proxy.refuse_head(&told);
     let refusing = async {
-        let body = wire_error::body(Format::Chat, &told, "").freeze();
+        let client = &mut session.downstream_session;
         client.set_keepalive(None);
-        client.write_response_header(own_error_head(&told, body.len())).await?;
+        client.write_response_header(head).await?;
         client.write_response_body(body, true).await
     };
     let _ = tokio::time::timeout(BROKEN, refusing).await;
     false
 }
 
-/// Writes the error response to a malformed head and closes the connection. The client's format and a request id are
-/// not known at that point.
-async fn refuse(stream: &mut HeaderTimeoutStream, error: &ApiError) -> io::Result<()> {
-    let body = wire_error::body(Format::Chat, error, "");
-    let mut head = own_error_head(error, body.len());
+/// Writes the error response to a malformed head and closes the connection.
+async fn refuse<P: ExchangeHooks>(
+    proxy: &P,
+    stream: &mut HeaderTimeoutStream,
+    error: &ApiError,
+) -> io::Result<()> {
+    let (mut head, body) = proxy.refuse_head(error);
     let _ = head.insert_header(header::DATE, get_cached_date());
     let _ = head.insert_header(header::CONNECTION, "close");
     let mut out = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
@@ -276,22 +271,23 @@ async fn refuse(stream: &mut HeaderTimeoutStream, error: &ApiError) -> io::Resul
     Ok(())
 }
 
-/// Handles a request. Returns false if the connection cannot be used for another one.
-async fn handle_request(
-    gateway: &Gateway,
-    client: &mut Client,
-    ctx: &mut Context,
-    ended: DrainDeadline<'_>,
-) -> bool {
-    gateway.start_request(client, ctx);
-    let result = match gateway.prepare_request(client, ctx).await {
-        Ok(true) => Ok(()),
-        Ok(false) => gateway.exchange(client, ctx, ended).await,
-        Err(error) => Err(error),
+/// Handles a request: calls the phases as Pingora's `HttpProxy` does. Returns false if the connection cannot be used for
+/// another one.
+async fn handle_request<P: ExchangeHooks>(proxy: &P, session: &mut Session, ctx: &mut P::CTX) -> bool {
+    let result = phases(proxy, session, ctx).await;
+    let reusable = match &result {
+        Ok(()) => true,
+        Err(error) => proxy.fail_to_proxy(session, error, ctx).await.can_reuse_downstream,
     };
-    if let Err(error) = &result {
-        gateway.fail(client, error, ctx).await;
+    proxy.logging(session, result.as_ref().err().map(|error| &**error), ctx).await;
+    reusable
+}
+
+async fn phases<P: ExchangeHooks>(proxy: &P, session: &mut Session, ctx: &mut P::CTX) -> pingora::Result<()> {
+    proxy.early_request_filter(session, ctx).await?;
+    if !proxy.request_filter(session, ctx).await? {
+        // Runs the exchange, and returns false: nothing is left for Pingora's own loop.
+        proxy.proxy_upstream_filter(session, ctx).await?;
     }
-    gateway.finish(client, result.as_ref().err().map(|error| &**error), ctx);
-    result.is_ok()
+    Ok(())
 }

@@ -30,6 +30,17 @@ pub(in crate::proxy) struct Upstream {
 }
 
 impl Upstream {
+    /// Creates a peer of the options that Pingora's `upstream_peer` returns.
+    pub(in crate::proxy) fn new(http: HttpPeer) -> Self {
+        let hash = http.reuse_hash();
+        Upstream { http, hash }
+    }
+
+    /// Returns the peer as Pingora's phases take it.
+    pub(in crate::proxy) fn http(&self) -> &HttpPeer {
+        &self.http
+    }
+
     /// Returns the same peer with another connect time-out. The pool key stays the same, because the time-out does not
     /// matter for a connection that is already open.
     pub(in crate::proxy) fn with_connect_timeout(&self, span: Duration) -> Cow<'_, Upstream> {
@@ -45,8 +56,7 @@ impl Upstream {
     pub(in crate::proxy) fn for_remote_media(address: SocketAddr, tls: bool, name: String) -> Self {
         let mut http = HttpPeer::new(address, tls, name);
         http.options.alpn = ALPN::H1;
-        let hash = http.reuse_hash();
-        Upstream { http, hash }
+        Upstream::new(http)
     }
 }
 
@@ -123,8 +133,7 @@ impl ProviderAddresses {
             let mut http = HttpPeer::new(address, base.scheme() == Scheme::Https, base.host().to_owned());
             http.options = options.clone();
             http.group_key = group;
-            let hash = http.reuse_hash();
-            Upstream { http, hash }
+            Upstream::new(http)
         });
         let addresses = match provider.base.ip() {
             Some(ip) => Addresses::fixed(&provider.name, ip, make),

@@ -9,7 +9,6 @@ use pingora::{Error, ErrorType};
 
 use super::coalesce::CoalescingStream;
 use super::encoding::{ContentDecoder, DecodeError};
-use crate::proxy::gateway::response::MAX_ERROR_BODY;
 
 /// Bytes of a stream that are gathered into one write. A fast provider must not delay the client's first byte.
 const GATHER: usize = 64 * 1024;
@@ -17,6 +16,8 @@ const GATHER: usize = 64 * 1024;
 const GATHER_WHOLE: usize = 256 * 1024;
 /// Bytes that are decoded at a time.
 const DECODED: usize = 256 * 1024;
+/// Maximum length of an upstream error body, in bytes. What follows is discarded.
+pub(in crate::proxy) const MAX_ERROR_BODY: usize = 256 * 1024;
 /// Error type of a body that does not match its `Content-Encoding`.
 pub(in crate::proxy) const UNDECODABLE: &str = "UndecodableAnswer";
 /// Bytes of the size line and the line end of an HTTP/1 chunk.

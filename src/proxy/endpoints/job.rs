@@ -26,10 +26,10 @@ use crate::proxy::client::fetch::FetchFault;
 use crate::proxy::driver::exchange::{
     DrainDeadline, ExchangeOutcome, client_gone, shutdown_error, timeout_error,
 };
+use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
 use crate::proxy::gateway::body_memory::RequestBudget;
 use crate::proxy::gateway::context::{Context, SynthesizedResponse, UpstreamResponse};
-use crate::proxy::gateway::offload::run_blocking_if_large;
 use crate::proxy::gateway::request::overloaded;
 use crate::proxy::gateway::upstream::redact_secrets;
 use crate::proxy::gateway::upstream_route::{UpstreamRoute, address_of};
@@ -100,13 +100,15 @@ impl JobRoute {
 
 impl Gateway {
     /// Runs a job and sends the client its response. Ends early if the client disconnects or the process is restarting.
-    pub(in crate::proxy) async fn run_job(
+    pub(in crate::proxy) async fn send_job(
         &self,
         client: &mut Client,
         ctx: &mut Context,
-        mut job: Box<dyn Job>,
         ended: &mut DrainDeadline<'_>,
     ) -> ExchangeOutcome {
+        let Some(mut job) = ctx.attempt.as_mut().and_then(|plan| plan.job.take()) else {
+            return ExchangeOutcome::Failed(malformed_response());
+        };
         let Some(way) = self.job_route(client, ctx, job.is_repeatable()) else {
             return ExchangeOutcome::Failed(malformed_response());
         };

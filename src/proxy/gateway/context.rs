@@ -21,7 +21,7 @@ use super::stored::ResponseStorage;
 use super::upstream_route::UpstreamRoute;
 use crate::account::Key;
 use crate::canonical::{Product, Usage};
-use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::error::{ErrorKind, RetryAfter};
 use crate::job::Job;
 use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::shutdown::InFlightRequests;
@@ -61,8 +61,6 @@ pub struct Context {
     pub(in crate::proxy) early_head_sent: bool,
     /// Response shape for image endpoints; `None` on other endpoints.
     pub(in crate::proxy) image_shape: Option<ImageReplyShape>,
-    /// Error for the client, set by a filter that can only return Pingora's error type.
-    pub(in crate::proxy) failure: Option<Box<ApiError>>,
     pub(in crate::proxy) record: RequestRecord,
     /// Limit grants and reservation, until they are settled.
     pub(in crate::proxy) charges: RequestCharges,
@@ -82,7 +80,7 @@ pub(in crate::proxy) struct Attempt {
     /// Upstream request body, in pieces. It stays until the provider has answered, so that it can be resent.
     pub(in crate::proxy) body: SmallVec<[Bytes; 2]>,
     pub(in crate::proxy) body_len: usize,
-    /// Number of pieces that have been written.
+    /// Number of pieces that the driver has taken.
     pub(in crate::proxy) pieces_sent: usize,
     pub(in crate::proxy) changes: Changes,
     /// Translation state; `None` if the provider speaks the client's format.
@@ -209,7 +207,6 @@ impl Context {
             resume: None,
             early_head_sent: false,
             image_shape: None,
-            failure: None,
             record: RequestRecord {
                 started: Instant::now(),
                 unix_millis: u64::try_from(now.as_millis()).unwrap_or(0),
@@ -300,7 +297,15 @@ impl Context {
     /// Returns the next piece of the upstream body, `None` at its end; with `all`, the rest as one piece, which may be
     /// empty.
     pub(in crate::proxy) fn next_upstream_body(&mut self, all: bool) -> Option<Bytes> {
-        self.split_for_send().and_then(|(mut speech, _)| speech.next(all))
+        let plan = self.attempt.as_mut()?;
+        let rest = plan.body.get(plan.pieces_sent..).unwrap_or_default();
+        let (piece, sent) = match rest {
+            [] => (all.then(Bytes::new), 0),
+            [piece, ..] if !all || rest.len() == 1 => (Some(piece.clone()), 1),
+            several => (Some(Bytes::from(several.concat())), several.len()),
+        };
+        plan.pieces_sent += sent;
+        piece
     }
 
     /// Returns the response in progress; `None` for an error, a synthesized response, or before the response head.

@@ -13,13 +13,13 @@ use pingora::http::RequestHeader;
 
 use super::context::{Attempt, Context, UpstreamResponse};
 use super::names;
-use super::offload::run_blocking_if_large;
 use super::plan::{BodyRef, Selection, resolve_upstream_api};
 use super::spans;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
 use crate::proxy::driver::exchange::ExchangeOutcome;
+use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::route::affinity::fingerprint;
 use crate::route::blame::{RetryDecision, classify, error_rank};
 use crate::route::pick::{NoTarget, PickRequest, Policy, pick};
@@ -378,7 +378,6 @@ impl Context {
     /// Resets the response state of a failed attempt; nothing of it was forwarded.
     pub(in crate::proxy) fn reset_response(&mut self) {
         self.response = UpstreamResponse::Pending;
-        self.failure = None;
         let record = &mut self.record;
         record.detail = None;
         record.request_sent = false;

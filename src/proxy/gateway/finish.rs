@@ -13,6 +13,7 @@ use crate::metrics::Finished;
 use crate::metrics::access_log::Line;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
+use crate::proxy::driver::fault::Fault;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
 use crate::wire::path::percent_decode;
 
@@ -28,7 +29,8 @@ impl Gateway {
             // The client left before a response was sent; nginx's status for that is 499.
             ctx.record.status = 499;
         }
-        if let Some(error) = error
+        // What a fault means is in the record already.
+        if let Some(error) = error.filter(|error| Fault::of(error).is_none())
             && ctx.record.detail.is_none()
         {
             ctx.record.detail = Some(error.to_string().into_boxed_str());

@@ -8,13 +8,14 @@ pub(in crate::proxy) mod auth;
 pub(in crate::proxy) mod billing;
 pub(in crate::proxy) mod body_memory;
 pub(in crate::proxy) mod context;
+pub(in crate::proxy) mod early_response;
+pub(in crate::proxy) mod exchange_hooks;
 pub(in crate::proxy) mod fallback;
 pub(in crate::proxy) mod fault_report;
 pub(in crate::proxy) mod finish;
 pub(in crate::proxy) mod images;
 pub(in crate::proxy) mod lost;
 pub(in crate::proxy) mod names;
-pub(in crate::proxy) mod offload;
 pub(in crate::proxy) mod plan;
 pub(in crate::proxy) mod remote_media;
 pub(in crate::proxy) mod reply;
@@ -47,6 +48,10 @@ use tokio::sync::Semaphore;
 use super::client::check;
 use super::driver::connection::Connections;
 use super::driver::dns::{self, Resolver};
+use super::driver::exchange;
+use super::driver::fault::UNRESOLVED;
+use super::driver::hooks::ExchangeHooks;
+use super::driver::offload::Offload;
 use super::driver::shutdown::Shutdown;
 use super::endpoints::task;
 use crate::config::Limits;
@@ -59,6 +64,7 @@ use crate::supervise::Supervisor;
 use active_snapshot::ActiveSnapshot;
 use billing::Billing;
 use context::Context;
+use exchange_hooks::internal_error;
 
 /// Maximum time that the process waits for the ledger to close at its end.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -82,12 +88,14 @@ pub struct GatewayInner {
     pub(super) owners: Arc<dyn OwnerStore>,
     pub(super) refuse_foreign: bool,
     pub(super) memory: body_memory::BodyMemory,
-    pub(super) offload: offload::Offload,
+    pub(super) offload: Offload,
     /// Permits of concurrent downloads of remote media (`limits.fetches`).
     pub(super) fetches: Arc<Semaphore>,
     pub(super) sticky_table: StickyTable,
     pub(super) probe_results: check::ProbeResults,
     pub(super) supervisor: Arc<Supervisor>,
+    /// Pingora's modules: none.
+    modules: HttpModules,
     /// Notifies of each installed configuration snapshot.
     pub(super) reloads: tokio::sync::watch::Sender<()>,
 }
@@ -147,7 +155,7 @@ impl Gateway {
             connections: Connections::new(options, parts.limits.pool_idle),
             resolver: Resolver::new()?,
             limits: parts.limits,
-            offload: offload::Offload::new(&parts.metrics),
+            offload: Offload::new(&parts.metrics),
             metrics: parts.metrics,
             access_log: parts.access_log,
             shutdown: parts.shutdown,
@@ -161,6 +169,7 @@ impl Gateway {
             sticky_table: StickyTable::default(),
             probe_results: check::ProbeResults::default(),
             supervisor: parts.supervisor,
+            modules: HttpModules::new(),
             reloads: tokio::sync::watch::Sender::new(()),
         })))
     }
@@ -231,15 +240,21 @@ impl ProxyHttp for Gateway {
         self.prepare_request(&mut session.downstream_session, ctx).await
     }
 
+    // Runs the whole exchange, with the phases below: Pingora's own loop cannot carry a body that was read before the
+    // peer was chosen (docs/decisions/002).
     async fn proxy_upstream_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<bool> {
         let ended = std::pin::pin!(self.shutdown.ended());
-        self.exchange(&mut session.downstream_session, ctx, ended).await?;
+        exchange::run(self, session, ctx, ended).await?;
         Ok(false)
     }
 
-    async fn upstream_peer(&self, _session: &mut Session, _ctx: &mut Context) -> Result<Box<HttpPeer>> {
-        // Unreachable: the exchange is complete when `proxy_upstream_filter` returns false.
-        Err(Error::new_in(ErrorType::InternalError))
+    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Context) -> Result<Box<HttpPeer>> {
+        let route = ctx.attempt.as_ref().map(|plan| &plan.upstream_route);
+        let addresses = route.and_then(|route| ctx.active.addresses_of(route)).ok_or_else(internal_error)?;
+        match addresses.cached(&self.resolver) {
+            Some(peer) => Ok(Box::new(peer.http().clone())),
+            None => Err(Error::new_in(ErrorType::Custom(UNRESOLVED))),
+        }
     }
 
     async fn upstream_request_filter(
@@ -263,6 +278,27 @@ impl ProxyHttp for Gateway {
         Ok(())
     }
 
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        ctx: &mut Context,
+        e: Box<Error>,
+    ) -> Box<Error> {
+        self.on_failure(ctx, e)
+    }
+
+    fn error_while_proxy(
+        &self,
+        _peer: &HttpPeer,
+        _session: &mut Session,
+        e: Box<Error>,
+        ctx: &mut Context,
+        _client_reused: bool,
+    ) -> Box<Error> {
+        self.on_failure(ctx, e)
+    }
+
     async fn upstream_response_filter(
         &self,
         _session: &mut Session,
@@ -274,11 +310,11 @@ impl ProxyHttp for Gateway {
 
     async fn response_filter(
         &self,
-        session: &mut Session,
+        _session: &mut Session,
         upstream_response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> Result<()> {
-        *upstream_response = self.client_head(session.req_header(), upstream_response, ctx, None);
+        *upstream_response = self.client_head(upstream_response, ctx);
         Ok(())
     }
 
@@ -289,8 +325,8 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         ctx: &mut Context,
     ) -> Result<Option<Duration>> {
-        let passed = self.forward_piece(body.take().unwrap_or_default(), end_of_stream, ctx)?;
-        *body = (!passed.is_empty()).then_some(passed);
+        let filtered = self.filter_piece(body.take().unwrap_or_default(), end_of_stream, ctx)?;
+        *body = (!filtered.is_empty()).then_some(filtered);
         Ok(None)
     }
 

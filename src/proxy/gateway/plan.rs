@@ -8,7 +8,6 @@ use http::HeaderValue;
 use smallvec::smallvec;
 
 use super::context::{Attempt, Context, Translation};
-use super::offload::run_blocking_if_large;
 use super::remote_media::{MediaFault, may_need_fetch};
 use super::request::overloaded;
 use super::stored::{ResponseStorage, new_id};
@@ -19,6 +18,7 @@ use crate::error::{ApiError, ErrorKind};
 use crate::job::{embed, rank};
 use crate::json::Rope;
 use crate::proxy::Gateway;
+use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Target, stop_sequence_api, upstream_api};
 use crate::translate::verbatim::Changes;

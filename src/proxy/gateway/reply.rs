@@ -9,12 +9,14 @@ use pingora::proxy::FailToProxy;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
+use super::early_response::is_array_stream;
 use super::names;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::job::BodyPieces;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
-use crate::proxy::driver::early_response::is_array_stream;
+use crate::proxy::driver::exchange::is_head_sent;
+use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::reader::UNDECODABLE;
 use crate::wire::error::ArrayState;
 use crate::wire::images::{self, reply::ImageReplyShape};
@@ -189,28 +191,34 @@ impl Gateway {
         Ok(())
     }
 
-    /// Handles an error from Pingora's own loop: sends it to the client if that is still possible.
+    /// Sends the error that ended a request to the client, if that is still possible.
     pub(in crate::proxy) async fn fail(
         &self,
         client: &mut Client,
         error: &Error,
         ctx: &mut Context,
     ) -> FailToProxy {
+        let failed = FailToProxy { error_code: 0, can_reuse_downstream: false };
         if ctx.record.error.is_some() {
             // The error was sent already, or the client has disconnected.
-            return FailToProxy { error_code: 0, can_reuse_downstream: false };
+            return failed;
         }
-        let api_error = match ctx.failure.take() {
-            Some(failure) => *failure,
-            None => from_pingora(error),
-        };
-        if is_head_sent(client) {
-            let _ = self.abort_response(client, ctx, &api_error).await;
+        let fault = Fault::of(error);
+        let internal = Fault { error: from_pingora(error), body: FaultBody::None };
+        let Fault { error: told, body } = fault.unwrap_or(&internal);
+        let sent = if is_head_sent(client) {
+            self.abort_response(client, ctx, told).await
+        } else if let FaultBody::Refusal(body) = body {
+            self.record_error(ctx, told);
+            self.reply_refusal(client, ctx, told, body.clone()).await
         } else {
-            client.set_keepalive(None);
-            let _ = self.reply_error(client, ctx, &api_error).await;
-        }
-        FailToProxy { error_code: api_error.status, can_reuse_downstream: false }
+            if fault.is_none() {
+                // Pingora's own loop has failed: the state of the connection is unknown.
+                client.set_keepalive(None);
+            }
+            self.reply_error(client, ctx, told).await
+        };
+        FailToProxy { error_code: told.status, can_reuse_downstream: sent.is_ok() && fault.is_some() }
     }
 
     /// Ends a stream with an error in the client's format. Any other response is cut off by closing the connection.
@@ -250,11 +258,6 @@ impl Gateway {
         // keep-alive connection would break the next request, which may be on its way already.
         client.write_response_body(tail, true).await.map_err(|error| error.into_down())
     }
-}
-
-/// Returns whether the client was sent a response head. An interim response such as "100 Continue" does not count.
-pub(in crate::proxy) fn is_head_sent(client: &Client) -> bool {
-    client.response_written().is_some_and(|head| !head.status.is_informational())
 }
 
 /// Creates a response head. Only valid status codes reach this function.

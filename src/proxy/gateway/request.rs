@@ -11,15 +11,14 @@ use super::context::{Context, RequestId};
 use super::fallback::{RouteRequest, not_offered};
 use super::images;
 use super::names;
-use super::offload::{LARGE_BODY, run_blocking_if_large};
-use super::reply::is_head_sent;
 use crate::account::Permission;
-use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::driver::chunks::Misframed;
-use crate::proxy::driver::exchange::run_while_connected;
+use crate::proxy::driver::exchange::{is_head_sent, run_while_connected};
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
+use crate::proxy::driver::offload::{LARGE_BODY, run_blocking_if_large};
 use crate::route::pick::mask;
 use crate::route::{Model, Named, RoutingTable, Target, upstream_api};
 use crate::wire::form;
@@ -477,8 +476,7 @@ fn too_large(limit: usize) -> ApiError {
 
 /// Returns the error of a request that exceeds the gateway's capacity; its `Retry-After` is one second.
 pub(in crate::proxy) fn overloaded() -> ApiError {
-    let message = "The gateway is overloaded; please try again.";
-    ApiError::new(ErrorKind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
+    ApiError::overloaded()
 }
 
 fn slow_body() -> ApiError {

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
 use super::context::{Attempt, Context, RequestId, ResponseInProgress, Translation, UpstreamResponse};
@@ -12,6 +12,8 @@ use super::upstream::redact_secrets;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
 use crate::proxy::driver::encoding::ContentDecoder;
+use crate::proxy::driver::fault::{Fault, FaultBody};
+use crate::proxy::driver::reader::MAX_ERROR_BODY;
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};
@@ -19,9 +21,6 @@ use crate::wire::error::{self as wire_error, ProviderError};
 use crate::wire::path::Action;
 use crate::wire::watch::StreamEnd as Ending;
 use crate::wire::{Format, messages};
-
-/// Maximum length of an upstream error body, in bytes. What follows is discarded.
-pub(in crate::proxy) const MAX_ERROR_BODY: usize = 256 * 1024;
 
 /// Upstream response headers that are forwarded to the client.
 const FORWARDED_HEADERS: [HeaderName; 6] = [
@@ -83,6 +82,8 @@ impl Gateway {
             ctx.record.stream = false;
             ctx.response = UpstreamResponse::Refused { status, retry_after, body: BytesMut::new() };
         }
+        // The provider has answered: this body is not sent again. A fallback encodes a new one from the retry state.
+        ctx.drop_body();
         Ok(())
     }
 
@@ -100,14 +101,8 @@ impl Gateway {
         (Exchange::Translated(Box::new(translated)), plan.stream)
     }
 
-    /// Builds the response head for the client. `length` is the length of the body in bytes, where it is known.
-    pub(in crate::proxy) fn client_head(
-        &self,
-        client: &RequestHeader,
-        provider: &ResponseHeader,
-        ctx: &Context,
-        length: Option<usize>,
-    ) -> ResponseHeader {
+    /// Builds the response head for the client, without the framing of its body.
+    pub(in crate::proxy) fn client_head(&self, provider: &ResponseHeader, ctx: &Context) -> ResponseHeader {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = provider.status;
         let mut ours = HeaderMap::with_capacity(8);
@@ -127,11 +122,6 @@ impl Gateway {
             header::CONTENT_TYPE,
             kind.unwrap_or_else(|| HeaderValue::from_static("application/json")),
         );
-        if let Some(length) = length {
-            ours.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-        } else if client.version == http::Version::HTTP_11 {
-            ours.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        }
         for name in FORWARDED_HEADERS {
             if let Some(value) = theirs.get(&name) {
                 ours.insert(name, value.clone());
@@ -156,18 +146,14 @@ impl Gateway {
             ours.insert(name, value);
         }
         parts.headers = ours;
-        if client.version < http::Version::HTTP_11 {
-            // HTTP/1.0 has no chunks, and a stream has no length: the end of the connection ends the response.
-            parts.version = http::Version::HTTP_10;
-        }
         ResponseHeader::from(parts)
     }
 
     /// Forwards a piece of the upstream body. Returns the bytes to send to the client, which may be empty.
     ///
     /// # Errors
-    /// Returns an error if the response cannot continue; `ctx.failure` holds the client's error then.
-    pub(in crate::proxy) fn forward_piece(
+    /// Returns a [`Fault`] if the response cannot continue, and at the end of an error response.
+    pub(in crate::proxy) fn filter_piece(
         &self,
         piece: Bytes,
         end: bool,
@@ -185,11 +171,11 @@ impl Gateway {
             UpstreamResponse::Whole(passing, body) => self.forward_whole(passing, body, piece, end),
             UpstreamResponse::Refused { status, retry_after, body } => {
                 collect_error(body, &piece);
-                Ok(if end {
-                    self.convert_error(*status, retry_after.take(), body.split().freeze(), ctx)
+                if end {
+                    Err(self.convert_error(*status, retry_after.take(), body.split().freeze(), ctx))
                 } else {
-                    Bytes::new()
-                })
+                    Ok(Bytes::new())
+                }
             }
             UpstreamResponse::Pending
             | UpstreamResponse::Stream(_)
@@ -255,14 +241,14 @@ impl Gateway {
         Ok(out)
     }
 
-    /// Maps a provider's error to the client's format. Returns its body and sets `ctx.failure`.
+    /// Maps a provider's error to the client's format.
     fn convert_error(
         &self,
         status: u16,
         retry_after: Option<RetryAfter>,
         body: Bytes,
         ctx: &mut Context,
-    ) -> Bytes {
+    ) -> Failure {
         let provider = ctx.attempt.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
         let reported = ProviderError::decode(&body);
         let detail = redact_secrets(provider, reported.message.clone());
@@ -282,42 +268,43 @@ impl Gateway {
                 Bytes::from(redact_secrets(provider, mapped.unwrap_or_else(|| text.to_owned())))
             });
         let told = told.unwrap_or_else(|| wire_error::body(ctx.format, &error, ctx.id.as_str()).freeze());
-        ctx.failure = Some(Box::new(error));
-        told
+        Failure::Refused(Box::new(error), told)
     }
 
     fn forward_failure(&self, ctx: &mut Context, failure: Failure) -> Box<Error> {
-        let (error, detail) = match failure {
-            Failure::NoMemory => (overloaded(), None),
+        let (error, body) = match failure {
+            Failure::NoMemory => (overloaded(), FaultBody::None),
             Failure::TooLarge(limit) => {
                 let message = format!("The upstream provider's response is larger than {limit} bytes.");
-                (ApiError::new(ErrorKind::UpstreamBroken, message), None)
+                (ApiError::new(ErrorKind::UpstreamBroken, message), FaultBody::None)
             }
-            Failure::Stream(StreamError::FirstFrame(frame), _) => (self.first_frame(ctx, &frame), None),
-            Failure::Stream(StreamError::Failed(frame), rest) => (self.first_frame(ctx, &frame), Some(rest)),
+            Failure::Refused(error, told) => (*error, FaultBody::Refusal(told)),
+            Failure::Stream(StreamError::FirstFrame(frame), _) => {
+                (self.first_frame(ctx, &frame), FaultBody::None)
+            }
+            Failure::Stream(StreamError::Failed(frame), rest) => {
+                (self.first_frame(ctx, &frame), FaultBody::Unsent(rest))
+            }
             Failure::Stream(error, rest) => {
-                // The frames before the fault are valid and still belong to the client; the caller sends them first.
+                // The frames before the fault are valid and still belong to the client; the driver sends them first.
                 ctx.record.detail = Some(error.to_string().into_boxed_str());
                 let message = match &error {
                     StreamError::Cut => "The upstream provider's stream ended before it was complete.",
                     _ => "The upstream provider's response is not valid.",
                 };
-                (ApiError::new(ErrorKind::UpstreamBroken, message), Some(rest))
+                (ApiError::new(ErrorKind::UpstreamBroken, message), FaultBody::Unsent(rest))
             }
         };
-        ctx.failure = Some(Box::new(error));
-        let mut broken = Error::explain(ErrorType::Custom("BrokenAnswer"), "invalid response").into_up();
-        if let Some(rest) = detail.filter(|rest| !rest.is_empty()) {
-            broken.cause = Some(Box::new(BytesBeforeFault(rest)));
+        match body {
+            FaultBody::Unsent(rest) if rest.is_empty() => Fault::raise(error, FaultBody::None),
+            body => Fault::raise(error, body),
         }
-        broken
     }
 
     fn malformed_response(&self, ctx: &mut Context, error: &dyn std::fmt::Display) -> Box<Error> {
         ctx.record.detail = Some(error.to_string().into_boxed_str());
         let told = "The upstream provider's response is not valid.";
-        ctx.failure = Some(Box::new(ApiError::new(ErrorKind::UpstreamBroken, told)));
-        Error::explain(ErrorType::Custom("BrokenAnswer"), "invalid response").into_up()
+        Fault::raise(ApiError::new(ErrorKind::UpstreamBroken, told), FaultBody::None)
     }
 
     /// Returns the client's error for an error frame inside a 200 response, with the status that fits it.
@@ -336,6 +323,8 @@ enum Failure {
     TooLarge(usize),
     /// The memory budget of all requests is exhausted.
     NoMemory,
+    /// The provider answered with an error: the error and its body in the client's format.
+    Refused(Box<ApiError>, Bytes),
     /// The stream is broken. The bytes are the complete frames before the fault.
     Stream(StreamError, Bytes),
 }
@@ -345,11 +334,6 @@ impl From<StreamError> for Failure {
         Failure::Stream(error, Bytes::new())
     }
 }
-
-/// Complete frames before the fault of a stream, which were not sent yet.
-#[derive(Debug, thiserror::Error)]
-#[error("{} bytes unsent", .0.len())]
-pub(in crate::proxy) struct BytesBeforeFault(pub(in crate::proxy) Bytes);
 
 fn truncated_id(text: &str) -> Box<str> {
     text.chars().take(128).collect::<String>().into_boxed_str()

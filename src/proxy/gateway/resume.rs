@@ -10,8 +10,9 @@ use super::context::{Attempt, Context, ResponseInProgress, UpstreamResponse};
 use crate::error::ApiError;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
-use crate::proxy::driver::answer::send;
-use crate::proxy::driver::exchange::{ExchangeOutcome, failed_outcome, run_while_connected};
+use crate::proxy::driver::answer::write;
+use crate::proxy::driver::exchange::{ExchangeOutcome, failed, run_while_connected};
+use crate::proxy::driver::hooks::ExchangeHooks as _;
 use crate::route::blame::{Blame, RetryDecision, classify};
 use crate::route::pick::mask;
 use crate::route::{Target, upstream_api};
@@ -297,9 +298,10 @@ impl Gateway {
         if let Some(settled) = ctx.settle(true) {
             self.await_settlement(ctx, settled).await;
         }
-        match send(client, ctx, &mut None, tail, true).await {
+        ctx.record.response_bytes += tail.len() as u64;
+        match write(client, None, tail, true).await {
             Ok(()) => ExchangeOutcome::Complete,
-            Err(error) => failed_outcome(ctx, &error),
+            Err(error) => failed(self.on_failure(ctx, error.into_down())),
         }
     }
 }

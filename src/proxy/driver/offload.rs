@@ -11,7 +11,6 @@ use prometheus::{Histogram, IntCounter};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::request::overloaded;
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 
@@ -78,7 +77,7 @@ impl Offload {
         let waiting = Waiting(&self.waiting);
         if before >= MAX_WAITING {
             self.refused.inc();
-            return Err(overloaded());
+            return Err(ApiError::overloaded());
         }
         Ok(self.wait(waiting).await)
     }

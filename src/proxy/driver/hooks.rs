@@ -1,0 +1,193 @@
+//! What the driver asks of a proxy beyond Pingora's `ProxyHttp`. Each hook says why Pingora has no phase for it.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pingora::Error;
+use pingora::http::ResponseHeader;
+use pingora::modules::http::HttpModules;
+use pingora::protocols::http::ServerSession;
+use pingora::proxy::{ProxyHttp, Session};
+
+use super::connection::Connections;
+use super::encoding::ContentDecoder;
+use super::exchange::{DrainDeadline, ExchangeOutcome};
+use super::offload::Offload;
+use super::shutdown::Shutdown;
+use crate::error::ApiError;
+use crate::provider::Timeouts;
+
+/// Future of a hook that few requests run. Boxed, so that its state does not enlarge every exchange.
+pub(in crate::proxy) type HookFuture<'h, T> = Pin<Box<dyn Future<Output = T> + Send + 'h>>;
+
+/// How a response is forwarded, once its head has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::proxy) enum Delivery {
+    /// Piece by piece, as it arrives.
+    Stream,
+    /// As a stream that is made of one document, which is parsed at its end.
+    StreamOfDocument,
+    /// As one document, when it is complete.
+    Document,
+    /// Not at all: an error response, whose body is collected and converted.
+    Error,
+}
+
+/// What a stream has shown so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::proxy) struct StreamState {
+    /// The provider has sent a frame with content.
+    pub(in crate::proxy) content: bool,
+    /// The provider has ended the stream with an error frame.
+    pub(in crate::proxy) failed: bool,
+    /// The last piece ended inside a frame.
+    pub(in crate::proxy) partial: bool,
+}
+
+/// Bytes that the driver has written to the client, for the proxy's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::proxy) enum Written {
+    /// A response head with this status.
+    Head(u16),
+    /// This many bytes of the body.
+    Body(usize),
+    /// The whole request was written to the provider.
+    Request,
+}
+
+/// Settings of the driver.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::proxy) struct DriverSettings {
+    /// Time between two keep-alive fillers of a silent stream. Zero: none is sent.
+    pub(in crate::proxy) heartbeat: Duration,
+    /// Time for which a connection may stay idle between two requests.
+    pub(in crate::proxy) keepalive: Duration,
+    /// Maximum length of a request head, in bytes.
+    pub(in crate::proxy) head: usize,
+}
+
+/// A proxy that the driver can run: Pingora's phases, and the hooks that Pingora does not have.
+pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + Sync {
+    fn settings(&self) -> DriverSettings;
+    fn shutdown(&self) -> &Shutdown;
+    fn connections(&self) -> &Connections;
+    fn offload(&self) -> &Offload;
+    /// Modules that Pingora builds for every request.
+    fn modules(&self) -> &HttpModules;
+
+    /// Counts a request whose head is not valid, and returns the response to it. Pingora closes the connection instead.
+    fn refuse_head(&self, error: &ApiError) -> (Box<ResponseHeader>, Bytes);
+
+    /// Time-outs of the selected target. Pingora has them in `HttpPeer`, without one for the first byte, the whole
+    /// exchange or a minimum rate.
+    fn timeouts(&self, ctx: &Self::CTX) -> Timeouts;
+
+    /// Whether the response is made out of several calls instead of one exchange.
+    fn is_job(&self, ctx: &Self::CTX) -> bool;
+
+    /// Makes these calls and writes the response.
+    fn run_job<'h>(
+        &'h self,
+        client: &'h mut ServerSession,
+        ctx: &'h mut Self::CTX,
+        ended: &'h mut DrainDeadline<'_>,
+    ) -> HookFuture<'h, ExchangeOutcome>;
+
+    /// An attempt at the selected target begins: a new exchange, or a resend on a new connection.
+    fn begin_attempt(&self, ctx: &mut Self::CTX);
+
+    /// Resolves the address of the selected target, after `upstream_peer` has returned [`UNRESOLVED`](super::fault::UNRESOLVED). Separate from
+    /// `upstream_peer`, because the driver watches the client meanwhile, and that phase borrows the session.
+    fn resolve<'h>(&'h self, ctx: &Self::CTX, within: Duration) -> HookFuture<'h, pingora::Result<()>>;
+
+    /// The attempt has a connection.
+    fn on_connected(&self, ctx: &mut Self::CTX, reused: bool);
+
+    /// The request is sent to the same target again, for this reason (a metric label).
+    fn on_resend(&self, ctx: &mut Self::CTX, reason: &'static str);
+
+    /// Gives a failure its meaning for the client: attaches a `Fault` as its cause. The connection of the client has
+    /// failed, or the address of the target could not be resolved; `fail_to_connect` and `error_while_proxy` do the
+    /// same for a connection to a provider.
+    fn on_failure(&self, ctx: &mut Self::CTX, error: Box<Error>) -> Box<Error>;
+
+    /// How the response is forwarded, after `upstream_response_filter`.
+    fn delivery(&self, ctx: &Self::CTX) -> Delivery;
+
+    /// Takes the decoder of a compressed response.
+    fn take_decoder(&self, ctx: &mut Self::CTX) -> Option<Box<ContentDecoder>>;
+
+    /// How long the first frames of a stream may be held back, so that their failure can be hidden from the client.
+    /// `None` if nothing could hide it. Pingora writes every frame at once.
+    fn hold(&self, ctx: &Self::CTX) -> Option<Duration>;
+
+    /// What the stream has shown so far.
+    fn stream_state(&self, ctx: &Self::CTX) -> StreamState;
+
+    /// Whether these frames only open a message, without content.
+    fn is_opening(&self, ctx: &Self::CTX, frames: &[u8]) -> bool;
+
+    /// The error that an error frame at the end of `frames` is for the client.
+    fn error_of_frames(&self, ctx: &Self::CTX, frames: &[u8]) -> ApiError;
+
+    /// Frees what only a fallback needs, once no fallback is possible any more.
+    fn release_retry_state(&self, ctx: &mut Self::CTX);
+
+    /// Runs before bytes are written to the client, with `end` before the last ones: what must be recorded before the
+    /// client may act on them. `None` if there is nothing to wait for, as for nearly every piece.
+    fn before_write<'h>(&'h self, ctx: &'h mut Self::CTX, end: bool) -> Option<HookFuture<'h, ()>>;
+
+    /// Bytes have been written.
+    fn on_written(&self, ctx: &mut Self::CTX, written: Written);
+
+    /// The response of the target is a success: its first content is about to be written.
+    fn on_success(&self, ctx: &mut Self::CTX);
+
+    /// The whole response was written.
+    fn on_complete(&self, ctx: &mut Self::CTX);
+
+    /// Keep-alive filler of a stream whose frames have begun. Empty if its format has none at this point.
+    fn filler(&self, ctx: &mut Self::CTX) -> Bytes;
+
+    /// Time until a waiting client gets an early head. `None` if it must not get one.
+    fn slow_start(&self, ctx: &Self::CTX) -> Option<Duration>;
+
+    /// Head of a stream whose provider has not answered. It is followed by [`Self::early_filler`].
+    fn early_head(&self, session: &Session, ctx: &mut Self::CTX) -> Box<ResponseHeader>;
+
+    /// Keep-alive filler of a stream before its first frame.
+    fn early_filler(&self, ctx: &Self::CTX) -> Bytes;
+
+    /// Whether the client has an early head and filler, but no frame of a response.
+    fn is_early(&self, ctx: &Self::CTX) -> bool;
+
+    /// Sets what [`Self::is_early`] returns.
+    fn set_early(&self, ctx: &mut Self::CTX, early: bool);
+
+    /// Prepares the next attempt after a failure that the client has not seen. `body` is the provider's error in the
+    /// client's format.
+    ///
+    /// # Errors
+    /// Returns the outcome for the client if no other target is tried.
+    fn fall_back<'h>(
+        &'h self,
+        ctx: &'h mut Self::CTX,
+        error: ApiError,
+        body: Option<Bytes>,
+    ) -> HookFuture<'h, Result<(), ExchangeOutcome>>;
+
+    /// Prepares the next attempt after a failure in the middle of a stream.
+    ///
+    /// # Errors
+    /// Returns the outcome for the client if no other target continues the stream.
+    fn resume<'h>(
+        &'h self,
+        client: &'h mut ServerSession,
+        ctx: &'h mut Self::CTX,
+        error: ApiError,
+    ) -> HookFuture<'h, Result<(), ExchangeOutcome>>;
+
+    /// No attempt follows: frees the request body.
+    fn on_exchange_end(&self, ctx: &mut Self::CTX);
+}

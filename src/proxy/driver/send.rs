@@ -1,0 +1,201 @@
+//! Writing a request to a provider, while its client waits.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header;
+use pingora::http::RequestHeader;
+use pingora::protocols::http::client::HttpSession;
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::answer::set_framing;
+use super::coalesce::CoalescingStream;
+use super::exchange::{AttemptError, Exchange, client_gone, is_head_sent, shutdown_error, timeout_error};
+use super::fault::Fault;
+use super::header_timeout::HeaderTimeoutStream;
+use super::hooks::{ExchangeHooks, Written};
+use super::interim::read_response_head;
+
+/// Largest slice of a request body in one write, in bytes. The write time-out applies to one slice.
+const WRITE_SLICE: usize = 128 * 1024;
+/// Largest body that is written as one piece, in bytes, even if edits have split it.
+const SINGLE_WRITE_LIMIT: u64 = 16 * 1024;
+/// Write time-out of one slice of a request body.
+pub(in crate::proxy) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time to wait for a response head after writing the request has failed.
+const EARLY_ERROR_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Pieces of a request body.
+type Pieces = SmallVec<[Bytes; 2]>;
+
+/// Part of the request that was written before the response head arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WrittenPart {
+    Whole,
+    /// The upstream answered before reading the whole body: do not return the connection to the pool.
+    Partial,
+}
+
+impl<P: ExchangeHooks> Exchange<'_, P> {
+    /// Sends the request and waits for the response head.
+    ///
+    /// # Errors
+    /// Returns [`AttemptError`] if the connection fails, or if the exchange must end before a response head has
+    /// arrived.
+    pub(super) async fn send_request(
+        &mut self,
+        upstream: &mut HttpSession,
+    ) -> Result<WrittenPart, AttemptError> {
+        let mut head = Box::new(RequestHeader::build_no_case("POST", b"/", None)?);
+        self.proxy.upstream_request_filter(self.session, &mut head, self.ctx).await?;
+        // HTTP/2 carries the host in `:authority` (RFC 9113, section 8.3.1).
+        if let HttpSession::H2(_) = upstream {
+            head.set_version(http::Version::HTTP_2);
+            head.remove_header(&header::HOST);
+        }
+        let pieces = self.body_pieces(&head).await?;
+        let mut delivered = None;
+        let outcome = {
+            let mut talk = pin!(async {
+                if let Err(error) = write_request(upstream, head, pieces).await {
+                    // A provider may reject a request before it has read the whole body. The write then fails although
+                    // the error response has arrived: read it, because it explains the failure.
+                    let answered =
+                        tokio::time::timeout(EARLY_ERROR_TIMEOUT, read_response_head(upstream)).await;
+                    return if matches!(answered, Ok(Ok(()))) {
+                        Ok(WrittenPart::Partial)
+                    } else {
+                        Err(error)
+                    };
+                }
+                delivered = Some(Instant::now());
+                read_response_head(upstream).await.map(|()| WrittenPart::Whole)
+            });
+            self.clock.set_deadline(self.clock.timeouts.first_byte);
+            loop {
+                tokio::select! {
+                    biased;
+                    heard = &mut talk => break heard.map_err(|error| AttemptError::Connection(error.into_up(), None)),
+                    gone = client_gone(&mut self.session.downstream_session) => break Err(AttemptError::Abort(gone)),
+                    () = self.ended.as_mut() => break Err(AttemptError::Abort(shutdown_error())),
+                    () = self.clock.elapsed() => {
+                        if !self.clock.is_due() {
+                            break Err(AttemptError::Abort(timeout_error()));
+                        }
+                        if let Err(error) = self.send_early_keepalive().await {
+                            break Err(AttemptError::Abort(Fault::take(error).error));
+                        }
+                    }
+                }
+            }
+        };
+        if delivered.is_some() {
+            self.proxy.on_written(self.ctx, Written::Request);
+        }
+        outcome.map_err(|error| match error {
+            AttemptError::Connection(error, _) => AttemptError::Connection(error, delivered),
+            abort @ AttemptError::Abort(_) => abort,
+        })
+    }
+
+    /// Returns the body of the request, from `request_body_filter`. A small one is one piece, which leaves in one write
+    /// with the head.
+    async fn body_pieces(&mut self, head: &RequestHeader) -> pingora::Result<Pieces> {
+        let length = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        let small = length.and_then(|length| length.parse::<u64>().ok()).unwrap_or(0) <= SINGLE_WRITE_LIMIT;
+        let mut pieces = Pieces::new();
+        loop {
+            let mut piece = None;
+            self.proxy.request_body_filter(self.session, &mut piece, small, self.ctx).await?;
+            match piece {
+                Some(piece) => pieces.push(piece),
+                None => return Ok(pieces),
+            }
+            if small {
+                return Ok(pieces);
+            }
+        }
+    }
+
+    /// Sends the early head, if no head was sent, and filler; schedules the next filler.
+    ///
+    /// # Errors
+    /// Returns the error of the client's connection, with its meaning.
+    pub(super) async fn send_early_keepalive(&mut self) -> pingora::Result<()> {
+        let heartbeat = self.proxy.settings().heartbeat;
+        // Boxed: few requests need it.
+        let kept = Box::pin(self.write_early_keepalive(!heartbeat.is_zero())).await;
+        self.clock.schedule_filler(heartbeat);
+        kept.map_err(|error| self.client_failure(error))
+    }
+
+    async fn write_early_keepalive(&mut self, fill: bool) -> pingora::Result<()> {
+        // A client whose stream broke off and is being resumed has a head already.
+        if !is_head_sent(&self.session.downstream_session) {
+            self.close_if_draining();
+            // Set before anything is written: from here on a failure cannot change the status.
+            self.proxy.set_early(self.ctx, true);
+            let mut head = self.proxy.early_head(self.session, self.ctx);
+            set_framing(&self.session.downstream_session, &mut head, None);
+            self.proxy.on_written(self.ctx, Written::Head(head.status.as_u16()));
+            if let Some(guarded) = self.session.stream().and_then(HeaderTimeoutStream::of).filter(|_| fill) {
+                guarded.cork();
+            }
+            self.session.downstream_session.write_response_header(head).await?;
+            if let Some(guarded) = self.session.stream().and_then(HeaderTimeoutStream::of) {
+                guarded.uncork();
+            }
+        }
+        if !fill {
+            return Ok(());
+        }
+        let filler = self.proxy.early_filler(self.ctx);
+        self.proxy.on_written(self.ctx, Written::Body(filler.len()));
+        self.session.downstream_session.write_response_body(filler, false).await
+    }
+}
+
+/// Writes the request. The head is corked, so that it leaves in one write with the first piece of the body.
+async fn write_request(
+    upstream: &mut HttpSession,
+    head: Box<RequestHeader>,
+    pieces: Pieces,
+) -> pingora::Result<()> {
+    if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
+        corked.cork();
+    }
+    upstream.write_request_header(head).await?;
+    if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
+        corked.uncork();
+    }
+    if pieces.is_empty() {
+        return send_piece(upstream, Bytes::new(), true).await;
+    }
+    let last = pieces.len() - 1;
+    for (index, piece) in pieces.into_iter().enumerate() {
+        send_piece(upstream, piece, index == last).await?;
+    }
+    Ok(())
+}
+
+/// Writes a piece of the request body in slices of [`WRITE_SLICE`] bytes. `last` ends the body.
+pub(in crate::proxy) async fn send_piece(
+    upstream: &mut HttpSession,
+    mut piece: Bytes,
+    last: bool,
+) -> pingora::Result<()> {
+    loop {
+        let slice = piece.split_to(WRITE_SLICE.min(piece.len()));
+        let end = last && piece.is_empty();
+        upstream.write_request_body(slice, end).await?;
+        if piece.is_empty() {
+            break;
+        }
+    }
+    match upstream {
+        HttpSession::H1(h1) if last => h1.finish_body().await.map(|_| ()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,90 @@
+//! Early response (slow start): after `limits.slow_start` without upstream headers, the client of a stream receives
+//! status 200 and then keep-alive filler of its format, so that no idle time-out on the way fires.
+//!
+//! The status cannot be changed afterwards: a later failure is reported inside the stream. The early head is therefore
+//! sent late, and never to a client that expects a document. While head and filler are all that was sent, fallback
+//! works as before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, header};
+use pingora::http::ResponseHeader;
+
+use super::context::{Attempt, Context};
+use super::names;
+use super::response::{add_ids, disable_buffering};
+use crate::proxy::Gateway;
+use crate::translate::translated::Route;
+use crate::translate::verbatim::Arrival;
+use crate::translate::{Restore, Translated};
+use crate::wire::codec::ReplyOptions;
+use crate::wire::path::{Action, Endpoint};
+
+/// Whether the client's stream is one JSON array instead of server-sent events.
+pub(in crate::proxy) fn is_array_stream(endpoint: Option<&Endpoint>) -> bool {
+    endpoint.and_then(Endpoint::action) == Some(Action::Stream { sse: false })
+}
+
+impl Gateway {
+    /// Returns the time until the early response; `None` if there is none: for documents, for jobs, or where
+    /// `limits.slow_start` is zero.
+    pub(in crate::proxy) fn slow_start_delay(&self, ctx: &Context) -> Option<Duration> {
+        let plan = ctx.attempt.as_ref()?;
+        let streams = plan.stream && plan.job.is_none() && plan.api.format().is_some();
+        Some(self.limits.slow_start).filter(|span| streams && !span.is_zero())
+    }
+
+    /// Builds the head of a stream before any upstream response: without headers of the provider and without the
+    /// target, and without the framing of its body.
+    pub(in crate::proxy) fn early_stream_head(&self, ctx: &Context) -> ResponseHeader {
+        let (mut parts, ()) = http::Response::new(()).into_parts();
+        let mut ours = HeaderMap::with_capacity(8);
+        let array = is_array_stream(ctx.endpoint.as_ref());
+        let kind = if array { "application/json" } else { "text/event-stream; charset=utf-8" };
+        ours.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        disable_buffering(&mut ours);
+        if let Some(plan) = &ctx.attempt {
+            self.metrics.slow_starts.with_label_values(&[&*plan.model.id]).inc();
+            if let Some(warning) = &plan.warning {
+                ours.insert(names::X_GATEWAY_WARNING, warning.clone());
+            }
+        }
+        add_ids(&mut ours, ctx.format, &ctx.id);
+        for (name, value) in ctx.charges.rate_limit_headers(ctx.format, ctx.now()) {
+            ours.insert(name, value);
+        }
+        parts.headers = ours;
+        ResponseHeader::from(parts)
+    }
+}
+
+impl Attempt {
+    /// Returns the translation of a response that arrives in another shape than the stream that the early head
+    /// announced, and would otherwise be forwarded verbatim. `None` if no early head was sent or the shapes agree.
+    pub(in crate::proxy) fn translate_to_stream(
+        &self,
+        ctx: &Context,
+        arrival: Arrival,
+        limit: usize,
+    ) -> Option<Box<Translated>> {
+        let array = is_array_stream(ctx.endpoint.as_ref());
+        let promised = if array { Arrival::Array } else { Arrival::Events };
+        if !ctx.early_head_sent || self.translation.is_some() || arrival == promised {
+            return None;
+        }
+        let format = self.api.format()?;
+        let reply = ReplyOptions {
+            model: self.model.escaped_id.clone(),
+            request: ctx.id.as_str().into(),
+            seed: ctx.seed().into(),
+            created: ctx.record.unix_millis / 1000,
+            usage_wanted: !self.changes.drop_usage,
+            show_thinking: true,
+            array,
+            ..ReplyOptions::default()
+        };
+        let route = Route { client: format, provider: format, stream: true };
+        Some(Box::new(Translated::new(&route, arrival, Arc::new(reply), Restore::default(), limit)))
+    }
+}

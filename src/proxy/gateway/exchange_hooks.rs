@@ -1,0 +1,301 @@
+//! The driver's hooks: what an exchange needs of the gateway beyond the phases of `ProxyHttp`. Each is one call into the
+//! module that it concerns.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use pingora::Error;
+use pingora::http::ResponseHeader;
+use pingora::modules::http::HttpModules;
+use pingora::proxy::Session;
+
+use super::context::{Context, UpstreamResponse};
+use super::reply::{from_pingora, own_error_head};
+use crate::error::ApiError;
+use crate::provider::Timeouts;
+use crate::proxy::driver::connection::Connections;
+use crate::proxy::driver::encoding::ContentDecoder;
+use crate::proxy::driver::exchange::{DrainDeadline, ExchangeOutcome, resolution_error};
+use crate::proxy::driver::fault::{Fault, FaultBody};
+use crate::proxy::driver::hooks::{
+    Delivery, DriverSettings, ExchangeHooks, HookFuture, StreamState, Written,
+};
+use crate::proxy::driver::offload::Offload;
+use crate::proxy::driver::shutdown::Shutdown;
+use crate::proxy::{Client, Gateway};
+use crate::store::Settled;
+use crate::translate::Exchange;
+use crate::translate::verbatim::Arrival;
+use crate::wire::watch::StreamEnd;
+use crate::wire::{Format, chat, error as wire_error, filler};
+
+impl ExchangeHooks for Gateway {
+    fn settings(&self) -> DriverSettings {
+        let limits = &self.limits;
+        DriverSettings { heartbeat: limits.heartbeat, keepalive: limits.keepalive, head: limits.head }
+    }
+
+    fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
+    }
+
+    fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    fn offload(&self) -> &Offload {
+        &self.offload
+    }
+
+    fn modules(&self) -> &HttpModules {
+        &self.modules
+    }
+
+    fn refuse_head(&self, error: &ApiError) -> (Box<ResponseHeader>, Bytes) {
+        self.count_broken_head(error);
+        // The client's format and a request id are not known at that point.
+        let body = wire_error::body(Format::Chat, error, "").freeze();
+        (own_error_head(error, body.len()), body)
+    }
+
+    fn timeouts(&self, ctx: &Context) -> Timeouts {
+        ctx.attempt.as_ref().and_then(|plan| plan.target()).map(|target| target.timeouts).unwrap_or_default()
+    }
+
+    fn is_job(&self, ctx: &Context) -> bool {
+        ctx.attempt.as_ref().is_some_and(|plan| plan.job.is_some())
+    }
+
+    fn run_job<'h>(
+        &'h self,
+        client: &'h mut Client,
+        ctx: &'h mut Context,
+        ended: &'h mut DrainDeadline<'_>,
+    ) -> HookFuture<'h, ExchangeOutcome> {
+        Box::pin(self.send_job(client, ctx, ended))
+    }
+
+    fn begin_attempt(&self, ctx: &mut Context) {
+        ctx.record.attempts += 1;
+        ctx.start_attempt();
+    }
+
+    fn resolve<'h>(&'h self, ctx: &Context, within: Duration) -> HookFuture<'h, pingora::Result<()>> {
+        let (live, route) =
+            (ctx.active.clone(), ctx.attempt.as_ref().map(|plan| plan.upstream_route.clone()));
+        Box::pin(async move {
+            let addresses = route.as_ref().and_then(|route| live.addresses_of(route));
+            let addresses = addresses.ok_or_else(internal_error)?;
+            match addresses.resolve(&self.resolver, within).await {
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    let mut raised = Fault::raise(resolution_error(), FaultBody::None);
+                    raised.set_context(error.to_string());
+                    Err(raised)
+                }
+            }
+        })
+    }
+
+    fn on_connected(&self, ctx: &mut Context, reused: bool) {
+        if let Some(plan) = &ctx.attempt {
+            plan.upstream_route.series.exchange(reused);
+        }
+    }
+
+    fn on_resend(&self, ctx: &mut Context, reason: &'static str) {
+        self.count_retry(ctx, reason);
+    }
+
+    fn on_failure(&self, ctx: &mut Context, error: Box<Error>) -> Box<Error> {
+        let known = Fault::of(&error).is_some();
+        if ctx.record.detail.is_none() {
+            // The type of a fault says nothing; its context has the reason.
+            let reason = error.context.as_ref().filter(|_| known).map(|context| context.as_str().to_owned());
+            ctx.record.detail = Some(reason.unwrap_or_else(|| error.to_string()).into_boxed_str());
+        }
+        if known { error } else { Fault::raise(from_pingora(&error), FaultBody::None) }
+    }
+
+    fn delivery(&self, ctx: &Context) -> Delivery {
+        match &ctx.response {
+            UpstreamResponse::Stream(passing) => match &passing.exchange {
+                Exchange::Translated(translated) if translated.arrival() == Arrival::Whole => {
+                    Delivery::StreamOfDocument
+                }
+                _ => Delivery::Stream,
+            },
+            UpstreamResponse::Refused { .. } => Delivery::Error,
+            _ => Delivery::Document,
+        }
+    }
+
+    fn take_decoder(&self, ctx: &mut Context) -> Option<Box<ContentDecoder>> {
+        ctx.decoder.take()
+    }
+
+    fn hold(&self, ctx: &Context) -> Option<Duration> {
+        ctx.hold_duration()
+    }
+
+    fn stream_state(&self, ctx: &Context) -> StreamState {
+        let Some(passing) = ctx.response_in_progress() else { return StreamState::default() };
+        let meter = passing.exchange.meter();
+        StreamState {
+            content: meter.content_frames() > 0,
+            failed: meter.end() == StreamEnd::Failed,
+            partial: passing.exchange.is_partial(),
+        }
+    }
+
+    fn is_opening(&self, ctx: &Context, frames: &[u8]) -> bool {
+        // Only the chat format counts a frame with the role alone as content.
+        let Some(text) = std::str::from_utf8(frames).ok().filter(|_| ctx.format == Format::Chat) else {
+            return false;
+        };
+        let mut data = text.lines().filter_map(|line| line.strip_prefix("data:"));
+        if self.stream_state(ctx).failed {
+            // The last frame is the error itself.
+            data.next_back();
+        }
+        data.all(|data| chat::watch::is_opening(data.trim()))
+    }
+
+    fn error_of_frames(&self, ctx: &Context, frames: &[u8]) -> ApiError {
+        self.first_frame(ctx, last_data(frames))
+    }
+
+    fn release_retry_state(&self, ctx: &mut Context) {
+        if ctx.retry_state.is_some() {
+            ctx.release_retry_state();
+        }
+    }
+
+    fn before_write<'h>(&'h self, ctx: &'h mut Context, end: bool) -> Option<HookFuture<'h, ()>> {
+        // Store the response, its provider signatures and its ownership before the final bytes leave: the client may
+        // continue from it at once.
+        let stored = self.store_response(ctx);
+        let signatures = self.store_signatures(ctx);
+        if ctx.claims.is_some() {
+            self.claim(ctx);
+        }
+        let claims = ctx.claims.is_some() && self.is_final_piece(ctx, end);
+        if stored.is_some() || signatures.is_some() || claims {
+            return Some(Box::pin(async move {
+                if let Some(pending) = stored {
+                    self.await_stored(ctx, pending).await;
+                }
+                if let Some(pending) = signatures {
+                    self.await_signatures_stored(ctx, pending).await;
+                }
+                if claims {
+                    self.await_claims(ctx).await;
+                }
+                if let Some(settled) = self.settle_at_end(ctx, end) {
+                    self.await_settlement(ctx, settled).await;
+                }
+            }));
+        }
+        // Settle before the final bytes are forwarded: otherwise a crash could leave a delivered response uncharged.
+        match self.settle_at_end(ctx, end)? {
+            Settled::Known(outcome) => {
+                self.count_settlement(ctx, outcome);
+                None
+            }
+            pending => Some(Box::pin(self.await_settlement(ctx, pending))),
+        }
+    }
+
+    fn on_written(&self, ctx: &mut Context, written: Written) {
+        match written {
+            Written::Head(status) => ctx.record.status = status,
+            Written::Body(length) => ctx.record.response_bytes += length as u64,
+            Written::Request => ctx.record.request_sent = true,
+        }
+    }
+
+    fn on_success(&self, ctx: &mut Context) {
+        if ctx.record.first_content.is_none() {
+            ctx.record_success(Instant::now());
+        }
+    }
+
+    fn on_complete(&self, ctx: &mut Context) {
+        // An empty response is a success of the target, but has no time of first content.
+        if ctx.record.first_content.is_none() {
+            ctx.record_success(Instant::now());
+            ctx.record.first_content = ctx.resume.as_ref().and_then(|resume| resume.first_content);
+        }
+    }
+
+    fn filler(&self, ctx: &mut Context) -> Bytes {
+        ctx.response_in_progress_mut().map(|passing| passing.exchange.keep_alive()).unwrap_or_default()
+    }
+
+    fn slow_start(&self, ctx: &Context) -> Option<Duration> {
+        self.slow_start_delay(ctx)
+    }
+
+    fn early_head(&self, _session: &Session, ctx: &mut Context) -> Box<ResponseHeader> {
+        Box::new(self.early_stream_head(ctx))
+    }
+
+    fn early_filler(&self, ctx: &Context) -> Bytes {
+        Bytes::from_static(filler(ctx.format).as_bytes())
+    }
+
+    fn is_early(&self, ctx: &Context) -> bool {
+        ctx.early_head_sent
+    }
+
+    fn set_early(&self, ctx: &mut Context, early: bool) {
+        ctx.early_head_sent = early;
+    }
+
+    fn fall_back<'h>(
+        &'h self,
+        ctx: &'h mut Context,
+        error: ApiError,
+        body: Option<Bytes>,
+    ) -> HookFuture<'h, Result<(), ExchangeOutcome>> {
+        Box::pin(Gateway::fall_back(self, ctx, error, body))
+    }
+
+    fn resume<'h>(
+        &'h self,
+        client: &'h mut Client,
+        ctx: &'h mut Context,
+        error: ApiError,
+    ) -> HookFuture<'h, Result<(), ExchangeOutcome>> {
+        Box::pin(self.resume_stream(client, ctx, error))
+    }
+
+    fn on_exchange_end(&self, ctx: &mut Context) {
+        ctx.drop_body();
+    }
+}
+
+impl Gateway {
+    /// Counts a retry and rewinds the request body to its beginning.
+    pub(in crate::proxy) fn count_retry(&self, ctx: &mut Context, reason: &'static str) {
+        if let Some(plan) = &mut ctx.attempt {
+            plan.pieces_sent = 0;
+            let provider = plan.model.targets.get(plan.target).map_or("", |target| &target.provider.name);
+            self.metrics.upstream_retries.with_label_values(&[provider, reason]).inc();
+        }
+    }
+}
+
+/// Internal error: a phase ran before the one that it depends on.
+pub(in crate::proxy) fn internal_error() -> Box<Error> {
+    Error::new_in(pingora::ErrorType::InternalError)
+}
+
+/// Returns the data of the last SSE event in `frames`, from its first brace on.
+fn last_data(frames: &[u8]) -> &[u8] {
+    const DATA: &[u8] = b"data:";
+    let at = memchr::memmem::rfind(frames, DATA).map_or(0, |at| at + DATA.len());
+    let data = frames.get(at..).unwrap_or_default();
+    let from = data.iter().position(|byte| *byte == b'{').unwrap_or(0);
+    data.get(from..).unwrap_or_default()
+}
