@@ -18,7 +18,7 @@ pub use driver::chunks::{Chunks, Misframed};
 pub use driver::head::{HeadFault, HeadScan};
 pub use driver::shutdown::Shutdown;
 pub use gateway::context::Context;
-pub use gateway::{Gateway, GatewayInner, GatewayParts};
+pub use gateway::state::{Gateway, GatewayInner, GatewayParts};
 pub use server::open::StoreFault;
 pub use server::{ServeError, ServeOptions, Server, Started};
 

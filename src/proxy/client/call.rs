@@ -20,18 +20,18 @@ use crate::provider::{Provider, Timeouts};
 use crate::proxy::Gateway;
 use crate::proxy::driver::coalesce::CoalescingStream;
 use crate::proxy::driver::encoding::ContentDecoder;
-use crate::proxy::driver::exchange::{
-    WRITE_TIMEOUT, low_rate_error, read_response_head, resolution_error, send_piece, timeout_error,
-};
-use crate::proxy::driver::peer::{ProviderAddresses, Upstream};
+use crate::proxy::driver::interim::read_response_head;
+use crate::proxy::driver::outcome::{low_rate_error, resolution_error, timeout_error};
+use crate::proxy::driver::peer::Upstream;
+use crate::proxy::driver::provider_addresses::ProviderAddresses;
 use crate::proxy::driver::reader::MAX_ERROR_BODY;
 use crate::proxy::driver::reader::{Read, ResponseReader};
 use crate::proxy::driver::resend::{Resends, Unanswered, is_downgrade};
+use crate::proxy::driver::send::{WRITE_TIMEOUT, send_piece};
 use crate::proxy::driver::throughput::Throughput;
 use crate::proxy::gateway::body_memory::{MemoryExceeded, MemoryTally};
 use crate::proxy::gateway::names;
 use crate::proxy::gateway::reply::from_pingora;
-use crate::proxy::gateway::request::overloaded;
 use crate::proxy::gateway::upstream::redact_secrets;
 use crate::wire::error::{ProviderError, from_provider};
 
@@ -206,7 +206,7 @@ impl OpenCall {
         while let Some(piece) = self.next(notes).await? {
             if let Some(tally) = tally.as_mut().filter(|_| success) {
                 tally.add(piece.len()).map_err(|full| match full {
-                    MemoryExceeded::ProcessLimit => overloaded(),
+                    MemoryExceeded::ProcessLimit => ApiError::overloaded(),
                     MemoryExceeded::RequestLimit => responses_too_large(most),
                 })?;
             }

@@ -19,7 +19,7 @@ use crate::error::ApiError;
 use crate::json::Writer;
 use crate::provider::{Check, Provider, Timeouts};
 use crate::proxy::Gateway;
-use crate::proxy::driver::peer::ProviderAddresses;
+use crate::proxy::driver::provider_addresses::ProviderAddresses;
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
 use crate::proxy::gateway::context::RequestId;
 use crate::proxy::gateway::names;
@@ -145,7 +145,7 @@ impl Gateway {
     async fn probe(&self, link: &ProviderAddresses, check: &Check) -> (ProbeOutcome, Option<u16>) {
         let mut notes = CallLog::default();
         let asked = tokio::time::timeout(check.timeout, self.send_probe(link, check, &mut notes)).await;
-        let outcome = match asked.unwrap_or_else(|_| Err(crate::proxy::driver::exchange::timeout_error())) {
+        let outcome = match asked.unwrap_or_else(|_| Err(crate::proxy::driver::outcome::timeout_error())) {
             Ok(()) => ProbeOutcome::Healthy,
             Err(error) => {
                 let (provider, detail) = (&*link.provider().name, notes.detail.as_deref());

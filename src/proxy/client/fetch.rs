@@ -19,9 +19,10 @@ use url::{Host, Url};
 
 use crate::account::Network;
 use crate::proxy::Gateway;
-use crate::proxy::driver::exchange::{WRITE_TIMEOUT, read_response_head};
+use crate::proxy::driver::interim::read_response_head;
 use crate::proxy::driver::peer::Upstream;
 use crate::proxy::driver::reader::{Read, ResponseReader};
+use crate::proxy::driver::send::WRITE_TIMEOUT;
 use crate::proxy::gateway::body_memory::{MemoryExceeded, RequestBudget};
 
 /// Redirects that are followed: a provider's link may lead via its storage service to another region.

@@ -7,22 +7,18 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Version, header};
 use pingora::Error;
 use pingora::http::ResponseHeader;
-use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::client::HttpSession;
 
 use super::burst::{self, BurstDetector};
-use super::exchange::{
-    Exchange, ExchangeOutcome, client_gone, failed, is_head_sent, low_rate_error, shutdown_error,
-    timeout_error,
-};
+use super::downstream::{client_gone, is_head_sent, set_framing, write};
+use super::exchange::Exchange;
 use super::fault::{Fault, FaultBody};
-use super::header_timeout::HeaderTimeoutStream;
 use super::hooks::{Delivery, ExchangeHooks, Written};
 use super::idle_tracker::{IdleDeadline, IdleTracker};
 use super::offload::LARGE_BODY;
+use super::outcome::{ExchangeOutcome, failed, low_rate_error, shutdown_error, timeout_error};
 use super::peer::Upstream;
 use super::prefix_buffer::PrefixBuffer;
 use super::reader::{Read, ResponseReader};
@@ -394,53 +390,4 @@ fn next_check(interval: Duration, held: Option<&PrefixBuffer>, rate: Option<&Thr
     let held = held.and_then(PrefixBuffer::remaining).unwrap_or(interval);
     let rate = rate.map_or(interval, Throughput::window);
     interval.min(held).min(rate)
-}
-
-/// Sets how the client finds the end of the body: by its length, by chunks, or by the end of the connection.
-pub(super) fn set_framing(client: &ServerSession, head: &mut ResponseHeader, length: Option<usize>) {
-    let version = client.req_header().version;
-    let framing = match length {
-        Some(length) => head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length)),
-        None if version == Version::HTTP_11 => {
-            head.insert_header(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"))
-        }
-        None => Ok(()),
-    };
-    // Unreachable: names and values are valid.
-    debug_assert!(framing.is_ok());
-    if version < Version::HTTP_11 {
-        // HTTP/1.0 has no chunks, and a stream has no length: the end of the connection ends the response.
-        head.set_version(Version::HTTP_10);
-    }
-}
-
-/// Writes a part of a response. Corks what is written in several steps, so that it leaves in one packet: the head with
-/// the first frames, the last frames with the end of the body.
-pub(in crate::proxy) async fn write(
-    client: &mut ServerSession,
-    head: Option<Box<ResponseHeader>>,
-    body: Bytes,
-    end: bool,
-) -> pingora::Result<()> {
-    if (head.is_some() || end)
-        && let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of)
-    {
-        guarded.cork();
-    }
-    if let Some(head) = head {
-        client.write_response_header(head).await?;
-    }
-    if end && !body.is_empty() {
-        client.write_response_body(body, false).await?;
-        uncork(client);
-        return client.write_response_body(Bytes::new(), true).await;
-    }
-    uncork(client);
-    client.write_response_body(body, end).await
-}
-
-fn uncork(client: &ServerSession) {
-    if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of) {
-        guarded.uncork();
-    }
 }

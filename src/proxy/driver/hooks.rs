@@ -12,8 +12,8 @@ use pingora::proxy::{ProxyHttp, Session};
 
 use super::connection::Connections;
 use super::encoding::ContentDecoder;
-use super::exchange::{DrainDeadline, ExchangeOutcome};
 use super::offload::Offload;
+use super::outcome::{DrainDeadline, ExchangeOutcome};
 use super::shutdown::Shutdown;
 use crate::error::ApiError;
 use crate::provider::Timeouts;

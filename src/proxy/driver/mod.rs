@@ -1,15 +1,21 @@
 //! The driver: what Pingora's proxy loop does, for request bodies that were read before the provider was chosen
 //! (docs/decisions/002). Connections, bytes, timers, write coalescing, pooling and resends.
 //!
+//! Generic over `ProxyHttp`: `http1` serves a connection of a client and calls the phases, `attempt` runs the exchange
+//! that `proxy_upstream_filter` starts, `send` writes the request, `answer` forwards the response. `hooks` is what
+//! Pingora's trait has no phase for. The day that Pingora's own loop can carry such a body, this module can go.
+//!
 //! Must not live here: formats, keys, money.
 
 pub(in crate::proxy) mod addresses;
-pub(in crate::proxy) mod answer;
+mod answer;
+pub(in crate::proxy) mod attempt;
 pub(in crate::proxy) mod burst;
 pub(in crate::proxy) mod chunks;
 pub(in crate::proxy) mod coalesce;
 pub(in crate::proxy) mod connection;
 pub(in crate::proxy) mod dns;
+pub(in crate::proxy) mod downstream;
 pub(in crate::proxy) mod encoding;
 pub(in crate::proxy) mod exchange;
 pub(in crate::proxy) mod exchange_timer;
@@ -21,11 +27,13 @@ pub(in crate::proxy) mod http1;
 pub(in crate::proxy) mod idle_tracker;
 pub(in crate::proxy) mod interim;
 pub(in crate::proxy) mod offload;
+pub(in crate::proxy) mod outcome;
 pub(in crate::proxy) mod peer;
 pub(in crate::proxy) mod pool;
 mod prefix_buffer;
+pub(in crate::proxy) mod provider_addresses;
 pub(in crate::proxy) mod reader;
 pub(in crate::proxy) mod resend;
-mod send;
+pub(in crate::proxy) mod send;
 pub(in crate::proxy) mod shutdown;
 pub(in crate::proxy) mod throughput;

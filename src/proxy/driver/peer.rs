@@ -1,25 +1,13 @@
-//! Upstream peers: a provider's addresses with the connection options for Pingora's connector.
+//! Upstream peers, for Pingora's connector.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::protocols::ALPN;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddress;
-use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::{HttpPeer, Peer, PeerOptions};
-use pingora::utils::tls::{WrappedX509, parse_x509};
-
-use super::addresses::Addresses;
-use super::dns::{DnsError, Resolver};
-use crate::config::Limits;
-use crate::provider::{HttpVersion, Provider, Scheme};
-
-/// Concurrent streams on one HTTP/2 connection to a provider. Providers allow 100 and more; above this number Pingora
-/// opens another connection.
-const H2_STREAMS: usize = 100;
 
 /// Upstream peer: one address of a provider, ready for the connector.
 #[derive(Clone)]
@@ -100,92 +88,8 @@ impl Peer for Upstream {
     }
 }
 
-/// Provider with its resolved addresses.
-pub(in crate::proxy) struct ProviderAddresses {
-    provider: Arc<Provider>,
-    addresses: Arc<Addresses>,
-}
-
-impl ProviderAddresses {
-    pub(in crate::proxy) fn new(provider: Arc<Provider>, limits: &Limits) -> Self {
-        let mut options = PeerOptions::new();
-        set_connect_timeout(&mut options, provider.timeouts.connect);
-        options.idle_timeout = Some(limits.pool_idle);
-        options.max_h2_streams = H2_STREAMS;
-        options.alpn = match (provider.http, provider.base.scheme()) {
-            (HttpVersion::Http1, _) | (HttpVersion::Auto, Scheme::Http) => ALPN::H1,
-            (HttpVersion::Http2, _) => ALPN::H2,
-            (HttpVersion::Auto, Scheme::Https) => ALPN::H2H1,
-        };
-        let mut group = 0;
-        if let Some(roots) = &provider.roots {
-            let roots: Vec<WrappedX509> =
-                roots.iter().map(|der| WrappedX509::new(der.clone(), parse_x509)).collect();
-            let roots: Box<CaType> = roots.into_boxed_slice();
-            options.ca = Some(Arc::from(roots));
-            // Root certificates are not part of Pingora's pool key. Without a group key, the pool could return a
-            // connection that was verified against other roots.
-            group = roots_group(provider.roots.as_deref().unwrap_or_default());
-        }
-        let base = provider.base.clone();
-        let make = Box::new(move |ip| {
-            let address = SocketAddr::new(ip, base.port());
-            let mut http = HttpPeer::new(address, base.scheme() == Scheme::Https, base.host().to_owned());
-            http.options = options.clone();
-            http.group_key = group;
-            Upstream::new(http)
-        });
-        let addresses = match provider.base.ip() {
-            Some(ip) => Addresses::fixed(&provider.name, ip, make),
-            None => Addresses::named(&provider.name, provider.base.host(), make),
-        };
-        ProviderAddresses { provider, addresses: Arc::new(addresses) }
-    }
-
-    pub(in crate::proxy) fn provider(&self) -> &Arc<Provider> {
-        &self.provider
-    }
-
-    /// Takes over the resolved addresses of the previous snapshot, if the host name is the same.
-    pub(in crate::proxy) fn inherit(&self, before: &ProviderAddresses) {
-        self.addresses.inherit(&before.addresses);
-    }
-
-    /// Returns a resolved address; several take turns. `None` if none is known, or it expired too long ago.
-    pub(in crate::proxy) fn cached(&self, resolver: &Resolver) -> Option<Arc<Upstream>> {
-        self.addresses.cached(resolver)
-    }
-
-    /// Returns an address, and resolves the name first if none is known.
-    ///
-    /// # Errors
-    /// Returns [`DnsError`] if the name cannot be resolved, or not within this time.
-    pub(in crate::proxy) async fn resolve(
-        &self,
-        resolver: &Resolver,
-        within: Duration,
-    ) -> Result<Arc<Upstream>, DnsError> {
-        let resolved = tokio::time::timeout(within, self.addresses.resolve(resolver)).await;
-        resolved.unwrap_or_else(|_| Err(DnsError::slow(self.provider.base.host())))
-    }
-}
-
 /// Sets the connect time-out, for TCP and TLS together.
-fn set_connect_timeout(options: &mut PeerOptions, span: Duration) {
+pub(super) fn set_connect_timeout(options: &mut PeerOptions, span: Duration) {
     options.total_connection_timeout = Some(span);
     options.connection_timeout = Some(span);
-}
-
-/// Returns a pool group key for a set of root certificates: their hash, never 0, because 0 is the key without roots.
-fn roots_group(roots: &[Vec<u8>]) -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    let mut hasher = foldhash::fast::FixedState::default().build_hasher();
-    roots.iter().for_each(|der| hasher.write(der));
-    hasher.finish() | 1
-}
-
-impl fmt::Debug for ProviderAddresses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Link({})", self.provider.name)
-    }
 }

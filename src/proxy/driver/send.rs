@@ -10,13 +10,13 @@ use pingora::protocols::http::client::HttpSession;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::answer::set_framing;
 use super::coalesce::CoalescingStream;
-use super::exchange::{AttemptError, Exchange, client_gone, is_head_sent, shutdown_error, timeout_error};
+use super::downstream::client_gone;
+use super::exchange::Exchange;
 use super::fault::Fault;
-use super::header_timeout::HeaderTimeoutStream;
 use super::hooks::{ExchangeHooks, Written};
 use super::interim::read_response_head;
+use super::outcome::{AttemptError, shutdown_error, timeout_error};
 
 /// Largest slice of a request body in one write, in bytes. The write time-out applies to one slice.
 const WRITE_SLICE: usize = 128 * 1024;
@@ -117,43 +117,6 @@ impl<P: ExchangeHooks> Exchange<'_, P> {
                 return Ok(pieces);
             }
         }
-    }
-
-    /// Sends the early head, if no head was sent, and filler; schedules the next filler.
-    ///
-    /// # Errors
-    /// Returns the error of the client's connection, with its meaning.
-    pub(super) async fn send_early_keepalive(&mut self) -> pingora::Result<()> {
-        let heartbeat = self.proxy.settings().heartbeat;
-        // Boxed: few requests need it.
-        let kept = Box::pin(self.write_early_keepalive(!heartbeat.is_zero())).await;
-        self.clock.schedule_filler(heartbeat);
-        kept.map_err(|error| self.client_failure(error))
-    }
-
-    async fn write_early_keepalive(&mut self, fill: bool) -> pingora::Result<()> {
-        // A client whose stream broke off and is being resumed has a head already.
-        if !is_head_sent(&self.session.downstream_session) {
-            self.close_if_draining();
-            // Set before anything is written: from here on a failure cannot change the status.
-            self.proxy.set_early(self.ctx, true);
-            let mut head = self.proxy.early_head(self.session, self.ctx);
-            set_framing(&self.session.downstream_session, &mut head, None);
-            self.proxy.on_written(self.ctx, Written::Head(head.status.as_u16()));
-            if let Some(guarded) = self.session.stream().and_then(HeaderTimeoutStream::of).filter(|_| fill) {
-                guarded.cork();
-            }
-            self.session.downstream_session.write_response_header(head).await?;
-            if let Some(guarded) = self.session.stream().and_then(HeaderTimeoutStream::of) {
-                guarded.uncork();
-            }
-        }
-        if !fill {
-            return Ok(());
-        }
-        let filler = self.proxy.early_filler(self.ctx);
-        self.proxy.on_written(self.ctx, Written::Body(filler.len()));
-        self.session.downstream_session.write_response_body(filler, false).await
     }
 }
 

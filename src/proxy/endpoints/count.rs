@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
-use crate::proxy::driver::exchange::run_while_connected;
+use crate::proxy::driver::downstream::run_while_connected;
 use crate::proxy::gateway::context::Context;
 use crate::route::Model;
 use crate::tokens::{self, Tally, TokenizerFamily};

@@ -23,14 +23,12 @@ use crate::proxy::client::call::{
     CallLog, CallRequest, CallResponse, malformed_response, responses_too_large, to_get, upstream_error,
 };
 use crate::proxy::client::fetch::FetchFault;
-use crate::proxy::driver::exchange::{
-    DrainDeadline, ExchangeOutcome, client_gone, shutdown_error, timeout_error,
-};
+use crate::proxy::driver::downstream::client_gone;
 use crate::proxy::driver::offload::run_blocking_if_large;
+use crate::proxy::driver::outcome::{DrainDeadline, ExchangeOutcome, shutdown_error, timeout_error};
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
 use crate::proxy::gateway::body_memory::RequestBudget;
 use crate::proxy::gateway::context::{Context, SynthesizedResponse, UpstreamResponse};
-use crate::proxy::gateway::request::overloaded;
 use crate::proxy::gateway::upstream::redact_secrets;
 use crate::proxy::gateway::upstream_route::{UpstreamRoute, address_of};
 use crate::route::{Model, Target};
@@ -313,7 +311,7 @@ impl Gateway {
                 let result = fetched.as_ref().map_or_else(FetchFault::label, |_| "ok");
                 self.metrics.remote_fetches.with_label_values(&[from, result]).inc();
                 fetched.map_err(|fault| match fault {
-                    FetchFault::Busy => overloaded(),
+                    FetchFault::Busy => ApiError::overloaded(),
                     FetchFault::TotalTooLarge => responses_too_large(self.limits.answer),
                     fault => fetch_error(link, &fault, notes),
                 })

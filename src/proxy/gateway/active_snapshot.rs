@@ -7,7 +7,7 @@ use super::billing::Billing;
 use super::upstream_route::UpstreamRoute;
 use crate::config::Limits;
 use crate::metrics::Metrics;
-use crate::proxy::driver::peer::ProviderAddresses;
+use crate::proxy::driver::provider_addresses::ProviderAddresses;
 use crate::route::Model;
 use crate::snapshot::Snapshot;
 use crate::wire::Api;

@@ -10,16 +10,17 @@ use pingora::http::RequestHeader;
 
 use super::context::Context;
 use super::names;
-use super::request::COUNTING;
-use crate::account::{Key, KeyState, Permission, is_mistyped, is_token};
+use crate::account::{Key, KeyState, Keys, Permission, TokenFault, Tokens, is_mistyped, is_token};
 use crate::error::{ApiError, ErrorKind};
-use crate::proxy::endpoints::task::key_of;
 use crate::route::RoutingTable;
 use crate::wire::Api;
 use crate::wire::body_facts::NamedModels;
 use crate::wire::path::{self, Endpoint};
 use crate::wire::request::Body;
 use crate::wire::tasks::TaskEndpoint;
+
+/// Metric label of the endpoints that only count tokens, which are free (docs/specification.md, 4.3).
+pub(in crate::proxy) const COUNTING: &str = "count_tokens";
 
 /// Headers that may carry an API key. An empty value carries none: SDKs send an empty header for a setting that is not
 /// set.
@@ -163,7 +164,7 @@ pub(in crate::proxy) fn authorize_named_models(
         let refused = names.iter().find(|name| !permitted(name));
         let message = match refused {
             Some(name) => {
-                let name = super::request::short(name);
+                let name = super::refusals::short(name);
                 format!("This API key may not use the model `{name}`, named in '{member}'.")
             }
             None if unreadable => {
@@ -176,4 +177,24 @@ pub(in crate::proxy) fn authorize_named_models(
         return Err(ApiError::new(ErrorKind::ModelNotPermitted, message).param(member));
     }
     Ok(())
+}
+
+/// Returns the key of an access token. `None` if the key no longer exists.
+///
+/// # Errors
+/// Returns [`ErrorKind::ExpiredKey`] or [`ErrorKind::InvalidKey`] if the token is not valid.
+pub(in crate::proxy) fn key_of<'k>(
+    tokens: &Tokens,
+    keys: &'k Keys,
+    token: &str,
+) -> Result<Option<&'k Arc<Key>>, ApiError> {
+    match tokens.verify(token) {
+        Ok(hash) => Ok(keys.of_hash(hash)),
+        Err(TokenFault::Expired) => {
+            Err(ApiError::new(ErrorKind::ExpiredKey, "The access token has expired; request a new one."))
+        }
+        Err(TokenFault::Invalid) => {
+            Err(ApiError::new(ErrorKind::InvalidKey, "The access token is not valid."))
+        }
+    }
 }

@@ -14,10 +14,9 @@ use smallvec::SmallVec;
 use super::active_snapshot::ActiveSnapshot;
 use super::billing::RequestCharges;
 use super::body_memory::MemoryPermit;
+use super::claims::Claims;
 use super::fallback::RetryState;
-use super::response_owner::Claims;
 use super::resume::SuspendedResponse;
-use super::stored::ResponseStorage;
 use super::upstream_route::UpstreamRoute;
 use crate::account::Key;
 use crate::canonical::{Product, Usage};
@@ -112,6 +111,14 @@ pub(in crate::proxy) struct Translation {
     pub(in crate::proxy) array: bool,
     /// State for storing the response; `None` if it is not stored.
     pub(in crate::proxy) storage: Option<Box<ResponseStorage>>,
+}
+
+/// Storage data of a response in progress.
+pub(in crate::proxy) struct ResponseStorage {
+    /// Id of the response.
+    pub(in crate::proxy) id: String,
+    /// Conversation up to the response, as JSON items.
+    pub(in crate::proxy) items: Bytes,
 }
 
 /// Upstream response, by how far it has come.

@@ -15,12 +15,12 @@ use crate::error::ApiError;
 use crate::provider::Timeouts;
 use crate::proxy::driver::connection::Connections;
 use crate::proxy::driver::encoding::ContentDecoder;
-use crate::proxy::driver::exchange::{DrainDeadline, ExchangeOutcome, resolution_error};
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::hooks::{
     Delivery, DriverSettings, ExchangeHooks, HookFuture, StreamState, Written,
 };
 use crate::proxy::driver::offload::Offload;
+use crate::proxy::driver::outcome::{DrainDeadline, ExchangeOutcome, resolution_error};
 use crate::proxy::driver::shutdown::Shutdown;
 use crate::proxy::{Client, Gateway};
 use crate::store::Settled;

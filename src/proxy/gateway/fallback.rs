@@ -13,13 +13,14 @@ use pingora::http::RequestHeader;
 
 use super::context::{Attempt, Context, UpstreamResponse};
 use super::names;
-use super::plan::{BodyRef, Selection, resolve_upstream_api};
+use super::plan::resolve_upstream_api;
+use super::selection::{BodyRef, Selection};
 use super::spans;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
-use crate::proxy::driver::exchange::ExchangeOutcome;
 use crate::proxy::driver::offload::run_blocking_if_large;
+use crate::proxy::driver::outcome::ExchangeOutcome;
 use crate::route::affinity::fingerprint;
 use crate::route::blame::{RetryDecision, classify, error_rank};
 use crate::route::pick::{NoTarget, PickRequest, Policy, pick};

@@ -4,7 +4,7 @@ use pingora::http::RequestHeader;
 
 use super::context::{Attempt, Context};
 use super::names;
-use super::plan::Selection;
+use super::selection::Selection;
 use crate::account::estimate;
 use crate::canonical::Product;
 use crate::canonical::image::ImageRequest;

@@ -1,5 +1,10 @@
 //! The gateway as an implementation of Pingora's `ProxyHttp`: one file a phase, from the request head to the access log.
 //!
+//! `phases` is the implementation, each method one call into a file here; `exchange_hooks` is what the driver asks
+//! beyond it; `state` is what all requests share, `context` what one request has. Then in the order in which they run:
+//! `request` (with `auth`, `admit`, `plan`), `upstream`, `response`, `fallback` and `resume`, `reply`, `billing`,
+//! `finish`.
+//!
 //! Must not live here: sockets, timers and the order of the phases (`driver`).
 
 pub(in crate::proxy) mod active_snapshot;
@@ -7,6 +12,7 @@ pub(in crate::proxy) mod admit;
 pub(in crate::proxy) mod auth;
 pub(in crate::proxy) mod billing;
 pub(in crate::proxy) mod body_memory;
+mod claims;
 pub(in crate::proxy) mod context;
 pub(in crate::proxy) mod early_response;
 pub(in crate::proxy) mod exchange_hooks;
@@ -16,347 +22,23 @@ pub(in crate::proxy) mod finish;
 pub(in crate::proxy) mod images;
 pub(in crate::proxy) mod lost;
 pub(in crate::proxy) mod names;
+mod phases;
 pub(in crate::proxy) mod plan;
+pub(in crate::proxy) mod refusals;
 pub(in crate::proxy) mod remote_media;
 pub(in crate::proxy) mod reply;
 pub(in crate::proxy) mod request;
 pub(in crate::proxy) mod response;
 pub(in crate::proxy) mod response_owner;
 pub(in crate::proxy) mod resume;
+pub(in crate::proxy) mod selection;
+mod settle;
 pub(in crate::proxy) mod spans;
+mod spend_queries;
 pub(in crate::proxy) mod spent;
+pub(in crate::proxy) mod state;
 pub(in crate::proxy) mod sticky;
 pub(in crate::proxy) mod stored;
 pub(in crate::proxy) mod upstream;
 pub(in crate::proxy) mod upstream_route;
 pub(in crate::proxy) mod vault;
-
-use std::sync::Arc;
-use std::time::Duration;
-
-use arc_swap::ArcSwap;
-use async_trait::async_trait;
-use bytes::Bytes;
-use pingora::connectors::ConnectorOptions;
-use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::modules::http::HttpModules;
-use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
-use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorType, Result};
-use tokio::sync::Semaphore;
-
-use super::client::check;
-use super::driver::connection::Connections;
-use super::driver::dns::{self, Resolver};
-use super::driver::exchange;
-use super::driver::fault::UNRESOLVED;
-use super::driver::hooks::ExchangeHooks;
-use super::driver::offload::Offload;
-use super::driver::shutdown::Shutdown;
-use super::endpoints::task;
-use crate::config::Limits;
-use crate::metrics::Metrics;
-use crate::metrics::access_log::AccessLog;
-use crate::route::sticky::StickyTable;
-use crate::snapshot::Snapshot;
-use crate::store::{Ledger, OwnerStore, Store, TaskStore};
-use crate::supervise::Supervisor;
-use active_snapshot::ActiveSnapshot;
-use billing::Billing;
-use context::Context;
-use exchange_hooks::internal_error;
-
-/// Maximum time that the process waits for the ledger to close at its end.
-const CLOSING: Duration = Duration::from_secs(5);
-
-/// The gateway: configuration, limits, connections and stores. Clones share one state.
-#[derive(Clone)]
-pub struct Gateway(Arc<GatewayInner>);
-
-/// Shared state of [`Gateway`].
-pub struct GatewayInner {
-    pub(super) live: ArcSwap<ActiveSnapshot>,
-    pub(super) limits: Limits,
-    pub(super) connections: Connections,
-    pub(super) resolver: Resolver,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) access_log: Arc<AccessLog>,
-    pub(super) shutdown: Arc<Shutdown>,
-    pub(super) store: Option<Arc<dyn Store>>,
-    pub(super) billing: Arc<Billing>,
-    pub(super) tasks: task::TaskService,
-    pub(super) owners: Arc<dyn OwnerStore>,
-    pub(super) refuse_foreign: bool,
-    pub(super) memory: body_memory::BodyMemory,
-    pub(super) offload: Offload,
-    /// Permits of concurrent downloads of remote media (`limits.fetches`).
-    pub(super) fetches: Arc<Semaphore>,
-    pub(super) sticky_table: StickyTable,
-    pub(super) probe_results: check::ProbeResults,
-    pub(super) supervisor: Arc<Supervisor>,
-    /// Pingora's modules: none.
-    modules: HttpModules,
-    /// Notifies of each installed configuration snapshot.
-    pub(super) reloads: tokio::sync::watch::Sender<()>,
-}
-
-/// Constituents of a [`Gateway`].
-pub struct GatewayParts {
-    /// First configuration snapshot: routes and keys.
-    pub snapshot: Snapshot,
-    /// Limits of requests, bodies and connections.
-    pub limits: Limits,
-    /// Metrics registry.
-    pub metrics: Arc<Metrics>,
-    /// Access log.
-    pub access_log: Arc<AccessLog>,
-    /// Shutdown state of the process.
-    pub shutdown: Arc<Shutdown>,
-    /// Store of responses and provider signatures. `None` if neither is stored.
-    pub store: Option<Arc<dyn Store>>,
-    /// Store of tasks.
-    pub tasks: Arc<dyn TaskStore>,
-    /// Store of owners: which account a response belongs to that its provider stores.
-    pub owners: Arc<dyn OwnerStore>,
-    /// Refuses requests that continue a response which was not created through this gateway.
-    pub refuse_foreign: bool,
-    /// Ledger of balances and usage. `None` if accounts are not charged.
-    pub ledger: Option<Arc<dyn Ledger>>,
-    /// Supervisor of the threads that must run.
-    pub supervisor: Arc<Supervisor>,
-    /// File of root certificates, for systems without a certificate store.
-    pub ca_file: Option<String>,
-}
-
-impl std::ops::Deref for Gateway {
-    type Target = GatewayInner;
-
-    fn deref(&self) -> &GatewayInner {
-        &self.0
-    }
-}
-
-impl Gateway {
-    /// Creates a gateway.
-    ///
-    /// # Errors
-    /// Returns a `DnsError` if the resolver cannot be set up.
-    pub fn new(parts: GatewayParts) -> Result<Self, dns::DnsError> {
-        let mut options = ConnectorOptions::new(parts.limits.pool);
-        options.ca_file = parts.ca_file;
-        let billing = Arc::new(Billing::new(parts.ledger));
-        let live = ActiveSnapshot::new(parts.snapshot, billing.clone(), &parts.metrics, &parts.limits);
-        let kept = parts.store.as_ref().map_or(0, |store| store.size());
-        parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
-        let memory = body_memory::BodyMemory::new(parts.limits.memory);
-        let fetches = Arc::new(Semaphore::new(parts.limits.fetches.min(Semaphore::MAX_PERMITS)));
-        Ok(Gateway(Arc::new(GatewayInner {
-            live: ArcSwap::from_pointee(live),
-            connections: Connections::new(options, parts.limits.pool_idle),
-            resolver: Resolver::new()?,
-            limits: parts.limits,
-            offload: Offload::new(&parts.metrics),
-            metrics: parts.metrics,
-            access_log: parts.access_log,
-            shutdown: parts.shutdown,
-            store: parts.store,
-            tasks: task::TaskService::new(parts.tasks),
-            owners: parts.owners,
-            refuse_foreign: parts.refuse_foreign,
-            billing,
-            memory,
-            fetches,
-            sticky_table: StickyTable::default(),
-            probe_results: check::ProbeResults::default(),
-            supervisor: parts.supervisor,
-            modules: HttpModules::new(),
-            reloads: tokio::sync::watch::Sender::new(()),
-        })))
-    }
-
-    /// Returns why the gateway is not ready, for `/readyz`: a supervised thread has panicked and is not running again
-    /// yet, or the ledger has a fault. `None` if it is ready.
-    pub(super) fn readiness_fault(&self) -> Option<String> {
-        if let Some(thread) = self.supervisor.down() {
-            return Some(format!("the thread {thread} is down"));
-        }
-        let fault = self.billing.ledger.as_ref()?.fault()?;
-        Some(format!("accounts cannot be charged: {fault}"))
-    }
-
-    /// Updates the counters of thread restarts from the supervisor.
-    pub(super) fn refresh_threads(&self) {
-        for (thread, restarts) in self.supervisor.restarts() {
-            let counter = self.metrics.thread_restarts.with_label_values(&[thread]);
-            counter.inc_by(restarts.saturating_sub(counter.get()));
-        }
-    }
-
-    /// Closes the ledger at the end of the process: flushes what is settled and returns unused leases. Waits at most
-    /// [`CLOSING`] for a server; what is not flushed then is left to the next process.
-    pub(super) async fn close(&self) {
-        let Some(ledger) = &self.billing.ledger else { return };
-        if let Err(error) = ledger.close().within(CLOSING).await {
-            tracing::warn!(%error, "not all usage is written to the ledger; the next process writes the rest");
-        }
-    }
-
-    /// Creates the context of a new request: it holds the active snapshot and counts as in flight.
-    pub(super) fn new_context(&self) -> Context {
-        Context::new(self.live.load_full(), self.shutdown.enter(&self.metrics.in_flight))
-    }
-
-    /// Activates a configuration snapshot. Returns the previous one, which requests in progress may still use.
-    pub fn install(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
-        self.billing.sweep();
-        let mut snapshot = snapshot;
-        snapshot.routes.inherit(&self.live.load().snapshot.routes);
-        let live = ActiveSnapshot::new(snapshot, self.billing.clone(), &self.metrics, &self.limits);
-        live.inherit(&self.live.load());
-        let before = self.live.swap(Arc::new(live));
-        self.reloads.send_replace(());
-        before
-    }
-}
-
-#[async_trait]
-impl ProxyHttp for Gateway {
-    type CTX = Context;
-
-    fn new_ctx(&self) -> Context {
-        self.new_context()
-    }
-
-    // Empty on purpose: Pingora's default adds a compression module, which would run for every frame and is never
-    // enabled.
-    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
-
-    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<()> {
-        self.start_request(&mut session.downstream_session, ctx);
-        Ok(())
-    }
-
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<bool> {
-        self.prepare_request(&mut session.downstream_session, ctx).await
-    }
-
-    // Runs the whole exchange, with the phases below: Pingora's own loop cannot carry a body that was read before the
-    // peer was chosen (docs/decisions/002).
-    async fn proxy_upstream_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<bool> {
-        let ended = std::pin::pin!(self.shutdown.ended());
-        exchange::run(self, session, ctx, ended).await?;
-        Ok(false)
-    }
-
-    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Context) -> Result<Box<HttpPeer>> {
-        let route = ctx.attempt.as_ref().map(|plan| &plan.upstream_route);
-        let addresses = route.and_then(|route| ctx.active.addresses_of(route)).ok_or_else(internal_error)?;
-        match addresses.cached(&self.resolver) {
-            Some(peer) => Ok(Box::new(peer.http().clone())),
-            None => Err(Error::new_in(ErrorType::Custom(UNRESOLVED))),
-        }
-    }
-
-    async fn upstream_request_filter(
-        &self,
-        session: &mut Session,
-        upstream_request: &mut RequestHeader,
-        ctx: &mut Context,
-    ) -> Result<()> {
-        *upstream_request = self.upstream_head(&session.downstream_session, ctx)?;
-        Ok(())
-    }
-
-    async fn request_body_filter(
-        &self,
-        _session: &mut Session,
-        body: &mut Option<Bytes>,
-        end_of_stream: bool,
-        ctx: &mut Context,
-    ) -> Result<()> {
-        *body = ctx.next_upstream_body(end_of_stream);
-        Ok(())
-    }
-
-    fn fail_to_connect(
-        &self,
-        _session: &mut Session,
-        _peer: &HttpPeer,
-        ctx: &mut Context,
-        e: Box<Error>,
-    ) -> Box<Error> {
-        self.on_failure(ctx, e)
-    }
-
-    fn error_while_proxy(
-        &self,
-        _peer: &HttpPeer,
-        _session: &mut Session,
-        e: Box<Error>,
-        ctx: &mut Context,
-        _client_reused: bool,
-    ) -> Box<Error> {
-        self.on_failure(ctx, e)
-    }
-
-    async fn upstream_response_filter(
-        &self,
-        _session: &mut Session,
-        upstream_response: &mut ResponseHeader,
-        ctx: &mut Context,
-    ) -> Result<()> {
-        self.on_response_head(upstream_response, ctx)
-    }
-
-    async fn response_filter(
-        &self,
-        _session: &mut Session,
-        upstream_response: &mut ResponseHeader,
-        ctx: &mut Context,
-    ) -> Result<()> {
-        *upstream_response = self.client_head(upstream_response, ctx);
-        Ok(())
-    }
-
-    fn response_body_filter(
-        &self,
-        _session: &mut Session,
-        body: &mut Option<Bytes>,
-        end_of_stream: bool,
-        ctx: &mut Context,
-    ) -> Result<Option<Duration>> {
-        let filtered = self.filter_piece(body.take().unwrap_or_default(), end_of_stream, ctx)?;
-        *body = (!filtered.is_empty()).then_some(filtered);
-        Ok(None)
-    }
-
-    async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Context) -> FailToProxy {
-        self.fail(&mut session.downstream_session, e, ctx).await
-    }
-
-    async fn logging(&self, session: &mut Session, e: Option<&Error>, ctx: &mut Context) {
-        self.finish(&session.downstream_session, e, ctx);
-    }
-
-    // The access log and the metrics report every failure, with the request id. Pingora's own line would repeat it for
-    // every client that disconnects.
-    fn suppress_error_log(&self, _session: &Session, _ctx: &Context, _error: &Error) -> bool {
-        true
-    }
-
-    fn suppress_proxy_warn_log(
-        &self,
-        _session: &Session,
-        _ctx: &Context,
-        _error: &Error,
-        _context: ProxyWarnLogContext,
-    ) -> bool {
-        true
-    }
-}
-
-impl std::fmt::Debug for Gateway {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gateway")
-    }
-}

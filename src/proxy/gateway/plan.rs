@@ -1,26 +1,22 @@
 //! Upstream request bodies: forwarded with edits in place, or translated into the provider's format.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderValue;
 use smallvec::smallvec;
 
-use super::context::{Attempt, Context, Translation};
+use super::context::{Attempt, Context, ResponseStorage, Translation};
 use super::remote_media::{MediaFault, may_need_fetch};
-use super::request::overloaded;
-use super::stored::{ResponseStorage, new_id};
-use super::upstream_route::UpstreamRoute;
+use super::selection::{BodyRef, Selection};
+use super::stored::new_id;
 use crate::account::Losses;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};
 use crate::job::{embed, rank};
-use crate::json::Rope;
 use crate::proxy::Gateway;
 use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::route::target_handle::TargetPermit;
-use crate::route::{Model, Target, stop_sequence_api, upstream_api};
+use crate::route::{Target, stop_sequence_api, upstream_api};
 use crate::translate::verbatim::Changes;
 use crate::translate::{
     EncodeBlocked, Outgoing, StoreOptions, TranslateRequest, outgoing_sealed, outgoing_stored,
@@ -38,53 +34,6 @@ use crate::wire::{Api, Format};
 const WARNINGS: usize = 12;
 /// Characters of each name in the warning header.
 const WARNING_NAME: usize = 64;
-
-/// Request body, owned where it is used up or borrowed where it may have to be sent again.
-pub(in crate::proxy) enum BodyRef<'b> {
-    Owned(Box<Body>),
-    Borrowed(&'b Body),
-}
-
-impl BodyRef<'_> {
-    fn text(self) -> Rope {
-        match self {
-            BodyRef::Owned(body) => body.text,
-            // Shares the text, does not copy it.
-            BodyRef::Borrowed(body) => body.text.clone(),
-        }
-    }
-
-    /// Returns the text in one piece.
-    pub(in crate::proxy) fn into_contiguous(self) -> Bytes {
-        self.text().into_contiguous()
-    }
-}
-
-impl Deref for BodyRef<'_> {
-    type Target = Body;
-
-    fn deref(&self) -> &Body {
-        match self {
-            BodyRef::Owned(body) => body,
-            BodyRef::Borrowed(body) => body,
-        }
-    }
-}
-
-/// Selected target of a request, with the client's and the upstream API.
-pub(in crate::proxy) struct Selection {
-    pub(in crate::proxy) model: Arc<Model>,
-    pub(in crate::proxy) index: usize,
-    /// Concurrency permit at the target. `None` for a request that is not subject to the target's limits.
-    pub(in crate::proxy) permit: Option<TargetPermit>,
-    pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,
-    /// The API that the client speaks.
-    pub(in crate::proxy) api: Api,
-    /// The API of the upstream request.
-    pub(in crate::proxy) upstream: Api,
-    pub(in crate::proxy) action: Option<Action>,
-    pub(in crate::proxy) stream: bool,
-}
 
 impl Selection {
     pub(in crate::proxy) fn target(&self) -> Result<&Target, ApiError> {
@@ -369,7 +318,7 @@ impl Gateway {
         }
         // The memory budget counts the bytes that translation adds, such as fetched media, beside the client's body.
         let added = body.len().saturating_sub(text.len());
-        let body = self.memory.charge(body, added).ok_or_else(overloaded)?;
+        let body = self.memory.charge(body, added).ok_or_else(ApiError::overloaded)?;
         let changes = Changes {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
             drop_usage: client == Format::Chat && provider == Format::Chat && !reply.usage_wanted,

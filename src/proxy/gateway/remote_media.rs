@@ -8,8 +8,7 @@ use tokio::task::JoinSet;
 
 use super::body_memory::{MemoryPermit, RequestBudget};
 use super::context::{Attempt, Context};
-use super::plan::Selection;
-use super::request::overloaded;
+use super::selection::Selection;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Gateway;
@@ -118,7 +117,7 @@ impl Gateway {
             let mut weight = None;
             let encoded = fetched.as_ref().map_or(0, |bytes| bytes.len().div_ceil(3) * 4);
             if fetched == Err(FetchFault::Busy) || !self.memory.grow(&mut weight, encoded) {
-                return Err(overloaded());
+                return Err(ApiError::overloaded());
             }
             if fetched == Err(FetchFault::TotalTooLarge) {
                 let message = format!(

@@ -15,7 +15,7 @@ use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::job::BodyPieces;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
-use crate::proxy::driver::exchange::is_head_sent;
+use crate::proxy::driver::downstream::is_head_sent;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::reader::UNDECODABLE;
 use crate::wire::error::ArrayState;

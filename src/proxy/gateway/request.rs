@@ -6,17 +6,18 @@ use bytes::Bytes;
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
-use super::auth::{authenticate, authorize, authorize_named_models};
+use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
 use super::context::{Context, RequestId};
 use super::fallback::{RouteRequest, not_offered};
 use super::images;
 use super::names;
+use super::refusals::short;
 use crate::account::Permission;
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::driver::chunks::Misframed;
-use crate::proxy::driver::exchange::{is_head_sent, run_while_connected};
+use crate::proxy::driver::downstream::{is_head_sent, run_while_connected};
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
 use crate::proxy::driver::offload::{LARGE_BODY, run_blocking_if_large};
 use crate::route::pick::mask;
@@ -31,9 +32,6 @@ use crate::wire::{Api, Format};
 
 /// Minimum rate of a request body in bytes per second, once it has taken longer than two of its time-outs.
 const MIN_BODY_RATE: u64 = 8 * 1024;
-
-/// Metric label of the endpoints that only count tokens, which are free (docs/specification.md, 4.3).
-pub(in crate::proxy) const COUNTING: &str = "count_tokens";
 
 /// Maximum page size of the model listing (Anthropic and Gemini: 1000).
 const MAX_PAGE: usize = 1000;
@@ -111,7 +109,7 @@ impl Gateway {
             _ => {}
         }
         if self.shutdown.in_flight() > self.limits.requests {
-            return Err(overloaded());
+            return Err(ApiError::overloaded());
         }
         authenticate(head, ctx)?;
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
@@ -206,7 +204,7 @@ impl Gateway {
                         break Err(error);
                     }
                     if !self.memory.grow(&mut ctx.memory_permit, length) {
-                        break Err(overloaded());
+                        break Err(ApiError::overloaded());
                     }
                     // Each piece has its own time-out. Without a minimum rate, one byte at a time could hold a request
                     // open for hours.
@@ -232,7 +230,7 @@ impl Gateway {
     /// Returns [`ErrorKind::Overloaded`] if the budget is exhausted.
     pub(in crate::proxy) fn charge_memory(&self, body: Bytes) -> Result<Bytes, ApiError> {
         let length = body.len();
-        self.memory.charge(body, length).ok_or_else(overloaded)
+        self.memory.charge(body, length).ok_or_else(ApiError::overloaded)
     }
 
     /// Resolves the model, admits the request, selects a target and builds the attempt.
@@ -455,11 +453,6 @@ fn page(shape: models::ListingShape, query: Option<&str>) -> Result<ListingPage,
     })
 }
 
-/// Cuts a client's text to 100 characters, for an error message.
-pub(in crate::proxy) fn short(text: &str) -> String {
-    text.chars().take(100).collect()
-}
-
 fn unknown_path(head: &RequestHeader) -> ApiError {
     let message = format!("Unknown path: {} {}", short(head.method.as_str()), short(head.uri.path()));
     ApiError::new(ErrorKind::UnknownPath, message)
@@ -472,11 +465,6 @@ fn unknown_model(name: &str) -> ApiError {
 
 fn too_large(limit: usize) -> ApiError {
     ApiError::new(ErrorKind::BodyTooLarge, format!("The request body is larger than {limit} bytes."))
-}
-
-/// Returns the error of a request that exceeds the gateway's capacity; its `Retry-After` is one second.
-pub(in crate::proxy) fn overloaded() -> ApiError {
-    ApiError::overloaded()
 }
 
 fn slow_body() -> ApiError {

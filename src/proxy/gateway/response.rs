@@ -7,7 +7,6 @@ use pingora::{Error, ErrorType};
 
 use super::context::{Attempt, Context, RequestId, ResponseInProgress, Translation, UpstreamResponse};
 use super::names;
-use super::request::overloaded;
 use super::upstream::redact_secrets;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
@@ -273,7 +272,7 @@ impl Gateway {
 
     fn forward_failure(&self, ctx: &mut Context, failure: Failure) -> Box<Error> {
         let (error, body) = match failure {
-            Failure::NoMemory => (overloaded(), FaultBody::None),
+            Failure::NoMemory => (ApiError::overloaded(), FaultBody::None),
             Failure::TooLarge(limit) => {
                 let message = format!("The upstream provider's response is larger than {limit} bytes.");
                 (ApiError::new(ErrorKind::UpstreamBroken, message), FaultBody::None)

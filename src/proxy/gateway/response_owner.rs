@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
+use super::claims::Claims;
 use super::context::Context;
 use super::stored::{previous_not_found, unavailable};
 use crate::account::Key;
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Gateway;
-use crate::store::{Pending, StoreError, StoreKey};
+use crate::store::{StoreError, StoreKey};
 use crate::wire::Api;
 use crate::wire::request::Body;
 
@@ -19,18 +20,6 @@ use crate::wire::request::Body;
 const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum time that a request waits for the owner of the response it continues.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Ownership claims of a request, stored when its response is complete.
-#[derive(Debug, Default)]
-pub(in crate::proxy) struct Claims {
-    /// The provider may store the response.
-    answer: bool,
-    /// Ids of the responses and conversations that the request continues and that have no known owner, or whose entry
-    /// it renews.
-    adopted: Vec<String>,
-    /// Claims that were sent to the store.
-    pending: Vec<Pending<()>>,
-}
 
 /// Returns the store key of an id's owner.
 fn key(id: &str) -> StoreKey {
@@ -133,7 +122,7 @@ fn warn(ctx: &Context, error: &StoreError) {
 /// Returns the error of an unknown id, so that a key cannot find out which ids of others exist.
 fn not_found(member: &'static str, id: &str) -> ApiError {
     if member == "conversation" {
-        let message = format!("Conversation with id '{}' not found.", super::request::short(id));
+        let message = format!("Conversation with id '{}' not found.", super::refusals::short(id));
         return ApiError::new(ErrorKind::UnknownResponse, message).param(member);
     }
     previous_not_found(id)

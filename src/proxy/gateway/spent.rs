@@ -4,40 +4,23 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::admit::unavailable;
 use super::billing::Billing;
 use super::context::Context;
+use super::spend_queries::QueryReceiver;
 use crate::account::{Calendar, LimitState, Scope, UsageLimits};
 use crate::error::ApiError;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
-use crate::proxy::driver::exchange::client_gone;
+use crate::proxy::driver::downstream::client_gone;
 use crate::store::StoreError;
 
 /// Maximum time of the query; no request waits longer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after a failed query in which no other one is sent.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-
-/// Receiver of the outcome of a query; the value is `None` until the query has ended.
-type QueryReceiver = watch::Receiver<Option<Result<(), StoreError>>>;
-
-/// State of the spend queries.
-#[derive(Debug, Default)]
-pub(in crate::proxy) struct SpendQueries(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    /// Latest key generation whose spend is loaded.
-    loaded_generation: u64,
-    /// Generation for which a query is running.
-    running: Option<(u64, QueryReceiver)>,
-    /// Time and error of the last failed query.
-    failed: Option<(Instant, StoreError)>,
-}
 
 impl Billing {
     /// Starts a query, or joins the one that is running. `None` if the spend is loaded already.

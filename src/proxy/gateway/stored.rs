@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::Method;
 use rand::Rng as _;
 
-use super::context::Context;
+use super::context::{Context, ResponseStorage};
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
@@ -24,14 +24,6 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_PAGE: usize = 100;
 /// Request member with the id of the response to continue.
 const PREVIOUS: &str = "previous_response_id";
-
-/// Storage data of a response in progress.
-pub(in crate::proxy) struct ResponseStorage {
-    /// Id of the response.
-    pub(in crate::proxy) id: String,
-    /// Conversation up to the response, as JSON items.
-    pub(in crate::proxy) items: Bytes,
-}
 
 /// Returns a new response id: unique, with 128 random bits, so that it cannot be guessed.
 pub(in crate::proxy) fn new_id() -> String {
@@ -195,13 +187,13 @@ fn page(query: Option<&str>) -> Result<ItemPage, ApiError> {
 }
 
 fn not_found(id: &str) -> ApiError {
-    let message = format!("Response with id '{}' not found.", super::request::short(id));
+    let message = format!("Response with id '{}' not found.", super::refusals::short(id));
     ApiError::new(ErrorKind::UnknownResponse, message)
 }
 
 /// Returns the error of a response to continue that does not exist, or belongs to another account.
 pub(in crate::proxy) fn previous_not_found(id: &str) -> ApiError {
-    let message = format!("Previous response with id '{}' not found.", super::request::short(id));
+    let message = format!("Previous response with id '{}' not found.", super::refusals::short(id));
     let mut error = ApiError::new(ErrorKind::UnknownResponse, message).param(PREVIOUS).status(400);
     error.code = Some("previous_response_not_found".into());
     error

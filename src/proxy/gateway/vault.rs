@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::context::{Attempt, Context};
-use super::plan::Selection;
 use super::remote_media::MediaFault;
+use super::selection::Selection;
 use super::stored::account;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};

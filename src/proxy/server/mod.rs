@@ -7,6 +7,7 @@ pub(in crate::proxy) mod memory;
 pub(in crate::proxy) mod open;
 pub(in crate::proxy) mod roots;
 pub(in crate::proxy) mod signals;
+pub(in crate::proxy) mod systemd;
 pub(in crate::proxy) mod tls;
 pub(in crate::proxy) mod upgrade;
 pub(in crate::proxy) mod watchdog;
@@ -37,6 +38,7 @@ use crate::proxy::endpoints::task::TaskPoller;
 use crate::supervise::Supervisor;
 use acceptor::Acceptor;
 use listener_service::{ListenerHandle, ListenerService};
+pub use signals::Started;
 use signals::{AdminThread, ProcessStatus, RetiredSnapshots, SignalWatch, Signals};
 use tls::TlsListeners;
 use upgrade::ReadySocket;
@@ -92,9 +94,6 @@ pub struct ServeOptions {
     /// Takes the listeners over from a running process (`--upgrade`).
     pub upgrade: bool,
 }
-
-/// Called when the gateway accepts requests.
-pub type Started = Box<dyn FnOnce() + Send>;
 
 /// Server that is ready to run.
 pub struct Server {

@@ -20,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use super::listener_service::ListenerHandle;
+use super::systemd::notify;
 use super::upgrade::{ReadySocket, Successor, UpgradeError, transfer_listeners};
 use super::watchdog;
 use crate::config::{ReloadOutcome, Reloader, Settings};
@@ -29,8 +30,10 @@ use crate::metrics::access_log::AccessLog;
 use crate::metrics::admin::{self, Status};
 use crate::proxy::Gateway;
 use crate::proxy::Shutdown;
-use crate::proxy::server::Started;
 use crate::supervise::Supervised;
+
+/// Called when the gateway accepts requests.
+pub type Started = Box<dyn FnOnce() + Send>;
 
 /// Maximum time until the listeners accept.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -434,11 +437,6 @@ impl Signals {
             tracing::warn!("the last lines of the access log could not be written");
         }
     }
-}
-
-/// Notifies systemd. Does nothing if the process does not run under systemd.
-pub(in crate::proxy) fn notify(states: &[NotifyState<'_>]) {
-    let _ = sd_notify::notify(states);
 }
 
 /// Returns a local address at which a listener is reachable: loopback for an unspecified address.

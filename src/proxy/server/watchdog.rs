@@ -7,7 +7,7 @@ use sd_notify::NotifyState;
 use tokio::runtime::Handle;
 
 use super::listener_service::ListenerHandle;
-use super::signals::notify;
+use super::systemd::notify;
 
 /// Serves the watchdog until the process ends. Returns at once if systemd has not enabled it.
 pub(in crate::proxy) async fn serve(listeners: Arc<ListenerHandle>) {

@@ -33,7 +33,6 @@ use crate::wire::path::{Endpoint, query_value};
 use crate::wire::{tasks, video};
 
 pub(in crate::proxy) use poller::TaskPoller;
-pub(in crate::proxy) use token::key_of;
 
 /// Maximum time that a request waits for the task store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -189,7 +188,7 @@ async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'sta
 }
 
 fn unknown_task(id: &str) -> ApiError {
-    let message = format!("Task with id '{}' not found.", crate::proxy::gateway::request::short(id));
+    let message = format!("Task with id '{}' not found.", crate::proxy::gateway::refusals::short(id));
     ApiError::new(ErrorKind::UnknownTask, message)
 }
 

@@ -20,7 +20,7 @@ use crate::job::{BodyPieces, Job as _, JobReply};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::client::call::CallLog;
-use crate::proxy::driver::exchange::timeout_error;
+use crate::proxy::driver::outcome::timeout_error;
 use crate::proxy::gateway::context::{Context, SynthesizedResponse, UpstreamResponse};
 use crate::proxy::gateway::images;
 use crate::proxy::gateway::stored::account;

@@ -268,7 +268,7 @@ impl Gateway {
         };
         let out = poll_request(&road, upstream).ok_or_else(unconfigured)?;
         let asked = timeout(POLL_TIMEOUT, self.call_provider(&road, &out, notes)).await;
-        let body = match asked.unwrap_or_else(|_| Err(crate::proxy::driver::exchange::timeout_error())) {
+        let body = match asked.unwrap_or_else(|_| Err(crate::proxy::driver::outcome::timeout_error())) {
             Ok(body) => body,
             // The provider has deleted the task, so later polls cannot succeed.
             Err(error) if matches!(error.status, 404 | 410) => {

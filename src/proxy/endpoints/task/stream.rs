@@ -16,7 +16,6 @@ use crate::proxy::client::call::{CallLog, OpenCall};
 use crate::proxy::client::fetch::FetchFault;
 use crate::proxy::gateway::context::Context;
 use crate::proxy::gateway::reply::{add_own_headers, new_head, set_version};
-use crate::proxy::gateway::request::overloaded;
 use crate::wire::Api;
 use crate::wire::video::answer::{self, InlineVideoFrame};
 use crate::wire::video::read;
@@ -314,7 +313,7 @@ impl Gateway {
     ) -> Result<bool, ApiError> {
         let gone = |fault: FetchFault| {
             if fault == FetchFault::Busy {
-                return overloaded();
+                return ApiError::overloaded();
             }
             let message = format!("The video cannot be fetched from the upstream provider's link: {fault}.");
             ApiError::new(ErrorKind::UpstreamBroken, message)

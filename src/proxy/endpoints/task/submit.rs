@@ -23,9 +23,8 @@ use crate::proxy::client::fetch::FetchFault;
 use crate::proxy::gateway::body_memory::RequestBudget;
 use crate::proxy::gateway::context::{Attempt, Context};
 use crate::proxy::gateway::fallback::not_offered;
-use crate::proxy::gateway::plan::Selection;
-use crate::proxy::gateway::request::overloaded;
 use crate::proxy::gateway::request::{check_media, resolve_model};
+use crate::proxy::gateway::selection::Selection;
 use crate::proxy::gateway::stored::account;
 use crate::proxy::gateway::upstream_route::UpstreamRoute;
 use crate::route::pick::mask;
@@ -148,7 +147,7 @@ impl Gateway {
             };
             let bytes = self.fetch(url, MAX_IMAGE.min(self.limits.fetch), &room).await;
             let bytes = bytes.map_err(|fault| match fault {
-                FetchFault::Busy => overloaded(),
+                FetchFault::Busy => ApiError::overloaded(),
                 fault => wrong(fault.to_string()),
             })?;
             let file = file(&bytes).ok_or_else(|| wrong("it is not an image".to_owned()))?;
@@ -176,7 +175,7 @@ impl Gateway {
             unpack(&task.facts).zip(unpack(&task.state)).ok_or_else(|| unknown_task(id))?;
         if facts.form != Form::Remix || state.upstream.is_none() {
             let message =
-                format!("The video '{}' cannot be remixed.", crate::proxy::gateway::request::short(id));
+                format!("The video '{}' cannot be remixed.", crate::proxy::gateway::refusals::short(id));
             return Err(ApiError::new(ErrorKind::Unsupported, message).param("remix_from_video_id"));
         }
         Ok((id.to_owned(), facts, state))

@@ -1,8 +1,5 @@
 //! Access tokens of the task group: issued for an API key, and accepted in its place.
 
-use std::sync::Arc;
-
-use crate::account::{Key, Keys, TokenFault, Tokens};
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
@@ -44,25 +41,5 @@ impl Gateway {
             ApiError::new(ErrorKind::UnknownPath, "This gateway verifies access tokens and issues none.")
         })?;
         self.reply_json(client, ctx, answer::token(&token, seconds)).await
-    }
-}
-
-/// Returns the key of an access token. `None` if the key no longer exists.
-///
-/// # Errors
-/// Returns [`ErrorKind::ExpiredKey`] or [`ErrorKind::InvalidKey`] if the token is not valid.
-pub(in crate::proxy) fn key_of<'k>(
-    tokens: &Tokens,
-    keys: &'k Keys,
-    token: &str,
-) -> Result<Option<&'k Arc<Key>>, ApiError> {
-    match tokens.verify(token) {
-        Ok(hash) => Ok(keys.of_hash(hash)),
-        Err(TokenFault::Expired) => {
-            Err(ApiError::new(ErrorKind::ExpiredKey, "The access token has expired; request a new one."))
-        }
-        Err(TokenFault::Invalid) => {
-            Err(ApiError::new(ErrorKind::InvalidKey, "The access token is not valid."))
-        }
     }
 }

@@ -1,0 +1,177 @@
+//! Attempts of an exchange: connection, request, response, and what follows a failure.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use pingora::ErrorType;
+use pingora::proxy::Session;
+use tokio::time::Instant;
+
+use super::answer::Forwarding;
+use super::coalesce::CoalescingStream;
+use super::downstream::{is_head_sent, run_while_connected};
+use super::exchange::Exchange;
+use super::exchange_timer::ExchangeTimer;
+use super::fault::{Fault, FaultBody, UNRESOLVED};
+use super::hooks::ExchangeHooks;
+use super::outcome::{AttemptError, DrainDeadline, ExchangeOutcome, failed};
+use super::peer::Upstream;
+use super::resend::{Resends, Unanswered, is_downgrade};
+use super::send::{WRITE_TIMEOUT, WrittenPart};
+
+/// Runs the exchange of a request, with the attempts that the proxy prepares, and writes the response to the client.
+///
+/// # Errors
+/// Returns an error with a [`Fault`] as its cause if the client has not received a complete response.
+/// `ProxyHttp::fail_to_proxy` sends it.
+pub(in crate::proxy) async fn run<P: ExchangeHooks>(
+    proxy: &P,
+    session: &mut Session,
+    ctx: &mut P::CTX,
+    ended: DrainDeadline<'_>,
+) -> pingora::Result<()> {
+    let timeouts = proxy.timeouts(ctx);
+    let now = Instant::now();
+    let total = now + timeouts.total;
+    let until = (now + timeouts.first_byte.min(timeouts.idle)).min(total);
+    // One timer serves the deadline and the early response (`limits.slow_start`), whichever is earlier.
+    let due = proxy.slow_start(ctx).map(|span| now + span);
+    let sleep = pin!(tokio::time::sleep_until(due.map_or(until, |due| due.min(until))));
+    let clock = ExchangeTimer { sleep, until, started: now, total, next_filler_at: due, timeouts };
+    let outcome = Exchange { proxy, session, ctx, clock, ended }.run().await;
+    proxy.on_exchange_end(ctx);
+    match outcome {
+        ExchangeOutcome::Complete => Ok(()),
+        ExchangeOutcome::Failed(error) => Err(Fault::raise(error, FaultBody::None)),
+        ExchangeOutcome::UpstreamError(error, body) => Err(Fault::raise(error, FaultBody::Refusal(body))),
+    }
+}
+
+impl<P: ExchangeHooks> Exchange<'_, P> {
+    /// Makes attempts until one succeeds or the proxy prepares no other.
+    async fn run(&mut self) -> ExchangeOutcome {
+        loop {
+            let outcome = if self.proxy.is_job(self.ctx) {
+                let client = &mut self.session.downstream_session;
+                self.proxy.run_job(client, self.ctx, &mut self.ended).await
+            } else {
+                self.attempt().await
+            };
+            let (error, body) = match outcome {
+                ExchangeOutcome::Complete => return ExchangeOutcome::Complete,
+                ExchangeOutcome::Failed(error) => (error, None),
+                ExchangeOutcome::UpstreamError(error, body) => (error, Some(body)),
+            };
+            // With only an early head and filler sent, another target can still answer the whole request. Once a frame
+            // of a response has left, another target can only resume the stream.
+            let begun = is_head_sent(&self.session.downstream_session) && !self.proxy.is_early(self.ctx);
+            let next = if begun {
+                self.proxy.resume(&mut self.session.downstream_session, self.ctx, error).await
+            } else {
+                let chosen = self.proxy.fall_back(self.ctx, error, body);
+                let chosen = run_while_connected(&mut self.session.downstream_session, chosen).await;
+                chosen.map_err(ExchangeOutcome::Failed).flatten()
+            };
+            if let Err(outcome) = next {
+                return outcome;
+            }
+            self.clock.apply_timeouts(self.proxy.timeouts(self.ctx));
+            if begun {
+                // The client's stream is idle while the next target is contacted: filler must keep it open.
+                self.clock.schedule_filler(self.proxy.settings().heartbeat);
+            }
+        }
+    }
+
+    /// Makes one attempt at the selected target, with the resends on a new connection that [`Resends`] permits.
+    async fn attempt(&mut self) -> ExchangeOutcome {
+        let mut resends = Resends::default();
+        loop {
+            self.proxy.begin_attempt(self.ctx);
+            let mut within = self.clock.timeouts.connect;
+            let peer = match self.peer(&mut within).await {
+                Ok(peer) => peer,
+                Err(outcome) => return outcome,
+            };
+            // A resend bypasses the pool: another pooled connection may be stale too, and there is only one resend.
+            let connections = self.proxy.connections();
+            let pooled = if resends.may_reuse() { connections.take_idle(&peer).await } else { None };
+            let reused = pooled.is_some();
+            let mut upstream = match pooled {
+                Some(upstream) => upstream,
+                // Boxed: the state of a TLS handshake is larger than that of the rest of an exchange, and most requests
+                // reuse a connection.
+                None => match self.run_cancellable(Box::pin(connections.connect(&peer, within))).await {
+                    Ok(Ok(upstream)) => upstream,
+                    Ok(Err(error)) if is_downgrade(&error) && resends.downgrade() => {
+                        connections.prefer_http1(&peer);
+                        continue;
+                    }
+                    Ok(Err(error)) => {
+                        let error = self.proxy.fail_to_connect(self.session, peer.http(), self.ctx, error);
+                        return failed(error);
+                    }
+                    Err(outcome) => return outcome,
+                },
+            };
+            self.proxy.on_connected(self.ctx, reused);
+            // Reads are bounded by the exchange timer, which also sends the filler.
+            upstream.set_read_timeout(None);
+            upstream.set_write_timeout(Some(WRITE_TIMEOUT));
+            match self.send_request(&mut upstream).await {
+                Ok(heard) => {
+                    self.close_if_draining();
+                    let outcome = Forwarding::run(self, &mut upstream, &peer).await;
+                    // Unread bytes of this exchange would corrupt the next response on the connection.
+                    let read =
+                        matches!(outcome, ExchangeOutcome::Complete | ExchangeOutcome::UpstreamError(..));
+                    if read && heard == WrittenPart::Whole {
+                        connections.release(upstream, &peer);
+                    }
+                    return outcome;
+                }
+                Err(AttemptError::Abort(error)) => return ExchangeOutcome::Failed(error),
+                Err(AttemptError::Connection(mut error, delivered)) => {
+                    error.retry.decide_reuse(reused);
+                    let answered = upstream
+                        .stream()
+                        .and_then(CoalescingStream::of)
+                        .is_some_and(CoalescingStream::has_response);
+                    if is_downgrade(&error) {
+                        connections.prefer_http1(&peer);
+                    }
+                    let unanswered =
+                        Unanswered { error: &error, reused, answered, delivered, repeatable: true };
+                    match resends.decide(unanswered) {
+                        Some(reason) => self.proxy.on_resend(self.ctx, reason.label()),
+                        None => return self.failure(&peer, error, reused),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the peer of the selected target, and resolves its name first where that is needed. `within` is the
+    /// connect time-out, from which the time of the look-up is taken.
+    async fn peer(&mut self, within: &mut Duration) -> Result<Upstream, ExchangeOutcome> {
+        let mut error = match self.proxy.upstream_peer(self.session, self.ctx).await {
+            Ok(peer) => return Ok(Upstream::new(*peer)),
+            Err(error) => error,
+        };
+        if *error.etype() == ErrorType::Custom(UNRESOLVED) {
+            let begun = Instant::now();
+            let resolving = self.proxy.resolve(self.ctx, *within);
+            let resolved = self.run_cancellable(resolving).await;
+            *within = within.saturating_sub(begun.elapsed());
+            let resolved = match resolved? {
+                Ok(()) => self.proxy.upstream_peer(self.session, self.ctx).await,
+                Err(error) => Err(error),
+            };
+            match resolved {
+                Ok(peer) => return Ok(Upstream::new(*peer)),
+                Err(later) => error = later,
+            }
+        }
+        Err(failed(self.proxy.on_failure(self.ctx, error)))
+    }
+}

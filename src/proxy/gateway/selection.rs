@@ -1,0 +1,61 @@
+//! Selected target of a request, and the body that is encoded for it.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::upstream_route::UpstreamRoute;
+use crate::json::Rope;
+use crate::route::Model;
+use crate::route::target_handle::TargetPermit;
+use crate::wire::Api;
+use crate::wire::path::Action;
+use crate::wire::request::Body;
+
+/// Request body, owned where it is used up or borrowed where it may have to be sent again.
+pub(in crate::proxy) enum BodyRef<'b> {
+    Owned(Box<Body>),
+    Borrowed(&'b Body),
+}
+
+impl BodyRef<'_> {
+    pub(super) fn text(self) -> Rope {
+        match self {
+            BodyRef::Owned(body) => body.text,
+            // Shares the text, does not copy it.
+            BodyRef::Borrowed(body) => body.text.clone(),
+        }
+    }
+
+    /// Returns the text in one piece.
+    pub(in crate::proxy) fn into_contiguous(self) -> Bytes {
+        self.text().into_contiguous()
+    }
+}
+
+impl Deref for BodyRef<'_> {
+    type Target = Body;
+
+    fn deref(&self) -> &Body {
+        match self {
+            BodyRef::Owned(body) => body,
+            BodyRef::Borrowed(body) => body,
+        }
+    }
+}
+
+/// Selected target of a request, with the client's and the upstream API.
+pub(in crate::proxy) struct Selection {
+    pub(in crate::proxy) model: Arc<Model>,
+    pub(in crate::proxy) index: usize,
+    /// Concurrency permit at the target. `None` for a request that is not subject to the target's limits.
+    pub(in crate::proxy) permit: Option<TargetPermit>,
+    pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,
+    /// The API that the client speaks.
+    pub(in crate::proxy) api: Api,
+    /// The API of the upstream request.
+    pub(in crate::proxy) upstream: Api,
+    pub(in crate::proxy) action: Option<Action>,
+    pub(in crate::proxy) stream: bool,
+}

@@ -1,0 +1,181 @@
+//! State that all requests share: configuration, limits, connections and stores.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use pingora::Result;
+use pingora::connectors::ConnectorOptions;
+use pingora::modules::http::HttpModules;
+use tokio::sync::Semaphore;
+
+use super::active_snapshot::ActiveSnapshot;
+use super::billing::Billing;
+use super::body_memory::BodyMemory;
+use crate::config::Limits;
+use crate::metrics::Metrics;
+use crate::metrics::access_log::AccessLog;
+use crate::proxy::client::check;
+use crate::proxy::driver::connection::Connections;
+use crate::proxy::driver::dns::{self, Resolver};
+use crate::proxy::driver::offload::Offload;
+use crate::proxy::driver::shutdown::Shutdown;
+use crate::proxy::endpoints::task;
+use crate::route::sticky::StickyTable;
+use crate::snapshot::Snapshot;
+use crate::store::{Ledger, OwnerStore, Store, TaskStore};
+use crate::supervise::Supervisor;
+
+/// Maximum time that the process waits for the ledger to close at its end.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// The gateway: configuration, limits, connections and stores. Clones share one state.
+#[derive(Clone)]
+pub struct Gateway(Arc<GatewayInner>);
+
+/// Shared state of [`Gateway`].
+pub struct GatewayInner {
+    pub(in crate::proxy) live: ArcSwap<ActiveSnapshot>,
+    pub(in crate::proxy) limits: Limits,
+    pub(in crate::proxy) connections: Connections,
+    pub(in crate::proxy) resolver: Resolver,
+    pub(in crate::proxy) metrics: Arc<Metrics>,
+    pub(in crate::proxy) access_log: Arc<AccessLog>,
+    pub(in crate::proxy) shutdown: Arc<Shutdown>,
+    pub(in crate::proxy) store: Option<Arc<dyn Store>>,
+    pub(in crate::proxy) billing: Arc<Billing>,
+    pub(in crate::proxy) tasks: task::TaskService,
+    pub(in crate::proxy) owners: Arc<dyn OwnerStore>,
+    pub(in crate::proxy) refuse_foreign: bool,
+    pub(in crate::proxy) memory: BodyMemory,
+    pub(in crate::proxy) offload: Offload,
+    /// Permits of concurrent downloads of remote media (`limits.fetches`).
+    pub(in crate::proxy) fetches: Arc<Semaphore>,
+    pub(in crate::proxy) sticky_table: StickyTable,
+    pub(in crate::proxy) probe_results: check::ProbeResults,
+    pub(in crate::proxy) supervisor: Arc<Supervisor>,
+    /// Pingora's modules: none.
+    pub(in crate::proxy) modules: HttpModules,
+    /// Notifies of each installed configuration snapshot.
+    pub(in crate::proxy) reloads: tokio::sync::watch::Sender<()>,
+}
+
+/// Constituents of a [`Gateway`].
+pub struct GatewayParts {
+    /// First configuration snapshot: routes and keys.
+    pub snapshot: Snapshot,
+    /// Limits of requests, bodies and connections.
+    pub limits: Limits,
+    /// Metrics registry.
+    pub metrics: Arc<Metrics>,
+    /// Access log.
+    pub access_log: Arc<AccessLog>,
+    /// Shutdown state of the process.
+    pub shutdown: Arc<Shutdown>,
+    /// Store of responses and provider signatures. `None` if neither is stored.
+    pub store: Option<Arc<dyn Store>>,
+    /// Store of tasks.
+    pub tasks: Arc<dyn TaskStore>,
+    /// Store of owners: which account a response belongs to that its provider stores.
+    pub owners: Arc<dyn OwnerStore>,
+    /// Refuses requests that continue a response which was not created through this gateway.
+    pub refuse_foreign: bool,
+    /// Ledger of balances and usage. `None` if accounts are not charged.
+    pub ledger: Option<Arc<dyn Ledger>>,
+    /// Supervisor of the threads that must run.
+    pub supervisor: Arc<Supervisor>,
+    /// File of root certificates, for systems without a certificate store.
+    pub ca_file: Option<String>,
+}
+
+impl std::ops::Deref for Gateway {
+    type Target = GatewayInner;
+
+    fn deref(&self) -> &GatewayInner {
+        &self.0
+    }
+}
+
+impl Gateway {
+    /// Creates a gateway.
+    ///
+    /// # Errors
+    /// Returns a `DnsError` if the resolver cannot be set up.
+    pub fn new(parts: GatewayParts) -> Result<Self, dns::DnsError> {
+        let mut options = ConnectorOptions::new(parts.limits.pool);
+        options.ca_file = parts.ca_file;
+        let billing = Arc::new(Billing::new(parts.ledger));
+        let live = ActiveSnapshot::new(parts.snapshot, billing.clone(), &parts.metrics, &parts.limits);
+        let kept = parts.store.as_ref().map_or(0, |store| store.size());
+        parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
+        let memory = BodyMemory::new(parts.limits.memory);
+        let fetches = Arc::new(Semaphore::new(parts.limits.fetches.min(Semaphore::MAX_PERMITS)));
+        Ok(Gateway(Arc::new(GatewayInner {
+            live: ArcSwap::from_pointee(live),
+            connections: Connections::new(options, parts.limits.pool_idle),
+            resolver: Resolver::new()?,
+            limits: parts.limits,
+            offload: Offload::new(&parts.metrics),
+            metrics: parts.metrics,
+            access_log: parts.access_log,
+            shutdown: parts.shutdown,
+            store: parts.store,
+            tasks: task::TaskService::new(parts.tasks),
+            owners: parts.owners,
+            refuse_foreign: parts.refuse_foreign,
+            billing,
+            memory,
+            fetches,
+            sticky_table: StickyTable::default(),
+            probe_results: check::ProbeResults::default(),
+            supervisor: parts.supervisor,
+            modules: HttpModules::new(),
+            reloads: tokio::sync::watch::Sender::new(()),
+        })))
+    }
+
+    /// Returns why the gateway is not ready, for `/readyz`: a supervised thread has panicked and is not running again
+    /// yet, or the ledger has a fault. `None` if it is ready.
+    pub(in crate::proxy) fn readiness_fault(&self) -> Option<String> {
+        if let Some(thread) = self.supervisor.down() {
+            return Some(format!("the thread {thread} is down"));
+        }
+        let fault = self.billing.ledger.as_ref()?.fault()?;
+        Some(format!("accounts cannot be charged: {fault}"))
+    }
+
+    /// Updates the counters of thread restarts from the supervisor.
+    pub(in crate::proxy) fn refresh_threads(&self) {
+        for (thread, restarts) in self.supervisor.restarts() {
+            let counter = self.metrics.thread_restarts.with_label_values(&[thread]);
+            counter.inc_by(restarts.saturating_sub(counter.get()));
+        }
+    }
+
+    /// Closes the ledger at the end of the process: flushes what is settled and returns unused leases. Waits at most
+    /// [`CLOSING`] for a server; what is not flushed then is left to the next process.
+    pub(in crate::proxy) async fn close(&self) {
+        let Some(ledger) = &self.billing.ledger else { return };
+        if let Err(error) = ledger.close().within(CLOSING).await {
+            tracing::warn!(%error, "not all usage is written to the ledger; the next process writes the rest");
+        }
+    }
+
+    /// Activates a configuration snapshot. Returns the previous one, which requests in progress may still use.
+    pub fn install(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
+        self.billing.sweep();
+        let mut snapshot = snapshot;
+        snapshot.routes.inherit(&self.live.load().snapshot.routes);
+        let live = ActiveSnapshot::new(snapshot, self.billing.clone(), &self.metrics, &self.limits);
+        live.inherit(&self.live.load());
+        let before = self.live.swap(Arc::new(live));
+        self.reloads.send_replace(());
+        before
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gateway")
+    }
+}
