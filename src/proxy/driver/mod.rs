@@ -37,3 +37,6 @@ pub(in crate::proxy) mod resend;
 pub(in crate::proxy) mod send;
 pub(in crate::proxy) mod shutdown;
 pub(in crate::proxy) mod throughput;
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
+
 use super::*;
 use crate::store::{
     AccountId, Ledger, Pending, Reservation, ReserveError, ReserveOutcome, Settled, Spent, UsageRecord,

@@ -1,0 +1,4 @@
+//! The driver with a proxy that is not the gateway: it knows no format, and records the phases that are called.
+
+mod phases;
+mod recorder;
