@@ -3,14 +3,17 @@
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "support/ports.rs"]
+mod ports;
+
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use model_gateway::config::{self, AccessLogSettings, NoSecrets, StoreSettings};
+use ports::free_port;
 
 /// Maximum exposure level of `systemd-analyze security`, in tenths; up to 2.0 it is rated OK.
 const EXPOSURE: &str = "20";
@@ -95,13 +98,10 @@ impl Manager {
         let folder = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
-        let ports: Vec<_> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let address = |at: usize| ports[at].local_addr().unwrap();
-        let text = format!("[server]\nlisten = [\"{}\"]\nadmin = \"{}\"\n", address(0), address(1));
+        let text = format!("[server]\nlisten = [\"{}\"]\nadmin = \"{}\"\n", free_port(), free_port());
         std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
         std::fs::write(folder.path().join("routes.toml"), "").unwrap();
         std::fs::write(folder.path().join("keys.toml"), "").unwrap();
-        drop(ports);
         // systemd sets WATCHDOG_PID to the main process.
         let gateway = Command::new("/bin/sh")
             .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" serve --conf gateway.toml"])

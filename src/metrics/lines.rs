@@ -142,6 +142,14 @@ impl Lines {
                 state.writing = !taken.is_empty();
                 (std::mem::take(&mut state.reopen), state.stop)
             };
+            // Before the write: a line that was appended after the request to reopen must not get into the renamed
+            // file, which may be compressed already.
+            if reopen
+                && let LineSink::File(file, path) = sink
+                && let Ok(new) = open(path)
+            {
+                *file = new;
+            }
             if !taken.is_empty() {
                 // A failed write is not retried: a full disk must not stop the thread or fill the memory.
                 if sink.write(taken).is_err() {
@@ -149,12 +157,6 @@ impl Lines {
                 }
                 taken.clear();
                 taken.shrink_to(KEPT);
-            }
-            if reopen
-                && let LineSink::File(file, path) = sink
-                && let Ok(new) = open(path)
-            {
-                *file = new;
             }
             let mut state = self.state.lock();
             state.writing = false;
@@ -173,6 +175,22 @@ mod tests {
 
     fn lines(lost: &prometheus::IntCounter) -> Arc<Lines> {
         Lines::new(Terms { flush: Duration::from_millis(1), batch: 100, max_buffered: 1_000 }, lost.clone())
+    }
+
+    #[test]
+    fn lines_after_a_request_to_reopen_go_to_the_new_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, renamed) = (folder.path().join("log"), folder.path().join("log.1"));
+        let lost = prometheus::IntCounter::new("lost", "lines").unwrap();
+        let lines = lines(&lost);
+        let mut sink = LineSink::File(open(&path).unwrap(), path.clone());
+        std::fs::rename(&path, &renamed).unwrap();
+        lines.reopen();
+        lines.append(b"one\n");
+        lines.stop();
+        lines.run(&mut sink, &mut Vec::new());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\n");
+        assert_eq!(std::fs::read_to_string(&renamed).unwrap(), "");
     }
 
     #[test]

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
+use crate::faults::scripts::closed_port;
 use crate::support::form::{Form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::setup::{CREDENTIAL, Setup};
 use crate::support::upstream::Upstream;
 use crate::support::{reply, soon, until};
 
-/// A short interval, because tests wait for checks.
-const CHECK: &str = "check = { every = \"100ms\", timeout = \"1s\" }";
+/// A short interval, because tests wait for checks, and a time-out that no check of a healthy provider reaches.
+const CHECK: &str = "check = { every = \"100ms\", timeout = \"30s\" }";
 
 /// A provider whose status codes for the model listing and for completions are set by the test.
 struct Provider {
@@ -58,10 +58,14 @@ impl Provider {
         self.upstream.requests().iter().filter(|request| request.head.line.starts_with(method)).count()
     }
 
+    /// Waits until `count` checks were received in all.
+    async fn checked_in_all(&self, count: usize) {
+        until(|| self.asked("GET ") >= count).await;
+    }
+
     /// Waits for `more` further checks.
     async fn checked(&self, more: usize) {
-        let count = self.asked("GET ") + more;
-        until(|| self.asked("GET ") >= count).await;
+        self.checked_in_all(self.asked("GET ") + more).await;
     }
 }
 
@@ -129,7 +133,7 @@ async fn check_uses_the_route_of_requests_and_runs_one_at_a_time() {
     assert_eq!(checks.len(), 1, "{status}");
     assert_eq!((&checks[0]["provider"], &checks[0]["status"]), (&json!("one"), &json!(200)));
     assert!(checks[0]["time"].as_str().unwrap().ends_with('Z'), "{status}");
-    let metrics = gateway.metrics().await;
+    let metrics = gateway.metrics_after(1).await;
     let well = [("provider", "one"), ("result", "well")];
     assert!(metrics.sum("gateway_provider_checks_total", &well) >= 3.0);
     assert_eq!(metrics.sum("gateway_provider_well", &[("provider", "one")]), 1.0);
@@ -142,9 +146,8 @@ async fn check_uses_the_route_of_requests_and_runs_one_at_a_time() {
 /// without waiting for the cooldown.
 #[tokio::test]
 async fn check_opens_and_closes_the_breaker_of_an_unreachable_provider() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let place = listener.local_addr().unwrap();
-    drop(listener);
+    let reserved = closed_port();
+    let place = reserved.local_addr().unwrap();
     let other = good().await;
     let gateway = Gateway::start(&two(&format!("http://{place}/v1"), &other, CHECK)).await;
     wait_for(&gateway, "provider_open", "unreachable").await;
@@ -155,7 +158,7 @@ async fn check_opens_and_closes_the_breaker_of_an_unreachable_provider() {
     assert_eq!(metrics.sum("gateway_targets_opened_total", &opened), 1.0);
     assert_eq!(metrics.sum("gateway_provider_well", &[("provider", "one")]), 0.0);
 
-    let listener = TcpListener::bind(place).await.unwrap();
+    let listener = reserved.listen(64).unwrap();
     let served = tokio::spawn(async move {
         let answer = reply::json(200, Form::Chat.whole("m"));
         loop {
@@ -268,11 +271,12 @@ async fn check_is_started_and_ended_by_a_reload() {
     let base = format!("http://{}/v1", provider.upstream.addr);
     let setup = two(&base, &other, "check = { every = \"1h\" }");
     let gateway = Gateway::start(&setup).await;
-    provider.checked(1).await;
+    // Either of the two checks may arrive before the test waits for it.
+    provider.checked_in_all(1).await;
     gateway.reload("applied").await;
     gateway.replace("routes.toml", &setup.routes.replace("\"1h\"", "\"1h\", path = \"/health?deep=1\""));
     gateway.reload("applied").await;
-    provider.checked(1).await;
+    provider.checked_in_all(2).await;
     assert_eq!(provider.upstream.last_request().head.line, "GET /health?deep=1 HTTP/1.1");
     assert_eq!(provider.asked("GET "), 2, "a reload without a change has asked anew");
     wait_for(&gateway, "closed", "well").await;

@@ -109,9 +109,10 @@ fn tls_gateway(upstream: &Upstream, limits: &str) -> (tls::Authority, Setup) {
 #[tokio::test]
 async fn tls_incomplete_handshakes_count_as_connections_and_time_out() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
-    let (authority, setup) = tls_gateway(&upstream, "connections = 50\nheader_timeout = \"4s\"");
+    let (authority, setup) = tls_gateway(&upstream, "connections = 50\nheader_timeout = \"10s\"");
     let gateway = Gateway::start(&setup).await;
     gateway.wait_for_metric("gateway_connections", &[], 0.0).await;
+    // All 400 connections must be made before the first ones time out.
     let mut silent = Vec::new();
     for number in 0..400 {
         let mut client = Client::over(soon(TcpStream::connect(gateway.tls)).await.unwrap());

@@ -133,10 +133,12 @@ async fn memory_of_all_fetched_links_is_bounded() {
     soon(asking.join_next()).await;
     // A single request is served: the refused ones have released their memory.
     for form in LINKING.into_iter().cycle().take(6) {
+        gateway.idle().await;
         let answer = gateway.ask(linking(form, &files, 2)).await;
         assert_eq!(answer.status(), 200, "{form:?}: {}", answer.text());
     }
     // The media of one request have a separate limit.
+    gateway.idle().await;
     let answer = gateway.ask(linking(Form::Chat, &files, 5)).await;
     assert_eq!(answer.status(), 413, "{}", answer.text());
     assert!(gateway.metrics().await.sum("gateway_links_total", &[("result", "busy")]) > 0.0);
@@ -247,6 +249,7 @@ async fn memory_of_all_collected_responses_is_bounded() {
             let well = answer.status() == 200 && answer.body.len() > 8 * MB;
             assert!(well || answer.text().contains("gateway is overloaded"), "{stream}: {}", answer.status());
         }
+        gateway.idle().await;
         let answer = gateway.ask(Form::Chat.request(stream)).await;
         assert!(answer.status() == 200 && answer.body.len() > 8 * MB, "{stream}: {}", answer.status());
     }

@@ -50,6 +50,7 @@ async fn overload_of_requests_is_503_with_retry_after() {
     for client in &mut first {
         assert_eq!(client.answer().await.status(), 200);
     }
+    gateway.idle().await;
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
 }
 
@@ -75,6 +76,7 @@ async fn overload_of_body_memory_is_503_with_retry_after() {
     assert_eq!(first.answer().await.status(), 200);
     assert_eq!(small.answer().await.status(), 200);
     for _ in 0..4 {
+        gateway.idle().await;
         assert_eq!(gateway.ask(post("/v1/chat/completions", &body)).await.status(), 200);
     }
 }

@@ -181,7 +181,7 @@ async fn heartbeat_is_sent_while_a_translated_provider_only_pings() {
 /// Filler does not reset the provider's idle time-out and does not send the response head early.
 #[tokio::test]
 async fn heartbeat_resets_no_idle_timeout_and_sends_no_head_early() {
-    let idle = "timeouts = { idle = \"1s\" }";
+    let idle = "timeouts = { idle = \"3s\" }";
     for (heartbeat, filled) in [("heartbeat = \"100ms\"", true), ("heartbeat = \"0s\"", false)] {
         let upstream = pausing(Form::Chat.frames("m")[0].clone(), String::new(), Gate::new()).await;
         let setup = Setup::each_provider_with(upstream.addr, idle).limits(heartbeat);

@@ -93,10 +93,12 @@ async fn slow_start_sends_head_and_filler_until_the_response() {
         gate.open();
         let text = kept.end().await;
         assert_eq!(told(&text), told(&frames.concat()), "{form:?}: {text}");
-        // The connection is kept alive.
-        let answer = kept.client.ask(form.request_for(provider_of(form), true)).await;
-        assert_eq!((answer.status(), answer.text()), (200, &*frames.concat()), "{form:?}");
         gateway.wait_for_metric("gateway_slow_starts_total", &[("model", provider_of(form))], 1.0).await;
+        // The connection is kept alive. On a busy machine the second response may have a slow start too.
+        let answer = kept.client.ask(form.request_for(provider_of(form), true)).await;
+        let (text, filler) = (answer.text(), &filler(form)[..filler(form).len() / 2]);
+        let before = text.strip_suffix(&*frames.concat()).unwrap_or_else(|| panic!("{form:?}: {text}"));
+        assert_eq!((answer.status(), &*before.replace(filler, "")), (200, ""), "{form:?}");
         let log = gateway.wait_for_log(2).await.remove(0);
         assert_eq!(
             (&log["request_id"], &log["status"], &log["stream"]),

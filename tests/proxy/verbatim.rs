@@ -213,7 +213,7 @@ async fn usage_is_in_the_log_and_in_the_metrics() {
         }
     }
     gateway.wait_for_metric("gateway_requests_total", &[("status", "200")], 8.0).await;
-    let metrics = gateway.metrics().await;
+    let metrics = gateway.metrics_after(8).await;
     assert_eq!(metrics.sum("gateway_requests_total", &[("endpoint", "messages"), ("model", "claude")]), 2.0);
     assert_eq!(metrics.sum("gateway_errors_total", &[]), 0.0);
     assert_eq!(metrics.sum("gateway_requests_in_flight", &[]), 0.0);

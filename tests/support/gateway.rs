@@ -1,10 +1,9 @@
 //! Gateway process under test: started with a configuration of its own, killed when its [`Gateway`] is dropped.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -13,26 +12,9 @@ use tokio::net::TcpStream;
 
 use super::client::{Answer, Client, ask, request};
 use super::metrics::Metrics;
+use super::ports::free_port;
 use super::setup::{Ports, Setup};
 use super::{soon, until};
-
-/// Port range of the gateways under test. It lies below the ephemeral range of the system, whose client ports would
-/// otherwise collide with these now and then.
-const PORTS: std::ops::Range<u16> = 15_000..32_000;
-
-fn free_port() -> SocketAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        // Test programs that run concurrently start at different ports.
-        let start = u16::try_from(std::process::id() % 997).unwrap() * 17;
-        let turn = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(start);
-        let port = PORTS.start + turn % u16::try_from(PORTS.len()).unwrap();
-        let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        if std::net::TcpListener::bind(addr).is_ok() {
-            return addr;
-        }
-    }
-}
 
 /// Returns ports that are free now.
 pub(crate) fn free_ports() -> Ports {
@@ -141,6 +123,28 @@ impl Gateway {
     /// Returns all metric series.
     pub(crate) async fn metrics(&self) -> Metrics {
         Metrics::parse(self.admin("/metrics").await.text())
+    }
+
+    /// Waits until at least `count` requests are finished and none is in progress, and returns all metric series. A
+    /// client has its response before the request is counted, so a test that reads counters after a response must wait.
+    pub(crate) async fn metrics_after(&self, count: usize) -> Metrics {
+        soon(async {
+            loop {
+                let metrics = self.metrics().await;
+                let finished = metrics.sum("gateway_requests_total", &[]) >= count as f64;
+                if finished && metrics.sum("gateway_requests_in_flight", &[]) == 0.0 {
+                    return metrics;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        })
+        .await
+    }
+
+    /// Waits until no request is in progress. A client has its response before the request releases its places in all
+    /// limits and at its target.
+    pub(crate) async fn idle(&self) {
+        self.wait_for_metric("gateway_requests_in_flight", &[], 0.0).await;
     }
 
     /// Waits until a series has a value.

@@ -10,6 +10,7 @@ pub(crate) mod gateway;
 pub(crate) mod http1;
 pub(crate) mod http2;
 pub(crate) mod metrics;
+pub(crate) mod ports;
 pub(crate) mod reply;
 pub(crate) mod setup;
 pub(crate) mod sse;

@@ -1,9 +1,11 @@
 //! Valkey or Redis server for one test, on a free loopback port, with its files in a temporary folder.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use super::ports::free_port;
 
 /// Maximum duration of a start.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -50,7 +52,7 @@ impl Server {
     /// Starts a server with other arguments. Returns `None` if no server program is installed.
     pub(crate) fn start_with(arguments: &[&str]) -> Option<Self> {
         let program = program()?;
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port().port();
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let folder = tempfile::tempdir().unwrap();
         let mut server = Server { child: None, port, folder, program, arguments };

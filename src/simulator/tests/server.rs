@@ -102,7 +102,8 @@ async fn stream_sends_each_frame_as_one_chunk() {
 async fn stream_sends_paced_frames_separately() {
     let simulator = start(SimulatedProvider::OpenAi).await;
     let mut socket = TcpStream::connect(simulator.addr()).await.unwrap();
-    let body = chat("[[pace 100]]", true).to_string();
+    // Long enough that the reader of a busy machine is not late by a whole frame.
+    let body = chat("[[pace 500]]", true).to_string();
     socket.write_all(&request("POST", "/v1/chat/completions", &[], body.as_bytes())).await.unwrap();
     let mut seen = Vec::new();
     let mut buffer = [0; 4096];
@@ -120,10 +121,14 @@ async fn pauses_of_options_are_overridden_by_directives() {
     let begin = std::time::Instant::now();
     post(&simulator, "/v1/chat/completions", &chat("hi", true)).await;
     assert!(begin.elapsed() >= Duration::from_millis(150));
+    // Far longer than a response takes on a busy machine.
+    let pause = Duration::from_secs(60);
+    let options = Options { first_token: pause, ..Options::default() };
+    let simulator = Simulator::start(SimulatedProvider::OpenAi, options).await.unwrap();
     let begin = std::time::Instant::now();
     post(&simulator, "/v1/chat/completions", &chat("[[first 0 delay 30]]", true)).await;
     let took = begin.elapsed();
-    assert!(took >= Duration::from_millis(30) && took < Duration::from_millis(150), "{took:?}");
+    assert!(took >= Duration::from_millis(30) && took < pause, "{took:?}");
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 pub(super) mod keeping;
 pub(super) mod ledger;
 pub(super) mod owners;
+#[path = "../../../tests/support/ports.rs"]
+mod ports;
 /// Server support, shared with the tests of the running gateway.
 #[path = "../../../tests/support/valkey.rs"]
 pub(super) mod server;

@@ -1,7 +1,10 @@
 //! Scripted upstreams that fail, each in its own way, before the first content of an answer.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::net::TcpSocket;
 
 use crate::support::form::{Form, provider_error};
 use crate::support::reply;
@@ -101,22 +104,32 @@ impl Fault {
 pub(crate) struct Failing {
     pub(crate) base: String,
     pub(crate) upstream: Option<Upstream>,
+    _reserved: Option<TcpSocket>,
 }
 
 /// Starts a failing provider.
 pub(crate) async fn start(fault: Fault, form: Form) -> Failing {
     if fault == Fault::Refuse {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let base = format!("http://{}", listener.local_addr().unwrap());
-        return Failing { base, upstream: None };
+        let reserved = closed_port();
+        let base = format!("http://{}", reserved.local_addr().unwrap());
+        return Failing { base, upstream: None, _reserved: Some(reserved) };
     }
     if fault == Fault::NoAddress {
-        return Failing { base: "http://no-such-host.invalid".to_owned(), upstream: None };
+        let base = "http://no-such-host.invalid".to_owned();
+        return Failing { base, upstream: None, _reserved: None };
     }
     let turn = Arc::new(AtomicUsize::new(0));
     let upstream = Upstream::start(move |conn| serve(conn, fault, form, turn.clone())).await;
     let scheme = if matches!(fault, Fault::NoTls | Fault::SilentTls) { "https" } else { "http" };
-    Failing { base: format!("{scheme}://{}", upstream.addr), upstream: Some(upstream) }
+    Failing { base: format!("{scheme}://{}", upstream.addr), upstream: Some(upstream), _reserved: None }
+}
+
+/// Returns a socket that is bound to a loopback port and does not listen: connections are refused, and no server of
+/// another test can get the port.
+pub(crate) fn closed_port() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    socket
 }
 
 /// Returns a successful response.

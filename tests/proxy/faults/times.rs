@@ -56,7 +56,8 @@ fn model(setup: &mut Setup, id: &str, provider: &str, lines: &str) {
     );
 }
 
-const SHORT: &str = "timeouts = { connect = \"200ms\" }";
+/// Short, because the tests wait for it; the fallback target has to be connected to within the same time.
+const SHORT: &str = "timeouts = { connect = \"1s\" }";
 
 #[tokio::test]
 async fn timeout_connect_of_the_model_overrides_its_provider() {

@@ -71,7 +71,8 @@ async fn gateway_with(targets: &[Asked<'_>], lines: &str, limits: &str) -> Gatew
         };
         let provider = format!("p{tier}");
         let base = format!("http://{}/{version}", upstream.addr);
-        let lines = format!("apis = [\"{api}\"]\ntimeouts = {{ idle = \"500ms\" }}\n{lines}");
+        // The tests wait for a stalled stream; one that waits for its gate must not be taken for stalled.
+        let lines = format!("apis = [\"{api}\"]\ntimeouts = {{ idle = \"2s\" }}\n{lines}");
         setup = setup.provider(&provider, kind, &base, &lines);
         list.push(format!("{{ provider = \"{provider}\", model = \"{}\", tier = {tier} }}", name(*form)));
     }

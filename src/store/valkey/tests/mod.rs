@@ -24,15 +24,20 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn desk(server: &Server) -> ValkeyAdmin {
+/// Repeats an attempt until it succeeds.
+fn opened<T, E: std::fmt::Display>(mut open: impl FnMut() -> Result<T, E>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match ValkeyAdmin::open(&address(server)) {
-            Ok(desk) => return desk,
+        match open() {
+            Ok(opened) => return opened,
             Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }
         pause(20);
     }
+}
+
+fn desk(server: &Server) -> ValkeyAdmin {
+    opened(|| ValkeyAdmin::open(&address(server)))
 }
 
 /// Waits until the ledger has shipped everything.
