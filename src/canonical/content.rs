@@ -46,6 +46,9 @@ impl<'a> Turn<'a> {
     }
 }
 
+/// Number of turns that a decoder reserves room for. A conversation that grows from nothing is moved at every doubling.
+pub const TYPICAL_TURNS: usize = 16;
+
 /// Prompt-cache breakpoint: how long the provider is to cache the prompt up to here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheBreakpoint {

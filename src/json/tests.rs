@@ -407,6 +407,23 @@ proptest! {
     }
 
     #[test]
+    fn string_of_an_object_is_never_taken_for_another_text(
+        front in r"( |\\[ntr]|\\u0020|\\u000[9aAdD]|\\f){0,4}(\{|\\u007[bB]|\\u0022|\\/|\[|[a-z]|é|\u{a0})?",
+        behind in r"( |\\n|\\u0020)?\}?",
+    ) {
+        let inside = format!("{front}{behind}");
+        let string = JsonStr::from_escaped(&inside);
+        let plain = string.decode();
+        // White space of JSON, and the wider white space that some readers trim.
+        let is_object = plain.trim().starts_with('{');
+        prop_assert!(!is_object || string.may_be_object(), "{inside}");
+        // What is plainly something else is found without decoding it.
+        if !inside.contains(['\\', '{']) && inside.is_ascii() {
+            prop_assert!(!string.may_be_object(), "{inside}");
+        }
+    }
+
+    #[test]
     fn number_as_u64_agrees_with_serde(text in "-?(0|[1-9][0-9]{0,21})(\\.[0-9]{1,3})?([eE][+-]?[0-9]{1,2})?") {
         let ours = RawJson::from_text(&text).as_u64();
         if let Ok(whole) = serde_json::from_str::<u64>(&text) {

@@ -58,6 +58,20 @@ impl<'a> JsonStr<'a> {
         count as u64
     }
 
+    /// Returns false if the decoded string is certainly not a JSON object: its first character that is not white space
+    /// is not `{`. This takes constant time for most texts, where decoding and parsing read all of it.
+    pub fn may_be_object(self) -> bool {
+        let mut rest = self.0.as_bytes();
+        loop {
+            rest = match rest {
+                [b' ' | b'\t' | b'\n' | b'\r', rest @ ..] | [b'\\', b'n' | b't' | b'r', rest @ ..] => rest,
+                // Other escapes and characters beyond ASCII may stand for white space, and `\u007b` for the brace.
+                [first, ..] => return matches!(first, b'{' | b'\\' | 0x80..),
+                [] => return false,
+            };
+        }
+    }
+
     /// Decodes the string; borrowed if it has no escapes. Lone surrogates become U+FFFD.
     pub fn decode(self) -> Cow<'a, str> {
         if !self.0.as_bytes().contains(&b'\\') {

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::canonical::{Answer, Dialect, Event, Request, Start};
 use crate::error::ApiError;
-use crate::json::JsonError;
+use crate::json::{JsonError, RawJson};
 use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
 use crate::wire::{Format, chat, generate, messages, responses};
 
@@ -186,6 +186,19 @@ pub fn decode_request(format: Format, body: &str) -> Result<Request<'_>, ApiErro
         Format::Messages => messages::request::decode(body),
         Format::Responses => responses::request::decode(body),
         Format::Generate => generate::request::decode(body),
+    }
+}
+
+/// Same as [`decode_request`]. If responses of the format repeat members of the request, calls `member` for each member
+/// other than the conversation.
+pub(super) fn decode_request_with<'a>(
+    format: Format,
+    body: &'a str,
+    member: impl FnMut(&'a str, RawJson<'a>),
+) -> Result<Request<'a>, ApiError> {
+    match format {
+        Format::Responses => responses::request::decode_with(body, member),
+        Format::Chat | Format::Messages | Format::Generate => decode_request(format, body),
     }
 }
 

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use super::adapt::adapt;
 use super::bounds;
 use super::call_fingerprint::HistoryHash;
-use super::codecs::{decode_request, encode_request};
+use super::codecs::{decode_request_with, encode_request};
 use super::join_texts::join_pieces;
 use super::keepsake::{SignatureKey, StoredSignatures, may_sign, missing_keys};
 use super::remote_parts::FetchedMedia;
@@ -17,7 +17,7 @@ use super::resume::PrefillState;
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Request, Thinking};
 use crate::error::ApiError;
-use crate::json::{Cursor, EscapedString};
+use crate::json::{Cursor, EscapedString, RawJson};
 use crate::wire::codec::{Loss, LossNotes, ReplyOptions};
 use crate::wire::responses::stored::Conversation;
 use crate::wire::{Format, generate};
@@ -169,7 +169,10 @@ fn run<E: From<EncodeError>>(
     let bump = Bump::new();
     let conversation = conversation(body, ask.client, stored);
     let longer = longer(body, conversation.as_ref(), stored);
-    let decoded = decode_request(ask.client, longer.as_deref().unwrap_or(body));
+    let mut echoed = String::new();
+    let decoded = decode_request_with(ask.client, longer.as_deref().unwrap_or(body), |name, value| {
+        push_echoed(&mut echoed, name, value);
+    });
     let checked = decoded.and_then(|request| bounds::check(&request, ask.client).map(|()| request));
     let mut request = checked.map_err(|error| EncodeError { error, losses: Vec::new() })?;
     if ask.client == Format::Generate
@@ -179,8 +182,9 @@ fn run<E: From<EncodeError>>(
         return Err(EncodeError { error, losses: Vec::new() }.into());
     }
     if longer.is_some() {
-        // The previous response has been expanded into the request.
+        // The previous response has been expanded into the request. The response repeats the members as they came.
         request.previous = None;
+        echoed = echo(body, ask.client);
     }
     request.stream = ask.stream;
     // A reasoning suffix of the model name is a default: an explicit setting in the body wins.
@@ -202,7 +206,7 @@ fn run<E: From<EncodeError>>(
             && ask.client != ask.provider
             && may_sign(&request, ask.dialect, ask.provider)
             && !sends_back(&request, ask.dialect.issuer),
-        ..reply(&request, body, ask)
+        ..reply_with(&request, echoed, ask)
     };
     // Hash the history before signatures, media and prefill are inserted: the next request has it without them.
     let before = if reply.collect_signatures { HistoryHash::of(&request.turns) } else { Default::default() };
@@ -280,6 +284,11 @@ fn append(members: &[Extra<'_>], out: &mut BytesMut) {
 
 /// Returns the reply options of a response that is not stored.
 pub(super) fn reply(request: &Request<'_>, body: &str, ask: &TranslateRequest<'_>) -> ReplyOptions {
+    reply_with(request, echo(body, ask.client), ask)
+}
+
+/// Same as [`reply`], with the members that the response repeats.
+fn reply_with(request: &Request<'_>, echo: String, ask: &TranslateRequest<'_>) -> ReplyOptions {
     let thinking = if request.thinking == Thinking::Unset { ask.thinking } else { request.thinking };
     ReplyOptions {
         model: ask.model.clone(),
@@ -293,7 +302,7 @@ pub(super) fn reply(request: &Request<'_>, body: &str, ask: &TranslateRequest<'_
         store_as: Box::default(),
         collect_signatures: false,
         before: Default::default(),
-        echo: if ask.client == Format::Responses { echo(body) } else { Box::default() },
+        echo: echo.into_boxed_str(),
     }
 }
 
@@ -308,24 +317,30 @@ fn shows_thinking(client: Format, said: Option<bool>, thinking: Thinking) -> boo
     })
 }
 
-/// Returns the request members that the response repeats, as JSON text.
-fn echo(body: &str) -> Box<str> {
+/// Returns the request members that the response repeats, as JSON text. Empty for formats whose response repeats none.
+fn echo(body: &str, client: Format) -> String {
     let mut out = String::new();
     let mut json = Cursor::new(body);
-    if json.begin_object().is_err() {
-        return Box::default();
+    if client != Format::Responses || json.begin_object().is_err() {
+        return out;
     }
     while let Ok(Some(key)) = json.next_key() {
         let Ok(value) = json.raw() else { break };
-        if ECHOED.contains(&key.escaped()) && !value.is_null() {
-            if !out.is_empty() {
-                out.push(',');
-            }
-            out.push('"');
-            out.push_str(key.escaped());
-            out.push_str("\":");
-            out.push_str(value.text());
-        }
+        push_echoed(&mut out, key.escaped(), value);
     }
-    out.into_boxed_str()
+    out
+}
+
+/// Appends a member to the members that the response repeats, if it is one of them.
+fn push_echoed(out: &mut String, name: &str, value: RawJson<'_>) {
+    if !ECHOED.contains(&name) || value.is_null() {
+        return;
+    }
+    if !out.is_empty() {
+        out.push(',');
+    }
+    out.push('"');
+    out.push_str(name);
+    out.push_str("\":");
+    out.push_str(value.text());
 }

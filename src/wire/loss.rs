@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use foldhash::fast::RandomState;
+
 use super::Format;
 
 /// Policy for an element that is not carried: refuse, drop or warn.
@@ -171,7 +173,7 @@ pub const ROWS: &[LossRow] = &[
 ];
 
 /// Rows by element name. A hash map, because a request may have millions of members that have no row.
-static ROWS_BY_NAME: LazyLock<HashMap<&'static str, &'static LossRow>> =
+static ROWS_BY_NAME: LazyLock<HashMap<&'static str, &'static LossRow, RandomState>> =
     LazyLock::new(|| ROWS.iter().map(|row| (row.element, row)).collect());
 
 /// Returns the policy for an element that is not carried to a target of this format. `Warn` if the table has no row for

@@ -8,6 +8,7 @@ use super::media::{CACHE_CONTROL, cache_mark, image_mime, mark_last};
 use super::parts::content;
 use super::read::{Result, array, broken, invalid, missing, object, raw, raw_object, text};
 use super::reasoning::{DetachedSignature, ReasoningMembers};
+use crate::canonical::content::TYPICAL_TURNS;
 use crate::canonical::seal::SignedCallId;
 use crate::canonical::{
     Block, CacheBreakpoint, Index, IndexKey, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn,
@@ -23,7 +24,7 @@ static LEGACY_IDS: LazyLock<Vec<String>> =
 /// Decodes `messages`.
 pub(super) fn conversation<'a>(json: &mut Cursor<'a>) -> Result<Vec<Turn<'a>>> {
     let mut reader = Reader::default();
-    let mut turns = Vec::new();
+    let mut turns = Vec::with_capacity(TYPICAL_TURNS);
     array(json, "messages", |number, json| {
         turns.push(reader.message(json, number)?);
         Ok(())

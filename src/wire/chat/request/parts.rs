@@ -10,13 +10,13 @@ use crate::wire::chat::enums::{sound_type, url_of};
 
 /// Decodes `content`: a string or a list of parts. An empty string gives no block.
 pub(super) fn content<'a>(value: RawJson<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {
+    // The end of the string has been found before: it is not searched for again.
+    if let Some(said) = value.as_str() {
+        return Ok(if said.is_empty() { Vec::new() } else { vec![Block::text(said)] });
+    }
     let mut json = Cursor::new(value.text());
     match json.kind().map_err(broken)? {
         ValueKind::Null => Ok(Vec::new()),
-        ValueKind::String => {
-            let said = text(&mut json, path)?;
-            Ok(if said.is_empty() { Vec::new() } else { vec![Block::text(said)] })
-        }
         ValueKind::Array => {
             let mut blocks = Vec::new();
             array(&mut json, path, |number, json| part(json, path, number, &mut blocks))?;

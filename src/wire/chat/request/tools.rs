@@ -1,5 +1,7 @@
 //! Decoder of tools and tool choice.
 
+use std::fmt::Arguments;
+
 use super::media::{CACHE_CONTROL, cache_mark};
 use super::read::{Result, array, broken, flag, invalid, missing, object, raw, raw_object, text};
 use super::response_format;
@@ -10,11 +12,10 @@ use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 /// Decodes `tools`. Tools that the provider runs itself are passed on unread, except web search.
 pub(super) fn list<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<()> {
     array(json, "tools", |number, json| {
-        let path = || format!("tools[{number}]");
-        let value = raw_object(json, path())?;
+        let value = raw_object(json, format_args!("tools[{number}]"))?;
         let mut kind = JsonStr::default();
         let (mut inner, mut flat, mut cache) = (None, false, None);
-        object(&mut Cursor::new(value.text()), path(), |key, json| {
+        object(&mut Cursor::new(value.text()), format_args!("tools[{number}]"), |key, json| {
             match key.escaped() {
                 "type" => kind = text(json, format_args!("tools[{number}].type"))?,
                 "function" | "custom" => inner = Some(raw(json)?),
@@ -30,13 +31,13 @@ pub(super) fn list<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Resu
         match kind.escaped() {
             // Without a `type` it can only be a function.
             "function" | "" if inner.is_some() || flat => {
-                let path = format!("tools[{number}].function");
-                let tool = tool(inner.unwrap_or(value), ToolKind::Function, &path)?;
+                let path = format_args!("tools[{number}].function");
+                let tool = tool(inner.unwrap_or(value), ToolKind::Function, path)?;
                 request.tools.push(Tool { cache, ..tool });
             }
             "custom" if inner.is_some() || flat => {
-                let path = format!("tools[{number}].custom");
-                let tool = tool(inner.unwrap_or(value), ToolKind::Custom, &path)?;
+                let path = format_args!("tools[{number}].custom");
+                let tool = tool(inner.unwrap_or(value), ToolKind::Custom, path)?;
                 request.tools.push(Tool { cache, ..tool });
             }
             "function" | "custom" | "" => return Err(missing(format_args!("tools[{number}].function"))),
@@ -52,14 +53,13 @@ pub(super) fn list<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Resu
 /// Decodes `functions`, the deprecated form of `tools`.
 pub(super) fn functions<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<()> {
     array(json, "functions", |number, json| {
-        let path = format!("functions[{number}]");
         let value = raw(json)?;
-        request.tools.push(tool(value, ToolKind::Function, &path)?);
+        request.tools.push(tool(value, ToolKind::Function, format_args!("functions[{number}]"))?);
         Ok(())
     })
 }
 
-fn tool<'a>(value: RawJson<'a>, kind: ToolKind, path: &str) -> Result<Tool<'a>> {
+fn tool<'a>(value: RawJson<'a>, kind: ToolKind, path: Arguments<'_>) -> Result<Tool<'a>> {
     let mut tool = Tool {
         name: JsonStr::default(),
         description: JsonStr::default(),

@@ -8,9 +8,10 @@ use crate::json::JsonStr;
 use crate::wire::codec::make_id;
 
 /// Generated ids are shared by all requests and created in chunks: a request borrows its ids, and its text has none
-/// for these calls. `CHUNK` × `CHUNKS` is the maximum number per request.
-const CHUNK: usize = 1024;
-const CHUNKS: usize = 64;
+/// for these calls. `CHUNK` × `CHUNKS` is the maximum number per request. A chunk is small, because the request that
+/// needs it first waits for all of its ids.
+const CHUNK: usize = 64;
+const CHUNKS: usize = 1024;
 
 /// Returns the id of the call with this number. It depends on the number only, so that the calls of earlier turns
 /// keep their ids as the conversation grows. Returns `None` if the number is too large.

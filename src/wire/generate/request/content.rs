@@ -2,6 +2,7 @@
 
 use super::calls::ConversationCalls;
 use super::read::{Fault, list, object, string, wrong};
+use crate::canonical::content::TYPICAL_TURNS;
 use crate::canonical::{Block, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 use crate::wire::generate::signature;
@@ -26,6 +27,7 @@ const MAX_DEPTH: u32 = 4;
 impl<'a> Reader<'a> {
     /// Reads `contents`: an array, one content, or a text.
     pub(super) fn contents(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
+        self.turns.reserve(TYPICAL_TURNS);
         list(
             json,
             || "contents".to_owned(),
@@ -251,7 +253,7 @@ impl<'a> Reader<'a> {
     fn response(&mut self, json: &mut Cursor<'a>) -> Result<Block<'a>, Fault> {
         let (mut id, mut name) = (JsonStr::default(), JsonStr::default());
         let (mut text, mut content) = (None, Vec::new());
-        let mut object_value = None;
+        let (mut object_value, mut error) = (None, false);
         let at = self.at;
         let path = |member: &str| path(at, &format!(".functionResponse{member}"));
         object(
@@ -261,11 +263,17 @@ impl<'a> Reader<'a> {
                 match key {
                     "id" => id = string(json, || path(".id"))?,
                     "name" => name = string(json, || path(".name"))?,
+                    // Results are long: whether an object reports an error is found while it is skipped.
+                    "response" if json.kind()? == ValueKind::Object => {
+                        let from = json.offset();
+                        error = is_error(json)?;
+                        object_value = Some(json.since(from));
+                    }
                     "response" => {
                         let response = json.raw()?;
                         match response.as_str() {
                             Some(said) => text = text_blocks(said),
-                            None => object_value = Some(response),
+                            None => (object_value, error) = (Some(response), false),
                         }
                     }
                     "parts" => {
@@ -287,7 +295,6 @@ impl<'a> Reader<'a> {
         if name.is_empty() {
             return Err(wrong(path(".name"), "is missing"));
         }
-        let error = object_value.is_some_and(is_error);
         let kind = ToolKind::Function;
         Ok(Block::ToolResult { id, name, content, object: object_value, error, kind, cache: None })
     }
@@ -357,15 +364,14 @@ fn role_of(value: RawJson<'_>) -> Option<Role> {
     })
 }
 
-/// Returns whether a tool result reports an error: it has a member `error`.
-fn is_error(response: RawJson<'_>) -> bool {
-    let mut json = Cursor::new(response.text());
+/// Skips the object of a tool result. Returns whether it reports an error: it has a member `error`.
+fn is_error(json: &mut Cursor<'_>) -> Result<bool, Fault> {
     let mut error = false;
-    let read = object(&mut json, String::new, |key, _, json| {
+    object(json, String::new, |key, _, json| {
         error |= key == "error";
         Ok(json.skip()?)
-    });
-    read.is_ok() && error
+    })?;
+    Ok(error)
 }
 
 /// Reads the resolution of an image: `{"level":"MEDIA_RESOLUTION_LOW"}`.

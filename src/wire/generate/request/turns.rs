@@ -38,6 +38,8 @@ pub(super) fn write(
     json.key("contents").begin_array();
     let mut contents = Contents {
         own: notes.from() == Format::Generate,
+        requires_signatures: model::requires_signatures(dialect.model),
+        takes_files_in_responses: model::takes_files_in_responses(dialect.model),
         dialect,
         notes,
         json,
@@ -66,6 +68,9 @@ pub(super) fn write(
 
 struct Contents<'w, 'b, 'r> {
     own: bool,
+    /// Capabilities that follow from the model's name, which is parsed once.
+    requires_signatures: bool,
+    takes_files_in_responses: bool,
     dialect: &'w Dialect<'w>,
     notes: &'w mut LossNotes,
     json: &'w mut Writer<'b, BytesMut>,
@@ -105,7 +110,7 @@ impl<'r> Contents<'_, '_, 'r> {
         self.group = Some(group);
         self.calls = 0;
         let role = if group == Group::Model { "model" } else { "user" };
-        self.json.begin_object().key("role").string(role);
+        self.json.begin_object().key("role").paste(JsonStr::from_escaped(role));
         self.json.key("parts").begin_array();
     }
 
@@ -176,7 +181,7 @@ impl<'r> Contents<'_, '_, 'r> {
                 match seal {
                     Some(seal) => self.signature(seal),
                     // The provider signs only the first of parallel calls.
-                    None if first && model::requires_signatures(self.dialect.model) => {
+                    None if first && self.requires_signatures => {
                         self.json.key("thoughtSignature").string(signature::SKIP);
                     }
                     None => {}
@@ -260,7 +265,7 @@ impl<'r> Contents<'_, '_, 'r> {
         self.json.key("name").paste(name).key("response");
         self.response(content, object, error);
         let files: Vec<_> = content.iter().filter(|block| self.carries(block)).collect();
-        if !model::takes_files_in_responses(self.dialect.model) {
+        if !self.takes_files_in_responses {
             self.later.extend(files);
         } else if !files.is_empty() {
             self.json.key("parts").begin_array();
@@ -292,13 +297,16 @@ impl<'r> Contents<'_, '_, 'r> {
         }
         let text = joined(content);
         let text = JsonStr::from_escaped(&text);
-        let plain = text.decode();
-        if !error && part::is_object(&plain) {
-            self.json.raw(RawJson::from_text(plain.trim()));
-        } else {
-            let name = if error { "error" } else { "output" };
-            self.json.begin_object().key(name).paste(text).end_object();
+        // Results are long, and most of them are plain text: only what may be an object is decoded.
+        if !error && text.may_be_object() {
+            let plain = text.decode();
+            if part::is_object(&plain) {
+                self.json.raw(RawJson::from_text(plain.trim()));
+                return;
+            }
         }
+        let name = if error { "error" } else { "output" };
+        self.json.begin_object().key(name).paste(text).end_object();
     }
 
     /// Returns whether media can be written. Records a loss if not.
@@ -378,7 +386,7 @@ impl<'r> Contents<'_, '_, 'r> {
             "original" => "MEDIA_RESOLUTION_ULTRA_HIGH",
             _ => return,
         };
-        if model::takes_files_in_responses(self.dialect.model) {
+        if self.takes_files_in_responses {
             self.json.key("mediaResolution").begin_object().key("level").string(level).end_object();
         } else {
             self.notes.lose("image_detail");

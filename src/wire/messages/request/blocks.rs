@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::decode::{each_in, object, object_in, raw, text, wrong};
+use crate::canonical::content::TYPICAL_TURNS;
 use crate::canonical::request::Extra;
 use crate::canonical::seal::SignedCallId;
 use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
@@ -15,6 +16,7 @@ pub(super) fn turns<'a>(
     turns: &mut Vec<Turn<'a>>,
     extra: &mut Vec<Extra<'a>>,
 ) -> Result<(), ApiError> {
+    turns.reserve(TYPICAL_TURNS);
     each_in(json, "messages", |index, json| {
         let (mut role, mut content) = (JsonStr::default(), None);
         object_in(json, format_args!("messages[{index}]"), |key, json| {

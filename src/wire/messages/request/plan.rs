@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use smallvec::SmallVec;
 
 use crate::canonical::dialect::ReasoningParameter;
 use crate::canonical::{Block, Dialect, MediaSource, Request, Role, Turn};
@@ -23,22 +24,25 @@ pub(super) struct Plan<'r, 'a> {
     pub(super) prefill: bool,
 }
 
+/// Blocks of a turn. Most turns have one or two, which need no allocation.
+type TurnBlocks<'r, 'a> = SmallVec<[&'r Block<'a>; 2]>;
+
 /// Planned turn. One without blocks is a filler, where the format requires a turn that the client did not send.
 #[derive(Debug)]
 pub(super) struct Message<'r, 'a> {
     pub(super) role: Role,
-    pub(super) blocks: Vec<&'r Block<'a>>,
+    pub(super) blocks: TurnBlocks<'r, 'a>,
     /// Tool results, collected separately until the turn is complete because they must come first.
-    results: Vec<&'r Block<'a>>,
+    results: TurnBlocks<'r, 'a>,
 }
 
 impl<'r, 'a> Message<'r, 'a> {
-    fn new(role: Role, blocks: Vec<&'r Block<'a>>) -> Self {
-        Message { role, blocks, results: Vec::new() }
+    fn new(role: Role, blocks: TurnBlocks<'r, 'a>) -> Self {
+        Message { role, blocks, results: SmallVec::new() }
     }
 
     fn filler() -> Self {
-        Message::new(Role::User, Vec::new())
+        Message::new(Role::User, SmallVec::new())
     }
 
     fn calls(&self) -> bool {
@@ -49,7 +53,8 @@ impl<'r, 'a> Message<'r, 'a> {
 impl<'r, 'a> Plan<'r, 'a> {
     /// Plans the conversation of a request. Blocks that cannot be carried are recorded in `notes`.
     pub(super) fn new(request: &'r Request<'a>, dialect: &Dialect<'_>, notes: &mut LossNotes) -> Self {
-        let mut plan = Plan::default();
+        // One message for each turn and a filler.
+        let mut plan = Plan { messages: Vec::with_capacity(request.turns.len() + 1), ..Plan::default() };
         for turn in &request.turns {
             if !turn.name.is_empty() {
                 notes.lose("name");
@@ -70,7 +75,7 @@ impl<'r, 'a> Plan<'r, 'a> {
         if plan.messages.is_empty() {
             // The provider requires a message; send the instructions as one.
             let blocks = std::mem::take(&mut plan.system);
-            plan.messages.push(Message::new(Role::User, blocks));
+            plan.messages.push(Message::new(Role::User, blocks.into()));
         }
         plan.close(request, dialect, notes);
         // Some providers of this format require that a user turn comes first. Clients of this format comply already.
@@ -96,7 +101,7 @@ impl<'r, 'a> Plan<'r, 'a> {
             }
         }
         if in_middle && !blocks.is_empty() {
-            self.messages.push(Message::new(Role::System, blocks));
+            self.messages.push(Message::new(Role::System, blocks.into()));
         } else {
             self.system.append(&mut blocks);
         }
@@ -134,7 +139,7 @@ impl<'r, 'a> Plan<'r, 'a> {
             let role = if is_result { Role::User } else { turn.role };
             let joins = self.messages.last().is_some_and(|last| last.role == role);
             if !joins {
-                self.messages.push(Message::new(role, Vec::new()));
+                self.messages.push(Message::new(role, SmallVec::new()));
             }
             let Some(last) = self.messages.last_mut() else { continue };
             if is_result {

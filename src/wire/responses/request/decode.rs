@@ -12,10 +12,21 @@ use crate::json::{Cursor, JsonStr, RawJson};
 /// # Errors
 /// Returns [`ApiError`] if the body is not JSON, if a member has the wrong type, or if a required member is missing.
 pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
-    read(body).map_err(|fault| *fault.0)
+    decode_with(body, |_, _| {})
 }
 
-fn read(body: &str) -> Result<Request<'_>, Fault> {
+/// Same as [`decode`], and calls `member` for each member other than `input`, in their order.
+///
+/// # Errors
+/// Returns [`ApiError`] as [`decode`] does.
+pub fn decode_with<'a>(
+    body: &'a str,
+    member: impl FnMut(&'a str, RawJson<'a>),
+) -> Result<Request<'a>, ApiError> {
+    read(body, member).map_err(|fault| *fault.0)
+}
+
+fn read<'a>(body: &'a str, mut member: impl FnMut(&'a str, RawJson<'a>)) -> Result<Request<'a>, Fault> {
     let mut request = Request { show_thinking: Some(false), ..Request::default() };
     let mut items = Items::default();
     let mut instructions = None;
@@ -29,6 +40,7 @@ fn read(body: &str) -> Result<Request<'_>, Fault> {
             continue;
         }
         let value = json.raw()?;
+        member(key.escaped(), value);
         match key.escaped() {
             _ if value.is_null() => {}
             "model" => {}

@@ -3,6 +3,7 @@
 use super::super::text::SEAL_OF_TEXT;
 use super::piece::{InputMembers, parts, since};
 use super::{Fault, Path};
+use crate::canonical::content::TYPICAL_TURNS;
 use crate::canonical::seal::SignedCallId;
 use crate::canonical::{Block, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
@@ -40,6 +41,7 @@ impl<'a> Items<'a> {
                 self.turns.push(Turn::new(Role::User, vec![text]));
             }
             ValueKind::Array => {
+                self.turns.reserve(TYPICAL_TURNS);
                 json.begin_array()?;
                 let mut number = 0;
                 while json.next_element()? {

@@ -12,7 +12,7 @@ mod options;
 mod piece;
 mod tools;
 
-pub use decode::decode;
+pub use decode::{decode, decode_with};
 pub use encode::encode;
 
 use std::fmt;

@@ -188,15 +188,18 @@ impl Decoder {
     /// Returns the item with this `output_index`. Creates it if necessary.
     #[inline]
     pub(super) fn slot(&mut self, at: u64) -> &mut DecodingItem {
-        let known = self.place(at);
-        let place = known.unwrap_or(self.items.len());
-        if known.is_none() {
-            self.places.push(IndexKey::of(at));
-            self.items.push(DecodingItem::new(at));
-        }
+        let place = self.place(at).unwrap_or_else(|| self.add(at));
         // `place` was either found or is the index of the item that was just pushed.
         #[expect(clippy::indexing_slicing)]
         &mut self.items[place]
+    }
+
+    /// Adds an item and returns its index in `items`.
+    #[cold]
+    fn add(&mut self, at: u64) -> usize {
+        self.places.push(IndexKey::of(at));
+        self.items.push(DecodingItem::new(at));
+        self.items.len() - 1
     }
 
     fn item_added(
@@ -267,16 +270,20 @@ impl Decoder {
         kind: BlockKind<'_>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Option<&mut ItemBlock> {
-        match self.slot(at).place(part) {
-            Some(place) if self.slot(at).close_if_switched(place, BlockContent::of(kind), sink) => {
+        // Most frames are deltas of a known block: its item is looked up once.
+        let item = self.place(at).unwrap_or_else(|| self.add(at));
+        let slot = self.items.get_mut(item)?;
+        match slot.place(part) {
+            Some(place) if slot.close_if_switched(place, BlockContent::of(kind), sink) => {
                 Some(self.open(at, part, kind, sink))
             }
             Some(place) => self
-                .slot(at)
+                .items
+                .get_mut(item)?
                 .blocks
                 .get_mut(place)
                 .filter(|block| block.open && block.holds != BlockContent::Call),
-            None if self.slot(at).done => None,
+            None if slot.done => None,
             None => {
                 self.settle_complete(sink);
                 Some(self.open(at, part, kind, sink))
