@@ -14,7 +14,7 @@ GATEWAY_PYTHON ?= $(or $(wildcard $(abspath $(SDKS)/bin/python)),python3)
 export GATEWAY_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test check golden fuzz bench sdks release install
+.PHONY: help deps demo test check golden fuzz loom miri bench sdks release install
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,18 @@ golden: deps ## Rewrite the golden files; review the diff before you commit it
 
 fuzz: deps ## Replay the fuzz corpora and mutations of them, for a bounded time
 	@scripts/fuzz
+
+# Few defects need more preemptions than this; without a bound, a check could take hours.
+loom: ## Model-check the lock-free code in every order in which its threads can interleave
+	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --locked --no-default-features --lib \
+	  --target-dir $(TARGET)/loom loom_
+
+# The unsafe code is in src/json/block.rs, and all readers of JSON call it. The other place (src/proxy/memory.rs) is a call
+# of the C library, which Miri cannot make. Generated tests would take minutes, so the plain ones are named.
+miri: ## Run the tests of the unsafe code under Miri (rustup component add --toolchain nightly miri rust-src)
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked --no-default-features --lib \
+	  --target-dir $(TARGET)/miri -- json::block::tests::block_of json::frame_template json::wanted_members \
+	  json::tests::scanner_finds json::tests::cursor_walks json::tests::string_escapes
 
 bench: deps ## Run the micro-benchmarks
 	$(CARGO) bench --locked --no-default-features --bench frames --bench translate -- $(ARGS)

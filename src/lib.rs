@@ -31,6 +31,7 @@
 //! * [`provider`] describes providers apart from the formats: addresses, credentials, quirks.
 //! * [`route`] is the load balancer that selects a target for a request; with the feature `proxy` also the table of
 //!   models and their targets.
+//! * [`sync`] is the primitives of lock-free code, and small structures whose interleavings are model-checked.
 //!
 //! These modules make up the running gateway, behind the feature `proxy` (on by default):
 //!
@@ -55,6 +56,7 @@ pub mod job;
 pub mod json;
 pub mod provider;
 pub mod route;
+pub mod sync;
 pub mod tokens;
 pub mod translate;
 pub mod wire;

@@ -216,6 +216,25 @@ mod tests {
         }
     }
 
+    // Without a generator, which takes minutes under Miri.
+    #[test]
+    fn block_of_each_byte_is_classified_by_both_implementations() {
+        for byte in 0..=u8::MAX {
+            for at in [0, 15, 16, 47, 63] {
+                let mut block = [b'a'; BLOCK];
+                block[at] = byte;
+                let expected = Marks {
+                    quotes: u64::from(byte == b'"') << at,
+                    slashes: u64::from(byte == b'\\') << at,
+                    controls: u64::from(byte < 0x20) << at,
+                };
+                assert_eq!((marks(&block), words::marks(&block)), (expected, expected));
+                let all = expected.quotes | expected.slashes | expected.controls;
+                assert_eq!((specials_in(&block), words::specials_in(&block)), (all, all));
+            }
+        }
+    }
+
     #[test]
     fn block_of_plain_text_has_no_marks() {
         for byte in [b'a', 0x20, 0x7f, 0x80, 0xff] {

@@ -12,12 +12,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::lines::{LineSink, Lines, Terms, open};
+use super::lines::{LineSink, Lines, open};
 use crate::canonical::Usage;
 use crate::json::{RawJson, Writer};
 use crate::supervise::{self, Supervised};
+use crate::sync::Buffering;
 
-const TERMS: Terms = Terms {
+const TERMS: Buffering = Buffering {
     flush: Duration::from_millis(200),
     batch: 64 * 1024,
     // About 30,000 requests.

@@ -5,9 +5,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Buffering, LineBuffer, Wakeup};
 
 /// Capacity in bytes to which the buffer shrinks after a write.
 const KEPT: usize = 256 * 1024;
@@ -38,88 +38,43 @@ impl LineSink {
     }
 }
 
-/// Buffering parameters.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
-    /// Maximum time before a line is written.
-    pub(super) flush: Duration,
-    /// Size in bytes at which the buffer is written early.
-    pub(super) batch: usize,
-    /// Maximum number of unwritten bytes; beyond it lines are dropped.
-    pub(super) max_buffered: usize,
-}
-
-/// Line buffer.
+/// Line buffer with the count of the lines that it lost.
 #[derive(Debug)]
 pub(super) struct Lines {
-    state: Mutex<State>,
-    wake: Condvar,
-    written: Condvar,
-    terms: Terms,
+    buffer: LineBuffer,
     lost: prometheus::IntCounter,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    lines: Vec<u8>,
-    /// A write is in progress.
-    writing: bool,
-    reopen: bool,
-    stop: bool,
-}
-
 impl Lines {
-    pub(super) fn new(terms: Terms, lost: prometheus::IntCounter) -> Arc<Self> {
-        let (wake, written) = (Condvar::new(), Condvar::new());
-        Arc::new(Lines { state: Mutex::default(), wake, written, terms, lost })
+    pub(super) fn new(terms: Buffering, lost: prometheus::IntCounter) -> Arc<Self> {
+        Arc::new(Lines { buffer: LineBuffer::new(terms), lost })
     }
 
     /// Appends a line, or drops and counts it if too many bytes are unwritten.
     pub(super) fn append(&self, line: &[u8]) {
-        let mut state = self.state.lock();
-        let before = state.lines.len();
-        if before > self.terms.max_buffered {
-            drop(state);
+        if !self.buffer.append(line) {
             self.lost.inc();
-            return;
-        }
-        state.lines.extend_from_slice(line);
-        let after = state.lines.len();
-        drop(state);
-        // Notify only when the batch size is crossed; otherwise the thread's own time-out is soon enough.
-        if before < self.terms.batch && after >= self.terms.batch {
-            self.wake.notify_one();
         }
     }
 
     /// Reopens the file, which a log rotation may have renamed.
     pub(super) fn reopen(&self) {
-        self.state.lock().reopen = true;
-        self.wake.notify_one();
+        self.buffer.reopen();
     }
 
     /// Waits until all lines are written, but at most `within`: a pipe that is never read would block forever.
     pub(super) fn flush(&self, within: Duration) {
-        let end = Instant::now() + within;
-        let mut state = self.state.lock();
-        self.wake.notify_one();
-        while !state.lines.is_empty() || state.writing {
-            if self.written.wait_until(&mut state, end).timed_out() {
-                return;
-            }
-        }
+        self.buffer.flush(within);
     }
 
     /// Returns whether all lines are written.
     pub(super) fn is_written(&self) -> bool {
-        let state = self.state.lock();
-        state.lines.is_empty() && !state.writing
+        self.buffer.is_written()
     }
 
     /// Stops the thread after it has written the remaining lines.
     pub(super) fn stop(&self) {
-        self.state.lock().stop = true;
-        self.wake.notify_one();
+        self.buffer.stop();
     }
 
     fn count_lost(&self, lines: &[u8]) {
@@ -131,17 +86,7 @@ impl Lines {
     pub(super) fn run(&self, sink: &mut LineSink, taken: &mut Vec<u8>) {
         self.count_lost(taken);
         loop {
-            let (reopen, stop) = {
-                let mut state = self.state.lock();
-                if !state.stop && state.lines.len() < self.terms.batch {
-                    self.wake.wait_for(&mut state, self.terms.flush);
-                }
-                // Swap two buffers, so that nothing is allocated per line.
-                taken.clear();
-                std::mem::swap(&mut state.lines, taken);
-                state.writing = !taken.is_empty();
-                (std::mem::take(&mut state.reopen), state.stop)
-            };
+            let Wakeup { reopen, stop } = self.buffer.take(taken);
             // Before the write: a line that was appended after the request to reopen must not get into the renamed
             // file, which may be compressed already.
             if reopen
@@ -158,11 +103,9 @@ impl Lines {
                 taken.clear();
                 taken.shrink_to(KEPT);
             }
-            let mut state = self.state.lock();
-            state.writing = false;
-            self.written.notify_all();
             // Lines that arrived during the write are written before the thread ends.
-            if stop && state.lines.is_empty() {
+            let more = self.buffer.on_written();
+            if stop && !more {
                 return;
             }
         }
@@ -174,7 +117,10 @@ mod tests {
     use super::*;
 
     fn lines(lost: &prometheus::IntCounter) -> Arc<Lines> {
-        Lines::new(Terms { flush: Duration::from_millis(1), batch: 100, max_buffered: 1_000 }, lost.clone())
+        Lines::new(
+            Buffering { flush: Duration::from_millis(1), batch: 100, max_buffered: 1_000 },
+            lost.clone(),
+        )
     }
 
     #[test]

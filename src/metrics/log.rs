@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use prometheus::IntCounter;
 
-use super::lines::{LineSink, Lines, Terms};
+use super::lines::{LineSink, Lines};
 use super::table;
 use crate::supervise::{self, Supervised};
+use crate::sync::Buffering;
 
-const TERMS: Terms = Terms {
+const TERMS: Buffering = Buffering {
     // Each line wakes the thread; the time-out covers lines that arrive while it writes.
     flush: Duration::from_secs(5),
     batch: 1,

@@ -4,10 +4,11 @@
 //! Then it is half open: it admits one request at a time as a probe, whose outcome closes it or opens it for longer.
 //! Admission by a closed breaker costs one atomic load; only failures and the outcomes of probes take a lock.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use super::Nanos;
+use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Breaker thresholds and cooldowns. The breaker opens after `failures` in a row, or at `percent` failures of at least
 /// `requests` within `within`.
@@ -116,7 +117,14 @@ impl Breaker {
             BreakerState::Open(_) => None,
             BreakerState::HalfOpen => {
                 let free = self.probing.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed);
-                free.is_ok().then_some(BreakerAdmission::Probe)
+                free.ok()?;
+                // Another probe may have ended since the state was read: then the breaker is closed, or open again.
+                let state = self.state(now);
+                if state == BreakerState::HalfOpen {
+                    return Some(BreakerAdmission::Probe);
+                }
+                self.release_probe(BreakerAdmission::Probe);
+                (state == BreakerState::Closed).then_some(BreakerAdmission::Closed)
             }
         }
     }

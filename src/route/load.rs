@@ -1,8 +1,7 @@
 //! Load of a target: latency estimate and requests in flight.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-
 use super::Nanos;
+use crate::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// Decay time constant, in nanoseconds (10 s): after it, an observation has lost two thirds of its weight. Long enough
 /// to bridge gaps between requests, short enough to notice a recovery.

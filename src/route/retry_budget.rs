@@ -1,7 +1,7 @@
 //! Retry budget: limits retries to a share of the requests, so that retries do not double the load on a failing
 //! provider.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use crate::sync::atomic::{AtomicI64, Ordering};
 
 /// Cost of one retry. Each request pays in `percent` of the same unit, hundredths of a retry.
 const RETRY_COST: i64 = 100;

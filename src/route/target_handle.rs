@@ -1,13 +1,13 @@
 //! Target of a model as the balancer sees it: weight, limits, admission and shared state.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::Nanos;
 use super::blame::Blame;
 use super::breaker::{Breaker, BreakerAdmission, BreakerRules, jittered};
 use super::load::{InFlight, Latency};
 use super::reported_quota::{Rate, ReportedQuota};
+use crate::sync::atomic::{AtomicI64, Ordering};
 
 /// Default cooldown of a busy target whose provider sends no `retry-after`: 1 s.
 const DEFAULT_COOLDOWN: Nanos = 1_000_000_000;

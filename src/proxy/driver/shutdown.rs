@@ -9,16 +9,19 @@ use std::task::{Context, Poll, Waker};
 use prometheus::IntGauge;
 use tokio::sync::Notify;
 
+use crate::sync::DrainCount;
+
 /// State of a process from its start to its end.
 #[derive(Debug, Default)]
 pub struct Shutdown {
     serving: AtomicBool,
+    /// True from the start of the drain; set after that of `guards`.
     draining: AtomicBool,
     deadline_passed: AtomicBool,
     /// Requests whose head has arrived and whose response has not ended.
     in_flight: AtomicUsize,
     /// Drain guards: the requests in flight, and connections whose first request may be on its way.
-    guards: AtomicUsize,
+    guards: DrainCount,
     idle: Notify,
     drain_started: Notify,
     deadline: Notify,
@@ -42,9 +45,10 @@ impl Shutdown {
 
     /// Starts the drain: the process accepts no new requests.
     pub fn drain(&self) {
+        let idle = self.guards.drain();
         self.draining.store(true, Ordering::Release);
         self.drain_started.notify_waiters();
-        if self.guards.load(Ordering::Acquire) == 0 {
+        if idle {
             self.idle.notify_waiters();
         }
     }
@@ -82,7 +86,7 @@ impl Shutdown {
             let notified = self.idle.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
-            if self.guards.load(Ordering::Acquire) == 0 {
+            if self.guards.is_idle() {
                 return;
             }
             notified.await;
@@ -98,7 +102,7 @@ impl Shutdown {
 
     /// Returns a guard that the drain waits for.
     pub(in crate::proxy) fn guard(self: &Arc<Self>) -> DrainGuard {
-        self.guards.fetch_add(1, Ordering::AcqRel);
+        self.guards.add();
         DrainGuard(self.clone())
     }
 }
@@ -150,7 +154,7 @@ pub(in crate::proxy) struct DrainGuard(Arc<Shutdown>);
 
 impl Drop for DrainGuard {
     fn drop(&mut self) {
-        if self.0.guards.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.is_draining() {
+        if self.0.guards.remove() {
             self.0.idle.notify_waiters();
         }
     }

@@ -1,6 +1,8 @@
 //! Balancer tests in virtual time, with randomness from recorded seeds.
 
 mod breaker;
+#[cfg(loom)]
+mod loom;
 mod pick;
 mod seat;
 mod simulation;
