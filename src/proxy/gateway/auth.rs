@@ -9,11 +9,11 @@ use http::HeaderName;
 use pingora::http::RequestHeader;
 
 use super::context::Context;
-use super::names;
 use super::request::COUNTING;
 use crate::account::{Key, KeyState, Permission, is_mistyped, is_token};
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::endpoints::task::key_of;
+use crate::proxy::names;
 use crate::route::RoutingTable;
 use crate::wire::Api;
 use crate::wire::body_facts::NamedModels;

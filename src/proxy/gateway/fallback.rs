@@ -12,7 +12,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use super::context::{Attempt, Context, UpstreamResponse};
-use super::names;
 use super::offload::run_blocking_if_large;
 use super::plan::{BodyRef, Selection, resolve_upstream_api};
 use super::spans;
@@ -20,6 +19,7 @@ use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
 use crate::proxy::driver::exchange::ExchangeOutcome;
+use crate::proxy::names;
 use crate::route::affinity::fingerprint;
 use crate::route::blame::{RetryDecision, classify, error_rank};
 use crate::route::pick::{NoTarget, PickRequest, Policy, pick};

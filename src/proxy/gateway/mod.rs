@@ -6,14 +6,12 @@ pub(in crate::proxy) mod active_snapshot;
 pub(in crate::proxy) mod admit;
 pub(in crate::proxy) mod auth;
 pub(in crate::proxy) mod billing;
-pub(in crate::proxy) mod body_memory;
 pub(in crate::proxy) mod context;
 pub(in crate::proxy) mod fallback;
 pub(in crate::proxy) mod fault_report;
 pub(in crate::proxy) mod finish;
 pub(in crate::proxy) mod images;
 pub(in crate::proxy) mod lost;
-pub(in crate::proxy) mod names;
 pub(in crate::proxy) mod offload;
 pub(in crate::proxy) mod plan;
 pub(in crate::proxy) mod remote_media;
@@ -27,7 +25,6 @@ pub(in crate::proxy) mod spent;
 pub(in crate::proxy) mod sticky;
 pub(in crate::proxy) mod stored;
 pub(in crate::proxy) mod upstream;
-pub(in crate::proxy) mod upstream_route;
 pub(in crate::proxy) mod vault;
 
 use std::sync::Arc;
@@ -42,9 +39,9 @@ use pingora::modules::http::HttpModules;
 use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
-use tokio::sync::Semaphore;
 
-use super::client::check;
+use super::body_memory::BodyMemory;
+use super::client::{UpstreamClient, check};
 use super::driver::connection::Connections;
 use super::driver::dns::{self, Resolver};
 use super::driver::shutdown::Shutdown;
@@ -71,7 +68,7 @@ pub struct Gateway(Arc<GatewayInner>);
 pub struct GatewayInner {
     pub(super) live: ArcSwap<ActiveSnapshot>,
     pub(super) limits: Limits,
-    pub(super) connections: Connections,
+    pub(super) connections: Arc<Connections>,
     pub(super) resolver: Resolver,
     pub(super) metrics: Arc<Metrics>,
     pub(super) access_log: Arc<AccessLog>,
@@ -81,10 +78,10 @@ pub struct GatewayInner {
     pub(super) tasks: task::TaskService,
     pub(super) owners: Arc<dyn OwnerStore>,
     pub(super) refuse_foreign: bool,
-    pub(super) memory: body_memory::BodyMemory,
+    pub(super) memory: BodyMemory,
     pub(super) offload: offload::Offload,
-    /// Permits of concurrent downloads of remote media (`limits.fetches`).
-    pub(super) fetches: Arc<Semaphore>,
+    /// Client for the gateway's own requests: jobs, tasks, health checks and remote media.
+    pub(super) upstream_client: UpstreamClient,
     pub(super) sticky_table: StickyTable,
     pub(super) probe_results: check::ProbeResults,
     pub(super) supervisor: Arc<Supervisor>,
@@ -140,12 +137,20 @@ impl Gateway {
         let live = ActiveSnapshot::new(parts.snapshot, billing.clone(), &parts.metrics, &parts.limits);
         let kept = parts.store.as_ref().map_or(0, |store| store.size());
         parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
-        let memory = body_memory::BodyMemory::new(parts.limits.memory);
-        let fetches = Arc::new(Semaphore::new(parts.limits.fetches.min(Semaphore::MAX_PERMITS)));
+        let memory = BodyMemory::new(parts.limits.memory);
+        let connections = Arc::new(Connections::new(options, parts.limits.pool_idle));
+        let resolver = Resolver::new()?;
+        let upstream_client = UpstreamClient::new(
+            connections.clone(),
+            resolver.clone(),
+            parts.limits.clone(),
+            memory.clone(),
+            parts.metrics.clone(),
+        );
         Ok(Gateway(Arc::new(GatewayInner {
             live: ArcSwap::from_pointee(live),
-            connections: Connections::new(options, parts.limits.pool_idle),
-            resolver: Resolver::new()?,
+            connections,
+            resolver,
             limits: parts.limits,
             offload: offload::Offload::new(&parts.metrics),
             metrics: parts.metrics,
@@ -157,7 +162,7 @@ impl Gateway {
             refuse_foreign: parts.refuse_foreign,
             billing,
             memory,
-            fetches,
+            upstream_client,
             sticky_table: StickyTable::default(),
             probe_results: check::ProbeResults::default(),
             supervisor: parts.supervisor,

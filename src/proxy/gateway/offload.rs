@@ -11,9 +11,9 @@ use prometheus::{Histogram, IntCounter};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::request::overloaded;
 use crate::error::ApiError;
 use crate::metrics::Metrics;
+use crate::proxy::body_memory::overloaded;
 
 /// Size from which a body is large, in bytes. Translating 64 MB takes 0.6 to 2.2 s (release build, two processors under
 /// load, `benches/e2e/starvation.py`), so a body of this size takes 2 to 9 ms; moving the worker's tasks to another

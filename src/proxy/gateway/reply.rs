@@ -9,13 +9,13 @@ use pingora::proxy::FailToProxy;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
-use super::names;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::job::BodyPieces;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::driver::early_response::is_array_stream;
 use crate::proxy::driver::reader::UNDECODABLE;
+use crate::proxy::names;
 use crate::wire::error::ArrayState;
 use crate::wire::images::{self, reply::ImageReplyShape};
 use crate::wire::path::Endpoint;

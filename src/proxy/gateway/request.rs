@@ -10,16 +10,17 @@ use super::auth::{authenticate, authorize, authorize_named_models};
 use super::context::{Context, RequestId};
 use super::fallback::{RouteRequest, not_offered};
 use super::images;
-use super::names;
 use super::offload::{LARGE_BODY, run_blocking_if_large};
 use super::reply::is_head_sent;
 use crate::account::Permission;
-use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
+use crate::proxy::body_memory::overloaded;
 use crate::proxy::driver::chunks::Misframed;
 use crate::proxy::driver::exchange::run_while_connected;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
+use crate::proxy::names;
 use crate::route::pick::mask;
 use crate::route::{Model, Named, RoutingTable, Target, upstream_api};
 use crate::wire::form;
@@ -473,12 +474,6 @@ fn unknown_model(name: &str) -> ApiError {
 
 fn too_large(limit: usize) -> ApiError {
     ApiError::new(ErrorKind::BodyTooLarge, format!("The request body is larger than {limit} bytes."))
-}
-
-/// Returns the error of a request that exceeds the gateway's capacity; its `Retry-After` is one second.
-pub(in crate::proxy) fn overloaded() -> ApiError {
-    let message = "The gateway is overloaded; please try again.";
-    ApiError::new(ErrorKind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }
 
 fn slow_body() -> ApiError {

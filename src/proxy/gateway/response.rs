@@ -6,12 +6,12 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType};
 
 use super::context::{Attempt, Context, RequestId, ResponseInProgress, Translation, UpstreamResponse};
-use super::names;
-use super::request::overloaded;
-use super::upstream::redact_secrets;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
+use crate::proxy::body_memory::overloaded;
 use crate::proxy::driver::encoding::ContentDecoder;
+use crate::proxy::names;
+use crate::proxy::upstream_route::redact_secrets;
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};

@@ -3,8 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
+
+use crate::error::{ApiError, ErrorKind, RetryAfter};
 
 /// Smallest size that is counted, in bytes. `limits.requests` bounds smaller ones well enough.
 const MIN_COUNTED: usize = 64 * 1024;
@@ -114,6 +117,12 @@ impl MemoryTally {
     pub(in crate::proxy) fn attach_permit(self, body: Bytes) -> Bytes {
         with_permit(body, self.permit)
     }
+}
+
+/// Returns the error of a request that exceeds the gateway's capacity; its `Retry-After` is one second.
+pub(in crate::proxy) fn overloaded() -> ApiError {
+    let message = "The gateway is overloaded; please try again.";
+    ApiError::new(ErrorKind::Overloaded, message).retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }
 
 /// Body that holds its permit until its last slice is dropped.
