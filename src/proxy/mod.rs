@@ -3,16 +3,19 @@
 //! The path of a request: `server` accepts the connection, `driver` reads the head and runs the exchange with the
 //! provider, `gateway` implements the phases that the driver calls (authentication, routing, admission, translation,
 //! settlement, logging), `endpoints` answers what is not one exchange (jobs, tasks, token counts), and `client` makes
-//! the gateway's own calls to providers.
+//! the gateway's own calls to providers. Several of them use `body_memory`, `names` and `upstream_route`.
 //!
 //! Must not live here: the meaning of formats (`wire`, `translate`), target selection (`route`, `provider`) and key
 //! permissions (`account`).
 
+mod body_memory;
 mod client;
 mod driver;
 mod endpoints;
 mod gateway;
+mod names;
 mod server;
+mod upstream_route;
 
 pub use driver::chunks::{Chunks, Misframed};
 pub use driver::head::{HeadFault, HeadScan};

@@ -14,16 +14,18 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::task::JoinHandle;
 
-use super::call::{CallLog, CallRequest, to_get, upstream_error};
+use super::call::{malformed_response, to_get, upstream_error};
+use super::send::{CallLog, RequestDestination, UpstreamRequest};
 use crate::error::ApiError;
 use crate::json::Writer;
 use crate::provider::{Check, Provider, Timeouts};
 use crate::proxy::Gateway;
+use crate::proxy::driver::outcome::timeout_error;
 use crate::proxy::driver::provider_addresses::ProviderAddresses;
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
 use crate::proxy::gateway::context::RequestId;
-use crate::proxy::gateway::names;
-use crate::proxy::gateway::upstream_route::{address_of, template};
+use crate::proxy::names;
+use crate::proxy::upstream_route::{address_of, template};
 use crate::route::check::{ProbeChange, ProbeOutcome, ProbeState};
 use crate::supervise::Supervised;
 use crate::wire::Api;
@@ -145,7 +147,7 @@ impl Gateway {
     async fn probe(&self, link: &ProviderAddresses, check: &Check) -> (ProbeOutcome, Option<u16>) {
         let mut notes = CallLog::default();
         let asked = tokio::time::timeout(check.timeout, self.send_probe(link, check, &mut notes)).await;
-        let outcome = match asked.unwrap_or_else(|_| Err(crate::proxy::driver::outcome::timeout_error())) {
+        let outcome = match asked.unwrap_or_else(|_| Err(timeout_error())) {
             Ok(()) => ProbeOutcome::Healthy,
             Err(error) => {
                 let (provider, detail) = (&*link.provider().name, notes.detail.as_deref());
@@ -165,16 +167,15 @@ impl Gateway {
         let provider = link.provider();
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.headers = template(provider, provider.apis.first().copied().unwrap_or(Api::Chat));
-        parts.uri =
-            address_of(provider, provider.check_path(check)).ok_or_else(super::call::malformed_response)?;
+        parts.uri = address_of(provider, provider.check_path(check)).ok_or_else(malformed_response)?;
         to_get(&mut parts);
         if let Ok(id) = HeaderValue::from_bytes(RequestId::choose(None).as_bytes()) {
             parts.headers.insert(names::X_REQUEST_ID, id);
         }
         let until = tokio::time::Instant::now() + check.timeout;
         let timeouts = Timeouts { first_byte: check.timeout, idle: check.timeout, ..provider.timeouts };
-        let ask = CallRequest {
-            addresses: link,
+        let request = UpstreamRequest {
+            destination: RequestDestination::Provider(link),
             series: None,
             parts,
             body: None,
@@ -182,15 +183,14 @@ impl Gateway {
             until,
             repeatable: true,
         };
-        let mut reached = self.send_call(&ask, notes).await?;
-        let (status, retry_after) = (reached.status, reached.retry_after());
+        let response = self.upstream_client.call(&request, notes).await?;
+        let (status, retry_after) = (response.status, response.retry_after());
         // The head decides the outcome. An incomplete body only prevents the reuse of the connection.
-        let heard = reached.collect_body(MAX_BODY, None, &mut CallLog::default()).await;
-        self.release_connection(reached);
+        let collected = response.collect_body(MAX_BODY, None, &mut CallLog::default()).await;
         if status < 400 {
             return Ok(());
         }
-        let body = heard.map(|heard| heard.body).unwrap_or_default();
+        let body = collected.map(|response| response.body).unwrap_or_default();
         Err(upstream_error(Some(provider), status, retry_after, &body, notes))
     }
 

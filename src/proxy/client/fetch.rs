@@ -9,21 +9,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderValue, Method, header};
-use pingora::http::RequestHeader;
-use pingora::protocols::http::client::HttpSession;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 use url::{Host, Url};
 
+use super::UpstreamClient;
+use super::body::{BodyError, OpenResponse};
+use super::send::{CallLog, RequestDestination, SendError, UpstreamRequest};
 use crate::account::Network;
-use crate::proxy::Gateway;
-use crate::proxy::driver::interim::read_response_head;
+use crate::provider::Timeouts;
+use crate::proxy::body_memory::{MemoryExceeded, RequestBudget};
 use crate::proxy::driver::peer::Upstream;
-use crate::proxy::driver::reader::{Read, ResponseReader};
-use crate::proxy::driver::send::WRITE_TIMEOUT;
-use crate::proxy::gateway::body_memory::{MemoryExceeded, RequestBudget};
+use crate::proxy::upstream_route::USER_AGENT;
 
 /// Redirects that are followed: a provider's link may lead via its storage service to another region.
 const REDIRECTS: usize = 3;
@@ -101,39 +101,44 @@ impl From<MemoryExceeded> for FetchFault {
 pub(in crate::proxy) struct OpenFetch {
     /// Permit of `limits.fetches`.
     _permit: OwnedSemaphorePermit,
-    session: HttpSession,
-    reader: ResponseReader,
-    until: Instant,
-    /// `content-length` in bytes; `None` if it is absent or not a number.
-    pub(in crate::proxy) length: Option<usize>,
-    ended: bool,
+    response: OpenResponse,
 }
 
 impl OpenFetch {
+    /// Returns `content-length` in bytes; `None` if it is absent or not a number.
+    pub(in crate::proxy) fn length(&self) -> Option<u64> {
+        self.response.length
+    }
+
     /// Reads the next piece of the body; `None` at its end.
     ///
     /// # Errors
     /// Returns [`FetchFault::Slow`] at the deadline of the fetch and [`FetchFault::Broken`] if the body breaks off.
     pub(in crate::proxy) async fn next(&mut self) -> Result<Option<Bytes>, FetchFault> {
-        while !self.ended {
-            let read = timeout_at(self.until, self.reader.read(&mut self.session)).await;
-            let piece = match read.map_err(|_| FetchFault::Slow)? {
-                Read::Piece(piece) => piece,
-                Read::Last(piece) => {
-                    self.ended = true;
-                    piece
-                }
-                Read::Broken(_, error) => return Err(FetchFault::Broken(error.to_string())),
-            };
-            if !piece.is_empty() {
-                return Ok(Some(piece));
-            }
-        }
-        Ok(None)
+        Ok(self.response.next().await?)
     }
 }
 
-impl Gateway {
+impl From<BodyError> for FetchFault {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Timeout | BodyError::LowRate => FetchFault::Slow,
+            BodyError::Broken(error) => FetchFault::Broken(error.to_string()),
+        }
+    }
+}
+
+impl From<SendError> for FetchFault {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Timeout => FetchFault::Slow,
+            SendError::Resolve(_) | SendError::Connect(_) => FetchFault::Unreachable(error.to_string()),
+            SendError::Connection(_) | SendError::NoHead => FetchFault::Broken(error.to_string()),
+        }
+    }
+}
+
+impl UpstreamClient {
     /// Downloads a URL, at most `most` bytes and within the request's bound (`room`). The body counts towards the
     /// memory budget from its first piece on, for as long as it lives.
     ///
@@ -147,21 +152,19 @@ impl Gateway {
     ) -> Result<Bytes, FetchFault> {
         let mut tally = self.memory.tally(room);
         let mut opened = self.open_url(url).await?;
-        if opened.length.is_some_and(|length| length > most) {
+        let length = opened.length().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        if length.is_some_and(|length| length > most) {
             return Err(FetchFault::TooLarge(most));
         }
-        let mut body = BytesMut::with_capacity(opened.length.unwrap_or(0).min(MAX_PREALLOCATED));
-        while let Some(piece) = opened.next().await? {
-            if body.len() + piece.len() > most {
+        let capacity = length.unwrap_or(0).min(MAX_PREALLOCATED);
+        let body = opened.response.collect::<FetchFault>(capacity, usize::MAX, |collected, piece| {
+            if collected + piece > most {
                 return Err(FetchFault::TooLarge(most));
             }
-            tally.add(piece.len())?;
-            if opened.ended && body.is_empty() {
-                return Ok(tally.attach_permit(piece));
-            }
-            body.extend_from_slice(&piece);
-        }
-        Ok(tally.attach_permit(body.freeze()))
+            Ok(tally.add(piece)?)
+        });
+        let body = body.await?;
+        Ok(tally.attach_permit(body))
     }
 
     /// Requests a URL and follows redirects. The caller reads the body, within the deadline of the fetch
@@ -184,60 +187,66 @@ impl Gateway {
         place: OwnedSemaphorePermit,
     ) -> Result<OpenFetch, FetchFault> {
         for _ in 0..=REDIRECTS {
-            let mut session = self.connect_public(&url).await?;
-            let broken = |error: Box<pingora::Error>| FetchFault::Broken(error.to_string());
-            session.write_request_header(request(&url)?).await.map_err(broken)?;
-            if let HttpSession::H1(h1) = &mut session {
-                h1.finish_body().await.map_err(broken)?;
-            }
-            read_response_head(&mut session).await.map_err(broken)?;
-            let head =
-                session.response_header().ok_or_else(|| FetchFault::Broken("no response head".to_owned()))?;
-            let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-            match head.status.as_u16() {
+            let mut response = self.request_url(&url, until).await?;
+            match response.status {
                 200 => {
-                    if text(header::CONTENT_ENCODING)
-                        .is_some_and(|coding| !coding.eq_ignore_ascii_case("identity"))
-                    {
+                    let coding = response.text(&header::CONTENT_ENCODING);
+                    if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
                         return Err(FetchFault::Broken("it is compressed".to_owned()));
                     }
-                    let length = text(header::CONTENT_LENGTH).and_then(|length| length.trim().parse().ok());
-                    let reader = ResponseReader::new(false);
-                    return Ok(OpenFetch { _permit: place, session, reader, until, length, ended: false });
+                    response.read_whole();
+                    return Ok(OpenFetch { _permit: place, response });
                 }
-                301 | 302 | 303 | 307 | 308 => {
-                    let leads = text(header::LOCATION).filter(|to| to.len() <= MAX_URL);
-                    let to = leads.and_then(|to| url.join(to).ok());
-                    let to = to.ok_or_else(|| {
-                        FetchFault::Broken("it redirects without a valid location".to_owned())
-                    })?;
-                    let to = address(to.as_str())?;
-                    if url.scheme() == "https" && to.scheme() == "http" {
-                        return Err(FetchFault::Downgrade);
-                    }
-                    url = to;
-                }
+                301 | 302 | 303 | 307 | 308 => url = redirect(&url, &response)?,
                 status => return Err(FetchFault::Status(status)),
             }
         }
         Err(FetchFault::Redirects)
     }
 
-    /// Connects to the host of a URL.
+    /// Requests a URL once, at an address of its host that was checked.
+    async fn request_url(&self, url: &Url, until: Instant) -> Result<OpenResponse, FetchFault> {
+        let peer = self.find_public_peer(url).await?;
+        let timeout = self.limits.fetch_timeout;
+        let request = UpstreamRequest {
+            destination: RequestDestination::Address(Arc::new(peer)),
+            series: None,
+            parts: request_parts(url)?,
+            body: None,
+            // Only the deadline of the whole fetch bounds its response.
+            timeouts: Timeouts {
+                connect: CONNECT,
+                first_byte: timeout,
+                idle: timeout,
+                ..Timeouts::default()
+            },
+            until,
+            repeatable: false,
+        };
+        // Boxed: the state of a connect is large, and a download is rare.
+        let sent = Box::pin(self.send(&request, &mut CallLog::default())).await;
+        sent.map_err(|error| match error {
+            // The deadline of the fetch has cut the connect time-out short.
+            SendError::Connect(_) if Instant::now() >= until => FetchFault::Slow,
+            error => error.into(),
+        })
+    }
+
+    /// Resolves the host of a URL to an address that the gateway may connect to.
     ///
     /// # Errors
     /// Returns [`FetchFault::Forbidden`] if all its addresses are private, and [`FetchFault::Unreachable`] if it cannot
-    /// be resolved or connected to.
-    async fn connect_public(&self, url: &Url) -> Result<HttpSession, FetchFault> {
+    /// be resolved.
+    async fn find_public_peer(&self, url: &Url) -> Result<Upstream, FetchFault> {
         let allowed = |ip: &IpAddr| {
             is_public(*ip) || self.limits.fetch_allow.iter().any(|network| Network::contains(network, *ip))
         };
-        let unreachable = |error: &dyn std::fmt::Display| FetchFault::Unreachable(error.to_string());
         let (ip, name) = match url.host() {
             Some(Host::Ipv4(ip)) => (Some(IpAddr::V4(ip)).filter(allowed), ip.to_string()),
             Some(Host::Ipv6(ip)) => (Some(IpAddr::V6(ip)).filter(allowed), ip.to_string()),
             Some(Host::Domain(name)) => {
-                let (found, _) = self.resolver.lookup(name).await.map_err(|error| unreachable(&error))?;
+                let found = self.resolver.lookup(name).await;
+                let (found, _) = found.map_err(|error| FetchFault::Unreachable(error.to_string()))?;
                 // Connect to the address that was checked: a second look-up could return another one (DNS rebinding).
                 (found.into_iter().find(allowed), name.to_owned())
             }
@@ -245,14 +254,23 @@ impl Gateway {
         };
         let ip = ip.ok_or(FetchFault::Forbidden)?;
         let port = url.port_or_known_default().ok_or(FetchFault::NoAddress)?;
-        let tls = url.scheme() == "https";
-        let peer = Upstream::for_remote_media((ip, port).into(), tls, name);
-        let session = self.connections.connect(&peer, CONNECT).await;
-        let mut session = session.map_err(|error| unreachable(&error))?;
-        session.set_read_timeout(None);
-        session.set_write_timeout(Some(WRITE_TIMEOUT));
-        Ok(session)
+        Ok(Upstream::for_remote_media((ip, port).into(), url.scheme() == "https", name))
     }
+}
+
+/// Returns the URL that a redirect leads to.
+///
+/// # Errors
+/// Returns [`FetchFault`] if its location is missing or must not be followed.
+fn redirect(from: &Url, response: &OpenResponse) -> Result<Url, FetchFault> {
+    let leads = response.text(&header::LOCATION).filter(|to| to.len() <= MAX_URL);
+    let to = leads.and_then(|to| from.join(to).ok());
+    let to = to.ok_or_else(|| FetchFault::Broken("it redirects without a valid location".to_owned()))?;
+    let to = address(to.as_str())?;
+    if from.scheme() == "https" && to.scheme() == "http" {
+        return Err(FetchFault::Downgrade);
+    }
+    Ok(to)
 }
 
 /// Parses a URL and checks what can be checked without a look-up; drops its fragment.
@@ -269,7 +287,7 @@ fn address(text: &str) -> Result<Url, FetchFault> {
     Ok(url)
 }
 
-fn request(url: &Url) -> Result<Box<RequestHeader>, FetchFault> {
+fn request_parts(url: &Url) -> Result<Parts, FetchFault> {
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.method = Method::GET;
     let path = match url.query() {
@@ -284,12 +302,9 @@ fn request(url: &Url) -> Result<Box<RequestHeader>, FetchFault> {
     parts.headers.insert(header::HOST, HeaderValue::try_from(host).map_err(|_| FetchFault::NoAddress)?);
     parts.headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
     parts.headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    parts.headers.insert(
-        header::USER_AGENT,
-        HeaderValue::from_static(crate::proxy::gateway::upstream_route::USER_AGENT),
-    );
+    parts.headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    Ok(Box::new(RequestHeader::from(parts)))
+    Ok(parts)
 }
 
 /// Whether an IP address is public (IANA's registries of special-purpose addresses). An IPv6 address with an embedded

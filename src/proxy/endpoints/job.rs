@@ -14,23 +14,24 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
+use super::record_calls;
 use crate::error::{ApiError, ErrorKind};
 use crate::job::{CallDestination, Job, JobCall, JobFault, JobReply, RemoteMedia};
 use crate::provider::Provider;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
+use crate::proxy::body_memory::RequestBudget;
 use crate::proxy::client::call::{
-    CallLog, CallRequest, CallResponse, malformed_response, responses_too_large, to_get, upstream_error,
+    CallResponse, malformed_response, responses_too_large, to_get, upstream_error,
 };
 use crate::proxy::client::fetch::FetchFault;
+use crate::proxy::client::send::{CallLog, RequestDestination, UpstreamRequest};
 use crate::proxy::driver::downstream::client_gone;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::driver::outcome::{DrainDeadline, ExchangeOutcome, shutdown_error, timeout_error};
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
-use crate::proxy::gateway::body_memory::RequestBudget;
 use crate::proxy::gateway::context::{Context, SynthesizedResponse, UpstreamResponse};
-use crate::proxy::gateway::upstream::redact_secrets;
-use crate::proxy::gateway::upstream_route::{UpstreamRoute, address_of};
+use crate::proxy::upstream_route::{UpstreamRoute, address_of, redact_secrets};
 use crate::route::{Model, Target};
 use crate::store::Settled;
 use crate::wire::error::ProviderError;
@@ -63,7 +64,7 @@ impl JobRoute {
 
     /// Builds the request of one call: the shared headers and those of this call. `None` for remote media, for a target
     /// that is gone, and for an address or media type that is not a valid header or URI.
-    fn call_request(&self, call: &JobCall) -> Option<CallRequest<'_>> {
+    fn upstream_request(&self, call: &JobCall) -> Option<UpstreamRequest<'_>> {
         let target = self.target()?;
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = Method::POST;
@@ -84,8 +85,8 @@ impl JobRoute {
             }
             CallDestination::RemoteMedia(_) => return None,
         };
-        Some(CallRequest {
-            addresses: self.active.addresses_of(&self.upstream_route)?,
+        Some(UpstreamRequest {
+            destination: RequestDestination::Provider(self.active.addresses_of(&self.upstream_route)?),
             series: Some(&self.upstream_route.series),
             parts,
             body: (!matches!(call.destination, CallDestination::Get(_))).then(|| call.body.clone()),
@@ -123,13 +124,9 @@ impl Gateway {
                 () = ended.as_mut() => Err(shutdown_error()),
             }
         };
-        let record = &mut ctx.record;
-        record.attempts += notes.attempts;
-        record.request_sent = notes.request_sent;
-        record.head_received_at = notes.head_received_at;
-        record.upstream_status = notes.status;
-        record.upstream_id = notes.id.take();
-        record.detail = notes.detail.take();
+        let unknown = notes.outcome_unknown || notes.created;
+        ctx.record.request_sent = notes.request_sent;
+        record_calls(ctx, notes);
         match end {
             Ok(JobReply { body, usage, products, counted }) => {
                 ctx.response =
@@ -149,7 +146,6 @@ impl Gateway {
             Err(error) => {
                 // A call may have created something that the provider charges for. Without its retry state the request
                 // is not repeated at another target.
-                let unknown = notes.outcome_unknown || notes.created;
                 if unknown && !job.is_repeatable() {
                     ctx.retry_state = None;
                 }
@@ -304,8 +300,8 @@ impl Gateway {
         match &call.destination {
             CallDestination::RemoteMedia(link) => {
                 let most = link.max_bytes.unwrap_or(usize::MAX).min(self.limits.fetch);
-                let fetched =
-                    timeout_at(way.deadline, Box::pin(self.fetch(&link.url, most, &way.budget))).await;
+                let download = Box::pin(self.upstream_client.fetch(&link.url, most, &way.budget));
+                let fetched = timeout_at(way.deadline, download).await;
                 let fetched = fetched.unwrap_or(Err(FetchFault::Slow));
                 let from = if link.field.is_some() { "client" } else { "provider" };
                 let result = fetched.as_ref().map_or_else(FetchFault::label, |_| "ok");
@@ -330,14 +326,13 @@ impl Gateway {
         call: &JobCall,
         notes: &mut CallLog,
     ) -> Result<CallResponse, ApiError> {
-        let mut reached =
-            self.send_call(&way.call_request(call).ok_or_else(malformed_response)?, notes).await?;
-        let heard =
-            reached.collect_body(self.limits.answer, Some(self.memory.tally(&way.budget)), notes).await?;
+        let request = way.upstream_request(call).ok_or_else(malformed_response)?;
+        let response = self.upstream_client.call(&request, notes).await?;
+        let tally = self.memory.tally(&way.budget);
+        let response = response.collect_body(self.limits.answer, Some(tally), notes).await?;
         // The response has been read whole, so the outcome of the call is known.
         notes.outcome_unknown = false;
-        self.release_connection(reached);
-        Ok(heard)
+        Ok(response)
     }
 }
 

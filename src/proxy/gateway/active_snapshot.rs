@@ -4,10 +4,10 @@
 use std::sync::{Arc, OnceLock};
 
 use super::billing::Billing;
-use super::upstream_route::UpstreamRoute;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::proxy::driver::provider_addresses::ProviderAddresses;
+use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::Model;
 use crate::snapshot::Snapshot;
 use crate::wire::Api;

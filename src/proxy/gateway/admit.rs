@@ -11,7 +11,6 @@ use smallvec::SmallVec;
 
 use super::billing::{RateLimitStatus, RequestCharges};
 use super::context::Context;
-use super::names;
 use crate::account::gcra::Remaining;
 use crate::account::limit::{LimitRequest, Which};
 use crate::account::quota_lease::Denied;
@@ -20,6 +19,7 @@ use crate::account::{
 };
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
+use crate::proxy::names;
 use crate::store::{AccountId, LimitOwner, ReserveError, ReserveOutcome};
 use crate::wire::request::Body;
 use crate::wire::{Format, models};

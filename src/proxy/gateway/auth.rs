@@ -9,9 +9,9 @@ use http::HeaderName;
 use pingora::http::RequestHeader;
 
 use super::context::Context;
-use super::names;
 use crate::account::{Key, KeyState, Keys, Permission, TokenFault, Tokens, is_mistyped, is_token};
 use crate::error::{ApiError, ErrorKind};
+use crate::proxy::names;
 use crate::route::RoutingTable;
 use crate::wire::Api;
 use crate::wire::body_facts::NamedModels;

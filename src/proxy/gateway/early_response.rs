@@ -12,9 +12,9 @@ use http::{HeaderMap, HeaderValue, header};
 use pingora::http::ResponseHeader;
 
 use super::context::{Attempt, Context};
-use super::names;
 use super::response::{add_ids, disable_buffering};
 use crate::proxy::Gateway;
+use crate::proxy::names;
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Restore, Translated};

@@ -12,7 +12,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use super::context::{Attempt, Context, UpstreamResponse};
-use super::names;
 use super::plan::resolve_upstream_api;
 use super::selection::{BodyRef, Selection};
 use super::spans;
@@ -21,6 +20,7 @@ use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::driver::outcome::ExchangeOutcome;
+use crate::proxy::names;
 use crate::route::affinity::fingerprint;
 use crate::route::blame::{RetryDecision, classify, error_rank};
 use crate::route::pick::{NoTarget, PickRequest, Policy, pick};

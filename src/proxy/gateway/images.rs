@@ -3,7 +3,6 @@
 use pingora::http::RequestHeader;
 
 use super::context::{Attempt, Context};
-use super::names;
 use super::selection::Selection;
 use crate::account::estimate;
 use crate::canonical::Product;
@@ -11,6 +10,7 @@ use crate::canonical::image::ImageRequest;
 use crate::error::{ApiError, ErrorKind};
 use crate::job::image::{ImageJob, ImageJobRequest};
 use crate::proxy::Gateway;
+use crate::proxy::names;
 use crate::wire::images::reply::ImageReplyShape;
 use crate::wire::path::{Action, Endpoint};
 

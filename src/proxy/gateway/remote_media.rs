@@ -6,12 +6,12 @@ use base64_simd::STANDARD;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::body_memory::{MemoryPermit, RequestBudget};
 use super::context::{Attempt, Context};
 use super::selection::Selection;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Gateway;
+use crate::proxy::body_memory::{MemoryPermit, RequestBudget};
 use crate::proxy::client::fetch::FetchFault;
 use crate::translate::{
     EncodeError, FetchedMedia, RemoteParts, SignatureKey, StoreOptions, WantedMedia, remote_urls,
@@ -105,7 +105,7 @@ impl Gateway {
             {
                 let (gateway, room) = (self.clone(), room.clone());
                 tasks.spawn(async move {
-                    let fetched = gateway.fetch(&url, gateway.limits.fetch, &room).await;
+                    let fetched = gateway.upstream_client.fetch(&url, gateway.limits.fetch, &room).await;
                     (url, kind, fetched)
                 });
             }

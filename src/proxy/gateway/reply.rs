@@ -10,7 +10,6 @@ use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
 use super::early_response::is_array_stream;
-use super::names;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::job::BodyPieces;
 use crate::proxy::Client;
@@ -18,6 +17,7 @@ use crate::proxy::Gateway;
 use crate::proxy::driver::downstream::is_head_sent;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::reader::UNDECODABLE;
+use crate::proxy::names;
 use crate::wire::error::ArrayState;
 use crate::wire::images::{self, reply::ImageReplyShape};
 use crate::wire::path::Endpoint;

@@ -6,13 +6,13 @@ use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
 use super::context::{Attempt, Context, RequestId, ResponseInProgress, Translation, UpstreamResponse};
-use super::names;
-use super::upstream::redact_secrets;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
 use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::reader::MAX_ERROR_BODY;
+use crate::proxy::names;
+use crate::proxy::upstream_route::redact_secrets;
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};

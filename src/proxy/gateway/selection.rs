@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::upstream_route::UpstreamRoute;
 use crate::json::Rope;
+use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::Model;
 use crate::route::target_handle::TargetPermit;
 use crate::wire::Api;

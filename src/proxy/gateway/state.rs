@@ -7,15 +7,14 @@ use arc_swap::ArcSwap;
 use pingora::Result;
 use pingora::connectors::ConnectorOptions;
 use pingora::modules::http::HttpModules;
-use tokio::sync::Semaphore;
 
 use super::active_snapshot::ActiveSnapshot;
 use super::billing::Billing;
-use super::body_memory::BodyMemory;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
-use crate::proxy::client::check;
+use crate::proxy::body_memory::BodyMemory;
+use crate::proxy::client::{UpstreamClient, check};
 use crate::proxy::driver::connection::Connections;
 use crate::proxy::driver::dns::{self, Resolver};
 use crate::proxy::driver::offload::Offload;
@@ -37,7 +36,7 @@ pub struct Gateway(Arc<GatewayInner>);
 pub struct GatewayInner {
     pub(in crate::proxy) live: ArcSwap<ActiveSnapshot>,
     pub(in crate::proxy) limits: Limits,
-    pub(in crate::proxy) connections: Connections,
+    pub(in crate::proxy) connections: Arc<Connections>,
     pub(in crate::proxy) resolver: Resolver,
     pub(in crate::proxy) metrics: Arc<Metrics>,
     pub(in crate::proxy) access_log: Arc<AccessLog>,
@@ -49,8 +48,8 @@ pub struct GatewayInner {
     pub(in crate::proxy) refuse_foreign: bool,
     pub(in crate::proxy) memory: BodyMemory,
     pub(in crate::proxy) offload: Offload,
-    /// Permits of concurrent downloads of remote media (`limits.fetches`).
-    pub(in crate::proxy) fetches: Arc<Semaphore>,
+    /// Client for the gateway's own requests: jobs, tasks, health checks and remote media.
+    pub(in crate::proxy) upstream_client: UpstreamClient,
     pub(in crate::proxy) sticky_table: StickyTable,
     pub(in crate::proxy) probe_results: check::ProbeResults,
     pub(in crate::proxy) supervisor: Arc<Supervisor>,
@@ -109,11 +108,19 @@ impl Gateway {
         let kept = parts.store.as_ref().map_or(0, |store| store.size());
         parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
         let memory = BodyMemory::new(parts.limits.memory);
-        let fetches = Arc::new(Semaphore::new(parts.limits.fetches.min(Semaphore::MAX_PERMITS)));
+        let connections = Arc::new(Connections::new(options, parts.limits.pool_idle));
+        let resolver = Resolver::new()?;
+        let upstream_client = UpstreamClient::new(
+            connections.clone(),
+            resolver.clone(),
+            parts.limits.clone(),
+            memory.clone(),
+            parts.metrics.clone(),
+        );
         Ok(Gateway(Arc::new(GatewayInner {
             live: ArcSwap::from_pointee(live),
-            connections: Connections::new(options, parts.limits.pool_idle),
-            resolver: Resolver::new()?,
+            connections,
+            resolver,
             limits: parts.limits,
             offload: Offload::new(&parts.metrics),
             metrics: parts.metrics,
@@ -125,7 +132,7 @@ impl Gateway {
             refuse_foreign: parts.refuse_foreign,
             billing,
             memory,
-            fetches,
+            upstream_client,
             sticky_table: StickyTable::default(),
             probe_results: check::ProbeResults::default(),
             supervisor: parts.supervisor,

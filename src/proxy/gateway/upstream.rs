@@ -1,16 +1,13 @@
 //! Upstream request heads: URI, credentials and headers of the request to the provider.
 
-use std::sync::Arc;
-
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType};
 
 use super::context::{Attempt, Context};
-use super::names;
-use crate::provider::Provider;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
+use crate::proxy::names;
 use crate::wire::{Api, Format};
 
 /// Client headers that are forwarded to every API. Except for API-specific ones, all others are dropped: keys and
@@ -122,9 +119,4 @@ fn add_forwarded(ours: &mut HeaderMap, client: &Client) {
     if let Some(host) = host {
         ours.insert(names::X_FORWARDED_HOST, host.clone());
     }
-}
-
-/// Removes a provider's secrets from a text for a client or a log.
-pub(in crate::proxy) fn redact_secrets(provider: Option<&Arc<Provider>>, text: String) -> String {
-    provider.and_then(|provider| provider.scrub(&text)).unwrap_or(text)
 }

@@ -5,15 +5,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 
-use super::malformed_response;
 use crate::error::{ApiError, RetryAfter};
+use crate::metrics::Metrics;
 use crate::proxy::Gateway;
-use crate::proxy::client::call::{CallLog, CallRequest, OpenCall, to_get, upstream_error as refused_by};
+use crate::proxy::body_memory::RequestBudget;
+use crate::proxy::client::body::OpenResponse;
+use crate::proxy::client::call::{malformed_response, to_get, upstream_error as provider_error};
+use crate::proxy::client::send::{CallLog, RequestDestination, UpstreamRequest};
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
-use crate::proxy::gateway::body_memory::RequestBudget;
-use crate::proxy::gateway::names;
-use crate::proxy::gateway::upstream_route::{UpstreamRoute, address_of};
+use crate::proxy::gateway::response::status_of;
+use crate::proxy::names;
+use crate::proxy::upstream_route::{UpstreamRoute, address_of};
 use crate::route::{Model, Target};
+use crate::wire::Api;
+use crate::wire::error::ProviderError;
 
 /// Upstream route of a task: the target, and the provider's addresses and credential.
 #[derive(Clone)]
@@ -27,13 +32,32 @@ pub(super) struct TaskRoute {
 }
 
 impl TaskRoute {
+    /// Creates the route to the target `index` of a model. `None` if the snapshot has none for this API.
+    pub(super) fn new(
+        active: &Arc<ActiveSnapshot>,
+        metrics: &Metrics,
+        endpoint: &'static str,
+        (model, index): (&Arc<Model>, usize),
+        api: Api,
+        request: String,
+    ) -> Option<TaskRoute> {
+        let upstream_route = active.upstream_route(metrics, endpoint, model, index, api)?;
+        Some(TaskRoute {
+            active: active.clone(),
+            upstream_route,
+            model: model.clone(),
+            target: index,
+            request,
+        })
+    }
+
     pub(super) fn target(&self) -> Option<&Target> {
         self.model.targets.get(self.target)
     }
 
     /// Builds a call with the shared headers and those of this request. `None` if the target is gone or the path is not
     /// valid.
-    fn call_request(&self, out: &TaskRequest) -> Option<CallRequest<'_>> {
+    fn upstream_request(&self, out: &TaskRequest) -> Option<UpstreamRequest<'_>> {
         let target = self.target()?;
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = out.method.clone();
@@ -53,8 +77,8 @@ impl TaskRoute {
             parts.headers.insert(names::X_REQUEST_ID, id);
         }
         let timeouts = target.timeouts;
-        Some(CallRequest {
-            addresses: self.active.addresses_of(&self.upstream_route)?,
+        Some(UpstreamRequest {
+            destination: RequestDestination::Provider(self.active.addresses_of(&self.upstream_route)?),
             series: Some(&self.upstream_route.series),
             parts,
             body: (!looks).then(|| out.body.clone()),
@@ -87,6 +111,17 @@ impl TaskRequest {
 }
 
 impl Gateway {
+    /// Sends a request to a task's provider and reads the response head.
+    async fn send_task_request(
+        &self,
+        road: &TaskRoute,
+        out: &TaskRequest,
+        notes: &mut CallLog,
+    ) -> Result<OpenResponse, ApiError> {
+        let request = road.upstream_request(out).ok_or_else(malformed_response)?;
+        self.upstream_client.call(&request, notes).await
+    }
+
     /// Calls a provider and reads the response head, for a body that is forwarded piece by piece.
     ///
     /// # Errors
@@ -96,14 +131,14 @@ impl Gateway {
         road: &TaskRoute,
         out: &TaskRequest,
         notes: &mut CallLog,
-    ) -> Result<OpenCall, ApiError> {
-        let reached = self.send_call(&road.call_request(out).ok_or_else(malformed_response)?, notes).await?;
-        let coding = reached.text(&header::CONTENT_ENCODING);
+    ) -> Result<OpenResponse, ApiError> {
+        let response = self.send_task_request(road, out, notes).await?;
+        let coding = response.text(&header::CONTENT_ENCODING);
         if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
             notes.detail = Some("the response is compressed, which the request did not allow".into());
             return Err(malformed_response());
         }
-        Ok(reached)
+        Ok(response)
     }
 
     /// Calls a provider and collects the body of a success response.
@@ -116,39 +151,34 @@ impl Gateway {
         out: &TaskRequest,
         notes: &mut CallLog,
     ) -> Result<Bytes, ApiError> {
-        let mut reached =
-            self.send_call(&road.call_request(out).ok_or_else(malformed_response)?, notes).await?;
-        if !(200..300).contains(&reached.status) {
-            return Err(self.read_error(road, reached, notes).await);
+        let response = self.send_task_request(road, out, notes).await?;
+        if !response.is_success() {
+            return Err(read_error(road, response, notes).await);
         }
         let most = self.limits.answer;
         let tally = self.memory.tally(&RequestBudget::new(most));
-        let heard = reached.collect_body(most, Some(tally), notes).await?;
-        self.release_connection(reached);
-        Ok(heard.body)
-    }
-
-    /// Maps a provider's error response to the client's error. A body that cannot be read counts as empty.
-    pub(super) async fn read_error(
-        &self,
-        road: &TaskRoute,
-        mut reached: OpenCall,
-        notes: &mut CallLog,
-    ) -> ApiError {
-        let (status, retry_after) = (reached.status, reached.retry_after());
-        let body = reached.collect_body(0, None, notes).await.map(|heard| heard.body).unwrap_or_default();
-        self.release_connection(reached);
-        upstream_error(road, status, retry_after, &body, notes)
+        Ok(response.collect_body(most, Some(tally), notes).await?.body)
     }
 }
 
-/// Maps a provider's error body to the client's error.
-pub(super) fn upstream_error(
+/// Maps a provider's error response to the client's error. A body that cannot be read counts as empty.
+pub(super) async fn read_error(road: &TaskRoute, response: OpenResponse, notes: &mut CallLog) -> ApiError {
+    let (status, retry_after) = (response.status, response.retry_after());
+    let body = response.collect_body(0, None, notes).await.map(|response| response.body).unwrap_or_default();
+    upstream_error(road, status, retry_after, &body, notes)
+}
+
+/// Maps an error body that a provider sent with a success status to the client's error.
+pub(super) fn reported_error(road: &TaskRoute, body: &[u8], notes: &mut CallLog) -> ApiError {
+    upstream_error(road, status_of(&ProviderError::decode(body)), None, body, notes)
+}
+
+fn upstream_error(
     road: &TaskRoute,
     status: u16,
     retry_after: Option<RetryAfter>,
     body: &[u8],
     notes: &mut CallLog,
 ) -> ApiError {
-    refused_by(road.target().map(|target| &target.provider), status, retry_after, body, notes)
+    provider_error(road.target().map(|target| &target.provider), status, retry_after, body, notes)
 }

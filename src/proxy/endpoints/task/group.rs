@@ -7,10 +7,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::call::{TaskRequest, TaskRoute};
 use super::record::{Form, TaskFacts};
-use super::submit::{TaskSubmission, facts_of, prefix};
+use super::submit::{TaskSubmission, video_submission};
 use super::{internal_error, utf8};
-use crate::canonical::ElementLoss;
-use crate::canonical::video::{PictureRole, Video};
 use crate::error::{ApiError, ErrorKind};
 use crate::provider::{ProviderKind, VideoStep};
 use crate::proxy::Client;
@@ -21,7 +19,7 @@ use crate::proxy::gateway::request::check_media;
 use crate::wire::Api;
 use crate::wire::tasks::ask::{DecodedTask, ParsedTask, decode, words};
 use crate::wire::tasks::{Task, answer, image};
-use crate::wire::video::{ask, write};
+use crate::wire::video::ask;
 
 /// Lifetime of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_secs(86_400);
@@ -41,7 +39,7 @@ impl Gateway {
         let asked = decode(task, utf8(&body)?)?;
         let name = asked.model.clone().unwrap_or_else(|| task.name().into()).into_owned();
         // Another gateway that serves the group receives the request as it is, except for the model's name.
-        if let Ok((road, _)) = self.select_task_route(ctx, &name, Api::Tasks, None)
+        if let Ok(road) = self.select_task_route(ctx, &name, Api::Tasks, None)
             && road.target().is_some_and(|target| target.provider.kind == ProviderKind::OpenAiCompatible)
         {
             let mark = idempotency_key(task, &asked, utf8(&body)?);
@@ -56,12 +54,16 @@ impl Gateway {
                 Box::pin(made).await.map_err(|error| asked.named(error))
             }
             DecodedTask::Video(video) => {
-                let (road, _) = self.select_task_route(ctx, &name, Api::Videos, None)?;
+                let road = self.select_task_route(ctx, &name, Api::Videos, None)?;
                 let mut video = (**video).clone();
-                if road.target().is_some_and(|target| !target.provider.video(&target.model).fetches_urls) {
+                let target = road.target().ok_or_else(internal_error)?;
+                let dialect = target.provider.video(&target.model);
+                if !dialect.fetches_urls {
                     self.fetch_images(&mut video).await?;
                 }
-                let (order, mut lost) = video_submission(&road, &name, video, mark)?;
+                ask::fit(&dialect, &mut video)?;
+                let (order, mut lost) = video_submission(&road, &name, &video, "tasks", None)?;
+                let order = TaskSubmission { idempotency_key: mark, ..order };
                 lost.extend(asked.lost_settings.iter().cloned());
                 self.warn_lost_settings(ctx, "tasks", &lost)?;
                 let (id, _) = self.reserve_and_submit(ctx, road, order).await?;
@@ -69,7 +71,7 @@ impl Gateway {
                 self.reply_json(client, ctx, body).await
             }
             DecodedTask::Face(face) => {
-                let (road, _) = self.select_task_route(ctx, &name, Api::Videos, None)?;
+                let road = self.select_task_route(ctx, &name, Api::Videos, None)?;
                 let target = road.target().ok_or_else(internal_error)?;
                 // Only DashScope replaces faces.
                 if target.provider.kind != ProviderKind::DashScope {
@@ -131,28 +133,6 @@ fn idempotency_key(task: Task, asked: &ParsedTask<'_>, body: &str) -> Option<Sub
     hash.update(b"\0");
     words(body, |part| hash.update(part));
     Some((hash.finalize().into(), IDEMPOTENCY_TTL))
-}
-
-/// Builds the submission of a video, and returns the settings that the provider does not support.
-fn video_submission(
-    road: &TaskRoute,
-    name: &str,
-    mut video: Video<'_>,
-    mark: Option<SubmissionKey>,
-) -> Result<(TaskSubmission, Vec<ElementLoss>), ApiError> {
-    let target = road.target().ok_or_else(internal_error)?;
-    let provider = &target.provider;
-    let dialect = provider.video(&target.model);
-    ask::fit(&dialect, &mut video)?;
-    let mut body = BytesMut::new();
-    write::encode(&video, &dialect, provider.video_model(&target.model), false, &mut body);
-    let framed = video.picture(PictureRole::Last).is_some() && !dialect.listed;
-    let path = provider.video_path(&target.model, VideoStep::Submit { framed });
-    let path = path.ok_or_else(|| not_offered(name, Api::Videos))?;
-    let out = TaskRequest { headers: provider.video_headers(), ..TaskRequest::post(path, body.freeze()) };
-    let facts = TaskFacts { endpoint: "tasks".to_owned(), ..facts_of(&video, &dialect) };
-    let lost = write::lost(&video, &dialect, false);
-    Ok((TaskSubmission { facts, request: out, prefix: prefix(dialect.shape), idempotency_key: mark }, lost))
 }
 
 /// Returns the body for another gateway, with the model's name there. Unchanged if the request names no model.

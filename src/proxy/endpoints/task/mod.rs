@@ -2,8 +2,8 @@
 //! shown to its owner only, and charged when it has ended (docs/decisions/013).
 //!
 //! This module has the submission (`submit`, and `group` for the task group, whose images are waited for: `pictures`),
-//! the provider calls (`call`), the persisted state (`record`), the poller (`poller`), the responses to clients
-//! (`view`, `stream`) and the access tokens of the group (`token`). Must not live here: the meaning of provider
+//! the provider calls (`call`), the persisted state (`record`), the poller (`poller`), the responses to clients (`view`;
+//! videos: `source`, `stream`) and the access tokens of the group (`token`). Must not live here: the meaning of provider
 //! responses (`wire`), provider paths (`provider`), and the storage of tasks (`store`).
 
 mod call;
@@ -11,6 +11,7 @@ mod group;
 mod pictures;
 mod poller;
 mod record;
+mod source;
 mod stream;
 mod submit;
 mod token;
@@ -195,10 +196,6 @@ fn unknown_task(id: &str) -> ApiError {
 fn utf8(bytes: &Bytes) -> Result<&str, ApiError> {
     std::str::from_utf8(bytes)
         .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))
-}
-
-fn malformed_response() -> ApiError {
-    ApiError::new(ErrorKind::UpstreamBroken, "The upstream provider's response is not valid.")
 }
 
 fn internal_error() -> ApiError {

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::call::{TaskRequest, TaskRoute, upstream_error};
+use super::call::{TaskRequest, TaskRoute, reported_error};
 use super::group::SubmissionKey;
 use super::record::{TaskFacts, TaskState, pack, unpack};
 use super::submit::account_scoped_key;
-use super::{STORE_TIMEOUT, internal_error, malformed_response, new_id};
+use super::{STORE_TIMEOUT, internal_error, new_id};
 use crate::account::ExpectedUsage;
 use crate::canonical::image::ImageRequest;
 use crate::canonical::{ElementLoss, Product, Usage};
@@ -19,14 +19,15 @@ use crate::job::image::{ImageJob, ImageJobRequest};
 use crate::job::{BodyPieces, Job as _, JobReply};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
-use crate::proxy::client::call::CallLog;
+use crate::proxy::client::call::malformed_response;
+use crate::proxy::client::send::CallLog;
 use crate::proxy::driver::outcome::timeout_error;
+use crate::proxy::endpoints::record_calls;
 use crate::proxy::gateway::context::{Context, SynthesizedResponse, UpstreamResponse};
 use crate::proxy::gateway::images;
 use crate::proxy::gateway::stored::account;
 use crate::store::{NewTask, Settled};
 use crate::wire::Api;
-use crate::wire::error::ProviderError;
 use crate::wire::images::reply::ImageReplyShape;
 use crate::wire::tasks::{answer, image};
 
@@ -58,7 +59,7 @@ impl Gateway {
         unknown: &[ElementLoss],
         mark: Option<SubmissionKey>,
     ) -> Result<bool, ApiError> {
-        let (road, _) = self.select_task_route(ctx, name, Api::Images, None)?;
+        let road = self.select_task_route(ctx, name, Api::Images, None)?;
         let target = road.target().ok_or_else(internal_error)?;
         let (product, input) = images::expected(&request);
         let job = ImageJob::new(ImageJobRequest {
@@ -103,7 +104,7 @@ impl Gateway {
         ctx.record.first_attempt_at = Some(Instant::now());
         let mut notes = CallLog::default();
         let reply = tokio::time::timeout(IMAGE_TIMEOUT, self.run_rounds(&mut job, &way, &mut notes)).await;
-        add_calls(ctx, notes);
+        record_calls(ctx, notes);
         let JobReply { body, usage, products, counted } = reply.unwrap_or_else(|_| Err(timeout_error()))?;
         self.charge_images(ctx, SynthesizedResponse { usage, products, counted }).await;
         Ok(body)
@@ -205,7 +206,7 @@ impl Gateway {
         let asked = tokio::time::timeout(IMAGE_TIMEOUT, self.call_provider(&road, &out, &mut notes)).await;
         let asked = asked.unwrap_or_else(|_| Err(timeout_error()));
         let urls = asked.and_then(|body| image_urls(&road, &body, &mut notes));
-        add_calls(ctx, notes);
+        record_calls(ctx, notes);
         let urls = urls?;
         let [Product::Images { size, quality, .. }] = made else { return Err(internal_error()) };
         let products = vec![Product::Images { count: urls.len() as u64, size, quality }];
@@ -213,15 +214,6 @@ impl Gateway {
             .await;
         self.reply_json(client, ctx, answer::images(&urls)).await
     }
-}
-
-fn add_calls(ctx: &mut Context, notes: CallLog) {
-    let record = &mut ctx.record;
-    record.attempts += notes.attempts;
-    record.head_received_at = notes.head_received_at;
-    record.upstream_status = notes.status;
-    record.upstream_id = notes.id;
-    record.detail = notes.detail;
 }
 
 /// Returns the image URLs of a response.
@@ -236,6 +228,5 @@ fn image_urls(road: &TaskRoute, body: &Bytes, notes: &mut CallLog) -> Result<Vec
     if !made.failed {
         return Err(malformed_response());
     }
-    let provider = ProviderError::decode(body);
-    Err(upstream_error(road, crate::proxy::gateway::response::status_of(&provider), None, body, notes))
+    Err(reported_error(road, body, notes))
 }

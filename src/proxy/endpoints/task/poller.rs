@@ -22,7 +22,10 @@ use crate::error::{ApiError, ErrorKind};
 use crate::json::Writer;
 use crate::provider::VideoStep;
 use crate::proxy::Gateway;
-use crate::proxy::client::call::CallLog;
+use crate::proxy::client::call::malformed_response;
+use crate::proxy::client::send::CallLog;
+use crate::proxy::driver::outcome::timeout_error;
+use crate::proxy::endpoints::record_calls;
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
 use crate::proxy::gateway::context::Context;
 use crate::store::{AccountId, Settled, StoredTask, UsageRecord};
@@ -157,11 +160,9 @@ impl Gateway {
         let (gateway, live) = (self.clone(), ctx.active.clone());
         let work = async move { gateway.poll_and_store(&live, shown).await };
         let (shown, notes) = super::detached(work).await?;
-        let record = &mut ctx.record;
-        record.attempts += notes.attempts;
-        record.upstream_status = notes.status;
-        record.upstream_id = notes.id;
-        record.detail = notes.detail;
+        // The poll's response head is not that of the response to the client.
+        let head_received_at = ctx.record.head_received_at;
+        record_calls(ctx, CallLog { head_received_at, ..notes });
         Ok(shown)
     }
 
@@ -256,19 +257,11 @@ impl Gateway {
         let index = model.targets.iter().position(|target| fits(&target)).ok_or_else(unconfigured)?;
         let (api, endpoint) =
             if facts.form == Form::Group { (Api::Tasks, "tasks") } else { (Api::Videos, "videos") };
-        let lane =
-            live.upstream_route(&self.metrics, endpoint, model, index, api).ok_or_else(unconfigured)?;
-        let request = facts.request.clone();
-        let road = TaskRoute {
-            active: live.clone(),
-            upstream_route: lane,
-            model: model.clone(),
-            target: index,
-            request,
-        };
+        let road = TaskRoute::new(live, &self.metrics, endpoint, (model, index), api, facts.request.clone());
+        let road = road.ok_or_else(unconfigured)?;
         let out = poll_request(&road, upstream).ok_or_else(unconfigured)?;
         let asked = timeout(POLL_TIMEOUT, self.call_provider(&road, &out, notes)).await;
-        let body = match asked.unwrap_or_else(|_| Err(crate::proxy::driver::outcome::timeout_error())) {
+        let body = match asked.unwrap_or_else(|_| Err(timeout_error())) {
             Ok(body) => body,
             // The provider has deleted the task, so later polls cannot succeed.
             Err(error) if matches!(error.status, 404 | 410) => {
@@ -276,19 +269,19 @@ impl Gateway {
             }
             Err(error) => return Err(error),
         };
-        let text = std::str::from_utf8(&body).map_err(|_| super::malformed_response())?;
+        let text = std::str::from_utf8(&body).map_err(|_| malformed_response())?;
         let report = match facts.form.shape() {
             Some(shape) => read::looked(shape, text).ok(),
             None => crate::wire::tasks::answer::parse_report(text),
         };
-        let mut report = report.ok_or_else(super::malformed_response)?;
+        let mut report = report.ok_or_else(malformed_response)?;
         if facts.form == Form::Group
             && let Some(target) = road.target()
         {
             // Media at the other gateway requires the credential of this gateway, so its links must not reach a client.
             for medium in &mut report.media {
                 if let Medium::Public(url) = medium
-                    && super::stream::local(&target.provider.base, url).is_some()
+                    && super::source::local(&target.provider.base, url).is_some()
                 {
                     *medium = Medium::Keyed(std::mem::take(url));
                 }
@@ -296,7 +289,7 @@ impl Gateway {
         }
         if let Some((code, message)) = report.fault.take() {
             let provider = road.target().map(|target| &target.provider);
-            report.fault = Some((code, crate::proxy::gateway::upstream::redact_secrets(provider, message)));
+            report.fault = Some((code, crate::proxy::upstream_route::redact_secrets(provider, message)));
         }
         Ok(Some(report))
     }

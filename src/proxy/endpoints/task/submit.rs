@@ -10,23 +10,24 @@ use sha2::{Digest as _, Sha256};
 
 use super::call::{TaskRequest, TaskRoute};
 use super::record::{Form, TaskFacts, TaskState, pack, unpack};
-use super::{STORE_TIMEOUT, TaskFormat, internal_error, malformed_response, new_id, unknown_task, utf8};
+use super::{STORE_TIMEOUT, TaskFormat, internal_error, new_id, unknown_task, utf8};
 use crate::account::ExpectedUsage;
-use crate::canonical::Product;
 use crate::canonical::video::{PictureRole, PictureSource, Video, VideoDialect, VideoShape};
+use crate::canonical::{ElementLoss, Product};
 use crate::error::{ApiError, ErrorKind};
 use crate::provider::VideoStep;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
-use crate::proxy::client::call::CallLog;
+use crate::proxy::body_memory::RequestBudget;
+use crate::proxy::client::call::malformed_response;
 use crate::proxy::client::fetch::FetchFault;
-use crate::proxy::gateway::body_memory::RequestBudget;
+use crate::proxy::client::send::CallLog;
+use crate::proxy::endpoints::record_calls;
 use crate::proxy::gateway::context::{Attempt, Context};
 use crate::proxy::gateway::fallback::not_offered;
 use crate::proxy::gateway::request::{check_media, resolve_model};
 use crate::proxy::gateway::selection::Selection;
 use crate::proxy::gateway::stored::account;
-use crate::proxy::gateway::upstream_route::UpstreamRoute;
 use crate::route::pick::mask;
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Target, upstream_api};
@@ -86,7 +87,7 @@ impl Gateway {
             (None, None, Err(error)) => return Err(error),
         };
         let at = source.as_ref().map(|(_, facts, _)| (&*facts.provider, &*facts.target));
-        let (road, _) = self.select_task_route(ctx, &name, Api::Videos, at)?;
+        let road = self.select_task_route(ctx, &name, Api::Videos, at)?;
         let target = road.target().ok_or_else(internal_error)?;
         let provider = &target.provider;
         let dialect = provider.video(&target.model);
@@ -100,31 +101,9 @@ impl Gateway {
         if let (Some(_), None) = (&video.remix, upstream) {
             return Err(unknown_task(video.remix.as_deref().unwrap_or_default()));
         }
-        let mut request = BytesMut::new();
-        let model = provider.video_model(&target.model);
-        write::encode(&video, &dialect, model, upstream.is_some(), &mut request);
-        let framed = video.picture(PictureRole::Last).is_some() && !dialect.listed;
-        let step = match upstream {
-            Some(id) => VideoStep::Remix(id),
-            None => VideoStep::Submit { framed },
-        };
-        let path = provider.video_path(model, step).ok_or_else(|| not_offered(&name, Api::Videos))?;
-        let out =
-            TaskRequest { headers: provider.video_headers(), ..TaskRequest::post(path, request.freeze()) };
-        self.warn_lost_settings(ctx, "videos", &write::lost(&video, &dialect, upstream.is_some()))?;
-        let mut facts = TaskFacts {
-            remixed: video.remix.as_deref().map(str::to_owned),
-            endpoint: "videos".to_owned(),
-            ..facts_of(&video, &dialect)
-        };
-        if let Some((_, made, _)) = &source {
-            // A remix has the length and the size of its source.
-            (facts.millis, facts.videos) = (made.millis, made.videos);
-            facts.resolution.clone_from(&made.resolution);
-            facts.size.clone_from(&made.size);
-        }
-        let prefix = prefix(dialect.shape);
-        let order = TaskSubmission { facts, request: out, prefix, idempotency_key: None };
+        let remixed = source.as_ref().and_then(|(_, made, _)| Some((made, upstream?)));
+        let (order, lost) = video_submission(&road, &name, &video, "videos", remixed)?;
+        self.warn_lost_settings(ctx, "videos", &lost)?;
         let (id, facts) = self.reserve_and_submit(ctx, road, order).await?;
         let body = match words {
             TaskFormat::OpenAi => answer::openai(&super::view::view(&id, &facts, &TaskState::default())),
@@ -145,7 +124,7 @@ impl Gateway {
                 let message = format!("'{}' cannot be fetched: {what}.", picture.field);
                 ApiError::new(ErrorKind::InvalidField, message).param(picture.field.to_string())
             };
-            let bytes = self.fetch(url, MAX_IMAGE.min(self.limits.fetch), &room).await;
+            let bytes = self.upstream_client.fetch(url, MAX_IMAGE.min(self.limits.fetch), &room).await;
             let bytes = bytes.map_err(|fault| match fault {
                 FetchFault::Busy => ApiError::overloaded(),
                 fault => wrong(fault.to_string()),
@@ -188,7 +167,7 @@ impl Gateway {
         name: &str,
         api: Api,
         at: Option<(&str, &str)>,
-    ) -> Result<(TaskRoute, Api), ApiError> {
+    ) -> Result<TaskRoute, ApiError> {
         let live = ctx.active.clone();
         let named = resolve_model(&live.snapshot.routes, ctx, name)?;
         let model = named.model;
@@ -212,20 +191,11 @@ impl Gateway {
             }
         };
         let endpoint = ctx.endpoint.as_ref().map_or("videos", |endpoint| endpoint.label());
-        let lane = live.upstream_route(&self.metrics, endpoint, model, index, api);
-        let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
-        ctx.attempt = Some(Box::new(bodyless_attempt(model, index, permit, &lane, api)));
         let request = ctx.id.as_str().to_owned();
-        Ok((
-            TaskRoute {
-                active: live.clone(),
-                upstream_route: lane,
-                model: model.clone(),
-                target: index,
-                request,
-            },
-            api,
-        ))
+        let road = TaskRoute::new(&live, &self.metrics, endpoint, (model, index), api, request);
+        let road = road.ok_or_else(|| not_offered(&model.id, api))?;
+        ctx.attempt = Some(Box::new(bodyless_attempt(&road, permit, api)));
+        Ok(road)
     }
 
     /// Reserves the cost of a task, stores it, and submits it to the provider. Returns the id of an earlier task with
@@ -243,18 +213,7 @@ impl Gateway {
         let expected = ExpectedUsage { output: Some(tokens), products: &made, ..ExpectedUsage::default() };
         facts.cost = road.model.price.estimate(&expected);
         self.admit_expected(ctx, &road.model.price, &expected).await?;
-        let target = road.target().ok_or_else(internal_error)?;
-        facts.time = i64::try_from(ctx.record.unix_millis).unwrap_or(i64::MAX);
-        facts.request = ctx.id.as_str().to_owned();
-        let key = ctx.key.as_ref();
-        facts.account = key
-            .and_then(|key| key.account.as_ref())
-            .map(|account| account.name.to_string())
-            .unwrap_or_default();
-        facts.key = key.map(|key| key.name.to_string()).unwrap_or_default();
-        facts.model = road.model.id.to_string();
-        facts.provider = target.provider.name.to_string();
-        facts.target = target.model.to_string();
+        set_request_facts(&mut facts, ctx, &road)?;
         let (owner, id) = (account(ctx), new_id(prefix));
         let task = NewTask {
             owner: owner.clone(),
@@ -288,12 +247,7 @@ impl Gateway {
             self.tasks.insert(&owner, &id, reservation);
         }
         let (begun, notes) = super::detached(work).await?;
-        let record = &mut ctx.record;
-        record.attempts += notes.attempts;
-        record.head_received_at = notes.head_received_at;
-        record.upstream_status = notes.status;
-        record.upstream_id = notes.id;
-        record.detail = notes.detail;
+        record_calls(ctx, notes);
         match begun {
             Ok(()) => {
                 ctx.transfer_to_task(cost);
@@ -323,8 +277,7 @@ impl Gateway {
                 if provider.message.is_empty() || provider.code.is_none() {
                     return malformed_response();
                 }
-                let status = crate::proxy::gateway::response::status_of(&provider);
-                super::call::upstream_error(road, status, None, &body, notes)
+                super::call::reported_error(road, &body, notes)
             }),
             Err(error) => Err(error),
         };
@@ -365,19 +318,28 @@ pub(super) fn account_scoped_key(mark: &[u8; 32]) -> [u8; 32] {
     Sha256::new().chain_update(b"task").chain_update(mark).finalize().into()
 }
 
+/// Sets the facts of a task that follow from its request and its route.
+fn set_request_facts(facts: &mut TaskFacts, ctx: &Context, road: &TaskRoute) -> Result<(), ApiError> {
+    let target = road.target().ok_or_else(internal_error)?;
+    facts.time = i64::try_from(ctx.record.unix_millis).unwrap_or(i64::MAX);
+    facts.request = ctx.id.as_str().to_owned();
+    let key = ctx.key.as_ref();
+    let account = key.and_then(|key| key.account.as_ref());
+    facts.account = account.map(|account| account.name.to_string()).unwrap_or_default();
+    facts.key = key.map(|key| key.name.to_string()).unwrap_or_default();
+    facts.model = road.model.id.to_string();
+    facts.provider = target.provider.name.to_string();
+    facts.target = target.model.to_string();
+    Ok(())
+}
+
 /// Builds the attempt of a request that forwards no body.
-fn bodyless_attempt(
-    model: &std::sync::Arc<crate::route::Model>,
-    index: usize,
-    permit: Option<TargetPermit>,
-    lane: &std::sync::Arc<UpstreamRoute>,
-    api: Api,
-) -> Attempt {
+fn bodyless_attempt(road: &TaskRoute, permit: Option<TargetPermit>, api: Api) -> Attempt {
     let chosen = Selection {
-        model: model.clone(),
-        index,
+        model: road.model.clone(),
+        index: road.target,
         permit,
-        upstream_route: lane.clone(),
+        upstream_route: road.upstream_route.clone(),
         api,
         upstream: api,
         action: None,
@@ -387,15 +349,51 @@ fn bodyless_attempt(
 }
 
 /// Returns the prefix of task ids. Clients of the remix-capable family recognize their ids by it.
-pub(super) const fn prefix(shape: VideoShape) -> &'static str {
+const fn prefix(shape: VideoShape) -> &'static str {
     match shape {
         VideoShape::Remix => "video_",
         _ => "task_",
     }
 }
 
+/// Builds the submission of a video through an endpoint, and returns the settings that the provider does not support.
+/// `remixed`: the facts of the task that is remixed, and its provider's id.
+pub(super) fn video_submission(
+    road: &TaskRoute,
+    name: &str,
+    video: &Video<'_>,
+    endpoint: &str,
+    remixed: Option<(&TaskFacts, &str)>,
+) -> Result<(TaskSubmission, Vec<ElementLoss>), ApiError> {
+    let target = road.target().ok_or_else(internal_error)?;
+    let provider = &target.provider;
+    let dialect = provider.video(&target.model);
+    let model = provider.video_model(&target.model);
+    let mut body = BytesMut::new();
+    write::encode(video, &dialect, model, remixed.is_some(), &mut body);
+    let step = match remixed {
+        Some((_, id)) => VideoStep::Remix(id),
+        None => VideoStep::Submit { framed: video.picture(PictureRole::Last).is_some() && !dialect.listed },
+    };
+    let path = provider.video_path(model, step).ok_or_else(|| not_offered(name, Api::Videos))?;
+    let request = TaskRequest { headers: provider.video_headers(), ..TaskRequest::post(path, body.freeze()) };
+    let mut facts = TaskFacts {
+        remixed: video.remix.as_deref().map(str::to_owned),
+        endpoint: endpoint.to_owned(),
+        ..facts_of(video, &dialect)
+    };
+    if let Some((made, _)) = remixed {
+        // A remix has the length and the size of its source.
+        (facts.millis, facts.videos) = (made.millis, made.videos);
+        facts.resolution.clone_from(&made.resolution);
+        facts.size.clone_from(&made.size);
+    }
+    let lost = write::lost(video, &dialect, remixed.is_some());
+    Ok((TaskSubmission { facts, request, prefix: prefix(dialect.shape), idempotency_key: None }, lost))
+}
+
 /// Returns the facts of a requested video.
-pub(super) fn facts_of(video: &Video<'_>, dialect: &VideoDialect) -> TaskFacts {
+fn facts_of(video: &Video<'_>, dialect: &VideoDialect) -> TaskFacts {
     let videos = video.samples.unwrap_or(1);
     TaskFacts {
         form: Form::of(dialect.shape),

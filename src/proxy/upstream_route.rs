@@ -1,12 +1,14 @@
 //! Prepared upstream routes: what all requests for one model at one target through one endpoint share. Created once per
 //! snapshot.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue, Uri, header};
 
-use super::names;
 use crate::canonical::Dialect;
 use crate::metrics::{Metrics, Series};
 use crate::provider::{ANTHROPIC_VERSION, HttpVersion, Provider, Scheme};
+use crate::proxy::names;
 use crate::route::{Model, Target};
 use crate::tokens::TokenizerFamily;
 use crate::wire::path::Action;
@@ -125,6 +127,11 @@ pub(in crate::proxy) fn template(provider: &Provider, api: Api) -> HeaderMap {
         head.insert(name.clone(), value.clone());
     }
     head
+}
+
+/// Removes a provider's secrets from a text for a client or a log.
+pub(in crate::proxy) fn redact_secrets(provider: Option<&Arc<Provider>>, text: String) -> String {
+    provider.and_then(|provider| provider.scrub(&text)).unwrap_or(text)
 }
 
 impl std::fmt::Debug for UpstreamRoute {

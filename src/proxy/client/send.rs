@@ -1,0 +1,297 @@
+//! Upstream requests: one request on a pooled or a new connection, up to the response head.
+//!
+//! The request is sent again at most once if a pooled connection had been closed, and at most once over HTTP/1.1 if the
+//! server declines HTTP/2; `driver::resend` decides both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header;
+use http::request::Parts;
+use pingora::http::RequestHeader;
+use pingora::protocols::http::client::HttpSession;
+use tokio::time::{Instant, timeout_at};
+
+use super::UpstreamClient;
+use super::body::OpenResponse;
+use crate::metrics::Series;
+use crate::provider::Timeouts;
+use crate::proxy::driver::coalesce::CoalescingStream;
+use crate::proxy::driver::dns::DnsError;
+use crate::proxy::driver::interim::read_response_head;
+use crate::proxy::driver::peer::Upstream;
+use crate::proxy::driver::provider_addresses::ProviderAddresses;
+use crate::proxy::driver::resend::{Resends, Unanswered, is_downgrade};
+use crate::proxy::driver::send::{WRITE_TIMEOUT, send_piece};
+use crate::proxy::names;
+
+/// Longest request id of a provider that is logged, in characters.
+const MAX_REQUEST_ID: usize = 128;
+
+/// Upstream request: destination, head, body and time-outs.
+pub(in crate::proxy) struct UpstreamRequest<'a> {
+    pub(in crate::proxy) destination: RequestDestination<'a>,
+    /// Metrics that count the connection; `None` for health checks and remote media.
+    pub(in crate::proxy) series: Option<&'a Series>,
+    /// Method, URI and headers.
+    pub(in crate::proxy) parts: Parts,
+    /// Request body; `None` for a request without one (GET).
+    pub(in crate::proxy) body: Option<Bytes>,
+    /// Time-outs of connecting, of the response head and between two reads of the body.
+    pub(in crate::proxy) timeouts: Timeouts,
+    /// Deadline of the whole request, response body included.
+    pub(in crate::proxy) until: Instant,
+    /// Whether the server may receive the request twice, because it creates nothing that lasts.
+    pub(in crate::proxy) repeatable: bool,
+}
+
+/// Destination of an upstream request.
+pub(in crate::proxy) enum RequestDestination<'a> {
+    /// A provider: its name is resolved if necessary, and its connections are pooled.
+    Provider(&'a ProviderAddresses),
+    /// One address, which the caller has resolved and checked. Its connection is new, and closed after the response.
+    Address(Arc<Upstream>),
+}
+
+impl RequestDestination<'_> {
+    /// Returns the provider's name for metrics; empty for an address.
+    fn provider(&self) -> &str {
+        match self {
+            RequestDestination::Provider(addresses) => &addresses.provider().name,
+            RequestDestination::Address(_) => "",
+        }
+    }
+}
+
+/// Log of one or several calls, for the access log and for the decision whether they may be repeated.
+#[derive(Clone, Debug, Default)]
+pub(in crate::proxy) struct CallLog {
+    pub(in crate::proxy) attempts: u32,
+    /// At least one request was written to its end.
+    pub(in crate::proxy) request_sent: bool,
+    /// A request was written to its end, and its outcome is unknown.
+    pub(in crate::proxy) outcome_unknown: bool,
+    /// A provider answered with success: it may have created something.
+    pub(in crate::proxy) created: bool,
+    pub(in crate::proxy) head_received_at: Option<std::time::Instant>,
+    pub(in crate::proxy) status: Option<u16>,
+    pub(in crate::proxy) id: Option<Box<str>>,
+    pub(in crate::proxy) detail: Option<Box<str>>,
+}
+
+impl CallLog {
+    /// Merges the log of calls that ran in parallel.
+    pub(in crate::proxy) fn add(&mut self, other: CallLog) {
+        self.attempts += other.attempts;
+        self.request_sent |= other.request_sent;
+        self.outcome_unknown |= other.outcome_unknown;
+        self.created |= other.created;
+        self.head_received_at = self.head_received_at.or(other.head_received_at);
+        self.status = other.status.or(self.status);
+        self.id = self.id.take().or(other.id);
+        self.detail = other.detail.or(self.detail.take());
+    }
+
+    /// Sets the detail for the access log.
+    pub(super) fn set_detail(&mut self, detail: impl std::fmt::Display) {
+        self.detail = Some(detail.to_string().into_boxed_str());
+    }
+
+    /// Records that a request was written to its end. From here on the provider may have acted on it, even if no
+    /// response arrives.
+    fn on_request_sent(&mut self) {
+        self.request_sent = true;
+        self.outcome_unknown = true;
+    }
+
+    fn on_response_head(&mut self, response: &OpenResponse) {
+        self.head_received_at = Some(std::time::Instant::now());
+        self.status = Some(response.status);
+        self.created |= response.is_success();
+        let id = response.text(&names::X_REQUEST_ID).or_else(|| response.text(&names::REQUEST_ID));
+        self.id = id.map(|id| id.chars().take(MAX_REQUEST_ID).collect::<String>().into_boxed_str());
+    }
+}
+
+/// Reason why a request has no response head.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::proxy) enum SendError {
+    /// The provider's name cannot be resolved.
+    #[error("{0}")]
+    Resolve(DnsError),
+    #[error("{0}")]
+    Connect(Box<pingora::Error>),
+    /// The connection failed while the request was written or the response head was read.
+    #[error("{0}")]
+    Connection(Box<pingora::Error>),
+    /// No response head arrived in time.
+    #[error("no response in time")]
+    Timeout,
+    #[error("no response head")]
+    NoHead,
+}
+
+/// Connection that carries one request.
+struct Connected {
+    session: HttpSession,
+    peer: Arc<Upstream>,
+    /// The connection comes from the pool.
+    reused: bool,
+}
+
+impl UpstreamClient {
+    /// Sends a request on a pooled or a new connection and reads the response head. `log` is kept up to date, also for
+    /// a caller that drops the future.
+    ///
+    /// # Errors
+    /// Returns [`SendError`] if no response head arrives.
+    pub(in crate::proxy) async fn send(
+        &self,
+        request: &UpstreamRequest<'_>,
+        log: &mut CallLog,
+    ) -> Result<OpenResponse, SendError> {
+        let mut resends = Resends::default();
+        loop {
+            log.attempts += 1;
+            let mut connected = self.acquire(request, &mut resends, log).await?;
+            if let Some(series) = request.series {
+                series.exchange(connected.reused);
+            }
+            let mut delivered = None;
+            let exchange = async {
+                write_request(&mut connected.session, request).await?;
+                delivered = Some(Instant::now());
+                log.on_request_sent();
+                read_response_head(&mut connected.session).await
+            };
+            let until = (Instant::now() + request.timeouts.first_byte).min(request.until);
+            match timeout_at(until, exchange).await {
+                Err(_) => return Err(SendError::Timeout),
+                Ok(Ok(())) => return self.open_response(request, connected, log),
+                Ok(Err(mut error)) => {
+                    if !self.may_resend(request, &connected, &mut error, delivered, &mut resends) {
+                        return Err(SendError::Connection(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Resolves the destination and takes a pooled connection or opens one. A server that declines HTTP/2 is connected
+    /// to once more over HTTP/1.1, as another attempt.
+    async fn acquire(
+        &self,
+        request: &UpstreamRequest<'_>,
+        resends: &mut Resends,
+        log: &mut CallLog,
+    ) -> Result<Connected, SendError> {
+        loop {
+            let (peer, within) = self.resolve(request).await?;
+            // A request that must not arrive twice needs a new connection: the server may have closed a pooled one
+            // already, and the request could not be sent again.
+            let pooled = matches!(request.destination, RequestDestination::Provider(_));
+            let idle = if pooled && request.repeatable && resends.may_reuse() {
+                self.connections.take_idle(&peer).await
+            } else {
+                None
+            };
+            let reused = idle.is_some();
+            let opened = match idle {
+                Some(session) => Ok(session),
+                None => Box::pin(self.connections.connect(&peer, within)).await,
+            };
+            match opened {
+                Ok(mut session) => {
+                    // Reads are bounded by the deadlines of the request.
+                    session.set_read_timeout(None);
+                    session.set_write_timeout(Some(WRITE_TIMEOUT));
+                    return Ok(Connected { session, peer, reused });
+                }
+                Err(error) if is_downgrade(&error) && resends.downgrade() => {
+                    self.connections.prefer_http1(&peer);
+                    log.attempts += 1;
+                }
+                Err(error) => return Err(SendError::Connect(error)),
+            }
+        }
+    }
+
+    /// Resolves the destination. Returns the peer and the time that is left for connecting to it.
+    async fn resolve(&self, request: &UpstreamRequest<'_>) -> Result<(Arc<Upstream>, Duration), SendError> {
+        let begun = Instant::now();
+        // The connect time-out must not exceed the deadline of the request. Name resolution counts towards it.
+        let within = request.timeouts.connect.min(request.until.saturating_duration_since(begun));
+        let addresses = match &request.destination {
+            RequestDestination::Provider(addresses) => addresses,
+            RequestDestination::Address(peer) => return Ok((peer.clone(), within)),
+        };
+        if let Some(peer) = addresses.cached(&self.resolver) {
+            return Ok((peer, within));
+        }
+        let resolved = Box::pin(addresses.resolve(&self.resolver, within)).await;
+        Ok((resolved.map_err(SendError::Resolve)?, within.saturating_sub(begun.elapsed())))
+    }
+
+    /// Decides whether a request whose connection failed is sent again, and counts it then.
+    fn may_resend(
+        &self,
+        request: &UpstreamRequest<'_>,
+        connected: &Connected,
+        error: &mut pingora::Error,
+        delivered: Option<Instant>,
+        resends: &mut Resends,
+    ) -> bool {
+        let Connected { session, peer, reused } = connected;
+        error.retry.decide_reuse(*reused);
+        if is_downgrade(error) {
+            self.connections.prefer_http1(peer);
+        }
+        let answered =
+            session.stream().and_then(CoalescingStream::of).is_some_and(CoalescingStream::has_response);
+        let repeatable = request.repeatable;
+        let reason = resends.decide(Unanswered { error, reused: *reused, answered, delivered, repeatable });
+        let Some(reason) = reason else { return false };
+        let labels = [request.destination.provider(), reason.label()];
+        self.metrics.upstream_retries.with_label_values(&labels).inc();
+        true
+    }
+
+    fn open_response(
+        &self,
+        request: &UpstreamRequest<'_>,
+        connected: Connected,
+        log: &mut CallLog,
+    ) -> Result<OpenResponse, SendError> {
+        let Connected { session, peer, .. } = connected;
+        let pool = match request.destination {
+            RequestDestination::Provider(_) => Some((self.connections.clone(), peer)),
+            RequestDestination::Address(_) => None,
+        };
+        let response = OpenResponse::new(session, pool, request).ok_or(SendError::NoHead)?;
+        log.on_response_head(&response);
+        Ok(response)
+    }
+}
+
+/// Writes the request. The head is corked, so that it leaves in one write with the body.
+async fn write_request(session: &mut HttpSession, request: &UpstreamRequest<'_>) -> pingora::Result<()> {
+    let mut head = Box::new(RequestHeader::from(request.parts.clone()));
+    // HTTP/2 carries the host in `:authority` (RFC 9113, section 8.3.1).
+    if let HttpSession::H2(_) = session {
+        head.set_version(http::Version::HTTP_2);
+        head.remove_header(&header::HOST);
+    }
+    if let Some(corked) = session.stream().and_then(CoalescingStream::of) {
+        corked.cork();
+    }
+    session.write_request_header(head).await?;
+    if let Some(corked) = session.stream().and_then(CoalescingStream::of) {
+        corked.uncork();
+    }
+    match (&request.body, session) {
+        (Some(body), session) => send_piece(session, body.clone(), true).await,
+        (None, HttpSession::H1(h1)) => h1.finish_body().await.map(|_| ()),
+        (None, session) => session.write_request_body(Bytes::new(), true).await,
+    }
+}
