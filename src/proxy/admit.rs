@@ -12,14 +12,12 @@ use smallvec::SmallVec;
 use super::billing::{RateLimitStatus, RequestCharges};
 use super::context::Context;
 use super::{Gateway, names};
-use crate::account::gcra::Remaining;
-use crate::account::limit::{LimitRequest, Which};
-use crate::account::quota_lease::Denied;
-use crate::account::{
-    Amount, Calendar, Exceeded, ExpectedUsage, Key, LimitState, Price, Scope, UsageLimits, estimate,
-};
+use crate::account::{Amount, ExpectedUsage, Key, Price, estimate};
 use crate::error::{ApiError, ErrorKind, RetryAfter};
-use crate::store::{AccountId, LimitOwner, ReserveError, ReserveOutcome};
+use crate::ledger::{AccountId, ReserveError, ReserveOutcome};
+use crate::limits::{
+    Calendar, Denied, Exceeded, LimitOwner, LimitRequest, LimitState, Remaining, Scope, UsageLimits, Which,
+};
 use crate::wire::request::Body;
 use crate::wire::{Format, models};
 
@@ -127,7 +125,7 @@ impl Gateway {
             Ok(reservation) => ctx.charges.reservation = Some(reservation),
             Err(refused) => {
                 // The request is not made: return it to the rate limits as well.
-                ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
+                ctx.charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
                 return Err(self.reserve_error(ctx, refused, cost));
             }
         }
@@ -146,7 +144,7 @@ impl Gateway {
             match gauge.admit(limits, ask) {
                 Ok(ticket) => ctx.charges.grants.push(ticket),
                 Err(lack) => {
-                    ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
+                    ctx.charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
                     return Some((*scope, lack));
                 }
             }
@@ -177,7 +175,7 @@ impl Gateway {
             match taken {
                 Ok(ticket) => ctx.charges.grants.push(ticket),
                 Err(lack) => {
-                    ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
+                    ctx.charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
                     return self.record_remaining(ctx, limited, ask, Some((*scope, lack)));
                 }
             }

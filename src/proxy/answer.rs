@@ -28,7 +28,7 @@ use super::response::BytesBeforeFault;
 use super::throughput::Throughput;
 use super::{Client, Gateway};
 use crate::error::{ApiError, ErrorKind};
-use crate::store::Settled;
+use crate::ledger::Settled;
 use crate::translate::Exchange;
 use crate::translate::verbatim::Arrival;
 use crate::wire::watch::StreamEnd as Ending;

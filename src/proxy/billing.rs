@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use super::Gateway;
 use super::context::{Context, UpstreamResponse};
 use super::spent::SpendQueries;
-use crate::account::gcra::{Nanos, Remaining};
-use crate::account::{Calendar, LimitGrant, LimitRegistry, UsageBound};
+use crate::account::UsageBound;
 use crate::canonical::{Product, Usage};
 use crate::error::ErrorKind;
-use crate::store::{Ledger, Reservation, Settled, StoreError, UsageRecord};
+use crate::ledger::{Ledger, Reservation, Settled, UsageRecord};
+use crate::limits::{Calendar, LimitGrant, LimitRegistry, Nanos, Remaining};
+use crate::store::StoreError;
 use crate::translate::CountedRequest;
 use crate::wire::watch::StreamEnd;
 

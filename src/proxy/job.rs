@@ -29,9 +29,9 @@ use super::upstream_route::{UpstreamRoute, address_of};
 use super::{Client, Gateway};
 use crate::error::{ApiError, ErrorKind};
 use crate::job::{CallDestination, Job, JobCall, JobFault, JobReply, RemoteMedia};
+use crate::ledger::Settled;
 use crate::provider::Provider;
 use crate::route::{Model, Target};
-use crate::store::Settled;
 use crate::wire::error::ProviderError;
 
 /// Concurrent calls of one job: enough to be fast, too few to exhaust a provider's limits at the expense of other

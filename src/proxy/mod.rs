@@ -100,11 +100,12 @@ pub use server::{ServeError, ServeOptions, Server, Started};
 pub use shutdown::Shutdown;
 
 use crate::config::Limits;
+use crate::kv::{OwnerStore, Store, TaskStore};
+use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::route::sticky::StickyTable;
 use crate::snapshot::Snapshot;
-use crate::store::{Ledger, OwnerStore, Store, TaskStore};
 use crate::supervise::Supervisor;
 use active_snapshot::ActiveSnapshot;
 use billing::Billing;

@@ -11,7 +11,8 @@ use super::context::Context;
 use super::stored::{previous_not_found, unavailable};
 use crate::account::Key;
 use crate::error::{ApiError, ErrorKind};
-use crate::store::{Pending, StoreError, StoreKey};
+use crate::kv::StoreKey;
+use crate::store::{Pending, StoreError};
 use crate::wire::Api;
 use crate::wire::request::Body;
 

@@ -12,8 +12,8 @@ use super::billing::Billing;
 use super::context::Context;
 use super::exchange::client_gone;
 use super::{Client, Gateway};
-use crate::account::{Calendar, LimitState, Scope, UsageLimits};
 use crate::error::ApiError;
+use crate::limits::{Calendar, LimitState, Scope, UsageLimits};
 use crate::store::StoreError;
 
 /// Maximum time of the query; no request waits longer.

@@ -10,7 +10,8 @@ use rand::Rng as _;
 use super::context::Context;
 use super::{Client, Gateway};
 use crate::error::{ApiError, ErrorKind};
-use crate::store::{Found, Pending, Store, StoreError, StoredResponse};
+use crate::kv::{Found, Store, StoredResponse};
+use crate::store::{Pending, StoreError};
 use crate::wire::path::{self, Endpoint};
 use crate::wire::responses::stored::{self, ItemPage};
 

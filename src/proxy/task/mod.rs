@@ -27,7 +27,9 @@ use rand::Rng as _;
 use super::context::Context;
 use super::{Client, Gateway};
 use crate::error::{ApiError, ErrorKind};
-use crate::store::{Reservation, StoreError, TaskStore};
+use crate::kv::TaskStore;
+use crate::ledger::Reservation;
+use crate::store::StoreError;
 use crate::wire::path::{Endpoint, query_value};
 use crate::wire::{tasks, video};
 

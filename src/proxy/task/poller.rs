@@ -24,8 +24,9 @@ use crate::canonical::video::{Medium, Stage, VideoReport};
 use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, ErrorKind};
 use crate::json::Writer;
+use crate::kv::StoredTask;
+use crate::ledger::{AccountId, Settled, UsageRecord};
 use crate::provider::VideoStep;
-use crate::store::{AccountId, Settled, StoredTask, UsageRecord};
 use crate::wire::Api;
 use crate::wire::video::read;
 

@@ -8,7 +8,7 @@ use super::stream::VideoEncoding;
 use super::{STORE_TIMEOUT, TaskFormat, internal_error, unknown_task};
 use crate::canonical::video::{Medium, Stage};
 use crate::error::{ApiError, ErrorKind};
-use crate::store::StoredTask;
+use crate::kv::StoredTask;
 use crate::wire::tasks::{ROOT, answer as group};
 use crate::wire::video::answer::{self, View};
 use crate::wire::video::ask;

@@ -1,0 +1,466 @@
+//! Lease manager, the ledger's thread: requests reservations from the server, renews leases, returns what is unused,
+//! and applies the outage policy while the server is unreachable.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use foldhash::fast::RandomState;
+use tokio::sync::mpsc::{Receiver, WeakSender};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+
+use super::account_lease::{AccountLease, LEASE_TTL, LeaseTxn, LeaseTxnResult, LeaseTxnState, parse_result};
+use super::cluster_ledger::{ClusterCommand, ClusterLedgerConfig, LedgerShared, OnOutage};
+use super::leased_balance::State;
+use super::ship::{self, ShipError};
+use super::{limits, report};
+use crate::ledger::wal::Segment;
+use crate::ledger::{AccountId, Reservation, ReserveError};
+use crate::store::StoreError;
+use crate::store::valkey::ServerAddress;
+use crate::store::valkey::connection::{Connection, ConnectionError};
+
+/// Maximum number of commands in one iteration.
+const MAX_COMMANDS: usize = 1024;
+/// Lease maintenance period.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
+/// Lease-ahead factor: a transaction asks for this multiple of the largest request, for requests that follow.
+const LEASE_AHEAD: i64 = 256;
+/// First and longest pause between attempts to connect.
+const RECONNECT_BACKOFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+/// Minimum interval between two log lines about the same failure.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum wait for the server at the end of the process.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pending reservations by account.
+type PendingReservations = HashMap<AccountId, Vec<PendingReservation>, RandomState>;
+type PendingReservation = (i64, oneshot::Sender<Result<Reservation, ReserveError>>);
+
+/// Lease manager: renews leases and ships usage.
+pub(super) struct LeaseManager {
+    pub(super) address: ServerAddress,
+    pub(super) shared: Arc<LedgerShared>,
+    pub(super) config: ClusterLedgerConfig,
+    pub(super) connection: Option<Connection>,
+    attempt: Option<JoinHandle<Result<Connection, ConnectionError>>>,
+    /// Time of the next attempt to connect, and the pause after it.
+    next: (Instant, Duration),
+    pub(super) leases: HashMap<String, AccountLease, RandomState>,
+    /// Segment that is being shipped.
+    pub(super) draining: Option<Segment>,
+    /// Pieces that were shipped a moment ago, to be shipped again if a restarted server or a promoted replica lost
+    /// them.
+    pub(super) shipped_pieces: VecDeque<(Instant, Vec<u8>)>,
+    /// Number of the last frame that was shipped, over all accounts.
+    pub(super) shipped_seq: u64,
+    /// True if the server has lost frames and `kept` must be shipped again.
+    pub(super) needs_replay: bool,
+    /// Pairs of day and account that are in the server's index sets already.
+    pub(super) indexed: HashSet<(i64, String), RandomState>,
+    /// Shared limits of which this gateway has a lease.
+    pub(super) limit_leases: limits::LimitLeases,
+    /// Sender to this thread's own queue. Weak, so that it does not keep the thread alive.
+    pub(super) commands: WeakSender<ClusterCommand>,
+    /// Number of the last transaction.
+    last_txn: u64,
+    last_maintenance: Instant,
+    last_sweep: Instant,
+    last_logged: Option<Instant>,
+}
+
+impl LeaseManager {
+    pub(super) fn new(
+        address: ServerAddress,
+        shared: Arc<LedgerShared>,
+        terms: ClusterLedgerConfig,
+        asks: WeakSender<ClusterCommand>,
+    ) -> Self {
+        let now = Instant::now();
+        LeaseManager {
+            address,
+            shared,
+            config: terms,
+            connection: None,
+            attempt: None,
+            next: (now, RECONNECT_BACKOFF[0]),
+            leases: HashMap::default(),
+            draining: None,
+            shipped_pieces: VecDeque::new(),
+            shipped_seq: 0,
+            needs_replay: false,
+            indexed: HashSet::default(),
+            limit_leases: limits::LimitLeases::default(),
+            commands: asks,
+            last_txn: 0,
+            last_maintenance: now,
+            last_sweep: now,
+            last_logged: None,
+        }
+    }
+
+    /// Runs commands, flushes and lease maintenance until the ledger is dropped.
+    pub(super) async fn run(&mut self, asked: &mut Receiver<ClusterCommand>) {
+        // These are set only after a panic: reconnect, because the state of the connection is unknown.
+        (self.connection, self.attempt) = (None, None);
+        let connected = Connection::connect(&self.address).await;
+        self.on_connected(connected);
+        let mut ticks = tokio::time::interval(self.config.flush);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut asks = Vec::new();
+        loop {
+            tokio::select! {
+                count = asked.recv_many(&mut asks, MAX_COMMANDS) => {
+                    if count == 0 {
+                        break;
+                    }
+                    self.run_commands(std::mem::take(&mut asks)).await;
+                }
+                _ = ticks.tick() => {
+                    self.check_journal();
+                    self.connect();
+                    if let Err(error) = self.flush(false).await {
+                        self.log_failure(&error);
+                    }
+                }
+                attempt = connect_attempt(&mut self.attempt) => {
+                    self.attempt = None;
+                    self.on_connected(attempt);
+                }
+            }
+        }
+        // Without a response the server reclaims the leases after their lifetime: do not delay the end for long.
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.return_leases()).await == Ok(true) {
+            self.shared.journal.remove_if_drained();
+        }
+    }
+
+    /// Checks that the journal is still where it was created: writes to removed files would be lost.
+    fn check_journal(&self) {
+        let gone = !self.shared.journal.files_exist();
+        if self.shared.journal_missing.swap(gone, Ordering::AcqRel) != gone {
+            let folder = self.config.journal.display();
+            match gone {
+                true => {
+                    tracing::error!(%folder, "the journal was removed; requests of accounts are rejected")
+                }
+                false => tracing::warn!(%folder, "the journal is back"),
+            }
+        }
+    }
+
+    /// Starts an attempt to connect, if one is due.
+    fn connect(&mut self) {
+        if self.connection.is_none() && self.attempt.is_none() && Instant::now() >= self.next.0 {
+            let address = self.address.clone();
+            self.attempt = Some(tokio::spawn(async move { Connection::connect(&address).await }));
+        }
+    }
+
+    fn on_connected(&mut self, attempt: Result<Connection, ConnectionError>) {
+        match attempt {
+            Ok(link) => {
+                self.connection = Some(link);
+                self.next.1 = RECONNECT_BACKOFF[0];
+                // The overdraft is for outages only.
+                self.shared.overdraft_floor.store(0, Ordering::Release);
+                self.indexed.clear();
+                // Force a re-sync of all leases: after failover the server may have lost state.
+                self.leases.values_mut().for_each(|hand| hand.renewed_at = None);
+                self.limit_leases.force_resync();
+                self.last_maintenance = Instant::now();
+                self.last_sweep = self.last_maintenance;
+                if self.last_logged.take().is_some() {
+                    tracing::warn!("the server of the ledger is available again");
+                }
+            }
+            Err(error) => self.on_disconnected(&error),
+        }
+    }
+
+    /// Handles the loss of the connection: applies the outage policy and schedules the next attempt to connect.
+    pub(super) fn on_disconnected(&mut self, error: &ConnectionError) {
+        self.connection = None;
+        if let OnOutage::Allow(allowance) = self.config.on_outage {
+            self.shared.overdraft_floor.store(allowance.saturating_neg(), Ordering::Release);
+        }
+        let now = Instant::now();
+        self.next = (now + self.next.1, (self.next.1 * 2).min(RECONNECT_BACKOFF[1]));
+        self.log_failure(&StoreError::Failed(error.to_string()));
+    }
+
+    fn log_failure(&mut self, error: &StoreError) {
+        if self.last_logged.is_none_or(|said| said.elapsed() > LOG_INTERVAL) {
+            tracing::error!(%error, "the server of the ledger cannot be written; charges wait in the journal");
+            self.last_logged = Some(Instant::now());
+        }
+    }
+
+    async fn run_commands(&mut self, asks: Vec<ClusterCommand>) {
+        let mut holds: PendingReservations = HashMap::default();
+        let (mut requests, mut spare) = (Vec::new(), Vec::new());
+        for ask in asks {
+            // Skip requests whose client has left, so that they do not take a lease.
+            match ask {
+                ClusterCommand::Reserve { outcome, .. } if outcome.is_closed() => {}
+                ClusterCommand::Limit(request) if request.outcome.is_closed() => {}
+                ClusterCommand::Reserve { account, amount, outcome } => {
+                    holds.entry(account).or_default().push((amount, outcome));
+                }
+                ClusterCommand::Limit(request) => requests.push(*request),
+                ClusterCommand::ReturnSurplus { whose } => spare.push(whose),
+                ClusterCommand::Flush { outcome } => drop(outcome.send(self.flush(true).await)),
+                ClusterCommand::Close { outcome } => {
+                    let done = if self.return_leases().await { Ok(()) } else { Err(unavailable_error()) };
+                    drop(outcome.send(done));
+                }
+                ClusterCommand::Spent { day, outcome } => match self.connection.clone() {
+                    // Runs as a task of its own: it may take a while and must not delay reservations.
+                    Some(link) => drop(tokio::spawn(async move {
+                        let spent = report::spent(&link, day).await;
+                        let _ = outcome.send(spent.map_err(|error| StoreError::Failed(error.to_string())));
+                    })),
+                    None => drop(outcome.send(Err(unavailable_error()))),
+                },
+            }
+        }
+        if !spare.is_empty() {
+            self.return_surplus(spare).await;
+        }
+        if !requests.is_empty() {
+            self.limit(requests).await;
+        }
+        if !holds.is_empty() {
+            self.reserve(holds).await;
+        }
+    }
+
+    /// Reserves amounts at the server, one transaction for each account.
+    async fn reserve(&mut self, holds: PendingReservations) {
+        let Some(link) = self.connection.clone() else {
+            holds.into_iter().for_each(|(account, holds)| self.reserve_offline(&account, holds));
+            return;
+        };
+        let (gateway, number) = (self.shared.journal.id(), self.next_txn());
+        let (mut commands, mut waiting) = (Vec::new(), Vec::new());
+        for (account, holds) in holds {
+            let Some(hand) = self.lease(account.as_str()) else { continue };
+            let Some(purse) = hand.balance.clone() else { continue };
+            // Use the local part first. It remains leased, whatever the result of the transaction.
+            let mut left = purse.take_all();
+            let mut use_of = |amount: i64| {
+                let part = amount.min(left);
+                left -= part;
+                part
+            };
+            let parts: Vec<i64> = holds.iter().map(|(amount, _)| use_of(*amount)).collect();
+            purse.deposit(left);
+            let lease = hand.lease.max(0);
+            let needs: Vec<i64> =
+                holds.iter().zip(&parts).map(|((amount, _), part)| amount.saturating_sub(*part)).collect();
+            let more = holds.iter().map(|(amount, _)| *amount).max().unwrap_or(0).saturating_mul(LEASE_AHEAD);
+            let visit = LeaseTxn {
+                account: account.as_str(),
+                gateway,
+                number,
+                lease,
+                usage: None,
+                reservations: needs,
+                lease_ahead: more,
+            };
+            // Encoding fails only for record blocks, and this transaction has none.
+            commands.extend(visit.command(0).ok());
+            waiting.push((account, holds, parts, lease));
+        }
+        let asked = Instant::now();
+        let answers = match link.run_all(commands).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                self.on_disconnected(&error);
+                Vec::new()
+            }
+        };
+        let mut answers = answers.iter();
+        for (account, holds, parts, lease) in waiting {
+            match answers.next().and_then(parse_result) {
+                Some(LeaseTxnResult::Done(done)) => {
+                    self.on_reserved(&account, holds, &parts, &done, lease, asked)
+                }
+                _ => {
+                    if let Some(purse) = self.shared.balances.find(account.as_str()) {
+                        purse.deposit(parts.iter().sum());
+                    }
+                    self.reserve_offline(&account, holds);
+                }
+            }
+        }
+    }
+
+    /// Passes the server's grants on to the waiting requests.
+    fn on_reserved(
+        &mut self,
+        account: &AccountId,
+        holds: Vec<PendingReservation>,
+        parts: &[i64],
+        done: &LeaseTxnState,
+        lease: i64,
+        asked: Instant,
+    ) {
+        let Some(hand) = self.leases.get_mut(account.as_str()) else { return };
+        let Some(purse) = hand.balance.clone() else { return };
+        hand.lease = done.lease;
+        hand.renewed_at = Some(asked);
+        // Spendable is what was leased in addition, less what the granted requests took of it, plus the local parts of
+        // the denied ones.
+        let mut more = done.lease.saturating_sub(lease);
+        for (at, ((amount, _), part)) in holds.iter().zip(parts).enumerate() {
+            match done.granted.get(at) {
+                Some(true) => more = more.saturating_sub(amount.saturating_sub(*part)),
+                _ => more = more.saturating_add(*part),
+            }
+        }
+        purse.deposit(more);
+        purse.set(done.state, done.free);
+        for (at, (amount, outcome)) in holds.into_iter().enumerate() {
+            let held = if done.granted.get(at) == Some(&true) {
+                Ok(purse.reservation(amount))
+            } else {
+                Err(purse.denial().unwrap_or(ReserveError::Empty { available: purse.available() }))
+            };
+            // If the receiver is gone, the reservation is dropped and refunded.
+            let _ = outcome.send(held);
+        }
+    }
+
+    /// Decides without the server, by the outage policy.
+    fn reserve_offline(&self, account: &AccountId, holds: Vec<PendingReservation>) {
+        let purse = self.shared.balances.find_or_insert(account.as_str());
+        let floor = self.shared.overdraft_floor.load(Ordering::Acquire);
+        for (amount, outcome) in holds {
+            let held = purse.as_ref().ok_or(ReserveError::Unavailable).and_then(|purse| {
+                if let Some(refused) = purse.denial() {
+                    return Err(refused);
+                }
+                // An account in unknown state may be disabled or missing. Only the overdraft policy accepts this risk.
+                let known =
+                    purse.state() == State::Enabled || matches!(self.config.on_outage, OnOutage::Allow(_));
+                known.then(|| purse.reserve(amount, floor)).flatten().ok_or(ReserveError::Unavailable)
+            });
+            let _ = outcome.send(held);
+        }
+    }
+
+    /// Returns the next transaction number.
+    pub(super) fn next_txn(&mut self) -> u64 {
+        self.last_txn += 1;
+        self.last_txn
+    }
+
+    /// Returns the lease of an account, created if necessary.
+    pub(super) fn lease(&mut self, account: &str) -> Option<&mut AccountLease> {
+        if !self.leases.contains_key(account) {
+            let purse = self.shared.balances.find_or_insert(account);
+            let hand = AccountLease {
+                lease: 0,
+                server_seq: 0,
+                deducted_seq: self.shipped_seq,
+                renewed_at: None,
+                balance: purse,
+            };
+            self.leases.insert(account.to_owned(), hand);
+        }
+        self.leases.get_mut(account)
+    }
+
+    /// Ships settlements and maintains leases; with `all`, of all accounts regardless of their age.
+    pub(super) async fn flush(&mut self, all: bool) -> Result<(), StoreError> {
+        let failed = |error: &ShipError| StoreError::Failed(error.to_string());
+        if self.connection.is_none() {
+            // Charges cannot be shipped: let stale leases expire, and make the journal durable instead.
+            self.expire_stale();
+            self.expire_limits();
+            self.fsync_pending();
+            return Err(unavailable_error());
+        }
+        let brought = self.ship().await;
+        let mut done =
+            brought.map_err(|error| self.check_connection_error(error)).map_err(|error| failed(&error));
+        if all || Instant::now() >= self.last_maintenance {
+            self.last_maintenance = Instant::now() + MAINTENANCE_INTERVAL;
+            if let Err(error) = self.renew_all(all).await {
+                let error = self.check_connection_error(error);
+                done = done.and(Err(failed(&error)));
+            }
+            self.renew_limits(false).await;
+            self.expire_stale();
+        }
+        // Maintenance has found that the server lost frames: ship them again now.
+        if self.needs_replay {
+            let brought = self.ship().await;
+            done = done.and(brought.map_err(|error| failed(&self.check_connection_error(error))));
+        }
+        if let Some(link) = self.connection.clone()
+            && Instant::now() >= self.last_sweep
+        {
+            self.last_sweep = Instant::now() + ship::SEARCH_INTERVAL;
+            let swept = ship::ship_orphaned(&link, &self.config).await;
+            done = done.and(swept.map_err(|error| failed(&self.check_connection_error(error))));
+        }
+        if done.is_err() {
+            self.fsync_pending();
+        }
+        done
+    }
+
+    /// Handles the error as a lost connection if it is one, and returns it.
+    fn check_connection_error(&mut self, error: ShipError) -> ShipError {
+        if let ShipError::Connection(error) = &error {
+            self.on_disconnected(error);
+        }
+        error
+    }
+
+    /// Flushes the journal to the disk (fsync) while the server does not accept usage.
+    fn fsync_pending(&mut self) {
+        let journal = &self.shared.journal;
+        if self.draining.is_none() {
+            self.draining = journal.rotate();
+        }
+        if let Some(segment) = &self.draining
+            && let Err(error) = journal.sync(segment)
+        {
+            tracing::error!(%error, "the journal cannot be written to the disk");
+        }
+    }
+
+    /// Expires stale account states: after half the lease lifetime without contact, the server may soon reclaim the
+    /// lease.
+    fn expire_stale(&mut self) {
+        for hand in
+            self.leases.values().filter(|hand| hand.renewed_at.is_none_or(|at| at.elapsed() > LEASE_TTL / 2))
+        {
+            if let Some(purse) = &hand.balance
+                && purse.state() != State::Unknown
+            {
+                purse.expire();
+            }
+        }
+    }
+}
+
+/// Waits for the current attempt to connect; pending forever if there is none.
+async fn connect_attempt(
+    attempt: &mut Option<JoinHandle<Result<Connection, ConnectionError>>>,
+) -> Result<Connection, ConnectionError> {
+    match attempt {
+        Some(attempt) => attempt.await.unwrap_or(Err(ConnectionError::Timeout)),
+        None => std::future::pending().await,
+    }
+}
+
+fn unavailable_error() -> StoreError {
+    StoreError::Failed("the server is away".to_owned())
+}

@@ -1,0 +1,19 @@
+//! Balances of accounts and one usage record per request: the expected cost is reserved before a request is sent, and
+//! its actual cost is charged at its end.
+//!
+//! The trait [`Ledger`] and its guarantees live here, with the usage record ([`record`]), the write-ahead journal that
+//! makes charges durable ([`wal`]), administration ([`admin`]) and reports ([`report`]). The two implementations are in
+//! [`backend`]: SQLite and Valkey. Here must not live: prices and authorization (`account`), the decision what to
+//! charge (`proxy`).
+
+mod accounts;
+pub mod admin;
+pub mod backend;
+mod interface;
+pub mod record;
+mod record_block;
+pub mod report;
+pub mod wal;
+
+pub use interface::{AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent};
+pub use record::UsageRecord;
