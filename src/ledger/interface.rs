@@ -155,21 +155,20 @@ impl ReserveError {
 /// Owner of reserved amounts, to which a [`Reservation`] refunds itself.
 pub(super) trait ReservationHolder: Send + Sync + fmt::Debug {
     /// Refunds a reservation or the rest of it, in nano-units. A negative amount is an overrun and is deducted.
-    fn refund(&self, reservation: u64, amount: i64);
+    fn refund(&self, amount: i64);
 }
 
 /// Reservation of an amount for one request. It is refunded if it is dropped without being settled.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given back"]
 pub struct Reservation {
-    id: u64,
     amount: i64,
     holder: Arc<dyn ReservationHolder>,
 }
 
 impl Reservation {
-    pub(super) fn new(id: u64, amount: i64, holder: Arc<dyn ReservationHolder>) -> Self {
-        Reservation { id, amount, holder }
+    pub(super) fn new(amount: i64, holder: Arc<dyn ReservationHolder>) -> Self {
+        Reservation { amount, holder }
     }
 
     /// Returns the reserved amount, in nano-units.
@@ -186,7 +185,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.amount != 0 {
-            self.holder.refund(self.id, self.amount);
+            self.holder.refund(self.amount);
         }
     }
 }

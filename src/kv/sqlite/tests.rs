@@ -132,7 +132,7 @@ fn file_that_is_not_a_database_is_refused() {
 }
 
 /// File of schema version 1 with two responses of the key `demo`.
-const LAYOUT_1: &[u8] = include_bytes!("../../tests/store/layout-1.db");
+const LAYOUT_1: &[u8] = include_bytes!("../../../tests/store/layout-1.db");
 
 /// Several processes open an old file at the same time.
 #[tokio::test]

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
-use super::rows::{self, ApplyError, Changed};
+use super::rows::{self, ApplyError, BalanceRow, Changed};
 use super::{Shared, Spent, SqliteLedgerCommand, SqliteLedgerConfig, replay, report};
+use crate::ledger::accounts::{AccountStatus, Accounts};
 use crate::ledger::wal::Segment;
 use crate::store::StoreError;
 use crate::store::journal_files::exists;
@@ -194,7 +195,7 @@ impl JournalApplier {
     /// Applies the frames of a piece of a segment to the database (fsynced) and then to the balances.
     fn apply_piece(&mut self, segment: &[u8]) -> Result<(), ApplyError> {
         let own = self.shared.journal.id();
-        let balances = &self.shared.balances;
+        let accounts = &self.shared.accounts;
         replay::apply_segment(
             &self.connection,
             segment,
@@ -204,8 +205,8 @@ impl JournalApplier {
                 // others.
                 let charge = if journal == own { charge } else { 0 };
                 match account {
-                    Changed::Row(row) => balances.refresh(row, charge),
-                    Changed::Unknown(name) => balances.record_debt(&name, charge),
+                    Changed::Row(row) => refresh(accounts, row, charge),
+                    Changed::Unknown(name) => record_debt(accounts, &name, charge),
                 }
             },
         )
@@ -217,7 +218,7 @@ impl JournalApplier {
         if version != self.version {
             let (changed, seen) = rows::changed_since(&self.connection, self.last_change)?;
             for row in changed {
-                self.shared.balances.refresh(row, 0);
+                refresh(&self.shared.accounts, row, 0);
             }
             (self.last_change, self.version) = (seen, version);
         }
@@ -226,10 +227,10 @@ impl JournalApplier {
 
     /// Replays the journals of ended processes.
     pub(super) fn recover(&mut self) -> Result<(), OpenError> {
-        let balances = &self.shared.balances;
+        let accounts = &self.shared.accounts;
         replay::recover(&self.connection, &self.folder, &mut self.last_change, &mut |_, account, _| {
             if let Changed::Row(row) = account {
-                balances.refresh(row, 0);
+                refresh(accounts, row, 0);
             }
         })
     }
@@ -276,5 +277,26 @@ impl JournalApplier {
             Ok(Spent { day: row.get(0)?, account: row.get(1)?, key: row.get(2)?, cost })
         })?;
         rows.collect()
+    }
+}
+
+/// Takes over a row of the database. `charged` is the amount of this process's charges that the row newly contains; these
+/// were deducted from the spendable balance when they were settled.
+fn refresh(accounts: &Accounts, row: BalanceRow, charged: i64) {
+    let Some(account) = accounts.find_or_insert(&row.name) else { return };
+    let before = account.swap_reported(row.balance);
+    // The part of the difference that other processes caused. Only this part changes the spendable balance.
+    let others = row.balance.saturating_add(charged).saturating_sub(before);
+    if others != 0 {
+        account.add(others);
+    }
+    account.set_status(if row.enabled { AccountStatus::Enabled } else { AccountStatus::Disabled });
+}
+
+/// Records a charge that was applied for an account that does not exist in the database. The account starts with this
+/// debt when it is created.
+fn record_debt(accounts: &Accounts, name: &str, charged: i64) {
+    if let Some(account) = accounts.find(name) {
+        account.swap_reported(account.reported().saturating_sub(charged));
     }
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::ledger::accounts::Balances;
+use crate::ledger::accounts::{AccountStatus, Accounts};
 use crate::ledger::wal::{Journal, JournalThread};
 use crate::ledger::{
     AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent, UsageRecord,
@@ -59,7 +59,7 @@ pub struct SqliteLedger {
 /// State that workers share with the ledger's thread.
 #[derive(Debug)]
 struct Shared {
-    balances: Balances,
+    accounts: Accounts,
     journal: Arc<Journal>,
     /// Description of the current fault of the files, if there is one.
     fault: Mutex<Option<String>>,
@@ -115,7 +115,8 @@ impl SqliteLedger {
         // Created before `recover`, which replays unlocked journals only: it does not touch the own, locked one.
         let journal = Arc::new(Journal::create(&folder, terms.segment).map_err(io)?);
         let (fault, faulty) = (Mutex::default(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { balances: Balances::new(), journal, fault, faulty });
+        let shared =
+            Arc::new(Shared { accounts: Accounts::new(AccountStatus::Missing), journal, fault, faulty });
         let mut keeper = JournalApplier::new(connection, place, shared.clone(), terms, &folder);
         keeper.recover()?;
         keeper.refresh().map_err(|source| OpenError::Database { path: path.to_owned(), source })?;
@@ -164,24 +165,19 @@ impl Ledger for SqliteLedger {
         if self.shared.journal.is_failing() || self.shared.faulty.load(Ordering::Acquire) {
             return ReserveOutcome::Known(Err(ReserveError::Unavailable));
         }
-        self.shared.balances.reserve(account, amount)
+        let balance = self.shared.accounts.find(account.as_str()).ok_or(ReserveError::UnknownAccount);
+        ReserveOutcome::Known(balance.and_then(|balance| match balance.denial() {
+            Some(denial) => Err(denial),
+            None => balance.reserve(amount, 0).map_err(|available| ReserveError::Empty { available }),
+        }))
     }
 
     fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled {
-        // Journal before balance: a refund must not become spendable before its charge is in the journal's queue.
-        let settled = self.shared.journal.append(|out| record.encode(out));
-        match reservation {
-            Some(reservation) => reservation.settle(record.charge()),
-            None if record.charge() != 0 && !record.account.is_empty() => {
-                self.shared.balances.charge(record.account, record.charge());
-            }
-            None => {}
-        }
-        settled
+        self.shared.accounts.settle(&self.shared.journal, reservation, record)
     }
 
     fn available(&self, account: &AccountId) -> Option<i64> {
-        self.shared.balances.available(account.as_str())
+        Some(self.shared.accounts.find_existing(account.as_str())?.spendable())
     }
 
     fn fault(&self) -> Option<String> {

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::rows::{self, ApplyError, Changed};
-use crate::ledger::accounts::BalanceRow;
+use super::rows::{self, ApplyError, BalanceRow, Changed};
 use crate::ledger::wal::{JournalFrame, JournalFrames, orphaned};
 use crate::store::schema::OpenError;
 

@@ -8,11 +8,18 @@ use foldhash::fast::RandomState;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::account::amount::LARGEST;
-use crate::ledger::accounts::BalanceRow;
 use crate::ledger::record::KINDS;
 use crate::ledger::report::DAY;
 use crate::ledger::wal::JournalFrame;
 use crate::ledger::{UsageRecord, record_block};
+
+/// Account row of the database; `balance` in nano-units.
+#[derive(Clone, Debug)]
+pub(super) struct BalanceRow {
+    pub(super) name: String,
+    pub(super) balance: i64,
+    pub(super) enabled: bool,
+}
 
 /// Account that was charged, and the amount in nano-units.
 #[derive(Debug)]

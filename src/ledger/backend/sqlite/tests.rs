@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::canonical::Usage;
-use crate::ledger::admin::LedgerAdmin as _;
-use crate::ledger::report::{UsageFilter, UsageGrouping};
+use crate::ledger::admin::{AdminError, Credited, LedgerAdmin as _};
+use crate::ledger::report::{DAY, UsageFilter, UsageGrouping, UsageRow};
 use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, Journal};
 use crate::store::schema;
 

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use redis::{Cmd, Value};
 
-use super::leased_balance::{LeasedBalance, State};
 use super::usage_batch::UsageBatch;
+use crate::ledger::accounts::{AccountBalance, AccountStatus};
 use crate::limits::Calendar;
 use crate::store::millis;
 use crate::store::valkey::connection::{number, parts, text};
@@ -33,7 +33,7 @@ pub(super) struct AccountLease {
     /// Time of the last successful transaction; `None` forces one.
     pub(super) renewed_at: Option<Instant>,
     /// The spendable part; `None` for keys without an account.
-    pub(super) balance: Option<Arc<LeasedBalance>>,
+    pub(super) balance: Option<Arc<AccountBalance>>,
 }
 
 impl AccountLease {
@@ -43,8 +43,8 @@ impl AccountLease {
         self.deducted_seq = self.deducted_seq.max(last);
         self.lease = self.lease.saturating_sub(cost);
         if self.lease < 0 {
-            if let Some(purse) = &self.balance {
-                purse.deposit(self.lease.saturating_neg());
+            if let Some(balance) = &self.balance {
+                balance.add(self.lease.saturating_neg());
             }
             self.lease = 0;
         }
@@ -78,10 +78,18 @@ pub(super) enum LeaseTxnResult {
 
 /// State of an account after a lease transaction.
 pub(super) struct LeaseTxnState {
-    pub(super) state: State,
+    pub(super) status: AccountStatus,
     pub(super) free: i64,
     pub(super) lease: i64,
     pub(super) granted: Vec<bool>,
+}
+
+impl LeaseTxnState {
+    /// Takes over the state of the account.
+    pub(super) fn report_to(&self, balance: &AccountBalance) {
+        balance.swap_reported(self.free);
+        balance.set_status(self.status);
+    }
 }
 
 impl LeaseTxn<'_> {
@@ -146,14 +154,14 @@ pub(super) fn parse_result(answer: &Value) -> Option<LeaseTxnResult> {
     match parts(answer) {
         [gap, stands] if text(gap) == "gap" => Some(LeaseTxnResult::Gap(text(stands).parse().ok()?)),
         [state, free, lease, granted] => {
-            let state = match text(state) {
-                "enabled" => State::Enabled,
-                "disabled" => State::Disabled,
-                _ => State::Missing,
+            let status = match text(state) {
+                "enabled" => AccountStatus::Enabled,
+                "disabled" => AccountStatus::Disabled,
+                _ => AccountStatus::Missing,
             };
             let granted = text(granted).bytes().map(|flag| flag == b'1').collect();
             Some(LeaseTxnResult::Done(LeaseTxnState {
-                state,
+                status,
                 free: number(free),
                 lease: number(lease),
                 granted,

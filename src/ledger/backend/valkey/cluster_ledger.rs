@@ -10,9 +10,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::oneshot;
 
-use super::limits::LimitTxnRequest;
 use super::lease_manager::LeaseManager;
-use super::leased_balance::{LeasedBalances, State};
+use super::limits::LimitTxnRequest;
+use crate::ledger::accounts::{AccountStatus, Accounts};
 use crate::ledger::wal::{Journal, JournalThread};
 use crate::ledger::{
     AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent, UsageRecord,
@@ -63,7 +63,7 @@ pub struct ClusterLedger {
 
 /// State that workers share with the ledger's thread.
 pub(super) struct LedgerShared {
-    pub(super) balances: LeasedBalances,
+    pub(super) accounts: Accounts,
     pub(super) journal: Arc<Journal>,
     /// True while the journal's files are missing.
     pub(super) journal_missing: AtomicBool,
@@ -113,7 +113,7 @@ impl ClusterLedger {
         let journal = Arc::new(journal);
         let (floor, gone) = (AtomicI64::new(0), AtomicBool::new(false));
         let shared = Arc::new(LedgerShared {
-            balances: LeasedBalances::new(),
+            accounts: Accounts::new(AccountStatus::Unknown),
             journal,
             overdraft_floor: floor,
             journal_missing: gone,
@@ -163,11 +163,14 @@ impl Ledger for ClusterLedger {
             return ReserveOutcome::Known(Err(ReserveError::Unavailable));
         }
         // Fast path: the leased balance suffices and no server round trip is needed.
-        if let Some(purse) = self.shared.balances.find(account.as_str())
-            && purse.state() == State::Enabled
-            && let Some(held) = purse.reserve(amount, self.shared.overdraft_floor.load(Ordering::Acquire))
+        if let Some(balance) = self.shared.accounts.find(account.as_str())
+            && balance.status() == AccountStatus::Enabled
         {
-            return ReserveOutcome::Known(Ok(held));
+            balance.mark_used();
+            let floor = self.shared.overdraft_floor.load(Ordering::Acquire);
+            if let Ok(reservation) = balance.reserve(amount, floor) {
+                return ReserveOutcome::Known(Ok(reservation));
+            }
         }
         let Some(asks) = &self.commands else { return ReserveOutcome::Known(Err(ReserveError::Unavailable)) };
         let (outcome, pending) = oneshot::channel();
@@ -179,24 +182,12 @@ impl Ledger for ClusterLedger {
     }
 
     fn settle(&self, reservation: Option<Reservation>, record: &UsageRecord<'_>) -> Settled {
-        // Journal before balance: a refund must not become spendable before its charge is in the journal's queue.
-        let settled = self.shared.journal.append(|out| record.encode(out));
-        let charge = record.charge();
-        match reservation {
-            Some(reservation) => reservation.settle(charge),
-            None if charge != 0 => {
-                if let Some(purse) = self.shared.balances.find_or_insert(record.account) {
-                    purse.deposit(charge.saturating_neg());
-                }
-            }
-            None => {}
-        }
-        settled
+        self.shared.accounts.settle(&self.shared.journal, reservation, record)
     }
 
     fn available(&self, account: &AccountId) -> Option<i64> {
-        let purse = self.shared.balances.find(account.as_str())?;
-        matches!(purse.state(), State::Enabled | State::Disabled).then(|| purse.available())
+        let balance = self.shared.accounts.find_existing(account.as_str())?;
+        Some(balance.spendable().saturating_add(balance.reported()))
     }
 
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {

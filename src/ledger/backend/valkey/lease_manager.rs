@@ -14,9 +14,9 @@ use tokio::time::MissedTickBehavior;
 
 use super::account_lease::{AccountLease, LEASE_TTL, LeaseTxn, LeaseTxnResult, LeaseTxnState, parse_result};
 use super::cluster_ledger::{ClusterCommand, ClusterLedgerConfig, LedgerShared, OnOutage};
-use super::leased_balance::State;
 use super::ship::{self, ShipError};
 use super::{limits, report};
+use crate::ledger::accounts::AccountStatus;
 use crate::ledger::wal::Segment;
 use crate::ledger::{AccountId, Reservation, ReserveError};
 use crate::store::StoreError;
@@ -248,16 +248,16 @@ impl LeaseManager {
         let (mut commands, mut waiting) = (Vec::new(), Vec::new());
         for (account, holds) in holds {
             let Some(hand) = self.lease(account.as_str()) else { continue };
-            let Some(purse) = hand.balance.clone() else { continue };
+            let Some(balance) = hand.balance.clone() else { continue };
             // Use the local part first. It remains leased, whatever the result of the transaction.
-            let mut left = purse.take_all();
+            let mut left = balance.take_all();
             let mut use_of = |amount: i64| {
                 let part = amount.min(left);
                 left -= part;
                 part
             };
             let parts: Vec<i64> = holds.iter().map(|(amount, _)| use_of(*amount)).collect();
-            purse.deposit(left);
+            balance.add(left);
             let lease = hand.lease.max(0);
             let needs: Vec<i64> =
                 holds.iter().zip(&parts).map(|((amount, _), part)| amount.saturating_sub(*part)).collect();
@@ -290,8 +290,9 @@ impl LeaseManager {
                     self.on_reserved(&account, holds, &parts, &done, lease, asked)
                 }
                 _ => {
-                    if let Some(purse) = self.shared.balances.find(account.as_str()) {
-                        purse.deposit(parts.iter().sum());
+                    if let Some(balance) = self.shared.accounts.find(account.as_str()) {
+                        // Parts of what was spendable: their sum fits.
+                        balance.add(parts.iter().fold(0, |sum: i64, part| sum.saturating_add(*part)));
                     }
                     self.reserve_offline(&account, holds);
                 }
@@ -310,7 +311,7 @@ impl LeaseManager {
         asked: Instant,
     ) {
         let Some(hand) = self.leases.get_mut(account.as_str()) else { return };
-        let Some(purse) = hand.balance.clone() else { return };
+        let Some(balance) = hand.balance.clone() else { return };
         hand.lease = done.lease;
         hand.renewed_at = Some(asked);
         // Spendable is what was leased in addition, less what the granted requests took of it, plus the local parts of
@@ -322,13 +323,14 @@ impl LeaseManager {
                 _ => more = more.saturating_add(*part),
             }
         }
-        purse.deposit(more);
-        purse.set(done.state, done.free);
+        balance.add(more);
+        done.report_to(&balance);
         for (at, (amount, outcome)) in holds.into_iter().enumerate() {
             let held = if done.granted.get(at) == Some(&true) {
-                Ok(purse.reservation(amount))
+                Ok(balance.reservation(amount))
             } else {
-                Err(purse.denial().unwrap_or(ReserveError::Empty { available: purse.available() }))
+                let available = balance.spendable().saturating_add(balance.reported());
+                Err(balance.denial().unwrap_or(ReserveError::Empty { available }))
             };
             // If the receiver is gone, the reservation is dropped and refunded.
             let _ = outcome.send(held);
@@ -337,17 +339,21 @@ impl LeaseManager {
 
     /// Decides without the server, by the outage policy.
     fn reserve_offline(&self, account: &AccountId, holds: Vec<PendingReservation>) {
-        let purse = self.shared.balances.find_or_insert(account.as_str());
+        let balance = self.shared.accounts.find_or_insert(account.as_str());
         let floor = self.shared.overdraft_floor.load(Ordering::Acquire);
         for (amount, outcome) in holds {
-            let held = purse.as_ref().ok_or(ReserveError::Unavailable).and_then(|purse| {
-                if let Some(refused) = purse.denial() {
+            let held = balance.as_ref().ok_or(ReserveError::Unavailable).and_then(|balance| {
+                if let Some(refused) = balance.denial() {
                     return Err(refused);
                 }
                 // An account in unknown state may be disabled or missing. Only the overdraft policy accepts this risk.
-                let known =
-                    purse.state() == State::Enabled || matches!(self.config.on_outage, OnOutage::Allow(_));
-                known.then(|| purse.reserve(amount, floor)).flatten().ok_or(ReserveError::Unavailable)
+                let known = balance.status() == AccountStatus::Enabled
+                    || matches!(self.config.on_outage, OnOutage::Allow(_));
+                if !known {
+                    return Err(ReserveError::Unavailable);
+                }
+                balance.mark_used();
+                balance.reserve(amount, floor).map_err(|_| ReserveError::Unavailable)
             });
             let _ = outcome.send(held);
         }
@@ -362,13 +368,13 @@ impl LeaseManager {
     /// Returns the lease of an account, created if necessary.
     pub(super) fn lease(&mut self, account: &str) -> Option<&mut AccountLease> {
         if !self.leases.contains_key(account) {
-            let purse = self.shared.balances.find_or_insert(account);
+            let balance = self.shared.accounts.find_or_insert(account);
             let hand = AccountLease {
                 lease: 0,
                 server_seq: 0,
                 deducted_seq: self.shipped_seq,
                 renewed_at: None,
-                balance: purse,
+                balance,
             };
             self.leases.insert(account.to_owned(), hand);
         }
@@ -442,10 +448,10 @@ impl LeaseManager {
         for hand in
             self.leases.values().filter(|hand| hand.renewed_at.is_none_or(|at| at.elapsed() > LEASE_TTL / 2))
         {
-            if let Some(purse) = &hand.balance
-                && purse.state() != State::Unknown
+            if let Some(balance) = &hand.balance
+                && balance.status() != AccountStatus::Unknown
             {
-                purse.expire();
+                balance.set_status(AccountStatus::Unknown);
             }
         }
     }

@@ -23,7 +23,7 @@ impl LeaseManager {
             if !all && age.is_some_and(|age| age < MAX_STATE_AGE) {
                 continue;
             }
-            let Some(purse) = &hand.balance else {
+            let Some(balance) = &hand.balance else {
                 if age.is_none() && hand.server_seq > 0 {
                     let parcel = Some(UsageBatch::empty(hand.server_seq));
                     // A key without an account has no lease. After a reconnect, check that the server still has its
@@ -42,20 +42,20 @@ impl LeaseManager {
                 }
                 continue;
             };
-            let used = purse.take_used();
+            let used = balance.take_used();
             let idle = !used && !all && age.is_some();
-            if idle && hand.lease == 0 && purse.spendable() == 0 {
+            if idle && hand.lease == 0 && balance.spendable() == 0 {
                 if age.is_some_and(|age| age > EVICT_AFTER) {
                     forgotten.push(name.clone());
                 }
                 continue;
             }
             // Nothing to return, and the renewal of the lease is not due yet.
-            if idle && purse.spendable() <= 0 && age.is_some_and(|age| age < LEASE_TTL / 4) {
+            if idle && balance.spendable() <= 0 && age.is_some_and(|age| age < LEASE_TTL / 4) {
                 continue;
             }
             // Take the unused part out before the call: workers must not spend what is being returned.
-            let pool = if idle { purse.take_all() } else { 0 };
+            let pool = if idle { balance.take_all() } else { 0 };
             let lease = hand.lease.saturating_sub(pool).max(0);
             let parcel =
                 age.is_none().then(|| UsageBatch::empty(hand.server_seq)).filter(|_| hand.server_seq > 0);
@@ -73,7 +73,7 @@ impl LeaseManager {
         }
         for name in forgotten {
             self.leases.remove(&name);
-            self.shared.balances.remove(&name);
+            self.shared.accounts.remove(&name);
         }
         let asked = Instant::now();
         let answers = link.run_all(commands).await;
@@ -85,8 +85,8 @@ impl LeaseManager {
                 Some(LeaseTxnResult::Done(done)) => {
                     hand.lease = done.lease;
                     hand.renewed_at = Some(asked);
-                    if let Some(purse) = &hand.balance {
-                        purse.set(done.state, done.free);
+                    if let Some(balance) = &hand.balance {
+                        done.report_to(balance);
                     }
                 }
                 other => {
@@ -114,7 +114,7 @@ impl LeaseManager {
         let (gateway, number) = (self.shared.journal.id(), self.next_txn());
         let mut commands = Vec::new();
         for (name, hand) in &self.leases {
-            let pool = hand.balance.as_ref().map_or(0, |purse| purse.take_all());
+            let pool = hand.balance.as_ref().map_or(0, |balance| balance.take_all());
             if hand.lease > 0 {
                 let lease = hand.lease.saturating_sub(pool).max(0);
                 let visit = LeaseTxn {

@@ -4,7 +4,6 @@ mod account_lease;
 mod admin;
 mod cluster_ledger;
 mod lease_manager;
-mod leased_balance;
 mod limits;
 mod maintenance;
 mod report;

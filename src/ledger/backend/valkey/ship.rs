@@ -188,8 +188,8 @@ impl LeaseManager {
                         hand.deduct(last, unbooked);
                         hand.lease = done.lease;
                         hand.renewed_at = Some(asked);
-                        if let Some(purse) = &hand.balance {
-                            purse.set(done.state, done.free);
+                        if let Some(balance) = &hand.balance {
+                            done.report_to(balance);
                         }
                     }
                     Some(LeaseTxnResult::Gap(stands)) if stands > hand.server_seq => {
@@ -225,7 +225,7 @@ fn index_commands(day: i64, account: &str) -> [Cmd; 2] {
 
 /// Ships the journals of ended processes. This also releases their leases at once.
 pub(super) async fn ship_orphaned(link: &Connection, terms: &ClusterLedgerConfig) -> Result<(), ShipError> {
-    for leftover in journal::orphaned(&terms.journal)? {
+    for leftover in wal::orphaned(&terms.journal)? {
         let mut leftover = leftover?;
         let id = leftover.id;
         // Sequence number at the server, by account.

@@ -7,7 +7,8 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use crate::ledger::backend::sqlite::tests::*;
-use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, exists, orphaned};
+use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, orphaned};
+use crate::store::journal_files::exists;
 
 const ACCOUNTS: [&str; 2] = ["acme", "umbrella"];
 /// Maximum number of concurrent processes, as in an upgrade.
