@@ -14,6 +14,7 @@ pub mod record;
 mod record_block;
 pub mod report;
 pub mod wal;
+mod worker;
 
 pub use interface::{AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent};
 pub use record::UsageRecord;

@@ -77,9 +77,10 @@ impl LedgerState {
 pub(super) struct FailureLog(Option<Instant>);
 
 impl FailureLog {
-    pub(super) fn failed(&mut self, error: &dyn fmt::Display) {
+    /// Logs a failure to write to the `place`.
+    pub(super) fn failed(&mut self, place: &str, error: &dyn fmt::Display) {
         if self.0.is_none_or(|logged| logged.elapsed() > LOG_INTERVAL) {
-            tracing::error!(%error, "the ledger cannot be written; charges wait in the journal");
+            tracing::error!(%error, "the {place} of the ledger cannot be written; charges wait in the journal");
             self.0 = Some(Instant::now());
         }
     }

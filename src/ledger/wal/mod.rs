@@ -10,6 +10,7 @@
 //! Frames that cannot be written stay in memory in order, and the write is retried. Frames and files live here. Here
 //! must not live: the meaning of a payload.
 
+mod drain;
 mod files;
 mod frame;
 mod segment;
@@ -17,6 +18,7 @@ mod segment;
 mod tests;
 mod thread;
 
+pub(super) use drain::Drain;
 pub(super) use files::orphaned;
 pub use frame::{JournalFrame, JournalFrames, opening, write};
 pub(super) use segment::{Pieces, Segment};

@@ -1,17 +1,19 @@
 //! Ledger thread: applies the journal to the database, loads what other processes changed there, replays the journals
 //! of ended processes and removes expired records.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
 use super::rows::{self, ApplyError, BalanceRow, Changed};
-use super::{Shared, Spent, SqliteLedgerCommand, SqliteLedgerConfig, replay, report};
+use super::{SqliteLedgerConfig, replay, report};
+use crate::ledger::Spent;
 use crate::ledger::accounts::{AccountStatus, Accounts};
-use crate::ledger::wal::Segment;
+use crate::ledger::wal::Drain;
+use crate::ledger::worker::{self, Backend, FailureLog, LedgerState, Outcome};
 use crate::store::StoreError;
 use crate::store::journal_files::exists;
 use crate::store::schema::{FileIdentity, OpenError};
@@ -24,88 +26,134 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 const SWEPT: usize = 256;
 /// Steps of a sweep. Together they remove more blocks than the shortest `store.flush` can add in the same time.
 const STEPS: usize = 16;
-/// Minimum interval between two log lines about the same failure.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
-
 /// Worker that applies journal records to SQLite.
 pub(super) struct JournalApplier {
     connection: Connection,
     file: FileIdentity,
-    shared: Arc<Shared>,
+    shared: Arc<LedgerState>,
     config: SqliteLedgerConfig,
     folder: PathBuf,
-    /// Segment that is being drained.
-    draining: Option<Segment>,
+    drain: Drain,
     /// Highest value of `account.changed` that has been read.
     last_change: i64,
     /// SQLite's `data_version`: changes when another connection has written.
     version: i64,
-    last_logged: Option<Instant>,
+    failures: FailureLog,
+    last_flush: Instant,
+    next_sweep: Instant,
+}
+
+impl Backend for JournalApplier {
+    type Command = Infallible;
+    type Error = ApplyError;
+
+    fn drain(&mut self) -> &mut Drain {
+        &mut self.drain
+    }
+
+    /// Applies the frames of a piece of a segment to the database (fsynced) and then to the balances.
+    async fn apply(&mut self, piece: &[u8]) -> Result<(), ApplyError> {
+        let own = self.shared.journal.id();
+        let accounts = &self.shared.accounts;
+        replay::apply_segment(
+            &self.connection,
+            piece,
+            &mut self.last_change,
+            &mut |journal, account, charge| {
+                // Charges of an ended process were never deducted from these balances: they count as a change by others.
+                let charge = if journal == own { charge } else { 0 };
+                match account {
+                    Changed::Row(row) => refresh(accounts, row, charge),
+                    Changed::Unknown(name) => record_debt(accounts, &name, charge),
+                }
+            },
+        )
+    }
+
+    fn interval(&self) -> Duration {
+        self.config.flush.min(CHECK_INTERVAL)
+    }
+
+    async fn start(&mut self) {
+        if !self.connection.is_autocommit() {
+            // A panic left the transaction open: the supervisor restarted the worker.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        self.last_flush = Instant::now();
+        self.next_sweep = self.last_flush + self.config.flush;
+    }
+
+    async fn tick(&mut self) {
+        let there = self.check_files();
+        // A tick before the flush interval is over only checks the files. Half a tick early is due, because ticks are not
+        // exact.
+        let soon = self.last_flush.elapsed().saturating_add(self.interval() / 2);
+        if there.is_err() || soon < self.config.flush {
+            return;
+        }
+        // A failure was logged.
+        let _ = self.flush().await;
+        if Instant::now() >= self.next_sweep {
+            self.sweep();
+            self.next_sweep = Instant::now() + SWEEP_INTERVAL.max(self.config.flush);
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), StoreError> {
+        self.check_files()?;
+        self.last_flush = Instant::now();
+        let done = worker::drain(self).await.and_then(|()| self.refresh().map_err(ApplyError::from));
+        done.map_err(|error| {
+            // The database does not accept the charges: make them durable in the journal at least.
+            self.drain.sync();
+            self.failures.failed("database", &error);
+            StoreError::Failed(error.to_string())
+        })
+    }
+
+    async fn spent(&mut self, day: i64, outcome: Outcome<Vec<Spent>>) {
+        let flushed = self.flush().await;
+        let spent = |()| self.sum_spent(day).map_err(|error| StoreError::Failed(error.to_string()));
+        // The send fails if the receiver is gone; that is fine.
+        let _ = outcome.send(flushed.and_then(spent));
+    }
+
+    async fn run(&mut self, _: Vec<Infallible>) {}
+
+    async fn close(&mut self) -> Result<(), StoreError> {
+        self.flush().await
+    }
+
+    async fn end(&mut self) {
+        // The second flush: frames that were appended while the previous segment was drained.
+        if self.flush().await.is_ok() && self.flush().await.is_ok() {
+            self.shared.journal.remove_if_drained();
+        }
+    }
 }
 
 impl JournalApplier {
     pub(super) fn new(
         connection: Connection,
         place: FileIdentity,
-        shared: Arc<Shared>,
+        shared: Arc<LedgerState>,
         terms: SqliteLedgerConfig,
         folder: &Path,
     ) -> Self {
-        let folder = folder.to_owned();
+        let (folder, now) = (folder.to_owned(), Instant::now());
+        let drain = Drain::new(shared.journal.clone());
         JournalApplier {
             connection,
             file: place,
             shared,
             config: terms,
             folder,
-            draining: None,
+            drain,
             last_change: 0,
             version: -1,
-            last_logged: None,
-        }
-    }
-
-    /// Runs commands and flushes until the ledger is dropped.
-    pub(super) fn run(&mut self, asks: &Receiver<SqliteLedgerCommand>) {
-        if !self.connection.is_autocommit() {
-            // A panic left the transaction open: the supervisor restarted this function.
-            let _ = self.connection.execute_batch("ROLLBACK");
-        }
-        let mut sweep = Instant::now() + self.config.flush;
-        let mut turned = Instant::now();
-        loop {
-            let ask = asks.recv_timeout(self.config.flush.min(CHECK_INTERVAL));
-            #[cfg(test)]
-            if matches!(ask, Ok(SqliteLedgerCommand::Crash)) {
-                return;
-            }
-            #[cfg(test)]
-            assert!(!matches!(ask, Ok(SqliteLedgerCommand::Panic)), "on purpose");
-            let there = self.check_files();
-            // A wake-up before the flush interval is over only checks the files.
-            if there.is_ok()
-                && matches!(ask, Err(RecvTimeoutError::Timeout))
-                && turned.elapsed() < self.config.flush
-            {
-                continue;
-            }
-            turned = Instant::now();
-            let done = there.and_then(|()| self.flush());
-            match ask {
-                Ok(ask) => self.reply(ask, done),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    // Frames that were appended while the previous segment was drained.
-                    if done.is_ok() && self.flush().is_ok() {
-                        self.shared.journal.remove_if_drained();
-                    }
-                    return;
-                }
-            }
-            if Instant::now() >= sweep && self.check_files().is_ok() {
-                self.sweep();
-                sweep = Instant::now() + SWEEP_INTERVAL.max(self.config.flush);
-            }
+            failures: FailureLog::default(),
+            last_flush: now,
+            next_sweep: now,
         }
     }
 
@@ -120,96 +168,12 @@ impl JournalApplier {
             )),
             Err(fault) => Some(fault),
         };
-        match self.shared.set_fault(fault.clone()) {
-            Some(Some(fault)) => {
-                tracing::error!(fault, "requests of accounts are rejected; charges wait in the journal")
-            }
-            Some(None) => tracing::warn!("the files of the ledger are back"),
-            None => {}
-        }
+        self.shared.set_fault(fault.clone());
         // If only the journal is gone, the database can still take what this process has.
         match fault {
             Some(fault) if self.file.check_unchanged().is_err() => Err(StoreError::Failed(fault)),
             _ => Ok(()),
         }
-    }
-
-    /// Applies all settled charges and loads what other processes changed.
-    fn flush(&mut self) -> Result<(), StoreError> {
-        let done = self.drain().and_then(|()| self.refresh().map_err(ApplyError::from));
-        done.map_err(|error| {
-            // The database does not accept the charges: make them durable in the journal at least.
-            if let Some(segment) = &self.draining {
-                let _ = self.shared.journal.sync(segment);
-            }
-            if self.last_logged.is_none_or(|said| said.elapsed() > LOG_INTERVAL) {
-                tracing::error!(%error, "the database of the ledger cannot be written; charges wait in the journal");
-                self.last_logged = Some(Instant::now());
-            }
-            StoreError::Failed(error.to_string())
-        })
-    }
-
-    fn reply(&self, ask: SqliteLedgerCommand, done: Result<(), StoreError>) {
-        // The send fails if the receiver is gone; that is fine.
-        match ask {
-            SqliteLedgerCommand::Flush { outcome } => drop(outcome.send(done)),
-            #[cfg(test)]
-            SqliteLedgerCommand::Crash | SqliteLedgerCommand::Panic => {}
-            SqliteLedgerCommand::Spent { day, outcome } => drop(outcome.send(
-                done.and_then(|()| self.spent(day).map_err(|error| StoreError::Failed(error.to_string()))),
-            )),
-        }
-    }
-
-    /// Applies the segments of the journal, including one that failed before.
-    fn drain(&mut self) -> Result<(), ApplyError> {
-        if self.draining.is_some() {
-            // A segment that failed before must be applied first, to keep the order of frames.
-            self.drain_segment()?;
-        }
-        self.drain_segment()?;
-        // Writes may have failed because the segment was full. Draining has freed one: write the queue and drain again.
-        if self.shared.journal.is_failing() {
-            self.shared.journal.write_queued()?;
-            self.drain_segment()?;
-        }
-        Ok(())
-    }
-
-    fn drain_segment(&mut self) -> Result<(), ApplyError> {
-        if self.draining.is_none() {
-            self.draining = self.shared.journal.rotate();
-        }
-        let Some(segment) = &self.draining else { return Ok(()) };
-        let mut pieces = segment.pieces()?;
-        while let Some(piece) = pieces.next()? {
-            self.apply_piece(piece)?;
-        }
-        if let Some(segment) = self.draining.take() {
-            self.shared.journal.recycle(segment)?;
-        }
-        Ok(())
-    }
-
-    /// Applies the frames of a piece of a segment to the database (fsynced) and then to the balances.
-    fn apply_piece(&mut self, segment: &[u8]) -> Result<(), ApplyError> {
-        let own = self.shared.journal.id();
-        let accounts = &self.shared.accounts;
-        replay::apply_segment(
-            &self.connection,
-            segment,
-            &mut self.last_change,
-            &mut |journal, account, charge| {
-                // Charges of an ended process were never deducted from these balances: they count as a change by
-                // others.
-                let charge = if journal == own { charge } else { 0 };
-                match account {
-                    Changed::Row(row) => refresh(accounts, row, charge),
-                    Changed::Unknown(name) => record_debt(accounts, &name, charge),
-                }
-            },
-        )
     }
 
     /// Loads what other connections changed.
@@ -267,7 +231,7 @@ impl JournalApplier {
         Ok(())
     }
 
-    fn spent(&self, day: i64) -> rusqlite::Result<Vec<Spent>> {
+    fn sum_spent(&self, day: i64) -> rusqlite::Result<Vec<Spent>> {
         let mut select = self.connection.prepare_cached(&format!(
             "SELECT day, account, key, {} FROM daily WHERE day >= ?1 GROUP BY day, account, key",
             report::summed("cost")

@@ -1,27 +1,25 @@
 //! Cluster ledger: the ledger of one gateway of a fleet.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::oneshot;
 
 use super::lease_manager::LeaseManager;
 use super::limits::LimitTxnRequest;
 use crate::ledger::accounts::{AccountStatus, Accounts};
-use crate::ledger::wal::{Journal, JournalThread};
+use crate::ledger::wal::Journal;
+use crate::ledger::worker::{Command, FlushWorker, LedgerState};
 use crate::ledger::{
     AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent, UsageRecord,
 };
 use crate::limits::{Denied, LimitGrant, LimitOwner, LimitRequest, LimitState, Limiter, UsageLimits};
+use crate::store::Pending;
 use crate::store::schema::OpenError;
 use crate::store::valkey::ServerAddress;
-use crate::store::{Pending, StoreError};
-use crate::supervise::{self, Supervised};
+use crate::supervise::Supervised;
 
 /// Policy for reservations while the server is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,53 +47,22 @@ pub struct ClusterLedgerConfig {
     pub segment: u64,
 }
 
-/// Maximum number of queued commands: about as many as concurrent requests. Further commands fail at once.
-pub(super) const QUEUE: usize = 16 << 10;
-
 /// Ledger of a fleet, in Valkey: balances are leased and usage is shipped in batches.
 pub struct ClusterLedger {
-    shared: Arc<LedgerShared>,
-    commands: Option<Sender<ClusterCommand>>,
-    supervised: Arc<Supervised>,
-    thread: Option<JoinHandle<()>>,
-    journal: JournalThread,
+    shared: Arc<LedgerState>,
+    overdraft_floor: OverdraftFloor,
+    worker: FlushWorker<ClusterCommand>,
 }
 
-/// State that workers share with the ledger's thread.
-pub(super) struct LedgerShared {
-    pub(super) accounts: Accounts,
-    pub(super) journal: Arc<Journal>,
-    /// True while the journal's files are missing.
-    pub(super) journal_missing: AtomicBool,
-    /// Lowest permitted leased balance in nano-units: zero, or less while the server is unreachable and overdraft is
-    /// allowed.
-    pub(super) overdraft_floor: AtomicI64,
-}
+/// Lowest permitted leased balance in nano-units: zero, or less while the server is unreachable and overdraft is allowed.
+pub(super) type OverdraftFloor = Arc<AtomicI64>;
 
-pub(super) type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
-
-/// Command for the ledger's thread.
+/// Command for the ledger's thread that needs the server.
+#[derive(Debug)]
 pub(super) enum ClusterCommand {
-    Reserve {
-        account: AccountId,
-        amount: i64,
-        outcome: oneshot::Sender<Result<Reservation, ReserveError>>,
-    },
-    Spent {
-        day: i64,
-        outcome: Outcome<Vec<Spent>>,
-    },
-    Flush {
-        outcome: Outcome<()>,
-    },
-    /// Ships everything and returns all leases.
-    Close {
-        outcome: Outcome<()>,
-    },
+    Reserve { account: AccountId, amount: i64, outcome: oneshot::Sender<Result<Reservation, ReserveError>> },
     Limit(Box<LimitTxnRequest>),
-    ReturnSurplus {
-        whose: LimitOwner,
-    },
+    ReturnSurplus { whose: LimitOwner },
 }
 
 impl ClusterLedger {
@@ -105,61 +72,27 @@ impl ClusterLedger {
     /// # Errors
     /// Returns [`OpenError`] if the journal's folder cannot be used.
     pub fn open(address: ServerAddress, terms: ClusterLedgerConfig) -> Result<Self, OpenError> {
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| OpenError::Io { path, source }
-        };
-        let journal = Journal::create(&terms.journal, terms.segment).map_err(io(&terms.journal))?;
-        let journal = Arc::new(journal);
-        let (floor, gone) = (AtomicI64::new(0), AtomicBool::new(false));
-        let shared = Arc::new(LedgerShared {
-            accounts: Accounts::new(AccountStatus::Unknown),
-            journal,
-            overdraft_floor: floor,
-            journal_missing: gone,
-        });
-        let (asks, mut asked) = channel(QUEUE);
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(io(&terms.journal))?;
-        let failed = io(&terms.journal);
-        let journal = JournalThread::start(&shared.journal).map_err(io(&terms.journal))?;
-        let mut clerk = LeaseManager::new(address, shared.clone(), terms, asks.downgrade());
-        let run = move || runtime.block_on(clerk.run(&mut asked));
-        let (supervised, thread) = supervise::spawn("ledger", run).map_err(failed)?;
-        Ok(ClusterLedger { shared, commands: Some(asks), supervised, thread: Some(thread), journal })
+        let folder = terms.journal.clone();
+        let io = |source| OpenError::Io { path: folder.clone(), source };
+        let journal = Journal::create(&terms.journal, terms.segment).map_err(io)?;
+        let shared = LedgerState::new(Accounts::new(AccountStatus::Unknown), journal);
+        let overdraft_floor = OverdraftFloor::default();
+        let (own, floor) = (shared.clone(), overdraft_floor.clone());
+        let make = |commands| LeaseManager::new(address, own, floor, terms, commands);
+        let worker = FlushWorker::start(&shared.journal, make).map_err(io)?;
+        Ok(ClusterLedger { shared, overdraft_floor, worker })
     }
 
     /// Ships all settlements to the server now, and loads what other gateways changed there.
     pub fn flush(&self) -> Pending<()> {
-        self.send_command(|outcome| ClusterCommand::Flush { outcome })
-    }
-
-    fn send_command<T>(&self, make: impl FnOnce(Outcome<T>) -> ClusterCommand) -> Pending<T> {
-        let (outcome, pending) = Pending::new();
-        if let Some(asks) = &self.commands
-            && let Err(TrySendError::Full(_)) = asks.try_send(make(outcome))
-        {
-            return Pending::known(Err(StoreError::Busy));
-        }
-        // If the thread has ended, the dropped command closes the channel, which the receiver reports.
-        pending
-    }
-}
-
-impl Drop for ClusterLedger {
-    fn drop(&mut self) {
-        drop(self.commands.take());
-        if let Some(thread) = self.thread.take() {
-            // After a panic in the thread, the rest is in the journal and the next process ships it.
-            let _ = thread.join();
-        }
+        self.worker.flush()
     }
 }
 
 impl Ledger for ClusterLedger {
     fn reserve(&self, account: &AccountId, amount: i64) -> ReserveOutcome {
         // Without a durable journal the charge could be lost: do not let the request start.
-        if self.shared.journal.is_failing() || self.shared.journal_missing.load(Ordering::Acquire) {
+        if self.shared.is_failing() {
             return ReserveOutcome::Known(Err(ReserveError::Unavailable));
         }
         // Fast path: the leased balance suffices and no server round trip is needed.
@@ -167,17 +100,17 @@ impl Ledger for ClusterLedger {
             && balance.status() == AccountStatus::Enabled
         {
             balance.mark_used();
-            let floor = self.shared.overdraft_floor.load(Ordering::Acquire);
+            let floor = self.overdraft_floor.load(Ordering::Acquire);
             if let Ok(reservation) = balance.reserve(amount, floor) {
                 return ReserveOutcome::Known(Ok(reservation));
             }
         }
-        let Some(asks) = &self.commands else { return ReserveOutcome::Known(Err(ReserveError::Unavailable)) };
         let (outcome, pending) = oneshot::channel();
-        let account = account.clone();
-        match asks.try_send(ClusterCommand::Reserve { account, amount: amount.max(0), outcome }) {
-            Ok(()) => ReserveOutcome::Pending(pending),
-            Err(_) => ReserveOutcome::Known(Err(ReserveError::Unavailable)),
+        let (account, amount) = (account.clone(), amount.max(0));
+        if self.worker.send(Command::Backend(ClusterCommand::Reserve { account, amount, outcome })) {
+            ReserveOutcome::Pending(pending)
+        } else {
+            ReserveOutcome::Known(Err(ReserveError::Unavailable))
         }
     }
 
@@ -191,20 +124,19 @@ impl Ledger for ClusterLedger {
     }
 
     fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {
-        self.send_command(|outcome| ClusterCommand::Spent { day, outcome })
+        self.worker.spent_since(day)
     }
 
     fn fault(&self) -> Option<String> {
-        let gone = self.shared.journal_missing.load(Ordering::Acquire);
-        gone.then(|| "the journal (store.journal) was removed while the gateway ran; restart it".to_owned())
+        self.shared.fault()
     }
 
     fn close(&self) -> Pending<()> {
-        self.send_command(|outcome| ClusterCommand::Close { outcome })
+        self.worker.close()
     }
 
     fn threads(&self) -> Vec<Arc<Supervised>> {
-        vec![self.supervised.clone(), self.journal.supervised().clone()]
+        self.worker.threads()
     }
 
     fn limiter(&self) -> Option<&dyn Limiter> {
@@ -232,11 +164,9 @@ impl Limiter for ClusterLedger {
             is_retry: false,
             outcome,
         };
-        if let Some(asks) = &self.commands {
-            // If the thread has ended or the queue is full, the dropped command closes the channel, which the receiver
-            // reports.
-            let _ = asks.try_send(ClusterCommand::Limit(Box::new(request)));
-        }
+        // If the thread has ended or the queue is full, the dropped command closes the channel, which the receiver
+        // reports.
+        self.worker.send(Command::Backend(ClusterCommand::Limit(Box::new(request))));
         pending
     }
 }

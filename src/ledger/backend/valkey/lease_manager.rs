@@ -7,32 +7,28 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
-use tokio::sync::mpsc::{Receiver, WeakSender};
+use tokio::sync::mpsc::WeakSender;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
 
 use super::account_lease::{AccountLease, LEASE_TTL, LeaseTxn, LeaseTxnResult, LeaseTxnState, parse_result};
-use super::cluster_ledger::{ClusterCommand, ClusterLedgerConfig, LedgerShared, OnOutage};
+use super::cluster_ledger::{ClusterCommand, ClusterLedgerConfig, OnOutage, OverdraftFloor};
 use super::ship::{self, ShipError};
 use super::{limits, report};
 use crate::ledger::accounts::AccountStatus;
-use crate::ledger::wal::Segment;
-use crate::ledger::{AccountId, Reservation, ReserveError};
+use crate::ledger::wal::{Drain, JournalFrames};
+use crate::ledger::worker::{Backend, Command, FailureLog, LedgerState, Outcome};
+use crate::ledger::{AccountId, Reservation, ReserveError, Spent};
 use crate::store::StoreError;
 use crate::store::valkey::ServerAddress;
 use crate::store::valkey::connection::{Connection, ConnectionError};
 
-/// Maximum number of commands in one iteration.
-const MAX_COMMANDS: usize = 1024;
 /// Lease maintenance period.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
 /// Lease-ahead factor: a transaction asks for this multiple of the largest request, for requests that follow.
 const LEASE_AHEAD: i64 = 256;
 /// First and longest pause between attempts to connect.
 const RECONNECT_BACKOFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
-/// Minimum interval between two log lines about the same failure.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum wait for the server at the end of the process.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -43,15 +39,15 @@ type PendingReservation = (i64, oneshot::Sender<Result<Reservation, ReserveError
 /// Lease manager: renews leases and ships usage.
 pub(super) struct LeaseManager {
     pub(super) address: ServerAddress,
-    pub(super) shared: Arc<LedgerShared>,
+    pub(super) shared: Arc<LedgerState>,
+    overdraft_floor: OverdraftFloor,
     pub(super) config: ClusterLedgerConfig,
     pub(super) connection: Option<Connection>,
     attempt: Option<JoinHandle<Result<Connection, ConnectionError>>>,
     /// Time of the next attempt to connect, and the pause after it.
     next: (Instant, Duration),
     pub(super) leases: HashMap<String, AccountLease, RandomState>,
-    /// Segment that is being shipped.
-    pub(super) draining: Option<Segment>,
+    pub(super) drain: Drain,
     /// Pieces that were shipped a moment ago, to be shipped again if a restarted server or a promoted replica lost
     /// them.
     pub(super) shipped_pieces: VecDeque<(Instant, Vec<u8>)>,
@@ -64,31 +60,107 @@ pub(super) struct LeaseManager {
     /// Shared limits of which this gateway has a lease.
     pub(super) limit_leases: limits::LimitLeases,
     /// Sender to this thread's own queue. Weak, so that it does not keep the thread alive.
-    pub(super) commands: WeakSender<ClusterCommand>,
+    pub(super) commands: WeakSender<Command<ClusterCommand>>,
     /// Number of the last transaction.
     last_txn: u64,
     last_maintenance: Instant,
     last_sweep: Instant,
-    last_logged: Option<Instant>,
+    failures: FailureLog,
+}
+
+impl Backend for LeaseManager {
+    type Command = ClusterCommand;
+    type Error = ShipError;
+
+    fn drain(&mut self) -> &mut Drain {
+        &mut self.drain
+    }
+
+    async fn apply(&mut self, piece: &[u8]) -> Result<(), ShipError> {
+        // Even without a new piece, retained pieces may have to be shipped again.
+        self.ship_piece(piece).await?;
+        if let Some(last) = JournalFrames::new(piece).and_then(Iterator::last) {
+            self.shipped_seq = last.number;
+            self.retain(piece.to_vec());
+        }
+        Ok(())
+    }
+
+    fn interval(&self) -> Duration {
+        self.config.flush
+    }
+
+    async fn start(&mut self) {
+        // These are set only after a panic: reconnect, because the state of the connection is unknown.
+        (self.connection, self.attempt) = (None, None);
+        let connected = Connection::connect(&self.address).await;
+        self.on_connected(connected);
+    }
+
+    async fn tick(&mut self) {
+        self.check_journal();
+        self.connect();
+        if let Err(error) = self.ship_and_renew(false).await {
+            self.failures.failed("server", &error);
+        }
+    }
+
+    async fn event(&mut self) {
+        let attempt = connect_attempt(&mut self.attempt).await;
+        self.attempt = None;
+        self.on_connected(attempt);
+    }
+
+    async fn flush(&mut self) -> Result<(), StoreError> {
+        self.ship_and_renew(true).await
+    }
+
+    async fn spent(&mut self, day: i64, outcome: Outcome<Vec<Spent>>) {
+        match self.connection.clone() {
+            // Runs as a task of its own: it may take a while and must not delay reservations.
+            Some(link) => drop(tokio::spawn(async move {
+                let spent = report::spent(&link, day).await;
+                let _ = outcome.send(spent.map_err(|error| StoreError::Failed(error.to_string())));
+            })),
+            None => drop(outcome.send(Err(unavailable_error()))),
+        }
+    }
+
+    async fn run(&mut self, commands: Vec<ClusterCommand>) {
+        self.run_commands(commands).await;
+    }
+
+    async fn close(&mut self) -> Result<(), StoreError> {
+        if self.return_leases().await { Ok(()) } else { Err(unavailable_error()) }
+    }
+
+    async fn end(&mut self) {
+        // Without a response the server reclaims the leases after their lifetime: do not delay the end for long.
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.return_leases()).await == Ok(true) {
+            self.shared.journal.remove_if_drained();
+        }
+    }
 }
 
 impl LeaseManager {
     pub(super) fn new(
         address: ServerAddress,
-        shared: Arc<LedgerShared>,
+        shared: Arc<LedgerState>,
+        overdraft_floor: OverdraftFloor,
         terms: ClusterLedgerConfig,
-        asks: WeakSender<ClusterCommand>,
+        asks: WeakSender<Command<ClusterCommand>>,
     ) -> Self {
         let now = Instant::now();
         LeaseManager {
             address,
+            drain: Drain::new(shared.journal.clone()),
             shared,
+            overdraft_floor,
             config: terms,
             connection: None,
             attempt: None,
             next: (now, RECONNECT_BACKOFF[0]),
             leases: HashMap::default(),
-            draining: None,
             shipped_pieces: VecDeque::new(),
             shipped_seq: 0,
             needs_replay: false,
@@ -98,58 +170,15 @@ impl LeaseManager {
             last_txn: 0,
             last_maintenance: now,
             last_sweep: now,
-            last_logged: None,
-        }
-    }
-
-    /// Runs commands, flushes and lease maintenance until the ledger is dropped.
-    pub(super) async fn run(&mut self, asked: &mut Receiver<ClusterCommand>) {
-        // These are set only after a panic: reconnect, because the state of the connection is unknown.
-        (self.connection, self.attempt) = (None, None);
-        let connected = Connection::connect(&self.address).await;
-        self.on_connected(connected);
-        let mut ticks = tokio::time::interval(self.config.flush);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut asks = Vec::new();
-        loop {
-            tokio::select! {
-                count = asked.recv_many(&mut asks, MAX_COMMANDS) => {
-                    if count == 0 {
-                        break;
-                    }
-                    self.run_commands(std::mem::take(&mut asks)).await;
-                }
-                _ = ticks.tick() => {
-                    self.check_journal();
-                    self.connect();
-                    if let Err(error) = self.flush(false).await {
-                        self.log_failure(&error);
-                    }
-                }
-                attempt = connect_attempt(&mut self.attempt) => {
-                    self.attempt = None;
-                    self.on_connected(attempt);
-                }
-            }
-        }
-        // Without a response the server reclaims the leases after their lifetime: do not delay the end for long.
-        if tokio::time::timeout(CLOSE_TIMEOUT, self.return_leases()).await == Ok(true) {
-            self.shared.journal.remove_if_drained();
+            failures: FailureLog::default(),
         }
     }
 
     /// Checks that the journal is still where it was created: writes to removed files would be lost.
     fn check_journal(&self) {
         let gone = !self.shared.journal.files_exist();
-        if self.shared.journal_missing.swap(gone, Ordering::AcqRel) != gone {
-            let folder = self.config.journal.display();
-            match gone {
-                true => {
-                    tracing::error!(%folder, "the journal was removed; requests of accounts are rejected")
-                }
-                false => tracing::warn!(%folder, "the journal is back"),
-            }
-        }
+        let fault = "the journal (store.journal) was removed while the gateway ran; restart it";
+        self.shared.set_fault(gone.then(|| fault.to_owned()));
     }
 
     /// Starts an attempt to connect, if one is due.
@@ -166,14 +195,14 @@ impl LeaseManager {
                 self.connection = Some(link);
                 self.next.1 = RECONNECT_BACKOFF[0];
                 // The overdraft is for outages only.
-                self.shared.overdraft_floor.store(0, Ordering::Release);
+                self.overdraft_floor.store(0, Ordering::Release);
                 self.indexed.clear();
                 // Force a re-sync of all leases: after failover the server may have lost state.
                 self.leases.values_mut().for_each(|hand| hand.renewed_at = None);
                 self.limit_leases.force_resync();
                 self.last_maintenance = Instant::now();
                 self.last_sweep = self.last_maintenance;
-                if self.last_logged.take().is_some() {
+                if self.failures.recovered() {
                     tracing::warn!("the server of the ledger is available again");
                 }
             }
@@ -185,18 +214,11 @@ impl LeaseManager {
     pub(super) fn on_disconnected(&mut self, error: &ConnectionError) {
         self.connection = None;
         if let OnOutage::Allow(allowance) = self.config.on_outage {
-            self.shared.overdraft_floor.store(allowance.saturating_neg(), Ordering::Release);
+            self.overdraft_floor.store(allowance.saturating_neg(), Ordering::Release);
         }
         let now = Instant::now();
         self.next = (now + self.next.1, (self.next.1 * 2).min(RECONNECT_BACKOFF[1]));
-        self.log_failure(&StoreError::Failed(error.to_string()));
-    }
-
-    fn log_failure(&mut self, error: &StoreError) {
-        if self.last_logged.is_none_or(|said| said.elapsed() > LOG_INTERVAL) {
-            tracing::error!(%error, "the server of the ledger cannot be written; charges wait in the journal");
-            self.last_logged = Some(Instant::now());
-        }
+        self.failures.failed("server", error);
     }
 
     async fn run_commands(&mut self, asks: Vec<ClusterCommand>) {
@@ -212,19 +234,6 @@ impl LeaseManager {
                 }
                 ClusterCommand::Limit(request) => requests.push(*request),
                 ClusterCommand::ReturnSurplus { whose } => spare.push(whose),
-                ClusterCommand::Flush { outcome } => drop(outcome.send(self.flush(true).await)),
-                ClusterCommand::Close { outcome } => {
-                    let done = if self.return_leases().await { Ok(()) } else { Err(unavailable_error()) };
-                    drop(outcome.send(done));
-                }
-                ClusterCommand::Spent { day, outcome } => match self.connection.clone() {
-                    // Runs as a task of its own: it may take a while and must not delay reservations.
-                    Some(link) => drop(tokio::spawn(async move {
-                        let spent = report::spent(&link, day).await;
-                        let _ = outcome.send(spent.map_err(|error| StoreError::Failed(error.to_string())));
-                    })),
-                    None => drop(outcome.send(Err(unavailable_error()))),
-                },
             }
         }
         if !spare.is_empty() {
@@ -340,7 +349,7 @@ impl LeaseManager {
     /// Decides without the server, by the outage policy.
     fn reserve_offline(&self, account: &AccountId, holds: Vec<PendingReservation>) {
         let balance = self.shared.accounts.find_or_insert(account.as_str());
-        let floor = self.shared.overdraft_floor.load(Ordering::Acquire);
+        let floor = self.overdraft_floor.load(Ordering::Acquire);
         for (amount, outcome) in holds {
             let held = balance.as_ref().ok_or(ReserveError::Unavailable).and_then(|balance| {
                 if let Some(refused) = balance.denial() {
@@ -382,13 +391,13 @@ impl LeaseManager {
     }
 
     /// Ships settlements and maintains leases; with `all`, of all accounts regardless of their age.
-    pub(super) async fn flush(&mut self, all: bool) -> Result<(), StoreError> {
+    pub(super) async fn ship_and_renew(&mut self, all: bool) -> Result<(), StoreError> {
         let failed = |error: &ShipError| StoreError::Failed(error.to_string());
         if self.connection.is_none() {
             // Charges cannot be shipped: let stale leases expire, and make the journal durable instead.
             self.expire_stale();
             self.expire_limits();
-            self.fsync_pending();
+            self.drain.sync();
             return Err(unavailable_error());
         }
         let brought = self.ship().await;
@@ -416,7 +425,7 @@ impl LeaseManager {
             done = done.and(swept.map_err(|error| failed(&self.check_connection_error(error))));
         }
         if done.is_err() {
-            self.fsync_pending();
+            self.drain.sync();
         }
         done
     }
@@ -427,19 +436,6 @@ impl LeaseManager {
             self.on_disconnected(error);
         }
         error
-    }
-
-    /// Flushes the journal to the disk (fsync) while the server does not accept usage.
-    fn fsync_pending(&mut self) {
-        let journal = &self.shared.journal;
-        if self.draining.is_none() {
-            self.draining = journal.rotate();
-        }
-        if let Some(segment) = &self.draining
-            && let Err(error) = journal.sync(segment)
-        {
-            tracing::error!(%error, "the journal cannot be written to the disk");
-        }
     }
 
     /// Expires stale account states: after half the lease lifetime without contact, the server may soon reclaim the

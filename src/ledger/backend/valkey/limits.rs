@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use super::account_lease;
 use super::cluster_ledger::{ClusterCommand, OnOutage};
 use super::lease_manager::LeaseManager;
+use crate::ledger::worker::Command;
 use crate::limits;
 use crate::limits::quota_lease::{LeaseGrant, LeaseRequest, QuotaLease, SurplusListener};
 use crate::limits::{
@@ -71,14 +72,15 @@ pub(super) struct LimitLeases {
 #[derive(Debug)]
 struct SurplusNotifier {
     owner: LimitOwner,
-    commands: WeakSender<ClusterCommand>,
+    commands: WeakSender<Command<ClusterCommand>>,
 }
 
 impl SurplusListener for SurplusNotifier {
     fn on_surplus(&self) {
         if let Some(asks) = self.commands.upgrade() {
             // If the queue is full, the next lease maintenance returns them.
-            let _ = asks.try_send(ClusterCommand::ReturnSurplus { whose: self.owner.clone() });
+            let whose = self.owner.clone();
+            let _ = asks.try_send(Command::Backend(ClusterCommand::ReturnSurplus { whose }));
         }
     }
 }
@@ -296,8 +298,8 @@ impl LeaseManager {
         tokio::spawn(async move {
             tokio::time::sleep(RETRY_DELAY).await;
             if let Some(asks) = asks.upgrade() {
-                let _ = asks
-                    .try_send(ClusterCommand::Limit(Box::new(LimitTxnRequest { is_retry: true, ..request })));
+                let retry = Box::new(LimitTxnRequest { is_retry: true, ..request });
+                let _ = asks.try_send(Command::Backend(ClusterCommand::Limit(retry)));
             }
         });
     }

@@ -107,7 +107,7 @@ impl LeaseManager {
 
     /// Ships the rest and returns all leases. Returns true if everything was shipped.
     pub(super) async fn return_leases(&mut self) -> bool {
-        if self.flush(false).await.is_err() {
+        if self.ship_and_renew(false).await.is_err() {
             return false;
         }
         self.renew_limits(true).await;

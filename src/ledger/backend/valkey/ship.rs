@@ -11,7 +11,8 @@ use super::account_lease::{FINAL_TXN, LeaseTxn, LeaseTxnResult, parse_result};
 use super::cluster_ledger::ClusterLedgerConfig;
 use super::lease_manager::LeaseManager;
 use super::usage_batch::{BatchesByAccount, UsageBatch, group_by_account};
-use crate::ledger::wal::{self, JournalFrames, Pieces, Segment};
+use crate::ledger::wal::{self, JournalFrames};
+use crate::ledger::worker;
 use crate::store::millis;
 use crate::store::valkey::connection::{Connection, ConnectionError};
 use crate::store::valkey::keys;
@@ -45,51 +46,13 @@ impl LeaseManager {
     /// Ships everything that was settled up to now.
     pub(super) async fn ship(&mut self) -> Result<(), ShipError> {
         self.limit_leases.mark_in_flight();
-        self.ship_all().await?;
+        worker::drain(self).await?;
         self.limit_leases.clear_in_flight();
         Ok(())
     }
 
-    async fn ship_all(&mut self) -> Result<(), ShipError> {
-        if self.draining.is_some() {
-            // This segment failed before. Ship it first; more was settled since.
-            self.ship_next().await?;
-        }
-        self.ship_next().await?;
-        // Writes may have failed because the segment was full. Shipping has freed one: write the queue and ship again.
-        if self.shared.journal.is_failing() {
-            self.shared.journal.write_queued()?;
-            self.ship_next().await?;
-        }
-        Ok(())
-    }
-
-    async fn ship_next(&mut self) -> Result<(), ShipError> {
-        if self.draining.is_none() {
-            self.draining = self.shared.journal.rotate();
-        }
-        let mut pieces = self.draining.as_ref().map(Segment::pieces).transpose()?;
-        // Even without a new piece, retained pieces may have to be shipped again.
-        let mut brought = false;
-        while let Some(piece) = pieces.as_mut().map(Pieces::next).transpose()?.flatten() {
-            brought = true;
-            let piece = piece.to_vec();
-            self.ship_piece(&piece).await?;
-            let last = JournalFrames::new(&piece).and_then(Iterator::last);
-            self.shipped_seq = last.map_or(self.shipped_seq, |frame| frame.number);
-            self.retain(piece);
-        }
-        if !brought {
-            self.ship_piece(&[]).await?;
-        }
-        if let Some(segment) = self.draining.take() {
-            self.shared.journal.recycle(segment)?;
-        }
-        Ok(())
-    }
-
     /// Retains a shipped piece for a while.
-    fn retain(&mut self, piece: Vec<u8>) {
+    pub(super) fn retain(&mut self, piece: Vec<u8>) {
         self.shipped_pieces.push_back((Instant::now(), piece));
         let mut size: usize = self.shipped_pieces.iter().map(|(_, bytes)| bytes.len()).sum();
         while let Some((at, bytes)) = self.shipped_pieces.front()
@@ -100,7 +63,7 @@ impl LeaseManager {
         }
     }
 
-    async fn ship_piece(&mut self, bytes: &[u8]) -> Result<(), ShipError> {
+    pub(super) async fn ship_piece(&mut self, bytes: &[u8]) -> Result<(), ShipError> {
         for _ in 0..MAX_RESYNCS {
             // Set when the server reports a sequence number that is too low.
             let kept = if std::mem::take(&mut self.needs_replay) {

@@ -24,7 +24,7 @@ async fn thread_restarts_after_a_panic_without_losing_charges() {
     credit(folder.path(), "acme", 100);
     let book = open(folder.path());
     settle(&book, None, &record("acme", 5));
-    book.commands.as_ref().unwrap().send(SqliteLedgerCommand::Panic).unwrap();
+    assert!(book.worker.send(Command::Panic));
     settle(&book, None, &record("acme", 7));
     until("the restart", || book.threads()[0].restarts() == 1);
     flush(&book).await;

@@ -2,8 +2,8 @@
 
 use super::{adds_up, at, desk, flushed, soon};
 use crate::ledger::backend::valkey::OnOutage;
-use crate::ledger::backend::valkey::cluster_ledger::QUEUE;
 use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, Journal};
+use crate::ledger::worker::QUEUE;
 use crate::ledger::{Ledger, ReserveError, ReserveOutcome};
 use crate::store::tests::ledger::{id, open_account, record, reserve};
 use crate::store::tests::{Backend as _, OnServer, wait};
