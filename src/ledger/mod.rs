@@ -6,6 +6,9 @@
 //! [`backend`]: SQLite and Valkey. Here must not live: prices and authorization (`account`), the decision what to
 //! charge (`proxy`).
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 mod accounts;
 pub mod admin;
 pub mod backend;

@@ -203,7 +203,7 @@ fn zigzag(value: i64) -> u64 {
 
 #[allow(clippy::cast_possible_wrap, reason = "only the bits matter")]
 fn unzigzag(value: u64) -> i64 {
-    (value >> 1) as i64 ^ -((value & 1) as i64)
+    (value >> 1) as i64 ^ ((value & 1) as i64).wrapping_neg()
 }
 
 /// Writes a LEB128 varint: seven bits per byte, lowest first; the highest bit is set if more bytes follow.

@@ -30,7 +30,7 @@ impl RecordBlockWriter {
     pub(crate) fn add(&mut self, record: &UsageRecord<'_>, payload: &[u8]) {
         let (first, last) = self.span.unwrap_or((record.time, record.time));
         self.span = Some((first.min(record.time), last.max(record.time)));
-        self.records += 1;
+        self.records = self.records.saturating_add(1);
         self.bytes.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
         self.bytes.extend_from_slice(payload);
     }

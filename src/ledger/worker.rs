@@ -72,6 +72,11 @@ impl LedgerState {
     }
 }
 
+/// Returns a later point in time. A span beyond the clock's range counts as none: what is due never must not be lost.
+pub(super) fn later(at: Instant, span: Duration) -> Instant {
+    at.checked_add(span).unwrap_or(at)
+}
+
 /// Failure log: one line for a failure that lasts, not one for each attempt.
 #[derive(Debug, Default)]
 pub(super) struct FailureLog(Option<Instant>);

@@ -4,6 +4,9 @@
 //! backward. Crates for this (`governor`) cannot give back, which token limits need because usage is only known at the
 //! end; and they read a clock for each decision, although the request has the time already.
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -52,6 +55,13 @@ impl Gcra {
         }
     }
 
+    /// Returns the time in nanoseconds until `amount` is available: 0 if it is available now. The amount must not be above
+    /// the limit.
+    pub fn wait(&self, now: Nanos, amount: u64, limit: u64) -> Nanos {
+        let next = self.0.load(Ordering::Relaxed).max(now).saturating_add(cost(amount, limit));
+        next.saturating_sub(now).saturating_sub(MINUTE).max(0)
+    }
+
     /// Takes `amount` even if it is not available, because it has been used already.
     pub fn take_debt(&self, now: Nanos, amount: u64, limit: u64) {
         let cost = cost(amount, limit);
@@ -87,7 +97,7 @@ pub(super) fn take(full_at: &mut Nanos, now: Nanos, amount: u64, limit: u64) -> 
         return Err(None);
     }
     let next = (*full_at).max(now).saturating_add(cost(amount, limit));
-    let over = next.saturating_sub(now) - MINUTE;
+    let over = next.saturating_sub(now).saturating_sub(MINUTE);
     if over > 0 {
         return Err(Some(Duration::from_nanos(over.unsigned_abs())));
     }
@@ -97,14 +107,15 @@ pub(super) fn take(full_at: &mut Nanos, now: Nanos, amount: u64, limit: u64) -> 
 
 /// Returns the time in nanoseconds in which `amount` refills at `limit` per minute.
 pub(super) fn cost(amount: u64, limit: u64) -> i64 {
-    let nanos = (amount.min(MAX_AMOUNT) * MINUTE.unsigned_abs()).div_ceil(limit.max(1));
+    // At most 2^28 times 2^36: it fits into 64 bits.
+    let nanos = amount.min(MAX_AMOUNT).saturating_mul(MINUTE.unsigned_abs()).div_ceil(limit.max(1));
     i64::try_from(nanos).unwrap_or(i64::MAX)
 }
 
 pub(super) fn left(full_at: i64, now: Nanos, limit: u64) -> Remaining {
     let until_full = full_at.saturating_sub(now).clamp(0, i64::MAX);
-    let free = (MINUTE - until_full).max(0).unsigned_abs();
-    let remaining = u128::from(free) * u128::from(limit) / u128::from(MINUTE.unsigned_abs());
+    let free = MINUTE.saturating_sub(until_full).max(0).unsigned_abs();
+    let remaining = u128::from(free).saturating_mul(u128::from(limit)) / u128::from(MINUTE.unsigned_abs());
     Remaining {
         limit,
         remaining: u64::try_from(remaining).unwrap_or(limit),

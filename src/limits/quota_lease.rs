@@ -5,6 +5,9 @@
 //! leased, and the whole lease is reported with each renewal. A request takes all of its limits or none, in one short
 //! critical section.
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -149,7 +152,7 @@ impl QuotaLease {
             Mode::Shared => state.admit_leased(limits, ask)?,
             Mode::Degraded => state.admit_degraded(limits, ask)?,
         }
-        state.in_flight += u32::from(limits.concurrent.is_some());
+        state.in_flight = state.in_flight.saturating_add(u32::from(limits.concurrent.is_some()));
         if limits.has_spend() {
             state.spend.reserve(ask.cost);
         }
@@ -404,7 +407,7 @@ impl LeaseState {
 
     /// Returns this gateway's share of a limit in degraded mode; at least 1.
     fn degraded_share(&self, limit: u64) -> u64 {
-        (limit / u64::from(self.gateways.max(1))).max(1)
+        limit.checked_div(self.gateways.into()).unwrap_or(limit).max(1)
     }
 
     fn admit_leased(&mut self, limits: &UsageLimits, ask: &LimitRequest) -> Result<(), Denied> {
@@ -430,10 +433,10 @@ impl LeaseState {
         }
         // Take only after all checks have passed: a denied request must take nothing.
         if limits.requests_per_minute.is_some() {
-            self.requests.available -= 1;
+            self.requests.available = self.requests.available.saturating_sub(1);
         }
         if limits.tokens_per_minute.is_some() {
-            self.tokens.available -= tokens;
+            self.tokens.available = self.tokens.available.saturating_sub(tokens);
         }
         Ok(())
     }

@@ -1,6 +1,9 @@
 //! Limit registry: the limit states of all keys and accounts, by name. It outlives configuration snapshots, so that a
 //! reload does not reset limits.
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

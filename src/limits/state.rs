@@ -1,5 +1,8 @@
 //! Limits of a key or an account, and how much of them is used.
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -193,7 +196,7 @@ impl LimitState {
             taken: GrantedLimit::default(),
         };
         if let Some(most) = limits.concurrent {
-            let more = |now: u32| (now < most).then_some(now + 1);
+            let more = |now: u32| (now < most).then_some(now.saturating_add(1));
             if self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
                 let wait = Some(Duration::from_secs(1));
                 return Err(Exceeded { which: Which::Concurrent, limit: u64::from(most), wait });
@@ -314,11 +317,13 @@ impl LimitGrant {
         match (self.state.quota_lease(), less) {
             (Some(share), Some(less)) => share.correct_tokens(i64::try_from(less).unwrap_or(i64::MAX), limit),
             (Some(share), None) => {
-                let more = i64::try_from(tokens - self.amounts.tokens).unwrap_or(i64::MAX);
+                let more = i64::try_from(tokens.saturating_sub(self.amounts.tokens)).unwrap_or(i64::MAX);
                 share.correct_tokens(more.saturating_neg(), limit);
             }
             (None, Some(less)) => self.state.tokens.refund(less, limit),
-            (None, None) => self.state.tokens.take_debt(now, tokens - self.amounts.tokens, limit),
+            (None, None) => {
+                self.state.tokens.take_debt(now, tokens.saturating_sub(self.amounts.tokens), limit)
+            }
         }
     }
 

@@ -2,6 +2,9 @@
 //!
 //! Usage comes from the response's meter, prices from `account`. Reservations are made in `admit`.
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

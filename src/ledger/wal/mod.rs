@@ -107,7 +107,7 @@ impl Writing {
         }
         // A partial write leaves `end` unchanged: the next attempt overwrites it.
         self.current.file.write_all_at(&self.batch, self.current.end)?;
-        self.current.end += self.batch.len() as u64;
+        self.current.end = self.current.end.saturating_add(self.batch.len() as u64);
         self.batch.clear();
         self.batch.shrink_to(KEPT_BUFFER);
         Ok(())

@@ -59,7 +59,7 @@ impl Pieces {
         self.piece.truncate(frame::OPENING);
         let length = self.end.saturating_sub(self.at).min(PIECE as u64);
         let length = usize::try_from(length).map_err(io::Error::other)?;
-        self.piece.resize(frame::OPENING + length, 0);
+        self.piece.resize(length.saturating_add(frame::OPENING), 0);
         let body = self.piece.get_mut(frame::OPENING..).unwrap_or_default();
         self.file.read_exact_at(body, self.at)?;
         let Some(mut frames) = JournalFrames::new(&self.piece) else { return Ok(None) };
@@ -73,7 +73,7 @@ impl Pieces {
             return Ok(None);
         }
         (self.last, self.at) = (last, self.at.saturating_add(whole as u64));
-        self.piece.truncate(frame::OPENING + whole);
+        self.piece.truncate(whole.saturating_add(frame::OPENING));
         Ok(Some(&self.piece))
     }
 

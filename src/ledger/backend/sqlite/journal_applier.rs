@@ -13,7 +13,7 @@ use super::{SqliteLedgerConfig, replay, report};
 use crate::ledger::Spent;
 use crate::ledger::accounts::{AccountStatus, Accounts};
 use crate::ledger::wal::Drain;
-use crate::ledger::worker::{self, Backend, FailureLog, LedgerState, Outcome};
+use crate::ledger::worker::{self, Backend, FailureLog, LedgerState, Outcome, later};
 use crate::store::StoreError;
 use crate::store::journal_files::exists;
 use crate::store::schema::{FileIdentity, OpenError};
@@ -80,7 +80,7 @@ impl Backend for JournalApplier {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         self.last_flush = Instant::now();
-        self.next_sweep = self.last_flush + self.config.flush;
+        self.next_sweep = later(self.last_flush, self.config.flush);
     }
 
     async fn tick(&mut self) {
@@ -95,7 +95,7 @@ impl Backend for JournalApplier {
         let _ = self.flush().await;
         if Instant::now() >= self.next_sweep {
             self.sweep();
-            self.next_sweep = Instant::now() + SWEEP_INTERVAL.max(self.config.flush);
+            self.next_sweep = later(Instant::now(), SWEEP_INTERVAL.max(self.config.flush));
         }
     }
 

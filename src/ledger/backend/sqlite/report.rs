@@ -57,7 +57,8 @@ pub(super) fn summed(column: &str) -> String {
 /// Returns a sum from the two columns of [`summed`], starting at `column`. Saturates.
 pub(super) fn sum(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
     let half = |column: usize| row.get::<_, Option<i64>>(column).map(|half| i128::from(half.unwrap_or(0)));
-    Ok(clamped((half(column)? << 31) + half(column + 1)?))
+    // Two 64-bit halves: neither the shift nor the sum leaves 128 bits.
+    Ok(clamped((half(column)? << 31).saturating_add(half(column.saturating_add(1))?)))
 }
 
 fn line(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
@@ -72,7 +73,7 @@ fn line(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
         ..UsageSums::default()
     };
     for (at, used) in sums.usage.iter_mut().enumerate() {
-        *used = sum(row, 7 + 2 * at)?;
+        *used = sum(row, at.saturating_mul(2).saturating_add(7))?;
     }
     Ok(UsageRow { name, sums })
 }

@@ -148,8 +148,8 @@ fn insert_block(connection: &Connection, block: record_block::RecordBlockWriter)
 
 impl Sums {
     fn add(&mut self, record: &UsageRecord<'_>) {
-        self.requests += 1;
-        self.failed += i64::from(record.failed());
+        self.requests = self.requests.saturating_add(1);
+        self.failed = self.failed.saturating_add(i64::from(record.failed()));
         self.cost = self.cost.saturating_add(record.cost);
         for (sum, kind) in self.usage.iter_mut().zip(&KINDS) {
             let value = (kind.get)(&record.usage).and_then(|value| i64::try_from(value).ok());

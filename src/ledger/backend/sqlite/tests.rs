@@ -12,7 +12,7 @@ use crate::canonical::Usage;
 use crate::ledger::admin::{AdminError, Credited, LedgerAdmin as _};
 use crate::ledger::report::{DAY, UsageFilter, UsageGrouping, UsageRow};
 use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, Journal};
-use crate::store::schema;
+use crate::store::{StoreError, schema};
 
 const TERMS: SqliteLedgerConfig = SqliteLedgerConfig {
     flush: Duration::from_millis(20),

@@ -136,7 +136,11 @@ impl LedgerAdmin for ValkeyAdmin {
         let entry = serde_json::to_string(&entry).map_err(|error| AdminError::Server(error.to_string()))?;
         let mut call =
             script::CREDIT.call(&[keys::account(account), keys::credits(account), keys::references(account)]);
-        call.arg(amount).arg(-amount).arg(entry).arg(reference.unwrap_or_default()).arg(LARGEST);
+        call.arg(amount)
+            .arg(amount.saturating_neg())
+            .arg(entry)
+            .arg(reference.unwrap_or_default())
+            .arg(LARGEST);
         let answer = self.run(call)?;
         let repeated = match parts(&answer) {
             [done] if text(done) == "done" => false,
@@ -175,7 +179,8 @@ impl LedgerAdmin for ValkeyAdmin {
 
     fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, AdminError> {
         self.account(account)?;
-        let mut credits = if most == 0 { Vec::new() } else { self.entries(account, -i64::from(most))? };
+        let mut credits =
+            if most == 0 { Vec::new() } else { self.entries(account, i64::from(most).saturating_neg())? };
         credits.reverse();
         Ok(credits)
     }

@@ -17,7 +17,7 @@ use super::ship::{self, ShipError};
 use super::{limits, report};
 use crate::ledger::accounts::AccountStatus;
 use crate::ledger::wal::{Drain, JournalFrames};
-use crate::ledger::worker::{Backend, Command, FailureLog, LedgerState, Outcome};
+use crate::ledger::worker::{Backend, Command, FailureLog, LedgerState, Outcome, later};
 use crate::ledger::{AccountId, Reservation, ReserveError, Spent};
 use crate::store::StoreError;
 use crate::store::valkey::ServerAddress;
@@ -217,7 +217,8 @@ impl LeaseManager {
             self.overdraft_floor.store(allowance.saturating_neg(), Ordering::Release);
         }
         let now = Instant::now();
-        self.next = (now + self.next.1, (self.next.1 * 2).min(RECONNECT_BACKOFF[1]));
+        let pause = self.next.1;
+        self.next = (later(now, pause), pause.saturating_mul(2).min(RECONNECT_BACKOFF[1]));
         self.failures.failed("server", error);
     }
 
@@ -262,7 +263,7 @@ impl LeaseManager {
             let mut left = balance.take_all();
             let mut use_of = |amount: i64| {
                 let part = amount.min(left);
-                left -= part;
+                left = left.saturating_sub(part);
                 part
             };
             let parts: Vec<i64> = holds.iter().map(|(amount, _)| use_of(*amount)).collect();
@@ -370,7 +371,7 @@ impl LeaseManager {
 
     /// Returns the next transaction number.
     pub(super) fn next_txn(&mut self) -> u64 {
-        self.last_txn += 1;
+        self.last_txn = self.last_txn.saturating_add(1);
         self.last_txn
     }
 
@@ -404,7 +405,7 @@ impl LeaseManager {
         let mut done =
             brought.map_err(|error| self.check_connection_error(error)).map_err(|error| failed(&error));
         if all || Instant::now() >= self.last_maintenance {
-            self.last_maintenance = Instant::now() + MAINTENANCE_INTERVAL;
+            self.last_maintenance = later(Instant::now(), MAINTENANCE_INTERVAL);
             if let Err(error) = self.renew_all(all).await {
                 let error = self.check_connection_error(error);
                 done = done.and(Err(failed(&error)));
@@ -420,7 +421,7 @@ impl LeaseManager {
         if let Some(link) = self.connection.clone()
             && Instant::now() >= self.last_sweep
         {
-            self.last_sweep = Instant::now() + ship::SEARCH_INTERVAL;
+            self.last_sweep = later(Instant::now(), ship::SEARCH_INTERVAL);
             let swept = ship::ship_orphaned(&link, &self.config).await;
             done = done.and(swept.map_err(|error| failed(&self.check_connection_error(error))));
         }

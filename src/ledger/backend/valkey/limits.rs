@@ -14,7 +14,6 @@ use super::account_lease;
 use super::cluster_ledger::{ClusterCommand, OnOutage};
 use super::lease_manager::LeaseManager;
 use crate::ledger::worker::Command;
-use crate::limits;
 use crate::limits::quota_lease::{LeaseGrant, LeaseRequest, QuotaLease, SurplusListener};
 use crate::limits::{
     Calendar, Denied, Exceeded, LimitGrant, LimitOwner, LimitRequest, LimitState, Nanos, UsageLimits, Which,
@@ -263,10 +262,10 @@ impl LeaseManager {
         watched.renewed_at = Some(asked);
         let Some(share) = watched.state.quota_lease() else { return };
         // Count what the server granted to these requests; the rest of the grant is the new local lease.
-        let (mut places, mut held) = (0, 0i64);
+        let (mut places, mut held) = (0u32, 0i64);
         for (request, why) in visit.requests.iter().zip(granted) {
             if why.is_empty() {
-                places += u32::from(request.limits.concurrent.is_some());
+                places = places.saturating_add(u32::from(request.limits.concurrent.is_some()));
                 let cost = if request.limits.has_spend() { request.amounts.cost } else { 0 };
                 held = held.saturating_add(cost);
             }

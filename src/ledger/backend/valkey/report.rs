@@ -123,10 +123,10 @@ pub(super) async fn records(
     let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
     for day in days(link, filter.from, filter.to).await? {
         for account in active(link, day, filter.account.as_deref()).await? {
-            let mut next = 0;
+            let mut next = 0usize;
             loop {
                 let mut range = get_command("LRANGE", keys::records(&account, day));
-                range.arg(next).arg(next + BLOCKS - 1);
+                range.arg(next).arg(next.saturating_add(BLOCKS - 1));
                 let blocks = link.run_one(range).await?;
                 let blocks = parts(&blocks);
                 for data in blocks {
@@ -144,7 +144,7 @@ pub(super) async fn records(
                 if blocks.len() < BLOCKS {
                     break;
                 }
-                next += BLOCKS;
+                next = next.saturating_add(BLOCKS);
             }
         }
     }

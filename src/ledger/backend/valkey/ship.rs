@@ -58,7 +58,7 @@ impl LeaseManager {
         while let Some((at, bytes)) = self.shipped_pieces.front()
             && (size > MAX_RETAINED_BYTES || at.elapsed() > RETENTION)
         {
-            size -= bytes.len();
+            size = size.saturating_sub(bytes.len());
             self.shipped_pieces.pop_front();
         }
     }
@@ -219,7 +219,7 @@ async fn ship_orphaned_account(
     frames: &[(u64, crate::ledger::UsageRecord<'_>, &[u8])],
     from: u64,
 ) -> Result<u64, ShipError> {
-    let (mut stands, mut gaps) = (from, 0);
+    let (mut stands, mut gaps) = (from, 0usize);
     // `u64::MAX`: no charge is deducted from a lease, because the transaction releases the whole lease.
     while let Some(parcel) = UsageBatch::after(stands, u64::MAX, account, frames) {
         let last = parcel.last;
@@ -237,7 +237,7 @@ async fn ship_orphaned_account(
             Some(LeaseTxnResult::Done(_)) => stands = last,
             // The lost frames are in an earlier piece: fail, and ship the whole journal again the next time.
             Some(LeaseTxnResult::Gap(there)) if gaps < MAX_RESYNCS && there >= from => {
-                (stands, gaps) = (there, gaps + 1)
+                (stands, gaps) = (there, gaps.saturating_add(1))
             }
             _ => return Err(ShipError::Gaps),
         }

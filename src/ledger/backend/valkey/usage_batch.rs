@@ -86,7 +86,7 @@ impl<'a> UsageBatch<'a> {
 impl Day<'_> {
     /// Returns the fields of the daily sums with their increments.
     pub(super) fn fields(&self) -> Vec<(String, i64)> {
-        let mut fields = Vec::with_capacity(self.sums.len() * 6);
+        let mut fields = Vec::with_capacity(self.sums.len().saturating_mul(6));
         for ((key, model), sums) in &self.sums {
             for (code, amount) in CODES.iter().zip(amounts(sums)) {
                 if amount != 0 {
@@ -153,7 +153,7 @@ pub(super) fn field(name: &str, amount: i64) -> Option<(&str, &str, UsageSums)> 
         0 => sums.requests = amount,
         1 => sums.failed = amount,
         2 => sums.cost = amount,
-        kind => *sums.usage.get_mut(kind - 3)? = amount,
+        kind => *sums.usage.get_mut(kind.checked_sub(3)?)? = amount,
     }
     Some((key, model, sums))
 }
