@@ -167,7 +167,7 @@ impl Accounts {
     }
 
     fn shard(&self, name: &str) -> Option<&Shard> {
-        let hash = usize::try_from(self.hasher.hash_one(name) % SHARDS as u64).unwrap_or(0);
+        let hash = usize::try_from(self.hasher.hash_one(name).wrapping_rem(SHARDS as u64)).unwrap_or(0);
         self.shards.get(hash)
     }
 

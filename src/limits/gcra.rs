@@ -115,7 +115,8 @@ pub(super) fn cost(amount: u64, limit: u64) -> i64 {
 pub(super) fn left(full_at: i64, now: Nanos, limit: u64) -> Remaining {
     let until_full = full_at.saturating_sub(now).clamp(0, i64::MAX);
     let free = MINUTE.saturating_sub(until_full).max(0).unsigned_abs();
-    let remaining = u128::from(free).saturating_mul(u128::from(limit)) / u128::from(MINUTE.unsigned_abs());
+    let remaining = u128::from(free).saturating_mul(u128::from(limit));
+    let remaining = remaining.checked_div(u128::from(MINUTE.unsigned_abs())).unwrap_or(0);
     Remaining {
         limit,
         remaining: u64::try_from(remaining).unwrap_or(limit),

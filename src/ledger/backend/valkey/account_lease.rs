@@ -14,6 +14,11 @@ use crate::store::valkey::{keys, script};
 
 /// Lifetime of a lease: the server reclaims the lease of a gateway that has not renewed it for this long.
 pub(super) const LEASE_TTL: std::time::Duration = std::time::Duration::from_secs(60);
+/// Age up to which a lease is relied on without contact to the server, which may reclaim it soon after.
+pub(super) const RELIABLE_AGE: std::time::Duration = std::time::Duration::from_secs(LEASE_TTL.as_secs() / 2);
+/// Age from which the lease of an idle account is renewed.
+pub(super) const IDLE_RENEWAL_AGE: std::time::Duration =
+    std::time::Duration::from_secs(LEASE_TTL.as_secs() / 4);
 /// Transaction number used on behalf of an ended gateway: the largest integer that Lua, which counts in doubles, tells
 /// apart from its predecessor.
 pub(super) const FINAL_TXN: u64 = (1 << 53) - 1;

@@ -11,7 +11,9 @@ use tokio::sync::mpsc::WeakSender;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::account_lease::{AccountLease, LEASE_TTL, LeaseTxn, LeaseTxnResult, LeaseTxnState, parse_result};
+use super::account_lease::{
+    AccountLease, LeaseTxn, LeaseTxnResult, LeaseTxnState, RELIABLE_AGE, parse_result,
+};
 use super::cluster_ledger::{ClusterCommand, ClusterLedgerConfig, OnOutage, OverdraftFloor};
 use super::ship::{self, ShipError};
 use super::{limits, report};
@@ -443,7 +445,7 @@ impl LeaseManager {
     /// lease.
     fn expire_stale(&mut self) {
         for hand in
-            self.leases.values().filter(|hand| hand.renewed_at.is_none_or(|at| at.elapsed() > LEASE_TTL / 2))
+            self.leases.values().filter(|hand| hand.renewed_at.is_none_or(|at| at.elapsed() > RELIABLE_AGE))
         {
             if let Some(balance) = &hand.balance
                 && balance.status() != AccountStatus::Unknown

@@ -25,6 +25,8 @@ use crate::store::valkey::{keys, script};
 /// Lifetime of leased concurrency permits: the server reclaims those of a gateway that has not renewed them for this
 /// long.
 const PERMIT_TTL: Duration = Duration::from_secs(10);
+/// Age up to which permits are relied on without contact to the server.
+const RELIABLE_PERMIT_AGE: Duration = Duration::from_secs(PERMIT_TTL.as_secs() / 2);
 /// Interval at which leases in use are renewed and the state of the fleet is refreshed.
 const RENEW_INTERVAL: Duration = Duration::from_secs(1);
 /// Lease-ahead factor: a transaction asks for this multiple of the largest request, for requests that follow.
@@ -195,7 +197,7 @@ impl LeaseManager {
         if self.connection.is_none() {
             for watched in self.limit_leases.all.values() {
                 let age = watched.renewed_at.map(|heard| heard.elapsed());
-                if age.is_none_or(|age| age > PERMIT_TTL / 2) {
+                if age.is_none_or(|age| age > RELIABLE_PERMIT_AGE) {
                     self.enter_degraded(watched);
                 }
             }
@@ -208,7 +210,7 @@ impl LeaseManager {
             OnOutage::Allow(more) => Some(more),
         };
         // The server may reclaim leased money after its lifetime: rely on it for half of that only.
-        let surely = watched.renewed_at.is_some_and(|heard| heard.elapsed() < account_lease::LEASE_TTL / 2);
+        let surely = watched.renewed_at.is_some_and(|heard| heard.elapsed() < account_lease::RELIABLE_AGE);
         if let Some(share) = watched.quota_lease() {
             share.enter_degraded(self.limit_leases.gateways, allowance, surely);
         }

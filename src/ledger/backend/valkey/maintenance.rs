@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::account_lease::{LEASE_TTL, LeaseTxn, LeaseTxnResult, parse_result};
+use super::account_lease::{IDLE_RENEWAL_AGE, LeaseTxn, LeaseTxnResult, parse_result};
 use super::lease_manager::LeaseManager;
 use super::ship::ShipError;
 use super::usage_batch::UsageBatch;
@@ -51,7 +51,7 @@ impl LeaseManager {
                 continue;
             }
             // Nothing to return, and the renewal of the lease is not due yet.
-            if idle && balance.spendable() <= 0 && age.is_some_and(|age| age < LEASE_TTL / 4) {
+            if idle && balance.spendable() <= 0 && age.is_some_and(|age| age < IDLE_RENEWAL_AGE) {
                 continue;
             }
             // Take the unused part out before the call: workers must not spend what is being returned.
