@@ -40,6 +40,9 @@ pub struct UsageRecord<'a> {
     pub stream: bool,
     /// True if the gateway counted usage because the provider did not report all of it.
     pub counted: bool,
+    /// Idempotency key of the charge: a later record of the same account with the same key is ignored, whichever gateway
+    /// wrote it. Empty if there is none. Must not be chosen by a client, who could repeat it.
+    pub charge_id: &'a str,
     /// Usage that is charged.
     pub usage: Usage,
     /// Cost in nano-units, before [`UsageRecord::charge`] bounds it.
@@ -83,9 +86,13 @@ const LONGEST: usize = 512;
 pub const LARGEST_COST: i64 = LARGEST;
 /// Largest figure of one kind of usage in one request.
 const LARGEST_USAGE: u64 = 1_000_000_000_000;
+/// Time in milliseconds for which the backend knows the idempotency keys of charges: 30 days, much longer than any
+/// task runs.
+pub(super) const CHARGE_ID_RETENTION: i64 = 30 * 86_400_000;
 const STREAM: u8 = 1;
 const COUNTED: u8 = 2;
 const FIRST_BYTE: u8 = 4;
+const ONCE: u8 = 8;
 
 impl<'a> UsageRecord<'a> {
     /// Returns the charge in nano-units: the cost, bounded to 0 ..= [`LARGEST_COST`]. A figure beyond that is
@@ -103,8 +110,9 @@ impl<'a> UsageRecord<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flag = |on: bool, bit| if on { bit } else { 0 };
         let first = flag(self.first_byte.is_some(), FIRST_BYTE);
+        let once = flag(!self.charge_id.is_empty(), ONCE);
         out.push(VERSION);
-        out.push(flag(self.stream, STREAM) | flag(self.counted, COUNTED) | first);
+        out.push(flag(self.stream, STREAM) | flag(self.counted, COUNTED) | once | first);
         for number in [zigzag(self.time), zigzag(self.charge())] {
             put_number(out, number);
         }
@@ -114,10 +122,11 @@ impl<'a> UsageRecord<'a> {
         if let Some(first) = self.first_byte {
             put_number(out, first.into());
         }
+        if !self.charge_id.is_empty() {
+            put_text(out, self.charge_id);
+        }
         for text in self.texts() {
-            let text = cut(text);
-            put_number(out, text.len() as u64);
-            out.extend_from_slice(text.as_bytes());
+            put_text(out, text);
         }
         let present = KINDS.iter().enumerate().filter(|(_, kind)| (kind.get)(&self.usage).is_some());
         let mask = present.fold(0, |mask, (at, _)| mask | 1u64 << at);
@@ -148,7 +157,7 @@ impl<'a> UsageRecord<'a> {
         let (&version, after) = rest.split_first()?;
         let (&flags, after) = after.split_first()?;
         rest = after;
-        if version != VERSION || flags & !(STREAM | COUNTED | FIRST_BYTE) != 0 {
+        if version != VERSION || flags & !(STREAM | COUNTED | FIRST_BYTE | ONCE) != 0 {
             return None;
         }
         let rest = &mut rest;
@@ -164,6 +173,9 @@ impl<'a> UsageRecord<'a> {
         };
         if flags & FIRST_BYTE != 0 {
             record.first_byte = Some(take_number(rest)?.try_into().ok()?);
+        }
+        if flags & ONCE != 0 {
+            record.charge_id = take_text(rest)?;
         }
         for slot in [
             &mut record.request,
@@ -216,9 +228,15 @@ fn put_number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let text = cut(text);
+    put_number(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
 fn take_number(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
-    for at in 0..10 {
+    for at in 0..10u32 {
         let (&byte, after) = rest.split_first()?;
         *rest = after;
         let bits = u64::from(byte & 0x7f);
@@ -226,7 +244,7 @@ fn take_number(rest: &mut &[u8]) -> Option<u64> {
         if at == 9 && bits > 1 {
             return None;
         }
-        value |= bits << (at * 7);
+        value |= bits.checked_shl(at.saturating_mul(7))?;
         if byte < 0x80 {
             return Some(value);
         }
@@ -260,7 +278,7 @@ mod tests {
     proptest! {
         #[test]
         fn record_round_trips_and_truncation_is_refused(
-            texts in prop::collection::vec(".{0,40}", 10),
+            texts in prop::collection::vec(".{0,40}", 11),
             numbers in (any::<i64>(), 0..=LARGEST_COST, any::<u16>(), any::<u16>(), any::<u32>()),
             first_byte in prop::option::of(any::<u32>()),
             flags in any::<[bool; 2]>(),
@@ -285,6 +303,7 @@ mod tests {
                 total,
                 stream: flags[0],
                 counted: flags[1],
+                charge_id: &texts[10],
                 usage,
                 cost,
             };

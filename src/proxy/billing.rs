@@ -186,6 +186,7 @@ impl Context {
                 total: millis(now),
                 stream: record.stream,
                 counted,
+                charge_id: "",
                 usage,
                 cost,
             },

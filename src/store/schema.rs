@@ -16,7 +16,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Migrations, each from one schema version to the next; a new file starts at version 0. Never edit an existing entry:
 /// files of each version exist.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     // 1: responses.
     "
     CREATE TABLE response (
@@ -127,6 +127,16 @@ const MIGRATIONS: [&str; 4] = [
         owner   TEXT NOT NULL,
         expires INTEGER NOT NULL
     ) STRICT;
+    ",
+    // 5: idempotency keys of charges.
+    "
+    CREATE TABLE charge (
+        account TEXT NOT NULL,
+        id      TEXT NOT NULL,
+        time    INTEGER NOT NULL,
+        PRIMARY KEY (account, id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX charge_by_time ON charge (time);
     ",
 ];
 

@@ -25,6 +25,7 @@ on_both!(
     reservation_sum_never_exceeds_the_balance,
     settle_from_many_threads_is_exact_to_the_unit,
     settle_before_the_end_is_charged_after_it,
+    settle_with_a_known_charge_id_is_ignored,
 );
 
 pub(crate) fn id(account: &str) -> AccountId {
@@ -431,4 +432,42 @@ fn settle_before_the_end_is_charged_after_it(place: &dyn Backend) {
     assert_eq!(stored(&*office, "acme"), (80, 20, 1));
     let ledger = place.ledger();
     drop(reserve(&*ledger, "acme", 75).unwrap());
+}
+
+/// A charge with an idempotency key may be settled again, because nothing tells whether a process charged it before it
+/// ended.
+fn settle_with_a_known_charge_id_is_ignored(place: &dyn Backend) {
+    let office = place.office();
+    open_account(&*office, "acme", 100);
+    let once = UsageRecord { charge_id: "task_1", ..record("acme", 30) };
+    let ledger = place.ledger();
+    let held = reserve(&*ledger, "acme", 40).unwrap();
+    settle(&*ledger, Some(held), &once);
+    // In the same batch, with others around it.
+    settle(&*ledger, None, &record("acme", 5));
+    settle(&*ledger, None, &once);
+    settle(&*ledger, None, &record("acme", 5));
+    ledger.flush();
+    assert_eq!(stored(&*office, "acme"), (60, 40, 3));
+    assert_eq!(ledger.available(&id("acme")), Some(60));
+    // In a later one.
+    settle(&*ledger, None, &once);
+    ledger.flush();
+    assert_eq!(stored(&*office, "acme"), (60, 40, 3));
+    assert_eq!(ledger.available(&id("acme")), Some(60));
+    // By another process.
+    drop(ledger);
+    let ledger = place.ledger();
+    settle(&*ledger, None, &once);
+    ledger.flush();
+    assert_eq!(stored(&*office, "acme"), (60, 40, 3));
+    drop(soon(&*ledger, "acme", 60));
+    // Another key, and the same one of another account, are charged.
+    open_account(&*office, "other", 100);
+    settle(&*ledger, None, &UsageRecord { charge_id: "task_2", ..once });
+    settle(&*ledger, None, &UsageRecord { account: "other", ..once });
+    ledger.flush();
+    assert_eq!(stored(&*office, "acme"), (30, 70, 4));
+    assert_eq!(stored(&*office, "other"), (70, 30, 1));
+    assert!(office.audit().unwrap().is_empty());
 }

@@ -56,6 +56,11 @@ pub(crate) fn records(account: &str, day: i64) -> String {
     format!("{}:records:{day}", of(account))
 }
 
+/// Mark of the idempotency key of a charge.
+pub(crate) fn charge(account: &str, id: &str) -> String {
+    format!("{}:charge:{id}", of(account))
+}
+
 /// List of credits.
 pub(crate) fn credits(account: &str) -> String {
     of(account) + ":credits"

@@ -12,6 +12,7 @@ use super::rows::{self, ApplyError, BalanceRow, Changed};
 use super::{SqliteLedgerConfig, replay, report};
 use crate::ledger::Spent;
 use crate::ledger::accounts::{AccountStatus, Accounts};
+use crate::ledger::record::CHARGE_ID_RETENTION;
 use crate::ledger::wal::Drain;
 use crate::ledger::worker::{self, Backend, FailureLog, LedgerState, Outcome, later};
 use crate::store::StoreError;
@@ -65,6 +66,12 @@ impl Backend for JournalApplier {
                 match account {
                     Changed::Row(row) => refresh(accounts, row, charge),
                     Changed::Unknown(name) => record_debt(accounts, &name, charge),
+                    // The charge was deducted when it was settled.
+                    Changed::Repeated(name) => {
+                        if let Some(balance) = accounts.find(&name) {
+                            balance.add(charge);
+                        }
+                    }
                 }
             },
         )
@@ -87,7 +94,8 @@ impl Backend for JournalApplier {
         let there = self.check_files();
         // A tick before the flush interval is over only checks the files. Half a tick early is due, because ticks are not
         // exact.
-        let soon = self.last_flush.elapsed().saturating_add(self.interval() / 2);
+        let soon =
+            self.last_flush.elapsed().saturating_add(self.interval().checked_div(2).unwrap_or_default());
         if there.is_err() || soon < self.config.flush {
             return;
         }
@@ -220,6 +228,9 @@ impl JournalApplier {
                 break;
             }
         }
+        self.connection
+            .prepare_cached("DELETE FROM charge WHERE time < ?1")?
+            .execute(params![crate::store::now().saturating_sub(CHARGE_ID_RETENTION)])?;
         // Keep the row of a journal while its files exist: without it, a replay would charge its frames again.
         let mut select = self.connection.prepare_cached("SELECT id FROM journal WHERE time < ?1")?;
         let old: Vec<i64> = select.query_map(params![end], |row| row.get(0))?.collect::<Result<_, _>>()?;

@@ -65,7 +65,9 @@ fn apply_in_transaction(
     let stamp = rows::next_stamp(connection)?;
     let charged = rows::apply(connection, journal, frames, stamp)?;
     connection.execute_batch("COMMIT")?;
-    let last = if charged.is_empty() { last } else { stamp };
+    // Without a changed row, the stamp is still free: another process may use it.
+    let changes = charged.iter().any(|charged| matches!(charged.account, Changed::Row(_)));
+    let last = if changes { stamp } else { last };
     Ok(Applied { changed, charged, last })
 }
 

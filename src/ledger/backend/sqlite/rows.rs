@@ -35,6 +35,8 @@ pub(super) enum Changed {
     Row(BalanceRow),
     /// The account does not exist in the database; its name.
     Unknown(String),
+    /// The account was not charged, because the idempotency key is known; its name.
+    Repeated(String),
 }
 
 /// Reason why frames were not applied.
@@ -87,9 +89,15 @@ pub(super) fn apply(
     let mut charges: HashMap<&str, i64, RandomState> = HashMap::default();
     let mut block = record_block::RecordBlockWriter::default();
     let mut last = drained;
+    let mut repeated = Vec::new();
     for frame in frames.iter().filter(|frame| frame.number > drained) {
         let record = UsageRecord::decode(frame.payload).ok_or(ApplyError::Record(frame.number))?;
         last = frame.number;
+        if !record.charge_id.is_empty() && !is_first(connection, &record)? {
+            repeated
+                .push(Charged { account: Changed::Repeated(record.account.to_owned()), charge: record.cost });
+            continue;
+        }
         block.add(&record, frame.payload);
         let day = record.time.div_euclid(DAY);
         days.entry((day, record.account, record.key, record.model)).or_default().add(&record);
@@ -106,7 +114,7 @@ pub(super) fn apply(
     for ((day, account, key, model), sums) in days {
         sums.insert(connection, day, account, key, model)?;
     }
-    let mut charged = Vec::with_capacity(charges.len());
+    let mut charged = repeated;
     for (name, charge) in charges {
         let mut update = connection.prepare_cached(
             "UPDATE account SET charged = MIN(charged, ?4 - ?2) + ?2, changed = ?3 WHERE name = ?1
@@ -133,6 +141,14 @@ pub(super) fn apply(
         )?
         .execute(params![id, i64::try_from(last).unwrap_or(i64::MAX), crate::store::now()])?;
     Ok(charged)
+}
+
+/// Stores the idempotency key of a record. Returns false if it is known already.
+fn is_first(connection: &Connection, record: &UsageRecord<'_>) -> rusqlite::Result<bool> {
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO charge (account, id, time) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+    )?;
+    Ok(insert.execute(params![record.account, record.charge_id, crate::store::now()])? > 0)
 }
 
 /// Inserts a record block; an empty one is left out.

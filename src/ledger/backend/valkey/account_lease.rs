@@ -7,6 +7,7 @@ use redis::{Cmd, Value};
 
 use super::usage_batch::UsageBatch;
 use crate::ledger::accounts::{AccountBalance, AccountStatus};
+use crate::ledger::record::CHARGE_ID_RETENTION;
 use crate::limits::Calendar;
 use crate::store::millis;
 use crate::store::valkey::connection::{number, parts, text};
@@ -123,12 +124,18 @@ impl LeaseTxn<'_> {
                 keys::month(account, month),
             ]);
         }
+        let charge_id = parcel.as_ref().and_then(|parcel| parcel.charge_id);
+        names.extend(charge_id.map(|id| keys::charge(account, id)));
         let mut call = script::VISIT.call(&names);
         call.arg(format!("{gateway:016x}")).arg(millis(LEASE_TTL)).arg(number).arg(lease);
         match parcel {
-            None => drop(call.arg("").arg("").arg(0).arg(0).arg(0)),
+            None => drop(call.arg("").arg("").arg(0).arg(0).arg(0).arg("")),
             Some(UsageBatch { from, last, charge, days, .. }) => {
                 call.arg(from).arg(last).arg(charge).arg(SEQ_RETENTION).arg(days.len());
+                match charge_id {
+                    Some(_) => call.arg(CHARGE_ID_RETENTION),
+                    None => call.arg(""),
+                };
                 for (day, sums) in days {
                     let end = day.saturating_add(1).saturating_mul(86_400).saturating_add(records / 1000);
                     let (fields, spent) = (sums.fields(), sums.spent());

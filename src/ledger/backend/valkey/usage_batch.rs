@@ -42,6 +42,8 @@ pub(super) struct UsageBatch<'a> {
     pub(super) charge: i64,
     /// Part of the charge whose frames were not deducted from the lease before.
     pub(super) undeducted: i64,
+    /// Idempotency key of the charge, whose record is then the only one of the batch.
+    pub(super) charge_id: Option<&'a str>,
     /// Sums and records by day (days since 1970-01-01, UTC).
     pub(super) days: BTreeMap<i64, Day<'a>>,
 }
@@ -56,7 +58,14 @@ pub(super) struct Day<'a> {
 impl<'a> UsageBatch<'a> {
     /// Creates an empty batch, which only checks that the server's sequence number is still `stands`.
     pub(super) fn empty(stands: u64) -> Self {
-        UsageBatch { from: stands, last: stands, charge: 0, undeducted: 0, days: BTreeMap::new() }
+        UsageBatch {
+            from: stands,
+            last: stands,
+            charge: 0,
+            undeducted: 0,
+            charge_id: None,
+            days: BTreeMap::new(),
+        }
     }
 
     /// Creates the batch of the frames after `from`, at most [`MAX_FRAMES`]. Returns `None` if there are none.
@@ -68,6 +77,11 @@ impl<'a> UsageBatch<'a> {
     ) -> Option<Self> {
         let mut parcel = UsageBatch::empty(from);
         for (number, record, payload) in frames.iter().filter(|frame| frame.0 > from).take(MAX_FRAMES) {
+            // The server charges a batch as a whole or not at all, so a record that it may reject is alone in its batch.
+            if parcel.charge_id.is_some() || (!record.charge_id.is_empty() && parcel.last != from) {
+                break;
+            }
+            parcel.charge_id = Some(record.charge_id).filter(|id| !id.is_empty());
             parcel.last = *number;
             if !account.is_empty() {
                 parcel.charge = parcel.charge.saturating_add(record.cost);
