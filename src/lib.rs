@@ -41,8 +41,8 @@
 //!   started with.
 //! * [`supervise`] restarts essential threads: a panic is caught and counted, and the thread continues.
 //! * [`config`] reads three files, reports all errors at once, and reads two of the files again on SIGHUP.
-//! * [`ledger`] holds balances, and one usage record per request: reservations, a write-ahead journal, and a backend that
-//!   it is flushed to.
+//! * [`ledger`] holds balances, and one usage record per request: reservations, a write-ahead journal, and a backend
+//!   that it is flushed to.
 //! * [`kv`] holds documents by key: stored conversations, provider signatures, tasks and owners.
 //! * [`store`] is the access to the databases of both: the SQLite file and its schema, the connection to a server. No
 //!   other module than these three uses a database.

@@ -1,10 +1,10 @@
 //! Accounts and keys: authentication, permissions, limits and prices.
 //!
 //! Keys live here, as hashes only ([`Keys`]), with their rules ([`AccountRules`]: models, APIs, networks, limits,
-//! losses) and the accounts that they belong to ([`Account`]); prices and the cost of a request ([`price`], in integers:
-//! [`amount`]); the estimate of a request's usage ([`estimate`]) and the upper bound of what a provider may report
-//! ([`usage_bound`]); and access tokens that stand for a key ([`Tokens`]). Here must not live: HTTP, the place of a key in
-//! a request, the usage of limits (`limits`), or balances (`ledger`).
+//! losses) and the accounts that they belong to ([`Account`]); prices and the cost of a request ([`price`], in
+//! integers: [`amount`]); the estimate of a request's usage ([`estimate`]) and the upper bound of what a provider may
+//! report ([`usage_bound`]); and access tokens that stand for a key ([`Tokens`]). Here must not live: HTTP, the place
+//! of a key in a request, the usage of limits (`limits`), or balances (`ledger`).
 
 pub mod amount;
 pub mod estimate;

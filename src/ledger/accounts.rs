@@ -1,4 +1,5 @@
-//! Cache of balances in memory, over any backend: what this gateway may reserve of each account, and the one settlement.
+//! Cache of balances in memory, over any backend: what this gateway may reserve of each account, and the one
+//! settlement.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
@@ -80,8 +81,8 @@ impl AccountBalance {
         }
     }
 
-    /// Reserves an amount if at least `floor` is left afterwards; an amount of zero or less reserves nothing. Lock-free,
-    /// because every request calls it.
+    /// Reserves an amount if at least `floor` is left afterwards; an amount of zero or less reserves nothing.
+    /// Lock-free, because every request calls it.
     ///
     /// # Errors
     /// Returns the spendable amount if it does not suffice.
@@ -102,8 +103,8 @@ impl AccountBalance {
         Reservation::new(amount, self.clone())
     }
 
-    /// Adds to the spendable amount, in nano-units; a negative amount is a charge. Saturates: an overflow must not turn a
-    /// debt into credit.
+    /// Adds to the spendable amount, in nano-units; a negative amount is a charge. Saturates: an overflow must not turn
+    /// a debt into credit.
     pub(super) fn add(&self, amount: i64) {
         let add = |left: i64| Some(left.saturating_add(amount));
         let _ = self.spendable.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
@@ -201,8 +202,8 @@ impl Accounts {
         }
     }
 
-    /// Settles a request: appends its record to the journal, and charges its cost to the reservation or, without one, to
-    /// the account. A key without an account is not charged.
+    /// Settles a request: appends its record to the journal, and charges its cost to the reservation or, without one,
+    /// to the account. A key without an account is not charged.
     pub(super) fn settle(
         &self,
         journal: &Journal,

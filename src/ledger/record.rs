@@ -40,8 +40,8 @@ pub struct UsageRecord<'a> {
     pub stream: bool,
     /// True if the gateway counted usage because the provider did not report all of it.
     pub counted: bool,
-    /// Idempotency key of the charge: a later record of the same account with the same key is ignored, whichever gateway
-    /// wrote it. Empty if there is none. Must not be chosen by a client, who could repeat it.
+    /// Idempotency key of the charge: a later record of the same account with the same key is ignored, whichever
+    /// gateway wrote it. Empty if there is none. Must not be chosen by a client, who could repeat it.
     pub charge_id: &'a str,
     /// Usage that is charged.
     pub usage: Usage,

@@ -55,8 +55,8 @@ impl Gcra {
         }
     }
 
-    /// Returns the time in nanoseconds until `amount` is available: 0 if it is available now. The amount must not be above
-    /// the limit.
+    /// Returns the time in nanoseconds until `amount` is available: 0 if it is available now. The amount must not be
+    /// above the limit.
     pub fn wait(&self, now: Nanos, amount: u64, limit: u64) -> Nanos {
         let next = self.0.load(Ordering::Relaxed).max(now).saturating_add(cost(amount, limit));
         next.saturating_sub(now).saturating_sub(MINUTE).max(0)

@@ -2,8 +2,8 @@
 //!
 //! The rate limiter ([`gcra`]), the usage of the limits of one key or account ([`LimitState`]), the registry of all of
 //! them ([`LimitRegistry`]), and this gateway's part of limits that several gateways share ([`quota_lease`],
-//! [`Limiter`]) live here. Time is passed in. Here must not live: the configuration of keys (`account`), or the protocol
-//! with a coordinator (`ledger`).
+//! [`Limiter`]) live here. Time is passed in. Here must not live: the configuration of keys (`account`), or the
+//! protocol with a coordinator (`ledger`).
 
 #[cfg(feature = "proxy")]
 mod calendar;

@@ -383,6 +383,13 @@ impl Rate {
             _ => Err(Denied::NeedsCoordinator),
         }
     }
+
+    /// Records degraded admissions as a debt to the fleet's bucket: at most one minute's worth, because it refills.
+    fn record_debt(&mut self, amount: u64, limit: u64) {
+        let most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_neg();
+        let amount = i64::try_from(amount).unwrap_or(i64::MAX);
+        self.available = self.available.saturating_sub(amount).max(most).min(self.available);
+    }
 }
 
 impl LeasedSpend {
@@ -486,15 +493,6 @@ impl LeaseState {
             rate.full_at = rate.full_at.saturating_add(time);
             rate.available = rate.available.min(0);
         }
-    }
-}
-
-impl Rate {
-    /// Records degraded admissions as a debt to the fleet's bucket: at most one minute's worth, because it refills.
-    fn record_debt(&mut self, amount: u64, limit: u64) {
-        let most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_neg();
-        let amount = i64::try_from(amount).unwrap_or(i64::MAX);
-        self.available = self.available.saturating_sub(amount).max(most).min(self.available);
     }
 }
 

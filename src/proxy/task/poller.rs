@@ -200,8 +200,8 @@ impl Gateway {
         let time = now();
         shown.state.update(report, time);
         shown.state.asked = time;
-        // The end is stored before it is charged, because compare-and-swap selects the process that charges. Should that
-        // process end in between, the task is due again, and the ledger ignores a second charge of the same task.
+        // The end is stored before it is charged, because compare-and-swap selects the process that charges. Should
+        // that process end in between, the task is due again, and the ledger ignores a second charge of the same task.
         shown.state.uncharged = ends && self.billing.ledger.is_some();
         let StoredTask { owner, id, version, .. } = &shown.task;
         if !ends {
@@ -313,8 +313,8 @@ impl Gateway {
         Ok(Some(report))
     }
 
-    /// Charges a task that has ended, writes its usage record, and stores that it is charged. May be called again for the
-    /// same task: the ledger charges it once.
+    /// Charges a task that has ended, writes its usage record, and stores that it is charged. May be called again for
+    /// the same task: the ledger charges it once.
     async fn charge_task(&self, shown: &mut TaskView) {
         if self.settle_task(shown).await {
             shown.state.uncharged = false;

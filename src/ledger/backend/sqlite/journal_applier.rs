@@ -61,7 +61,8 @@ impl Backend for JournalApplier {
             piece,
             &mut self.last_change,
             &mut |journal, account, charge| {
-                // Charges of an ended process were never deducted from these balances: they count as a change by others.
+                // Charges of an ended process were never deducted from these balances: they count as a change by
+                // others.
                 let charge = if journal == own { charge } else { 0 };
                 match account {
                     Changed::Row(row) => refresh(accounts, row, charge),
@@ -92,8 +93,8 @@ impl Backend for JournalApplier {
 
     async fn tick(&mut self) {
         let there = self.check_files();
-        // A tick before the flush interval is over only checks the files. Half a tick early is due, because ticks are not
-        // exact.
+        // A tick before the flush interval is over only checks the files. Half a tick early is due, because ticks are
+        // not exact.
         let soon =
             self.last_flush.elapsed().saturating_add(self.interval().checked_div(2).unwrap_or_default());
         if there.is_err() || soon < self.config.flush {
@@ -255,8 +256,8 @@ impl JournalApplier {
     }
 }
 
-/// Takes over a row of the database. `charged` is the amount of this process's charges that the row newly contains; these
-/// were deducted from the spendable balance when they were settled.
+/// Takes over a row of the database. `charged` is the amount of this process's charges that the row newly contains;
+/// these were deducted from the spendable balance when they were settled.
 fn refresh(accounts: &Accounts, row: BalanceRow, charged: i64) {
     let Some(account) = accounts.find_or_insert(&row.name) else { return };
     let before = account.swap_reported(row.balance);

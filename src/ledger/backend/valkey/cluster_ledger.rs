@@ -54,7 +54,8 @@ pub struct ClusterLedger {
     worker: FlushWorker<ClusterCommand>,
 }
 
-/// Lowest permitted leased balance in nano-units: zero, or less while the server is unreachable and overdraft is allowed.
+/// Lowest permitted leased balance in nano-units: zero, or less while the server is unreachable and overdraft is
+/// allowed.
 pub(super) type OverdraftFloor = Arc<AtomicI64>;
 
 /// Command for the ledger's thread that needs the server.

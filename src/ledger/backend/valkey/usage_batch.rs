@@ -77,7 +77,8 @@ impl<'a> UsageBatch<'a> {
     ) -> Option<Self> {
         let mut parcel = UsageBatch::empty(from);
         for (number, record, payload) in frames.iter().filter(|frame| frame.0 > from).take(MAX_FRAMES) {
-            // The server charges a batch as a whole or not at all, so a record that it may reject is alone in its batch.
+            // The server charges a batch as a whole or not at all, so a record that it may reject is alone in its
+            // batch.
             if parcel.charge_id.is_some() || (!record.charge_id.is_empty() && parcel.last != from) {
                 break;
             }
