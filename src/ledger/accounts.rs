@@ -168,7 +168,8 @@ impl Accounts {
     }
 
     fn shard(&self, name: &str) -> Option<&Shard> {
-        let hash = usize::try_from(self.hasher.hash_one(name).wrapping_rem(SHARDS as u64)).unwrap_or(0);
+        let hash =
+            usize::try_from(self.hasher.hash_one(name).checked_rem(SHARDS as u64).unwrap_or(0)).unwrap_or(0);
         self.shards.get(hash)
     }
 

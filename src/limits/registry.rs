@@ -79,7 +79,8 @@ impl LimitRegistry {
     pub fn state(&self, scope: Scope, name: &Arc<str>) -> Arc<LimitState> {
         use std::hash::BuildHasher as _;
         let key = (scope, name.clone());
-        let hash = usize::try_from(self.hasher.hash_one(&key).wrapping_rem(SHARDS as u64)).unwrap_or(0);
+        let hash =
+            usize::try_from(self.hasher.hash_one(&key).checked_rem(SHARDS as u64).unwrap_or(0)).unwrap_or(0);
         let Some(shard) = self.shards.get(hash) else { return Arc::default() };
         let make = || Arc::new(if self.shared { LimitState::shared() } else { LimitState::new() });
         shard.lock().entry(key).or_insert_with(make).clone()
