@@ -7,12 +7,11 @@
 use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
-use model_gateway::store::admin::LedgerAdmin as _;
-use model_gateway::store::journal::DEFAULT_SEGMENT_LIMIT;
-use model_gateway::store::valkey::{
-    ClusterLedger, ClusterLedgerConfig, OnOutage, ServerAddress, ValkeyAdmin,
-};
-use model_gateway::store::{AccountId, Ledger, ReserveOutcome, UsageRecord};
+use model_gateway::ledger::admin::LedgerAdmin as _;
+use model_gateway::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ValkeyAdmin};
+use model_gateway::ledger::wal::DEFAULT_SEGMENT_LIMIT;
+use model_gateway::ledger::{AccountId, Ledger, ReserveOutcome, UsageRecord};
+use model_gateway::store::valkey::ServerAddress;
 
 /// Number of measured requests of an account whose balance is leased.
 const HOT: u32 = 300_000;

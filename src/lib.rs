@@ -28,6 +28,8 @@
 //! * [`job`] builds responses from one or several provider calls: embeddings, rerank results, images.
 //! * [`tokens`] estimates the token count of a request or a text locally, without a call to a provider.
 //! * [`error`] is one table of every error that a request can end with: status, codes, metric label.
+//! * [`limits`] is the rate limiter; with the feature `proxy` also the usage of the limits of keys and accounts, and
+//!   leases of limits that several gateways share.
 //! * [`provider`] describes providers apart from the formats: addresses, credentials, quirks.
 //! * [`route`] is the load balancer that selects a target for a request; with the feature `proxy` also the table of
 //!   models and their targets.
@@ -35,12 +37,16 @@
 //!
 //! These modules make up the running gateway, behind the feature `proxy` (on by default):
 //!
-//! * [`account`] is keys (stored as hashes only), their permissions and limits, and the price of a request.
+//! * [`account`] is keys (stored as hashes only), their permissions, and the price of a request.
 //! * [`snapshot`] combines the routing table and the keys of one reload, immutably; each request uses the one it
 //!   started with.
 //! * [`supervise`] restarts essential threads: a panic is caught and counted, and the thread continues.
 //! * [`config`] reads three files, reports all errors at once, and reads two of the files again on SIGHUP.
-//! * [`store`] persists balances, usage, stored conversations and tasks. No other module uses a database.
+//! * [`ledger`] holds balances, and one usage record per request: reservations, a write-ahead journal, and a backend
+//!   that it is flushed to.
+//! * [`kv`] holds documents by key: stored conversations, provider signatures, tasks and owners.
+//! * [`store`] is the access to the databases of both: the SQLite file and its schema, the connection to a server. No
+//!   other module than these three uses a database.
 //! * [`metrics`] is every series in one table, the access log and the admin port.
 //! * [`proxy`] is the gateway on Pingora, and the only module that uses Pingora's types: listeners, the phases of a
 //!   request, the exchange with a provider, signals and upgrade.
@@ -54,6 +60,7 @@ pub mod error;
 pub mod framing;
 pub mod job;
 pub mod json;
+pub mod limits;
 pub mod provider;
 pub mod route;
 pub mod sync;
@@ -67,6 +74,10 @@ pub mod account;
 pub mod cli;
 #[cfg(feature = "proxy")]
 pub mod config;
+#[cfg(feature = "proxy")]
+pub mod kv;
+#[cfg(feature = "proxy")]
+pub mod ledger;
 #[cfg(feature = "proxy")]
 pub mod metrics;
 #[cfg(feature = "proxy")]

@@ -8,9 +8,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use model_gateway::canonical::Usage;
-use model_gateway::store::journal::DEFAULT_SEGMENT_LIMIT;
-use model_gateway::store::sqlite_ledger::{SqliteLedger, SqliteLedgerConfig};
-use model_gateway::store::{Ledger, UsageRecord};
+use model_gateway::ledger::backend::sqlite::{SqliteLedger, SqliteLedgerConfig};
+use model_gateway::ledger::wal::DEFAULT_SEGMENT_LIMIT;
+use model_gateway::ledger::{Ledger, UsageRecord};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -19,9 +19,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use model_gateway::canonical::Usage;
-use model_gateway::store::journal::DEFAULT_SEGMENT_LIMIT;
-use model_gateway::store::sqlite_ledger::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter};
-use model_gateway::store::{AccountId, Ledger, ReserveOutcome, UsageRecord};
+use model_gateway::ledger::admin::LedgerAdmin as _;
+use model_gateway::ledger::backend::sqlite::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig};
+use model_gateway::ledger::report::UsageFilter;
+use model_gateway::ledger::wal::DEFAULT_SEGMENT_LIMIT;
+use model_gateway::ledger::{AccountId, Ledger, ReserveOutcome, UsageRecord};
 use rand::{Rng as _, RngExt as _};
 
 /// Number of kills.

@@ -23,9 +23,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use disk::{Entry, Luck};
-use model_gateway::store::journal::DEFAULT_SEGMENT_LIMIT;
-use model_gateway::store::sqlite_ledger::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig, UsageFilter};
-use model_gateway::store::{AccountId, Ledger, UsageRecord};
+use model_gateway::ledger::admin::LedgerAdmin as _;
+use model_gateway::ledger::backend::sqlite::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig};
+use model_gateway::ledger::report::UsageFilter;
+use model_gateway::ledger::wal::DEFAULT_SEGMENT_LIMIT;
+use model_gateway::ledger::{AccountId, Ledger, UsageRecord};
 use rand::RngExt as _;
 
 /// Number of moments at which the power is cut, each with three kinds of luck.

@@ -13,9 +13,9 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use model_gateway::account::limit::LimitRequest;
-use model_gateway::account::{KeyHash, LimitRegistry};
+use model_gateway::account::KeyHash;
 use model_gateway::config::{self, NoSecrets};
+use model_gateway::limits::{LimitRegistry, LimitRequest};
 
 const KEYS: usize = 1_000_000;
 const ACCOUNTS: usize = 100_000;

@@ -1,6 +1,9 @@
 //! Amounts of money in integers: nano-units of one currency, parsed from and formatted as decimals, never as binary
 //! fractions.
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::fmt;
 
 /// Nano-units in one unit of the currency.
@@ -55,17 +58,17 @@ pub fn parse(text: &str) -> Result<i64, AmountError> {
         .ok()
         .and_then(|behind| exponent.checked_sub(behind)?.checked_add(DIGITS))
         .ok_or(AmountError::Form)?;
-    let dropped = usize::try_from(-places).unwrap_or(0);
+    let dropped = places.checked_neg().and_then(|dropped| usize::try_from(dropped).ok()).unwrap_or(0);
     let total = digits().count();
     let mut value: i64 = 0;
     for (at, digit) in digits().enumerate() {
-        if at + dropped >= total {
+        if at.saturating_add(dropped) >= total {
             if digit != b'0' {
                 return Err(AmountError::TooFine);
             }
             continue;
         }
-        value = shifted(value, digit - b'0')?;
+        value = shifted(value, digit.saturating_sub(b'0'))?;
     }
     for _ in 0..places.max(0) {
         if value == 0 {
@@ -94,7 +97,7 @@ impl Amount {
     pub fn parse(text: &str) -> Result<Amount, AmountError> {
         match text.strip_prefix('-') {
             Some(digits) if digits.starts_with(['-', '+']) => Err(AmountError::Form),
-            Some(digits) => parse(digits).map(|nanos| Amount(-nanos)),
+            Some(digits) => parse(digits).map(|nanos| Amount(nanos.saturating_neg())),
             None => parse(text).map(Amount),
         }
     }
@@ -107,13 +110,13 @@ impl fmt::Display for Amount {
         if self.0 < 0 {
             f.write_str("-")?;
         }
-        write!(f, "{}", nanos / unit)?;
-        let mut fraction = nanos % unit;
+        write!(f, "{}", nanos.checked_div(unit).unwrap_or(0))?;
+        let mut fraction = nanos.checked_rem(unit).unwrap_or(0);
         let mut width = DIGITS.unsigned_abs() as usize;
         let least = f.precision().unwrap_or(0).min(width);
         while width > least && fraction.is_multiple_of(10) {
             fraction /= 10;
-            width -= 1;
+            width = width.saturating_sub(1);
         }
         if width == 0 { Ok(()) } else { write!(f, ".{fraction:0width$}") }
     }

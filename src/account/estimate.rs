@@ -1,5 +1,8 @@
 //! Usage estimates: of a request before it is sent, and of a response whose provider reports no usage.
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use smallvec::SmallVec;
 
 use super::price::TokenKind;
@@ -96,14 +99,14 @@ fn contains_word<'p>(pieces: impl Iterator<Item = &'p [u8]>, word: &[u8]) -> boo
     // `before` joins the end of the previous pieces with the start of this one, so that a word across both is found.
     let (mut before, rest) = (SmallVec::<[u8; 32]>::new(), word.len().saturating_sub(1));
     for piece in pieces {
-        let joined = before.len() + piece.len().min(rest);
+        let joined = before.len().saturating_add(piece.len().min(rest));
         before.extend_from_slice(piece.get(..rest).unwrap_or(piece));
         if finder.find(&before).is_some() || finder.find(piece).is_some() {
             return true;
         }
         if piece.len() >= rest {
             before.clear();
-            before.extend_from_slice(piece.get(piece.len() - rest..).unwrap_or_default());
+            before.extend_from_slice(piece.get(piece.len().saturating_sub(rest)..).unwrap_or_default());
         } else {
             before.drain(..joined.saturating_sub(rest));
         }
@@ -142,13 +145,14 @@ pub fn body<'p>(pieces: impl Iterator<Item = &'p [u8]> + Clone) -> u64 {
             let sample = step.get(step.len().saturating_sub(SAMPLE)..).unwrap_or_default();
             let base64 = step.len() == STEP && sample.iter().all(|byte| is_base64(*byte));
             if base64 {
-                encoded += STEP as u64;
-                media += u64::from(!inside);
+                encoded = encoded.saturating_add(STEP as u64);
+                media = media.saturating_add(u64::from(!inside));
             }
             inside = base64;
         }
     }
-    text((length as u64).saturating_sub(encoded)) + media * MEDIA_TOKENS
+    // Saturating: an estimate that overflows must stay the largest, so that it is refused.
+    text((length as u64).saturating_sub(encoded)).saturating_add(media.saturating_mul(MEDIA_TOKENS))
 }
 
 /// Returns true for a base64 character as JSON spells it: a slash may have a backslash before it.

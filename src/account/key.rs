@@ -12,9 +12,8 @@ use std::sync::{Arc, OnceLock};
 use rand::TryRng as _;
 use sha2::{Digest as _, Sha256};
 
-use super::limit::LimitState;
-use super::limit_registry::{LimitRegistry, Scope};
 use super::{Account, AccountRules};
+use crate::limits::{LimitRegistry, LimitState, Scope};
 
 /// Prefix of every key.
 const PREFIX: &str = "mgw_";

@@ -1,5 +1,8 @@
 //! Prices of models, and the cost of requests: integer arithmetic, rounded up once per request.
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::amount::NANOS;
 use super::estimate::{ExpectedUsage, PremiumInputKinds};
 use crate::canonical::{Product, Usage};
@@ -214,7 +217,7 @@ impl Price {
     /// Builds a price from its configuration.
     pub fn new(mut given: PriceConfig) -> Price {
         given.tiers.sort_by_key(|(above, _)| *above);
-        let mut tiers = Vec::with_capacity(1 + given.tiers.len());
+        let mut tiers = Vec::with_capacity(given.tiers.len().saturating_add(1));
         tiers.push(Tier::new(0, &given.rates));
         let mut below = given.rates;
         for (above, rates) in &given.tiers {
@@ -345,7 +348,8 @@ fn split<const N: usize>(
     let mut left = total;
     let parts = named.map(|(kind, tokens)| {
         let taken = tokens.unwrap_or(0).min(left);
-        left -= taken;
+        // `taken` is at most `left`.
+        left = left.saturating_sub(taken);
         (kind, taken)
     });
     (total, parts, left)
@@ -356,11 +360,13 @@ struct Sum(u128);
 
 impl Sum {
     fn add(&mut self, tokens: u64, rate: u64) {
-        self.0 = self.0.saturating_add(u128::from(tokens) * u128::from(rate));
+        // The product of two 64-bit numbers fits into 128 bits. A sum beyond that saturates: it must not become a small
+        // charge.
+        self.0 = self.0.saturating_add(u128::from(tokens).saturating_mul(u128::from(rate)));
     }
 
     fn add_scaled(&mut self, count: u64, each: u64, scale: u64) {
-        let amount = (u128::from(count) * u128::from(each)).saturating_mul(u128::from(scale));
+        let amount = u128::from(count).saturating_mul(u128::from(each)).saturating_mul(u128::from(scale));
         self.0 = self.0.saturating_add(amount);
     }
 

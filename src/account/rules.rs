@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use super::limit::{LimitState, UsageLimits};
-use super::limit_registry::{LimitRegistry, Scope};
 use super::{Losses, Network, Permission};
+use crate::limits::{LimitRegistry, LimitState, Scope, UsageLimits};
 
 /// Rules of a key: what it may do. The default permits everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -5,6 +5,9 @@
 //! than bytes, plus what the provider adds. Input from elsewhere (URLs, files, stored conversations, tools that the
 //! provider runs) has no bytes here; its bound is what the largest models could read in many turns.
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::canonical::Usage;
 
 /// Tokens that a provider may add to a request whose input is all in its body: templates, its own prompt, a search.
@@ -38,7 +41,7 @@ impl UsageBound {
     /// the body; it is called only if that makes a difference.
     pub fn bound(&self, usage: &Usage, is_whole: impl FnOnce() -> bool) -> Option<Usage> {
         let small = self.request_bytes.saturating_add(MAX_ADDED_INPUT);
-        let hidden = self.limit.unwrap_or(0).min(LARGEST_LIMIT) + MAX_HIDDEN_OUTPUT;
+        let hidden = self.limit.unwrap_or(0).min(LARGEST_LIMIT).saturating_add(MAX_HIDDEN_OUTPUT);
         // If the number of responses is unknown, assume the largest number that an API accepts (OpenAI: 128).
         let answers = self.responses.unwrap_or(128).clamp(1, 128);
         let output = hidden.saturating_mul(answers).saturating_add(self.response_bytes);

@@ -10,10 +10,12 @@ use super::table::{TextTable, align};
 use super::{Conf, fail, style};
 use crate::account::Amount;
 use crate::config::{self, StoreSettings};
-use crate::store::admin::LedgerAdmin;
-use crate::store::sqlite_ledger::{AccountState, AdminError, SqliteAdmin};
-use crate::store::valkey::{self, ServerAddress, ServerAddressError};
-use crate::store::{AccountId, OpenError};
+use crate::ledger::AccountId;
+use crate::ledger::admin::{AccountState, AdminError, LedgerAdmin};
+use crate::ledger::backend::sqlite::SqliteAdmin;
+use crate::ledger::backend::valkey::ValkeyAdmin;
+use crate::store::OpenError;
+use crate::store::valkey::{ServerAddress, ServerAddressError};
 use crate::wire::models::rfc3339;
 
 /// Maximum number of credits that `show` lists.
@@ -142,7 +144,7 @@ impl File {
             StoreSettings::Sqlite(path) => Box::new(SqliteAdmin::open_existing(&path)?),
             StoreSettings::Valkey(fleet) => {
                 let urls = fleet.urls.iter().map(|url| url.expose());
-                Box::new(valkey::ValkeyAdmin::open(&ServerAddress::new(urls, fleet.sentinel.as_deref())?)?)
+                Box::new(ValkeyAdmin::open(&ServerAddress::new(urls, fleet.sentinel.as_deref())?)?)
             }
         })
     }

@@ -11,8 +11,10 @@ use super::accounts::{AccountsError, File};
 use super::fail;
 use super::table::{TextTable, align, csv, grouped};
 use crate::account::Amount;
-use crate::store::record::{KINDS, UsageRecord};
-use crate::store::sqlite_ledger::{AdminError, UsageFilter, UsageGrouping, UsageRow, UsageSums};
+use crate::ledger::UsageRecord;
+use crate::ledger::admin::AdminError;
+use crate::ledger::record::KINDS;
+use crate::ledger::report::{UsageFilter, UsageGrouping, UsageRow, UsageSums};
 use crate::wire::models::rfc3339;
 
 #[derive(Debug, Args)]

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use super::node::{Before, ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
-use crate::account::{
-    Account, AccountRules, Key, KeyHash, Keys, Losses, Network, Pattern, Permission, UsageLimits,
-};
+use crate::account::{Account, AccountRules, Key, KeyHash, Keys, Losses, Network, Pattern, Permission};
+use crate::limits::UsageLimits;
 use crate::wire::Api;
 
 /// Largest value of a rate limit.

@@ -30,9 +30,7 @@ pub mod target_handle;
 #[cfg(test)]
 mod tests;
 
-/// Monotonic time in nanoseconds since an epoch that the whole process shares.
-pub type Nanos = i64;
-
+pub use crate::limits::Nanos;
 pub use pick::Policy;
 
 #[cfg(feature = "proxy")]

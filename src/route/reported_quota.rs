@@ -1,47 +1,7 @@
-//! Quotas of a target: configured rates per minute, and the remaining quota that its provider reports in response
-//! headers.
+//! Quota of a target that its provider reports in response headers.
 
 use super::Nanos;
 use crate::sync::atomic::{AtomicI64, Ordering};
-
-const MINUTE: i64 = 60_000_000_000;
-
-/// Rate limiter per minute (generic cell rate algorithm). Holds the time at which the full amount is available again,
-/// in nanoseconds.
-#[derive(Debug, Default)]
-pub struct Rate(AtomicI64);
-
-impl Rate {
-    /// Returns the nanoseconds until `amount` is available; 0 if it is available now. An amount above the limit counts
-    /// as the limit: it has to wait until the full limit is available.
-    pub fn wait(&self, now: Nanos, amount: u64, limit: u64) -> Nanos {
-        // A time in the past means that the full limit is available.
-        let next = self.0.load(Ordering::Relaxed).max(now).saturating_add(cost(amount, limit));
-        (next - now - MINUTE).max(0)
-    }
-
-    /// Takes `amount` if it is available. Returns false, and takes nothing, if not.
-    pub fn take(&self, now: Nanos, amount: u64, limit: u64) -> bool {
-        let cost = cost(amount, limit);
-        let next = |full: i64| {
-            let next = full.max(now).saturating_add(cost);
-            (next - now <= MINUTE).then_some(next)
-        };
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
-    }
-
-    /// Returns an amount that was taken and not used.
-    pub fn refund(&self, amount: u64, limit: u64) {
-        self.0.fetch_sub(cost(amount, limit), Ordering::Relaxed);
-    }
-}
-
-/// Returns the time in which the limit grants `amount`, in nanoseconds: at most a minute.
-fn cost(amount: u64, limit: u64) -> i64 {
-    let limit = limit.max(1);
-    let nanos = u128::from(amount.min(limit)) * MINUTE.unsigned_abs() as u128 / u128::from(limit);
-    i64::try_from(nanos).unwrap_or(MINUTE)
-}
 
 /// Quota that a provider reported in its last response: what remains, and until when.
 #[derive(Debug, Default)]

@@ -6,7 +6,8 @@ use super::Nanos;
 use super::blame::Blame;
 use super::breaker::{Breaker, BreakerAdmission, BreakerRules, jittered};
 use super::load::{InFlight, Latency};
-use super::reported_quota::{Rate, ReportedQuota};
+use super::reported_quota::ReportedQuota;
+use crate::limits::Gcra;
 use crate::sync::atomic::{AtomicI64, Ordering};
 
 /// Default cooldown of a busy target whose provider sends no `retry-after`: 1 s.
@@ -57,8 +58,8 @@ pub struct TargetState {
     pub latency: Latency,
     /// End of the provider's cooldown, from `retry-after` or the default; a time in the past if none applies.
     cooldown_until: AtomicI64,
-    requests: Rate,
-    tokens: Rate,
+    requests: Gcra,
+    tokens: Gcra,
     reported_requests: ReportedQuota,
     learnt_tokens: ReportedQuota,
 }
@@ -133,7 +134,8 @@ impl TargetHandle {
             wait = wait.max(state.requests.wait(now, 1, limit));
         }
         if let Some(limit) = limits.tokens_per_minute {
-            wait = wait.max(state.tokens.wait(now, tokens, limit));
+            // A request above the limit waits until all of the limit is available; otherwise it could never be sent.
+            wait = wait.max(state.tokens.wait(now, tokens.min(limit), limit));
         }
         until.max(now.saturating_add(wait))
     }
@@ -161,12 +163,12 @@ impl TargetHandle {
         permit.target = or_forced(state.breaker.admit(now))?;
         permit.provider = or_forced(state.provider_breaker.admit(now))?;
         if let Some(limit) = limits.requests_per_minute
-            && !state.requests.take(now, 1, limit)
+            && state.requests.take(now, 1, limit).is_err()
         {
             return None;
         }
         if let Some(limit) = limits.tokens_per_minute
-            && !state.tokens.take(now, tokens, limit)
+            && state.tokens.take(now, tokens.min(limit), limit).is_err()
         {
             if let Some(limit) = limits.requests_per_minute {
                 // The rate limiter has no transaction over both limits: undo the first.

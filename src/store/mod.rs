@@ -1,130 +1,25 @@
-//! Storage that outlives a request: balances, usage records, stored responses, provider signatures and tasks.
+//! Access to the databases: one SQLite file, or a Valkey server.
 //!
-//! Five traits live here, each with its guarantees: [`Store`] holds responses for providers that store none, and
-//! provider signatures for clients that drop them; [`Ledger`] holds balances and one usage record per request;
-//! [`Limiter`] enforces limits across several gateways; [`TaskStore`] holds long-running tasks; [`OwnerStore`] records
-//! which account owns a response that its provider stores. Their implementations live here too: [`sqlite`],
-//! [`sqlite_ledger`] and [`sqlite_tasks`] (embedded, one file) and [`valkey`] (for a fleet). Only this module names a
-//! database. Here must not live: the meaning of stored documents (`wire`), authentication and prices (`account`), the
-//! decision when to store something (`proxy`).
+//! The file with its schema ([`schema`]), the connection to a server with its key names and Lua scripts ([`valkey`]),
+//! and the outcome of an operation that runs on another thread ([`Pending`]) live here. [`crate::ledger`] and
+//! [`crate::kv`] build on it; only these three modules name a database. Here must not live: the meaning of what is
+//! stored.
 
-pub mod admin;
-pub mod journal;
-pub mod ledger;
-pub mod limiter;
-pub mod owners;
-pub mod record;
+pub(crate) mod journal_files;
 pub mod schema;
-pub mod sqlite;
-pub mod sqlite_ledger;
-pub mod sqlite_tasks;
-pub mod task;
+#[cfg(test)]
+pub(crate) mod tests;
 pub mod valkey;
-mod vault;
 
-#[cfg(test)]
-mod suite;
-#[cfg(test)]
-mod tests;
-
-pub use ledger::{AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent};
-pub use limiter::{LimitOwner, Limiter};
-pub use owners::OwnerStore;
-pub use record::UsageRecord;
 pub use schema::OpenError;
-pub use task::{NewTask, StoredTask, TaskStore};
 
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::supervise::Supervised;
-
 /// Polling interval of [`Pending::wait`], which runs outside a Tokio runtime.
 const WAIT_POLL_INTERVAL: Duration = Duration::from_micros(20);
-
-/// Store of responses and of provider signatures.
-///
-/// Guarantees:
-/// * No method blocks. Each queues a job for the store's own thread and returns a [`Pending`] outcome. If the bounded
-///   queue is full, the outcome is known at once ([`StoreError::Busy`]).
-/// * A confirmed write is visible to every later read, also after a restart of the process.
-/// * An account finds and removes only its own entries. Entries of other accounts behave as if they did not exist.
-/// * An entry that has expired or was removed is never returned again.
-/// * Size limits hold: a response above the limit for one response is rejected; a write that exceeds the total evicts
-///   the oldest entries. Responses and provider signatures have separate limits.
-pub trait Store: Send + Sync {
-    /// Stores a response. Replaces the response that this account has stored under the same id.
-    fn store_response(&self, response: StoredResponse) -> Pending<()>;
-
-    /// Returns true if responses are stored at all, that is, if [`StoreLimits::lifetime`] is not zero.
-    fn stores_responses(&self) -> bool;
-
-    /// Finds a response. The outcome is `None` if the account has no unexpired response with this id.
-    fn find(&self, account: &str, id: &str) -> Pending<Option<Found>>;
-
-    /// Removes a response. The outcome is true if there was one.
-    fn remove(&self, account: &str, id: &str) -> Pending<bool>;
-
-    /// Stores provider signatures: opaque bytes (thinking signatures, encrypted reasoning) that a provider wants back
-    /// verbatim and that the client's format cannot carry. Replaces what this account has stored under the same key.
-    fn store_signatures(&self, account: &str, entries: Vec<(StoreKey, Bytes)>) -> Pending<()>;
-
-    /// Finds provider signatures. The outcome has one element per key, in the order of `keys`; `None` if nothing is
-    /// stored.
-    fn load_signatures(&self, account: &str, keys: Vec<StoreKey>) -> Pending<Vec<Option<Bytes>>>;
-
-    /// Returns the accounted size of all stored responses, in bytes, as of the store's last count.
-    fn size(&self) -> u64;
-
-    /// Returns the threads that do the work of this store.
-    fn threads(&self) -> Vec<Arc<Supervised>> {
-        Vec::new()
-    }
-}
-
-/// Key of a provider signature: hash of the content that the signature belongs to.
-pub type StoreKey = [u8; 32];
-
-/// Response to be stored.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoredResponse {
-    /// Account that owns the response.
-    pub account: String,
-    /// Id of the response.
-    pub id: String,
-    /// Conversation that led to the response, as a serialized list of items.
-    pub items: Bytes,
-    /// The response, as a serialized document.
-    pub document: Bytes,
-}
-
-/// Stored response, as [`Store::find`] returns it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
-    /// Conversation that led to the response, as a serialized list of items.
-    pub items: Bytes,
-    /// The response, as a serialized document.
-    pub document: Bytes,
-}
-
-/// Retention and size limits of a [`Store`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreLimits {
-    /// Lifetime of a response. Zero disables the storage of responses.
-    pub lifetime: Duration,
-    /// Largest response including its conversation, in bytes.
-    pub response: usize,
-    /// Largest total size of all responses, in bytes.
-    pub total: u64,
-    /// Lifetime of a provider signature. Zero disables their storage.
-    pub signature_lifetime: Duration,
-    /// Largest total size of all provider signatures, in bytes.
-    pub signature_total: u64,
-}
 
 /// Failure of a store operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -210,11 +105,12 @@ impl<T> Pending<T> {
     }
 }
 
-fn millis(span: Duration) -> i64 {
+/// Returns a time span in milliseconds.
+pub(crate) fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Returns the current time in Unix milliseconds.
-fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -16,7 +16,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Migrations, each from one schema version to the next; a new file starts at version 0. Never edit an existing entry:
 /// files of each version exist.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     // 1: responses.
     "
     CREATE TABLE response (
@@ -128,6 +128,16 @@ const MIGRATIONS: [&str; 4] = [
         expires INTEGER NOT NULL
     ) STRICT;
     ",
+    // 5: idempotency keys of charges.
+    "
+    CREATE TABLE charge (
+        account TEXT NOT NULL,
+        id      TEXT NOT NULL,
+        time    INTEGER NOT NULL,
+        PRIMARY KEY (account, id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX charge_by_time ON charge (time);
+    ",
 ];
 
 /// Schema version that this build writes (`PRAGMA user_version`).
@@ -200,11 +210,11 @@ pub enum OpenError {
 ///
 /// # Errors
 /// Returns [`OpenError`] if the file cannot be used.
-pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn open(path: &Path) -> Result<Connection, OpenError> {
     let journal = journals(path);
     let io = |source| OpenError::Io { path: journal.clone(), source };
     // Check this before the database: another process that creates the file creates its journal afterwards.
-    let is_left = super::journal::any(&journal).map_err(io)?;
+    let is_left = super::journal_files::any(&journal).map_err(io)?;
     let lost = || OpenError::Lost { path: path.to_owned(), journal: journal.clone() };
     // Check this before opening: SQLite deletes a leftover write-ahead log beside an empty file.
     if is_left && path.metadata().map_or(true, |file| file.len() == 0) {
@@ -231,7 +241,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
         // Make the directory entry durable: after a loss of power, a journal without its file would be refused as
         // `Lost`.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        super::journal::sync_folder(folder)
+        super::journal_files::sync_folder(folder)
             .map_err(|source| OpenError::Io { path: folder.to_owned(), source })?;
     }
     match found {
@@ -244,7 +254,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, OpenError> {
 ///
 /// # Errors
 /// Returns [`OpenError`] if the file is corrupt or cannot be read.
-pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+pub(crate) fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let (done, ended) = std::sync::mpsc::channel::<()>();
     let interrupt = connection.get_interrupt_handle();
     let found: rusqlite::Result<String> = std::thread::scope(|scope| {
@@ -284,7 +294,7 @@ fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Path of a file with its identity (device and inode), to notice that the file was replaced.
 #[derive(Clone, Debug)]
-pub(super) struct FileIdentity {
+pub(crate) struct FileIdentity {
     path: PathBuf,
     file: (u64, u64),
 }
@@ -294,7 +304,7 @@ impl FileIdentity {
     ///
     /// # Errors
     /// Returns [`OpenError`] if there is none.
-    pub(super) fn of(path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn of(path: &Path) -> Result<Self, OpenError> {
         let there = path.metadata().map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         Ok(FileIdentity { path: path.to_owned(), file: (there.dev(), there.ino()) })
     }
@@ -303,7 +313,7 @@ impl FileIdentity {
     ///
     /// # Errors
     /// Returns a description for operators if the file was replaced or removed.
-    pub(super) fn check_unchanged(&self) -> Result<(), String> {
+    pub(crate) fn check_unchanged(&self) -> Result<(), String> {
         let path = self.path.display();
         match self.path.metadata() {
             Ok(there) if (there.dev(), there.ino()) == self.file => Ok(()),
@@ -349,7 +359,7 @@ fn set_up(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
 }
 
 /// Returns the folder of the journals that belong to a database file.
-pub(super) fn journals(path: &Path) -> PathBuf {
+pub(crate) fn journals(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push("-ledger");
     path.with_file_name(name)

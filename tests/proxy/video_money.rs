@@ -116,6 +116,54 @@ async fn video_task_survives_a_killed_process() {
     assert_eq!((download.status(), &download.json()["size"]), (200, &json!(4_096)));
 }
 
+/// Sets a member of the stored state of a task whose process has ended, and makes the task due.
+fn stored_as(gateway: &Gateway, id: &str, change: &[(&str, Value)]) {
+    let connection = rusqlite::Connection::open(gateway.folder().join("state.db")).unwrap();
+    let state: Vec<u8> =
+        connection.query_row("SELECT state FROM task WHERE id = ?1", [id], |row| row.get(0)).unwrap();
+    let mut state: Value = serde_json::from_slice(&state).unwrap();
+    change.iter().for_each(|(name, value)| state[*name] = value.clone());
+    let state = serde_json::to_vec(&state).unwrap();
+    let changed =
+        connection.execute("UPDATE task SET state = ?2, due = 0 WHERE id = ?1", rusqlite::params![id, state]);
+    assert_eq!(changed.unwrap(), 1);
+}
+
+/// Waits until the stored state of a task says that it is charged.
+async fn charged(gateway: &Gateway, id: &str) {
+    until(|| {
+        let connection = rusqlite::Connection::open(gateway.folder().join("state.db")).unwrap();
+        let state: Vec<u8> =
+            connection.query_row("SELECT state FROM task WHERE id = ?1", [id], |row| row.get(0)).unwrap();
+        let state: Value = serde_json::from_slice(&state).unwrap();
+        state["uncharged"] == false
+    })
+    .await;
+}
+
+/// A process is killed after it has stored the end of a task and before it has charged it: the next one charges it. The
+/// same after the charge and before its confirmation is stored: the next one does not charge it again.
+#[tokio::test]
+async fn video_end_without_its_charge_is_charged_once_by_the_next_process() {
+    let provider = provider().await;
+    let mut gateway = Gateway::start(&paying(&provider.base_url(), "1")).await;
+    let charged_id = begin(&gateway, "A cat", 8).await;
+    assert_eq!(end(&gateway, &charged_id).await["status"], "succeeded");
+    charged(&gateway, &charged_id).await;
+    until(|| gateway.account("acme")["balance"] == "0.60").await;
+    let id = begin(&gateway, "A cat", 4).await;
+    gateway.signal(Signal::SIGKILL);
+    gateway.ended().await;
+    let done = [("stage", json!("Done")), ("ended", json!(1)), ("uncharged", json!(true))];
+    stored_as(&gateway, &id, &done);
+    stored_as(&gateway, &charged_id, &done);
+    let _second = gateway.start_beside(&[]);
+    charged(&gateway, &id).await;
+    charged(&gateway, &charged_id).await;
+    until(|| gateway.account("acme")["balance"] == "0.40").await;
+    assert_eq!(gateway.records(2).await.len(), 2);
+}
+
 /// The reservation of a running task is lost with its process. The next process that handles the task reserves its cost
 /// again.
 #[tokio::test]

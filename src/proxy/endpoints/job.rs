@@ -17,6 +17,7 @@ use tokio::time::timeout_at;
 use super::record_calls;
 use crate::error::{ApiError, ErrorKind};
 use crate::job::{CallDestination, Job, JobCall, JobFault, JobReply, RemoteMedia};
+use crate::ledger::Settled;
 use crate::provider::Provider;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
@@ -33,7 +34,6 @@ use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
 use crate::proxy::gateway::context::{Context, SynthesizedResponse, UpstreamResponse};
 use crate::proxy::upstream_route::{UpstreamRoute, address_of, redact_secrets};
 use crate::route::{Model, Target};
-use crate::store::Settled;
 use crate::wire::error::ProviderError;
 
 /// Concurrent calls of one job: enough to be fast, too few to exhaust a provider's limits at the expense of other

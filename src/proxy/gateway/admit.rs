@@ -11,16 +11,16 @@ use smallvec::SmallVec;
 
 use super::billing::{RateLimitStatus, RequestCharges};
 use super::context::Context;
-use crate::account::gcra::Remaining;
-use crate::account::limit::{LimitRequest, Which};
-use crate::account::quota_lease::Denied;
-use crate::account::{
-    Amount, Calendar, Exceeded, ExpectedUsage, Key, LimitState, Price, Scope, UsageLimits, estimate,
-};
+use crate::account::{Amount, ExpectedUsage, Key, Price, estimate};
 use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::ledger::{AccountId, ReserveError, ReserveOutcome};
+use crate::limits::Denied;
+use crate::limits::LimitOwner;
+use crate::limits::Remaining;
+use crate::limits::{Calendar, Exceeded, LimitState, Scope, UsageLimits};
+use crate::limits::{LimitRequest, Which};
 use crate::proxy::Gateway;
 use crate::proxy::names;
-use crate::store::{AccountId, LimitOwner, ReserveError, ReserveOutcome};
 use crate::wire::request::Body;
 use crate::wire::{Format, models};
 
@@ -128,7 +128,7 @@ impl Gateway {
             Ok(reservation) => ctx.charges.reservation = Some(reservation),
             Err(refused) => {
                 // The request is not made: return it to the rate limits as well.
-                ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
+                ctx.charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
                 return Err(self.reserve_error(ctx, refused, cost));
             }
         }
@@ -147,7 +147,7 @@ impl Gateway {
             match gauge.admit(limits, ask) {
                 Ok(ticket) => ctx.charges.grants.push(ticket),
                 Err(lack) => {
-                    ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
+                    ctx.charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
                     return Some((*scope, lack));
                 }
             }
@@ -178,7 +178,7 @@ impl Gateway {
             match taken {
                 Ok(ticket) => ctx.charges.grants.push(ticket),
                 Err(lack) => {
-                    ctx.charges.grants.drain(..).for_each(crate::account::LimitGrant::undo);
+                    ctx.charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
                     return self.record_remaining(ctx, limited, ask, Some((*scope, lack)));
                 }
             }

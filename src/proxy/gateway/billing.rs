@@ -1,14 +1,17 @@
 //! Billing state: the accounting handles of the process, and what a request holds until it is settled. Reservations are
 //! made in `admit`, charges in `settle`.
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::spend_queries::SpendQueries;
-use crate::account::gcra::{Nanos, Remaining};
-use crate::account::{Calendar, LimitGrant, LimitRegistry};
 use crate::canonical::Usage;
-use crate::store::{Ledger, Reservation};
+use crate::ledger::{Ledger, Reservation};
+use crate::limits::{Calendar, LimitGrant, LimitRegistry};
+use crate::limits::{Nanos, Remaining};
 use crate::translate::CountedRequest;
 
 /// Accounting handles of the process: ledger, limit registry and clock.

@@ -11,8 +11,9 @@ use super::context::Context;
 use super::stored::{previous_not_found, unavailable};
 use crate::account::Key;
 use crate::error::{ApiError, ErrorKind};
+use crate::kv::StoreKey;
 use crate::proxy::Gateway;
-use crate::store::{StoreError, StoreKey};
+use crate::store::StoreError;
 use crate::wire::Api;
 use crate::wire::request::Body;
 

@@ -2,6 +2,9 @@
 //!
 //! Usage comes from the response's meter, prices from `account`.
 
+// Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::time::{Duration, Instant};
 
 use super::billing::ChargedUsage;
@@ -9,8 +12,9 @@ use super::context::{Context, ResponseInProgress, UpstreamResponse};
 use crate::account::UsageBound;
 use crate::canonical::{Product, Usage};
 use crate::error::ErrorKind;
+use crate::ledger::{Settled, UsageRecord};
 use crate::proxy::Gateway;
-use crate::store::{Settled, StoreError, UsageRecord};
+use crate::store::StoreError;
 use crate::wire::watch::StreamEnd;
 
 /// Longest time for which the end of a response waits for the confirmation of its charge. Usually that takes
@@ -78,6 +82,7 @@ impl Context {
                 total: millis(now),
                 stream: record.stream,
                 counted,
+                charge_id: "",
                 usage,
                 cost,
             },

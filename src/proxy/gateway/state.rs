@@ -11,6 +11,8 @@ use pingora::modules::http::HttpModules;
 use super::active_snapshot::ActiveSnapshot;
 use super::billing::Billing;
 use crate::config::Limits;
+use crate::kv::{OwnerStore, Store, TaskStore};
+use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::proxy::body_memory::BodyMemory;
@@ -22,7 +24,6 @@ use crate::proxy::driver::shutdown::Shutdown;
 use crate::proxy::endpoints::task;
 use crate::route::sticky::StickyTable;
 use crate::snapshot::Snapshot;
-use crate::store::{Ledger, OwnerStore, Store, TaskStore};
 use crate::supervise::Supervisor;
 
 /// Maximum time that the process waits for the ledger to close at its end.

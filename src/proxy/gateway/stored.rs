@@ -9,9 +9,10 @@ use rand::Rng as _;
 
 use super::context::{Context, ResponseStorage};
 use crate::error::{ApiError, ErrorKind};
+use crate::kv::{Found, Store, StoredResponse};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
-use crate::store::{Found, Pending, Store, StoreError, StoredResponse};
+use crate::store::{Pending, StoreError};
 use crate::wire::path::{self, Endpoint};
 use crate::wire::responses::stored::{self, ItemPage};
 

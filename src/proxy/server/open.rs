@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{self, Settings, StoreSettings as StoreIn};
-use crate::store::journal::DEFAULT_SEGMENT_LIMIT;
-use crate::store::sqlite::SqliteStore;
-use crate::store::sqlite_ledger::{self, SqliteLedger};
-use crate::store::sqlite_tasks::SqliteTasks;
-use crate::store::valkey::{self, ClusterLedger, ServerAddress, ServerAddressError, ValkeyStore};
-use crate::store::{Ledger, OpenError, OwnerStore, Store, StoreLimits, TaskStore};
+use crate::kv::sqlite::{SqliteStore, SqliteTasks};
+use crate::kv::valkey::ValkeyStore;
+use crate::kv::{OwnerStore, Store, StoreLimits, TaskStore};
+use crate::ledger::Ledger;
+use crate::ledger::backend::sqlite::{SqliteLedger, SqliteLedgerConfig};
+use crate::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage};
+use crate::ledger::wal::DEFAULT_SEGMENT_LIMIT;
+use crate::store::OpenError;
+use crate::store::valkey::{ServerAddress, ServerAddressError};
 
 /// Reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -84,18 +87,15 @@ pub(in crate::proxy) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Led
     let (flush, records) = (settings.ledger.flush, settings.ledger.records);
     Ok(Some(match &settings.store {
         StoreIn::Sqlite(path) => Arc::new(
-            SqliteLedger::open(
-                path,
-                sqlite_ledger::SqliteLedgerConfig { flush, records, segment: DEFAULT_SEGMENT_LIMIT },
-            )
-            .map_err(StoreFault::File)?,
+            SqliteLedger::open(path, SqliteLedgerConfig { flush, records, segment: DEFAULT_SEGMENT_LIMIT })
+                .map_err(StoreFault::File)?,
         ),
         StoreIn::Valkey(fleet) => {
             let away = match fleet.away {
-                config::OnOutageSetting::Refuse => valkey::OnOutage::Refuse,
-                config::OnOutageSetting::Allow(allowance) => valkey::OnOutage::Allow(allowance),
+                config::OnOutageSetting::Refuse => OnOutage::Refuse,
+                config::OnOutageSetting::Allow(allowance) => OnOutage::Allow(allowance),
             };
-            let terms = valkey::ClusterLedgerConfig {
+            let terms = ClusterLedgerConfig {
                 flush,
                 records,
                 on_outage: away,

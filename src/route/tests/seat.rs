@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use super::{SECOND, seats};
+use crate::limits::Gcra;
 use crate::route::blame::Blame;
 use crate::route::breaker::BreakerRules;
-use crate::route::reported_quota::{Rate, ReportedQuota};
+use crate::route::reported_quota::ReportedQuota;
 use crate::route::retry_budget::{RetryBudget, RetryShare};
 use crate::route::target_handle::{BreakerChange, Excluded, TargetLimits};
 
@@ -147,15 +148,16 @@ proptest! {
     /// once.
     #[test]
     fn rate_admits_at_most_twice_the_limit_in_any_minute(limit in 1..5_000u64, asks in prop::collection::vec((0..2 * SECOND, 1..2_000u64), 1..300)) {
-        let rate = Rate::default();
+        let rate = Gcra::default();
         let mut now = 1;
         let mut taken: Vec<(i64, u64)> = Vec::new();
         for (pause, amount) in asks {
             now += pause;
+            let amount = amount.min(limit);
             let wait = rate.wait(now, amount, limit);
-            prop_assert_eq!(rate.take(now, amount, limit), wait == 0);
+            prop_assert_eq!(rate.take(now, amount, limit).is_ok(), wait == 0);
             if wait == 0 {
-                taken.push((now, amount.min(limit)));
+                taken.push((now, amount));
             } else {
                 // The reported wait is exact.
                 prop_assert_eq!(rate.wait(now + wait, amount, limit), 0);

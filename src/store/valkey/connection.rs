@@ -58,7 +58,7 @@ impl ServerAddress {
 
 /// Failure of a connection or a command.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum ConnectionError {
+pub(crate) enum ConnectionError {
     #[error("{0}")]
     Server(String),
     #[error("it did not respond in time")]
@@ -73,14 +73,14 @@ impl From<RedisError> for ConnectionError {
 
 /// Established connection.
 #[derive(Clone)]
-pub(super) enum Connection {
+pub(crate) enum Connection {
     Single(MultiplexedConnection),
     Cluster(Box<ClusterConnection>),
 }
 
 impl Connection {
     /// Connects and loads the scripts.
-    pub(super) async fn connect(address: &ServerAddress) -> Result<Connection, ConnectionError> {
+    pub(crate) async fn connect(address: &ServerAddress) -> Result<Connection, ConnectionError> {
         let link = tokio::time::timeout(CONNECT_TIMEOUT * 2, open(address))
             .await
             .map_err(|_| ConnectionError::Timeout)??;
@@ -99,7 +99,7 @@ impl Connection {
 
     /// Runs commands, each with its own keys, and returns the responses in the same order. If this fails, some of the
     /// commands may have been executed.
-    pub(super) async fn run_all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, ConnectionError> {
+    pub(crate) async fn run_all(&self, commands: Vec<Cmd>) -> Result<Vec<Value>, ConnectionError> {
         let mut answers = Vec::with_capacity(commands.len());
         let mut commands = commands.into_iter();
         loop {
@@ -112,7 +112,7 @@ impl Connection {
     }
 
     /// Runs one command.
-    pub(super) async fn run_one(&self, command: Cmd) -> Result<Value, ConnectionError> {
+    pub(crate) async fn run_one(&self, command: Cmd) -> Result<Value, ConnectionError> {
         let answers = self.batch(vec![command]).await?;
         answers.into_iter().next().ok_or_else(|| ConnectionError::Server("no response".to_owned()))
     }
@@ -200,7 +200,7 @@ fn sentinel(url: &ConnectionInfo) -> ConnectionInfo {
 }
 
 /// Returns a response as text; empty if it is not text.
-pub(super) fn text(value: &Value) -> &str {
+pub(crate) fn text(value: &Value) -> &str {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
         Value::SimpleString(text) => text,
@@ -209,7 +209,7 @@ pub(super) fn text(value: &Value) -> &str {
 }
 
 /// Returns a response as an integer; 0 if it is not a number.
-pub(super) fn number(value: &Value) -> i64 {
+pub(crate) fn number(value: &Value) -> i64 {
     match value {
         Value::Int(number) => *number,
         other => text(other).parse().unwrap_or(0),
@@ -217,7 +217,7 @@ pub(super) fn number(value: &Value) -> i64 {
 }
 
 /// Returns the elements of an array response; empty if it is not an array.
-pub(super) fn parts(value: &Value) -> &[Value] {
+pub(crate) fn parts(value: &Value) -> &[Value] {
     match value {
         Value::Array(parts) | Value::Set(parts) => parts,
         _ => &[],
@@ -225,7 +225,7 @@ pub(super) fn parts(value: &Value) -> &[Value] {
 }
 
 /// Returns the fields and values of a hash response.
-pub(super) fn pairs(value: &Value) -> Vec<(&Value, &Value)> {
+pub(crate) fn pairs(value: &Value) -> Vec<(&Value, &Value)> {
     match value {
         Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
         other => {

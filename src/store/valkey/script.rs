@@ -3,19 +3,19 @@
 use redis::Cmd;
 
 /// Lua script, called by its SHA-1 hash (`EVALSHA`).
-pub(super) struct Script {
-    pub(super) code: &'static str,
+pub(crate) struct Script {
+    pub(crate) code: &'static str,
     hash: std::sync::LazyLock<String>,
 }
 
 macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident = $file:literal;)*) => {
-        $($(#[$doc])* pub(super) static $name: Script = Script {
+        $($(#[$doc])* pub(crate) static $name: Script = Script {
             code: include_str!($file),
             hash: std::sync::LazyLock::new(|| hash(include_str!($file))),
         };)*
         /// All scripts, to be loaded on each new connection.
-        pub(super) static ALL: &[&Script] = &[$(&$name),*];
+        pub(crate) static ALL: &[&Script] = &[$(&$name),*];
     };
 }
 
@@ -56,7 +56,7 @@ fn hash(code: &str) -> String {
 
 impl Script {
     /// Returns a call of the script with these keys. Append the arguments to it.
-    pub(super) fn call<K: redis::ToRedisArgs>(&self, keys: &[K]) -> Cmd {
+    pub(crate) fn call<K: redis::ToRedisArgs>(&self, keys: &[K]) -> Cmd {
         let mut call = redis::cmd("EVALSHA");
         call.arg(self.hash.as_str()).arg(keys.len()).arg(keys);
         call

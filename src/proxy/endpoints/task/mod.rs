@@ -26,10 +26,12 @@ use parking_lot::Mutex;
 use rand::Rng as _;
 
 use crate::error::{ApiError, ErrorKind};
+use crate::kv::TaskStore;
+use crate::ledger::Reservation;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::gateway::context::Context;
-use crate::store::{Reservation, StoreError, TaskStore};
+use crate::store::StoreError;
 use crate::wire::path::{Endpoint, query_value};
 use crate::wire::{tasks, video};
 

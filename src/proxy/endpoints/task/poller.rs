@@ -20,6 +20,8 @@ use crate::canonical::video::{Medium, Stage, VideoReport};
 use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, ErrorKind};
 use crate::json::Writer;
+use crate::kv::StoredTask;
+use crate::ledger::{AccountId, Settled, UsageRecord};
 use crate::provider::VideoStep;
 use crate::proxy::Gateway;
 use crate::proxy::client::call::malformed_response;
@@ -28,7 +30,6 @@ use crate::proxy::driver::outcome::timeout_error;
 use crate::proxy::endpoints::record_calls;
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
 use crate::proxy::gateway::context::Context;
-use crate::store::{AccountId, Settled, StoredTask, UsageRecord};
 use crate::wire::Api;
 use crate::wire::video::read;
 
@@ -44,6 +45,8 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(20);
 const MIN_QUERY_INTERVAL: i64 = 1_000;
 /// Time between two polls in the background.
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
+/// Time after which the charge of an ended task that is not confirmed is made again.
+const CHARGE_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum age of a task, in milliseconds. No provider works longer on one.
 const MAX_TASK_AGE: i64 = 48 * 3_600_000;
 /// Maximum time that a submission may lack a provider's task id, in milliseconds.
@@ -170,6 +173,9 @@ impl Gateway {
     async fn poll_and_store(&self, live: &Arc<ActiveSnapshot>, mut shown: TaskView) -> (TaskView, CallLog) {
         let mut notes = CallLog::default();
         if shown.state.has_ended() {
+            if shown.state.uncharged {
+                self.charge_task(&mut shown).await;
+            }
             return (shown, notes);
         }
         let age = now() - shown.facts.time;
@@ -195,11 +201,17 @@ impl Gateway {
         let time = now();
         shown.state.update(report, time);
         shown.state.asked = time;
+        // The end is stored before it is charged, because compare-and-swap selects the process that charges. Should
+        // that process end in between, the task is due again, and the ledger ignores a second charge of the same task.
+        shown.state.uncharged = ends && self.billing.ledger.is_some();
         let StoredTask { owner, id, version, .. } = &shown.task;
         if !ends {
             self.restore_reservation(&shown).await;
         }
-        let due = (!ends).then_some(POLL_INTERVAL);
+        let due = match ends {
+            true => shown.state.uncharged.then_some(CHARGE_INTERVAL),
+            false => Some(POLL_INTERVAL),
+        };
         let changed = self.tasks.tasks.change(owner, id, *version, pack(&shown.state), due);
         let changed = changed.within(STORE_TIMEOUT).await;
         self.count_store("change_task", &changed);
@@ -209,7 +221,7 @@ impl Gateway {
             Ok(true) => {
                 shown.task.version += 1;
                 if ends {
-                    self.charge_task(&shown).await;
+                    self.charge_task(&mut shown).await;
                 }
             }
             // Another process has stored a newer state.
@@ -294,11 +306,24 @@ impl Gateway {
         Ok(Some(report))
     }
 
-    /// Charges a task that has ended and writes its usage record. Called once per task.
-    async fn charge_task(&self, shown: &TaskView) {
+    /// Charges a task that has ended, writes its usage record, and stores that it is charged. May be called again for
+    /// the same task: the ledger charges it once.
+    async fn charge_task(&self, shown: &mut TaskView) {
+        if self.settle_task(shown).await {
+            shown.state.uncharged = false;
+            let StoredTask { owner, id, version, .. } = &shown.task;
+            let changed = self.tasks.tasks.change(owner, id, *version, pack(&shown.state), None);
+            let changed = changed.within(STORE_TIMEOUT).await;
+            self.count_store("change_task", &changed);
+            shown.task.version += u64::from(changed == Ok(true));
+        }
+    }
+
+    /// Settles a task that has ended. Returns true if its charge is durable, or there is none to make.
+    async fn settle_task(&self, shown: &TaskView) -> bool {
         let TaskView { task, facts, state } = shown;
         let reservation = self.tasks.release(&task.owner, &task.id);
-        let Some(ledger) = self.billing.ledger.as_deref() else { return };
+        let Some(ledger) = self.billing.ledger.as_deref().filter(|_| state.uncharged) else { return false };
         let done = state.stage() == Some(Stage::Done);
         let live = self.live.load_full();
         let usage = Usage { output: state.tokens, ..Usage::default() };
@@ -339,6 +364,7 @@ impl Gateway {
                 total: u32::try_from(time - facts.time).unwrap_or(u32::MAX),
                 stream: false,
                 counted: false,
+                charge_id: &task.id,
                 usage,
                 cost,
             },
@@ -347,10 +373,11 @@ impl Gateway {
             Settled::Known(outcome) => outcome,
             pending => pending.within(STORE_TIMEOUT).await,
         };
-        if let Err(error) = outcome {
+        if let Err(error) = &outcome {
             self.metrics.ledger_failures.with_label_values(&["settle", error.label()]).inc();
             tracing::error!(%error, id = task.id, "the charge of a task is not confirmed");
         }
+        outcome.is_ok()
     }
 }
 

@@ -84,6 +84,10 @@ pub(super) struct TaskState {
     pub(super) asked: i64,
     /// Time of the end, in Unix milliseconds.
     pub(super) ended: Option<i64>,
+    /// True from the end of the task until its charge is confirmed. A process that ends in between leaves it set, and
+    /// the task due.
+    #[serde(default)]
+    pub(super) uncharged: bool,
     /// Length that the provider reports, in milliseconds.
     pub(super) millis: Option<u64>,
     pub(super) tokens: Option<u64>,

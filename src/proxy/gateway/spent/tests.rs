@@ -3,9 +3,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::store::{
-    AccountId, Ledger, Pending, Reservation, ReserveError, ReserveOutcome, Settled, Spent, UsageRecord,
+use crate::ledger::{
+    AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent, UsageRecord,
 };
+use crate::store::Pending;
 
 type Answer = tokio::sync::oneshot::Sender<Result<Vec<Spent>, StoreError>>;
 

@@ -1,8 +1,10 @@
 -- Lease transaction of one gateway and one account: applies shipped usage, renews the lease and grants reservations.
 -- Money is never converted to a Lua number, which is a double: it is added by HINCRBY and compared as text.
--- KEYS: account, leases, their ends, last shipped journal number; then for each day: sums, records, sums of its month.
+-- KEYS: account, leases, their ends, last shipped journal number; then for each day: sums, records, sums of its month;
+--   then the mark of the idempotency key, if the charge has one.
 -- ARGV: gateway, lifetime of leases (ms), transaction number, lease to retain, expected last shipped journal number
---   ('' = no usage is shipped), new last shipped number, charge, lifetime of that number (ms), days;
+--   ('' = no usage is shipped), new last shipped number, charge, lifetime of that number (ms), days,
+--   lifetime of the mark of the idempotency key (ms; '' = there is none);
 --   for each day: expiry of its records (s), block of records, fields; for each field: name, amount; expiry of the sums
 --   of the month (s), fields of the day and the month; for each of these: name, amount;
 --   then the number of reservations, and for each: amount; then the surplus to lease in advance.
@@ -34,33 +36,40 @@ end
 local seen = string.match(redis.call('HGET', ends, me) or '', ':(%d+)$')
 if seen and tonumber(ARGV[3]) < tonumber(seen) then return {'late'} end
 
-local at = 9
+local at = 10
 if ARGV[5] ~= '' then
   local stands = redis.call('GET', journal) or '0'
   if stands ~= ARGV[5] then return {'gap', stands} end
   redis.call('SET', journal, ARGV[6], 'PX', ARGV[8])
-  add('charged', ARGV[7])
-  take(ARGV[7])
+  -- If the idempotency key is known, only the number advances.
+  local first = ARGV[10] == '' or redis.call('SET', KEYS[#KEYS], '1', 'NX', 'PX', ARGV[10])
+  local function charge(name, field, amount)
+    if first then grow(name, field, amount) end
+  end
+  if first then
+    add('charged', ARGV[7])
+    take(ARGV[7])
+  end
   for day = 1, tonumber(ARGV[9]) do
     local sums, records, month = KEYS[2 + 3 * day], KEYS[3 + 3 * day], KEYS[4 + 3 * day]
-    if ARGV[at + 2] ~= '' then
+    if first and ARGV[at + 2] ~= '' then
       redis.call('RPUSH', records, ARGV[at + 2])
       redis.call('EXPIREAT', records, ARGV[at + 1])
     end
     local fields = tonumber(ARGV[at + 3])
     at = at + 3
     for _ = 1, fields do
-      grow(sums, ARGV[at + 1], ARGV[at + 2])
+      charge(sums, ARGV[at + 1], ARGV[at + 2])
       at = at + 2
     end
     local ending, spent = ARGV[at + 1], tonumber(ARGV[at + 2])
     at = at + 2
     for _ = 1, spent do
-      grow(sums, ARGV[at + 1], ARGV[at + 2])
-      grow(month, ARGV[at + 1], ARGV[at + 2])
+      charge(sums, ARGV[at + 1], ARGV[at + 2])
+      charge(month, ARGV[at + 1], ARGV[at + 2])
       at = at + 2
     end
-    if spent > 0 then redis.call('EXPIREAT', month, ending) end
+    if first and spent > 0 then redis.call('EXPIREAT', month, ending) end
   end
 end
 

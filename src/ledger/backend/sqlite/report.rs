@@ -1,0 +1,115 @@
+//! Usage reports: sums over days, and single records.
+
+use std::io;
+
+use rusqlite::types::{ToSql, ValueRef};
+use rusqlite::{Connection, Row};
+
+use crate::ledger::record::KINDS;
+use crate::ledger::report::{DAY, UsageFilter, UsageGrouping, UsageRow, UsageSums, clamped};
+use crate::ledger::{UsageRecord, record_block};
+
+/// Returns the sums of the requests that match the filter: days in chronological order, names by descending cost.
+pub(super) fn sums(
+    connection: &Connection,
+    filter: &UsageFilter,
+    by: UsageGrouping,
+) -> rusqlite::Result<Vec<UsageRow>> {
+    let usage: String = KINDS.iter().map(|kind| format!(", {}", summed(kind.name))).collect();
+    let name = by.name();
+    let mut wanted = String::new();
+    let mut values: Vec<&dyn ToSql> = Vec::new();
+    let named = [("account", &filter.account), ("key", &filter.key), ("model", &filter.model)];
+    for (column, value) in named {
+        if let Some(value) = value {
+            values.push(value);
+            wanted += &format!(" AND {column} = ?{}", values.len());
+        }
+    }
+    // Iterate over the days: the primary key starts with the day, so that each day's rows of an account are adjacent.
+    let ends = "SELECT (SELECT MIN(day) FROM daily), (SELECT MAX(day) FROM daily)";
+    let (first, last): (Option<i64>, Option<i64>) =
+        connection.query_row(ends, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (Some(first), Some(last)) = (first, last) else { return Ok(Vec::new()) };
+    let (from, to) = (filter.from.max(first), filter.to.min(last.saturating_add(1)));
+    let text = format!(
+        "WITH RECURSIVE days (d) AS (SELECT {from} WHERE {from} < {to} UNION ALL SELECT d + 1 FROM days WHERE d + 1 < {to})
+         SELECT {name}, {}, {}, {}{usage}
+         FROM days CROSS JOIN daily ON day = d WHERE TRUE{wanted} GROUP BY 1 ORDER BY 1",
+        summed("requests"),
+        summed("failed"),
+        summed("cost"),
+    );
+    let mut select = connection.prepare(&text)?;
+    let mut lines: Vec<UsageRow> = select.query_map(&values[..], line)?.collect::<rusqlite::Result<_>>()?;
+    if by != UsageGrouping::Day {
+        lines.sort_by_key(|line| std::cmp::Reverse(line.sums.cost));
+    }
+    Ok(lines)
+}
+
+/// Returns the SQL of a sum that cannot overflow inside SQLite: two halves, named after the column, to be read by
+/// [`sum`].
+pub(super) fn summed(column: &str) -> String {
+    format!("SUM({column} >> 31) AS {column}_high, SUM({column} & 2147483647) AS {column}_low")
+}
+
+/// Returns a sum from the two columns of [`summed`], starting at `column`. Saturates.
+pub(super) fn sum(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
+    let half = |column: usize| row.get::<_, Option<i64>>(column).map(|half| i128::from(half.unwrap_or(0)));
+    // Two 64-bit halves: neither the shift nor the sum leaves 128 bits.
+    Ok(clamped((half(column)? << 31).saturating_add(half(column.saturating_add(1))?)))
+}
+
+fn line(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
+    let name = match row.get_ref(0)? {
+        ValueRef::Integer(day) => day.to_string(),
+        other => other.as_str()?.to_owned(),
+    };
+    let mut sums = UsageSums {
+        requests: sum(row, 1)?,
+        failed: sum(row, 3)?,
+        cost: sum(row, 5)?,
+        ..UsageSums::default()
+    };
+    for (at, used) in sums.usage.iter_mut().enumerate() {
+        *used = sum(row, at.saturating_mul(2).saturating_add(7))?;
+    }
+    Ok(UsageRow { name, sums })
+}
+
+/// Reason why records cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SqliteReportError {
+    #[error(transparent)]
+    Database(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Calls `show` with each record that matches the filter, in the order in which requests ended.
+pub(super) fn records(
+    connection: &Connection,
+    filter: &UsageFilter,
+    show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+) -> Result<(), SqliteReportError> {
+    let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
+    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+    let mut select =
+        connection.prepare("SELECT packed, data FROM block WHERE last >= ?1 AND first < ?2 ORDER BY id")?;
+    let mut rows = select.query([from, to])?;
+    while let Some(row) = rows.next()? {
+        let data = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        for record in record_block::records(&record_block::unpack(row.get(0)?, data)?) {
+            let record = record?;
+            if (from..to).contains(&record.time)
+                && is(&filter.account, record.account)
+                && is(&filter.key, record.key)
+                && is(&filter.model, record.model)
+            {
+                show(&record)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! Administration of the ledger of a fleet.
+
+use std::future::Future;
+use std::io;
+use std::path::Path;
+
+use redis::{Cmd, Value};
+use tokio::runtime::Runtime;
+
+use super::report::{self, ValkeyReportError};
+use crate::account::amount::LARGEST;
+use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin, fault};
+use crate::ledger::report::{UsageFilter, UsageGrouping, UsageRow, clamped};
+use crate::ledger::{AccountId, UsageRecord};
+use crate::store::now;
+use crate::store::valkey::connection::{Connection, ConnectionError, number, parts, text};
+use crate::store::valkey::{ServerAddress, keys, script};
+
+/// Administration of the ledger of a fleet.
+pub struct ValkeyAdmin {
+    connection: Connection,
+    runtime: Runtime,
+}
+
+impl From<ConnectionError> for AdminError {
+    fn from(error: ConnectionError) -> Self {
+        AdminError::Server(error.to_string())
+    }
+}
+
+/// Fields of an account, in the order in which they are read.
+const FIELDS: [&str; 4] = ["created", "enabled", "credited", "charged"];
+
+fn state_command(account: &str) -> Cmd {
+    let mut ask = redis::cmd("HMGET");
+    ask.arg(keys::account(account)).arg(&FIELDS);
+    ask
+}
+
+fn state(name: &str, answer: &Value) -> Option<AccountState> {
+    let [created, enabled, credited, charged] = parts(answer) else { return None };
+    (*created != Value::Nil).then(|| AccountState {
+        name: name.to_owned(),
+        created: number(created),
+        enabled: number(enabled) == 1,
+        credited: number(credited),
+        charged: number(charged),
+    })
+}
+
+/// JSON form of a credit: time, amount, note, reference.
+type Entry = (i64, i64, String, Option<String>);
+
+fn credit(entry: &Value) -> Option<Credit> {
+    let (time, amount, note, reference) = serde_json::from_str::<Entry>(text(entry)).ok()?;
+    Some(Credit { time, amount, note, reference })
+}
+
+impl ValkeyAdmin {
+    /// Connects to the server.
+    ///
+    /// # Errors
+    /// Returns [`AdminError::Server`] if the server is unreachable.
+    pub fn open(address: &ServerAddress) -> Result<Self, AdminError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| AdminError::Server(error.to_string()))?;
+        let link = runtime.block_on(Connection::connect(address))?;
+        Ok(ValkeyAdmin { connection: link, runtime })
+    }
+
+    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    fn run(&self, command: Cmd) -> Result<Value, AdminError> {
+        Ok(self.wait(self.connection.run_one(command))?)
+    }
+
+    fn names(&self) -> Result<Vec<String>, AdminError> {
+        let mut ask = redis::cmd("SMEMBERS");
+        ask.arg(keys::accounts());
+        let names = self.run(ask)?;
+        let mut names: Vec<String> = parts(&names).iter().map(|name| text(name).to_owned()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Returns the credits of an account from index `from` on; a negative index counts from the end.
+    fn entries(&self, account: &str, from: i64) -> Result<Vec<Credit>, AdminError> {
+        let mut range = redis::cmd("LRANGE");
+        range.arg(keys::credits(account)).arg(from).arg(-1);
+        Ok(parts(&self.run(range)?).iter().filter_map(credit).collect())
+    }
+
+    /// Returns the sum of an account's charges over all days, in nano-units.
+    fn charges(&self, account: &str) -> Result<i64, AdminError> {
+        let filter = UsageFilter {
+            account: Some(account.to_owned()),
+            from: i64::MIN,
+            to: i64::MAX,
+            ..UsageFilter::default()
+        };
+        Ok(LedgerAdmin::usage(self, &filter, UsageGrouping::Account)?
+            .iter()
+            .map(|line| line.sums.cost)
+            .fold(0, i64::saturating_add))
+    }
+}
+
+impl LedgerAdmin for ValkeyAdmin {
+    fn create(&self, account: &AccountId) -> Result<(), AdminError> {
+        let mut list = redis::cmd("SADD");
+        list.arg(keys::accounts()).arg(account.as_str());
+        let mut make = script::CREATE.call(&[keys::account(account.as_str())]);
+        make.arg(now());
+        // Add the name first: if the second command fails, an account with money would otherwise be missing from the
+        // list.
+        self.run(list)?;
+        match number(&self.run(make)?) {
+            1 => Ok(()),
+            _ => Err(AdminError::Exists(account.to_string())),
+        }
+    }
+
+    fn credit(
+        &self,
+        account: &str,
+        amount: i64,
+        note: &str,
+        reference: Option<&str>,
+    ) -> Result<Credited, AdminError> {
+        if !(-LARGEST..=LARGEST).contains(&amount) {
+            return Err(AdminError::TooLarge);
+        }
+        let entry: Entry = (now(), amount, note.to_owned(), reference.map(str::to_owned));
+        let entry = serde_json::to_string(&entry).map_err(|error| AdminError::Server(error.to_string()))?;
+        let mut call =
+            script::CREDIT.call(&[keys::account(account), keys::credits(account), keys::references(account)]);
+        call.arg(amount)
+            .arg(amount.saturating_neg())
+            .arg(entry)
+            .arg(reference.unwrap_or_default())
+            .arg(LARGEST);
+        let answer = self.run(call)?;
+        let repeated = match parts(&answer) {
+            [done] if text(done) == "done" => false,
+            [given, before] if text(given) == "given" => match (reference, number(before)) {
+                (Some(reference), before) if before != amount => {
+                    return Err(AdminError::Reference { reference: reference.to_owned(), amount: before });
+                }
+                _ => true,
+            },
+            [large] if text(large) == "large" => return Err(AdminError::TooLarge),
+            _ => return Err(AdminError::Unknown(account.to_owned())),
+        };
+        Ok(Credited { balance: self.account(account)?.balance(), repeated })
+    }
+
+    fn set_enabled(&self, account: &str, enabled: bool) -> Result<bool, AdminError> {
+        let mut call = script::SWITCH.call(&[keys::account(account)]);
+        call.arg(i64::from(enabled));
+        match text(&self.run(call)?) {
+            "" => Err(AdminError::Unknown(account.to_owned())),
+            before => Ok((before == "1") != enabled),
+        }
+    }
+
+    fn account(&self, account: &str) -> Result<AccountState, AdminError> {
+        state(account, &self.run(state_command(account))?)
+            .ok_or_else(|| AdminError::Unknown(account.to_owned()))
+    }
+
+    fn accounts(&self) -> Result<Vec<AccountState>, AdminError> {
+        let names = self.names()?;
+        let answers =
+            self.wait(self.connection.run_all(names.iter().map(|name| state_command(name)).collect()))?;
+        Ok(names.iter().zip(&answers).filter_map(|(name, answer)| state(name, answer)).collect())
+    }
+
+    fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, AdminError> {
+        self.account(account)?;
+        let mut credits =
+            if most == 0 { Vec::new() } else { self.entries(account, i64::from(most).saturating_neg())? };
+        credits.reverse();
+        Ok(credits)
+    }
+
+    fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError> {
+        Ok(self.wait(report::sums(&self.connection, filter, by))?)
+    }
+
+    fn records(
+        &self,
+        filter: &UsageFilter,
+        show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+    ) -> Result<(), AdminError> {
+        self.wait(report::records(&self.connection, filter, show)).map_err(|error| match error {
+            ValkeyReportError::Connection(error) => error.into(),
+            ValkeyReportError::Io(error) => AdminError::Records(error),
+        })
+    }
+
+    /// Audits the ledger. A charge between two reads looks like a difference, so each difference is checked up to three
+    /// more times.
+    fn audit(&self) -> Result<Vec<String>, AdminError> {
+        let mut faults = Vec::new();
+        for account in LedgerAdmin::accounts(self)? {
+            let mut fault = self.fault(&account)?;
+            for _ in 0..3 {
+                if fault.is_some() {
+                    fault = self.fault(&self.account(&account.name)?)?;
+                }
+            }
+            faults.extend(fault);
+        }
+        Ok(faults)
+    }
+
+    fn backup(&self, _: &Path) -> Result<(), AdminError> {
+        Err(AdminError::Server("use the server's own backup (BGSAVE, or its append-only file)".to_owned()))
+    }
+}
+
+impl ValkeyAdmin {
+    fn fault(&self, account: &AccountState) -> Result<Option<String>, AdminError> {
+        let credits: i128 =
+            self.entries(&account.name, 0)?.iter().map(|credit| i128::from(credit.amount)).sum();
+        let sums = [account.credited, clamped(credits), account.charged, self.charges(&account.name)?];
+        Ok(fault(&account.name, sums))
+    }
+}

@@ -1,0 +1,152 @@
+//! Usage reports: sums over days, and single records.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+
+use foldhash::fast::RandomState;
+use redis::{Cmd, Value};
+
+use super::usage_batch;
+use crate::ledger::report::{DAY, UsageFilter, UsageGrouping, UsageRow, UsageSums};
+use crate::ledger::{Spent, UsageRecord, record_block};
+use crate::store::valkey::connection::{Connection, ConnectionError, number, pairs, parts, text};
+use crate::store::valkey::keys;
+
+/// Number of record blocks that are read at a time.
+const BLOCKS: usize = 64;
+
+fn get_command(name: &str, key: String) -> Cmd {
+    let mut ask = redis::cmd(name);
+    ask.arg(key);
+    ask
+}
+
+/// Returns the days in `from..to` that have usage, in chronological order.
+pub(super) async fn days(link: &Connection, from: i64, to: i64) -> Result<BTreeSet<i64>, ConnectionError> {
+    let days = link.run_one(get_command("SMEMBERS", keys::days())).await?;
+    Ok(parts(&days).iter().map(number).filter(|day| (from..to).contains(day)).collect())
+}
+
+/// Returns the accounts with usage on a day, ordered by name; only `wanted`, if it is given.
+async fn active(link: &Connection, day: i64, wanted: Option<&str>) -> Result<Vec<String>, ConnectionError> {
+    if let Some(wanted) = wanted {
+        return Ok(vec![wanted.to_owned()]);
+    }
+    let active = link.run_one(get_command("SMEMBERS", keys::active(day))).await?;
+    let mut active: Vec<String> = parts(&active).iter().map(|name| text(name).to_owned()).collect();
+    active.sort();
+    Ok(active)
+}
+
+/// Calls `show` with the sums of each account, key and model on a day.
+async fn each(
+    link: &Connection,
+    day: i64,
+    wanted: Option<&str>,
+    mut show: impl FnMut(&str, &str, &str, &UsageSums),
+) -> Result<(), ConnectionError> {
+    let accounts = active(link, day, wanted).await?;
+    let asks = accounts.iter().map(|account| get_command("HGETALL", keys::sums(account, day)));
+    let answers = link.run_all(asks.collect()).await?;
+    for (account, answer) in accounts.iter().zip(&answers) {
+        for (name, amount) in pairs(answer) {
+            if let Some((key, model, sums)) = usage_batch::field(text(name), number(amount)) {
+                show(account, key, model, &sums);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the charges of each account and key per day, from `day` on.
+pub(super) async fn spent(link: &Connection, day: i64) -> Result<Vec<Spent>, ConnectionError> {
+    let mut spent: HashMap<(i64, String, String), i64, RandomState> = HashMap::default();
+    for day in days(link, day, i64::MAX).await? {
+        each(link, day, None, |account, key, _, sums| {
+            if sums.cost != 0 {
+                let cost = spent.entry((day, account.to_owned(), key.to_owned())).or_default();
+                *cost = cost.saturating_add(sums.cost);
+            }
+        })
+        .await?;
+    }
+    Ok(spent.into_iter().map(|((day, account, key), cost)| Spent { day, account, key, cost }).collect())
+}
+
+/// Returns the sums of the requests that match the filter: days in chronological order, names by descending cost.
+pub(super) async fn sums(
+    link: &Connection,
+    filter: &UsageFilter,
+    by: UsageGrouping,
+) -> Result<Vec<UsageRow>, ConnectionError> {
+    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+    let mut lines: HashMap<String, UsageSums, RandomState> = HashMap::default();
+    for day in days(link, filter.from, filter.to).await? {
+        each(link, day, filter.account.as_deref(), |account, key, model, sums| {
+            if is(&filter.key, key) && is(&filter.model, model) {
+                let name = match by {
+                    UsageGrouping::Day => day.to_string(),
+                    UsageGrouping::Account => account.to_owned(),
+                    UsageGrouping::Key => key.to_owned(),
+                    UsageGrouping::Model => model.to_owned(),
+                };
+                lines.entry(name).or_default().add(sums);
+            }
+        })
+        .await?;
+    }
+    let mut lines: Vec<UsageRow> = lines.into_iter().map(|(name, sums)| UsageRow { name, sums }).collect();
+    match by {
+        UsageGrouping::Day => lines.sort_by_key(|line| line.name.parse::<i64>().unwrap_or(0)),
+        _ => lines.sort_by(|a, b| b.sums.cost.cmp(&a.sums.cost).then_with(|| a.name.cmp(&b.name))),
+    }
+    Ok(lines)
+}
+
+/// Reason why records cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ValkeyReportError {
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Calls `show` with each record that matches the filter: by day and account, then in the order in which requests
+/// ended.
+pub(super) async fn records(
+    link: &Connection,
+    filter: &UsageFilter,
+    show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+) -> Result<(), ValkeyReportError> {
+    let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
+    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+    for day in days(link, filter.from, filter.to).await? {
+        for account in active(link, day, filter.account.as_deref()).await? {
+            let mut next = 0usize;
+            loop {
+                let mut range = get_command("LRANGE", keys::records(&account, day));
+                range.arg(next).arg(next.saturating_add(BLOCKS - 1));
+                let blocks = link.run_one(range).await?;
+                let blocks = parts(&blocks);
+                for data in blocks {
+                    let Value::BulkString(data) = data else { continue };
+                    for record in record_block::records(&usage_batch::unpack(data)?) {
+                        let record = record?;
+                        if (from..to).contains(&record.time)
+                            && is(&filter.key, record.key)
+                            && is(&filter.model, record.model)
+                        {
+                            show(&record)?;
+                        }
+                    }
+                }
+                if blocks.len() < BLOCKS {
+                    break;
+                }
+                next = next.saturating_add(BLOCKS);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Bounds: the queue of the thread, and the lifetime of leases after the end.
+
+use super::{adds_up, at, desk, flushed, soon};
+use crate::ledger::backend::valkey::OnOutage;
+use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, Journal};
+use crate::ledger::worker::QUEUE;
+use crate::ledger::{Ledger, ReserveError, ReserveOutcome};
+use crate::store::tests::ledger::{id, open_account, record, reserve};
+use crate::store::tests::{Backend as _, OnServer, wait};
+
+/// A stalled server does not grow the queue without limit, and requests whose client left are skipped.
+#[test]
+fn queue_for_a_stalled_server_is_bounded() {
+    let Some(place) = OnServer::new() else { return };
+    open_account(&desk(&place.server), "acme", 1_000);
+    let ledger = place.fleet(OnOutage::Refuse);
+    drop(reserve(&ledger, "acme", 10).unwrap());
+    let server = place.server.process().unwrap();
+    nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let (mut waiting, mut refused) = (Vec::new(), 0);
+    for _ in 0..4 * QUEUE {
+        match ledger.reserve(&id("acme"), 900) {
+            ReserveOutcome::Known(Err(ReserveError::Unavailable)) => refused += 1,
+            held => waiting.push(held),
+        }
+    }
+    assert!(refused > 0, "{} wait", waiting.len());
+    drop(waiting);
+    nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGCONT).unwrap();
+    soon("requests go on", || reserve(&ledger, "acme", 1_000).is_ok());
+    adds_up(&place.server);
+}
+
+/// Closing the ledger returns its leases, without waiting until it is dropped.
+#[test]
+fn close_returns_the_leases() {
+    let Some(place) = OnServer::new() else { return };
+    open_account(&desk(&place.server), "acme", 1_000);
+    let (one, other) = (place.fleet(OnOutage::Refuse), place.fleet(OnOutage::Refuse));
+    let held = reserve(&one, "acme", 10).unwrap();
+    assert!(matches!(reserve(&other, "acme", 1_000), Err(ReserveError::Empty { .. })));
+    let settled = one.settle(Some(held), &record("acme", 7));
+    wait(one.close()).unwrap();
+    assert_eq!(settled.wait(crate::store::tests::PATIENCE), Ok(()));
+    drop(reserve(&other, "acme", 993).unwrap());
+    assert_eq!(at(&place, "acme"), (993, 7, 1));
+    // A settlement after that is not lost.
+    drop(one.settle(None, &record("acme", 3)));
+    drop(one);
+    flushed(&other);
+    soon("it is brought", || at(&place, "acme") == (990, 10, 2));
+    adds_up(&place.server);
+}
+
+/// The limit is a number of entries, whatever the names of their owners.
+#[test]
+fn owner_entries_count_the_same_whatever_their_names() {
+    let Some(place) = OnServer::new() else { return };
+    let owners = place.owners();
+    wait(owners.claim([1; 32], "a")).unwrap();
+    let one = place.server.ask("GET mg:{owners}-size");
+    assert_eq!(one, "$3\r\n128\r\n");
+    wait(owners.claim([2; 32], &"a".repeat(128))).unwrap();
+    assert_eq!(place.server.ask("GET mg:{owners}-size"), "$3\r\n256\r\n");
+    // A claim that changes nothing counts nothing.
+    wait(owners.claim([2; 32], "b")).unwrap();
+    assert_eq!(place.server.ask("GET mg:{owners}-size"), "$3\r\n256\r\n");
+}
+
+/// The journal of an ended process is larger than one piece.
+#[test]
+fn journal_larger_than_one_piece_is_shipped_once() {
+    let Some(place) = OnServer::new() else { return };
+    open_account(&desk(&place.server), "acme", 1_000_000);
+    open_account(&desk(&place.server), "other", 1_000_000);
+    {
+        let journal = Journal::create(&place.folder.path().join("ledger"), DEFAULT_SEGMENT_LIMIT).unwrap();
+        for n in 0..20_000 {
+            let request = format!("request with a rather long name {n}");
+            let account = if n % 2 == 0 { "acme" } else { "other" };
+            let record = crate::ledger::UsageRecord { request: &request, ..record(account, 2) };
+            drop(journal.append(|out| record.encode(out)));
+            if n % 1_000 == 0 {
+                journal.write_queued().unwrap();
+            }
+        }
+        journal.write_queued().unwrap();
+    }
+    let _ledger = place.fleet(OnOutage::Refuse);
+    for account in ["acme", "other"] {
+        soon("it is brought", || at(&place, account) == (980_000, 20_000, 10_000));
+    }
+    adds_up(&place.server);
+}

@@ -1,0 +1,389 @@
+//! Limits that three gateways share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{desk, flushed, soon};
+use crate::ledger::backend::valkey::{ClusterLedger, OnOutage};
+use crate::limits::{
+    Calendar, Denied, Exceeded, LimitGrant, LimitOwner, LimitRegistry, LimitRequest, Limiter as _, Scope,
+    UsageLimits, Which,
+};
+use crate::store::tests::ledger::{open_account, record, settle, stored};
+use crate::store::tests::server::pause;
+use crate::store::tests::{OnServer, runtime};
+
+/// Gateway of a fleet: what the proxy does with limits.
+pub(super) struct Gateway {
+    pub(super) ledger: ClusterLedger,
+    gauges: LimitRegistry,
+    epoch: Instant,
+    calendar: Calendar,
+}
+
+impl Gateway {
+    pub(super) fn new(ledger: ClusterLedger) -> Self {
+        // The day of the records that the tests write.
+        let calendar = Calendar::at(record("", 0).time.div_euclid(1_000));
+        Gateway { ledger, gauges: LimitRegistry::shared(), epoch: Instant::now(), calendar }
+    }
+
+    fn ask(&self, tokens: u64, cost: i64) -> LimitRequest {
+        let now = i64::try_from(self.epoch.elapsed().as_nanos()).unwrap();
+        LimitRequest { now, calendar: self.calendar, tokens, cost }
+    }
+
+    pub(super) fn take(
+        &self,
+        account: &str,
+        limits: UsageLimits,
+        tokens: u64,
+        cost: i64,
+    ) -> Result<LimitGrant, Denied> {
+        self.take_by(account, limits, self.ask(tokens, cost))
+    }
+
+    fn take_by(&self, account: &str, limits: UsageLimits, ask: LimitRequest) -> Result<LimitGrant, Denied> {
+        let name: Arc<str> = account.into();
+        let gauge = self.gauges.state(Scope::Account, &name);
+        match gauge.admit(&limits, &ask) {
+            Err(Denied::NeedsCoordinator) => {
+                let whose = LimitOwner { account: name, key: None };
+                let asked = self.ledger.take(whose, &gauge, &limits, &ask);
+                let waited = async { tokio::time::timeout(Duration::from_secs(10), asked).await };
+                runtime().block_on(waited).unwrap().unwrap()
+            }
+            known => known,
+        }
+    }
+
+    /// Returns the remaining requests and tokens that the gateway reports.
+    fn left(&self, account: &str, limits: &UsageLimits) -> (u64, u64) {
+        let gauge = self.gauges.state(Scope::Account, &account.into());
+        let (requests, tokens) = gauge.remaining(limits, self.ask(0, 0).now);
+        (requests.map_or(0, |left| left.remaining), tokens.map_or(0, |left| left.remaining))
+    }
+
+    fn settle(&self, ticket: LimitGrant, account: &str, tokens: u64, cost: i64) {
+        settle(&self.ledger, None, &record(account, cost));
+        ticket.settle(self.ask(0, 0).now, tokens, cost);
+    }
+}
+
+fn three(place: &OnServer) -> [Gateway; 3] {
+    [(); 3].map(|()| Gateway::new(place.fleet(OnOutage::Refuse)))
+}
+
+/// Runs the same function in two workers per gateway for a while.
+fn all<G: Sync>(
+    gateways: &[G],
+    time: Duration,
+    work: impl Fn(&G, &mut dyn FnMut() -> u64) + Sync,
+) -> Duration {
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for (at, gateway) in gateways.iter().enumerate() {
+            for worker in 0..2 {
+                let work = &work;
+                scope.spawn(move || {
+                    let mut state = (at * 2 + worker) as u64 + 1;
+                    let mut random = || {
+                        state = state
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
+                        state >> 33
+                    };
+                    while began.elapsed() < time {
+                        work(gateway, &mut random);
+                    }
+                });
+            }
+        }
+    });
+    began.elapsed()
+}
+
+/// Runs the function until it is refused for this reason, and a while longer, so that a busy machine fails no test.
+fn until_refused<G: Sync>(
+    gateways: &[G],
+    lacking: Which,
+    work: impl Fn(&G, &mut dyn FnMut() -> u64) -> Result<(), Denied> + Sync,
+) -> Duration {
+    let refused = AtomicU64::new(0);
+    let mut time = Duration::ZERO;
+    for _ in 0..20 {
+        let full = refused.load(Ordering::Acquire) > 0;
+        time += all(gateways, Duration::from_millis(750), |gateway, random| {
+            if let Err(lack) = work(gateway, random) {
+                assert_eq!(which(lack), lacking);
+                refused.fetch_add(1, Ordering::AcqRel);
+                pause(1);
+            }
+        });
+        if full {
+            break;
+        }
+    }
+    time
+}
+
+fn which(lack: Denied) -> Which {
+    match lack {
+        Denied::LimitReached(Exceeded { which, .. }) => which,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn limit_on_requests_is_shared_by_all_gateways() {
+    let Some(place) = OnServer::new() else { return };
+    let gateways = three(&place);
+    let limits = UsageLimits { requests_per_minute: Some(1_200), ..UsageLimits::default() };
+    let admitted = AtomicU64::new(0);
+    let time = until_refused(&gateways, Which::Requests, |gateway, _| {
+        let _ = gateway.take("acme", limits, 0, 0)?;
+        admitted.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    });
+    let admitted = admitted.into_inner();
+    let filled = time.as_millis() as u64 * 1_200 / 60_000;
+    assert!((1_200..=1_200 + filled + 1).contains(&admitted), "{admitted} with {filled} that came meanwhile");
+    // Each of them reports to its clients what remains of the whole limit.
+    for gateway in &gateways {
+        let _ = gateway.take("acme", limits, 0, 0);
+        assert!(gateway.left("acme", &limits).0 <= 30, "{:?}", gateway.left("acme", &limits));
+    }
+    let others = gateways[0].take("other", limits, 0, 0);
+    assert!(others.is_ok() && gateways[0].left("other", &limits).0 == 1_199);
+}
+
+/// A denial reports that nothing remains, even if the very first request had arrived long before it was sent to
+/// the server.
+#[test]
+fn limit_on_requests_is_not_refilled_by_a_delayed_request() {
+    let Some(place) = OnServer::new() else { return };
+    let limits = UsageLimits { requests_per_minute: Some(60), ..UsageLimits::default() };
+    let mut gateway = Gateway::new(place.fleet(OnOutage::Refuse));
+    let came = gateway.ask(0, 0);
+    gateway.epoch = gateway.epoch.checked_sub(Duration::from_secs(5)).unwrap();
+    assert!(gateway.take_by("acme", limits, came).is_ok());
+    let refused = (0..80).find_map(|_| gateway.take("acme", limits, 0, 0).err());
+    assert_eq!(refused.map(which), Some(Which::Requests));
+    assert_eq!(gateway.left("acme", &limits).0, 0);
+}
+
+#[test]
+fn limit_on_tokens_is_corrected_by_usage_for_all_gateways() {
+    let Some(place) = OnServer::new() else { return };
+    let gateways = three(&place);
+    let limits = UsageLimits { tokens_per_minute: Some(60_000), ..UsageLimits::default() };
+    // The estimate is too high: a third of it is used, so three times as many requests fit.
+    let used = AtomicU64::new(0);
+    let time = until_refused(&gateways, Which::Tokens, |gateway, random| {
+        let ticket = gateway.take("acme", limits, 90, 0)?;
+        let tokens = 20 + random() % 20;
+        used.fetch_add(tokens, Ordering::AcqRel);
+        gateway.settle(ticket, "acme", tokens, 0);
+        Ok(())
+    });
+    let used = used.into_inner();
+    let filled = time.as_millis() as u64;
+    assert!((50_000..=60_000 + filled + 100).contains(&used), "{used} with {filled} that came meanwhile");
+
+    let ticket = gateways[0].take("dear", limits, 100, 0).unwrap();
+    gateways[0].settle(ticket, "dear", 90_000, 0);
+    soon("the others know of it", || match gateways[1].take("dear", limits, 1, 0) {
+        Ok(ticket) => {
+            // The lease from earlier requests is used up first.
+            gateways[1].settle(ticket, "dear", 100, 0);
+            false
+        }
+        Err(lack) => {
+            let Denied::LimitReached(Exceeded { which, wait: Some(wait), .. }) = lack else {
+                panic!("{lack:?}")
+            };
+            assert_eq!(which, Which::Tokens);
+            // One and a half times a minute's worth has been used.
+            assert!(wait > Duration::from_secs(20) && wait < Duration::from_secs(31), "{wait:?}");
+            true
+        }
+    });
+    let never = gateways[2].take("acme", limits, 60_001, 0).unwrap_err();
+    assert!(
+        matches!(never, Denied::LimitReached(Exceeded { which: Which::Tokens, wait: None, .. })),
+        "{never:?}"
+    );
+}
+
+#[test]
+fn limit_on_concurrency_is_shared_by_all_gateways() {
+    let Some(place) = OnServer::new() else { return };
+    let gateways = three(&place);
+    for most in [1, 4, 100] {
+        let limits = UsageLimits { concurrent: Some(most), ..UsageLimits::default() };
+        let account = format!("acme {most}");
+        let (now, highest, let_in) = (AtomicI64::new(0), AtomicI64::new(0), AtomicU64::new(0));
+        all(&gateways, Duration::from_millis(1_000), |gateway, random| {
+            let mut held = Vec::new();
+            for _ in 0..random() % 40 {
+                match gateway.take(&account, limits, 0, 0) {
+                    Ok(ticket) => {
+                        let count = now.fetch_add(1, Ordering::AcqRel) + 1;
+                        highest.fetch_max(count, Ordering::AcqRel);
+                        let_in.fetch_add(1, Ordering::AcqRel);
+                        held.push(ticket);
+                    }
+                    Err(lack) => {
+                        assert_eq!(which(lack), Which::Concurrent);
+                        break;
+                    }
+                }
+            }
+            now.fetch_sub(i64::try_from(held.len()).unwrap(), Ordering::AcqRel);
+            drop(held);
+        });
+        let highest = highest.into_inner();
+        assert!(highest <= most.into(), "{highest} of {most}");
+        assert!(let_in.into_inner() > 20);
+        // All permits are available to any gateway when the others have finished.
+        for gateway in &gateways {
+            let mut held = Vec::new();
+            soon("all places are free", || {
+                held.extend(gateway.take(&account, limits, 0, 0).ok());
+                held.len() == most as usize
+            });
+            assert_eq!(which(gateway.take(&account, limits, 0, 0).unwrap_err()), Which::Concurrent);
+        }
+    }
+}
+
+/// A client with one permit sends its next request to another gateway as soon as it has its response.
+#[test]
+fn limit_on_concurrency_is_freed_at_once_for_all_gateways() {
+    let Some(place) = OnServer::new() else { return };
+    let gateways = three(&place);
+    let limits = UsageLimits { concurrent: Some(1), ..UsageLimits::default() };
+    for gateway in gateways.iter().cycle().take(300) {
+        drop(gateway.take("acme", limits, 0, 0).unwrap());
+    }
+}
+
+#[test]
+fn limit_on_spend_is_shared_by_all_gateways() {
+    let Some(place) = OnServer::new() else { return };
+    let office = desk(&place.server);
+    for (account, day, month, most) in [("acme", 20_000, 90_000, 20_000), ("beta", 90_000, 15_000, 15_000)] {
+        open_account(&office, account, 1_000_000);
+        let limits =
+            UsageLimits { spend_per_day: Some(day), spend_per_month: Some(month), ..UsageLimits::default() };
+        let gateways = three(&place);
+        let (spent, highest) = (AtomicI64::new(0), AtomicI64::new(0));
+        all(&gateways, Duration::from_millis(1_500), |gateway, random| {
+            let cost = i64::try_from(random() % 60).unwrap() + 1;
+            match gateway.take(account, limits, 0, cost) {
+                Ok(ticket) => {
+                    let now = spent.fetch_add(cost, Ordering::AcqRel) + cost;
+                    highest.fetch_max(now, Ordering::AcqRel);
+                    let less = i64::try_from(random() % 2).unwrap() * cost / 2;
+                    gateway.settle(ticket, account, 0, cost - less);
+                    spent.fetch_sub(less, Ordering::AcqRel);
+                }
+                Err(lack) => {
+                    assert!(matches!(which(lack), Which::SpendPerDay | Which::SpendPerMonth));
+                    pause(1);
+                }
+            }
+        });
+        let spent = spent.into_inner();
+        assert!(highest.into_inner() <= most, "{account}");
+        gateways.iter().for_each(|gateway| flushed(&gateway.ledger));
+        assert_eq!(stored(&office, account).1, spent, "{account}");
+        // Exact to the unit, also for a gateway that starts later.
+        drop(gateways);
+        let gateway = Gateway::new(place.fleet(OnOutage::Refuse));
+        let mut left = most - spent;
+        soon("the rest can be spent", || {
+            if left > 0
+                && gateway.take(account, limits, 0, left).map(|t| gateway.settle(t, account, 0, left)).is_ok()
+            {
+                left = 0;
+            }
+            left == 0
+        });
+        let refused = gateway.take(account, limits, 0, 1).unwrap_err();
+        let Denied::LimitReached(Exceeded { limit, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!(limit, most.unsigned_abs());
+    }
+}
+
+#[test]
+fn limit_during_an_outage_is_split_between_gateways() {
+    let Some(mut place) = OnServer::new() else { return };
+    let gateways = three(&place);
+    let limits = UsageLimits { requests_per_minute: Some(60), concurrent: Some(6), ..UsageLimits::default() };
+    let money = UsageLimits { spend_per_day: Some(1_000_000), ..UsageLimits::default() };
+    let mut let_in = 0;
+    for gateway in &gateways {
+        gateway.take("acme", limits, 0, 0).unwrap();
+        gateway.take("payer", money, 0, 1_000).unwrap();
+        let_in += 1;
+    }
+    // Each of them learns the number of gateways.
+    for gateway in &gateways {
+        gateway.take("acme", limits, 0, 0).unwrap();
+        let_in += 1;
+    }
+    place.server.kill();
+    for gateway in &gateways {
+        soon("it is noticed", || crate::store::tests::wait(gateway.ledger.flush()).is_err());
+        let mut held = Vec::new();
+        let refused = loop {
+            match gateway.take("acme", limits, 0, 0) {
+                Ok(ticket) => held.push(ticket),
+                Err(lack) => break lack,
+            }
+        };
+        assert_eq!(which(refused), Which::Concurrent);
+        assert_eq!(held.len(), 2, "a third of 6");
+        let_in += held.len();
+        drop(held);
+        let refused = loop {
+            match gateway.take("acme", limits, 0, 0) {
+                Ok(_) => let_in += 1,
+                Err(lack) => break lack,
+            }
+        };
+        assert_eq!(which(refused), Which::Requests);
+        // The leased part is spent, more is not.
+        let spent =
+            (0..10_000).take_while(|_| gateway.take("payer", money, 0, 1_000).map(std::mem::forget).is_ok());
+        assert!(spent.count() <= 70);
+        assert_eq!(gateway.take("payer", money, 0, 1_000).unwrap_err(), Denied::CoordinatorDown);
+    }
+    assert!((50..=62).contains(&let_in), "{let_in}");
+    let began = Instant::now();
+    place.server.start_again();
+    gateways.iter().for_each(|gateway| flushed(&gateway.ledger));
+    let again = || gateways.iter().filter(|gateway| gateway.take("acme", limits, 0, 0).is_ok()).count();
+    let admitted = (0..5).map(|_| again()).sum::<usize>() as u64;
+    // One request a second is refilled, however long a busy machine takes.
+    assert!(
+        admitted <= 5 + began.elapsed().as_secs(),
+        "requests admitted during the outage are owed: {admitted}"
+    );
+    soon("money can be spent again", || gateways[0].take("payer", money, 0, 1_000).is_ok());
+}
+
+#[test]
+fn limit_on_spend_during_an_outage_permits_the_overdraft() {
+    let Some(mut place) = OnServer::new() else { return };
+    let gateway = Gateway::new(place.fleet(OnOutage::Allow(500)));
+    let limits = UsageLimits { spend_per_day: Some(10), ..UsageLimits::default() };
+    drop(gateway.take("acme", limits, 0, 10).unwrap());
+    place.server.kill();
+    soon("it is noticed", || crate::store::tests::wait(gateway.ledger.flush()).is_err());
+    let held: Vec<_> = (0..20).map_while(|_| gateway.take("acme", limits, 0, 100).ok()).collect();
+    assert_eq!(held.len(), 5);
+    assert_eq!(gateway.take("acme", limits, 0, 100).unwrap_err(), Denied::CoordinatorDown);
+}

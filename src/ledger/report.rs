@@ -1,0 +1,96 @@
+//! Usage reports, independent of the database: what they group by, what they filter, and their sums.
+
+use super::record::KINDS;
+
+/// Milliseconds of a day.
+pub(crate) const DAY: i64 = 86_400_000;
+
+/// Grouping of a usage report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageGrouping {
+    /// By day, in UTC.
+    Day,
+    /// By account.
+    Account,
+    /// By key.
+    Key,
+    /// By model, as clients name it.
+    Model,
+}
+
+impl UsageGrouping {
+    /// All groupings.
+    pub const ALL: [UsageGrouping; 4] =
+        [UsageGrouping::Day, UsageGrouping::Account, UsageGrouping::Key, UsageGrouping::Model];
+
+    /// Returns the name of the grouping, which is also its column.
+    pub fn name(self) -> &'static str {
+        match self {
+            UsageGrouping::Day => "day",
+            UsageGrouping::Account => "account",
+            UsageGrouping::Key => "key",
+            UsageGrouping::Model => "model",
+        }
+    }
+}
+
+/// Filter of a usage report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageFilter {
+    /// Only this account; the empty name selects keys without an account.
+    pub account: Option<String>,
+    /// Only this key.
+    pub key: Option<String>,
+    /// Only this model.
+    pub model: Option<String>,
+    /// First day, in days since 1970-01-01, UTC.
+    pub from: i64,
+    /// End of the range, exclusive: the day after the last.
+    pub to: i64,
+}
+
+/// Sums over requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageSums {
+    /// Number of requests.
+    pub requests: i64,
+    /// Number of failed requests.
+    pub failed: i64,
+    /// Charges in nano-units.
+    pub cost: i64,
+    /// Usage by kind, in the order of [`KINDS`].
+    pub usage: [i64; KINDS.len()],
+}
+
+impl UsageSums {
+    /// Adds other sums; saturates.
+    pub fn add(&mut self, other: &UsageSums) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.cost = self.cost.saturating_add(other.cost);
+        for (sum, more) in self.usage.iter_mut().zip(other.usage) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+impl UsageSums {
+    /// Returns true if one of the sums is saturated, so that the true value is unknown.
+    pub fn is_beyond(&self) -> bool {
+        [self.requests, self.failed, self.cost].iter().chain(&self.usage).any(|sum| *sum == i64::MAX)
+    }
+}
+
+/// Line of a usage report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageRow {
+    /// Value of the grouping: a day as its number, or a name.
+    pub name: String,
+    /// Sums of the requests in this group.
+    pub sums: UsageSums,
+}
+
+/// Converts to `i64`; saturates.
+pub(crate) fn clamped(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
+}

@@ -1,0 +1,29 @@
+//! Limits of keys and accounts, and how much of them is used.
+//!
+//! The rate limiter ([`gcra`]), the usage of the limits of one key or account ([`LimitState`]), the registry of all of
+//! them ([`LimitRegistry`]), and this gateway's part of limits that several gateways share ([`quota_lease`],
+//! [`Limiter`]) live here. Time is passed in. Here must not live: the configuration of keys (`account`), or the
+//! protocol with a coordinator (`ledger`).
+
+#[cfg(feature = "proxy")]
+mod calendar;
+pub mod gcra;
+#[cfg(feature = "proxy")]
+mod limiter;
+#[cfg(feature = "proxy")]
+pub mod quota_lease;
+#[cfg(feature = "proxy")]
+mod registry;
+#[cfg(feature = "proxy")]
+mod state;
+
+pub use gcra::{Gcra, Nanos, Remaining};
+
+#[cfg(feature = "proxy")]
+pub use {
+    calendar::Calendar,
+    limiter::{LimitOwner, Limiter},
+    quota_lease::Denied,
+    registry::{LimitRegistry, Scope},
+    state::{Exceeded, LimitGrant, LimitRequest, LimitState, UsageLimits, Which},
+};
