@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::table::{TextTable, align};
 use super::{Conf, fail, style};
 use crate::account::Amount;
+use crate::canonical::time::rfc3339;
 use crate::config::{self, StoreSettings};
 use crate::store::admin::LedgerAdmin;
 use crate::store::sqlite_ledger::{AccountState, AdminError, SqliteAdmin};
 use crate::store::valkey::{self, ServerAddress, ServerAddressError};
 use crate::store::{AccountId, OpenError};
-use crate::wire::models::rfc3339;
 
 /// Maximum number of credits that `show` lists.
 const SHOWN: u32 = 20;

@@ -18,10 +18,11 @@ use crate::account::quota_lease::Denied;
 use crate::account::{
     Amount, Calendar, Exceeded, ExpectedUsage, Key, LimitState, Price, Scope, UsageLimits, estimate,
 };
+use crate::canonical::time::rfc3339;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::store::{AccountId, LimitOwner, ReserveError, ReserveOutcome};
+use crate::wire::Format;
 use crate::wire::request::Body;
-use crate::wire::{Format, models};
 
 /// Longest wait for a reservation, or for the coordinator's decision on a shared limit.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -354,7 +355,7 @@ impl RequestCharges {
             let text = match format {
                 Format::Messages => {
                     let seconds = i64::try_from(left.reset.as_millis().div_ceil(1_000)).unwrap_or(0);
-                    models::rfc3339(now.saturating_add(seconds))
+                    rfc3339(now.saturating_add(seconds))
                 }
                 _ => span(left.reset),
             };
