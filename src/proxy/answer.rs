@@ -182,7 +182,7 @@ impl Gateway {
             // Hold frames without content back. The first content ends fallback.
             if let Some(held) = &mut held
                 && !end
-                && std::str::from_utf8(&body).is_ok()
+                && crate::json::from_utf8(&body).is_ok()
                 && (!has_content(ctx) || is_opening(ctx, &body))
                 && held.push(&body, ctx.early_head_sent)
             {

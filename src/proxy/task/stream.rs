@@ -176,7 +176,7 @@ impl Gateway {
             Medium::Inline => {
                 let look = super::poller::poll_request(road, upstream).ok_or_else(internal_error)?;
                 let body = self.call_provider(road, &look, notes).await?;
-                let text = std::str::from_utf8(&body).map_err(|_| malformed_response())?;
+                let text = crate::json::from_utf8(&body).map_err(|_| malformed_response())?;
                 let videos = read::inline(text).map_err(|_| malformed_response())?;
                 let video =
                     videos.get(number).and_then(|video| video.as_str()).ok_or_else(malformed_response)?;
