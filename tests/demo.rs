@@ -9,8 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -181,7 +180,7 @@ fn demo_commands_of_the_documentation_work() {
     let mut count = 0;
     // Image that the command lines send.
     let picture = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQMAAACQp+OdAAAAA1BMVEX/AAAZ4gk3AAAAD0lEQVR4nGNgGAWjYCABAAIAAAFAkz3hAAAAAElFTkSuQmCC";
-    std::fs::write(home.path().join("picture.png"), STANDARD.decode(picture).unwrap()).unwrap();
+    std::fs::write(home.path().join("picture.png"), STANDARD.decode_to_vec(picture).unwrap()).unwrap();
     for page in ["demo", "embeddings", "images", "rerank", "tasks", "token-counting", "video"] {
         let path = format!("{}/docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();

@@ -3,56 +3,47 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use ipnet::{IpNet, Ipv4Net};
+
 /// Network: an address and its prefix length in bits. IPv4-mapped IPv6 addresses (`::ffff:10.0.0.1`) count as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct Network(IpNet);
 
 impl Network {
     /// Parses `10.0.0.0/8`, `2001:db8::/32`, or a single address. Returns `None` if it is none of these.
     pub fn parse(text: &str) -> Option<Network> {
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (text, None),
-        };
-        let written: IpAddr = address.parse().ok()?;
-        let address = written.to_canonical();
-        let width = bits(address);
-        let prefix = match prefix {
-            None => width,
+        // Not the parser of `IpNet`: it reads leading zeros as decimal, which other programs read as octal.
+        let net = match text.split_once('/') {
+            None => IpNet::from(text.parse::<IpAddr>().ok()?),
             // Digits only, because `parse` accepts a sign; a leading zero is a typo.
-            Some(digits)
-                if digits.bytes().all(|byte| byte.is_ascii_digit())
-                    && (digits == "0" || !digits.starts_with('0')) =>
+            Some((address, prefix))
+                if prefix.bytes().all(|byte| byte.is_ascii_digit())
+                    && (prefix == "0" || !prefix.starts_with('0')) =>
             {
-                // The prefix of an IPv4-mapped address counts from the start of the IPv6 address.
-                digits.parse::<u8>().ok()?.checked_sub(bits(written) - width)?
+                IpNet::new(address.parse().ok()?, prefix.parse().ok()?).ok()?
             }
             Some(_) => return None,
         };
-        (prefix <= width).then_some(Network { address, prefix })
+        let mapped = match net {
+            IpNet::V6(net) => net.addr().to_ipv4_mapped().map(|address| (address, net.prefix_len())),
+            IpNet::V4(_) => None,
+        };
+        Some(Network(match mapped {
+            // The prefix of an IPv4-mapped address counts from the start of the IPv6 address.
+            Some((address, prefix)) => Ipv4Net::new(address, prefix.checked_sub(96)?).ok()?.into(),
+            None => net,
+        }))
     }
 
     /// Returns true if an address is in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
-        let differing = match (self.address, address.to_canonical()) {
-            (IpAddr::V4(ours), IpAddr::V4(theirs)) => (ours.to_bits() ^ theirs.to_bits()).leading_zeros(),
-            (IpAddr::V6(ours), IpAddr::V6(theirs)) => (ours.to_bits() ^ theirs.to_bits()).leading_zeros(),
-            _ => return false,
-        };
-        differing >= u32::from(self.prefix)
+        self.0.contains(&address.to_canonical())
     }
-}
-
-fn bits(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
+        self.0.fmt(f)
     }
 }
 
@@ -80,6 +71,15 @@ mod tests {
         ] {
             let network = Network::parse(network).unwrap();
             assert_eq!(network.contains(address.parse().unwrap()), inside, "{network} {address}");
+        }
+        for (text, shown) in [
+            ("10.1.2.3/8", "10.1.2.3/8"),
+            ("192.0.2.7", "192.0.2.7/32"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:192.0.2.7", "192.0.2.7/32"),
+            ("2001:db8::/32", "2001:db8::/32"),
+        ] {
+            assert_eq!(Network::parse(text).unwrap().to_string(), shown);
         }
         for text in [
             "",

@@ -9,8 +9,7 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64_simd::URL_SAFE_NO_PAD;
 
 use crate::json::JsonStr;
 
@@ -137,11 +136,11 @@ impl<'a> SignedCallId<'a> {
 }
 
 fn put_base64(out: &mut impl bytes::BufMut, bytes: &[u8]) {
-    out.put_slice(URL_SAFE_NO_PAD.encode(bytes).as_bytes());
+    out.put_slice(URL_SAFE_NO_PAD.encode_to_string(bytes).as_bytes());
 }
 
 fn get_base64(text: &[u8]) -> Option<Vec<u8>> {
-    URL_SAFE_NO_PAD.decode(text).ok()
+    URL_SAFE_NO_PAD.decode_to_vec(text).ok()
 }
 
 #[cfg(test)]

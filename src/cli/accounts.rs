@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::table::{TextTable, align};
 use super::{Conf, fail, style};
 use crate::account::Amount;
+use crate::canonical::time::rfc3339;
 use crate::config::{self, StoreSettings};
 use crate::ledger::AccountId;
 use crate::ledger::admin::{AccountState, AdminError, LedgerAdmin};
@@ -16,7 +17,6 @@ use crate::ledger::backend::sqlite::SqliteAdmin;
 use crate::ledger::backend::valkey::ValkeyAdmin;
 use crate::store::OpenError;
 use crate::store::valkey::{ServerAddress, ServerAddressError};
-use crate::wire::models::rfc3339;
 
 /// Maximum number of credits that `show` lists.
 const SHOWN: u32 = 20;

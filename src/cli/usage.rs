@@ -5,17 +5,18 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use jiff::civil::Date;
 use serde_json::{Map, Value, json};
 
 use super::accounts::{AccountsError, File};
 use super::fail;
 use super::table::{TextTable, align, csv, grouped};
 use crate::account::Amount;
+use crate::canonical::time::{date_of_day, day_of_date, rfc3339};
 use crate::ledger::UsageRecord;
 use crate::ledger::admin::AdminError;
 use crate::ledger::record::KINDS;
 use crate::ledger::report::{UsageFilter, UsageGrouping, UsageRow, UsageSums};
-use crate::wire::models::rfc3339;
 
 #[derive(Debug, Args)]
 pub(super) struct UsageArgs {
@@ -65,7 +66,7 @@ fn by(word: &str) -> Result<UsageGrouping, String> {
 /// Parses a day or a month.
 fn period(text: &str) -> Result<Period, &'static str> {
     let wrong = "write a day, such as 2027-01-31, or a month, such as 2027-01";
-    let numbers: Vec<i64> = text
+    let numbers: Vec<i16> = text
         .split('-')
         .map(|part| part.parse().ok().filter(|_| part.bytes().all(|byte| byte.is_ascii_digit())))
         .collect::<Option<_>>()
@@ -75,27 +76,15 @@ fn period(text: &str) -> Result<Period, &'static str> {
         [year, month, day] => (year, month, Some(day)),
         _ => return Err(wrong),
     };
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) {
-        return Err(wrong);
-    }
-    let first = first_of(year, month);
-    let next = if month == 12 { first_of(year + 1, 1) } else { first_of(year, month + 1) };
-    match day {
-        None => Ok(Period { from: first, to: next }),
-        Some(day) if (1..=next - first).contains(&day) => {
-            Ok(Period { from: first + day - 1, to: first + day })
-        }
+    let month = i8::try_from(month).map_err(|_| wrong)?;
+    let first = Date::new(year, month, 1).ok().filter(|first| first.year() >= 1970).ok_or(wrong)?;
+    let begin = day_of_date(first);
+    let length = i64::from(first.days_in_month());
+    match day.map(i64::from) {
+        None => Ok(Period { from: begin, to: begin + length }),
+        Some(day) if (1..=length).contains(&day) => Ok(Period { from: begin + day - 1, to: begin + day }),
         Some(_) => Err("the month does not have this day"),
     }
-}
-
-/// Returns the first day of a month, in days since 1970-01-01.
-fn first_of(year: i64, month: i64) -> i64 {
-    let before = |year: i64| 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    let leap = before(year) - before(year - 1) == 366;
-    let months = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let days: i64 = months.iter().zip(1..month).map(|(days, _)| days).sum();
-    before(year - 1) - before(1969) + days
 }
 
 /// Formats nano-units as a decimal amount.
@@ -105,7 +94,7 @@ fn money(nanos: i64) -> String {
 
 /// Formats days since 1970-01-01 as a date.
 fn date(day: i64) -> String {
-    rfc3339(day.saturating_mul(86_400)).get(..10).unwrap_or_default().to_owned()
+    date_of_day(day).to_string()
 }
 
 pub(super) fn run(options: &UsageArgs) -> ExitCode {
@@ -138,7 +127,7 @@ impl UsageArgs {
     fn filter(&self) -> UsageFilter {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400;
         let today = i64::try_from(now).unwrap_or(0);
-        let month = || period(date(today).get(..7).unwrap_or_default()).map_or(today, |month| month.from);
+        let month = || day_of_date(date_of_day(today).first_of_month());
         UsageFilter {
             account: self.account.clone(),
             key: self.key.clone(),

@@ -4,6 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+
 use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use super::secret::{self, Vault};
@@ -277,14 +280,8 @@ fn read_roots(value: &Value<'_>, folder: &Path, vault: &dyn Vault) -> Option<Vec
 
 /// Returns the DER bytes of every certificate in a PEM text, or `None` if a block is malformed.
 fn pem_certificates(text: &str) -> Option<Vec<Vec<u8>>> {
-    use base64::Engine as _;
-    let mut out = Vec::new();
-    for block in text.split("-----BEGIN CERTIFICATE-----").skip(1) {
-        let (body, _) = block.split_once("-----END CERTIFICATE-----")?;
-        let body: String = body.split_whitespace().collect();
-        out.push(base64::engine::general_purpose::STANDARD.decode(body).ok()?);
-    }
-    Some(out)
+    let certificates = CertificateDer::pem_slice_iter(text.as_bytes());
+    certificates.map(|certificate| Some(certificate.ok()?.to_vec())).collect()
 }
 
 fn read_headers(table: &ConfigTable<'_>) -> Vec<(http::HeaderName, http::HeaderValue)> {
@@ -309,4 +306,25 @@ fn read_headers(table: &ConfigTable<'_>) -> Vec<(http::HeaderName, http::HeaderV
         headers.extend(header.zip(text));
     });
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pem_certificates_are_read_between_other_text() {
+        let block =
+            |label: &str, body: &str| format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n");
+        let certificate = |body: &str| block("CERTIFICATE", body);
+        let two = format!("# first\n{}\r\n# second\n{}", certificate("AQID"), certificate("AQ\nID\nBA=="));
+        assert_eq!(pem_certificates(&two), Some(vec![vec![1, 2, 3], vec![1, 2, 3, 4]]));
+        for none in ["", "AQID", &block("PRIVATE KEY", "AQID"), &block("UNKNOWN", "AQID")] {
+            assert_eq!(pem_certificates(none), Some(Vec::new()), "{none}");
+        }
+        let unfinished = certificate("AQID").replace("END", "");
+        for malformed in [certificate("A"), certificate("?"), certificate("AQID") + &unfinished] {
+            assert_eq!(pem_certificates(&malformed), None, "{malformed}");
+        }
+    }
 }

@@ -5,6 +5,9 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
 use super::fleet::{self, FleetSettings};
 use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::Report;
@@ -316,7 +319,7 @@ fn read_tls(listener: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Opt
     let listen = listener
         .require("listen", "listen = \"0.0.0.0:8443\"")
         .and_then(|value| value.parsed(values::address));
-    let file = |key: &'static str, example: &str| {
+    let file = |key: &'static str, example: &str, item: &str, has_item: fn(&[u8]) -> bool| {
         let value = listener.require(key, example)?;
         let written = Path::new(value.as_str()?);
         if !vault.reads() {
@@ -331,14 +334,20 @@ fn read_tls(listener: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Opt
         };
         // Report an unusable certificate here instead of failing at the first handshake.
         match std::fs::read(&path) {
-            Ok(text) if text.windows(11).any(|window| window == b"-----BEGIN ") => {}
-            Ok(_) => value.wrong(format!("{} has no PEM block", path.display()), None),
+            Ok(text) if has_item(&text) => {}
+            Ok(_) => {
+                value.wrong(format!("{} has no valid {item}", path.display()), "give a PEM file".to_owned());
+            }
             Err(error) => value.wrong(format!("{}: {error}", path.display()), None),
         }
         Some(path)
     };
-    let cert = file("cert", "cert = \"/etc/model-gateway/tls.crt\"");
-    let key = file("key", "key = \"/etc/model-gateway/tls.key\"");
+    let cert = file("cert", "cert = \"/etc/model-gateway/tls.crt\"", "certificate", |text| {
+        CertificateDer::from_pem_slice(text).is_ok()
+    });
+    let key = file("key", "key = \"/etc/model-gateway/tls.key\"", "private key", |text| {
+        PrivateKeyDer::from_pem_slice(text).is_ok()
+    });
     Some(TlsListener { listen: listen?, cert: cert?, key: key? })
 }
 

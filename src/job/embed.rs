@@ -47,7 +47,7 @@ pub struct EmbedRequest {
 
 impl EmbedRequest {
     fn text(&self) -> Result<&str, ApiError> {
-        std::str::from_utf8(&self.body)
+        crate::json::from_utf8(&self.body)
             .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))
     }
 

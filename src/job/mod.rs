@@ -99,7 +99,7 @@ impl Round {
     /// Returns the response to a call as text.
     fn text(&self, call: usize) -> Result<&str, JobFault> {
         let body = self.answers.get(call).map(|body| &**body).unwrap_or_default();
-        std::str::from_utf8(body).map_err(|_| JobFault::Broken("the response is not UTF-8".to_owned()))
+        crate::json::from_utf8(body).map_err(|_| JobFault::Broken("the response is not UTF-8".to_owned()))
     }
 
     fn failed(&self, call: usize) -> JobFault {

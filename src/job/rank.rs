@@ -26,7 +26,7 @@ pub struct RankRequest {
 
 impl RankRequest {
     fn decode(&self) -> Result<Rank<'_>, ApiError> {
-        let text = std::str::from_utf8(&self.body)
+        let text = crate::json::from_utf8(&self.body)
             .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))?;
         rerank::decode(text)
     }

@@ -30,5 +30,6 @@ pub use rope::{Edit, Rope};
 pub use scan::Scanner;
 pub use scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
 pub use text::{EscapedString, JsonStr, RawJson};
+pub use utf8::from_utf8;
 pub use wanted_members::{WantedMembers, WantedWord};
 pub use write::{Writer, push_escaped};

@@ -1,5 +1,15 @@
 //! UTF-8 validation of a text that arrives in pieces.
 
+/// Returns a whole body or frame as text. It is checked in vectors; for a text of a few bytes the standard library's
+/// check is as fast.
+///
+/// # Errors
+/// Returns an error without a position if the bytes are not UTF-8.
+#[inline]
+pub fn from_utf8(bytes: &[u8]) -> Result<&str, simdutf8::basic::Utf8Error> {
+    simdutf8::basic::from_utf8(bytes)
+}
+
 /// UTF-8 validator that keeps its state between pieces.
 #[derive(Debug, Default)]
 pub(super) struct Utf8 {

@@ -1,5 +1,9 @@
 //! Calendar days and months in UTC, for spend limits.
 
+use jiff::civil::Date;
+
+use crate::canonical::time::{DAY_SECONDS, date_of_day, day_of_date};
+
 /// Day and month as ascending numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calendar {
@@ -14,43 +18,27 @@ pub struct Calendar {
 }
 
 impl Calendar {
-    /// Returns the day and month of a Unix time in seconds, in UTC.
+    /// Returns the day and month of a Unix time in seconds, in UTC. Months saturate at the years -9999 and 9999.
     pub fn at(unix: i64) -> Calendar {
-        let day = unix.div_euclid(86_400);
-        let (year, month) = civil(day);
-        let next_month = first_day(if month == 12 { (year + 1, 1) } else { (year, month + 1) });
-        let until = |day: i64| u64::try_from(day * 86_400 - unix).unwrap_or(0);
+        let day = unix.div_euclid(DAY_SECONDS);
+        let date = date_of_day(day);
+        let since_midnight = unix.rem_euclid(DAY_SECONDS);
+        let until = |days: i64| u64::try_from(days * DAY_SECONDS - since_midnight).unwrap_or(0);
         Calendar {
             day,
-            month: year * 12 + month - 1,
-            day_ends_in: until(day + 1),
-            month_ends_in: until(next_month),
+            month: i64::from(date.year()) * 12 + i64::from(date.month()) - 1,
+            day_ends_in: until(1),
+            month_ends_in: until(i64::from(date.days_in_month() - date.day()) + 1),
         }
     }
 
     /// Returns the first day of the month, in days since 1970-01-01.
     pub fn month_begins(&self) -> i64 {
-        first_day((self.month.div_euclid(12), self.month.rem_euclid(12) + 1))
+        let year = i16::try_from(self.month.div_euclid(12));
+        let month = i8::try_from(self.month.rem_euclid(12) + 1);
+        let date = year.ok().zip(month.ok()).and_then(|(year, month)| Date::new(year, month, 1).ok());
+        day_of_date(date.unwrap_or(if self.month < 0 { Date::MIN } else { Date::MAX }))
     }
-}
-
-/// Returns year and month of a day since 1970-01-01 (Howard Hinnant's algorithm `civil_from_days`).
-fn civil(day: i64) -> (i64, i64) {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let index = (5 * of_year + 2) / 153;
-    let month = if index < 10 { index + 3 } else { index - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month)
-}
-
-fn first_day((year, month): (i64, i64)) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5;
-    year.div_euclid(400) * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
 #[cfg(test)]
@@ -72,6 +60,19 @@ mod tests {
             let next = unix + i64::try_from(calendar.month_ends_in).unwrap();
             assert_eq!(Calendar::at(next).month, calendar.month + 1, "{unix}");
             assert_eq!(Calendar::at(next - 1).month, calendar.month, "{unix}");
+        }
+    }
+    #[test]
+    fn calendar_absurd_times_do_not_overflow() {
+        for unix in [i64::MIN, i64::MIN + 1, -377_705_116_801, 253_402_300_800, i64::MAX] {
+            let calendar = Calendar::at(unix);
+            assert_eq!(calendar.day, unix.div_euclid(86_400), "{unix}");
+            assert!((1..=86_400).contains(&calendar.day_ends_in), "{unix}");
+            let month = calendar.month_begins();
+            assert!(month >= 0 && unix > 0 || month < 0 && unix < 0, "{unix}");
+        }
+        for month in [i64::MIN, i64::MAX] {
+            let _ = Calendar { month, ..Calendar::default() }.month_begins();
         }
     }
 }

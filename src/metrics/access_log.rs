@@ -213,7 +213,7 @@ impl Clock {
     fn push(&mut self, millis: u64, out: &mut Vec<u8>) {
         let second = millis / 1000;
         if second != self.second || self.text.is_empty() {
-            self.text = crate::wire::models::rfc3339(i64::try_from(second).unwrap_or(0));
+            self.text = crate::canonical::time::rfc3339(i64::try_from(second).unwrap_or(0));
             self.text.truncate(self.text.len().saturating_sub(1));
             self.second = second;
         }

@@ -1,7 +1,6 @@
 //! Embeddings: unit vectors derived from a hash of the text.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use serde_json::{Value, json};
 
 use super::ids::{Ids, hash};
@@ -38,7 +37,7 @@ pub(super) fn numbers(vector: &[f32]) -> Value {
 /// Returns the vector in OpenAI's `encoding_format: base64`: little-endian 32-bit floats.
 pub(super) fn base64(vector: &[f32]) -> String {
     let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
-    STANDARD.encode(bytes)
+    STANDARD.encode_to_string(bytes)
 }
 
 #[cfg(test)]

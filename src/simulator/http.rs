@@ -58,25 +58,7 @@ pub(super) fn parse_query(query: &str) -> Vec<(String, String)> {
 
 /// Percent-decodes a text. Invalid UTF-8 is replaced; an invalid escape stays as it is.
 pub(super) fn percent_decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let escape =
-            (*first == b'%').then(|| tail.split_first_chunk::<2>()).flatten().and_then(|(hex, tail)| {
-                Some((u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?, tail))
-            });
-        match escape {
-            Some((byte, tail)) => {
-                bytes.push(byte);
-                rest = tail;
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// Start time of a response.

@@ -1,7 +1,6 @@
 //! Identifiers and provider signatures, derived from a counter and hashes, so that equal requests get equal ones.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use base64_simd::{STANDARD, URL_SAFE};
 
 /// Key of all signatures. It is not secret: it only makes signatures recognizable that the simulator did not issue. All
 /// simulators share it, so that a conversation can move from one to another, as between accounts of a real provider.
@@ -91,7 +90,7 @@ impl Ids {
 pub(super) fn seal(text: &str) -> String {
     let mut bytes = vec![0x12, 0x40];
     bytes.extend(Ids::seeded(combine(KEY, hash(text.as_bytes()))).bytes(8));
-    STANDARD.encode(bytes)
+    STANDARD.encode_to_string(bytes)
 }
 
 /// Returns an opaque token that is recognizable without further data: `head`, random bytes and an authentication tag.
@@ -113,7 +112,7 @@ fn is_token(bytes: &[u8]) -> bool {
 
 /// Returns an opaque token in standard base64, in the form of Gemini's thought signatures.
 pub(super) fn opaque(seed: u64) -> String {
-    STANDARD.encode(token(&[0x12, 0x38, 0x0a], seed))
+    STANDARD.encode_to_string(token(&[0x12, 0x38, 0x0a], seed))
 }
 
 /// Returns true if a text is an opaque token of the simulator, in either base64 alphabet.
@@ -124,7 +123,7 @@ pub(super) fn is_opaque(text: &str) -> bool {
 /// Returns an opaque token in the form of OpenAI's `encrypted_content`: URL-safe base64 that starts like a Fernet
 /// token.
 pub(super) fn encrypted(seed: u64) -> String {
-    URL_SAFE.encode(token(&[0x80, 0, 0, 0, 0, 0x6a], seed))
+    URL_SAFE.encode_to_string(token(&[0x80, 0, 0, 0, 0, 0x6a], seed))
 }
 
 /// Decodes base64 of either alphabet, padded or not. Returns `None` if it is invalid.
@@ -138,7 +137,7 @@ pub(super) fn decode_base64(text: &str) -> Option<Vec<u8>> {
             other => other,
         })
         .collect();
-    base64::engine::general_purpose::STANDARD_NO_PAD.decode(plain).ok()
+    base64_simd::STANDARD_NO_PAD.decode_to_vec(plain).ok()
 }
 
 #[cfg(test)]
@@ -168,7 +167,7 @@ mod tests {
         assert!(encrypted(7).starts_with("gAAAAABq"));
         assert!(!is_opaque("AAAA"));
         assert!(!is_opaque("not base64!"));
-        assert!(!is_opaque(&STANDARD.encode([1u8; 60])));
+        assert!(!is_opaque(&STANDARD.encode_to_string([1u8; 60])));
         assert_ne!(seal("a"), seal("b"));
     }
 }

@@ -3,8 +3,7 @@
 //! Providers decode these and count each in another way: images by tiles, documents by pages, audio and video by the
 //! second. The gateway does not decode them; it estimates from the size in bytes.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 
 use crate::canonical::MediaSource;
 
@@ -75,7 +74,7 @@ fn decoded_length(base64: &str) -> u64 {
 /// Returns the number of `/Type /Page` objects in a PDF, or `None` if there are none outside of its compressed parts.
 fn pages(base64: &str) -> Option<u64> {
     let length = base64.len().min(LOOK) / 4 * 4;
-    let bytes = STANDARD.decode(base64.get(..length)?).ok()?;
+    let bytes = STANDARD.decode_to_vec(base64.get(..length)?).ok()?;
     let mut pages = 0;
     for at in memchr::memmem::find_iter(&bytes, b"/Type") {
         let rest = bytes.get(at + 5..).unwrap_or_default().trim_ascii_start();

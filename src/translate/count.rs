@@ -88,7 +88,7 @@ impl CountedRequest {
             KeptText::Nothing => expected,
             KeptText::Whole(pieces) => {
                 let text = pieces.concat();
-                let text = std::str::from_utf8(&text).unwrap_or_default();
+                let text = crate::json::from_utf8(&text).unwrap_or_default();
                 let request = format.and_then(|format| decode_request(format, text).ok());
                 request.map_or(expected, |request| tokens::count_request(family, &request))
             }
@@ -192,7 +192,7 @@ impl Counter {
         match &self.response {
             CountedAnswer::Nothing => {}
             CountedAnswer::Whole(body) => {
-                let body = std::str::from_utf8(body).unwrap_or_default();
+                let body = crate::json::from_utf8(body).unwrap_or_default();
                 let _ = decode_answer(format, body, "", false, &mut hear);
             }
             CountedAnswer::Beginning(beginning) => read(format, self.arrival, &beginning.text(), &mut hear),

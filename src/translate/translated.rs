@@ -334,7 +334,7 @@ impl Translated {
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
         if self.arrival == Arrival::Whole {
             let text =
-                simdutf8::basic::from_utf8(&body).map_err(|error| StreamError::Invalid(error.to_string()))?;
+                crate::json::from_utf8(&body).map_err(|error| StreamError::Invalid(error.to_string()))?;
             let through = &mut self.through;
             through.meter.observe_frame();
             decode_answer(self.provider, text, &self.reply.seed, self.tagged, &mut |event| {
@@ -485,7 +485,7 @@ fn read_frame(
     if from.is_over() {
         return Ok(());
     }
-    let text = simdutf8::basic::from_utf8(data).map_err(|error| StreamError::Invalid(error.to_string()))?;
+    let text = crate::json::from_utf8(data).map_err(|error| StreamError::Invalid(error.to_string()))?;
     through.meter.observe_frame();
     from.frame(text, &mut |event| through.event(&event))
         .map_err(|error| StreamError::Invalid(error.to_string()))?;

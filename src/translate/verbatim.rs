@@ -275,7 +275,7 @@ impl Verbatim {
             // Frames that are not JSON pass unchanged: keep-alives of some providers, and faults that the client is to
             // see.
             let sight = data
-                .and_then(|data| simdutf8::basic::from_utf8(data).ok())
+                .and_then(|data| crate::json::from_utf8(data).ok())
                 .filter(|data| !data.is_empty())
                 .and_then(|data| watch_frame(*api, data).ok().map(|sight| (data, sight)));
             let Some((data, sight)) = sight else {
@@ -416,8 +416,7 @@ impl Verbatim {
     /// # Errors
     /// Returns [`StreamError`] if the response is not a JSON object, or is an error.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
-        let text =
-            simdutf8::basic::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
+        let text = crate::json::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
         let sight = watch_answer(self.api, text).map_err(|error| StreamError::Invalid(error.to_string()))?;
         // An error body with status 200: the caller turns it into an upstream error.
         if sight.end == StreamEnd::Failed {
@@ -435,10 +434,11 @@ impl Verbatim {
             }
             _ => body,
         };
-        let told = counted.and_then(|usage| with_usage(std::str::from_utf8(&named).ok()?, &usage));
+        let told = counted.and_then(|usage| with_usage(crate::json::from_utf8(&named).ok()?, &usage));
         let named = told.map_or(named, BytesMut::freeze);
         let Some(base64) = self.changes.base64 else { return Ok(named) };
-        let text = std::str::from_utf8(&named).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
+        let text =
+            crate::json::from_utf8(&named).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
         let corrected = embeddings::corrected(text, base64);
         let corrected = corrected.map_err(|error| StreamError::Invalid(error.to_string()))?;
         Ok(corrected.map_or(named, BytesMut::freeze))

@@ -2,6 +2,7 @@
 
 use bytes::BytesMut;
 
+use crate::canonical::time::rfc3339;
 use crate::json::Writer;
 
 /// Shape of the model listing that a client expects.
@@ -157,21 +158,4 @@ fn generate_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'
         json.string(method);
     }
     json.end_array().end_object();
-}
-
-/// Formats Unix seconds as `2025-05-14T00:00:00Z` (RFC 3339). Days to civil date: Howard Hinnant's algorithm
-/// (<https://howardhinnant.github.io/date_algorithms.html>).
-pub fn rfc3339(seconds: i64) -> String {
-    let (days, time) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_index = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
-    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }

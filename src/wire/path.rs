@@ -7,6 +7,8 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use super::{Api, Format, tasks, video};
 
 /// Method of a model named in a path (`/models/{model}:{action}`).
@@ -434,42 +436,26 @@ pub fn query_without(query: &str, names: &[&str]) -> String {
 /// Decodes `%xx` (RFC 3986 section 2.1). An invalid escape stays as it is; so does the whole text if the result is not
 /// UTF-8.
 pub fn percent_decode(text: &str) -> Cow<'_, str> {
+    // The decoder would check again that a text without escapes is UTF-8.
     if !text.contains('%') {
         return Cow::Borrowed(text);
     }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let hex = (byte == b'%').then(|| after.get(..2)).flatten();
-        let value = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        match value {
-            Some(value) if !after.starts_with(b"+") => {
-                bytes.push(value);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
+    percent_encoding::percent_decode_str(text).decode_utf8().unwrap_or(Cow::Borrowed(text))
 }
+
+/// Bytes of a path segment that are percent-encoded: all but the unreserved ones (RFC 3986 section 2.3), `/`, `@` and
+/// `:`.
+const ENCODED_IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/')
+    .remove(b'@')
+    .remove(b':');
 
 /// Appends a path segment with percent-encoding. A slash is not encoded: providers whose model ids contain one expect
 /// it unencoded.
 pub fn push_path_segment(out: &mut String, segment: &str) {
-    for byte in segment.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b'@' | b':' => {
-                out.push(char::from(byte));
-            }
-            _ => {
-                out.push('%');
-                for nibble in [byte >> 4, byte & 15] {
-                    out.push(char::from(if nibble < 10 { b'0' + nibble } else { b'A' + nibble - 10 }));
-                }
-            }
-        }
-    }
+    out.extend(utf8_percent_encode(segment, ENCODED_IN_SEGMENT));
 }

@@ -159,7 +159,7 @@ impl BodyReader {
         };
         if self.api == Api::Images {
             let text = self.body.into_contiguous();
-            let text = std::str::from_utf8(&text).map_err(|_| images::not_utf8())?;
+            let text = crate::json::from_utf8(&text).map_err(|_| images::not_utf8())?;
             // The image job works on the decoded request; the text is not needed any more.
             let image =
                 if self.predict { images::predict::decode(text)? } else { images::request::decode(text)? };

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
@@ -71,7 +70,7 @@ impl Shop {
 fn floats(value: &Value) -> Vec<f32> {
     match value {
         Value::String(text) => {
-            let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
+            let bytes = base64_simd::STANDARD.decode_to_vec(text).unwrap();
             bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
         }
         value => value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect(),

@@ -1,7 +1,6 @@
 //! Task group endpoints with models of several providers: synchronous images, and videos that are fetched with a token.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
@@ -71,7 +70,7 @@ fn extraction(model: &str, size: &str) -> Value {
 
 fn is_data_url(url: &Value) {
     let text = url.as_str().unwrap().strip_prefix("data:image/png;base64,").unwrap();
-    assert!(STANDARD.decode(text).unwrap().starts_with(b"\x89PNG"));
+    assert!(STANDARD.decode_to_vec(text).unwrap().starts_with(b"\x89PNG"));
 }
 
 #[tokio::test]
@@ -88,7 +87,7 @@ async fn group_images_of_every_provider_have_urls() {
     }
     // An image in the request makes it an edit; members that the model does not support are reported as dropped.
     let mut body = extraction("gpt-image-1", "1024x1024");
-    body["image"] = json!(STANDARD.encode(picture()));
+    body["image"] = json!(STANDARD.encode_to_string(picture()));
     body["score"] = json!(0.5);
     let answer = group.post("productExtractionSubmit", &json!({"batchImageGenerationDTO": body})).await;
     is_data_url(&data(&answer)["images"][0]["url"]);
@@ -154,7 +153,7 @@ async fn group_unsupported_member_is_named_as_the_client_spelled_it() {
 #[tokio::test]
 async fn group_mask_is_converted_for_a_model_with_masks() {
     let group = Group::open().await;
-    let image = format!("data:image/png;base64,{}", STANDARD.encode(picture()));
+    let image = format!("data:image/png;base64,{}", STANDARD.encode_to_string(picture()));
     let body = |mask: &str| {
         json!({"vendorImageBo": {"imageUrl": image, "prompt": "p",
         "image_urls": [image, format!("data:image/png;base64,{mask}")]}})
@@ -163,7 +162,7 @@ async fn group_mask_is_converted_for_a_model_with_masks() {
     let sent = group.openai.last_request().unwrap().body;
     let has = |text: &[u8]| sent.windows(text.len()).any(|part| part == text);
     assert!(has(b"name=\"mask\"") && has(b"tRNS"));
-    let answer = group.post("img2imgSubmit", &body(&STANDARD.encode(b"GIF89a\x01\0\x01\0"))).await;
+    let answer = group.post("img2imgSubmit", &body(&STANDARD.encode_to_string(b"GIF89a\x01\0\x01\0"))).await;
     assert_eq!(answer.status(), 400, "{}", answer.text());
     assert!(answer.json()["msg"].as_str().unwrap().contains("image_urls[1]"), "{}", answer.text());
 }
@@ -227,6 +226,6 @@ async fn group_frames_are_fetched_for_providers_without_url_support() {
     let instance = &told["instances"][0];
     for frame in ["image", "lastFrame"] {
         let text = instance[frame]["bytesBase64Encoded"].as_str().unwrap();
-        assert!(STANDARD.decode(text).unwrap().starts_with(b"\x89PNG"), "{frame}");
+        assert!(STANDARD.decode_to_vec(text).unwrap().starts_with(b"\x89PNG"), "{frame}");
     }
 }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
@@ -52,7 +51,7 @@ fn needs_image(model: &str) -> bool {
 /// Returns a small valid PNG.
 pub(crate) fn picture() -> Vec<u8> {
     let base64 = "iVBORw0KGgoAAAANSUhEUgAAAEAAAABAAQMAAACQp+OdAAAAA1BMVEX/AAAZ4gk3AAAAD0lEQVR4nGNgGAWjYCABAAIAAAFAkz3hAAAAAElFTkSuQmCC";
-    STANDARD.decode(base64).unwrap()
+    STANDARD.decode_to_vec(base64).unwrap()
 }
 
 impl Studio {
@@ -96,7 +95,7 @@ impl Studio {
 }
 
 pub(crate) fn decoded(text: &Value) -> Vec<u8> {
-    let bytes = STANDARD.decode(text.as_str().unwrap()).unwrap();
+    let bytes = STANDARD.decode_to_vec(text.as_str().unwrap()).unwrap();
     assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n"));
     bytes
 }
@@ -111,7 +110,7 @@ async fn behind(url: &str) -> Answer {
 #[tokio::test]
 async fn image_response_of_every_family_follows_the_specification() {
     let studio = Studio::open().await;
-    let image = STANDARD.encode(picture());
+    let image = STANDARD.encode_to_string(picture());
     for (model, ..) in MODELS {
         for format in [None, Some("url"), Some("b64_json")] {
             let mut body = json!({"model": model, "prompt": "a red circle"});
@@ -178,7 +177,7 @@ async fn image_plain_shape_is_selected_by_key_or_header() {
 #[tokio::test]
 async fn image_request_has_path_and_members_of_each_provider() {
     let studio = Studio::open().await;
-    let image = format!("data:image/png;base64,{}", STANDARD.encode(picture()));
+    let image = format!("data:image/png;base64,{}", STANDARD.encode_to_string(picture()));
     for (model, members, path, pointers) in [
         (
             "gpt-image-1",
@@ -274,7 +273,7 @@ async fn image_count_beyond_the_provider_limit_is_split_into_calls() {
     ] {
         let mut body = json!({"model": model, "prompt": "x", "n": count});
         if needs_image(model) {
-            body["image"] = json!(STANDARD.encode(picture()));
+            body["image"] = json!(STANDARD.encode_to_string(picture()));
         }
         let data = studio.make(&body).await;
         assert_eq!(data["data"].as_array().unwrap().len(), count, "{model}");
@@ -308,7 +307,7 @@ async fn image_task_of_the_provider_is_polled_until_it_ends() {
 #[tokio::test]
 async fn image_invalid_member_is_named_without_a_provider_call() {
     let studio = Studio::open().await;
-    let image = STANDARD.encode(picture());
+    let image = STANDARD.encode_to_string(picture());
     for (body, field) in [
         (json!({"prompt": "x"}), "model"),
         (json!({"model": "gpt-image-1"}), "prompt"),

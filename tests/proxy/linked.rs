@@ -1,7 +1,6 @@
 //! Conversations with images given as URLs, for providers that accept only inline data.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use serde_json::{Value, json};
 
 use super::images::picture;
@@ -52,7 +51,7 @@ async fn linked_image_is_fetched_and_sent_inline() {
         // The type is detected from the bytes, not from the server's content type.
         assert_eq!(part["inlineData"]["mimeType"], "image/png");
         let data = part["inlineData"]["data"].as_str().unwrap();
-        assert_eq!(STANDARD.decode(data).unwrap(), picture());
+        assert_eq!(STANDARD.decode_to_vec(data).unwrap(), picture());
     }
     // Each URL is fetched once, without any key or credential.
     let asked = files.requests();

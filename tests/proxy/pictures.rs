@@ -1,7 +1,6 @@
 //! Image edits, Google's predict endpoint, large images, and conversion of image formats.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use serde_json::json;
 
 use super::images::{EDITED, MADE, PLAIN, Studio, decoded, picture};
@@ -51,7 +50,8 @@ async fn image_edit_accepts_forms_and_json() {
         let answer = studio.gateway.ask(edit(&headers, &parts)).await;
         assert_eq!(answer.status(), 200, "{model}: {}", answer.text());
         assert_eq!(answer.json()["data"].as_array().unwrap().len(), 1, "{model}");
-        let json = json!({"model": model, "prompt": "make it blue", "image": STANDARD.encode(&file)});
+        let json =
+            json!({"model": model, "prompt": "make it blue", "image": STANDARD.encode_to_string(&file)});
         let answer = studio.gateway.ask(post_with(EDITED, &headers, json.to_string())).await;
         assert_eq!(answer.status(), 200, "{model}: {}", answer.text());
     }
@@ -156,7 +156,7 @@ const GIF: &[u8] =
 #[tokio::test]
 async fn image_gif_is_converted_for_the_provider() {
     let studio = Studio::open().await;
-    let image = format!("data:image/gif;base64,{}", STANDARD.encode(GIF));
+    let image = format!("data:image/gif;base64,{}", STANDARD.encode_to_string(GIF));
     let body = json!({"model": "gpt-image-1", "prompt": "make it blue", "image": image});
     let answer = studio.gateway.ask(post(MADE, body.to_string())).await;
     assert_eq!(answer.status(), 200, "{}", answer.text());
@@ -164,7 +164,7 @@ async fn image_gif_is_converted_for_the_provider() {
     assert_eq!(sent.path, "/v1/images/edits");
     assert!(String::from_utf8_lossy(&sent.body).contains("image/png"));
     // An invalid GIF is refused.
-    let image = format!("data:image/gif;base64,{}", STANDARD.encode(b"GIF89a\x40\0\x40\0"));
+    let image = format!("data:image/gif;base64,{}", STANDARD.encode_to_string(b"GIF89a\x40\0\x40\0"));
     let body = json!({"model": "gpt-image-1", "prompt": "make it blue", "image": image});
     let answer = studio.gateway.ask(post(MADE, body.to_string())).await;
     assert_eq!(

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
@@ -154,11 +153,11 @@ async fn video_of_every_provider_is_submitted_polled_and_downloaded() {
             assert_eq!((&download["generation_id"], &download["task_id"]), (&json!(id), &json!(id)));
             let text = download["base64"].as_str().unwrap();
             assert_eq!(download["data_url"], format!("data:video/mp4;base64,{text}"));
-            is_video(&STANDARD.decode(text).unwrap(), 70_001);
+            is_video(&STANDARD.decode_to_vec(text).unwrap(), 70_001);
             is_video(&content.body, 70_001);
         } else if model.starts_with("veo") {
             let text = ended["url"].as_str().unwrap().strip_prefix("data:video/mp4;base64,").unwrap();
-            is_video(&STANDARD.decode(text).unwrap(), 70_001);
+            is_video(&STANDARD.decode_to_vec(text).unwrap(), 70_001);
             is_video(&content.body, 70_001);
         } else {
             let url = ended["url"].as_str().unwrap();
@@ -359,7 +358,7 @@ async fn video_endpoints_of_both_sdks_have_their_own_shapes() {
          --b\r\nContent-Disposition: form-data; name=\"seconds\"\r\n\r\n8\r\n\
          --b\r\nContent-Disposition: form-data; name=\"input_reference\"; filename=\"x.png\"\r\n\
          Content-Type: image/png\r\n\r\n";
-    let form = [form.as_bytes(), &STANDARD.decode(PICTURE).unwrap(), b"\r\n--b--\r\n"].concat();
+    let form = [form.as_bytes(), &STANDARD.decode_to_vec(PICTURE).unwrap(), b"\r\n--b--\r\n"].concat();
     let head = format!(
         "POST /v1/videos HTTP/1.1\r\nhost: gateway.test\r\nauthorization: Bearer {KEY}\r\n\
          content-type: multipart/form-data; boundary=b\r\ncontent-length: {}\r\n\r\n",

@@ -269,7 +269,7 @@ impl Gateway {
             if let Some(status) = last.status {
                 json.key("status").number(status);
             }
-            json.key("time").string(&crate::wire::models::rfc3339(last.time));
+            json.key("time").string(&crate::canonical::time::rfc3339(last.time));
             json.end_object();
         });
         json.end_array();

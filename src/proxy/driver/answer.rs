@@ -296,7 +296,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         }
         let early = proxy.is_early(ctx);
         let Some(held) = &mut self.held else { return Ok(false) };
-        Ok(!end && contentless && std::str::from_utf8(body).is_ok() && held.push(body, early))
+        Ok(!end && contentless && crate::json::from_utf8(body).is_ok() && held.push(body, early))
     }
 
     /// Ends a response that the body filter cannot continue, after sending the frames that were complete before the

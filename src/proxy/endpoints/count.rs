@@ -30,7 +30,7 @@ impl Gateway {
             // thread.
             let _ = tokio::task::spawn_blocking(move || tokens::prepare(family)).await;
         }
-        let text = std::str::from_utf8(&text)
+        let text = crate::json::from_utf8(&text)
             .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))?;
         let longer = if format == Format::Responses { self.with_history(ctx, text).await? } else { None };
         let text = longer.as_deref().unwrap_or(text);

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::billing::{RateLimitStatus, RequestCharges};
 use super::context::Context;
 use crate::account::{Amount, ExpectedUsage, Key, Price, estimate};
+use crate::canonical::time::rfc3339;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::ledger::{AccountId, ReserveError, ReserveOutcome};
 use crate::limits::Denied;
@@ -21,8 +22,8 @@ use crate::limits::{Calendar, Exceeded, LimitState, Scope, UsageLimits};
 use crate::limits::{LimitRequest, Which};
 use crate::proxy::Gateway;
 use crate::proxy::names;
+use crate::wire::Format;
 use crate::wire::request::Body;
-use crate::wire::{Format, models};
 
 /// Longest wait for a reservation, or for the coordinator's decision on a shared limit.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -355,7 +356,7 @@ impl RequestCharges {
             let text = match format {
                 Format::Messages => {
                     let seconds = i64::try_from(left.reset.as_millis().div_ceil(1_000)).unwrap_or(0);
-                    models::rfc3339(now.saturating_add(seconds))
+                    rfc3339(now.saturating_add(seconds))
                 }
                 _ => span(left.reset),
             };

@@ -116,7 +116,7 @@ impl Selection {
         }
         let dialect = self.upstream_route.dialect(target);
         let text = body.text.clone().into_contiguous();
-        std::str::from_utf8(&text).is_ok_and(|text| crate::wire::chat::request::fits(text, &dialect))
+        crate::json::from_utf8(&text).is_ok_and(|text| crate::wire::chat::request::fits(text, &dialect))
     }
 
     /// Returns the action for the upstream path, for providers whose path depends on it.
@@ -219,7 +219,7 @@ impl Gateway {
     ) -> Result<Attempt, ApiError> {
         let storage = if chosen.api == Api::Responses && self.stores_responses() {
             run_blocking_if_large(text.len(), || {
-                parse_storage(std::str::from_utf8(&text).unwrap_or_default())
+                parse_storage(crate::json::from_utf8(&text).unwrap_or_default())
             })
         } else {
             StorageRequest { previous: None, store: false }
@@ -278,7 +278,7 @@ impl Gateway {
         };
         let array = matches!(chosen.action, Some(Action::Stream { sse: false }));
         let dialect = chosen.upstream_route.dialect(target);
-        let text = std::str::from_utf8(text)
+        let text = crate::json::from_utf8(text)
             .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))?;
         let ask = TranslateRequest {
             client,

@@ -65,7 +65,13 @@ impl Gateway {
             let turn = self.offload.acquire(text.len()).await?;
             let dialect = chosen.upstream_route.dialect(target);
             turn.run(|| {
-                remote_urls(std::str::from_utf8(text).unwrap_or_default(), client, provider, &dialect, stored)
+                remote_urls(
+                    crate::json::from_utf8(text).unwrap_or_default(),
+                    client,
+                    provider,
+                    &dialect,
+                    stored,
+                )
             })
         };
         if wanted.is_empty() {

@@ -115,7 +115,7 @@ impl Context {
         let client = origin.api.format().ok_or(Unfit::Request)?;
         let dialect = plan.upstream_route.dialect(target);
         let text = origin.body.text.clone().into_contiguous();
-        let text = std::str::from_utf8(&text).map_err(|_| Unfit::Request)?;
+        let text = crate::json::from_utf8(&text).map_err(|_| Unfit::Request)?;
         let ask = TranslateRequest {
             client,
             provider: client,

@@ -165,7 +165,7 @@ pub(in crate::proxy) fn account(ctx: &Context) -> String {
 }
 
 fn text(bytes: &Bytes) -> Result<&str, ApiError> {
-    std::str::from_utf8(bytes).map_err(|_| unreadable())
+    crate::json::from_utf8(bytes).map_err(|_| unreadable())
 }
 
 fn page(query: Option<&str>) -> Result<ItemPage, ApiError> {

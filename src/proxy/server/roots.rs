@@ -39,10 +39,9 @@ pub(in crate::proxy) fn file() -> Result<Option<String>, ServeError> {
 
 /// Returns the bundled root certificates as PEM.
 fn bundled() -> String {
-    use base64::Engine as _;
     let mut pem = String::new();
     for certificate in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
-        let body = base64::engine::general_purpose::STANDARD.encode(certificate);
+        let body = base64_simd::STANDARD.encode_to_string(certificate);
         pem.push_str("-----BEGIN CERTIFICATE-----\n");
         for line in body.as_bytes().chunks(64) {
             pem.push_str(std::str::from_utf8(line).unwrap_or_default());

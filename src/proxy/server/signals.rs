@@ -139,7 +139,7 @@ impl Status for ProcessStatus {
         json.key("last_reload").begin_object();
         json.key("result").string(if last.refused.is_none() { "applied" } else { "refused" });
         let at = last.at.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs());
-        json.key("time").string(&crate::wire::models::rfc3339(i64::try_from(at).unwrap_or(0)));
+        json.key("time").string(&crate::canonical::time::rfc3339(i64::try_from(at).unwrap_or(0)));
         json.key("milliseconds").number(u64::try_from(last.took.as_millis()).unwrap_or(u64::MAX));
         json.key("problems").begin_array();
         for problem in last.refused.iter().flat_map(|report| &report.problems) {

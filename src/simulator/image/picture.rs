@@ -2,8 +2,7 @@
 
 use std::io::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
@@ -49,7 +48,7 @@ fn chunk(out: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) {
 
 /// Returns a PNG of at least `least` bytes in base64.
 pub(in crate::simulator) fn base64(seed: u64, least: usize) -> String {
-    STANDARD.encode(png(seed, least))
+    STANDARD.encode_to_string(png(seed, least))
 }
 
 /// Returns true if bytes start like an image of a format that providers accept.

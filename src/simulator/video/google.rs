@@ -1,7 +1,6 @@
 //! Google: long-running operations of the Gemini API and of Vertex AI.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -76,7 +75,7 @@ fn create(film: &Film, call: &Call<'_>, model: &str, vertex: bool, name: &str) -
         if let Some(image) = instance.get(name) {
             let data = text(image.get("bytesBase64Encoded"), "bytesBase64Encoded")?;
             text(image.get("mimeType"), "mimeType")?;
-            STANDARD.decode(data).map_err(|_| Refusal(400, format!("'{name}' is not base64")))?;
+            STANDARD.decode_to_vec(data).map_err(|_| Refusal(400, format!("'{name}' is not base64")))?;
         }
     }
     let none = serde_json::Map::new();
@@ -146,7 +145,7 @@ fn look(film: &Film, name: &str, vertex: bool, host: &str) -> Result<Reply, Refu
             }
             Stage::Done if vertex => json!({"name": name, "done": true, "response": {
             "@type": "type.googleapis.com/cloud.ai.large_models.vision.GenerateVideoResponse",
-            "videos": [{"bytesBase64Encoded": STANDARD.encode(task.bytes()), "mimeType": "video/mp4"}]}}),
+            "videos": [{"bytesBase64Encoded": STANDARD.encode_to_string(task.bytes()), "mimeType": "video/mp4"}]}}),
             Stage::Done => json!({"name": name, "done": true, "response": {
             "@type": "type.googleapis.com/google.ai.generativelanguage.v1beta.PredictLongRunningResponse",
             "generateVideoResponse": {"generatedSamples": [{"video": {

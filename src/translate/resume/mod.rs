@@ -94,7 +94,7 @@ impl VerbatimTap {
         if self.transcript.unfit().is_some() || self.decoder.is_over() {
             return Ok(());
         }
-        let data = std::str::from_utf8(data).map_err(|error| StreamError::Invalid(error.to_string()))?;
+        let data = crate::json::from_utf8(data).map_err(|error| StreamError::Invalid(error.to_string()))?;
         if data.trim().is_empty() {
             return Ok(());
         }

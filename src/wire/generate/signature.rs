@@ -6,10 +6,7 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::alphabet::{STANDARD as PLAIN, URL_SAFE};
-use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64_simd::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use bytes::BufMut;
 
 use crate::canonical::{ProviderSignature, SealedSignature};
@@ -22,11 +19,6 @@ const WRAPPED: &str = "Z3cxL";
 /// `skip_thought_signature_validator`.
 pub(super) const SKIP: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
-const LENIENT: GeneralPurposeConfig =
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-const ANY_PLAIN: GeneralPurpose = GeneralPurpose::new(&PLAIN, LENIENT);
-const ANY_URL_SAFE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, LENIENT);
-
 /// Reads the `thoughtSignature` of a request. Returns `None` if it is empty.
 pub(super) fn read(field: JsonStr<'_>) -> Option<ProviderSignature<'_>> {
     let plain = ProviderSignature::read(field)?;
@@ -37,8 +29,9 @@ pub(super) fn read(field: JsonStr<'_>) -> Option<ProviderSignature<'_>> {
 }
 
 fn unwrap(text: &str) -> Option<ProviderSignature<'static>> {
-    let engine = if text.contains(['-', '_']) { ANY_URL_SAFE } else { ANY_PLAIN };
-    let envelope = String::from_utf8(engine.decode(text).ok()?).ok()?;
+    let text = text.trim_end_matches('=');
+    let alphabet = if text.contains(['-', '_']) { URL_SAFE_NO_PAD } else { STANDARD_NO_PAD };
+    let envelope = String::from_utf8(alphabet.decode_to_vec(text).ok()?).ok()?;
     let seal = ProviderSignature::read(JsonStr::from_escaped(&envelope))?;
     Some(ProviderSignature {
         issuer: Some(Cow::Owned(seal.issuer?.into_owned())),
@@ -50,7 +43,7 @@ fn unwrap(text: &str) -> Option<ProviderSignature<'static>> {
 pub(super) fn write(sealed: SealedSignature<'_>, out: &mut impl BufMut) {
     let mut envelope = Vec::new();
     sealed.write(&mut envelope);
-    out.put_slice(STANDARD.encode(envelope).as_bytes());
+    out.put_slice(STANDARD.encode_to_string(envelope).as_bytes());
 }
 
 #[cfg(test)]

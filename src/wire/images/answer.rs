@@ -78,7 +78,7 @@ impl From<JsonError> for BrokenImageAnswer {
 /// # Errors
 /// Returns [`BrokenImageAnswer`] if the body is not JSON, or not a response to an images request.
 pub fn decode(body: &Bytes) -> Result<ImageAnswer, BrokenImageAnswer> {
-    let text = std::str::from_utf8(body).map_err(|_| BrokenImageAnswer)?;
+    let text = crate::json::from_utf8(body).map_err(|_| BrokenImageAnswer)?;
     let mut reader = Reader { body, answer: ImageAnswer::default(), code: None, message: None };
     let mut json = Cursor::new(text);
     reader.object(&mut json, true)?;

@@ -196,7 +196,7 @@ fn unknown_task(id: &str) -> ApiError {
 }
 
 fn utf8(bytes: &Bytes) -> Result<&str, ApiError> {
-    std::str::from_utf8(bytes)
+    crate::json::from_utf8(bytes)
         .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))
 }
 

@@ -219,7 +219,7 @@ impl Gateway {
 
 /// Returns the image URLs of a response.
 fn image_urls(road: &TaskRoute, body: &Bytes, notes: &mut CallLog) -> Result<Vec<String>, ApiError> {
-    let made = std::str::from_utf8(body)
+    let made = crate::json::from_utf8(body)
         .ok()
         .and_then(|text| image::decode(text).ok())
         .ok_or_else(malformed_response)?;

@@ -281,7 +281,7 @@ impl Gateway {
             }
             Err(error) => return Err(error),
         };
-        let text = std::str::from_utf8(&body).map_err(|_| malformed_response())?;
+        let text = crate::json::from_utf8(&body).map_err(|_| malformed_response())?;
         let report = match facts.form.shape() {
             Some(shape) => read::looked(shape, text).ok(),
             None => crate::wire::tasks::answer::parse_report(text),

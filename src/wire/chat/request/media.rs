@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use bytes::BytesMut;
 
 use super::encode::supports_extension;
@@ -317,7 +316,7 @@ pub(super) fn document_text<'t>(
     let text = match *source {
         MediaSource::Text { text } => Cow::Borrowed(text.escaped()),
         MediaSource::Base64 { mime, data } if !same_format && is_text(mime.escaped()) => {
-            let text = String::from_utf8(STANDARD.decode(data.escaped()).ok()?).ok()?;
+            let text = String::from_utf8(STANDARD.decode_to_vec(data.escaped()).ok()?).ok()?;
             Cow::Owned(EscapedString::from(text.as_str()).as_json_str().escaped().to_owned())
         }
         _ => return None,

@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use bytes::BytesMut;
 
 use super::decode::VIDEO;
@@ -350,7 +349,7 @@ impl<'r> Contents<'_, '_, 'r> {
                 part::begin_inline(self.json, mime_of(mime), data, name);
             }
             MediaSource::Text { text } => {
-                let data = STANDARD.encode(text.decode().as_bytes());
+                let data = STANDARD.encode_to_string(text.decode().as_bytes());
                 let mime = JsonStr::from_escaped("text/plain");
                 part::begin_inline(self.json, mime, JsonStr::from_escaped(&data), name);
             }

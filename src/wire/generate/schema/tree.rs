@@ -113,18 +113,6 @@ impl<'a> Node<'a> {
 /// Unescapes a step of a JSON pointer in a URI fragment (RFC 6901, section 6): `~1` is `/`, `~0` is `~`, `%20` is a
 /// space.
 fn unescape(step: &str) -> String {
-    let mut bytes = Vec::with_capacity(step.len());
-    let mut rest = step.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        rest = tail;
-        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.filter(|_| first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            None => bytes.push(first),
-        }
-    }
-    String::from_utf8_lossy(&bytes).replace("~1", "/").replace("~0", "~")
+    let step = percent_encoding::percent_decode_str(step).decode_utf8_lossy();
+    step.replace("~1", "/").replace("~0", "~")
 }

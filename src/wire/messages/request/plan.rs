@@ -3,8 +3,7 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use smallvec::SmallVec;
 
 use crate::canonical::dialect::ReasoningParameter;
@@ -286,7 +285,7 @@ impl<'a> DocumentForm<'a> {
         if let Some(mime) = image_type(mime, data).strip_prefix("image/") {
             return DocumentForm::Image(mime);
         }
-        match STANDARD.decode(data.decode().as_bytes()).map(String::from_utf8) {
+        match STANDARD.decode_to_vec(data.decode().as_bytes()).map(String::from_utf8) {
             Ok(Ok(text)) if !text.contains('\0') => DocumentForm::Text(text),
             _ => DocumentForm::Unknown,
         }

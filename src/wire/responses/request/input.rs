@@ -1,7 +1,6 @@
 //! Encoder of a conversation: the members `instructions` and `input` of a request.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use bytes::BytesMut;
 
 use super::super::text::put_as_string;
@@ -215,7 +214,7 @@ impl Items<'_, '_, '_> {
             }
             MediaSource::Text { text } => {
                 self.filename(name, "document.txt");
-                let data = STANDARD.encode(text.decode().as_bytes());
+                let data = STANDARD.encode_to_string(text.decode().as_bytes());
                 self.data_url("file_data", JsonStr::from_escaped("text/plain"), &data);
             }
             MediaSource::Url { url, .. } => {
