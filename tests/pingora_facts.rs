@@ -4,7 +4,14 @@
 //! and names the module that rests on it. A test that fails after an update of Pingora says which module to reconsider;
 //! some say that a workaround is no longer needed. No code of the gateway runs here.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::large_futures,
+    reason = "tests"
+)]
 
 #[path = "pingora_facts/connector.rs"]
 mod connector;

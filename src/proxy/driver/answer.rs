@@ -227,7 +227,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
             if let Some(error) = fault {
                 return Err(self.exchange.failure(self.peer, error, false));
             }
-            if self.hold(&body, end)? {
+            if self.hold(&body, end).map_err(ExchangeOutcome::Failed)? {
                 return Ok(());
             }
         }
@@ -285,14 +285,14 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
     /// Holds frames without content back. Returns false at the first content, which ends fallback.
     ///
     /// # Errors
-    /// Returns the outcome if the provider reports an error before any content: it is treated like an error response,
+    /// Returns the error if the provider reports one before any content: it is treated like an error response,
     /// because the next target may do better.
-    fn hold(&mut self, body: &Bytes, end: bool) -> Result<bool, ExchangeOutcome> {
+    fn hold(&mut self, body: &Bytes, end: bool) -> Result<bool, ApiError> {
         let Exchange { proxy, ctx, .. } = &*self.exchange;
         let state = proxy.stream_state(ctx);
         let contentless = !state.content || proxy.is_opening(ctx, body);
         if state.failed && contentless {
-            return Err(ExchangeOutcome::Failed(proxy.error_of_frames(ctx, body)));
+            return Err(proxy.error_of_frames(ctx, body));
         }
         let early = proxy.is_early(ctx);
         let Some(held) = &mut self.held else { return Ok(false) };

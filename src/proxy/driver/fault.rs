@@ -46,6 +46,7 @@ impl Fault {
     }
 
     /// Takes the cause of an error out. An error without one is a fault of the gateway.
+    #[allow(clippy::boxed_local, reason = "errors of Pingora are boxed")]
     pub(in crate::proxy) fn take(mut error: Box<Error>) -> Fault {
         let internal = || Fault {
             error: ApiError::new(ErrorKind::Internal, "Internal gateway error."),
