@@ -2,15 +2,16 @@
 //!
 //! Contains the routing table of models and targets ([`RoutingTable`]), the resolution of model names ([`Named`]), the
 //! load balancer ([`pick`](pick::pick)) with tiers, weights, policies and limits ([`target_handle`]), circuit breakers
-//! ([`breaker`]), the evaluation of health checks ([`check`]) and of failures ([`blame`]), retry budgets
-//! ([`retry_budget`]) and session stickiness ([`sticky`]). The state of a target survives a reload. The caller passes
-//! in time and randomness, so that tests can simulate all of it.
+//! ([`breaker`]), the evaluation of health checks ([`check`]) and of failures ([`blame`]), the decision whether another
+//! target is tried ([`candidates`]), retry budgets ([`retry_budget`]) and session stickiness ([`sticky`]). The state of a
+//! target survives a reload. The caller passes in time and randomness, so that tests can simulate all of it.
 //!
 //! Connections, bodies and the semantics of formats must not live here.
 
 pub mod affinity;
 pub mod blame;
 pub mod breaker;
+pub mod candidates;
 pub mod check;
 pub mod load;
 #[cfg(feature = "proxy")]
@@ -18,7 +19,6 @@ mod name;
 pub mod pick;
 pub mod reported_quota;
 pub mod retry_budget;
-#[cfg(feature = "proxy")]
 mod rules;
 #[cfg(feature = "proxy")]
 mod select;
@@ -32,11 +32,11 @@ mod tests;
 
 pub use crate::limits::Nanos;
 pub use pick::Policy;
+pub use rules::{RetryRules, RoutingRules};
 
 #[cfg(feature = "proxy")]
 pub use {
     name::Named,
-    rules::{RetryRules, RoutingRules},
     select::{stop_sequence_api, upstream_api},
     table::{Model, RoutingTable, Target},
 };

@@ -43,15 +43,15 @@ impl Policy {
     }
 }
 
-/// Candidate targets of a request, in a stable order.
-pub trait Candidates {
+/// Targets of a model, in a stable order.
+pub trait TargetList {
     /// Returns the number of targets; only the first [`MAX_TARGETS`] are considered.
     fn count(&self) -> usize;
     /// Returns the target at `index`, or `None` beyond the end.
     fn handle(&self, index: usize) -> Option<&TargetHandle>;
 }
 
-impl Candidates for [TargetHandle] {
+impl TargetList for [TargetHandle] {
     fn count(&self) -> usize {
         self.len()
     }
@@ -88,7 +88,7 @@ pub enum NoTarget {
 }
 
 /// Returns the bit mask of the targets with a positive weight for which `fits` returns true.
-pub fn mask<S: Candidates + ?Sized>(seats: &S, mut fits: impl FnMut(usize) -> bool) -> u64 {
+pub fn mask<S: TargetList + ?Sized>(seats: &S, mut fits: impl FnMut(usize) -> bool) -> u64 {
     let mut mask = 0;
     for index in 0..seats.count().min(MAX_TARGETS) {
         if seats.handle(index).is_some_and(|seat| seat.weight > 0) && fits(index) {
@@ -111,7 +111,7 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> + Clone {
 ///
 /// # Errors
 /// Returns [`NoTarget`] if no candidate can take the request.
-pub fn pick<S: Candidates + ?Sized>(
+pub fn pick<S: TargetList + ?Sized>(
     seats: &S,
     policy: Policy,
     ask: &PickRequest,
@@ -153,7 +153,7 @@ pub fn pick<S: Candidates + ?Sized>(
 
 /// Admits to the only target that can serve the request. Breakers, cooldowns and reported quota are overridden, since
 /// no alternative exists; the configured limits still apply.
-fn pick_only<S: Candidates + ?Sized>(
+fn pick_only<S: TargetList + ?Sized>(
     seats: &S,
     ask: &PickRequest,
 ) -> Result<(usize, TargetPermit), NoTarget> {
@@ -170,7 +170,7 @@ fn pick_only<S: Candidates + ?Sized>(
 
 /// Fallback when every untried target is excluded: forces a request through the breaker that permits a probe first.
 /// Limits still apply.
-fn last_resort<S: Candidates + ?Sized>(
+fn last_resort<S: TargetList + ?Sized>(
     seats: &S,
     ask: &PickRequest,
     untried: u64,
@@ -195,7 +195,7 @@ fn last_resort<S: Candidates + ?Sized>(
     forced.ok_or(NoTarget::RateLimited(full.unwrap_or(ask.now)))
 }
 
-fn choose<S: Candidates + ?Sized>(seats: &S, policy: Policy, ask: &PickRequest, able: u64) -> Option<usize> {
+fn choose<S: TargetList + ?Sized>(seats: &S, policy: Policy, ask: &PickRequest, able: u64) -> Option<usize> {
     // Zero or one target: no policy needed.
     if able == 0 || able.is_power_of_two() {
         return bits(able).next();
@@ -216,7 +216,7 @@ fn scale_to(point: u64, most: u64) -> u64 {
     u64::try_from((u128::from(point) * u128::from(most)) >> 64).unwrap_or(0)
 }
 
-fn by_weight<S: Candidates + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
+fn by_weight<S: TargetList + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
     let weight = |index: usize| seats.handle(index).map_or(0, |seat| u64::from(seat.weight));
     let total: u64 = bits(able).map(weight).sum();
     let mut left = scale_to(point, total);
@@ -232,7 +232,7 @@ fn by_weight<S: Candidates + ?Sized>(seats: &S, point: u64, able: u64) -> Option
 
 /// Weighted least requests. Ties are broken by weighted random choice: otherwise an idle gateway would always select
 /// the first target.
-fn by_load<S: Candidates + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
+fn by_load<S: TargetList + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
     let load = |index: usize| {
         let seat = seats.handle(index)?;
         Some((u64::from(seat.state.in_flight.get()) + 1, u64::from(seat.weight.max(1))))
@@ -262,7 +262,7 @@ fn by_load<S: Candidates + ?Sized>(seats: &S, point: u64, able: u64) -> Option<u
 }
 
 /// Power of two choices: of two targets drawn by weight, the one with the lower mean latency times requests in flight.
-fn by_latency<S: Candidates + ?Sized>(seats: &S, ask: &PickRequest, able: u64) -> Option<usize> {
+fn by_latency<S: TargetList + ?Sized>(seats: &S, ask: &PickRequest, able: u64) -> Option<usize> {
     let first = by_weight(seats, ask.random_point, able)?;
     // Reuse the random number: its low bits are as random as its high bits, which `within` uses.
     let second = by_weight(seats, ask.random_point.rotate_left(32), able & !(1 << first))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::affinity::fingerprint;
 use super::breaker::Breaker;
-use super::pick::Candidates;
+use super::pick::TargetList;
 use super::retry_budget::RetryBudget;
 use super::rules::RoutingRules;
 use super::target_handle::{TargetHandle, TargetLimits, TargetState};
@@ -67,7 +67,7 @@ impl Model {
     }
 }
 
-impl Candidates for Model {
+impl TargetList for Model {
     fn count(&self) -> usize {
         self.targets.len()
     }

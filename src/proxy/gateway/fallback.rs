@@ -1,8 +1,9 @@
 //! Fallback: selects a target, prepares the attempt, and after a failure decides whether another target is tried.
 //!
 //! While the client has no byte of a response, a failure can be hidden if another target does better. [`RetryState`]
-//! holds what the next attempt needs until then; a request with a single target has none. The selection itself and the
-//! attribution of failures live in `route`; streams that break off later belong to `resume`.
+//! holds what the next attempt needs until then; a request with a single target has none. The selection itself, the
+//! attribution of failures and the decision whether another target is tried live in `route`; streams that break off
+//! later belong to `resume`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,10 +23,11 @@ use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::driver::outcome::ExchangeOutcome;
 use crate::proxy::names;
 use crate::route::affinity::fingerprint;
-use crate::route::blame::{RetryDecision, classify, error_rank};
+use crate::route::blame::classify;
+use crate::route::candidates::{Candidates, FailedAttempt, Next};
 use crate::route::pick::{NoTarget, PickRequest, Policy, pick};
 use crate::route::target_handle::TargetPermit;
-use crate::route::{Model, Nanos, RetryRules};
+use crate::route::{Model, Nanos};
 use crate::translate::StoreOptions;
 use crate::wire::path::Action;
 use crate::wire::prompt;
@@ -44,6 +46,13 @@ pub(in crate::proxy) struct RouteRequest<'w> {
     pub(in crate::proxy) label: &'static str,
 }
 
+impl RouteRequest<'_> {
+    /// Returns whether the client requests a stream, in the body or in the path.
+    fn is_stream(&self, body: &Body) -> bool {
+        body.stream || matches!(self.action, Some(Action::Stream { .. }))
+    }
+}
+
 /// Retry state: what the next attempt needs, until the client has received its first byte. `None` for a model with one
 /// target.
 pub(in crate::proxy) struct RetryState {
@@ -55,33 +64,16 @@ pub(in crate::proxy) struct RetryState {
     pub(in crate::proxy) action: Option<Action>,
     label: &'static str,
     pub(in crate::proxy) body: Box<Body>,
-    pub(in crate::proxy) pick_request: PickRequest,
-    /// Number of targets tried.
-    pub(in crate::proxy) targets_tried: u8,
-    best: Option<BestError>,
+    /// Targets tried, limits of retries, and the best error so far.
+    pub(in crate::proxy) candidates: Candidates,
 }
 
 impl RetryState {
     fn new(wanted: &RouteRequest<'_>, body: Box<Body>, ask: PickRequest) -> RetryState {
         let RouteRequest { model, name, thinking, api, action, label } = *wanted;
         let name = (*name != *model.id).then(|| name.into());
-        RetryState {
-            model: model.clone(),
-            name,
-            thinking,
-            api,
-            action,
-            label,
-            body,
-            pick_request: ask,
-            targets_tried: 0,
-            best: None,
-        }
-    }
-
-    fn mark_tried(&mut self, index: usize) {
-        self.pick_request.tried |= 1 << index;
-        self.targets_tried = self.targets_tried.saturating_add(1);
+        let candidates = Candidates::new(ask, model.routing.retry);
+        RetryState { model: model.clone(), name, thinking, api, action, label, body, candidates }
     }
 
     fn route_request(&self) -> RouteRequest<'_> {
@@ -89,13 +81,6 @@ impl RetryState {
         let name = name.as_deref().unwrap_or(&model.id);
         RouteRequest { model, name, thinking: *thinking, api: *api, action: *action, label }
     }
-}
-
-/// Most useful error of the attempts so far: the client receives it if all of them fail.
-struct BestError {
-    error: ApiError,
-    body: Option<Bytes>,
-    detail: Option<Box<str>>,
 }
 
 /// Returns a random number, uniform over all of `u64`.
@@ -121,45 +106,28 @@ impl Gateway {
             PickRequest { now, tokens: ctx.charges.input, eligible: fitting, ..PickRequest::default() };
         let routing = &wanted.model.routing;
         // With a single target nothing can be retried: the body is consumed and no retry state is built.
-        let several = !fitting.is_power_of_two();
-        if several {
-            ask.random_point = random_point();
-            run_blocking_if_large(body.text.len(), || {
-                ask.eligible = self.narrow_to_sticky(wanted.model, wanted.api, fitting, &mut body);
-                if routing.policy == Policy::Affinity {
-                    ask.conversation = conversation(&head.headers, &mut body);
-                }
-            });
-            // Each request earns the model's retry budget its share.
-            wanted.model.budget.deposit(&routing.retry.share);
+        if fitting.is_power_of_two() {
+            let (index, permit) = pick(&**wanted.model, routing.policy, &ask)
+                .map_err(|nobody| all_limited_error(nobody, now))?;
+            ctx.record.stream = wanted.is_stream(&body);
+            let attempt = self.prepare(ctx, wanted, index, permit, BodyRef::Owned(body)).await?;
+            ctx.attempt = Some(Box::new(attempt));
+            return Ok(());
         }
-        let (index, permit) =
-            pick(&**wanted.model, routing.policy, &ask).map_err(|nobody| all_limited_error(nobody, now))?;
-        let mut origin = None;
-        let body = if several {
-            BodyRef::Borrowed(&origin.insert(Box::new(RetryState::new(&wanted, body, ask))).body)
-        } else {
-            BodyRef::Owned(body)
-        };
-        match self.prepare(ctx, wanted, index, permit, body).await {
-            Ok(plan) => {
-                if let Some(origin) = &mut origin {
-                    origin.mark_tried(index);
-                    ctx.record.targets = origin.targets_tried;
-                }
-                ctx.retry_state = origin;
-                ctx.attempt = Some(Box::new(plan));
-                Ok(())
+        ask.random_point = random_point();
+        run_blocking_if_large(body.text.len(), || {
+            ask.eligible = self.narrow_to_sticky(wanted.model, wanted.api, fitting, &mut body);
+            if routing.policy == Policy::Affinity {
+                ask.conversation = conversation(&head.headers, &mut body);
             }
-            Err(error) if may_fit_other_target(&error, &routing.retry) => {
-                let Some(mut origin) = origin else { return Err(error) };
-                origin.pick_request.tried |= 1 << index;
-                ctx.retry_state = Some(origin);
-                // Boxed: few requests are encoded for more than one target.
-                Box::pin(self.next_target(ctx, Some(error))).await
-            }
-            Err(error) => Err(error),
-        }
+        });
+        // Each request earns the model's retry budget its share.
+        wanted.model.budget.deposit(&routing.retry.share);
+        let mut state = Box::new(RetryState::new(&wanted, body, ask));
+        let attempt = self.next_attempt(ctx, &mut state).await?;
+        ctx.attempt = Some(Box::new(attempt));
+        ctx.retry_state = Some(state);
+        Ok(())
     }
 
     /// Selects a target and takes its permit, for work that is submitted once and never retried at another target
@@ -181,48 +149,35 @@ impl Gateway {
         pick(model, model.routing.policy, &ask).map_err(|nobody| all_limited_error(nobody, now))
     }
 
-    /// Selects the next target of those not tried yet, and prepares the attempt. A target for which the request cannot
-    /// be encoded is skipped if the route allows it. `refused` is the encoding error of an earlier target; it is
-    /// returned if no target is left.
-    pub(in crate::proxy) async fn next_target(
+    /// Selects a target of those not tried yet and prepares the attempt. A target for which the request cannot be
+    /// encoded is skipped if another one may fit.
+    ///
+    /// # Errors
+    /// Returns the first encoding error if no target is left, the rate-limit error if those left are at their limits.
+    pub(in crate::proxy) async fn next_attempt(
         &self,
         ctx: &mut Context,
-        mut refused: Option<ApiError>,
-    ) -> Result<(), ApiError> {
+        state: &mut RetryState,
+    ) -> Result<Attempt, ApiError> {
+        let mut refused = None;
         loop {
-            // Taken out so that `ctx` can be borrowed mutably. Every path below puts it back.
-            let Some(mut origin) = ctx.retry_state.take() else { return Err(internal_error()) };
-            let routing = origin.model.routing;
-            let (index, permit) = match pick(&*origin.model, routing.policy, &origin.pick_request) {
+            let now = state.candidates.now();
+            let (index, permit) = match state.candidates.pick(&*state.model, state.model.routing.policy) {
                 Ok(picked) => picked,
-                Err(nobody) => {
-                    let error = refused.unwrap_or_else(|| all_limited_error(nobody, origin.pick_request.now));
-                    ctx.retry_state = Some(origin);
-                    return Err(error);
-                }
+                Err(nobody) => return Err(refused.unwrap_or_else(|| all_limited_error(nobody, now))),
             };
-            let body = BodyRef::Borrowed(&origin.body);
-            match self.prepare(ctx, origin.route_request(), index, permit, body).await {
-                Ok(plan) => {
-                    origin.mark_tried(index);
-                    ctx.record.targets = origin.targets_tried;
-                    ctx.retry_state = Some(origin);
-                    ctx.attempt = Some(Box::new(plan));
-                    return Ok(());
+            let wanted = state.route_request();
+            ctx.record.stream = wanted.is_stream(&state.body);
+            match self.prepare(ctx, wanted, index, permit, BodyRef::Borrowed(&state.body)).await {
+                Ok(attempt) => {
+                    state.candidates.mark_tried(index);
+                    ctx.record.targets = state.candidates.targets_tried();
+                    return Ok(attempt);
                 }
-                // A request with part of a response is encodable for some target at least: try the others.
-                Err(error)
-                    if may_fit_other_target(&error, &routing.retry)
-                        || (ctx.resume.is_some() && error.kind == ErrorKind::Unsupported) =>
-                {
-                    origin.pick_request.tried |= 1 << index;
-                    ctx.retry_state = Some(origin);
+                Err(error) if state.candidates.skip(index, &error) => {
                     refused.get_or_insert(error);
                 }
-                Err(error) => {
-                    ctx.retry_state = Some(origin);
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -230,7 +185,7 @@ impl Gateway {
     /// Prepares an attempt at a target: as a job, verbatim with edits, or translated.
     async fn prepare(
         &self,
-        ctx: &mut Context,
+        ctx: &Context,
         wanted: RouteRequest<'_>,
         index: usize,
         permit: TargetPermit,
@@ -240,19 +195,16 @@ impl Gateway {
         let (upstream, betas) = resolve_upstream_api(model.targets.get(index), api, &body);
         let lane = ctx.active.upstream_route(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
-        let stream = body.stream || matches!(action, Some(Action::Stream { .. }));
-        let permit = Some(permit);
         let chosen = Selection {
             model: model.clone(),
             index,
-            permit,
+            permit: Some(permit),
             upstream_route: lane,
             api,
             upstream,
             action,
-            stream,
+            stream: wanted.is_stream(&body),
         };
-        ctx.record.stream = stream;
         let length = body.text.len();
         let turn = self.offload.acquire(if chosen.needs_parse(&body) { length } else { 0 }).await?;
         let prepared = if matches!(api, Api::Embeddings | Api::EmbedContent) {
@@ -306,72 +258,38 @@ impl Gateway {
         let status = ctx.record.upstream_status;
         let verdict = classify(&error, status);
         self.blame(ctx, verdict.blame, &error);
-        let told = |error, body: Option<Bytes>| match body {
+        let outcome = |error, body| match body {
             Some(body) => ExchangeOutcome::UpstreamError(error, body),
             None => ExchangeOutcome::Failed(error),
         };
-        let complete = ctx.record.body_received_at;
-        let Some(origin) = ctx.retry_state.as_deref_mut() else { return Err(told(error, body)) };
-        let retry = origin.model.routing.retry;
-        let wanted = match verdict.next {
-            RetryDecision::No => false,
-            RetryDecision::Yes => true,
-            RetryDecision::ContextLength => retry.context_length,
-            RetryDecision::Unsupported => retry.unsupported,
-        };
-        if !wanted {
-            return Err(told(error, body));
-        }
-        let detail = ctx.record.detail.take();
-        // If all attempts fail, the client receives the most useful error and not the last one.
-        if origin.best.as_ref().is_none_or(|best| error_rank(&error) > error_rank(&best.error)) {
-            origin.best = Some(BestError { error: error.clone(), body, detail });
-        }
-        let late = complete.is_some_and(|complete| complete.elapsed() >= retry.deadline);
-        let none_left = origin.pick_request.eligible & !origin.pick_request.tried == 0;
-        // The budget comes last: it is charged only if nothing else prevents the retry.
-        let refused = if none_left {
-            Some("targets")
-        } else if origin.targets_tried >= retry.attempts {
-            Some("attempts")
-        } else if late {
-            Some("deadline")
-        } else if !origin.model.budget.withdraw(&retry.share) {
-            Some("budget")
-        } else {
-            None
-        };
-        if refused.is_none() {
-            self.refresh_pick_request(ctx);
-            self.record_fallback(ctx, &error, status);
-            let reason = error.kind.label();
-            self.count_retry(ctx, reason);
-            ctx.reset_response();
-            if self.next_target(ctx, None).await.is_ok() {
-                return Ok(());
-            }
-        } else if let (Some(reason), Some(origin)) = (refused, ctx.retry_state.as_deref()) {
-            let labels = [&*origin.model.id, reason];
-            self.metrics.retries_refused.with_label_values(&labels).inc();
-        }
-        let best = ctx.retry_state.take().and_then(|origin| origin.best);
-        Err(match best {
-            Some(BestError { error, body, detail }) => {
-                ctx.record.detail = detail;
-                told(error, body)
-            }
-            None => told(error, None),
-        })
-    }
-
-    /// Renews the time and the random point of the selection input: since the first selection, the failure has changed
-    /// the state of the targets.
-    pub(in crate::proxy) fn refresh_pick_request(&self, ctx: &mut Context) {
+        // Taken out: put back if another attempt follows, otherwise no longer needed.
+        let Some(mut state) = ctx.retry_state.take() else { return Err(outcome(error, body)) };
+        let kind = error.kind;
+        let failed = FailedAttempt { error, body, detail: ctx.record.detail.take() };
         let now = ctx.active.billing.nanos(Instant::now());
-        if let Some(origin) = ctx.retry_state.as_deref_mut() {
-            origin.pick_request.now = now;
-            origin.pick_request.random_point = random_point();
-        }
+        let budget = &state.model.budget;
+        let failed = match state.candidates.after_failure(verdict.next, failed, now, random_point(), budget) {
+            Next::Retry => {
+                self.record_fallback(ctx, kind, status);
+                self.count_retry(ctx, kind.label());
+                ctx.reset_response();
+                match self.next_attempt(ctx, &mut state).await {
+                    Ok(attempt) => {
+                        ctx.attempt = Some(Box::new(attempt));
+                        ctx.retry_state = Some(state);
+                        return Ok(());
+                    }
+                    Err(unselected) => state.candidates.take_failure(unselected),
+                }
+            }
+            Next::Stop(failed) => failed,
+            Next::Refused(reason, best) => {
+                self.metrics.retries_refused.with_label_values(&[&*state.model.id, reason.label()]).inc();
+                best
+            }
+        };
+        ctx.record.detail = failed.detail;
+        Err(outcome(failed.error, failed.body))
     }
 }
 
@@ -465,16 +383,6 @@ fn conversation(headers: &HeaderMap, body: &mut Body) -> Option<u64> {
     prompt::conversation(body, fingerprint)
 }
 
-/// Whether a request that cannot be encoded for one target is tried at another one: for an unsupported feature if the
-/// route says so, and always if it continues a response that this target does not have.
-fn may_fit_other_target(error: &ApiError, retry: &RetryRules) -> bool {
-    match error.kind {
-        ErrorKind::Unsupported => retry.unsupported,
-        ErrorKind::UnknownResponse => true,
-        _ => false,
-    }
-}
-
 /// Rate-limit error: all targets are at their limits. Advises to wait at least one second.
 fn all_limited_error(nobody: NoTarget, now: Nanos) -> ApiError {
     let error = ApiError::new(
@@ -491,8 +399,4 @@ fn all_limited_error(nobody: NoTarget, now: Nanos) -> ApiError {
 pub(in crate::proxy) fn not_offered(model: &str, api: Api) -> ApiError {
     let message = format!("The model `{model}` is not available through the {api} API.");
     ApiError::new(ErrorKind::Unsupported, message).param("model")
-}
-
-fn internal_error() -> ApiError {
-    ApiError::new(ErrorKind::Internal, "Internal gateway error.")
 }

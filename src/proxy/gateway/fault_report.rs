@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::context::Context;
 use super::fallback::random_point;
 use super::spans;
-use crate::error::{ApiError, ErrorSource, RetryAfter};
+use crate::error::{ApiError, ErrorKind, ErrorSource, RetryAfter};
 use crate::proxy::Gateway;
 use crate::route::Nanos;
 use crate::route::blame::Blame;
@@ -13,8 +13,8 @@ use crate::route::target_handle::BreakerChange;
 
 impl Gateway {
     /// Records the failure of a target that a fallback hides from the client.
-    pub(in crate::proxy) fn record_fallback(&self, ctx: &mut Context, error: &ApiError, status: Option<u16>) {
-        let row = error.kind.row();
+    pub(in crate::proxy) fn record_fallback(&self, ctx: &mut Context, kind: ErrorKind, status: Option<u16>) {
+        let row = kind.row();
         let Some(target) = ctx.attempt.as_ref().and_then(|plan| plan.target()) else { return };
         if row.source == ErrorSource::Upstream {
             self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();

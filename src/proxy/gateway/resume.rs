@@ -7,6 +7,7 @@
 use std::time::Instant;
 
 use super::context::{Attempt, Context, ResponseInProgress, UpstreamResponse};
+use super::fallback::{RetryState, random_point};
 use crate::error::ApiError;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
@@ -15,14 +16,16 @@ use crate::proxy::driver::downstream::write;
 use crate::proxy::driver::hooks::ExchangeHooks as _;
 use crate::proxy::driver::outcome::{ExchangeOutcome, failed};
 use crate::route::blame::{Blame, RetryDecision, classify};
+use crate::route::candidates::RetryRefusal;
 use crate::route::pick::mask;
-use crate::route::{Target, upstream_api};
+use crate::route::{Nanos, Target, upstream_api};
 use crate::translate::resume::{
     Continuation, Prefill, PrefillState, TranscriptLimits, Unfit, transcript_limits,
 };
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, TranslateRequest};
+use crate::wire::codec::ReplyOptions;
 use crate::wire::path::Action;
 use crate::wire::{Api, Format};
 
@@ -33,10 +36,13 @@ pub(in crate::proxy) struct SuspendedResponse {
     prefill: Prefill,
     /// Output tokens that remain of the client's limit. `None` without a limit.
     remaining_tokens: Option<u64>,
+    /// Reply options of the client's request, to end the response at its limit.
+    reply: ReplyOptions,
     /// Error that the stream broke off with.
     error: ApiError,
     detail: Option<Box<str>>,
-    since: Instant,
+    /// When the stream broke off.
+    since: Nanos,
     /// When the client received its first content.
     pub(in crate::proxy) first_content: Option<Instant>,
 }
@@ -78,52 +84,60 @@ impl Context {
     ///
     /// # Errors
     /// Returns [`Unfit`] if the response or the request does not permit a continuation.
-    fn suspend_response(&mut self, error: &ApiError) -> Result<(), Unfit> {
-        let UpstreamResponse::Stream(passing) = &mut self.response else {
-            let waits = self.resume.as_ref().is_some_and(|resume| resume.exchange.is_some());
-            return if waits { Ok(()) } else { Err(Unfit::Content) };
+    fn suspend_response(
+        &mut self,
+        state: &RetryState,
+        error: &ApiError,
+    ) -> Result<&SuspendedResponse, Unfit> {
+        let mut passing = match std::mem::replace(&mut self.response, UpstreamResponse::Pending) {
+            UpstreamResponse::Stream(passing) => passing,
+            other => {
+                self.response = other;
+                let suspended = self.resume.as_deref().filter(|resume| resume.exchange.is_some());
+                return suspended.ok_or(Unfit::Content);
+            }
         };
-        // Count the delivered output now: `left` is computed from the usage.
+        // Count the delivered output now: what remains of the limit is computed from the usage.
         passing.exchange.cut();
-        let prefill = passing.exchange.prefill()?;
-        let limits = self.transcript_limits()?;
-        let UpstreamResponse::Stream(passing) =
-            std::mem::replace(&mut self.response, UpstreamResponse::Pending)
-        else {
-            return Err(Unfit::Content);
+        let fit =
+            passing.exchange.prefill().and_then(|prefill| Ok((prefill, self.transcript_limits(state)?)));
+        let (prefill, limits) = match fit {
+            Ok(fit) => fit,
+            Err(unfit) => {
+                self.response = UpstreamResponse::Stream(passing);
+                return Err(unfit);
+            }
         };
         let written = passing.exchange.usage().output.unwrap_or(0);
         let before = self.resume.take().and_then(|resume| resume.first_content);
-        self.resume = Some(Box::new(SuspendedResponse {
+        Ok(self.resume.insert(Box::new(SuspendedResponse {
             exchange: Some(passing.exchange),
             prefill,
             remaining_tokens: limits.max_output.map(|most| most.saturating_sub(written)),
+            reply: limits.reply,
             error: error.clone(),
             detail: self.record.detail.clone(),
-            since: Instant::now(),
+            since: self.active.billing.nanos(Instant::now()),
             first_content: before.or(self.record.first_content),
-        }));
-        Ok(())
+        })))
     }
 
     /// Returns the limits that the request sets for a continuation.
-    fn transcript_limits(&self) -> Result<TranscriptLimits, Unfit> {
-        let (Some(plan), Some(origin)) = (&self.attempt, &self.retry_state) else {
-            return Err(Unfit::Request);
-        };
+    fn transcript_limits(&self, state: &RetryState) -> Result<TranscriptLimits, Unfit> {
+        let plan = self.attempt.as_ref().ok_or(Unfit::Request)?;
         let target = plan.target().ok_or(Unfit::Request)?;
-        let client = origin.api.format().ok_or(Unfit::Request)?;
+        let client = state.api.format().ok_or(Unfit::Request)?;
         let dialect = plan.upstream_route.dialect(target);
-        let text = origin.body.text.clone().into_contiguous();
+        let text = state.body.text.clone().into_contiguous();
         let text = crate::json::from_utf8(&text).map_err(|_| Unfit::Request)?;
         let ask = TranslateRequest {
             client,
             provider: client,
             stream: true,
-            array: matches!(origin.action, Some(Action::Stream { sse: false })),
-            thinking: origin.thinking,
+            array: matches!(state.action, Some(Action::Stream { sse: false })),
+            thinking: state.thinking,
             dialect: &dialect,
-            model: &origin.model.escaped_id,
+            model: &state.model.escaped_id,
             id: self.id.as_str(),
             seed: self.seed(),
             now: self.record.unix_millis / 1000,
@@ -210,46 +224,49 @@ impl Gateway {
         next: RetryDecision,
         status: Option<u16>,
     ) -> Result<(), ResumeFault> {
-        // False if the target that was to continue failed before its response head.
-        let heard = matches!(ctx.response, UpstreamResponse::Stream(_));
-        if let Some(unfit) =
-            ctx.response_in_progress().filter(|_| heard).and_then(|passing| passing.exchange.unfit())
-        {
-            return Err(unfit.label());
+        // Otherwise the target that was to continue the response has failed before its response head.
+        if let UpstreamResponse::Stream(passing) = &ctx.response {
+            if let Some(unfit) = passing.exchange.unfit() {
+                return Err(unfit.label());
+            }
+            if next != RetryDecision::Yes {
+                return Err("failure");
+            }
         }
-        if heard && next != RetryDecision::Yes {
-            return Err("failure");
-        }
-        ctx.suspend_response(error).map_err(Unfit::label)?;
-        let (Some(origin), Some(resume)) = (ctx.retry_state.as_deref_mut(), ctx.resume.as_deref()) else {
-            return Err(Unfit::Content.label());
-        };
-        if resume.remaining_tokens == Some(0) {
+        let Some(mut state) = ctx.retry_state.take() else { return Err(Unfit::Request.label()) };
+        let asked = self.start_continuation(ctx, &mut state, error, status).await;
+        ctx.retry_state = Some(state);
+        asked
+    }
+
+    /// Selects the target that continues the response and prepares its attempt.
+    async fn start_continuation(
+        &self,
+        ctx: &mut Context,
+        state: &mut RetryState,
+        error: &ApiError,
+        status: Option<u16>,
+    ) -> Result<(), ResumeFault> {
+        let suspended = ctx.suspend_response(state, error).map_err(Unfit::label)?;
+        if suspended.remaining_tokens == Some(0) {
             return Err(LIMIT);
         }
-        let retry = origin.model.routing.retry;
-        let (model, api) = (origin.model.clone(), origin.api);
-        let able = |index| model.targets.get(index).is_some_and(|t| is_able(t, api, &resume.prefill));
-        origin.pick_request.tried |= !mask(&*model, able);
-        // The retry budget comes last, because its check spends from it.
-        if origin.pick_request.eligible & !origin.pick_request.tried == 0 {
-            return Err("targets");
-        } else if origin.targets_tried >= retry.attempts {
-            return Err("attempts");
-        } else if resume.since.elapsed() >= retry.deadline {
-            return Err("deadline");
-        } else if !model.budget.withdraw(&retry.share) {
-            return Err("budget");
-        }
-        self.refresh_pick_request(ctx);
-        self.record_fallback(ctx, error, status);
+        let RetryState { model, api, candidates, .. } = &mut *state;
+        let able = |index| model.targets.get(index).is_some_and(|t| is_able(t, *api, &suspended.prefill));
+        let (able, since) = (mask(&**model, able), suspended.since);
+        let now = ctx.active.billing.nanos(Instant::now());
+        let paid = candidates.after_break(able, since, now, random_point(), &model.budget);
+        paid.map_err(RetryRefusal::label)?;
+        self.record_fallback(ctx, error.kind, status);
         // The new attempt must store the response under the id that the client has already.
         let keep = ctx.attempt.as_mut().and_then(|plan| plan.translation.as_mut()?.storage.take());
         ctx.reset_response();
-        self.next_target(ctx, None).await.map_err(|_| "targets")?;
-        if let Some(translation) = ctx.attempt.as_mut().and_then(|plan| plan.translation.as_mut()) {
+        let unselected = |_| RetryRefusal::Targets.label();
+        let mut attempt = self.next_attempt(ctx, state).await.map_err(unselected)?;
+        if let Some(translation) = &mut attempt.translation {
             translation.storage = keep;
         }
+        ctx.attempt = Some(Box::new(attempt));
         Ok(())
     }
 
@@ -278,12 +295,9 @@ impl Gateway {
 
     /// Ends a response that broke off when it had all the tokens that the client allows.
     async fn end_at_limit(&self, client: &mut Client, ctx: &mut Context, error: ApiError) -> ExchangeOutcome {
-        let limits = ctx.transcript_limits();
-        let waiting = ctx.resume.as_mut().and_then(|resume| resume.exchange.take());
-        let (Some(waiting), Ok(limits), Some(resume)) = (waiting, limits, &ctx.resume) else {
-            return ExchangeOutcome::Failed(error);
-        };
-        let (exchange, tail) = waiting.end_at_limit(&limits.reply, &resume.prefill);
+        let Some(resume) = &mut ctx.resume else { return ExchangeOutcome::Failed(error) };
+        let Some(waiting) = resume.exchange.take() else { return ExchangeOutcome::Failed(error) };
+        let (exchange, tail) = waiting.end_at_limit(&resume.reply, &resume.prefill);
         ctx.record.first_content = resume.first_content;
         ctx.record.detail = None;
         ctx.record.stream = true;

@@ -1,6 +1,7 @@
 //! Balancer tests in virtual time, with randomness from recorded seeds.
 
 mod breaker;
+mod candidates;
 #[cfg(loom)]
 mod loom;
 mod pick;
