@@ -120,9 +120,7 @@ fn sampling(
             Some(value) if taken => {
                 json.key(dialect.quirks.member(name)).raw(value);
             }
-            // Dropping the default value changes nothing, so it is not a loss.
-            Some(value) if matches!(name, "temperature" | "top_p") && value.as_u64() == Some(1) => {}
-            Some(_) => notes.lose(name),
+            Some(value) => notes.lose_sampling(name, value),
             None => {}
         }
     }

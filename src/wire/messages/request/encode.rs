@@ -131,13 +131,13 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             takes != SamplingSupport::None && (!reasoning || (least..=1.0).contains(&number(value)))
         };
         let temperature = given.temperature.filter(|value| near(*value, 1.0));
-        if temperature.is_none() && given.temperature.is_some_and(|value| number(value) != 1.0) {
-            self.notes.lose("temperature");
+        if let (None, Some(value)) = (temperature, given.temperature) {
+            self.notes.lose_sampling("temperature", value);
         }
         let one = takes == SamplingSupport::One && temperature.is_some();
         let top_p = given.top_p.filter(|value| !one && near(*value, 0.95));
-        if top_p.is_none() && given.top_p.is_some_and(|value| number(value) != 1.0) {
-            self.notes.lose("top_p");
+        if let (None, Some(value)) = (top_p, given.top_p) {
+            self.notes.lose_sampling("top_p", value);
         }
         let top_k = given.top_k.filter(|_| takes != SamplingSupport::None && !reasoning);
         if top_k.is_none() && given.top_k.is_some() {
@@ -166,8 +166,8 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             (given.frequency_penalty, "frequency_penalty"),
             (given.seed, "seed"),
         ] {
-            if value.is_some() {
-                self.notes.lose(element);
+            if let Some(value) = value {
+                self.notes.lose_sampling(element, value);
             }
         }
     }
