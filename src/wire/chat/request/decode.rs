@@ -34,6 +34,10 @@ struct Reader<'a> {
     has_messages: bool,
     /// `max_tokens`, which counts only without `max_completion_tokens`.
     max_tokens: Option<u64>,
+    /// `web_search_options`, which counts more than a search tool.
+    search: Option<Search<'a>>,
+    /// Whether `enable_search` is on, which counts only without settings of the search.
+    enable_search: bool,
     logprobs: Option<bool>,
     top_logprobs: Option<u64>,
     safety_identifier: Option<RawJson<'a>>,
@@ -90,12 +94,8 @@ impl<'a> Reader<'a> {
             }
             "parallel_tool_calls" => request.parallel_tools = Some(flag(json, name)?),
             "response_format" => request.output = response_format::output(json)?,
-            "web_search_options" => request.search = Some(response_format::search(json)?),
-            "enable_search" => {
-                if flag(json, name)? {
-                    request.search.get_or_insert_with(Search::default);
-                }
-            }
+            "web_search_options" => self.search = Some(response_format::search(json)?),
+            "enable_search" => self.enable_search = flag(json, name)?,
             "parameters" => self.parameters = Some(raw(json)?),
             // Reasoning settings have many spellings. Everything else is an extra, and the encoder decides about it.
             _ if self.wishes.member(name, json, request)? => {}
@@ -110,6 +110,8 @@ impl<'a> Reader<'a> {
             return Err(missing("messages"));
         }
         let Reader { mut request, wishes, max_tokens, logprobs, top_logprobs, safety_identifier, .. } = self;
+        let switched = self.enable_search.then(Search::default);
+        request.search = self.search.or(request.search).or(switched);
         request.max_output = request.max_output.or(max_tokens);
         request.logprobs = match (logprobs, top_logprobs) {
             (Some(false), _) | (None, None) => None,

@@ -172,6 +172,20 @@ fn parameters_object_overrides_no_top_level_member() {
 }
 
 #[test]
+fn search_settings_are_lost_where_search_is_a_switch_or_a_tool() {
+    const TOOL: &Quirks = &Quirks { search_tool: Some(r#"{"type":"search"}"#), ..Quirks::PLAIN };
+    let body = asking(
+        r#","web_search_options":{"search_context_size":"low","user_location":{"approximate":{"city":"Oslo"}}}"#,
+    );
+    let switch = Dialect { extensions: &["enable_search"], ..dialect() };
+    let tool = Dialect { quirks: TOOL, ..dialect() };
+    for knows in [&switch, &tool] {
+        assert_eq!(through(&body, knows).1, ["web_search_context", "web_search_location"]);
+    }
+    assert!(through(&body, &dialect()).1.is_empty());
+}
+
+#[test]
 fn extensions_are_sent_only_to_providers_that_support_them() {
     let body = asking(r#","min_p":0.1,"top_k":5,"logit_bias":{"1":1},"provider":{"order":["a"]}"#);
     let (sent, losses) = through(&body, &dialect());
