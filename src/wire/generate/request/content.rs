@@ -2,6 +2,7 @@
 
 use super::calls::ConversationCalls;
 use super::read::{ReadFault, list, object, string, wrong};
+use super::turns::is_video_page;
 use crate::canonical::content::TYPICAL_TURNS;
 use crate::canonical::{Block, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
@@ -410,7 +411,12 @@ fn file_source<'a>(uri: JsonStr<'a>, mime: JsonStr<'a>) -> MediaSource<'a> {
 
 fn media_block<'a>(source: MediaSource<'a>, mime: JsonStr<'a>, name: JsonStr<'a>) -> Block<'a> {
     let plain = mime.decode();
-    match plain.split('/').next().unwrap_or_default() {
+    let kind = match source {
+        // The provider fetches these videos itself, and clients need not give their type.
+        MediaSource::Url { url, .. } if plain.is_empty() && is_video_page(url) => "video",
+        _ => plain.split('/').next().unwrap_or_default(),
+    };
+    match kind {
         "image" => Block::Image { source, detail: JsonStr::default(), cache: None, signature: None },
         "audio" => Block::Audio { source },
         "video" => Block::Video { source },
