@@ -10,7 +10,7 @@ mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use source::{File, code_of, committed, rust, words};
+use source::{File, code_of, committed, rust, without_inline_tests, words};
 
 /// Modules that build without the feature `proxy`.
 const CODECS: [&str; 8] = ["canonical", "error", "framing", "job", "json", "tokens", "translate", "wire"];
@@ -165,7 +165,7 @@ fn canonical_names_no_format_and_no_provider() {
     let mut faults = Vec::new();
     for file in rust("src/canonical") {
         // A test may take a provider for an example.
-        let text = file.text.split("#[cfg(test)]\nmod ").next().unwrap();
+        let text = without_inline_tests(&file.text);
         for word in words(text).filter(|_| !file.is_test()) {
             if NAMES.contains(&word.to_ascii_lowercase().as_str()) {
                 faults.push(format!("{}: {word}", file.path));
@@ -247,7 +247,7 @@ fn files_are_read_by_config_only() {
         }
         let code = code_of(&file.text);
         // A module of tests at the end of a file may read what it wrote.
-        let code = code.split("#[cfg(test)]\nmod ").next().unwrap();
+        let code = without_inline_tests(&code);
         for reader in READERS.into_iter().filter(|reader| code.contains(reader)) {
             faults.push(format!("{}: {reader}", file.path));
         }

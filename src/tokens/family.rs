@@ -137,6 +137,12 @@ impl TokenizerFamily {
         }
     }
 
+    /// Returns whether the vocabulary of the counting rule is that of the family's models. Token ids of the other
+    /// families mean other texts.
+    pub(super) const fn has_own_vocabulary(self) -> bool {
+        matches!(self, TokenizerFamily::OpenAi | TokenizerFamily::OpenAiOld)
+    }
+
     /// Returns the counting rule. The figures were fitted to recorded requests and the providers' counts
     /// (docs/token-counting.md); families without recordings have those of the most similar one.
     #[rustfmt::skip] // a table reads as a table

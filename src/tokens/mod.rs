@@ -41,13 +41,10 @@ pub fn count_texts<'t>(family: TokenizerFamily, texts: impl IntoIterator<Item = 
     family.rule().scaled(text::count(family.rule().table, &pieces))
 }
 
-/// Decodes token ids to text. `None` if the family's counts are scaled from another vocabulary (`Rule::words` is not
-/// 1,000), a token id is unknown, or the tokens are not valid text.
+/// Decodes token ids to text. `None` if the family's texts are only counted with the vocabulary of another, a token id
+/// is unknown, or the tokens are not valid text.
 pub fn decode(family: TokenizerFamily, tokens: &[u32]) -> Option<String> {
-    if family.rule().words != 1_000 {
-        return None;
-    }
-    text::decode(family.rule().table, tokens)
+    family.has_own_vocabulary().then(|| text::decode(family.rule().table, tokens)).flatten()
 }
 
 /// Loads the vocabulary of a family if it is not loaded yet (about 60 ms), so that the first count does not have to.

@@ -41,7 +41,13 @@ fn count_of_short_text_is_that_of_the_vocabulary() {
     }
     assert_eq!(decode(TokenizerFamily::OpenAiOld, &[9_906, 1_917]).unwrap(), "Hello world");
     assert_eq!(decode(TokenizerFamily::OpenAiOld, &[u32::MAX]), None);
-    assert_eq!(decode(TokenizerFamily::Claude, &[9_906]), None, "nobody knows that vocabulary");
+    assert_eq!(decode(TokenizerFamily::OpenAi, &[13_225, 2_375]).unwrap(), "Hello world");
+    let others = TokenizerFamily::ALL
+        .into_iter()
+        .filter(|family| !matches!(family, TokenizerFamily::OpenAi | TokenizerFamily::OpenAiOld));
+    for family in others {
+        assert_eq!(decode(family, &[9_906]), None, "{family:?} has another vocabulary");
+    }
 }
 
 #[test]

@@ -97,6 +97,17 @@ impl LossNotes {
         self.note(Loss { element, policy, clamped: false });
     }
 
+    /// Records a sampling parameter that is not carried. The providers' default is not a loss: dropping it changes
+    /// nothing, and some SDKs always send it.
+    pub fn lose_sampling(&mut self, element: &'static str, value: RawJson<'_>) {
+        let default = if element.ends_with("_penalty") { 0.0 } else { 1.0 };
+        let has_default =
+            matches!(element, "temperature" | "top_p" | "presence_penalty" | "frequency_penalty");
+        if !has_default || value.text().parse::<f64>() != Ok(default) {
+            self.lose(element);
+        }
+    }
+
     /// Records an element that is dropped with a warning to the client, whatever the table says.
     pub fn warn(&mut self, element: impl Into<Cow<'static, str>>) {
         self.note(Loss { element: element.into(), policy: LossPolicy::Warn, clamped: false });

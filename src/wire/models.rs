@@ -62,9 +62,9 @@ pub struct ListedModel<'a> {
 pub struct ListingPage {
     /// Maximum number of entries. `None` for all.
     pub limit: Option<usize>,
-    /// Id of the entry before the page. `None` to start at the beginning.
+    /// Id of the entry before the page. `None` to start at the beginning. An unknown id gives an empty page.
     pub after: Option<String>,
-    /// Id of the entry behind the page. `None` to continue to the end.
+    /// Id of the entry behind the page. `None` to continue to the end. An unknown id gives an empty page.
     pub before: Option<String>,
 }
 
@@ -111,8 +111,9 @@ pub fn encode_one(shape: ListingShape, entry: &ListedModel<'_>, out: &mut BytesM
 
 fn cut<'s, 'a>(entries: &'s [ListedModel<'a>], page: &ListingPage) -> (&'s [ListedModel<'a>], bool) {
     let position = |id: &str| entries.iter().position(|entry| entry.id == id);
-    let start = page.after.as_deref().and_then(position).map_or(0, |at| at + 1);
-    let end = page.before.as_deref().and_then(position).unwrap_or(entries.len());
+    // An unknown id gives an empty page: a client that gets the first page instead pages forever.
+    let start = page.after.as_deref().map_or(0, |id| position(id).map_or(entries.len(), |at| at + 1));
+    let end = page.before.as_deref().map_or(entries.len(), |id| position(id).unwrap_or(0));
     let entries = entries.get(start..end).unwrap_or_default();
     match page.limit {
         // A page that ends before an id holds the entries directly before it.

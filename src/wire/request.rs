@@ -265,19 +265,16 @@ impl Body {
     }
 
     /// Returns the edit that replaces the model member by another member, for providers that take the model in the URL.
-    /// `None` if the body has no model, or if its name is not written plainly as `"model"` directly before the value.
+    /// `None` if the body has no model.
     pub fn replace_model(&self, name: &str, value: &str) -> Option<Edit> {
-        const KEY: &[u8] = b"\"model\"";
-        let at = self.model_at()?;
-        let from = at.start.saturating_sub(64);
-        let before = self.text.clone().slice(from..at.start);
-        let key = before.trim_ascii_end().strip_suffix(b":")?.trim_ascii_end();
-        key.strip_suffix(KEY)?;
+        let member = self.member(MODEL).filter(|member| member.kind == ValueKind::String)?;
+        // With the quote before the name.
+        let range = member.name.start.saturating_sub(1)..member.value.end;
         let mut text = Vec::with_capacity(name.len() + value.len() + 8);
         crate::json::Writer::new(&mut text).string(name);
         text.push(b':');
         crate::json::Writer::new(&mut text).string(value);
-        Some(Edit { range: from + key.len() - KEY.len()..at.end, text: Bytes::from(text) })
+        Some(Edit { range, text: Bytes::from(text) })
     }
 
     /// Returns the edit that replaces the model name and inserts another member behind it. `None` if the body has no

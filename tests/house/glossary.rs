@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::source::{code_of, root, rust, words};
+use super::source::{code_of, root, rust, without_inline_tests, words};
 use super::{assert_none, rows};
 
 /// Names that a term of the glossary has replaced, as identifiers.
@@ -67,7 +67,7 @@ fn place_among_siblings(path: &str) -> String {
 fn public_type_names_are_unique() {
     let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for file in rust("src").into_iter().filter(|file| !file.is_test() && file.module() != Some("simulator")) {
-        let code = code_of(file.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default());
+        let code = code_of(without_inline_tests(&file.text));
         for line in code.lines() {
             let Some(rest) = line.trim_start().strip_prefix("pub") else { continue };
             let rest =

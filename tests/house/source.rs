@@ -155,6 +155,17 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }
 
+/// A Rust text up to its inline module of tests, which is the last item of a file. `mod tests;`, which names another file,
+/// ends nothing.
+pub(crate) fn without_inline_tests(text: &str) -> &str {
+    const MARK: &str = "#[cfg(test)]\n";
+    let inline = text.match_indices(MARK).find(|(at, _)| {
+        let item = text[at + MARK.len()..].lines().find(|line| !line.starts_with("#["));
+        item.is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'))
+    });
+    inline.map_or(text, |(at, _)| &text[..at])
+}
+
 /// A Rust text without its comments and without what stands in strings; line ends stay.
 pub(crate) fn code_of(text: &str) -> String {
     let bytes = text.as_bytes();
@@ -219,6 +230,15 @@ fn character(rest: &str) -> Option<usize> {
     }
     let c = inner.chars().next()?;
     inner[c.len_utf8()..].starts_with('\'').then_some(c.len_utf8() + 2)
+}
+
+#[test]
+fn inline_tests_are_cut_off_and_modules_in_files_are_not() {
+    let text = "#[cfg(test)]\nmod tests;\n\nstruct A;\n\n#[cfg(test)]\nfn b() {}\n\n";
+    for tests in ["#[cfg(test)]\nmod tests {\n}\n", "#[cfg(test)]\n#[allow(x)]\nmod tests {\n}\n"] {
+        assert_eq!(without_inline_tests(&format!("{text}{tests}")), text);
+    }
+    assert_eq!(without_inline_tests(text), text);
 }
 
 #[test]

@@ -74,6 +74,21 @@ fn compat_verbatim_conditions_differ_by_provider() {
 }
 
 #[test]
+fn compat_verbatim_check_is_independent_of_member_order() {
+    let mistral = at("https://api.mistral.ai/v1");
+    for (members, fine) in [
+        ([r#""role":"tool""#, r#""name":"f""#, r#""content":"a""#], true),
+        ([r#""role":"user""#, r#""name":"f""#, r#""content":"a""#], false),
+        ([r#""role":"user""#, r#""name":null"#, r#""content":"a""#], true),
+    ] {
+        for [a, b, c] in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let message = format!("{},{},{}", members[a], members[b], members[c]);
+            assert_eq!(passes(&mistral, "m", &format!(r#""messages":[{{{message}}}]"#)), fine, "{message}");
+        }
+    }
+}
+
+#[test]
 fn compat_unknown_members_survive_encoding() {
     let deepseek = at("https://api.deepseek.com/v1");
     let body =

@@ -450,3 +450,29 @@ async fn video_remix_is_reserved_like_its_original() {
     assert_eq!(submit(&gateway, "A cat", 8).await.status(), 429);
     assert_eq!(submit(&gateway, "A cat", 4).await.status(), 200);
 }
+
+/// The provider may run and bill such a task. The client is not charged, because it cannot get the video.
+#[tokio::test]
+async fn video_submission_of_unknown_outcome_is_logged() {
+    let upstream = Upstream::start(|mut conn| async move {
+        while let Some(asked) = conn.request().await {
+            let body = asked.text().to_owned();
+            if body.contains("vanish") {
+                return;
+            }
+            let error = json!({"error": {"message": "No.", "code": "no"}}).to_string();
+            let answer = if body.contains("garbled") { "{}".to_owned() } else { error };
+            conn.send(reply::json(if body.contains("status") { 500 } else { 200 }, answer)).await;
+        }
+    })
+    .await;
+    let gateway = Gateway::start(&paying(&format!("http://{}/v1", upstream.addr), "1")).await;
+    let said = || gateway.log().matches("did not confirm a submission").count();
+    for (prompt, expected) in [("vanish", 1), ("garbled", 2), ("refused", 2), ("status", 2)] {
+        let answer = submit(&gateway, prompt, 4).await;
+        assert!(answer.status() >= 400, "{prompt}: {}", answer.text());
+        until(|| said() >= expected).await;
+        assert_eq!(said(), expected, "{prompt}: {}", gateway.log());
+    }
+    assert_eq!(gateway.account("acme")["balance"], "1.00");
+}

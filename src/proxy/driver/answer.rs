@@ -13,7 +13,7 @@ use pingora::protocols::http::client::HttpSession;
 
 use super::burst::{self, BurstDetector};
 use super::downstream::{client_gone, is_head_sent, set_framing, write};
-use super::exchange::Exchange;
+use super::exchange::ExchangeState;
 use super::fault::{Fault, FaultBody};
 use super::hooks::{Delivery, ExchangeHooks, Written};
 use super::idle_tracker::{IdleDeadline, IdleTracker};
@@ -31,7 +31,7 @@ const MAX_HOLD: Duration = Duration::from_secs(2);
 
 /// One response on its way to the client.
 pub(super) struct Forwarding<'f, 'x, P: ExchangeHooks> {
-    exchange: &'f mut Exchange<'x, P>,
+    exchange: &'f mut ExchangeState<'x, P>,
     upstream: &'f mut HttpSession,
     peer: &'f Upstream,
     delivery: Delivery,
@@ -51,7 +51,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
     /// Forwards the response to the client. With [`ExchangeOutcome::Complete`] and [`ExchangeOutcome::UpstreamError`]
     /// the response has been read to its end, and the connection may be reused.
     pub(super) async fn run(
-        exchange: &'f mut Exchange<'x, P>,
+        exchange: &'f mut ExchangeState<'x, P>,
         upstream: &'f mut HttpSession,
         peer: &'f Upstream,
     ) -> ExchangeOutcome {
@@ -63,7 +63,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
 
     /// Passes the head to the filters and prepares the timers.
     async fn begin(
-        exchange: &'f mut Exchange<'x, P>,
+        exchange: &'f mut ExchangeState<'x, P>,
         upstream: &'f mut HttpSession,
         peer: &'f Upstream,
     ) -> pingora::Result<Self> {
@@ -72,7 +72,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
             return Err(Fault::raise(ApiError::new(ErrorKind::UpstreamBroken, broken), FaultBody::None));
         };
         let mut head = Box::new(head.clone());
-        let Exchange { proxy, session, ctx, clock, .. } = &mut *exchange;
+        let ExchangeState { proxy, session, ctx, clock, .. } = &mut *exchange;
         proxy.upstream_response_filter(session, &mut head, ctx).await?;
         let delivery = proxy.delivery(ctx);
         let streaming = matches!(delivery, Delivery::Stream | Delivery::StreamOfDocument);
@@ -148,7 +148,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
     /// Reads the next piece, while it watches the client, the shutdown and the timers.
     async fn next(&mut self) -> Result<Read, ExchangeOutcome> {
         loop {
-            let Exchange { session, ended, clock, .. } = &mut *self.exchange;
+            let ExchangeState { session, ended, clock, .. } = &mut *self.exchange;
             // Cancel-safe: `reader` keeps what it has gathered when another branch is taken.
             tokio::select! {
                 biased;
@@ -264,7 +264,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
     /// # Errors
     /// Returns the outcome if the client disconnects while a large document waits for its turn.
     async fn filter(&mut self, piece: Bytes, end: bool) -> Result<pingora::Result<Bytes>, ExchangeOutcome> {
-        let Exchange { proxy, session, ctx, .. } = &mut *self.exchange;
+        let ExchangeState { proxy, session, ctx, .. } = &mut *self.exchange;
         let whole = matches!(self.delivery, Delivery::Document | Delivery::StreamOfDocument);
         let mut body = Some(piece);
         // A large document is translated at its end, for milliseconds to seconds: the worker's other tasks move to
@@ -288,7 +288,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
     /// Returns the error if the provider reports one before any content: it is treated like an error response,
     /// because the next target may do better.
     fn hold(&mut self, body: &Bytes, end: bool) -> Result<bool, ApiError> {
-        let Exchange { proxy, ctx, .. } = &*self.exchange;
+        let ExchangeState { proxy, ctx, .. } = &*self.exchange;
         let state = proxy.stream_state(ctx);
         let contentless = !state.content || proxy.is_opening(ctx, body);
         if state.failed && contentless {
@@ -319,7 +319,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
 
     /// Sends a complete document with its `content-length`.
     async fn send_document(&mut self, body: Bytes) -> Result<(), ExchangeOutcome> {
-        let Exchange { proxy, session, ctx, .. } = &mut *self.exchange;
+        let ExchangeState { proxy, session, ctx, .. } = &mut *self.exchange;
         self.succeeded = true;
         proxy.on_success(ctx);
         proxy.release_retry_state(ctx);
@@ -342,7 +342,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
 
     /// Sends frames of a stream, after the head if it has not been sent.
     async fn send(&mut self, body: Bytes, end: bool) -> Result<(), ExchangeOutcome> {
-        let Exchange { proxy, session, ctx, .. } = &mut *self.exchange;
+        let ExchangeState { proxy, session, ctx, .. } = &mut *self.exchange;
         if let Some(head) = &self.head {
             proxy.on_written(ctx, Written::Head(head.status.as_u16()));
         }
@@ -358,7 +358,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
     /// Keeps the client of a silent stream connected: sends the head if it was not sent, otherwise filler if that is
     /// due.
     async fn send_filler(&mut self, due: IdleDeadline) -> Result<(), ExchangeOutcome> {
-        let Exchange { proxy, session, ctx, .. } = &mut *self.exchange;
+        let ExchangeState { proxy, session, ctx, .. } = &mut *self.exchange;
         if let Some(head) = self.head.take() {
             self.silence.on_sent();
             proxy.on_written(ctx, Written::Head(head.status.as_u16()));
@@ -377,7 +377,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
 
     /// Ends the early response: from now on the idle tracker sends the filler of the response itself.
     fn end_early_response(&mut self) {
-        let Exchange { proxy, ctx, clock, .. } = &mut *self.exchange;
+        let ExchangeState { proxy, ctx, clock, .. } = &mut *self.exchange;
         if proxy.is_early(ctx) {
             proxy.set_early(ctx, false);
             clock.schedule_filler(Duration::ZERO);

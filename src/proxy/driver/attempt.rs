@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::answer::Forwarding;
 use super::coalesce::CoalescingStream;
 use super::downstream::{is_head_sent, run_while_connected};
-use super::exchange::Exchange;
+use super::exchange::ExchangeState;
 use super::exchange_timer::ExchangeTimer;
 use super::fault::{Fault, FaultBody, UNRESOLVED};
 use super::hooks::ExchangeHooks;
@@ -38,7 +38,7 @@ pub(in crate::proxy) async fn run<P: ExchangeHooks>(
     let due = proxy.slow_start(ctx).map(|span| now + span);
     let sleep = pin!(tokio::time::sleep_until(due.map_or(until, |due| due.min(until))));
     let clock = ExchangeTimer { sleep, until, started: now, total, next_filler_at: due, timeouts };
-    let outcome = Exchange { proxy, session, ctx, clock, ended }.run().await;
+    let outcome = ExchangeState { proxy, session, ctx, clock, ended }.run().await;
     proxy.on_exchange_end(ctx);
     match outcome {
         ExchangeOutcome::Complete => Ok(()),
@@ -47,7 +47,7 @@ pub(in crate::proxy) async fn run<P: ExchangeHooks>(
     }
 }
 
-impl<P: ExchangeHooks> Exchange<'_, P> {
+impl<P: ExchangeHooks> ExchangeState<'_, P> {
     /// Makes attempts until one succeeds or the proxy prepares no other.
     async fn run(&mut self) -> ExchangeOutcome {
         loop {

@@ -12,8 +12,8 @@ use super::hooks::{ExchangeHooks, Written};
 use super::outcome::{DrainDeadline, ExchangeOutcome, failed, shutdown_error, timeout_error};
 use super::peer::Upstream;
 
-/// One exchange: the proxy, both ends, and the timer.
-pub(in crate::proxy) struct Exchange<'x, P: ExchangeHooks> {
+/// State of an exchange: the proxy, both ends, and the timer.
+pub(in crate::proxy) struct ExchangeState<'x, P: ExchangeHooks> {
     pub(in crate::proxy) proxy: &'x P,
     pub(in crate::proxy) session: &'x mut Session,
     pub(in crate::proxy) ctx: &'x mut P::CTX,
@@ -21,7 +21,7 @@ pub(in crate::proxy) struct Exchange<'x, P: ExchangeHooks> {
     pub(in crate::proxy) ended: DrainDeadline<'x>,
 }
 
-impl<P: ExchangeHooks> Exchange<'_, P> {
+impl<P: ExchangeHooks> ExchangeState<'_, P> {
     /// Runs `work` (name resolution or a connect) while it watches the client, the shutdown and the total time-out.
     /// `work` has a time-out of its own, so only the total time-out of the exchange applies here.
     ///

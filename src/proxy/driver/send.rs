@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::coalesce::CoalescingStream;
 use super::downstream::client_gone;
-use super::exchange::Exchange;
+use super::exchange::ExchangeState;
 use super::fault::Fault;
 use super::hooks::{ExchangeHooks, Written};
 use super::interim::read_response_head;
@@ -38,7 +38,7 @@ pub(super) enum WrittenPart {
     Partial,
 }
 
-impl<P: ExchangeHooks> Exchange<'_, P> {
+impl<P: ExchangeHooks> ExchangeState<'_, P> {
     /// Sends the request and waits for the response head.
     ///
     /// # Errors

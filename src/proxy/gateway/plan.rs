@@ -58,14 +58,7 @@ impl Selection {
             Some((member, value)) if self.upstream == Api::CountTokens => {
                 edits.extend(body.set_model_beside(&target.model, member, value));
             }
-            Some((member, value)) => {
-                let unreadable = || {
-                    let message =
-                        "The name of the member 'model' contains escapes; write it without escapes.";
-                    ApiError::new(ErrorKind::InvalidField, message).param("model")
-                };
-                edits.push(body.replace_model(member, value).ok_or_else(unreadable)?);
-            }
+            Some((member, value)) => edits.extend(body.replace_model(member, value)),
             None if *target.model != *name => edits.extend(body.set_model(&target.model)),
             None => {}
         }

@@ -120,8 +120,24 @@ fn page_before_an_id_ends_right_before_it() {
     );
     let page = ListingPage { limit: Some(1), after: None, before: None };
     assert_eq!(list(ListingShape::Generate, &["a", "b"], &page)["nextPageToken"], "a");
-    let unknown = ListingPage { limit: None, after: Some("zz".into()), before: Some("yy".into()) };
-    assert_eq!(list(ListingShape::List, &["a", "b"], &unknown)["data"].as_array().unwrap().len(), 2);
     let crossed = ListingPage { limit: Some(3), after: Some("b".into()), before: Some("a".into()) };
     assert_eq!(list(ListingShape::List, &["a", "b"], &crossed)["data"], json!([]));
+}
+
+/// A client that got the first page for an unknown id would page forever.
+#[test]
+fn page_at_an_unknown_id_is_empty_and_the_last() {
+    for (after, before) in
+        [(Some("zz"), None), (None, Some("zz")), (Some("zz"), Some("b")), (Some("a"), Some("zz"))]
+    {
+        let (after, before) = (after.map(str::to_owned), before.map(str::to_owned));
+        for limit in [None, Some(1)] {
+            let page = ListingPage { limit, after: after.clone(), before: before.clone() };
+            let got = list(ListingShape::Messages, &["a", "b", "c"], &page);
+            assert_eq!((&got["data"], &got["has_more"]), (&json!([]), &json!(false)), "{page:?}");
+            assert_eq!((&got["first_id"], &got["last_id"]), (&Value::Null, &Value::Null), "{page:?}");
+            let got = list(ListingShape::Generate, &["a", "b", "c"], &page);
+            assert_eq!(got, json!({"models": []}), "{page:?}");
+        }
+    }
 }

@@ -138,3 +138,20 @@ fn edits_combine_to_one_valid_body() {
         r#"{"stream":true,"stream_options":{"include_usage":true},"model":"long-name","messages":[]}"#;
     assert_eq!(apply(body, edits), expected);
 }
+
+#[test]
+fn model_member_is_replaced_in_any_spelling() {
+    let wide = format!(r#""model"{}:{}"a""#, " \n\t\r".repeat(40), " ".repeat(90));
+    for model in [r#""model":"a""#, r#""model" : "a""#, r#""mod\u0065l":"a\\\"model\":""#, &wide] {
+        for (before, behind) in [
+            ("{", r#","max_tokens":1,"messages":[{"model":"a"}]}"#),
+            (r#"{"max_tokens":1,"messages":[{"model":"a"}], "#, "}"),
+        ] {
+            let body = read(Api::Messages, false, &format!("{before}{model}{behind}"));
+            let edit = body.replace_model("version", "v\"1").unwrap();
+            assert_eq!(apply(body, [edit]), format!(r#"{before}"version":"v\"1"{behind}"#), "{model}");
+        }
+    }
+    let body = read(Api::Generate, false, r#"{"contents":[]}"#);
+    assert_eq!(body.replace_model("version", "1"), None);
+}

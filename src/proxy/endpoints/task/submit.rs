@@ -270,6 +270,7 @@ impl Gateway {
         id: &str,
         notes: &mut CallLog,
     ) -> Result<(), ApiError> {
+        let mut reported = false;
         let begun = match self.call_provider(road, out, notes).await {
             Ok(body) => upstream_id(form, &body).ok_or_else(|| {
                 // Some providers send an error with a success status.
@@ -277,6 +278,7 @@ impl Gateway {
                 if provider.message.is_empty() || provider.code.is_none() {
                     return malformed_response();
                 }
+                reported = true;
                 super::call::reported_error(road, &body, notes)
             }),
             Err(error) => Err(error),
@@ -284,6 +286,10 @@ impl Gateway {
         let upstream = match begun {
             Ok(upstream) => upstream,
             Err(error) => {
+                let unanswered = notes.request_sent && notes.status.is_none();
+                if unanswered || (notes.created && !reported) {
+                    warn_unconfirmed(road, id, &error);
+                }
                 let forgotten = self.tasks.tasks.remove(owner, id).within(STORE_TIMEOUT).await;
                 let _ = self.count_operation("forget_task", forgotten);
                 return Err(error);
@@ -302,6 +308,17 @@ impl Gateway {
             "The task has started but could not be recorded; please try again.",
         ))
     }
+}
+
+/// Logs a submission that the provider may have accepted. Without the provider's id the task can be neither polled nor
+/// charged, but the provider may bill it: the log is the only trace for a comparison with the provider's invoice.
+fn warn_unconfirmed(road: &TaskRoute, id: &str, error: &ApiError) {
+    let provider = road.target().map_or("", |target| &*target.provider.name);
+    let request = &road.request;
+    tracing::warn!(
+        %error, id, request, provider,
+        "a provider did not confirm a submission; it may run and bill the task, which is not charged"
+    );
 }
 
 /// Returns the provider's task id from its answer to a submission.

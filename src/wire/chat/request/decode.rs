@@ -20,6 +20,9 @@ pub fn decode(body: &str) -> Result<Request<'_>> {
     let mut json = Cursor::new(body);
     object(&mut json, "body", |key, json| reader.member(key, json))?;
     json.end().map_err(broken)?;
+    if let Some(parameters) = reader.parameters.take() {
+        reader.parameters(parameters, body)?;
+    }
     reader.done()
 }
 
@@ -31,11 +34,15 @@ struct Reader<'a> {
     has_messages: bool,
     /// `max_tokens`, which counts only without `max_completion_tokens`.
     max_tokens: Option<u64>,
+    /// `web_search_options`, which counts more than a search tool.
+    search: Option<Search<'a>>,
+    /// Whether `enable_search` is on, which counts only without settings of the search.
+    enable_search: bool,
     logprobs: Option<bool>,
     top_logprobs: Option<u64>,
     safety_identifier: Option<RawJson<'a>>,
-    /// `parameters`, in which one family of models has its extensions. Decoded last, because `temperature`, `top_p` and
-    /// extras at the top level take precedence.
+    /// `parameters`, in which one family of models has its extensions. Decoded last, because members at the top level
+    /// take precedence.
     parameters: Option<RawJson<'a>>,
 }
 
@@ -87,12 +94,8 @@ impl<'a> Reader<'a> {
             }
             "parallel_tool_calls" => request.parallel_tools = Some(flag(json, name)?),
             "response_format" => request.output = response_format::output(json)?,
-            "web_search_options" => request.search = Some(response_format::search(json)?),
-            "enable_search" => {
-                if flag(json, name)? {
-                    request.search.get_or_insert_with(Search::default);
-                }
-            }
+            "web_search_options" => self.search = Some(response_format::search(json)?),
+            "enable_search" => self.enable_search = flag(json, name)?,
             "parameters" => self.parameters = Some(raw(json)?),
             // Reasoning settings have many spellings. Everything else is an extra, and the encoder decides about it.
             _ if self.wishes.member(name, json, request)? => {}
@@ -102,14 +105,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Combines the members that depend on each other.
-    fn done(mut self) -> Result<Request<'a>> {
+    fn done(self) -> Result<Request<'a>> {
         if !self.has_messages {
             return Err(missing("messages"));
         }
-        if let Some(parameters) = self.parameters.take() {
-            self.parameters(parameters)?;
-        }
         let Reader { mut request, wishes, max_tokens, logprobs, top_logprobs, safety_identifier, .. } = self;
+        let switched = self.enable_search.then(Search::default);
+        request.search = self.search.or(request.search).or(switched);
         request.max_output = request.max_output.or(max_tokens);
         request.logprobs = match (logprobs, top_logprobs) {
             (Some(false), _) | (None, None) => None,
@@ -127,27 +129,45 @@ impl<'a> Reader<'a> {
         Ok(request)
     }
 
-    fn parameters(&mut self, parameters: RawJson<'a>) -> Result<()> {
+    /// Decodes `parameters`. Members that the body has at the top level are ignored.
+    fn parameters(&mut self, parameters: RawJson<'a>, body: &'a str) -> Result<()> {
         let mut json = Cursor::new(parameters.text());
         if json.kind().map_err(broken)? != ValueKind::Object {
             return Err(invalid("parameters", "an object"));
         }
-        let mut known: Index = self.request.extra.iter().map(|extra| IndexKey::of(extra.name)).collect();
+        let mut known = Index::default();
+        object(&mut Cursor::new(body), "body", |key, json| {
+            let name = key.escaped();
+            known.push(IndexKey::of(usual_name(name)));
+            // `top_logprobs` alone requests log probabilities too.
+            if name == "top_logprobs" {
+                known.push(IndexKey::of("logprobs"));
+            }
+            raw(json).map(drop)
+        })?;
         object(&mut json, "parameters", |key, json| {
             let name = key.escaped();
             let before = self.request.extra.len();
             match name {
-                "temperature" if self.request.sampling.temperature.is_some() => drop(raw(json)?),
-                "top_p" if self.request.sampling.top_p.is_some() => drop(raw(json)?),
                 // Members of the request itself are not valid here.
-                "messages" | "model" | "stream" | "tools" | "parameters" => drop(raw(json)?),
-                _ if known.has(IndexKey::of(name)) => drop(raw(json)?),
+                "messages" | "model" | "stream" | "tools" | "functions" | "parameters" => drop(raw(json)?),
+                _ if known.has(IndexKey::of(usual_name(name))) => drop(raw(json)?),
                 _ => self.member(key, json)?,
             }
             let new = self.request.extra.get(before..).unwrap_or_default();
             new.iter().for_each(|extra| known.push(IndexKey::of(extra.name)));
             Ok(())
         })
+    }
+}
+
+/// Returns the usual name of a member that has several.
+fn usual_name(name: &str) -> &str {
+    match name {
+        "max_tokens" => "max_completion_tokens",
+        "random_seed" => "seed",
+        "function_call" => "tool_choice",
+        name => name,
     }
 }
 

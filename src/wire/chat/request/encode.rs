@@ -120,9 +120,7 @@ fn sampling(
             Some(value) if taken => {
                 json.key(dialect.quirks.member(name)).raw(value);
             }
-            // Dropping the default value changes nothing, so it is not a loss.
-            Some(value) if matches!(name, "temperature" | "top_p") && value.as_u64() == Some(1) => {}
-            Some(_) => notes.lose(name),
+            Some(value) => notes.lose_sampling(name, value),
             None => {}
         }
     }
@@ -302,12 +300,18 @@ fn search(
     if allowed_domains.is_some() || blocked_domains.is_some() {
         notes.lose("web_search_filters");
     }
-    // Written by `tools`, as a server tool.
-    if dialect.quirks.search_tool.is_some() {
-        return;
-    }
-    if supports_extension(dialect, "enable_search") {
-        json.key("enable_search").boolean(true);
+    // A tool of the provider, written by `tools`, or a switch: neither has settings.
+    let by_tool = dialect.quirks.search_tool.is_some();
+    if by_tool || supports_extension(dialect, "enable_search") {
+        if !by_tool {
+            json.key("enable_search").boolean(true);
+        }
+        if !context.is_empty() {
+            notes.lose("web_search_context");
+        }
+        if location.is_some() {
+            notes.lose("web_search_location");
+        }
         return;
     }
     json.key("web_search_options").begin_object();

@@ -68,15 +68,11 @@ impl Fit<'_, '_> {
 
     fn message(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonError> {
         let habits = self.dialect.quirks;
-        let (mut role, mut called, mut reasons) = (JsonStr::default(), false, false);
+        let (mut role, mut named, mut called, mut reasons) = (JsonStr::default(), false, false, false);
         members(json, |key, json| {
             match key.escaped() {
                 "role" => role = json.raw()?.as_str().unwrap_or_default(),
-                "name" => {
-                    json.skip()?;
-                    // Tool results carry the name of their tool, which even providers without other names accept.
-                    self.fits &= role.is("tool") || !habits.lacks("name");
-                }
+                "name" => named = !json.raw()?.is_null(),
                 "content" if habits.joins_texts && json.kind()? == ValueKind::Array => {
                     let (mut texts, mut others) = (0, 0);
                     elements(json, |json| {
@@ -96,6 +92,8 @@ impl Fit<'_, '_> {
             }
             Ok(())
         })?;
+        // Tool results carry the name of their tool, which even providers without other names accept.
+        self.fits &= !(named && habits.lacks("name")) || role.is("tool");
         self.fits &= !(role.is("developer") && habits.lacks("developer_role"));
         // The encoder adds the reasoning member that the provider requires.
         self.fits &= !(called && habits.calls_need_reasoning && !reasons);

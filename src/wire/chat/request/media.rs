@@ -316,7 +316,8 @@ pub(super) fn document_text<'t>(
     let text = match *source {
         MediaSource::Text { text } => Cow::Borrowed(text.escaped()),
         MediaSource::Base64 { mime, data } if !same_format && is_text(mime.escaped()) => {
-            let text = String::from_utf8(STANDARD.decode_to_vec(data.escaped()).ok()?).ok()?;
+            // Some clients escape each slash of base64.
+            let text = String::from_utf8(STANDARD.decode_to_vec(data.decode().as_bytes()).ok()?).ok()?;
             Cow::Owned(EscapedString::from(text.as_str()).as_json_str().escaped().to_owned())
         }
         _ => return None,

@@ -128,6 +128,64 @@ fn parameters_object_is_overridden_by_top_level_members() {
 }
 
 #[test]
+fn parameters_object_overrides_no_top_level_member() {
+    for (top, inside) in [
+        (r#""max_tokens":1"#, r#""max_tokens":2,"max_completion_tokens":2"#),
+        (r#""max_completion_tokens":1"#, r#""max_tokens":2,"max_completion_tokens":2"#),
+        (r#""seed":1"#, r#""seed":2,"random_seed":2"#),
+        (r#""stop":["a"]"#, r#""stop":"b""#),
+        (r#""top_k":1,"n":1"#, r#""top_k":2,"n":2"#),
+        (r#""presence_penalty":1,"frequency_penalty":1"#, r#""presence_penalty":2,"frequency_penalty":2"#),
+        (r#""logprobs":false"#, r#""logprobs":true,"top_logprobs":2"#),
+        (r#""top_logprobs":1"#, r#""logprobs":false,"top_logprobs":2"#),
+        (r#""response_format":{"type":"json_object"}"#, r#""response_format":{"type":"text"}"#),
+        (r#""tool_choice":"none""#, r#""tool_choice":"required","function_call":"auto""#),
+        (r#""function_call":"none""#, r#""tool_choice":"required""#),
+        (r#""parallel_tool_calls":false"#, r#""parallel_tool_calls":true"#),
+        (r#""reasoning_effort":"low""#, r#""reasoning_effort":"high""#),
+        (r#""thinking":{"type":"disabled"}"#, r#""thinking":{"type":"enabled"}"#),
+        (r#""enable_thinking":true,"thinking_budget":1"#, r#""enable_thinking":false,"thinking_budget":2"#),
+        (
+            r#""user":"a","metadata":{},"verbosity":"low""#,
+            r#""user":"b","metadata":{"a":"b"},"verbosity":"high""#,
+        ),
+        (r#""web_search_options":{"search_context_size":"low"}"#, r#""web_search_options":{}"#),
+        (r#""tools":[]"#, r#""tools":[{}],"functions":[{"name":"f"}]"#),
+        (r#""min_p":0.1"#, r#""min_p":0.2"#),
+    ] {
+        let alone = asking(&format!(",{top}"));
+        let expected = format!("{:?}", request::decode(&alone).unwrap());
+        for both in
+            [format!(r#","parameters":{{{inside}}},{top}"#), format!(r#",{top},"parameters":{{{inside}}}"#)]
+        {
+            let body = asking(&both);
+            assert_eq!(format!("{:?}", request::decode(&body).unwrap()), expected, "{both}");
+        }
+    }
+    // A member that is null is absent.
+    let body = asking(r#","seed":null,"parameters":{"seed":5,"max_tokens":7,"max_completion_tokens":6}"#);
+    let request = request::decode(&body).unwrap();
+    assert_eq!((request.sampling.seed.unwrap().text(), request.max_output), ("5", Some(6)));
+    // Members that complete each other are combined.
+    let body = asking(r#","logprobs":true,"parameters":{"top_logprobs":3}"#);
+    assert_eq!(request::decode(&body).unwrap().logprobs, Some(3));
+}
+
+#[test]
+fn search_settings_are_lost_where_search_is_a_switch_or_a_tool() {
+    const TOOL: &Quirks = &Quirks { search_tool: Some(r#"{"type":"search"}"#), ..Quirks::PLAIN };
+    let body = asking(
+        r#","web_search_options":{"search_context_size":"low","user_location":{"approximate":{"city":"Oslo"}}}"#,
+    );
+    let switch = Dialect { extensions: &["enable_search"], ..dialect() };
+    let tool = Dialect { quirks: TOOL, ..dialect() };
+    for knows in [&switch, &tool] {
+        assert_eq!(through(&body, knows).1, ["web_search_context", "web_search_location"]);
+    }
+    assert!(through(&body, &dialect()).1.is_empty());
+}
+
+#[test]
 fn extensions_are_sent_only_to_providers_that_support_them() {
     let body = asking(r#","min_p":0.1,"top_k":5,"logit_bias":{"1":1},"provider":{"order":["a"]}"#);
     let (sent, losses) = through(&body, &dialect());

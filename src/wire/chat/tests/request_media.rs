@@ -120,6 +120,8 @@ fn map_2_files_are_encoded_with_a_name_and_text_files_as_text() {
     assert_eq!(part, expected);
     let (part, ..) = sent_part(file(MediaSource::Text { text: js(r"a\n") }, "t"), &dialect());
     assert_eq!(part, serde_json::json!({"type": "text", "text": "t\n\na\n"}));
+    let (part, ..) = sent_part(file(base64("text/plain", r"Pz8\/"), ""), &dialect());
+    assert_eq!(part, serde_json::json!({"type": "text", "text": "???"}));
     let (part, ..) = sent_part(file(base64("text/plain", "YSJiCg=="), ""), &dialect());
     assert_eq!(part, serde_json::json!({"type": "text", "text": "a\"b\n"}));
     let (_, losses, refusal) = sent_part(file(url("https://a/b.pdf"), ""), &dialect());

@@ -148,6 +148,23 @@ fn server_tools_are_sent_in_the_same_format_only() {
 }
 
 #[test]
+fn web_search_settings_are_independent_of_member_order() {
+    let tool = r#""tools":[{"type":"web_search","search_context_size":"low"}]"#;
+    let options = r#""web_search_options":{"search_context_size":"high"}"#;
+    let switch = r#""enable_search":true"#;
+    for (one, other, context) in [(tool, switch, "low"), (options, switch, "high"), (tool, options, "high")] {
+        for members in [format!(",{one},{other}"), format!(",{other},{one}")] {
+            let body = asking(&members);
+            let request = request::decode(&body).unwrap();
+            assert_eq!(request.search.unwrap().context.escaped(), context, "{members}");
+            assert!(request.extra.is_empty(), "{members}: {:?}", request.extra);
+        }
+    }
+    let body = asking(r#","enable_search":false"#);
+    assert!(request::decode(&body).unwrap().search.is_none());
+}
+
+#[test]
 fn map_9_web_search_is_decoded_in_each_spelling_and_encoded_in_one() {
     let options = r#""web_search_options":{"search_context_size":"low","user_location":{"type":"approximate","approximate":{"city":"Oslo","country":"NO"}}}"#;
     let body = asking(&format!(",{options}"));

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::read::{Fault, wrong};
+use super::read::{ReadFault, wrong};
 use crate::canonical::{IndexKey, Queues};
 use crate::json::JsonStr;
 use crate::wire::codec::make_id;
@@ -69,7 +69,7 @@ impl<'a> ConversationCalls<'a> {
     }
 
     /// Registers a call and returns its id: its own, or a generated one.
-    pub(super) fn call(&mut self, id: JsonStr<'a>, name: JsonStr<'a>) -> Result<JsonStr<'a>, Fault> {
+    pub(super) fn call(&mut self, id: JsonStr<'a>, name: JsonStr<'a>) -> Result<JsonStr<'a>, ReadFault> {
         let made = id.is_empty();
         let id = if made { self.make()? } else { id };
         let open = Open { id, name, made };
@@ -93,7 +93,7 @@ impl<'a> ConversationCalls<'a> {
         &mut self,
         id: JsonStr<'a>,
         name: JsonStr<'a>,
-    ) -> Result<(JsonStr<'a>, JsonStr<'a>), Fault> {
+    ) -> Result<(JsonStr<'a>, JsonStr<'a>), ReadFault> {
         let ConversationCalls { open, places, .. } = self;
         // Clients may send an id with the result of a call that had none: match such a result by name.
         let found = match places {
@@ -123,7 +123,7 @@ impl<'a> ConversationCalls<'a> {
         }
     }
 
-    fn make(&mut self) -> Result<JsonStr<'a>, Fault> {
+    fn make(&mut self) -> Result<JsonStr<'a>, ReadFault> {
         let id = made(self.made).ok_or_else(|| wrong("contents", "has too many calls without ids"))?;
         self.made += 1;
         Ok(id)

@@ -1,6 +1,6 @@
 //! Decoder of `generationConfig`: sampling, output format, reasoning.
 
-use super::read::{Fault, boolean, count, last, number, object, string, strings, wrong};
+use super::read::{ReadFault, boolean, count, last, number, object, string, strings, wrong};
 use crate::canonical::request::Extra;
 use crate::canonical::{Effort, OutputFormat, Request, Thinking};
 use crate::json::{Cursor, JsonStr, RawJson};
@@ -70,7 +70,7 @@ struct Output<'a> {
     json_schema: Option<RawJson<'a>>,
 }
 
-pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
     let mut output = Output::default();
     let (mut logprobs, mut alternatives, mut unknown) = (false, 0, false);
     let mut whole = json.clone();
@@ -129,7 +129,7 @@ impl<'a> Output<'a> {
     }
 }
 
-fn thinking<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+fn thinking<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
     const BUDGET: &str = "generationConfig.thinkingConfig.thinkingBudget";
     const LEVEL: &str = "generationConfig.thinkingConfig.thinkingLevel";
     const SHOWN: &str = "generationConfig.thinkingConfig.includeThoughts";

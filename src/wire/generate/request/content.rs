@@ -1,7 +1,8 @@
 //! Decoder of `contents`: turns and their parts.
 
 use super::calls::ConversationCalls;
-use super::read::{Fault, list, object, string, wrong};
+use super::read::{ReadFault, list, object, string, wrong};
+use super::turns::is_video_page;
 use crate::canonical::content::TYPICAL_TURNS;
 use crate::canonical::{Block, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
@@ -26,7 +27,7 @@ const MAX_DEPTH: u32 = 4;
 
 impl<'a> Reader<'a> {
     /// Reads `contents`: an array, one content, or a text.
-    pub(super) fn contents(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
+    pub(super) fn contents(&mut self, json: &mut Cursor<'a>) -> Result<(), ReadFault> {
         self.turns.reserve(TYPICAL_TURNS);
         list(
             json,
@@ -47,7 +48,7 @@ impl<'a> Reader<'a> {
         path(self.at, member)
     }
 
-    fn content(&mut self, json: &mut Cursor<'a>) -> Result<(), Fault> {
+    fn content(&mut self, json: &mut Cursor<'a>) -> Result<(), ReadFault> {
         let number = self.at.0;
         let role = role_ahead(json.clone(), number)?;
         let goes_on = self.turns.last().is_some_and(|turn| turn.role == Role::Assistant);
@@ -102,7 +103,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a part and appends its block to `blocks`.
-    pub(super) fn part(&mut self, json: &mut Cursor<'a>, blocks: &mut Vec<Block<'a>>) -> Result<(), Fault> {
+    pub(super) fn part(
+        &mut self,
+        json: &mut Cursor<'a>,
+        blocks: &mut Vec<Block<'a>>,
+    ) -> Result<(), ReadFault> {
         if json.kind()? == ValueKind::String {
             blocks.extend(text_blocks(json.string()?));
             return Ok(());
@@ -181,7 +186,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `inlineData` or `fileData`.
-    fn media(&self, json: &mut Cursor<'a>, member: &str) -> Result<Block<'a>, Fault> {
+    fn media(&self, json: &mut Cursor<'a>, member: &str) -> Result<Block<'a>, ReadFault> {
         let (mut mime, mut name) = (JsonStr::default(), JsonStr::default());
         let (mut data, mut uri) = (None, None);
         object(
@@ -209,7 +214,7 @@ impl<'a> Reader<'a> {
         Ok(media_block(source, mime, name))
     }
 
-    fn call(&mut self, json: &mut Cursor<'a>) -> Result<Block<'a>, Fault> {
+    fn call(&mut self, json: &mut Cursor<'a>) -> Result<Block<'a>, ReadFault> {
         let (mut id, mut name) = (JsonStr::default(), JsonStr::default());
         let mut input = Input::Object(RawJson::from_text("{}"));
         let at = self.at;
@@ -250,7 +255,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn response(&mut self, json: &mut Cursor<'a>) -> Result<Block<'a>, Fault> {
+    fn response(&mut self, json: &mut Cursor<'a>) -> Result<Block<'a>, ReadFault> {
         let (mut id, mut name) = (JsonStr::default(), JsonStr::default());
         let (mut text, mut content) = (None, Vec::new());
         let (mut object_value, mut error) = (None, false);
@@ -333,7 +338,7 @@ fn path((content, part): (usize, usize), member: &str) -> String {
 }
 
 /// Reads the role of a content ahead of its other members: its parts need it, and may precede it.
-fn role_ahead(mut json: Cursor<'_>, number: usize) -> Result<Role, Fault> {
+fn role_ahead(mut json: Cursor<'_>, number: usize) -> Result<Role, ReadFault> {
     if json.kind()? != ValueKind::Object {
         return Err(wrong(format!("contents[{number}]"), "must be an object"));
     }
@@ -365,7 +370,7 @@ fn role_of(value: RawJson<'_>) -> Option<Role> {
 }
 
 /// Skips the object of a tool result. Returns whether it reports an error: it has a member `error`.
-fn is_error(json: &mut Cursor<'_>) -> Result<bool, Fault> {
+fn is_error(json: &mut Cursor<'_>) -> Result<bool, ReadFault> {
     let mut error = false;
     object(json, String::new, |key, _, json| {
         error |= key == "error";
@@ -375,7 +380,7 @@ fn is_error(json: &mut Cursor<'_>) -> Result<bool, Fault> {
 }
 
 /// Reads the resolution of an image: `{"level":"MEDIA_RESOLUTION_LOW"}`.
-fn detail_of(value: RawJson<'_>) -> Result<JsonStr<'_>, Fault> {
+fn detail_of(value: RawJson<'_>) -> Result<JsonStr<'_>, ReadFault> {
     let mut level = value.as_str().unwrap_or_default();
     if value.text().starts_with('{') {
         object(&mut Cursor::new(value.text()), String::new, |key, _, json| {
@@ -406,7 +411,12 @@ fn file_source<'a>(uri: JsonStr<'a>, mime: JsonStr<'a>) -> MediaSource<'a> {
 
 fn media_block<'a>(source: MediaSource<'a>, mime: JsonStr<'a>, name: JsonStr<'a>) -> Block<'a> {
     let plain = mime.decode();
-    match plain.split('/').next().unwrap_or_default() {
+    let kind = match source {
+        // The provider fetches these videos itself, and clients need not give their type.
+        MediaSource::Url { url, .. } if plain.is_empty() && is_video_page(url) => "video",
+        _ => plain.split('/').next().unwrap_or_default(),
+    };
+    match kind {
         "image" => Block::Image { source, detail: JsonStr::default(), cache: None, signature: None },
         "audio" => Block::Audio { source },
         "video" => Block::Video { source },

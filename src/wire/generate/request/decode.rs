@@ -1,7 +1,7 @@
 //! Decoder of a request from a client of the generate format.
 
 use super::content::Reader;
-use super::read::{Fault, boolean, list, object, string, wrong};
+use super::read::{ReadFault, boolean, list, object, string, wrong};
 use super::{config, tools};
 use crate::canonical::request::Extra;
 use crate::canonical::{Request, Role, Turn};
@@ -22,7 +22,7 @@ pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
     Ok(read(body)?)
 }
 
-fn read(body: &str) -> Result<Request<'_>, Fault> {
+fn read(body: &str) -> Result<Request<'_>, ReadFault> {
     let mut request = Request::default();
     let mut system = None;
     let mut reader = Reader::default();
@@ -57,7 +57,7 @@ fn read(body: &str) -> Result<Request<'_>, Fault> {
     )?;
     json.end()?;
     if !given {
-        return Err(Fault::Field(Box::new(ApiError::missing("contents"))));
+        return Err(ReadFault::Field(Box::new(ApiError::missing("contents"))));
     }
     if reader.turns.is_empty() {
         return Err(wrong("contents", "must not be empty"));
@@ -86,7 +86,7 @@ pub fn unknown(request: &Request<'_>) -> Option<ApiError> {
 }
 
 /// Reads `systemInstruction`: a text, a content, a part, or a list of these.
-fn instructions<'a>(json: &mut Cursor<'a>) -> Result<Turn<'a>, Fault> {
+fn instructions<'a>(json: &mut Cursor<'a>) -> Result<Turn<'a>, ReadFault> {
     let mut blocks = Vec::new();
     list(
         json,

@@ -29,7 +29,7 @@ fn instructions(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<
     let mut begun = false;
     for block in request.turns.iter().filter(|turn| turn.role.is_system()).flat_map(|turn| &turn.blocks) {
         let Block::Text { text, cache, .. } = block else {
-            notes.lose("system_media");
+            notes.lose("system_content");
             continue;
         };
         if cache.is_some() {

@@ -8,35 +8,35 @@ use crate::error::{ApiError, ErrorKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind, Writer};
 
 /// Error of a request that cannot be read.
-pub(super) enum Fault {
+pub(super) enum ReadFault {
     /// The body is not valid JSON.
     Json(JsonError),
     /// A field is invalid.
     Field(Box<ApiError>),
 }
 
-impl From<JsonError> for Fault {
+impl From<JsonError> for ReadFault {
     fn from(error: JsonError) -> Self {
-        Fault::Json(error)
+        ReadFault::Json(error)
     }
 }
 
-impl From<Fault> for ApiError {
-    fn from(fault: Fault) -> Self {
+impl From<ReadFault> for ApiError {
+    fn from(fault: ReadFault) -> Self {
         match fault {
-            Fault::Json(error) => {
+            ReadFault::Json(error) => {
                 ApiError::new(ErrorKind::InvalidJson, format!("The request is not valid JSON: {error}."))
             }
-            Fault::Field(error) => *error,
+            ReadFault::Field(error) => *error,
         }
     }
 }
 
 /// Returns the error of an invalid field; `what` completes the sentence "'path' ...".
-pub(super) fn wrong(path: impl Into<String>, what: &str) -> Fault {
+pub(super) fn wrong(path: impl Into<String>, what: &str) -> ReadFault {
     let path = path.into();
     let message = format!("'{path}' {what}.");
-    Fault::Field(Box::new(ApiError::new(ErrorKind::InvalidField, message).param(path)))
+    ReadFault::Field(Box::new(ApiError::new(ErrorKind::InvalidField, message).param(path)))
 }
 
 /// Converts a name to camelCase.
@@ -64,8 +64,8 @@ pub(super) fn camel(name: &str) -> Cow<'_, str> {
 pub(super) fn object<'a>(
     json: &mut Cursor<'a>,
     path: impl FnOnce() -> String,
-    mut each: impl FnMut(&str, JsonStr<'a>, &mut Cursor<'a>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    mut each: impl FnMut(&str, JsonStr<'a>, &mut Cursor<'a>) -> Result<(), ReadFault>,
+) -> Result<(), ReadFault> {
     if json.kind()? != ValueKind::Object {
         return Err(wrong(path(), "must be an object"));
     }
@@ -85,8 +85,8 @@ pub(super) fn object<'a>(
 pub(super) fn list<'a>(
     json: &mut Cursor<'a>,
     path: impl FnOnce() -> String,
-    mut each: impl FnMut(usize, &mut Cursor<'a>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    mut each: impl FnMut(usize, &mut Cursor<'a>) -> Result<(), ReadFault>,
+) -> Result<(), ReadFault> {
     match json.kind()? {
         ValueKind::Array => {
             json.begin_array()?;
@@ -107,12 +107,15 @@ pub(super) fn list<'a>(
 }
 
 /// Reads a string.
-pub(super) fn string<'a>(json: &mut Cursor<'a>, path: impl FnOnce() -> String) -> Result<JsonStr<'a>, Fault> {
+pub(super) fn string<'a>(
+    json: &mut Cursor<'a>,
+    path: impl FnOnce() -> String,
+) -> Result<JsonStr<'a>, ReadFault> {
     json.raw()?.as_str().ok_or_else(|| wrong(path(), "must be a string"))
 }
 
 /// Reads an array of strings.
-pub(super) fn strings<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Vec<JsonStr<'a>>, Fault> {
+pub(super) fn strings<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Vec<JsonStr<'a>>, ReadFault> {
     let mut all = Vec::new();
     list(
         json,
@@ -147,12 +150,12 @@ pub(super) fn last(path: &str) -> &str {
 }
 
 /// Reads a boolean.
-pub(super) fn boolean(json: &mut Cursor<'_>, path: &str) -> Result<bool, Fault> {
+pub(super) fn boolean(json: &mut Cursor<'_>, path: &str) -> Result<bool, ReadFault> {
     json.raw()?.as_bool().ok_or_else(|| wrong(path, "must be true or false"))
 }
 
 /// Reads a number, in its original spelling. Numbers in quotes are accepted too, as proto JSON does.
-pub(super) fn number<'a>(json: &mut Cursor<'a>, path: &str) -> Result<RawJson<'a>, Fault> {
+pub(super) fn number<'a>(json: &mut Cursor<'a>, path: &str) -> Result<RawJson<'a>, ReadFault> {
     let value = json.raw()?;
     let value = value.as_str().map_or(value, |text| RawJson::from_text(text.escaped()));
     let is_number = |text: &str| {
@@ -164,6 +167,6 @@ pub(super) fn number<'a>(json: &mut Cursor<'a>, path: &str) -> Result<RawJson<'a
 }
 
 /// Reads a non-negative integer.
-pub(super) fn count(json: &mut Cursor<'_>, path: &str) -> Result<u64, Fault> {
+pub(super) fn count(json: &mut Cursor<'_>, path: &str) -> Result<u64, ReadFault> {
     number(json, path)?.as_u64().ok_or_else(|| wrong(path, "must be a whole number that is not negative"))
 }

@@ -75,8 +75,11 @@ fn sampling(
 ) {
     let given = &request.sampling;
     let mut top_p = given.top_p;
-    if dialect.sampling == SamplingSupport::One && given.temperature.is_some() && top_p.take().is_some() {
-        notes.lose("top_p");
+    if dialect.sampling == SamplingSupport::One
+        && given.temperature.is_some()
+        && let Some(value) = top_p.take()
+    {
+        notes.lose_sampling("top_p", value);
     }
     for (element, name, value, range) in [
         ("temperature", "temperature", given.temperature, 0.0..=2.0),
@@ -87,7 +90,7 @@ fn sampling(
     ] {
         let Some(value) = value else { continue };
         if dialect.sampling == SamplingSupport::None {
-            notes.lose(element);
+            notes.lose_sampling(element, value);
             continue;
         }
         json.key(name);

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use super::model;
-use super::read::{Fault, copy_unknown, last, list, object, string, strings, wrong};
+use super::read::{ReadFault, copy_unknown, last, list, object, string, strings, wrong};
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Dialect, Index, IndexKey, Request, Tool, ToolChoice, ToolKind};
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
@@ -38,7 +38,7 @@ const CALLING: &str = "functionCallingConfig";
 const STREAM_ARGUMENTS: &str = "functionCallingConfig.streamFunctionCallArguments";
 
 /// Reads `tools`.
-pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
     list(
         json,
         || "tools".to_owned(),
@@ -83,7 +83,7 @@ pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Resu
     )
 }
 
-fn declaration<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Tool<'a>, Fault> {
+fn declaration<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Tool<'a>, ReadFault> {
     let (mut name, mut description) = (JsonStr::default(), JsonStr::default());
     let (mut openapi, mut plain) = (None, None);
     object(
@@ -119,7 +119,7 @@ fn declaration<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Tool<'a>, Fault>
     })
 }
 
-fn search<'a>(json: &mut Cursor<'a>) -> Result<Search<'a>, Fault> {
+fn search<'a>(json: &mut Cursor<'a>) -> Result<Search<'a>, ReadFault> {
     let mut search = Search::default();
     object(
         json,
@@ -136,7 +136,7 @@ fn search<'a>(json: &mut Cursor<'a>) -> Result<Search<'a>, Fault> {
 }
 
 /// Reads `toolConfig`.
-pub(super) fn read_config<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+pub(super) fn read_config<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
     let (mut whole, mut unknown) = (json.clone(), false);
     object(
         json,
@@ -168,7 +168,7 @@ fn is_known_setting(name: &str) -> bool {
 }
 
 /// Reads `functionCallingConfig`.
-pub(super) fn read_calling<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+pub(super) fn read_calling<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
     const MODE: &str = "functionCallingConfig.mode";
     let mut mode = None;
     let mut names = Vec::new();

@@ -410,7 +410,7 @@ fn joined<'c>(content: &[Block<'c>]) -> Cow<'c, str> {
 }
 
 /// Returns whether a URL is a YouTube page: the provider fetches those videos itself.
-fn is_video_page(url: JsonStr<'_>) -> bool {
+pub(super) fn is_video_page(url: JsonStr<'_>) -> bool {
     let url = url.decode();
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or_default();
     let host = rest.split('/').next().unwrap_or_default();

@@ -76,7 +76,8 @@ fn media_kind_is_derived_from_the_mime_type() {
         {"inline_data":{"mime_type":"audio/wav","data":"QQ=="}},{"inlineData":{"mimeType":"application/pdf","data":"QQ==","displayName":"a.pdf"}},
         {"fileData":{"fileUri":"https://youtu.be/x","mimeType":"video/mp4"},"videoMetadata":{"fps":2}},
         {"file_data":{"file_uri":"https://generativelanguage.googleapis.com/v1beta/files/x","mime_type":"image/jpeg"}},
-        {"fileData":{"fileUri":"https://a/b.bin"}}"#,
+        {"fileData":{"fileUri":"https://a/b.bin"}},
+        {"fileData":{"fileUri":"https://www.youtube.com/watch?v=x"},"videoMetadata":{"fps":3}}"#,
     );
     let request = read(&body);
     let s = JsonStr::from_escaped;
@@ -91,10 +92,10 @@ fn media_kind_is_derived_from_the_mime_type() {
         if url == s("https://youtu.be/x") && mime == s("video/mp4")));
     assert!(matches!(blocks[4], Block::Image { source: MediaSource::Id { .. }, .. }));
     assert!(matches!(blocks[5], Block::File { source: MediaSource::Url { .. }, .. }));
-    assert_eq!(
-        (request.extra[0].name, request.extra[0].value.text()),
-        ("contents.videoMetadata", r#"{"fps":2}"#)
-    );
+    assert!(matches!(blocks[6], Block::Video { source: MediaSource::Url { .. } }), "{:?}", blocks[6]);
+    let settings: Vec<_> = request.extra.iter().map(|extra| (extra.name, extra.value.text())).collect();
+    let name = "contents.videoMetadata";
+    assert_eq!(settings, [(name, r#"{"fps":2}"#), (name, r#"{"fps":3}"#)]);
 }
 
 /// Returns the ids of calls and of results, in order.

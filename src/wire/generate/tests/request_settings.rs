@@ -9,6 +9,22 @@ use crate::canonical::{
 };
 
 #[test]
+fn sampling_defaults_that_are_dropped_are_no_losses() {
+    let mut request = hi();
+    request.sampling = Sampling {
+        temperature: Some(raw("1")),
+        top_p: Some(raw("1.0")),
+        presence_penalty: Some(raw("0")),
+        frequency_penalty: Some(raw("0.0")),
+        ..Sampling::default()
+    };
+    let none = Dialect { sampling: Takes::None, ..dialect("gemini-2.5-flash") };
+    assert!(write_for(&request, &none).1.is_empty());
+    request.sampling.frequency_penalty = Some(raw("0.1"));
+    assert_eq!(write_for(&request, &none).1, ["frequency_penalty"]);
+}
+
+#[test]
 fn mapping_3_tool_declarations_are_encoded() {
     let schema = r#"{"type":"object","additionalProperties":false,"properties":{"z":{"type":["string","null"]},"a":{"const":"x"}},"required":["z"]}"#;
     let mut request = hi();

@@ -2,15 +2,16 @@
 
 use bytes::BytesMut;
 
-use super::plan::{Plan, is_blank};
+use super::plan::{Plan, check_result_block, is_blank};
 use super::schema;
 use super::turns::WrittenIds;
 use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport, SamplingSupport};
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
-use crate::json::{JsonStr, RawJson, Writer};
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
+use crate::wire::watch::{elements, members};
 
 /// Maximum number of cache marks. The provider refuses a request with more.
 const MAX_MARKS: usize = 4;
@@ -130,13 +131,13 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             takes != SamplingSupport::None && (!reasoning || (least..=1.0).contains(&number(value)))
         };
         let temperature = given.temperature.filter(|value| near(*value, 1.0));
-        if temperature.is_none() && given.temperature.is_some_and(|value| number(value) != 1.0) {
-            self.notes.lose("temperature");
+        if let (None, Some(value)) = (temperature, given.temperature) {
+            self.notes.lose_sampling("temperature", value);
         }
         let one = takes == SamplingSupport::One && temperature.is_some();
         let top_p = given.top_p.filter(|value| !one && near(*value, 0.95));
-        if top_p.is_none() && given.top_p.is_some_and(|value| number(value) != 1.0) {
-            self.notes.lose("top_p");
+        if let (None, Some(value)) = (top_p, given.top_p) {
+            self.notes.lose_sampling("top_p", value);
         }
         let top_k = given.top_k.filter(|_| takes != SamplingSupport::None && !reasoning);
         if top_k.is_none() && given.top_k.is_some() {
@@ -165,8 +166,8 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             (given.frequency_penalty, "frequency_penalty"),
             (given.seed, "seed"),
         ] {
-            if value.is_some() {
-                self.notes.lose(element);
+            if let Some(value) = value {
+                self.notes.lose_sampling(element, value);
             }
         }
     }
@@ -336,29 +337,69 @@ impl<'a> RequestWriter<'_, '_, 'a> {
         self.request.extra.iter().find(|extra| extra.name == name).map(|extra| extra.value)
     }
 
-    /// Returns the number of cache marks in the request.
+    /// Returns the number of cache marks that the request would be written with, including those of elements that are
+    /// written unchanged.
     fn marks(&self, plan: &Plan<'_, '_>) -> usize {
         let tools = self.offered().filter(|tool| tool.cache.is_some()).count();
-        let search = self.request.search.as_ref().is_some_and(|search| search.cache.is_some());
+        let search = self.search_offered().is_some_and(|search| search.cache.is_some());
         let own = self.notes.from() == Format::Messages;
-        let whole = own && self.extra("cache_control").is_some();
+        let whole = (own || self.dialect.supports("cache_control")) && self.extra("cache_control").is_some();
+        let server = self.request.extra.iter().filter(|extra| own && extra.name == "server_tool");
         let blocks = plan.messages.iter().flat_map(|message| &message.blocks).chain(&plan.system);
-        tools + usize::from(search) + usize::from(whole) + blocks.map(|block| marks(block)).sum::<usize>()
+        tools
+            + usize::from(search)
+            + usize::from(whole)
+            + server.map(|tool| raw_marks(tool.value)).sum::<usize>()
+            + blocks.map(|block| self.block_marks(block)).sum::<usize>()
+    }
+
+    /// Returns the number of cache marks in a block.
+    fn block_marks(&self, block: &Block<'_>) -> usize {
+        match block {
+            Block::Text { cache, .. }
+            | Block::Image { cache, .. }
+            | Block::File { cache, .. }
+            | Block::ToolUse { cache, .. } => usize::from(cache.is_some()),
+            Block::ToolResult { content, cache, .. } => {
+                let (dialect, from) = (self.dialect, self.notes.from());
+                let written = content.iter().filter(|part| check_result_block(part, dialect, from).is_ok());
+                usize::from(cache.is_some()) + written.map(|part| self.block_marks(part)).sum::<usize>()
+            }
+            Block::Opaque { raw, .. } => raw_marks(*raw),
+            _ => 0,
+        }
     }
 }
 
-/// Returns the number of cache marks in a block.
-fn marks(block: &Block<'_>) -> usize {
-    match block {
-        Block::Text { cache, .. }
-        | Block::Image { cache, .. }
-        | Block::File { cache, .. }
-        | Block::ToolUse { cache, .. } => usize::from(cache.is_some()),
-        Block::ToolResult { content, cache, .. } => {
-            usize::from(cache.is_some()) + content.iter().map(marks).sum::<usize>()
-        }
-        _ => 0,
+/// Returns the number of cache marks of an element that is written unchanged, and of the blocks in its content.
+fn raw_marks(element: RawJson<'_>) -> usize {
+    let mut marks = own_marks(element);
+    // Most elements have none and are not parsed. Parsing cannot fail: the decoder has read the element.
+    if element.text().contains("cache_control") {
+        let _ = members(&mut Cursor::new(element.text()), |key, json| {
+            if !key.is("content") || json.kind()? != ValueKind::Array {
+                return json.skip();
+            }
+            elements(json, |json| {
+                marks += own_marks(json.raw()?);
+                Ok(())
+            })
+            .map(|_| ())
+        });
     }
+    marks
+}
+
+/// Returns the number of cache marks of an element itself.
+fn own_marks(element: RawJson<'_>) -> usize {
+    let mut marks = 0;
+    if element.text().contains("cache_control") && element.text().starts_with('{') {
+        let _ = members(&mut Cursor::new(element.text()), |key, json| {
+            marks += usize::from(!json.raw()?.is_null() && key.is("cache_control"));
+            Ok(())
+        });
+    }
+    marks
 }
 
 /// Returns whether an extra is a top-level member with a name that needs no escapes. Paths of losses contain a dot.

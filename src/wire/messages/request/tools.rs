@@ -26,6 +26,13 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         self.request.tools.iter().filter(allowed)
     }
 
+    /// Returns the web search to offer. `None` if a tool of the client has the name of the provider's search tool, which
+    /// is fixed: names must be unique.
+    pub(super) fn search_offered(&self) -> Option<&'r Search<'a>> {
+        let request = self.request;
+        request.search.as_ref().filter(|_| !request.tools.iter().any(|tool| tool.name.is("web_search")))
+    }
+
     /// Writes `tool_choice` and `tools`. With `budget`, reasoning has a budget and no call can be forced.
     pub(super) fn tools(&mut self, budget: bool) {
         let server = || self.request.extra.iter().filter(|extra| extra.name == "server_tool");
@@ -33,10 +40,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         if !own && server().next().is_some() {
             self.notes.lose("server_tool");
         }
-        let search = self.request.search.as_ref().filter(|_| {
-            // The provider's search tool has this fixed name, and names must be unique.
-            !self.request.tools.iter().any(|tool| tool.name.is("web_search"))
-        });
+        let search = self.search_offered();
         if self.request.search.is_some() && search.is_none() {
             self.notes.lose("web_search");
         }

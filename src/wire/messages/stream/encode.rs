@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 
-use super::super::{content, finish, usage};
+use super::super::{finish, usage};
 use super::part::{BlockForm, EncodedBlock};
 use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Start, Usage};
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{JsonStr, RawJson, Writer};
+use crate::json::Writer;
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 use crate::wire::error::{ProviderError, from_provider};
 use crate::wire::{Format, filler};
@@ -140,22 +140,21 @@ impl Encoder {
         let part = EncodedBlock::new(kind, choice == 0, self.reply.show_thinking);
         self.called |= part.what == BlockForm::Call;
         self.refused |= matches!(kind, BlockKind::Refusal) && choice == 0;
-        let silent = part.what == BlockForm::Nothing;
+        let what = part.what;
         self.parts.push(part);
-        if let BlockKind::Opaque { name, raw } = kind
-            && choice == 0
-        {
-            return self.opaque(name, raw, out);
-        }
-        if silent {
+        if what == BlockForm::Nothing {
             return;
         }
         self.settle(false, out);
         self.yield_wire(out);
-        if self.current.is_none() {
-            self.current = Some(index);
-        } else {
-            self.waiting.insert(index);
+        match (self.current, self.parts.get_mut(index)) {
+            // The block is complete: it does not stay open.
+            (None, Some(part)) if what == BlockForm::Opaque => {
+                part.close(false, &mut self.next, &self.reply, out);
+                self.promote(out);
+            }
+            (None, _) => self.current = Some(index),
+            (Some(_), _) => drop(self.waiting.insert(index)),
         }
     }
 
@@ -230,7 +229,7 @@ impl Encoder {
             self.waiting.remove(&index);
             let Some(part) = self.parts.get_mut(index) else { continue };
             part.release(&mut self.next, &self.reply, out);
-            if part.stopped && !part.is_cut() {
+            if (part.stopped && !part.is_cut()) || part.what == BlockForm::Opaque {
                 part.close(false, &mut self.next, &self.reply, out);
             } else {
                 self.cut = part.stopped;
@@ -252,22 +251,6 @@ impl Encoder {
             self.waiting.remove(&index);
         }
         None
-    }
-
-    /// Writes a block that only this format has. Opaque blocks of other formats are dropped.
-    fn opaque(&mut self, name: JsonStr<'_>, raw: RawJson<'_>, out: &mut BytesMut) {
-        if !content::is_own(name) {
-            return;
-        }
-        self.settle(false, out);
-        self.yield_wire(out);
-        if self.current.is_none() {
-            super::part::put_start(self.next, out, |json| {
-                json.raw(raw);
-            });
-            super::part::put_stop(self.next, out);
-            self.next += 1;
-        }
     }
 
     fn end(&mut self, out: &mut BytesMut) {

@@ -6,7 +6,7 @@ use super::super::arguments::ArgumentsRepair;
 use super::super::content;
 use crate::canonical::answer::CitationOwned;
 use crate::canonical::{BlockKind, Delta, ToolKind};
-use crate::json::{JsonStr, Writer};
+use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::codec::ReplyOptions;
 
 /// Kind of a block in this format.
@@ -16,6 +16,8 @@ pub(super) enum BlockForm {
     Thinking,
     Redacted,
     Call,
+    /// Block that only this format has. It has no deltas: its start event is the whole block.
+    Opaque,
     /// This format cannot carry the block, or the client does not want it.
     Nothing,
 }
@@ -34,7 +36,7 @@ pub(super) struct EncodedBlock {
     prefix: Vec<u8>,
     /// Byte offset of the delta object in `prefix`.
     head: usize,
-    /// Text or arguments waiting for output, escaped.
+    /// Text or arguments waiting for output, escaped; or the JSON of an opaque block.
     held: String,
     seal: String,
     id: String,
@@ -56,6 +58,8 @@ impl EncodedBlock {
             BlockKind::Reasoning if show_thinking => BlockForm::Thinking,
             BlockKind::HiddenReasoning if show_thinking => BlockForm::Redacted,
             BlockKind::ToolUse { .. } => BlockForm::Call,
+            // Opaque blocks of other formats have no counterpart here.
+            BlockKind::Opaque { name, .. } if content::is_own(name) => BlockForm::Opaque,
             _ => BlockForm::Nothing,
         };
         let mut part = EncodedBlock {
@@ -83,6 +87,9 @@ impl EncodedBlock {
             };
             part.arguments = Some(Box::new(arguments));
         }
+        if let (BlockForm::Opaque, BlockKind::Opaque { raw, .. }) = (what, kind) {
+            raw.text().clone_into(&mut part.held);
+        }
         part
     }
 
@@ -107,12 +114,15 @@ impl EncodedBlock {
             BlockForm::Text => {
                 !self.held.is_empty() || !self.citations.is_empty() || !(self.done || self.stopped)
             }
-            BlockForm::Thinking | BlockForm::Redacted | BlockForm::Call => !self.done,
+            BlockForm::Thinking | BlockForm::Redacted | BlockForm::Call | BlockForm::Opaque => !self.done,
         }
     }
 
     /// Buffers a delta while another block is open in the output.
     pub(super) fn buffer(&mut self, delta: Delta<'_>) {
+        if self.what == BlockForm::Opaque {
+            return;
+        }
         match delta {
             Delta::Signature(seal) => seal.escaped().clone_into(&mut self.seal),
             Delta::Text(text) if self.what != BlockForm::Nothing => self.held.push_str(text.escaped()),
@@ -127,6 +137,9 @@ impl EncodedBlock {
 
     /// Writes the buffered content. Called when the block becomes the current one.
     pub(super) fn release(&mut self, next: &mut u32, reply: &ReplyOptions, out: &mut BytesMut) {
+        if self.what == BlockForm::Opaque {
+            return self.close(false, next, reply, out);
+        }
         let held = std::mem::take(&mut self.held);
         let text = JsonStr::from_escaped(&held);
         if !held.is_empty() {
@@ -226,7 +239,7 @@ impl EncodedBlock {
                     json.key("name").paste(JsonStr::from_escaped(&self.name));
                     json.key("input").begin_object().end_object();
                 }
-                BlockForm::Text | BlockForm::Nothing => {
+                BlockForm::Text | BlockForm::Opaque | BlockForm::Nothing => {
                     json.key("type").string("text").key("text").string("");
                 }
             }
@@ -255,6 +268,14 @@ impl EncodedBlock {
                     json.begin_object().key("type").string("signature_delta");
                     json.key("signature").string(&seal).end_object();
                 });
+            }
+            BlockForm::Opaque if !self.done => {
+                let raw = std::mem::take(&mut self.held);
+                put_start(*next, out, |json| {
+                    json.raw(RawJson::from_text(&raw));
+                });
+                *next += 1;
+                self.open = true;
             }
             _ => {}
         }

@@ -377,6 +377,46 @@ fn bug_53_cache_marks_are_at_most_four_and_the_last() {
 }
 
 #[test]
+fn cache_marks_are_dropped_only_for_marks_that_are_sent() {
+    const MARK: &str = r#""cache_control":{"type":"ephemeral"}"#;
+    let marked = |text: &str| format!(r#"{{"type":"text","text":"{text}",{MARK}}}"#);
+    let four = [marked("a"), marked("b"), marked("c"), marked("d")].join(",");
+    let body = |tools: &str, blocks: &str| {
+        format!(r#"{{"max_tokens":9,"tools":[{tools}],"messages":[{{"role":"user","content":[{blocks}]}}]}}"#)
+    };
+    // A search tool whose name is taken, and an empty block in a tool result, are not sent.
+    let search = format!(
+        r#"{{"name":"web_search","input_schema":{{"type":"object"}}}},{{"type":"web_search_20250305","name":"web_search",{MARK}}}"#
+    );
+    let result = format!(
+        r#"{{"type":"tool_result","tool_use_id":"t","content":[{},{}]}},{four}"#,
+        marked(" "),
+        r#"{"type":"text","text":"x"}"#
+    );
+    for body in [body(&search, &four), body("", &result)] {
+        let sent = send_as(Format::Messages, &body, &dialect());
+        assert_eq!(sent.raw.matches("cache_control").count(), 4, "{}", sent.raw);
+        assert!(!sent.losses.contains(&"cache_control".to_owned()), "{:?}", sent.losses);
+    }
+    // Marks of tools and blocks that are sent unchanged count, but cannot be dropped.
+    let hosted = format!(r#"{{"type":"bash_20250124","name":"bash",{MARK}}}"#);
+    let inner = marked("in").replace("\"in\"", "\"cache_control\"");
+    let opaque =
+        format!(r#"{{"type":"mcp_tool_result","tool_use_id":"m","content":[{inner}],{MARK}}},{four}"#);
+    for (body, left) in [(body(&hosted, &four), ["b", "c", "d"].as_slice()), (body("", &opaque), &["c", "d"])]
+    {
+        let sent = send_as(Format::Messages, &body, &dialect());
+        assert_eq!(sent.raw.matches(MARK).count(), 4, "{}", sent.raw);
+        let content = sent.body["messages"][0]["content"].as_array().unwrap();
+        let kept =
+            content.iter().filter(|block| block["type"] == "text" && block.get("cache_control").is_some());
+        let kept: Vec<&str> = kept.map(|block| block["text"].as_str().unwrap()).collect();
+        assert_eq!(kept, left);
+        assert!(sent.losses.contains(&"cache_control".to_owned()), "{:?}", sent.losses);
+    }
+}
+
+#[test]
 fn bug_59_empty_blocks_and_their_marks_are_dropped() {
     let blank = Block::Text { text: s(" \\n"), cache: Some(CacheBreakpoint::Short), signature: None };
     let sent = chat(vec![(User, vec![text("a"), blank])]);

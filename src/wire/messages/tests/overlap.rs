@@ -107,6 +107,48 @@ fn text_interrupted_by_a_call_continues_in_a_new_block() {
 }
 
 #[test]
+fn opaque_block_waits_for_a_block_that_cannot_be_interrupted() {
+    let raw = r#"{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}"#;
+    let result = || BlockKind::Opaque {
+        name: JsonStr::from_escaped("web_search_tool_result"),
+        raw: RawJson::from_text(raw),
+    };
+    let opaque = || serde_json::from_str::<serde_json::Value>(raw).unwrap();
+    let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": ""});
+    for stops in [[0, 1, 2], [1, 0, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut events = vec![
+            start(0, BlockKind::Reasoning),
+            text(0, "Hm"),
+            start(1, result()),
+            start(2, BlockKind::Text),
+            text(2, "Yes"),
+            text(0, "."),
+        ];
+        events.extend(stops.map(stop));
+        let heard = hear(&events, Finish::Stop);
+        assert_eq!(
+            heard.content(),
+            &json!([thought, opaque(), {"type": "text", "text": "Yes"}]),
+            "{stops:?}"
+        );
+    }
+    // Behind a call with incomplete arguments, which stops last.
+    let events = [
+        start(0, call("a", "f")),
+        arguments(0, r#"{\"x\":"#),
+        start(1, result()),
+        start(2, result()),
+        stop(2),
+        stop(1),
+        arguments(0, "1}"),
+        stop(0),
+    ];
+    let heard = hear(&events, Finish::ToolUse);
+    let called = json!({"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}});
+    assert_eq!(heard.content(), &json!([called, opaque(), opaque()]));
+}
+
+#[test]
 fn reasoning_block_stays_open_until_it_is_signed() {
     let heard = hear(
         &[

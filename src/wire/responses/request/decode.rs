@@ -51,6 +51,7 @@ fn read<'a>(body: &'a str, mut member: impl FnMut(&'a str, RawJson<'a>)) -> Resu
         }
     }
     json.end()?;
+    options::settle_user(&mut request);
     let has_prompt = request.extra.iter().any(|extra| matches!(extra.name, "prompt" | "conversation"));
     if !has_input && request.previous.is_none() && !has_prompt {
         return Err(Fault::missing("input".to_owned()));

@@ -94,7 +94,7 @@ fn put_sampling(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNo
         [("temperature", sampling.temperature, none), ("top_p", sampling.top_p, none || one)]
     {
         match value {
-            Some(_) if dropped => notes.lose(name),
+            Some(value) if dropped => notes.lose_sampling(name, value),
             Some(value) => {
                 json.key(name).raw(value);
             }
@@ -111,7 +111,7 @@ fn put_sampling(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNo
             Some(value) if dialect.supports(name) => {
                 json.key(name).raw(value);
             }
-            Some(_) => notes.lose(name),
+            Some(value) => notes.lose_sampling(name, value),
             None => {}
         }
     }

@@ -29,10 +29,11 @@ pub(super) fn read<'a>(name: &'a str, value: RawJson<'a>, request: &mut Request<
         "top_logprobs" => request.logprobs = Some(count(value, name)?),
         "include" => include(value, request)?,
         "metadata" => request.metadata = Some(value),
-        // `safety_identifier` is the newer name of `user`. The first one is the canonical user; a second one is an
-        // extra member.
-        "user" | "safety_identifier" if request.user.is_none() => {
-            request.user = Some(string(value, name)?);
+        "user" => request.user = Some(string(value, name)?),
+        // The newer name of `user`. It becomes the user if the body has no other one (`settle_user`).
+        "safety_identifier" => {
+            string(value, name)?;
+            store_extra(name, value, request);
         }
         "service_tier" => request.service_tier = Some(string(value, name)?),
         "prompt_cache_key" => request.cache_key = Some(string(value, name)?),
@@ -44,6 +45,16 @@ pub(super) fn read<'a>(name: &'a str, value: RawJson<'a>, request: &mut Request<
         _ => store_extra(name, value, request),
     }
     Ok(())
+}
+
+/// Combines `user` and `safety_identifier`, which may come in any order. If they differ, the latter is an extra member.
+pub(super) fn settle_user(request: &mut Request<'_>) {
+    let Some(at) = request.extra.iter().position(|extra| extra.name == "safety_identifier") else { return };
+    let identifier = request.extra.get(at).and_then(|extra| extra.value.as_str());
+    if request.user.is_none() || request.user == identifier {
+        request.user = identifier;
+        request.extra.remove(at);
+    }
 }
 
 fn boolean(value: RawJson<'_>, path: &str) -> Result<bool, Fault> {
@@ -76,7 +87,10 @@ fn stop<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> 
     Ok(())
 }
 
+/// Reads `reasoning`. Its members count in this order: `effort` of `none`, a budget, another effort, `enabled`. All of
+/// them count more than the member `thinking` of the body.
 fn reasoning<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+    let (mut effort, mut budget, mut enabled) = (None, None, None);
     let mut unknown = false;
     members(&mut Cursor::new(value.text()), |key, json| {
         let value = json.raw()?;
@@ -85,20 +99,16 @@ fn reasoning<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fa
         }
         match key.escaped() {
             "effort" => match value.as_str().map(JsonStr::escaped) {
-                Some("none") => request.thinking = Thinking::Off,
+                Some("none") => effort = Some(Thinking::Off),
                 word => match word.and_then(Effort::from_name) {
-                    Some(effort) => request.thinking = Thinking::Effort(effort),
+                    Some(word) => effort = Some(Thinking::Effort(word)),
                     None => unknown = true,
                 },
             },
-            "max_tokens" => {
-                if let Some(tokens) = value.as_u64() {
-                    request.thinking = Thinking::Budget(tokens);
-                }
-            }
-            "enabled" if request.thinking == Thinking::Unset => {
-                request.thinking =
-                    if value.as_bool() == Some(false) { Thinking::Off } else { Thinking::Adaptive };
+            "max_tokens" => budget = value.as_u64().map(Thinking::Budget),
+            "enabled" => {
+                let off = value.as_bool() == Some(false);
+                enabled = Some(if off { Thinking::Off } else { Thinking::Adaptive });
             }
             "summary" | "generate_summary" => match value.as_str().map(JsonStr::escaped) {
                 Some("none") => {}
@@ -117,6 +127,10 @@ fn reasoning<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fa
     if unknown {
         let words = "'none', 'minimal', 'low', 'medium', 'high', 'xhigh' or 'max'";
         return Err(Fault::at("reasoning.effort", words));
+    }
+    let off = effort.filter(|effort| *effort == Thinking::Off);
+    if let Some(thinking) = off.or(budget).or(effort).or(enabled) {
+        request.thinking = thinking;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Tests of the request decoder: members other than the conversation.
 
 use super::*;
-use crate::canonical::{OutputFormat, Request, Thinking, ToolChoice};
+use crate::canonical::{Effort, OutputFormat, Request, Thinking, ToolChoice};
 
 fn read(members: &'static str) -> Request<'static> {
     request::decode(Box::leak(format!(r#"{{"input":"Hi",{members}}}"#).into_boxed_str())).unwrap()
@@ -37,6 +37,34 @@ fn mapping_03_tools_flat_nested_or_in_namespaces_are_decoded() {
         ]
     );
     assert!(request.tools[2].format.unwrap().text().contains("lark"));
+}
+
+#[test]
+fn reasoning_and_user_are_independent_of_member_order() {
+    for (one, other, expected) in [
+        (r#""effort":"high""#, r#""max_tokens":2000"#, Thinking::Budget(2000)),
+        (r#""effort":"none""#, r#""max_tokens":2000"#, Thinking::Off),
+        (r#""effort":"high""#, r#""enabled":false"#, Thinking::Effort(Effort::High)),
+        (r#""enabled":false"#, r#""max_tokens":null"#, Thinking::Off),
+    ] {
+        for inside in [format!("{one},{other}"), format!("{other},{one}")] {
+            let reasoning = format!(r#""reasoning":{{{inside}}}"#);
+            let thinking = r#""thinking":{"type":"enabled"}"#;
+            for members in [format!("{reasoning},{thinking}"), format!("{thinking},{reasoning}")] {
+                assert_eq!(read(members.leak()).thinking, expected, "{inside}");
+            }
+        }
+    }
+    let same = r#""safety_identifier":"a""#;
+    for members in [r#""user":"a","safety_identifier":"a""#, r#""safety_identifier":"a","user":"a""#, same] {
+        let request = read(members);
+        assert_eq!((request.user.unwrap().escaped(), extras(&request)), ("a", vec![]), "{members}");
+    }
+    for members in [r#""user":"a","safety_identifier":"b""#, r#""safety_identifier":"b","user":"a""#] {
+        let request = read(members);
+        let expected = vec![("safety_identifier", r#""b""#)];
+        assert_eq!((request.user.unwrap().escaped(), extras(&request)), ("a", expected), "{members}");
+    }
 }
 
 #[test]

@@ -29,6 +29,17 @@ fn raw(text: &'static str) -> RawJson<'static> {
 }
 
 #[test]
+fn sampling_defaults_that_are_dropped_are_no_losses() {
+    let body = r#"{"model":"m","input":"Hi","temperature":1.0,"top_p":1,"presence_penalty":0,"frequency_penalty":0.0}"#;
+    let tunes_nothing = Dialect { sampling: SamplingSupport::None, ..dialect() };
+    assert_eq!(translated(Format::Chat, body, &tunes_nothing).1, [] as [&str; 0]);
+    let changed =
+        body.replace(":1.0", ":0.9").replace(":1,", ":0.9,").replace(":0,", ":1,").replace(":0.0", ":1");
+    let lost = translated(Format::Chat, &changed, &tunes_nothing).1;
+    assert_eq!(lost, ["temperature", "top_p", "presence_penalty", "frequency_penalty"]);
+}
+
+#[test]
 fn mapping_01_instructions_at_the_start_are_joined_and_later_ones_stay() {
     let system = |words: &[&'static str]| {
         Turn::new(Role::System, words.iter().map(|words| B::text(s(words))).collect())
