@@ -3,18 +3,17 @@
 //!
 //! `route` evaluates the results. They are reported on the admin port and as metrics.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use http::HeaderValue;
-use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::task::JoinHandle;
 
 use super::call::{malformed_response, to_get, upstream_error};
+use super::probe_results::LastProbe;
 use super::send::{CallLog, RequestDestination, UpstreamRequest};
 use crate::error::ApiError;
 use crate::json::Writer;
@@ -69,18 +68,6 @@ impl Drop for Runner {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-/// Results of the last health check of each provider.
-#[derive(Debug, Default)]
-pub(in crate::proxy) struct ProbeResults(Mutex<HashMap<Box<str>, LastProbe>>);
-
-#[derive(Clone, Copy, Debug)]
-struct LastProbe {
-    outcome: ProbeOutcome,
-    status: Option<u16>,
-    /// Unix seconds.
-    time: i64,
 }
 
 /// Whether a reload left everything unchanged that a check depends on, so that its task can continue.

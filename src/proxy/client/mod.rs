@@ -11,6 +11,7 @@ pub(in crate::proxy) mod body;
 pub(in crate::proxy) mod call;
 pub(in crate::proxy) mod check;
 pub(in crate::proxy) mod fetch;
+pub(in crate::proxy) mod probe_results;
 pub(in crate::proxy) mod send;
 
 #[cfg(test)]

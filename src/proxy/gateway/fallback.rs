@@ -5,7 +5,6 @@
 //! attribution of failures and the decision whether another target is tried live in `route`; streams that break off
 //! later belong to `resume`.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use pingora::http::RequestHeader;
 
 use super::context::{Attempt, Context, UpstreamResponse};
 use super::plan::resolve_upstream_api;
+use super::retry_state::{RetryState, RouteRequest};
 use super::selection::{BodyRef, Selection};
 use super::spans;
 use crate::canonical::Thinking;
@@ -24,64 +24,14 @@ use crate::proxy::driver::outcome::ExchangeOutcome;
 use crate::proxy::names;
 use crate::route::affinity::fingerprint;
 use crate::route::blame::classify;
-use crate::route::candidates::{Candidates, FailedAttempt, Next};
+use crate::route::candidates::{FailedAttempt, Next};
 use crate::route::pick::{NoTarget, PickRequest, Policy, pick};
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Nanos};
 use crate::translate::StoreOptions;
-use crate::wire::path::Action;
 use crate::wire::prompt;
 use crate::wire::request::Body;
 use crate::wire::{Api, Format};
-
-/// Routing input: the properties of a request that do not depend on the target.
-#[derive(Clone, Copy)]
-pub(in crate::proxy) struct RouteRequest<'w> {
-    pub(in crate::proxy) model: &'w Arc<Model>,
-    /// Name of the model in the request.
-    pub(in crate::proxy) name: &'w str,
-    pub(in crate::proxy) thinking: Thinking,
-    pub(in crate::proxy) api: Api,
-    pub(in crate::proxy) action: Option<Action>,
-    pub(in crate::proxy) label: &'static str,
-}
-
-impl RouteRequest<'_> {
-    /// Returns whether the client requests a stream, in the body or in the path.
-    fn is_stream(&self, body: &Body) -> bool {
-        body.stream || matches!(self.action, Some(Action::Stream { .. }))
-    }
-}
-
-/// Retry state: what the next attempt needs, until the client has received its first byte. `None` for a model with one
-/// target.
-pub(in crate::proxy) struct RetryState {
-    pub(in crate::proxy) model: Arc<Model>,
-    /// Name of the model in the request; `None` if it is the model's id.
-    name: Option<Box<str>>,
-    pub(in crate::proxy) thinking: Thinking,
-    pub(in crate::proxy) api: Api,
-    pub(in crate::proxy) action: Option<Action>,
-    label: &'static str,
-    pub(in crate::proxy) body: Box<Body>,
-    /// Targets tried, limits of retries, and the best error so far.
-    pub(in crate::proxy) candidates: Candidates,
-}
-
-impl RetryState {
-    fn new(wanted: &RouteRequest<'_>, body: Box<Body>, ask: PickRequest) -> RetryState {
-        let RouteRequest { model, name, thinking, api, action, label } = *wanted;
-        let name = (*name != *model.id).then(|| name.into());
-        let candidates = Candidates::new(ask, model.routing.retry);
-        RetryState { model: model.clone(), name, thinking, api, action, label, body, candidates }
-    }
-
-    fn route_request(&self) -> RouteRequest<'_> {
-        let RetryState { model, name, thinking, api, action, label, .. } = self;
-        let name = name.as_deref().unwrap_or(&model.id);
-        RouteRequest { model, name, thinking: *thinking, api: *api, action: *action, label }
-    }
-}
 
 /// Returns a random number, uniform over all of `u64`.
 pub(in crate::proxy) fn random_point() -> u64 {

@@ -8,9 +8,10 @@ use pingora::http::RequestHeader;
 
 use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
 use super::context::{Context, RequestId};
-use super::fallback::{RouteRequest, not_offered};
+use super::fallback::not_offered;
 use super::images;
 use super::refusals::short;
+use super::retry_state::RouteRequest;
 use crate::account::Permission;
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;

@@ -7,7 +7,9 @@
 use std::time::Instant;
 
 use super::context::{Attempt, Context, ResponseInProgress, UpstreamResponse};
-use super::fallback::{RetryState, random_point};
+use super::fallback::random_point;
+use super::retry_state::RetryState;
+use super::suspended::SuspendedResponse;
 use crate::error::ApiError;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
@@ -18,41 +20,13 @@ use crate::proxy::driver::outcome::{ExchangeOutcome, failed};
 use crate::route::blame::{Blame, RetryDecision, classify};
 use crate::route::candidates::RetryRefusal;
 use crate::route::pick::mask;
-use crate::route::{Nanos, Target, upstream_api};
-use crate::translate::resume::{
-    Continuation, Prefill, PrefillState, TranscriptLimits, Unfit, transcript_limits,
-};
+use crate::route::{Target, upstream_api};
+use crate::translate::resume::{Continuation, Prefill, TranscriptLimits, Unfit, transcript_limits};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, TranslateRequest};
-use crate::wire::codec::ReplyOptions;
 use crate::wire::path::Action;
 use crate::wire::{Api, Format};
-
-/// State of a response that broke off.
-pub(in crate::proxy) struct SuspendedResponse {
-    /// The response so far, until another target continues it.
-    exchange: Option<Exchange>,
-    prefill: Prefill,
-    /// Output tokens that remain of the client's limit. `None` without a limit.
-    remaining_tokens: Option<u64>,
-    /// Reply options of the client's request, to end the response at its limit.
-    reply: ReplyOptions,
-    /// Error that the stream broke off with.
-    error: ApiError,
-    detail: Option<Box<str>>,
-    /// When the stream broke off.
-    since: Nanos,
-    /// When the client received its first content.
-    pub(in crate::proxy) first_content: Option<Instant>,
-}
-
-impl SuspendedResponse {
-    /// Returns the prefill state for the next target.
-    pub(in crate::proxy) fn prefill_state(&self) -> PrefillState<'_> {
-        PrefillState { prefill: &self.prefill, remaining_tokens: self.remaining_tokens }
-    }
-}
 
 /// Reason why no target continues, as a metric label.
 type ResumeFault = &'static str;

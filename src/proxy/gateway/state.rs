@@ -16,12 +16,13 @@ use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::proxy::body_memory::BodyMemory;
-use crate::proxy::client::{UpstreamClient, check};
+use crate::proxy::client::UpstreamClient;
+use crate::proxy::client::probe_results::ProbeResults;
 use crate::proxy::driver::connection::Connections;
 use crate::proxy::driver::dns::{self, Resolver};
 use crate::proxy::driver::offload::Offload;
 use crate::proxy::driver::shutdown::Shutdown;
-use crate::proxy::endpoints::task;
+use crate::proxy::endpoints::task::service::TaskService;
 use crate::route::sticky::StickyTable;
 use crate::snapshot::Snapshot;
 use crate::supervise::Supervisor;
@@ -44,7 +45,7 @@ pub struct GatewayInner {
     pub(in crate::proxy) shutdown: Arc<Shutdown>,
     pub(in crate::proxy) store: Option<Arc<dyn Store>>,
     pub(in crate::proxy) billing: Arc<Billing>,
-    pub(in crate::proxy) tasks: task::TaskService,
+    pub(in crate::proxy) tasks: TaskService,
     pub(in crate::proxy) owners: Arc<dyn OwnerStore>,
     pub(in crate::proxy) refuse_foreign: bool,
     pub(in crate::proxy) memory: BodyMemory,
@@ -52,7 +53,7 @@ pub struct GatewayInner {
     /// Client for the gateway's own requests: jobs, tasks, health checks and remote media.
     pub(in crate::proxy) upstream_client: UpstreamClient,
     pub(in crate::proxy) sticky_table: StickyTable,
-    pub(in crate::proxy) probe_results: check::ProbeResults,
+    pub(in crate::proxy) probe_results: ProbeResults,
     pub(in crate::proxy) supervisor: Arc<Supervisor>,
     /// Pingora's modules: none.
     pub(in crate::proxy) modules: HttpModules,
@@ -128,14 +129,14 @@ impl Gateway {
             access_log: parts.access_log,
             shutdown: parts.shutdown,
             store: parts.store,
-            tasks: task::TaskService::new(parts.tasks),
+            tasks: TaskService::new(parts.tasks),
             owners: parts.owners,
             refuse_foreign: parts.refuse_foreign,
             billing,
             memory,
             upstream_client,
             sticky_table: StickyTable::default(),
-            probe_results: check::ProbeResults::default(),
+            probe_results: ProbeResults::default(),
             supervisor: parts.supervisor,
             modules: HttpModules::new(),
             reloads: tokio::sync::watch::Sender::new(()),

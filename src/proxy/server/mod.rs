@@ -34,7 +34,7 @@ use crate::proxy::GatewayParts;
 use crate::proxy::Shutdown;
 use crate::proxy::client::check::Probes;
 use crate::proxy::driver::dns;
-use crate::proxy::endpoints::task::TaskPoller;
+use crate::proxy::endpoints::task::poller::TaskPoller;
 use crate::supervise::Supervisor;
 use acceptor::Acceptor;
 use listener_service::{ListenerHandle, ListenerService};

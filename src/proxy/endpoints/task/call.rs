@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, header};
 
 use crate::error::{ApiError, RetryAfter};
+use crate::json::Writer;
 use crate::metrics::Metrics;
+use crate::provider::VideoStep;
 use crate::proxy::Gateway;
 use crate::proxy::body_memory::RequestBudget;
 use crate::proxy::client::body::OpenResponse;
@@ -181,4 +183,23 @@ fn upstream_error(
     notes: &mut CallLog,
 ) -> ApiError {
     provider_error(road.target().map(|target| &target.provider), status, retry_after, body, notes)
+}
+
+/// Builds the poll request of a task. `None` if its provider has no such path.
+pub(super) fn poll_request(road: &TaskRoute, upstream: &str) -> Option<TaskRequest> {
+    let target = road.target()?;
+    let provider = &target.provider;
+    if road.upstream_route.api == Api::Tasks {
+        let mut path = format!("{}/task/", provider.base.prefix());
+        crate::wire::path::push_path_segment(&mut path, upstream);
+        return Some(TaskRequest::get(path));
+    }
+    let path = provider.video_path(&target.model, VideoStep::Poll(upstream))?;
+    if !provider.video_look_posts() {
+        return Some(TaskRequest::get(path));
+    }
+    let mut body = BytesMut::new();
+    let mut json = Writer::new(&mut body);
+    json.begin_object().key("operationName").string(upstream).end_object();
+    Some(TaskRequest { repeatable: true, ..TaskRequest::post(path, body.freeze()) })
 }

@@ -9,25 +9,21 @@
 mod call;
 mod group;
 mod pictures;
-mod poller;
+pub(in crate::proxy) mod poller;
 mod record;
+pub(in crate::proxy) mod service;
 mod source;
 mod stream;
 mod submit;
 mod token;
 mod view;
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use parking_lot::Mutex;
 use rand::Rng as _;
 
 use crate::error::{ApiError, ErrorKind};
-use crate::kv::TaskStore;
-use crate::ledger::Reservation;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::gateway::context::Context;
@@ -35,42 +31,8 @@ use crate::store::StoreError;
 use crate::wire::path::{Endpoint, query_value};
 use crate::wire::{tasks, video};
 
-pub(in crate::proxy) use poller::TaskPoller;
-
 /// Maximum time that a request waits for the task store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Task service: the task store, and the reservations of tasks that this process has started or taken over.
-pub(in crate::proxy) struct TaskService {
-    tasks: Arc<dyn TaskStore>,
-    reservations: Mutex<HashMap<(String, String), TaskReservation>>,
-}
-
-/// Reservation of one task.
-struct TaskReservation {
-    reservation: Reservation,
-    since: Instant,
-}
-
-impl TaskService {
-    pub(in crate::proxy) fn new(tasks: Arc<dyn TaskStore>) -> Self {
-        TaskService { tasks, reservations: Mutex::default() }
-    }
-
-    fn insert(&self, owner: &str, id: &str, reservation: Reservation) {
-        let hold = TaskReservation { reservation, since: Instant::now() };
-        self.reservations.lock().insert((owner.to_owned(), id.to_owned()), hold);
-    }
-
-    fn has_reservation(&self, owner: &str, id: &str) -> bool {
-        self.reservations.lock().contains_key(&(owner.to_owned(), id.to_owned()))
-    }
-
-    fn release(&self, owner: &str, id: &str) -> Option<Reservation> {
-        let hold = self.reservations.lock().remove(&(owner.to_owned(), id.to_owned()));
-        hold.map(|hold| hold.reservation)
-    }
-}
 
 /// Returns a new id with 128 random bits, so that it cannot be guessed.
 fn new_id(prefix: &str) -> String {

@@ -5,24 +5,21 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use bytes::BytesMut;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::STORE_TIMEOUT;
-use super::call::{TaskRequest, TaskRoute};
+use super::call::{TaskRoute, poll_request};
 use super::record::{Form, TaskFacts, TaskState, pack, unpack};
 use super::submit::lines;
 use super::view::TaskView;
 use crate::canonical::video::{Medium, Stage, VideoReport};
 use crate::canonical::{Product, Usage};
 use crate::error::{ApiError, ErrorKind};
-use crate::json::Writer;
 use crate::kv::StoredTask;
 use crate::ledger::{AccountId, Settled, UsageRecord};
-use crate::provider::VideoStep;
 use crate::proxy::Gateway;
 use crate::proxy::client::call::malformed_response;
 use crate::proxy::client::send::CallLog;
@@ -79,25 +76,6 @@ impl BackgroundService for TaskPoller {
 fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Builds the poll request of a task. `None` if its provider has no such path.
-pub(super) fn poll_request(road: &TaskRoute, upstream: &str) -> Option<TaskRequest> {
-    let target = road.target()?;
-    let provider = &target.provider;
-    if road.upstream_route.api == Api::Tasks {
-        let mut path = format!("{}/task/", provider.base.prefix());
-        crate::wire::path::push_path_segment(&mut path, upstream);
-        return Some(TaskRequest::get(path));
-    }
-    let path = provider.video_path(&target.model, VideoStep::Poll(upstream))?;
-    if !provider.video_look_posts() {
-        return Some(TaskRequest::get(path));
-    }
-    let mut body = BytesMut::new();
-    let mut json = Writer::new(&mut body);
-    json.begin_object().key("operationName").string(upstream).end_object();
-    Some(TaskRequest { repeatable: true, ..TaskRequest::post(path, body.freeze()) })
 }
 
 impl Gateway {

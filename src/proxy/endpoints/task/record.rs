@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::video::{Medium, Stage, VideoReport, VideoShape};
+use crate::wire::video::answer::InlineVideoFrame;
 
 /// Facts of a task, which never change.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -193,4 +194,14 @@ pub(super) fn pack(note: &impl Serialize) -> Bytes {
 /// Deserializes a record. `None` if it is not valid.
 pub(super) fn unpack<T: for<'d> Deserialize<'d>>(bytes: &[u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
+}
+
+/// Response format of a video.
+pub(super) enum VideoEncoding {
+    /// JSON that contains the video once, in base64.
+    Whole(InlineVideoFrame),
+    /// Response to a download: JSON that contains the video twice.
+    Download(String),
+    /// The bytes of the video with this index.
+    Plain(usize),
 }

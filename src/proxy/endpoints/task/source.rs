@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::header;
 
-use super::call::{TaskRequest, TaskRoute, read_error};
+use super::call::{TaskRequest, TaskRoute, poll_request, read_error};
 use super::internal_error;
-use super::poller::poll_request;
 use super::record::Form;
 use super::view::TaskView;
 use crate::canonical::video::Medium;

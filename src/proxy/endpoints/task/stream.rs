@@ -6,6 +6,7 @@ use http::{HeaderValue, header};
 
 use super::call::TaskRoute;
 use super::internal_error;
+use super::record::VideoEncoding;
 use super::source::{VideoBody, VideoSource, public_fetch_error};
 use super::view::TaskView;
 use crate::canonical::video::Medium;
@@ -21,16 +22,6 @@ use crate::wire::video::answer::{self, InlineVideoFrame};
 
 /// Bytes that are encoded in base64 at a time: a multiple of three.
 const BASE64_STEP: usize = 48 * 1024;
-
-/// Response format of a video.
-pub(super) enum VideoEncoding {
-    /// JSON that contains the video once, in base64.
-    Whole(InlineVideoFrame),
-    /// Response to a download: JSON that contains the video twice.
-    Download(String),
-    /// The bytes of the video with this index.
-    Plain(usize),
-}
 
 /// Streaming base64 encoder.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! Task views: responses to queries and downloads.
 
+use super::record::VideoEncoding;
 use super::record::{TaskFacts, TaskState, unpack};
-use super::stream::VideoEncoding;
 use super::{STORE_TIMEOUT, TaskFormat, internal_error, unknown_task};
 use crate::canonical::video::{Medium, Stage};
 use crate::error::{ApiError, ErrorKind};

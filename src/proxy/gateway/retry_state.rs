@@ -1,0 +1,60 @@
+//! What a request is routed by, and what is kept of it for its next attempt.
+
+use std::sync::Arc;
+
+use crate::canonical::Thinking;
+use crate::route::Model;
+use crate::route::candidates::Candidates;
+use crate::route::pick::PickRequest;
+use crate::wire::Api;
+use crate::wire::path::Action;
+use crate::wire::request::Body;
+
+/// Routing input: the properties of a request that do not depend on the target.
+#[derive(Clone, Copy)]
+pub(in crate::proxy) struct RouteRequest<'w> {
+    pub(in crate::proxy) model: &'w Arc<Model>,
+    /// Name of the model in the request.
+    pub(in crate::proxy) name: &'w str,
+    pub(in crate::proxy) thinking: Thinking,
+    pub(in crate::proxy) api: Api,
+    pub(in crate::proxy) action: Option<Action>,
+    pub(in crate::proxy) label: &'static str,
+}
+
+impl RouteRequest<'_> {
+    /// Returns whether the client requests a stream, in the body or in the path.
+    pub(super) fn is_stream(&self, body: &Body) -> bool {
+        body.stream || matches!(self.action, Some(Action::Stream { .. }))
+    }
+}
+
+/// Retry state: what the next attempt needs, until the client has received its first byte. `None` for a model with one
+/// target.
+pub(in crate::proxy) struct RetryState {
+    pub(in crate::proxy) model: Arc<Model>,
+    /// Name of the model in the request; `None` if it is the model's id.
+    name: Option<Box<str>>,
+    pub(in crate::proxy) thinking: Thinking,
+    pub(in crate::proxy) api: Api,
+    pub(in crate::proxy) action: Option<Action>,
+    label: &'static str,
+    pub(in crate::proxy) body: Box<Body>,
+    /// Targets tried, limits of retries, and the best error so far.
+    pub(in crate::proxy) candidates: Candidates,
+}
+
+impl RetryState {
+    pub(super) fn new(wanted: &RouteRequest<'_>, body: Box<Body>, ask: PickRequest) -> RetryState {
+        let RouteRequest { model, name, thinking, api, action, label } = *wanted;
+        let name = (*name != *model.id).then(|| name.into());
+        let candidates = Candidates::new(ask, model.routing.retry);
+        RetryState { model: model.clone(), name, thinking, api, action, label, body, candidates }
+    }
+
+    pub(super) fn route_request(&self) -> RouteRequest<'_> {
+        let RetryState { model, name, thinking, api, action, label, .. } = self;
+        let name = name.as_deref().unwrap_or(&model.id);
+        RouteRequest { model, name, thinking: *thinking, api: *api, action: *action, label }
+    }
+}
