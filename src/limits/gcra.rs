@@ -7,7 +7,7 @@
 // Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use crate::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 /// Nanoseconds of a minute. Limits are per minute, and the burst size is one minute's worth.
@@ -35,7 +35,7 @@ pub struct Gcra(AtomicI64);
 
 impl Gcra {
     /// Creates a full bucket.
-    pub const fn new() -> Gcra {
+    pub fn new() -> Gcra {
         Gcra(AtomicI64::new(i64::MIN))
     }
 
