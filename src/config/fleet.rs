@@ -47,19 +47,34 @@ pub(super) fn read(table: &ConfigTable<'_>, folder: &Path) -> Option<FleetSettin
     }
     let sentinel = table.string("sentinel");
     let journal = folder.join(table.string("journal").unwrap_or_else(|| "ledger".to_owned()));
-    let allow = table.get("away").and_then(|value| {
+    let away = read_outage_policy(table);
+    if sentinel.is_some() && servers.is_none() {
+        table.wrong("sentinel is set without valkey", "list the URLs of the sentinels in valkey".to_owned());
+    }
+    servers.map(|_| FleetSettings { urls, sentinel, journal, away })
+}
+
+fn read_outage_policy(table: &ConfigTable<'_>) -> OnOutageSetting {
+    let away = table.get("away");
+    let allow = away.as_ref().map(|value| {
         value.parsed(|text| match text {
             "refuse" => Ok(false),
             "allow" => Ok(true),
             _ => Err("write \"refuse\" or \"allow\"".to_owned()),
         })
     });
-    let allowance = table.amount("away_allowance").unwrap_or(ALLOWANCE);
-    if sentinel.is_some() && servers.is_none() {
-        table.wrong("sentinel is set without valkey", "list the URLs of the sentinels in valkey".to_owned());
+    let allowance = table.get("away_allowance");
+    let amount = allowance.as_ref().and_then(Value::as_amount).unwrap_or(ALLOWANCE);
+    match (allow, allowance) {
+        (Some(Some(true)), _) => return OnOutageSetting::Allow(amount),
+        // An invalid policy is reported already.
+        (Some(None), _) | (_, None) => {}
+        (_, Some(allowance)) => allowance.wrong(
+            "away_allowance has no effect with away = \"refuse\"",
+            "set away = \"allow\", or remove away_allowance".to_owned(),
+        ),
     }
-    let away = if allow == Some(true) { OnOutageSetting::Allow(allowance) } else { OnOutageSetting::Refuse };
-    servers.map(|_| FleetSettings { urls, sentinel, journal, away })
+    OnOutageSetting::Refuse
 }
 
 fn address(url: &str) -> Result<Secret, String> {

@@ -257,6 +257,10 @@ const FLUSH: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::fro
 const HEAD: RangeInclusive<usize> = 4 << 10..=1 << 20;
 /// Largest value of `server.threads`.
 const MAX_THREADS: i64 = 1024;
+/// Maximum number of listeners. An upgrade transfers all of them at once, and Pingora's transfer carries at most 32
+/// sockets and 2,048 bytes of addresses. The longest address, IPv6 with a scope id, has 58 bytes and a separator.
+const MAX_LISTENERS: usize = 32;
+const _: () = assert!(MAX_LISTENERS * (58 + 1) <= 2_048);
 
 pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Settings, Report> {
     let document = TomlDocument::new(file, text);
@@ -284,6 +288,12 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
         if listen.is_empty() && tls.is_empty() && server.get("listen").is_none() {
             server
                 .wrong("no listener is configured", "for example: listen = [\"127.0.0.1:8080\"]".to_owned());
+        }
+        let count = listen.len() + tls.len();
+        if count > MAX_LISTENERS {
+            let message = format!("listen and tls have {count} listeners");
+            let hint = format!("an upgrade can pass on at most {MAX_LISTENERS} listeners");
+            server.wrong(message, hint);
         }
         let admin = server.get("admin").and_then(|value| value.parsed(values::address));
         for (index, address) in listen.iter().enumerate() {

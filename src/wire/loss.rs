@@ -118,6 +118,7 @@ pub const ROWS: &[LossRow] = &[
     row("tools.programmatic_tool_calling",   [E, E, E, E]),
     row("web_search",                        [W, E, E, E]),
     row("web_search_filters",                [W, W, W, W]),
+    row("web_search_settings",               [W, W, W, W]),
     row("web_search_location",               [S, S, S, S]),
     row("web_search_context",                [S, S, S, S]),
     row("web_search_max_uses",               [S, S, S, S]),

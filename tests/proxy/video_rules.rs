@@ -1,9 +1,15 @@
 //! Video parameters: duration limits of each family, ignored parameters and invalid parameters.
 
+use std::time::Instant;
+
 use serde_json::json;
 
 use super::support::client::post;
-use super::videos::{Studio, body};
+use super::support::gateway::Gateway;
+use super::support::reply;
+use super::support::setup::Setup;
+use super::support::upstream::Upstream;
+use super::videos::{Studio, body, get};
 
 /// Every limit of every family, from both sides.
 #[tokio::test]
@@ -164,4 +170,33 @@ async fn video_invalid_parameter_is_named() {
     assert_eq!(studio.providers["sora-2"].requests(), before);
     let answer = studio.get("/v1/video/generations/download").await;
     assert_eq!((answer.status(), &answer.json()["error"]["param"]), (400, &json!("id")));
+}
+
+/// Queries poll a provider at most once a second, whether or not it answers.
+#[tokio::test]
+async fn video_query_does_not_repeat_a_failed_poll_at_once() {
+    let upstream = Upstream::start(|mut conn| async move {
+        while let Some(request) = conn.request().await {
+            let submitted = json!({"id": "video_up", "object": "video", "status": "queued"}).to_string();
+            let failed = json!({"error": {"message": "No.", "type": "server_error"}}).to_string();
+            let is_poll = request.head.line.starts_with("GET");
+            conn.send(if is_poll { reply::json(500, failed) } else { reply::json(200, submitted) }).await;
+        }
+    })
+    .await;
+    let base = format!("http://{}/v1", upstream.addr);
+    let setup = Setup::new().provider("openai", "openai", &base, "").model("sora-2", "openai", "sora-2");
+    let gateway = Gateway::start(&setup).await;
+    let answer = gateway.ask(post("/v1/video/generations", body("sora-2", "A cat").to_string())).await;
+    let path = format!("/v1/video/generations/{}", answer.json()["task_id"].as_str().unwrap());
+    let begun = Instant::now();
+    let mut queries = 0;
+    while queries < 10 || upstream.count() < 3 {
+        let shown = get(&gateway, &path).await;
+        assert_eq!((shown.status(), &shown.json()["status"]), (200, &json!("queued")), "{}", shown.text());
+        queries += 1;
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let (polls, seconds) = (upstream.count() - 1, begun.elapsed().as_secs());
+    assert!(polls <= seconds as usize + 1, "{polls} polls in {seconds} s, for {queries} queries");
 }

@@ -7,7 +7,6 @@ use http::{HeaderMap, HeaderName, header};
 use pingora::protocols::http::client::HttpSession;
 use tokio::time::{Instant, timeout_at};
 
-use super::send::UpstreamRequest;
 use crate::provider::Timeouts;
 use crate::proxy::driver::connection::Connections;
 use crate::proxy::driver::encoding::ContentDecoder;
@@ -49,11 +48,12 @@ pub(in crate::proxy) enum BodyError {
 
 impl OpenResponse {
     /// Creates the response of a connection whose response head has been read. `None` if it has not. Without a `pool`
-    /// the connection is closed at the end of the body.
+    /// the connection is closed at the end of the body. `until` is the deadline of the whole request.
     pub(super) fn new(
         session: HttpSession,
         pool: Option<PoolEntry>,
-        request: &UpstreamRequest<'_>,
+        timeouts: Timeouts,
+        until: Instant,
     ) -> Option<Self> {
         let head = session.response_header()?;
         let mut response = OpenResponse {
@@ -63,8 +63,8 @@ impl OpenResponse {
             session: Some(session),
             pool,
             reader: ResponseReader::new(true),
-            until: request.until,
-            timeouts: request.timeouts,
+            until,
+            timeouts,
             rate: None,
         };
         let length = response.text(&header::CONTENT_LENGTH);

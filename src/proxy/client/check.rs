@@ -13,7 +13,7 @@ use pingora::services::background::BackgroundService;
 use tokio::task::JoinHandle;
 
 use super::call::{malformed_response, to_get, upstream_error};
-use super::probe_results::LastProbe;
+use super::probe_results::{LastProbe, ProbeResult};
 use super::send::{CallLog, RequestDestination, UpstreamRequest};
 use crate::error::ApiError;
 use crate::json::Writer;
@@ -95,15 +95,14 @@ impl Gateway {
         let providers = live.snapshot.routes.providers();
         let wanted = || providers.iter().filter(|provider| provider.check.is_some());
         runners.retain(|runner| wanted().any(|provider| has_same_check(&runner.provider, provider)));
-        self.probe_results
-            .0
-            .lock()
-            .retain(|name, _| runners.iter().any(|runner| runner.provider.name == *name));
+        self.probe_results.retain(|name| runners.iter().any(|runner| *runner.provider.name == *name));
         for provider in wanted() {
             if runners.iter().all(|runner| runner.provider.name != provider.name) {
                 let (gateway, name, supervised) = (self.clone(), provider.name.clone(), supervised.clone());
+                let result = self.probe_results.add(&name);
                 let task = tokio::spawn(async move {
-                    supervised.run_task_supervised(|| gateway.clone().run_checks(name.clone())).await;
+                    let run = || gateway.clone().run_checks(name.clone(), result.clone());
+                    supervised.run_task_supervised(run).await;
                 });
                 runners.push(Runner { provider: provider.clone(), task });
             }
@@ -111,7 +110,7 @@ impl Gateway {
     }
 
     /// Checks a provider periodically, until the task is aborted or the provider is no longer configured.
-    async fn run_checks(self, name: Box<str>) {
+    async fn run_checks(self, name: Box<str>, result: Arc<ProbeResult>) {
         let mut checked = ProbeState::default();
         let mut rest = MAX_FIRST_DELAY;
         loop {
@@ -121,7 +120,10 @@ impl Gateway {
             let Some(link) = live.addresses_by_name(&name) else { return };
             let Some(check) = &link.provider().check else { return };
             let (outcome, status) = self.probe(link, check).await;
-            self.record_probe(&live, link.provider(), outcome, status, &mut checked);
+            let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let time = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+            result.set(LastProbe { outcome, status, time });
+            self.record_probe(&live, link.provider(), outcome, &mut checked);
             let every = check.every;
             drop(live);
             // A period lasts nine tenths of `every` to all of it: checks that started together spread out.
@@ -187,14 +189,10 @@ impl Gateway {
         live: &ActiveSnapshot,
         provider: &Arc<Provider>,
         outcome: ProbeOutcome,
-        status: Option<u16>,
         checked: &mut ProbeState,
     ) {
         let name = &*provider.name;
         self.metrics.provider_checks.with_label_values(&[name, outcome.label()]).inc();
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let time = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-        self.probe_results.0.lock().insert(name.into(), LastProbe { outcome, status, time });
         let models = live.snapshot.routes.models().iter();
         let mut targets = models.flat_map(|model| model.targets.iter().map(move |target| (model, target)));
         let Some((model, target)) = targets.find(|(_, target)| Arc::ptr_eq(&target.provider, provider))
@@ -228,10 +226,9 @@ impl Gateway {
 
     fn each_check(&self, mut each: impl FnMut(&str, &LastProbe)) {
         let live = self.live.load();
-        let board = self.probe_results.0.lock();
         for provider in live.snapshot.routes.providers() {
-            if let Some(last) = board.get(&provider.name) {
-                each(&provider.name, last);
+            if let Some(last) = self.probe_results.last(&provider.name) {
+                each(&provider.name, &last);
             }
         }
     }

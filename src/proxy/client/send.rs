@@ -268,7 +268,8 @@ impl UpstreamClient {
             RequestDestination::Provider(_) => Some((self.connections.clone(), peer)),
             RequestDestination::Address(_) => None,
         };
-        let response = OpenResponse::new(session, pool, request).ok_or(SendError::NoHead)?;
+        let response = OpenResponse::new(session, pool, request.timeouts, request.until);
+        let response = response.ok_or(SendError::NoHead)?;
         log.on_response_head(&response);
         Ok(response)
     }

@@ -237,3 +237,64 @@ fn text_document_is_sent_to_chat_as_text_with_its_title() {
     let (joined, _) = sent_as(row, kind, "deepseek-chat", Format::Messages, Format::Chat, &body);
     assert_eq!(joined["messages"][0]["content"], "Two \"lines\"\n\nLine 1\nLine 2\n\nSum up.");
 }
+
+#[test]
+fn mapping_9_search_settings_of_generate_are_reported_as_lost() {
+    let body = json!({"contents": [{"role": "user", "parts": [{"text": "?"}]}],
+        "tools": [{"googleSearch": {"timeRangeFilter": {"startTime": "2026-01-01T00:00:00Z"}}}]});
+    for (kind, model, to) in [
+        (ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Messages),
+        (ProviderKind::OpenAi, "gpt-5", Format::Responses),
+    ] {
+        let (sent, losses) = sent(kind, model, Format::Generate, to, &body);
+        assert_eq!(
+            (sent["tools"].as_array().map(Vec::len), losses),
+            (Some(1), vec!["web_search_settings".to_owned()])
+        );
+        assert_eq!(crate::wire::loss::policy("web_search_settings", to), crate::wire::loss::LossPolicy::Warn);
+    }
+}
+
+/// Chat providers require the result of a call directly behind the message with the call.
+#[test]
+fn mapping_1_phase_does_not_divide_an_assistant_message_of_another_format() {
+    let body = json!({"input": [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": "a", "phase": "commentary"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"role": "assistant", "content": "b", "phase": "final_answer"},
+        {"type": "function_call_output", "call_id": "c", "output": "5"},
+    ]});
+    let roles = |kind, model, to| {
+        let (sent, losses) = sent(kind, model, Format::Responses, to, &body);
+        // Dropped silently.
+        assert_eq!(losses, ["phase"]);
+        let turns = if to == Format::Generate { &sent["contents"] } else { &sent["messages"] };
+        turns
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|turn| turn["role"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(roles(ProviderKind::OpenAiCompatible, "m", Format::Chat), ["user", "assistant", "tool"]);
+    let claude = roles(ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Messages);
+    assert_eq!(claude, ["user", "assistant", "user"]);
+    assert_eq!(roles(ProviderKind::Gemini, "gemini-2.5-pro", Format::Generate), ["user", "model", "user"]);
+}
+
+/// A compaction holds the earlier conversation. Only its own format can read it, and the client is told.
+#[test]
+fn mapping_12_compaction_of_another_format_is_reported_as_lost() {
+    let claude = json!({"max_tokens": 9, "messages": [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": [{"type": "compaction", "content": "Before."}, {"type": "text", "text": "a"}]},
+        {"role": "user", "content": "more"}]});
+    let codex = json!({"input": [{"type": "compaction", "encrypted_content": "gAA"}, {"role": "user", "content": "?"}]});
+    let lost = |from, body: &Value| {
+        let (_, losses) = sent(ProviderKind::OpenAiCompatible, "m", from, Format::Chat, body);
+        losses
+    };
+    assert_eq!(lost(Format::Messages, &claude), ["server_tool_block"]);
+    assert_eq!(lost(Format::Responses, &codex), ["server_tool_block"]);
+}

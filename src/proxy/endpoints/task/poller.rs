@@ -27,6 +27,7 @@ use crate::proxy::driver::outcome::timeout_error;
 use crate::proxy::endpoints::record_calls;
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
 use crate::proxy::gateway::context::Context;
+use crate::store::StoreError;
 use crate::wire::Api;
 use crate::wire::video::read;
 
@@ -42,6 +43,8 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(20);
 const MIN_QUERY_INTERVAL: i64 = 1_000;
 /// Time between two polls in the background.
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
+/// Time between a failed poll and the next one in the background.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Time after which the charge of an ended task that is not confirmed is made again.
 const CHARGE_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum age of a task, in milliseconds. No provider works longer on one.
@@ -163,9 +166,11 @@ impl Gateway {
                 Some(failure_report("expired", "The provider did not report the outcome of the task."))
             }
             Err(error) => {
-                // The task is due again when its lease expires.
                 let id = &shown.task.id;
                 tracing::debug!(%error, id, "a provider did not report the status of a task");
+                // A failed poll counts as one: queries must not add load to a provider that fails.
+                shown.state.asked = now();
+                let _ = self.change_task(&mut shown, Some(RETRY_INTERVAL)).await;
                 return (shown, notes);
             }
         };
@@ -182,7 +187,6 @@ impl Gateway {
         // The end is stored before it is charged, because compare-and-swap selects the process that charges. Should
         // that process end in between, the task is due again, and the ledger ignores a second charge of the same task.
         shown.state.uncharged = ends && self.billing.ledger.is_some();
-        let StoredTask { owner, id, version, .. } = &shown.task;
         if !ends {
             self.restore_reservation(&shown).await;
         }
@@ -190,23 +194,29 @@ impl Gateway {
             true => shown.state.uncharged.then_some(CHARGE_INTERVAL),
             false => Some(POLL_INTERVAL),
         };
+        // Compare-and-swap: of several processes that find the end of a task, only the one whose write succeeds charges
+        // it.
+        match self.change_task(&mut shown, due).await {
+            Ok(true) if ends => self.charge_task(&mut shown).await,
+            // False if another process has stored a newer state.
+            Ok(_) => {}
+            Err(error) => {
+                let id = &shown.task.id;
+                tracing::warn!(%error, id, "the status of a task cannot be stored");
+            }
+        }
+        (shown, notes)
+    }
+
+    /// Stores the state of a task, and that it is due after `due`, or never if it is `None`. False if another process
+    /// has changed the task since it was loaded.
+    async fn change_task(&self, shown: &mut TaskView, due: Option<Duration>) -> Result<bool, StoreError> {
+        let StoredTask { owner, id, version, .. } = &shown.task;
         let changed = self.tasks.tasks.change(owner, id, *version, pack(&shown.state), due);
         let changed = changed.within(STORE_TIMEOUT).await;
         self.count_store("change_task", &changed);
-        // Compare-and-swap: of several processes that find the end of a task, only the one whose write succeeds charges
-        // it.
-        match changed {
-            Ok(true) => {
-                shown.task.version += 1;
-                if ends {
-                    self.charge_task(&mut shown).await;
-                }
-            }
-            // Another process has stored a newer state.
-            Ok(false) => {}
-            Err(error) => tracing::warn!(%error, id, "the status of a task cannot be stored"),
-        }
-        (shown, notes)
+        shown.task.version += u64::from(changed == Ok(true));
+        changed
     }
 
     /// Reserves the cost of a task again if the process that submitted it has ended, because its reservation ended with
@@ -289,11 +299,8 @@ impl Gateway {
     async fn charge_task(&self, shown: &mut TaskView) {
         if self.settle_task(shown).await {
             shown.state.uncharged = false;
-            let StoredTask { owner, id, version, .. } = &shown.task;
-            let changed = self.tasks.tasks.change(owner, id, *version, pack(&shown.state), None);
-            let changed = changed.within(STORE_TIMEOUT).await;
-            self.count_store("change_task", &changed);
-            shown.task.version += u64::from(changed == Ok(true));
+            // If the write fails, the task is due again; the ledger ignores a second charge.
+            let _ = self.change_task(shown, None).await;
         }
     }
 

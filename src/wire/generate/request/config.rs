@@ -1,6 +1,6 @@
 //! Decoder of `generationConfig`: sampling, output format, reasoning.
 
-use super::read::{ReadFault, boolean, count, last, number, object, string, strings, wrong};
+use super::read::{ReadFault, boolean, count, last, number, object, object_or_whole, string, strings, wrong};
 use crate::canonical::request::Extra;
 use crate::canonical::{Effort, OutputFormat, Request, Thinking};
 use crate::json::{Cursor, JsonStr, RawJson};
@@ -72,13 +72,12 @@ struct Output<'a> {
 
 pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
     let mut output = Output::default();
-    let (mut logprobs, mut alternatives, mut unknown) = (false, 0, false);
-    let mut whole = json.clone();
+    let (mut logprobs, mut alternatives) = (false, 0);
     let path = |key: &str| format!("generationConfig.{key}");
-    object(
+    let whole = object_or_whole(
         json,
         || "generationConfig".to_owned(),
-        |key, _, json| {
+        |key, json| {
             let sampling = &mut request.sampling;
             match key {
                 "temperature" => sampling.temperature = Some(number(json, &path(key))?),
@@ -99,18 +98,13 @@ pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Resu
                 "thinkingConfig" => thinking(json, request)?,
                 _ => match OWN.into_iter().find(|own| last(own) == key) {
                     Some(name) => request.extra.push(Extra { name, value: json.raw()? }),
-                    None => {
-                        unknown = true;
-                        json.skip()?;
-                    }
+                    None => return Ok(false),
                 },
             }
-            Ok(())
+            Ok(true)
         },
     )?;
-    if unknown {
-        request.extra.push(Extra { name: ALL, value: whole.raw()? });
-    }
+    request.extra.extend(whole.map(|value| Extra { name: ALL, value }));
     request.logprobs = logprobs.then_some(alternatives);
     request.output = output.format();
     Ok(())

@@ -80,6 +80,24 @@ pub(super) fn object<'a>(
     Ok(())
 }
 
+/// Reads an object like [`object`]. `each` returns false for an unknown member, whose value it leaves unread. Returns the
+/// whole object if it has an unknown member, so that an encoder of this format can copy it ([`copy_unknown`]).
+pub(super) fn object_or_whole<'a>(
+    json: &mut Cursor<'a>,
+    path: impl FnOnce() -> String,
+    mut each: impl FnMut(&str, &mut Cursor<'a>) -> Result<bool, ReadFault>,
+) -> Result<Option<RawJson<'a>>, ReadFault> {
+    let (mut whole, mut unknown) = (json.clone(), false);
+    object(json, path, |key, _, json| {
+        if !each(key, json)? {
+            unknown = true;
+            json.skip()?;
+        }
+        Ok(())
+    })?;
+    Ok(if unknown { Some(whole.raw()?) } else { None })
+}
+
 /// Calls `each` for the elements of an array, with their indexes. A single object or string counts as an array of
 /// one; null elements are skipped.
 pub(super) fn list<'a>(

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use super::model;
-use super::read::{ReadFault, copy_unknown, last, list, object, string, strings, wrong};
+use super::read::{ReadFault, copy_unknown, last, list, object, object_or_whole, string, strings, wrong};
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Dialect, Index, IndexKey, Request, Tool, ToolChoice, ToolKind};
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
@@ -30,6 +30,8 @@ const SETTINGS: [&str; 2] = ["toolConfig.retrievalConfig", "toolConfig.includeSe
 /// members.
 const UNKNOWN_TOOL: &str = "tools.*";
 const UNKNOWN_SETTING: &str = "toolConfig.*";
+/// Name of the extra member with the whole object of a search, present if it has members without a canonical field.
+const SEARCH_SETTINGS: &str = "web_search_settings";
 
 const DECLARATIONS: &str = "functionDeclarations";
 const SEARCHES: [&str; 3] = ["googleSearch", "groundingSearch", "googleSearchRetrieval"];
@@ -43,41 +45,32 @@ pub(super) fn read<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Resu
         json,
         || "tools".to_owned(),
         |number, json| {
-            let (mut whole, mut unknown) = (json.clone(), false);
-            object(
+            let whole = object_or_whole(
                 json,
                 || format!("tools[{number}]"),
-                |key, _, json| match key {
-                    DECLARATIONS => {
-                        let path = format!("tools[{number}].functionDeclarations");
-                        list(
-                            json,
-                            || path.clone(),
-                            |number, json| {
-                                request.tools.push(declaration(json, &format!("{path}[{number}]"))?);
-                                Ok(())
-                            },
-                        )
-                    }
-                    _ if SEARCHES.contains(&key) => {
-                        request.search = Some(search(json)?);
-                        Ok(())
-                    }
-                    _ => {
-                        match HOSTED.into_iter().find(|own| last(own) == key) {
-                            Some(name) => request.extra.push(Extra { name, value: json.raw()? }),
-                            None => {
-                                unknown = true;
-                                json.skip()?;
-                            }
+                |key, json| {
+                    match key {
+                        DECLARATIONS => {
+                            let path = format!("tools[{number}].functionDeclarations");
+                            list(
+                                json,
+                                || path.clone(),
+                                |number, json| {
+                                    request.tools.push(declaration(json, &format!("{path}[{number}]"))?);
+                                    Ok(())
+                                },
+                            )?;
                         }
-                        Ok(())
+                        _ if SEARCHES.contains(&key) => search(json, request)?,
+                        _ => match HOSTED.into_iter().find(|own| last(own) == key) {
+                            Some(name) => request.extra.push(Extra { name, value: json.raw()? }),
+                            None => return Ok(false),
+                        },
                     }
+                    Ok(true)
                 },
             )?;
-            if unknown {
-                request.extra.push(Extra { name: UNKNOWN_TOOL, value: whole.raw()? });
-            }
+            request.extra.extend(whole.map(|value| Extra { name: UNKNOWN_TOOL, value }));
             Ok(())
         },
     )
@@ -119,43 +112,43 @@ fn declaration<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Tool<'a>, ReadFa
     })
 }
 
-fn search<'a>(json: &mut Cursor<'a>) -> Result<Search<'a>, ReadFault> {
+fn search<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
     let mut search = Search::default();
-    object(
+    let whole = object_or_whole(
         json,
         || "tools.googleSearch".to_owned(),
-        |key, _, json| {
-            match key {
-                "excludeDomains" => search.blocked_domains = Some(json.raw()?),
-                _ => json.skip()?,
+        |key, json| {
+            let known = is_known_search_setting(key);
+            if known {
+                search.blocked_domains = Some(json.raw()?);
             }
-            Ok(())
+            Ok(known)
         },
     )?;
-    Ok(search)
+    request.search = Some(search);
+    request.extra.extend(whole.map(|value| Extra { name: SEARCH_SETTINGS, value }));
+    Ok(())
+}
+
+fn is_known_search_setting(name: &str) -> bool {
+    name == "excludeDomains"
 }
 
 /// Reads `toolConfig`.
 pub(super) fn read_config<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
-    let (mut whole, mut unknown) = (json.clone(), false);
-    object(
+    let whole = object_or_whole(
         json,
         || "toolConfig".to_owned(),
-        |key, _, json| {
+        |key, json| {
             match SETTINGS.into_iter().find(|own| last(own) == key) {
                 _ if key == CALLING => read_calling(json, request)?,
                 Some(name) => request.extra.push(Extra { name, value: json.raw()? }),
-                None => {
-                    unknown = true;
-                    json.skip()?;
-                }
+                None => return Ok(false),
             }
-            Ok(())
+            Ok(true)
         },
     )?;
-    if unknown {
-        request.extra.push(Extra { name: UNKNOWN_SETTING, value: whole.raw()? });
-    }
+    request.extra.extend(whole.map(|value| Extra { name: UNKNOWN_SETTING, value }));
     Ok(())
 }
 
@@ -236,7 +229,8 @@ pub(super) fn write(
             json.end_array().end_object();
         }
         if let Some(search) = search {
-            write_search(search, notes, json);
+            let settings = request.extra.iter().rfind(|extra| extra.name == SEARCH_SETTINGS);
+            write_search(search, settings.map(|extra| extra.value), notes, json);
         }
         for extra in hosted {
             json.begin_object();
@@ -316,7 +310,12 @@ fn write_tool(
 /// Parameters of a tool with free-text input.
 const FREE_TEXT: &str = r#"{"type":"OBJECT","properties":{"input":{"type":"STRING"}},"required":["input"]}"#;
 
-fn write_search(search: &Search<'_>, notes: &mut LossNotes, json: &mut Writer<'_, BytesMut>) {
+fn write_search(
+    search: &Search<'_>,
+    settings: Option<RawJson<'_>>,
+    notes: &mut LossNotes,
+    json: &mut Writer<'_, BytesMut>,
+) {
     json.begin_object().key("googleSearch").begin_object();
     match search.blocked_domains {
         // A client of this format knows what its provider accepts.
@@ -326,6 +325,11 @@ fn write_search(search: &Search<'_>, notes: &mut LossNotes, json: &mut Writer<'_
         }
         Some(_) => notes.lose("web_search_filters"),
         None => {}
+    }
+    if let Some(settings) = settings {
+        // The provider rejects the settings of the older `googleSearchRetrieval` here.
+        let skipped = |name: &str| is_known_search_setting(name) || name == "dynamicRetrievalConfig";
+        copy_unknown(settings, skipped, json);
     }
     json.end_object().end_object();
     if search.allowed_domains.is_some() {
@@ -411,5 +415,5 @@ fn write_config(
 pub(super) fn is_own(name: &str) -> bool {
     HOSTED.contains(&name)
         || SETTINGS.contains(&name)
-        || [UNKNOWN_TOOL, UNKNOWN_SETTING, STREAM_ARGUMENTS].contains(&name)
+        || [UNKNOWN_TOOL, UNKNOWN_SETTING, SEARCH_SETTINGS, STREAM_ARGUMENTS].contains(&name)
 }

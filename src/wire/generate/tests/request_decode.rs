@@ -331,6 +331,17 @@ fn search_tool_has_several_names_and_other_server_tools_are_extras() {
         let body = beside(&format!(r#""tools":[{{"{name}":{{}}}}]"#));
         let request = read(&body);
         assert!(request.search.is_some() && request.extra.is_empty(), "{name}");
+        // Members of the search that have no counterpart are kept for a provider of this format, and lost elsewhere.
+        for (member, extra) in [
+            (r#""excludeDomains":["x"]"#, &[][..]),
+            (r#""timeRangeFilter":null"#, &[]),
+            (r#""timeRangeFilter":{"startTime":"2026-01-01T00:00:00Z"}"#, &["web_search_settings"]),
+            (r#""dynamicRetrievalConfig":{"mode":"MODE_DYNAMIC"}"#, &["web_search_settings"]),
+        ] {
+            let body = beside(&format!(r#""tools":[{{"{name}":{{{member}}}}}]"#));
+            let names: Vec<_> = read(&body).extra.iter().map(|extra| extra.name).collect();
+            assert_eq!(names, extra, "{body}");
+        }
     }
     let body = beside(r#""tools":[{"codeExecution":{}},{"url_context":{}},{"newThing":{}}]"#);
     let names: Vec<_> = read(&body).extra.iter().map(|extra| extra.name).collect();

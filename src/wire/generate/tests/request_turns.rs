@@ -317,7 +317,7 @@ fn request_of_the_same_format_round_trips_unchanged() {
         "systemInstruction":{"parts":[{"text":"S."}]},
         "tools":[
             {"functionDeclarations":[{"name":"f","description":"d","parameters":{"type":"OBJECT","properties":{"a":{"type":"STRING"}}}}]},
-            {"googleSearch":{"excludeDomains":["x"]}},
+            {"googleSearch":{"excludeDomains":["x"],"timeRangeFilter":{"startTime":"2026-01-01T00:00:00Z"}}},
             {"codeExecution":{}},
             {"newTool":{"a":1}}
         ],

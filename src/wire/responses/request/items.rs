@@ -114,7 +114,10 @@ impl<'a> Items<'a> {
             }
         };
         if role == Role::Assistant {
-            let turn = self.answer(true);
+            let seen = self.look();
+            // A turn has one phase: a message of another phase starts a new turn.
+            let same_phase = self.turns.last().is_some_and(|turn| !seen.spoke || turn.phase == piece.phase);
+            let turn = if same_phase { self.answer(true) } else { self.turn(Role::Assistant, false) };
             turn.blocks.extend(piece.content);
             turn.phase = piece.phase;
         } else {

@@ -457,6 +457,27 @@ fn request_of_the_same_format_keeps_its_native_members() {
 }
 
 #[test]
+fn mapping_1_phase_of_each_assistant_message_is_kept() {
+    let message = |phase: &str, text: &str| json!({"role": "assistant", "content": text, "phase": phase});
+    let call = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"});
+    let result = json!({"type": "function_call_output", "call_id": "c", "output": "5"});
+    for input in [
+        json!([message("commentary", "a"), call, message("final_answer", "b"), result]),
+        json!([call, message("commentary", "a"), result]),
+        json!([message("commentary", "a"), call, {"role": "assistant", "content": "b"}, result]),
+        json!([{"role": "assistant", "content": "a"}, call, message("commentary", "b"), result]),
+    ] {
+        let request = json!({"input": input}).to_string();
+        let (body, lost) = translated(Format::Responses, &request, &dialect());
+        let mut sent = body["input"].clone();
+        for item in sent.as_array_mut().unwrap().iter_mut().filter_map(Value::as_object_mut) {
+            item.remove("status");
+        }
+        assert_eq!((sent, lost), (input, vec![]));
+    }
+}
+
+#[test]
 fn client_7_conversation_history_is_encoded_to_the_same_bytes() {
     let body = |items: &[&str]| {
         let body = format!(
