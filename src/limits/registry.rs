@@ -188,6 +188,6 @@ mod tests {
         assert_eq!(spent(Scope::Key, "alice"), (5, 16));
         assert_eq!(spent(Scope::Account, "acme"), (12, 23));
         assert_eq!(spent(Scope::Key, "carol"), (1, 1));
-        assert_eq!(spent(Scope::Key, "nobody"), (0, 0));
+        assert_eq!(spent(Scope::Key, "unknown"), (0, 0));
     }
 }
