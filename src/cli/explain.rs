@@ -87,8 +87,8 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
     let mut provider =
         Provider::new(Setup { name: kind.name().to_owned(), kind, apis: vec![to.api()], base });
     provider.preset = options.dialect.unwrap_or(provider.preset);
-    let stream = options.stream || asks_stream(&body);
-    let asked = outgoing(
+    let stream = options.stream || requests_stream(&body);
+    let translated = outgoing(
         &body,
         &TranslateRequest {
             client: from,
@@ -103,7 +103,7 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
             now: 0,
         },
     );
-    match asked {
+    match translated {
         Ok(outgoing) => {
             println!("{}", String::from_utf8_lossy(&outgoing.body));
             print_losses(&outgoing.losses);
@@ -116,7 +116,7 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
     }
 }
 
-fn asks_stream(body: &str) -> bool {
+fn requests_stream(body: &str) -> bool {
     let mut json = crate::json::Cursor::new(body);
     if json.begin_object().is_err() {
         return false;

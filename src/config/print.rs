@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::routing::ALSO;
 use super::{
-    AccessLogSettings, FleetSettings, LedgerSettings, Limits, Loaded, LogFormat, LogSettings, OnOutageSetting,
-    ReloadRules, RetentionSettings, Settings, StoreSettings, TlsListener,
+    AccessLogSettings, FleetSettings, LedgerSettings, Limits, Loaded, LogFormat, LogSettings,
+    OnOutageSetting, ReloadRules, RetentionSettings, Settings, StoreSettings, TlsListener,
 };
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
@@ -148,7 +148,8 @@ fn write_store(
         StoreSettings::Sqlite(path) => writeln!(out, "sqlite = {}", text(&path.display().to_string()))?,
         StoreSettings::Valkey(fleet) => write_fleet(out, fleet)?,
     }
-    let RetentionSettings { lifetime, response, total, seal_lifetime, seal_total, refuse_foreign } = retention;
+    let RetentionSettings { lifetime, response, total, seal_lifetime, seal_total, refuse_foreign } =
+        retention;
     writeln!(out, "response_lifetime = {}", span(*lifetime))?;
     writeln!(out, "response_limit = {}", bytes(*response))?;
     writeln!(out, "total_limit = {}", bytes(*total))?;
@@ -267,11 +268,11 @@ fn times(timeouts: &Timeouts) -> String {
 
 /// Formats a target, fallbacks included, with its effective tier.
 fn write_target(target: &Target) -> String {
-    let (provider, model, seat) = (text(&target.provider.name), text(&target.model), &target.handle);
-    let mut out = format!("{{ provider = {provider}, model = {model}, weight = {}", seat.weight);
-    let limits = &seat.limits;
+    let (provider, model, handle) = (text(&target.provider.name), text(&target.model), &target.handle);
+    let mut out = format!("{{ provider = {provider}, model = {model}, weight = {}", handle.weight);
+    let limits = &handle.limits;
     for (key, value) in [
-        ("tier", (seat.tier > 0).then_some(u64::from(seat.tier))),
+        ("tier", (handle.tier > 0).then_some(u64::from(handle.tier))),
         ("concurrent", limits.concurrent.map(u64::from)),
         ("requests_per_minute", limits.requests_per_minute),
         ("tokens_per_minute", limits.tokens_per_minute),
@@ -301,18 +302,18 @@ fn retry(retry: &RetryRules) -> String {
 
 /// Formats the members of a price.
 fn price(price: &Price) -> String {
-    let given = price.config();
-    let mut members = rates(&given.rates);
-    for (name, amount) in [("search", given.search), ("request", given.request)] {
+    let config = price.config();
+    let mut members = rates(&config.rates);
+    for (name, amount) in [("search", config.search), ("request", config.request)] {
         members.extend(amount.map(|amount| format!("{name} = {}", Amount(amount))));
     }
-    for (name, units) in [("image", &given.images), ("video_second", &given.video_seconds)] {
+    for (name, units) in [("image", &config.images), ("video_second", &config.video_seconds)] {
         if !units.is_empty() {
             members.push(format!("{name} = [{}]", units.iter().map(unit).collect::<Vec<_>>().join(", ")));
         }
     }
-    if !given.tiers.is_empty() {
-        let tiers = given.tiers.iter().map(|(above, more)| {
+    if !config.tiers.is_empty() {
+        let tiers = config.tiers.iter().map(|(above, more)| {
             let mut members = rates(more);
             members.insert(0, format!("above = {above}"));
             format!("{{ {} }}", members.join(", "))
@@ -323,8 +324,9 @@ fn price(price: &Price) -> String {
 }
 
 fn rates(rates: &Rates) -> Vec<String> {
-    let given = TokenKind::ALL.into_iter().filter_map(|kind| Some((kind.name(), rates.configured(kind)?)));
-    given.map(|(name, amount)| format!("{name} = {}", Amount(amount))).collect()
+    let configured =
+        TokenKind::ALL.into_iter().filter_map(|kind| Some((kind.name(), rates.configured(kind)?)));
+    configured.map(|(name, amount)| format!("{name} = {}", Amount(amount))).collect()
 }
 
 fn unit(unit: &UnitPrice) -> String {

@@ -82,7 +82,7 @@ pub struct Metrics {
     pub provider_checks: IntCounterVec,
     /// Whether the last health check of a provider succeeded.
     pub provider_well: IntGaugeVec,
-    /// See [`table::LINKS`].
+    /// See [`table::REMOTE_FETCHES`].
     pub remote_fetches: IntCounterVec,
     /// Request elements lost in translation.
     pub losses: IntCounterVec,
@@ -156,7 +156,7 @@ impl Metrics {
             target_in_flight: make.gauges(&table::TARGET_IN_FLIGHT)?,
             provider_checks: make.counters(&table::PROVIDER_CHECKS)?,
             provider_well: make.gauges(&table::PROVIDER_WELL)?,
-            remote_fetches: make.counters(&table::LINKS)?,
+            remote_fetches: make.counters(&table::REMOTE_FETCHES)?,
             losses: make.counters(&table::LOSSES)?,
             usage_bounded: make.counters(&table::USAGE_BOUNDED)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,
@@ -218,10 +218,10 @@ impl Maker<'_> {
     fn register<C: Collector + Clone + 'static>(
         &self,
         family: &MetricFamily,
-        made: prometheus::Result<C>,
+        created: prometheus::Result<C>,
     ) -> Result<C, MetricsError> {
         let error = |source| MetricsError { name: family.name, source };
-        let collector = made.map_err(error)?;
+        let collector = created.map_err(error)?;
         self.registry.register(Box::new(collector.clone())).map_err(error)?;
         Ok(collector)
     }

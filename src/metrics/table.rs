@@ -152,7 +152,7 @@ table! {
     PROVIDER_WELL = "gateway_provider_well" MetricType::Gauge, &["provider"],
         "1 if the result of the provider's last health check was well, 0 otherwise.";
     /// Fetches of remote media.
-    LINKS = "gateway_links_total" MetricType::Counter, &["from", "result"],
+    REMOTE_FETCHES = "gateway_links_total" MetricType::Counter, &["from", "result"],
         "Downloads of remote media, by origin of the URL (client, provider) and result.";
     /// Losses in translation.
     LOSSES = "gateway_translation_losses_total" MetricType::Counter, &["from", "to", "element", "policy"],

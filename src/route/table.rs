@@ -32,8 +32,8 @@ pub struct Target {
 impl Target {
     /// Creates a target in the first tier, without limits.
     pub fn new(provider: Arc<Provider>, model: &str, weight: u32) -> Target {
-        let seat = TargetHandle { weight, tier: 0, limits: TargetLimits::default(), state: Arc::default() };
-        Target { timeouts: provider.timeouts, provider, model: model.into(), handle: seat }
+        let handle = TargetHandle { weight, tier: 0, limits: TargetLimits::default(), state: Arc::default() };
+        Target { timeouts: provider.timeouts, provider, model: model.into(), handle }
     }
 }
 
