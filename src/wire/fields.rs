@@ -156,9 +156,12 @@ static MESSAGES_SOUGHT: WantedMembers = WantedMembers::new(
     ],
     // Depths at which a cache mark can occur: the request itself, its system prompt and tools, the blocks of its
     // messages, and the content of those blocks.
-    &[WantedWord { text: "persistent", is_name: false, depth: (2, 16) }],
+    &[
+        WantedWord { text: "persistent", is_name: false, depth: (2, 16) },
+        WantedWord { text: "cache_control", is_name: true, depth: (1, 16) },
+    ],
 );
-/// Indexes of members of a messages request.
+/// Indexes of members of a messages request, and bit masks of its wanted words.
 pub(super) mod messages {
     pub(in crate::wire) const TEMPERATURE: usize = 5;
     pub(in crate::wire) const TOP_P: usize = 6;
@@ -169,6 +172,10 @@ pub(super) mod messages {
     pub(in crate::wire) const MCP_SERVERS: usize = 11;
     pub(in crate::wire) const CONTEXT_MANAGEMENT: usize = 12;
     pub(in crate::wire) const STOP_SEQUENCES: usize = 13;
+    /// Type of a cache mark that only the gateway's specification defines.
+    pub(in crate::wire) const PERSISTENT: u32 = 0b01;
+    /// Name of a cache mark.
+    pub(in crate::wire) const MARK: u32 = 0b10;
 }
 static MESSAGES: Fields = Fields {
     sought: &MESSAGES_SOUGHT,
