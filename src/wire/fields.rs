@@ -103,6 +103,7 @@ static CHAT_SOUGHT: WantedMembers = WantedMembers::new(
         "best_of",
         "max_output_tokens",
         "max_new_tokens",
+        "tools",
     ],
     &[],
 );
@@ -114,6 +115,7 @@ pub(super) mod chat {
     pub(in crate::wire) const TOP_P: usize = 9;
     pub(in crate::wire) const WEB_SEARCH_OPTIONS: usize = 10;
     pub(in crate::wire) const PARAMETERS: usize = 11;
+    pub(in crate::wire) const TOOLS: usize = 19;
 }
 static CHAT: Fields = Fields {
     sought: &CHAT_SOUGHT,
