@@ -265,6 +265,26 @@ impl Price {
         sum.nanos()
     }
 
+    /// Returns what the provider's prompt cache changed in the cost of a request, in nano-units: the savings of reads
+    /// and the surcharges of writes, each against the price of plain input, and each 0 if it is none.
+    pub fn cache_effect(&self, usage: &Usage) -> CacheEffect {
+        let input = input_parts(usage);
+        let Some(tier) = self.tier(input.total) else { return CacheEffect::default() };
+        let plain = tier.rate(TokenKind::Input);
+        let (mut saved, mut surcharge) = (Sum(0), Sum(0));
+        for (kind, tokens) in input.parts {
+            match kind {
+                TokenKind::CachedInput => saved.add(tokens, plain.saturating_sub(tier.rate(kind))),
+                TokenKind::CacheWrite | TokenKind::CacheWrite1h => {
+                    surcharge.add(tokens, tier.rate(kind).saturating_sub(plain));
+                }
+                _ => {}
+            }
+        }
+        let nanos = |sum: &Sum| sum.nanos().unsigned_abs();
+        CacheEffect { saved: nanos(&saved), surcharge: nanos(&surcharge) }
+    }
+
     /// Returns the estimated cost of a request in nano-units: at least the actual cost if the request uses no more than
     /// expected. Where several prices may apply, the highest is taken.
     pub fn estimate(&self, expected: &ExpectedUsage<'_>) -> i64 {
@@ -305,6 +325,15 @@ impl Price {
             }
         }
     }
+}
+
+/// Effect of the provider's prompt cache on the cost of a request, in nano-units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheEffect {
+    /// Savings of reads against plain input.
+    pub saved: u64,
+    /// Surcharges of writes against plain input.
+    pub surcharge: u64,
 }
 
 /// Kinds of output.

@@ -7,6 +7,7 @@ use super::prices::{self, PriceList};
 use super::report::closest;
 use super::routes::one_of;
 use super::routing;
+use super::values::cache_policy;
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
 use crate::route::pick::MAX_TARGETS;
@@ -69,6 +70,7 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
             Policy::from_name(text).ok_or_else(|| one_of(text, &Policy::ALL.map(Policy::name)))
         })
     });
+    let prompt_cache = table.get("prompt_cache").and_then(|value| value.parsed(cache_policy));
     let mut own = None;
     let retry = table.table("retry", |table| {
         own = table.get("continue").map(|value| value.position());
@@ -128,6 +130,7 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
         targets,
         price,
         routing,
+        prompt_cache: prompt_cache.unwrap_or_default(),
         budget: Arc::default(),
     };
     Some(Draft { model, targets: targets_at, fallback, resumes })

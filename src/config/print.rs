@@ -10,6 +10,7 @@ use super::{
 };
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
+use crate::canonical::CachePolicy;
 use crate::provider::{HttpVersion, Timeouts};
 use crate::route::{RetryRules, RoutingTable, Target};
 
@@ -241,6 +242,9 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         let targets: Vec<String> = model.targets.iter().map(write_target).collect();
         writeln!(out, "targets  = [{}]", targets.join(", "))?;
         writeln!(out, "policy   = \"{}\"", model.routing.policy.name())?;
+        if model.prompt_cache != CachePolicy::Off {
+            writeln!(out, "prompt_cache = \"{}\"", model.prompt_cache.name())?;
+        }
         if let Some(target) =
             model.targets.first().filter(|target| target.timeouts != target.provider.timeouts)
         {

@@ -1,9 +1,9 @@
 //! JSON text: reading and writing without a document tree.
 //!
 //! This module has slices of JSON text that are passed on unread ([`JsonStr`], [`RawJson`]), a pull reader over a whole
-//! document ([`Cursor`]), a push scanner over a document that arrives in pieces ([`Scanner`]), the pieces themselves
-//! ([`Rope`]), a speculative template for repeated documents ([`FrameTemplate`]) and a writer that appends to a byte
-//! buffer ([`Writer`]).
+//! document ([`Cursor`]), a push scanner over a document that arrives in pieces ([`Scanner`]), a reader of the last
+//! elements of a long array ([`ReverseReader`]), the pieces themselves ([`Rope`]), a speculative template for repeated
+//! documents ([`FrameTemplate`]) and a writer that appends to a byte buffer ([`Writer`]).
 //!
 //! This module must not depend on the meaning of a member or name a wire format. It allocates nothing per value read.
 
@@ -11,6 +11,7 @@ mod block;
 mod cursor;
 mod frame_template;
 mod members;
+mod reverse;
 mod rope;
 mod run;
 mod scan;
@@ -26,6 +27,7 @@ mod tests;
 pub use cursor::{Cursor, JsonError, ValueKind};
 pub use frame_template::{FrameTemplate, TemplateMatch, TemplateParts};
 pub use members::Member;
+pub use reverse::{ReverseReader, Truncated};
 pub use rope::{Edit, Rope};
 pub use scan::Scanner;
 pub use scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};

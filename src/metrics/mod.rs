@@ -40,6 +40,12 @@ pub struct Metrics {
     pub tokens: IntCounterVec,
     /// Charges, in nano-units.
     pub cost: IntCounterVec,
+    /// Savings of prompt-cache reads, in nano-units.
+    pub cache_saved: IntCounterVec,
+    /// Surcharges of prompt-cache writes, in nano-units.
+    pub cache_surcharge: IntCounterVec,
+    /// Requests with automatic prompt caching, by action.
+    pub cache_requests: IntCounterVec,
     /// Requests rejected by a limit.
     pub limit_refusals: IntCounterVec,
     /// Failed ledger operations.
@@ -135,6 +141,9 @@ impl Metrics {
             token_usage: make.histograms(&table::TOKEN_USAGE)?,
             tokens: make.counters(&table::TOKENS)?,
             cost: make.counters(&table::COST)?,
+            cache_saved: make.counters(&table::CACHE_SAVED)?,
+            cache_surcharge: make.counters(&table::CACHE_SURCHARGE)?,
+            cache_requests: make.counters(&table::CACHE_REQUESTS)?,
             limit_refusals: make.counters(&table::LIMIT_REFUSALS)?,
             ledger_failures: make.counters(&table::LEDGER_FAILURES)?,
             overhead: make.histogram(&table::OVERHEAD)?,

@@ -36,8 +36,8 @@ pub use count::CountedRequest;
 pub use keepsake::{SignatureBundle, SignatureKey, StoredSignatures, issues_signatures};
 pub use meter::Meter;
 pub use outgoing::{
-    EncodeBlocked, EncodeError, Outgoing, StoreOptions, TranslateRequest, outgoing, outgoing_sealed,
-    outgoing_stored,
+    EncodeBlocked, EncodeError, Outgoing, PromptCaching, StoreOptions, TranslateRequest, outgoing,
+    outgoing_sealed, outgoing_stored,
 };
 pub use remote_parts::{FetchedMedia, RemoteParts, WantedMedia, remote_urls};
 pub use restore::Restore;

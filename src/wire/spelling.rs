@@ -209,7 +209,9 @@ impl TopLevelMember {
 impl Body {
     /// Returns whether the body may need edits for a provider of its own format.
     pub fn may_be_spelled(&self) -> bool {
-        self.spelled != 0 || self.words_found != 0
+        // A cache mark by itself needs no other spelling.
+        let words = if self.api == Api::Messages { m::PERSISTENT } else { u32::MAX };
+        self.spelled != 0 || self.words_found & words != 0
     }
 
     /// Returns the edits that adapt the body to a provider of its own format.
@@ -238,7 +240,7 @@ impl Body {
             Api::Messages => {
                 // Only searched if the scan has seen the word `persistent`.
                 let marked = [m::SYSTEM, super::fields::CONTENT, m::TOOLS, m::CACHE_CONTROL];
-                for index in marked.into_iter().filter(|_| self.words_found != 0) {
+                for index in marked.into_iter().filter(|_| self.words_found & m::PERSISTENT != 0) {
                     if let Some(member) = top(index) {
                         let is_mark = index == m::CACHE_CONTROL;
                         messages::spellings::marks(member.text(), member.at.start, is_mark, &mut out);

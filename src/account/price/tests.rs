@@ -33,6 +33,33 @@ fn cost_per_million_tokens_is_the_configured_price() {
 }
 
 #[test]
+fn cache_effect_is_the_difference_to_plain_input() {
+    use TokenKind::*;
+    let claude = price(&[(Input, "3"), (CachedInput, "0.3"), (CacheWrite, "3.75"), (CacheWrite1h, "6")]);
+    let usage = |cached, write, long| Usage {
+        input: Some(1_000_000),
+        cached: Some(cached),
+        cache_write: Some(write),
+        cache_write_1h: Some(long),
+        ..Usage::default()
+    };
+    let effect = |price: &Price, usage| price.cache_effect(&usage);
+    let both = |saved, surcharge| CacheEffect { saved, surcharge };
+    assert_eq!(effect(&claude, usage(100, 0, 0)), both(270_000, 0));
+    assert_eq!(effect(&claude, usage(0, 100, 10)), both(0, 75_000 + 30_000));
+    assert_eq!(effect(&claude, Usage::default()), CacheEffect::default());
+    // Without prices of their own, reads and writes cost as much as plain input.
+    assert_eq!(effect(&price(&[(Input, "3")]), usage(100, 100, 100)), CacheEffect::default());
+    // The cost without a cache is the cost plus savings minus surcharges.
+    let cached = usage(400_000, 300_000, 200_000);
+    let CacheEffect { saved, surcharge } = claude.cache_effect(&cached);
+    let plain = Usage { input: cached.input, ..Usage::default() };
+    let difference = i64::try_from(saved).unwrap() - i64::try_from(surcharge).unwrap();
+    assert_eq!(claude.cost(&cached, &[]) + difference, claude.cost(&plain, &[]));
+    effect(&claude, usage(u64::MAX, u64::MAX, u64::MAX));
+}
+
+#[test]
 fn cost_of_kinds_without_a_price_falls_back() {
     use TokenKind::*;
     let usage = Usage {

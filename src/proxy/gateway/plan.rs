@@ -7,6 +7,7 @@ use http::HeaderValue;
 use smallvec::smallvec;
 
 use super::context::{Attempt, Context, ResponseStorage, Translation};
+use super::prompt_cache::CacheAction;
 use super::remote_media::{MediaFault, may_need_fetch};
 use super::selection::{BodyRef, Selection};
 use super::stored::new_id;
@@ -79,12 +80,19 @@ impl Selection {
             spelled = body.respelled(&self.upstream_route.dialect(target));
             edits.append(&mut spelled.edits);
         }
+        let caching = self.caching.edit(&body, &mut edits);
         // `edited` requires sorted edits.
         edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
         let text = body.text().edited(&edits);
         let losses = respelling_losses(&spelled);
         Ok((
-            Attempt { body_len: text.len(), body: text.into_pieces(), changes, ..self.into_attempt() },
+            Attempt {
+                body_len: text.len(),
+                body: text.into_pieces(),
+                changes,
+                caching,
+                ..self.into_attempt()
+            },
             losses,
         ))
     }
@@ -137,6 +145,7 @@ impl Selection {
             body_len: 0,
             pieces_sent: 0,
             changes: Changes::default(),
+            caching: CacheAction::Off,
             translation: None,
             warning: None,
             betas: Betas::default(),
@@ -263,7 +272,7 @@ impl Gateway {
     ) -> Result<Attempt, MediaFault> {
         let target = chosen.target()?;
         let begun = ctx.resume.as_ref().map(|resume| resume.prefill_state());
-        let stored = StoreOptions { prefill: begun, ..stored };
+        let stored = StoreOptions { prefill: begun, caching: chosen.caching.for_translation(), ..stored };
         let (Some(client), Some(provider)) = (chosen.api.format(), chosen.upstream.format()) else {
             let message =
                 format!("The model `{}` does not support reasoning through this API.", chosen.model.id);
@@ -290,7 +299,7 @@ impl Gateway {
         } else {
             outgoing_stored(text, &ask, stored).map_err(EncodeBlocked::Rejected)
         };
-        let Outgoing { body, restore, reply, losses, items } = match asked {
+        let Outgoing { body, restore, reply, losses, items, breakpoints } = match asked {
             Ok(outgoing) => outgoing,
             Err(EncodeBlocked::MissingSignatures(keys)) => {
                 return Err(MediaFault::NeedsSignatures(Box::new((chosen, keys))));
@@ -342,6 +351,7 @@ impl Gateway {
             body: smallvec![body],
             changes,
             translation,
+            caching: chosen.caching.translated(breakpoints),
             warning: if policy == Losses::Warn { warning(&losses) } else { None },
             ..chosen.into_attempt()
         })

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::prompt_cache::CachePlan;
 use crate::json::Rope;
 use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::Model;
@@ -58,4 +59,6 @@ pub(in crate::proxy) struct Selection {
     pub(in crate::proxy) upstream: Api,
     pub(in crate::proxy) action: Option<Action>,
     pub(in crate::proxy) stream: bool,
+    /// Prompt caching that is added to the body.
+    pub(in crate::proxy) caching: CachePlan,
 }

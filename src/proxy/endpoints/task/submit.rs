@@ -26,6 +26,7 @@ use crate::proxy::client::send::CallLog;
 use crate::proxy::endpoints::record_calls;
 use crate::proxy::gateway::context::{Attempt, Context};
 use crate::proxy::gateway::fallback::not_offered;
+use crate::proxy::gateway::prompt_cache::CachePlan;
 use crate::proxy::gateway::request::{check_media, resolve_model};
 use crate::proxy::gateway::selection::Selection;
 use crate::proxy::gateway::stored::account;
@@ -361,6 +362,7 @@ fn bodyless_attempt(road: &TaskRoute, permit: Option<TargetPermit>, api: Api) ->
         upstream: api,
         action: None,
         stream: false,
+        caching: CachePlan::default(),
     };
     chosen.into_attempt()
 }
