@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::HeaderValue;
 use smallvec::smallvec;
 
@@ -15,6 +14,7 @@ use crate::account::Losses;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};
 use crate::job::{embed, rank};
+use crate::json::JsonText;
 use crate::proxy::Gateway;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::route::{Target, stop_sequence_api, upstream_api};
@@ -117,7 +117,7 @@ impl Selection {
         }
         let dialect = self.upstream_route.dialect(target);
         let text = body.text.clone().into_contiguous();
-        crate::json::from_utf8(&text).is_ok_and(|text| crate::wire::chat::request::fits(text, &dialect))
+        crate::wire::chat::request::fits(&text, &dialect)
     }
 
     /// Returns the action for the upstream path, for providers whose path depends on it.
@@ -217,12 +217,10 @@ impl Gateway {
         ctx: &Context,
         chosen: Selection,
         thinking: Thinking,
-        text: Bytes,
+        text: JsonText,
     ) -> Result<Attempt, ApiError> {
         let storage = if chosen.api == Api::Responses && self.stores_responses() {
-            run_blocking_if_large(text.len(), || {
-                parse_storage(crate::json::from_utf8(&text).unwrap_or_default())
-            })
+            run_blocking_if_large(text.len(), || parse_storage(&text))
         } else {
             StorageRequest { previous: None, store: false }
         };
@@ -252,7 +250,7 @@ impl Gateway {
         ctx: &Context,
         chosen: Selection,
         thinking: Thinking,
-        text: &[u8],
+        text: &str,
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, MediaFault> {
         let before = stored.before.map_or(0, str::len);
@@ -267,7 +265,7 @@ impl Gateway {
         ctx: &Context,
         chosen: Selection,
         thinking: Thinking,
-        text: &[u8],
+        text: &str,
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, MediaFault> {
         let target = chosen.target()?;
@@ -280,8 +278,6 @@ impl Gateway {
         };
         let array = matches!(chosen.action, Some(Action::Stream { sse: false }));
         let dialect = chosen.upstream_route.dialect(target);
-        let text = crate::json::from_utf8(text)
-            .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))?;
         let ask = TranslateRequest {
             client,
             provider,

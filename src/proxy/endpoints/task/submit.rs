@@ -75,7 +75,8 @@ impl Gateway {
         if let Some(boundary) = boundary {
             body = form::to_json(&body, &boundary)?;
         }
-        let text = utf8(&body)?;
+        let body = utf8(body)?;
+        let text = body.as_str();
         // Only the provider that made a video can remix it.
         let source = match from.map(str::to_owned).or_else(|| ask::remix(text)) {
             Some(id) => Some(self.remix_source(ctx, &id).await?),
