@@ -45,13 +45,17 @@ pub(in crate::proxy) struct StreamState {
     pub(in crate::proxy) partial: bool,
 }
 
-/// Bytes that the driver has written to the client, for the proxy's records.
+/// Bytes that the driver writes to the client, for the proxy's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::proxy) enum Written {
     /// A response head with this status.
     Head(u16),
-    /// This many bytes of the body.
+    /// This many bytes of the body of a response.
     Body(usize),
+    /// An early head with this status: no byte of a response has arrived.
+    EarlyHead(u16),
+    /// This many bytes of filler after an early head.
+    EarlyFiller(usize),
     /// The whole request was written to the provider.
     Request,
 }
@@ -138,7 +142,7 @@ pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + S
     /// client may act on them. `None` if there is nothing to wait for, as for nearly every piece.
     fn before_write<'h>(&'h self, ctx: &'h mut Self::CTX, end: bool) -> Option<HookFuture<'h, ()>>;
 
-    /// Bytes have been written.
+    /// Bytes are about to be written, or the request was.
     fn on_written(&self, ctx: &mut Self::CTX, written: Written);
 
     /// The response of the target is a success: its first content is about to be written.
@@ -158,12 +162,6 @@ pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + S
 
     /// Keep-alive filler of a stream before its first frame.
     fn early_filler(&self, ctx: &Self::CTX) -> Bytes;
-
-    /// Whether the client has an early head and filler, but no frame of a response.
-    fn is_early(&self, ctx: &Self::CTX) -> bool;
-
-    /// Sets what [`Self::is_early`] returns.
-    fn set_early(&self, ctx: &mut Self::CTX, early: bool);
 
     /// Prepares the next attempt after a failure that the client has not seen. `body` is the provider's error in the
     /// client's format.

@@ -55,9 +55,6 @@ pub struct Context {
     pub(in crate::proxy) decoder: Option<Box<ContentDecoder>>,
     /// State of a stream that has broken off, for another target to resume.
     pub(in crate::proxy) resume: Option<Box<SuspendedResponse>>,
-    /// Response headers (and keep-alive filler) were sent early; no frame of the upstream response has been forwarded,
-    /// so fallback is still possible.
-    pub(in crate::proxy) early_head_sent: bool,
     /// Response shape for image endpoints; `None` on other endpoints.
     pub(in crate::proxy) image_shape: Option<ImageReplyShape>,
     pub(in crate::proxy) record: RequestRecord,
@@ -168,6 +165,8 @@ pub(in crate::proxy) struct RequestRecord {
     pub(in crate::proxy) unix_millis: u64,
     /// Status sent to the client; 0 before a head was sent.
     pub(in crate::proxy) status: u16,
+    /// The head was sent early, and nothing but filler has followed: no byte of a response.
+    pub(in crate::proxy) early_head_only: bool,
     pub(in crate::proxy) error: Option<ErrorKind>,
     /// Error detail for the access log, not shown to the client.
     pub(in crate::proxy) detail: Option<Box<str>>,
@@ -212,12 +211,12 @@ impl Context {
             response: UpstreamResponse::Pending,
             decoder: None,
             resume: None,
-            early_head_sent: false,
             image_shape: None,
             record: RequestRecord {
                 started: Instant::now(),
                 unix_millis: u64::try_from(now.as_millis()).unwrap_or(0),
                 status: 0,
+                early_head_only: false,
                 error: None,
                 detail: None,
                 model: None,

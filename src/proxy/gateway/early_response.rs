@@ -70,7 +70,7 @@ impl Attempt {
     ) -> Option<Box<Translated>> {
         let array = is_array_stream(ctx.endpoint.as_ref());
         let promised = if array { Arrival::Array } else { Arrival::Events };
-        if !ctx.early_head_sent || self.translation.is_some() || arrival == promised {
+        if !ctx.record.early_head_only || self.translation.is_some() || arrival == promised {
             return None;
         }
         let format = self.api.format()?;

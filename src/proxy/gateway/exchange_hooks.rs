@@ -209,7 +209,15 @@ impl ExchangeHooks for Gateway {
     fn on_written(&self, ctx: &mut Context, written: Written) {
         match written {
             Written::Head(status) => ctx.record.status = status,
-            Written::Body(length) => ctx.record.response_bytes += length as u64,
+            Written::Body(length) => {
+                ctx.record.early_head_only = false;
+                ctx.record.response_bytes += length as u64;
+            }
+            Written::EarlyHead(status) => {
+                ctx.record.early_head_only = true;
+                ctx.record.status = status;
+            }
+            Written::EarlyFiller(length) => ctx.record.response_bytes += length as u64,
             Written::Request => ctx.record.request_sent = true,
         }
     }
@@ -242,14 +250,6 @@ impl ExchangeHooks for Gateway {
 
     fn early_filler(&self, ctx: &Context) -> Bytes {
         Bytes::from_static(filler(ctx.format).as_bytes())
-    }
-
-    fn is_early(&self, ctx: &Context) -> bool {
-        ctx.early_head_sent
-    }
-
-    fn set_early(&self, ctx: &mut Context, early: bool) {
-        ctx.early_head_sent = early;
     }
 
     fn fall_back<'h>(

@@ -236,7 +236,7 @@ impl Gateway {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
         // With an early head, no upstream byte has been forwarded: the error event is the only content of the stream.
-        let nothing = std::mem::take(&mut ctx.early_head_sent);
+        let nothing = std::mem::take(&mut ctx.record.early_head_only);
         ctx.record.stream |= nothing;
         self.settle_incomplete(ctx).await;
         let (format, id) = (ctx.format, ctx.id.clone());

@@ -173,7 +173,7 @@ fn reported_figures(usage: &Usage) -> [Option<u64>; 3] {
 impl Drop for Context {
     fn drop(&mut self) {
         if self.charges.open {
-            if self.record.status == 0 || self.early_head_sent {
+            if self.record.status == 0 || self.record.early_head_only {
                 self.record.status = 499;
             }
             // A destructor cannot await the outcome.

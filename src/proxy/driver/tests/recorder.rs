@@ -340,12 +340,6 @@ impl ExchangeHooks for Recorder {
         Bytes::new()
     }
 
-    fn is_early(&self, _ctx: &Ctx) -> bool {
-        false
-    }
-
-    fn set_early(&self, _ctx: &mut Ctx, _early: bool) {}
-
     fn fall_back<'h>(
         &'h self,
         _ctx: &'h mut Ctx,
