@@ -17,7 +17,6 @@ use tokio::time::timeout_at;
 use super::record_calls;
 use crate::error::{ApiError, ErrorKind};
 use crate::job::{CallDestination, Job, JobCall, JobFault, JobReply, RemoteMedia};
-use crate::ledger::Settled;
 use crate::provider::Provider;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
@@ -31,7 +30,8 @@ use crate::proxy::driver::downstream::client_gone;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::driver::outcome::{DrainDeadline, ExchangeOutcome, shutdown_error, timeout_error};
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
-use crate::proxy::gateway::context::{Context, SynthesizedResponse, UpstreamResponse};
+use crate::proxy::gateway::context::{Context, SynthesizedResponse};
+use crate::proxy::gateway::settle::Completion;
 use crate::proxy::upstream_route::{UpstreamRoute, address_of, redact_secrets};
 use crate::route::{Model, Target};
 use crate::wire::error::ProviderError;
@@ -129,15 +129,10 @@ impl Gateway {
         record_calls(ctx, notes);
         match end {
             Ok(JobReply { body, usage, products, counted }) => {
-                ctx.response =
-                    UpstreamResponse::Synthesized(SynthesizedResponse { usage, products, counted });
                 ctx.record_success(Instant::now());
                 // Settle before the response is sent: a client must not receive a response that is not charged.
-                match ctx.settle(true) {
-                    None => {}
-                    Some(Settled::Known(outcome)) => self.count_settlement(ctx, outcome),
-                    Some(pending) => Box::pin(self.await_settlement(ctx, pending)).await,
-                }
+                let made = SynthesizedResponse { usage, products, counted };
+                self.settle(ctx, &Completion::Synthesized(made)).await;
                 match self.reply_pieces(client, ctx, body).await {
                     Ok(()) => ExchangeOutcome::Complete,
                     Err(error) => ExchangeOutcome::Failed(error),

@@ -12,7 +12,7 @@ use rand::Rng as _;
 use smallvec::SmallVec;
 
 use super::active_snapshot::ActiveSnapshot;
-use super::billing::RequestCharges;
+use super::billing::{Accounting, RateLimitStatus};
 use super::claims::Claims;
 use super::retry_state::RetryState;
 use super::suspended::SuspendedResponse;
@@ -58,8 +58,11 @@ pub struct Context {
     /// Response shape for image endpoints; `None` on other endpoints.
     pub(in crate::proxy) image_shape: Option<ImageReplyShape>,
     pub(in crate::proxy) record: RequestRecord,
-    /// Limit grants and reservation, until they are settled.
-    pub(in crate::proxy) charges: RequestCharges,
+    pub(in crate::proxy) accounting: Accounting,
+    /// Expected input tokens.
+    pub(in crate::proxy) expected_input: u64,
+    /// Remaining quota for the rate-limit headers; `None` for a key without limits of requests or tokens.
+    pub(in crate::proxy) remaining: Option<Box<RateLimitStatus>>,
     /// Ownership that is recorded when the response has arrived.
     pub(in crate::proxy) claims: Option<Box<Claims>>,
     _in_flight: InFlightRequests,
@@ -126,8 +129,6 @@ pub(in crate::proxy) enum UpstreamResponse {
     Stream(Box<ResponseInProgress>),
     /// A document, collected before it is forwarded.
     Whole(Box<ResponseInProgress>, BytesMut),
-    /// A response that the gateway made itself.
-    Synthesized(SynthesizedResponse),
     /// An error response; its body is collected before it is converted.
     Refused { status: u16, retry_after: Option<RetryAfter>, body: BytesMut },
     /// The response has been taken out and is over.
@@ -135,7 +136,7 @@ pub(in crate::proxy) enum UpstreamResponse {
 }
 
 /// Response that the gateway made itself, as far as accounting and logging need it.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(in crate::proxy) struct SynthesizedResponse {
     pub(in crate::proxy) usage: Usage,
     /// Products that are charged besides tokens.
@@ -195,6 +196,13 @@ pub(in crate::proxy) struct RequestRecord {
     pub(in crate::proxy) stream: bool,
 }
 
+impl RequestRecord {
+    /// Returns the arrival time of the request in Unix seconds.
+    pub(in crate::proxy) fn unix_seconds(&self) -> i64 {
+        i64::try_from(self.unix_millis / 1000).unwrap_or(i64::MAX)
+    }
+}
+
 impl Context {
     pub(in crate::proxy) fn new(live: Arc<ActiveSnapshot>, in_flight: InFlightRequests) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -235,7 +243,9 @@ impl Context {
                 first_content: None,
                 stream: false,
             },
-            charges: RequestCharges::default(),
+            accounting: Accounting::default(),
+            expected_input: 0,
+            remaining: None,
             claims: None,
             _in_flight: in_flight,
         }
@@ -243,7 +253,7 @@ impl Context {
 
     /// Returns the arrival time of the request in Unix seconds.
     pub(in crate::proxy) fn now(&self) -> i64 {
-        i64::try_from(self.record.unix_millis / 1000).unwrap_or(i64::MAX)
+        self.record.unix_seconds()
     }
 
     /// Returns the seed of ids in the response, for providers that send none: random, and the same for all attempts.
@@ -282,7 +292,11 @@ impl Context {
             UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => {
                 passing.exchange.set_request(asked)
             }
-            _ => self.charges.counted_request = asked,
+            _ => {
+                if let Some(charges) = self.accounting.charges_mut() {
+                    charges.counted_request = asked;
+                }
+            }
         }
         if self.retry_state.is_none() {
             self.memory_permit = None;
@@ -324,10 +338,7 @@ impl Context {
 
     /// Returns the usage as far as it is known.
     pub(in crate::proxy) fn usage(&self) -> Usage {
-        match &self.response {
-            UpstreamResponse::Synthesized(made) => made.usage,
-            _ => self.response_in_progress().map_or(Usage::default(), |passing| passing.exchange.usage()),
-        }
+        self.response_in_progress().map_or(Usage::default(), |passing| passing.exchange.usage())
     }
 
     /// Returns the response in progress, mutably; see `passing`.

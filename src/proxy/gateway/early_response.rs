@@ -51,7 +51,7 @@ impl Gateway {
             }
         }
         add_ids(&mut ours, ctx.format, &ctx.id);
-        for (name, value) in ctx.charges.rate_limit_headers(ctx.format, ctx.now()) {
+        for (name, value) in ctx.rate_limit_headers() {
             ours.insert(name, value);
         }
         parts.headers = ours;

@@ -12,7 +12,6 @@ use pingora::proxy::Session;
 use super::context::{Context, UpstreamResponse};
 use super::reply::{from_pingora, own_error_head};
 use crate::error::ApiError;
-use crate::ledger::Settled;
 use crate::provider::Timeouts;
 use crate::proxy::driver::connection::Connections;
 use crate::proxy::driver::encoding::ContentDecoder;
@@ -191,19 +190,16 @@ impl ExchangeHooks for Gateway {
                 if claims {
                     self.await_claims(ctx).await;
                 }
-                if let Some(settled) = self.settle_at_end(ctx, end) {
-                    self.await_settlement(ctx, settled).await;
+                let settlement = self.settle_at_end(ctx, end);
+                if let Some(pending) = self.unconfirmed(ctx, settlement) {
+                    self.await_settlement(ctx, pending).await;
                 }
             }));
         }
         // Settle before the final bytes are forwarded: otherwise a crash could leave a delivered response uncharged.
-        match self.settle_at_end(ctx, end)? {
-            Settled::Known(outcome) => {
-                self.count_settlement(ctx, outcome);
-                None
-            }
-            pending => Some(Box::pin(self.await_settlement(ctx, pending))),
-        }
+        let settlement = self.settle_at_end(ctx, end);
+        let pending = self.unconfirmed(ctx, settlement)?;
+        Some(Box::pin(self.await_settlement(ctx, pending)))
     }
 
     fn on_written(&self, ctx: &mut Context, written: Written) {

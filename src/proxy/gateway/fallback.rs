@@ -53,7 +53,7 @@ impl Gateway {
     ) -> Result<(), ApiError> {
         let now = ctx.active.billing.nanos(ctx.record.body_received_at.unwrap_or_else(Instant::now));
         let mut ask =
-            PickRequest { now, tokens: ctx.charges.input, eligible: fitting, ..PickRequest::default() };
+            PickRequest { now, tokens: ctx.expected_input, eligible: fitting, ..PickRequest::default() };
         let routing = &wanted.model.routing;
         // With a single target nothing can be retried: the body is consumed and no retry state is built.
         if fitting.is_power_of_two() {
@@ -91,7 +91,7 @@ impl Gateway {
         let now = ctx.active.billing.nanos(Instant::now());
         let ask = PickRequest {
             now,
-            tokens: ctx.charges.input,
+            tokens: ctx.expected_input,
             eligible: fitting,
             random_point: random_point(),
             ..PickRequest::default()

@@ -35,9 +35,7 @@ impl Gateway {
         {
             ctx.record.detail = Some(error.to_string().into_boxed_str());
         }
-        if let Some(settled) = ctx.settle(false) {
-            self.settle_in_background(ctx, settled);
-        }
+        self.settle_in_background(ctx);
         self.count(ctx, now);
         if self.access_log.is_on() {
             self.log(client, ctx, now);
@@ -74,7 +72,7 @@ impl Gateway {
                 self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
             }
         }
-        if ctx.charges.charged().is_some_and(|charged| charged.bounded)
+        if ctx.accounting.charged().is_some_and(|charged| charged.bounded)
             && let Some(target) = ctx.attempt.as_ref().and_then(|plan| plan.target())
         {
             self.metrics.usage_bounded.with_label_values(&[&*target.provider.name]).inc();
@@ -98,7 +96,7 @@ impl Gateway {
             first_token: record.first_content.filter(|_| record.stream).map(|at| seconds(record.started, at)),
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
-            cost: ctx.charges.charged().map_or(0, |charged| charged.cost.unsigned_abs()),
+            cost: ctx.accounting.charged().map_or(0, |charged| charged.cost.unsigned_abs()),
         };
         let usage = usage(ctx);
         series.finish(&self.metrics, &done, &usage);
@@ -139,7 +137,7 @@ impl Gateway {
             stream: record.stream,
             finish: meter.map(|meter| meter.finish()),
             usage: usage(ctx),
-            cost: ctx.charges.charged().map(|charged| charged.cost),
+            cost: ctx.accounting.charged().map(|charged| charged.cost),
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
             frames: meter.map_or(0, |meter| if record.stream { meter.frames() } else { 0 }),
@@ -178,5 +176,5 @@ fn redacted_path<'p>(ctx: &Context, path: &'p str) -> Cow<'p, str> {
 
 /// Returns the charged usage, or the metered one if the request is not charged.
 fn usage(ctx: &Context) -> Usage {
-    ctx.charges.charged().map_or_else(|| ctx.usage(), |charged| charged.usage)
+    ctx.accounting.charged().map_or_else(|| ctx.usage(), |charged| charged.usage)
 }

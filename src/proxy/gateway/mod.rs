@@ -31,7 +31,7 @@ pub(in crate::proxy) mod response_owner;
 pub(in crate::proxy) mod resume;
 mod retry_state;
 pub(in crate::proxy) mod selection;
-mod settle;
+pub(in crate::proxy) mod settle;
 pub(in crate::proxy) mod spans;
 mod spend_queries;
 pub(in crate::proxy) mod spent;

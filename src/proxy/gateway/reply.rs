@@ -10,6 +10,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
 use super::early_response::is_array_stream;
+use super::settle::Completion;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::job::BodyPieces;
 use crate::proxy::Client;
@@ -160,7 +161,7 @@ impl Gateway {
         let status = head.status.as_u16();
         // Settle before the response is sent: the client may send its next request at once, which must find the limits
         // and the reserved money released.
-        self.settle_incomplete(ctx).await;
+        self.settle(ctx, &Completion::Incomplete).await;
         self.close_if_stopping(client);
         let unread = !client.is_body_done();
         if unread {
@@ -238,7 +239,7 @@ impl Gateway {
         // With an early head, no upstream byte has been forwarded: the error event is the only content of the stream.
         let nothing = std::mem::take(&mut ctx.record.early_head_only);
         ctx.record.stream |= nothing;
-        self.settle_incomplete(ctx).await;
+        self.settle(ctx, &Completion::Incomplete).await;
         let (format, id) = (ctx.format, ctx.id.clone());
         if nothing {
             let array = is_array_stream(ctx.endpoint.as_ref()).then_some(ArrayState::Nothing);
@@ -291,9 +292,7 @@ pub(in crate::proxy) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context
         }
         let _ = head.insert_header(names::X_REQUEST_ID, id);
     }
-    for (name, value) in
-        ctx.charges.rate_limit_headers(ctx.format, ctx.now()).into_iter().chain(ctx.target_headers())
-    {
+    for (name, value) in ctx.rate_limit_headers().into_iter().chain(ctx.target_headers()) {
         let _ = head.insert_header(name, value);
     }
 }

@@ -135,7 +135,7 @@ impl Gateway {
         let form = check_media(head, &endpoint)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
         if endpoint.label() != COUNTING {
-            ctx.charges.open();
+            ctx.accounting.open();
         }
         let body = self.read_body(client, ctx, api, &endpoint, form).await?;
         ctx.record.body_received_at = Some(Instant::now());

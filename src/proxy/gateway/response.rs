@@ -65,7 +65,7 @@ impl Gateway {
                     Some(promised) => (Exchange::Translated(promised), true),
                 },
             };
-            exchange.expect(plan.upstream_route.family, ctx.charges.expected_input());
+            exchange.expect(plan.upstream_route.family, ctx.expected_input);
             if stream {
                 ctx.record_transcript(&mut exchange);
             }
@@ -141,7 +141,7 @@ impl Gateway {
             ours.insert(name, value);
         }
         add_ids(&mut ours, ctx.format, &ctx.id);
-        for (name, value) in ctx.charges.rate_limit_headers(ctx.format, ctx.now()) {
+        for (name, value) in ctx.rate_limit_headers() {
             ours.insert(name, value);
         }
         parts.headers = ours;
@@ -176,10 +176,9 @@ impl Gateway {
                     Ok(Bytes::new())
                 }
             }
-            UpstreamResponse::Pending
-            | UpstreamResponse::Stream(_)
-            | UpstreamResponse::Synthesized(_)
-            | UpstreamResponse::Done => Ok(Bytes::new()),
+            UpstreamResponse::Pending | UpstreamResponse::Stream(_) | UpstreamResponse::Done => {
+                Ok(Bytes::new())
+            }
         };
         ctx.response = answer;
         result.map_err(|failure| self.forward_failure(ctx, failure))

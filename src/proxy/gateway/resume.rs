@@ -9,6 +9,7 @@ use std::time::Instant;
 use super::context::{Attempt, Context, ResponseInProgress, UpstreamResponse};
 use super::fallback::random_point;
 use super::retry_state::RetryState;
+use super::settle::Completion;
 use super::suspended::SuspendedResponse;
 use crate::error::ApiError;
 use crate::proxy::Client;
@@ -284,9 +285,7 @@ impl Gateway {
             self.await_signatures_stored(ctx, pending).await;
         }
         self.await_claims(ctx).await;
-        if let Some(settled) = ctx.settle(true) {
-            self.await_settlement(ctx, settled).await;
-        }
+        self.settle(ctx, &Completion::Complete).await;
         ctx.record.response_bytes += tail.len() as u64;
         match write(client, None, tail, true).await {
             Ok(()) => ExchangeOutcome::Complete,

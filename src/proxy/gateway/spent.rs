@@ -96,12 +96,12 @@ impl Gateway {
         if !by_key && !key.account.as_ref().is_some_and(|of| wants(of.limits(), of.limit_state(gauges))) {
             return Ok(());
         }
-        let calendar = Calendar::at(ctx.now());
+        let (calendar, generation) = (Calendar::at(ctx.now()), ctx.active.snapshot.generation);
         // Boxed to keep the caller's future small: hardly any request waits here.
         Box::pin(async {
             tokio::select! {
                 biased;
-                known = self.query_and_wait(ctx, &calendar) => known,
+                known = self.query_and_wait(generation, &calendar) => known,
                 gone = client_gone(client) => Err(gone),
             }
         })
@@ -111,11 +111,11 @@ impl Gateway {
     /// Loads the spend and sets it in the limit states that count it.
     pub(in crate::proxy) async fn load_spend(
         &self,
-        ctx: &Context,
+        generation: u64,
         limited: &[(Scope, &Arc<str>, &UsageLimits, &Arc<LimitState>)],
         calendar: &Calendar,
     ) -> Result<(), ApiError> {
-        self.query_and_wait(ctx, calendar).await?;
+        self.query_and_wait(generation, calendar).await?;
         for (scope, name, limits, gauge) in limited {
             if limits.has_spend() && gauge.needs_spend() {
                 self.billing.limit_states.apply_spent(*scope, name, gauge);
@@ -124,8 +124,8 @@ impl Gateway {
         Ok(())
     }
 
-    async fn query_and_wait(&self, ctx: &Context, calendar: &Calendar) -> Result<(), ApiError> {
-        let known = match self.billing.query_spend(ctx.active.snapshot.generation, calendar) {
+    async fn query_and_wait(&self, generation: u64, calendar: &Calendar) -> Result<(), ApiError> {
+        let known = match self.billing.query_spend(generation, calendar) {
             Ok(None) => return Ok(()),
             Ok(Some(told)) => outcome(told).await,
             Err(error) => Err(error),

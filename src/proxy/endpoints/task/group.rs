@@ -32,7 +32,7 @@ impl Gateway {
         ctx: &mut Context,
         task: Task,
     ) -> Result<bool, ApiError> {
-        ctx.charges.open();
+        ctx.accounting.open();
         let endpoint = ctx.endpoint.clone().ok_or_else(internal_error)?;
         check_media(client.req_header(), &endpoint)?;
         let body = self.read_whole(client, ctx, self.limits.body).await?;

@@ -67,7 +67,7 @@ impl Gateway {
         from: Option<&str>,
         words: TaskFormat,
     ) -> Result<bool, ApiError> {
-        ctx.charges.open();
+        ctx.accounting.open();
         let endpoint = ctx.endpoint.clone().ok_or_else(internal_error)?;
         let boundary = check_media(client.req_header(), &endpoint)?;
         let mut body = self.read_whole(client, ctx, self.limits.body).await?;
@@ -243,7 +243,8 @@ impl Gateway {
             }
         };
         // The task outlives the request, so its reservation moves to the task service.
-        if let Some(reservation) = ctx.charges.reservation.take() {
+        let charges = ctx.accounting.charges_mut();
+        if let Some(reservation) = charges.and_then(|charges| charges.reservation.take()) {
             self.tasks.insert(&owner, &id, reservation);
         }
         let (begun, notes) = super::detached(work).await?;
@@ -254,7 +255,10 @@ impl Gateway {
                 Ok((id, facts))
             }
             Err(error) => {
-                ctx.charges.reservation = self.tasks.release(&owner, &id);
+                let released = self.tasks.release(&owner, &id);
+                if let Some(charges) = ctx.accounting.charges_mut() {
+                    charges.reservation = released;
+                }
                 Err(error)
             }
         }
