@@ -7,12 +7,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header;
 use pingora::Error;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::client::HttpSession;
 
 use super::burst::{self, BurstDetector};
 use super::downstream::{client_gone, set_framing, write};
+use super::encoding::ContentDecoder;
 use super::exchange::{ExchangeState, Sent};
 use super::fault::{Fault, FaultBody};
 use super::hooks::{Delivery, ExchangeHooks, Written};
@@ -21,7 +23,7 @@ use super::offload::LARGE_BODY;
 use super::outcome::{ExchangeOutcome, failed, low_rate_error, shutdown_error, timeout_error};
 use super::peer::Upstream;
 use super::prefix_buffer::PrefixBuffer;
-use super::reader::{Read, ResponseReader};
+use super::reader::{Read, ResponseReader, undecodable};
 use super::throughput::Throughput;
 use crate::error::{ApiError, ErrorKind};
 
@@ -74,6 +76,11 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         let mut head = Box::new(head.clone());
         let ExchangeState { proxy, session, ctx, clock, sent, .. } = &mut *exchange;
         proxy.upstream_response_filter(session, &mut head, ctx).await?;
+        let coding = head.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok());
+        let decoder = match ContentDecoder::new(coding.unwrap_or_default()) {
+            Ok(decoder) => decoder.map(Box::new),
+            Err(error) => return Err(proxy.on_failure(ctx, undecodable(error))),
+        };
         let delivery = proxy.delivery(ctx);
         let streaming = matches!(delivery, Delivery::Stream | Delivery::StreamOfDocument);
         let sent = *sent;
@@ -97,8 +104,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         // head.
         let looked = rate.as_ref().filter(|_| !streaming || held.is_some());
         clock.set_deadline(next_check(first, held.as_ref(), looked));
-        let reader =
-            ResponseReader::new(streaming).decoding(proxy.take_decoder(ctx), delivery == Delivery::Error);
+        let reader = ResponseReader::new(streaming).decoding(decoder, delivery == Delivery::Error);
         Ok(Forwarding {
             exchange,
             upstream,

@@ -11,7 +11,6 @@ use pingora::protocols::http::ServerSession;
 use pingora::proxy::{ProxyHttp, Session};
 
 use super::connection::Connections;
-use super::encoding::ContentDecoder;
 use super::offload::Offload;
 use super::outcome::{DrainDeadline, ExchangeOutcome};
 use super::shutdown::Shutdown;
@@ -118,9 +117,6 @@ pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + S
 
     /// How the response is forwarded, after `upstream_response_filter`.
     fn delivery(&self, ctx: &Self::CTX) -> Delivery;
-
-    /// Takes the decoder of a compressed response.
-    fn take_decoder(&self, ctx: &mut Self::CTX) -> Option<Box<ContentDecoder>>;
 
     /// How long the first frames of a stream may be held back, so that their failure can be hidden from the client.
     /// `None` if nothing could hide it. Pingora writes every frame at once.

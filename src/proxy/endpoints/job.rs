@@ -105,7 +105,7 @@ impl Gateway {
         ctx: &mut Context,
         ended: &mut DrainDeadline<'_>,
     ) -> ExchangeOutcome {
-        let Some(mut job) = ctx.attempt.as_mut().and_then(|plan| plan.job.take()) else {
+        let Some(mut job) = ctx.attempt_mut().and_then(|plan| plan.job.take()) else {
             return ExchangeOutcome::Failed(malformed_response());
         };
         let Some(way) = self.job_route(client, ctx, job.is_repeatable()) else {
@@ -132,7 +132,7 @@ impl Gateway {
                 ctx.record_success(Instant::now());
                 // Settle before the response is sent: a client must not receive a response that is not charged.
                 let made = SynthesizedResponse { usage, products, counted };
-                self.settle(ctx, &Completion::Synthesized(made)).await;
+                self.settle(ctx, Completion::Synthesized(&made)).await;
                 match self.reply_pieces(client, ctx, body).await {
                     Ok(()) => ExchangeOutcome::Complete,
                     Err(error) => ExchangeOutcome::Failed(error),
@@ -141,8 +141,11 @@ impl Gateway {
             Err(error) => {
                 // A call may have created something that the provider charges for. Without its retry state the request
                 // is not repeated at another target.
-                if unknown && !job.is_repeatable() {
-                    ctx.retry_state = None;
+                if unknown
+                    && !job.is_repeatable()
+                    && let Some(routed) = ctx.phase.routed_mut()
+                {
+                    routed.retry_state = None;
                 }
                 ExchangeOutcome::Failed(error)
             }
@@ -157,8 +160,8 @@ impl Gateway {
         ctx: &Context,
         repeatable: bool,
     ) -> Option<JobRoute> {
-        let head = self.upstream_head(client, ctx).ok()?;
-        let plan = ctx.attempt.as_ref()?;
+        let plan = ctx.attempt()?;
+        let head = self.upstream_head(client, &ctx.id, plan).ok()?;
         let total = plan.target()?.timeouts.total;
         Some(JobRoute {
             active: ctx.active.clone(),

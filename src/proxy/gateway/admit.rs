@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::billing::{RateLimitStatus, RequestCharges};
 use super::context::Context;
+use super::phase::Identity;
 use crate::account::{Amount, ExpectedUsage, Key, Price, estimate};
 use crate::canonical::time::rfc3339;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
@@ -31,13 +32,17 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Limits to take grants of: scope, name, configuration and current state.
 type Limited<'l> = (Scope, &'l Arc<str>, &'l UsageLimits, &'l Arc<LimitState>);
 
-impl Context {
+impl Identity {
     /// Whether the request needs limit grants or a reservation: it will be charged, and its key has limits or an
     /// account.
     pub(in crate::proxy) fn needs_admission(&self) -> bool {
-        let limited = |key: &Arc<Key>| key.account.is_some() || !key.rules.limits.is_empty();
-        self.accounting.is_open() && self.key.as_ref().is_some_and(limited)
+        self.accounting.is_open() && is_limited(&self.key)
     }
+}
+
+/// Whether a key has limits or an account.
+fn is_limited(key: &Key) -> bool {
+    key.account.is_some() || !key.rules.limits.is_empty()
 }
 
 impl Gateway {
@@ -59,7 +64,7 @@ impl Gateway {
         }
         let mut expected =
             ExpectedUsage { input: estimate::body(body.text.pieces()), ..ExpectedUsage::default() };
-        if ctx.needs_admission() {
+        if ctx.phase.identity().is_some_and(Identity::needs_admission) {
             let most = body.output_caps();
             expected.output = most.output;
             expected.uncertain_output = most.unsure;
@@ -79,9 +84,10 @@ impl Gateway {
         price: &Price,
         expected: &ExpectedUsage<'_>,
     ) -> Result<(), ApiError> {
-        ctx.expected_input = expected.input;
-        let Some(key) = ctx.key.clone().filter(|_| ctx.needs_admission()) else { return Ok(()) };
-        let Some(charges) = ctx.accounting.charges_mut() else { return Ok(()) };
+        let Some(identity) = ctx.phase.identity_mut() else { return Ok(()) };
+        let Identity { key, accounting, expected_input, remaining, .. } = identity;
+        *expected_input = expected.input;
+        let Some(charges) = accounting.charges_mut().filter(|_| is_limited(key)) else { return Ok(()) };
         // The client's own output limit later bounds the usage that a provider may report.
         let unsure = Some(expected.uncertain_output).filter(|unsure| *unsure > 0);
         charges.output_limit = Some((expected.output.max(unsure), expected.responses));
@@ -116,7 +122,7 @@ impl Gateway {
                 }
                 denied => denied,
             };
-            ctx.remaining = remaining(&limited, ask.now);
+            *remaining = remaining_quota(&limited, ask.now);
             if let Some(denied) = denied {
                 return Err(self.denied_error(denied, cost, ctx.format));
             }
@@ -195,13 +201,12 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if the account is disabled or unknown, but not if the ledger is unavailable.
-    pub(in crate::proxy) async fn check_account(&self, ctx: &Context) -> Result<(), ApiError> {
-        let account = ctx.key.as_ref().and_then(|key| key.account.as_ref());
-        let id = account.and_then(|account| AccountId::shared(&account.name));
+    pub(in crate::proxy) async fn check_account(&self, key: &Key, format: Format) -> Result<(), ApiError> {
+        let id = key.account.as_ref().and_then(|account| AccountId::shared(&account.name));
         let (Some(ledger), Some(id)) = (&self.billing.ledger, id) else { return Ok(()) };
         match ledger.reserve(&id, 0).within(RESERVE_TIMEOUT).await {
             Err(refused @ (ReserveError::UnknownAccount | ReserveError::Disabled)) => {
-                Err(self.reserve_error(refused, 0, ctx.format))
+                Err(self.reserve_error(refused, 0, format))
             }
             _ => Ok(()),
         }
@@ -254,7 +259,7 @@ fn take_grants(
 }
 
 /// Returns the remaining quota for the rate-limit headers. `None` if requests and tokens are not limited.
-fn remaining(limited: &[Limited<'_>], now: Nanos) -> Option<Box<RateLimitStatus>> {
+fn remaining_quota(limited: &[Limited<'_>], now: Nanos) -> Option<Box<RateLimitStatus>> {
     let mut lefts = RateLimitStatus::default();
     for (_, _, limits, gauge) in limited {
         let (requests, tokens) = gauge.remaining(limits, now);
@@ -324,7 +329,8 @@ impl Context {
     /// for messages. Google has none.
     pub(in crate::proxy) fn rate_limit_headers(&self) -> RateLimitHeaders {
         let mut shown = RateLimitHeaders::new();
-        let Some(lefts) = self.remaining.as_deref() else { return shown };
+        let remaining = self.phase.identity().and_then(|identity| identity.remaining.as_deref());
+        let Some(lefts) = remaining else { return shown };
         let (format, now) = (self.format, self.now());
         let (requests, tokens) = match format {
             Format::Chat | Format::Responses => (

@@ -20,6 +20,7 @@ pub(in crate::proxy) mod fault_report;
 pub(in crate::proxy) mod finish;
 pub(in crate::proxy) mod images;
 pub(in crate::proxy) mod lost;
+pub(in crate::proxy) mod phase;
 mod phases;
 pub(in crate::proxy) mod plan;
 pub(in crate::proxy) mod refusals;

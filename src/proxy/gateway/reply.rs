@@ -79,10 +79,10 @@ impl Gateway {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
         let id = ctx.id.as_str();
-        let body = match &ctx.endpoint {
+        let body = match ctx.endpoint() {
             Some(Endpoint::Group(_)) => Some(tasks::answer::error(error.status, &error.message)),
             Some(Endpoint::CountTokens) => count_tokens::error(error, id).map(bytes::BytesMut::freeze),
-            _ if ctx.image_shape == Some(ImageReplyShape::Envelope) => {
+            _ if ctx.phase.image_shape() == Some(ImageReplyShape::Envelope) => {
                 Some(images::reply::error(error, &wire_error::body(ctx.format, error, id)).freeze())
             }
             _ => None,
@@ -101,7 +101,7 @@ impl Gateway {
     ) -> pingora::Result<()> {
         let mut head = self.own_head(client, ctx, error.status, body.len(), "application/json");
         add_error_headers(&mut head, error);
-        if let (ErrorKind::WrongMethod, Some(endpoint)) = (error.kind, &ctx.endpoint) {
+        if let (ErrorKind::WrongMethod, Some(endpoint)) = (error.kind, ctx.endpoint()) {
             let _ = head.insert_header(header::ALLOW, endpoint.allow());
         }
         self.write_reply(client, ctx, head, body).await
@@ -133,7 +133,7 @@ impl Gateway {
         let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length));
         add_own_headers(&mut head, ctx);
-        let warning = ctx.attempt.as_ref().and_then(|plan| plan.warning.as_ref());
+        let warning = ctx.attempt().and_then(|plan| plan.warning.as_ref());
         if let Some(warning) = warning.filter(|_| status == 200) {
             let _ = head.insert_header(names::X_GATEWAY_WARNING, warning.clone());
         }
@@ -161,7 +161,7 @@ impl Gateway {
         let status = head.status.as_u16();
         // Settle before the response is sent: the client may send its next request at once, which must find the limits
         // and the reserved money released.
-        self.settle(ctx, &Completion::Incomplete).await;
+        self.settle(ctx, Completion::Incomplete).await;
         self.close_if_stopping(client);
         let unread = !client.is_body_done();
         if unread {
@@ -239,10 +239,10 @@ impl Gateway {
         // With an early head, no upstream byte has been forwarded: the error event is the only content of the stream.
         let nothing = std::mem::take(&mut ctx.record.early_head_only);
         ctx.record.stream |= nothing;
-        self.settle(ctx, &Completion::Incomplete).await;
+        self.settle(ctx, Completion::Incomplete).await;
         let (format, id) = (ctx.format, ctx.id.clone());
         if nothing {
-            let array = is_array_stream(ctx.endpoint.as_ref()).then_some(ArrayState::Nothing);
+            let array = is_array_stream(ctx.endpoint()).then_some(ArrayState::Nothing);
             let tail = wire_error::stream_tail(format, error, id.as_str(), array).freeze();
             ctx.record.response_bytes += tail.len() as u64;
             return client.write_response_body(tail, true).await.map_err(|error| error.into_down());

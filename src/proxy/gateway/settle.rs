@@ -8,7 +8,8 @@
 use std::time::{Duration, Instant};
 
 use super::billing::{Accounting, ChargedUsage, RequestCharges};
-use super::context::{Context, ResponseInProgress, SynthesizedResponse, UpstreamResponse};
+use super::context::{Context, ResponseInProgress, SynthesizedResponse};
+use super::phase::UpstreamResponse;
 use crate::account::UsageBound;
 use crate::canonical::{Product, Usage};
 use crate::error::ErrorKind;
@@ -22,13 +23,14 @@ use crate::wire::watch::StreamEnd;
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a request ends, for its charge.
-pub(in crate::proxy) enum Completion {
+#[derive(Clone, Copy)]
+pub(in crate::proxy) enum Completion<'r> {
     /// The end of the response is about to be sent.
     Complete,
     /// The end of the response will not be sent.
     Incomplete,
     /// A response that the gateway has made itself is about to be sent.
-    Synthesized(SynthesizedResponse),
+    Synthesized(&'r SynthesizedResponse),
 }
 
 /// Settlement of a request: the caller waits for its confirmation, reports that in the background, or drops it.
@@ -43,25 +45,38 @@ impl Settlement {
 impl Context {
     /// Charges the request and writes its usage record. Every end of a request comes here; only the first call finds
     /// charges, and has an effect.
-    pub(in crate::proxy) fn settle(&mut self, completion: &Completion) -> Settlement {
-        let Some(charges) = self.accounting.take() else { return Settlement::NONE };
+    pub(in crate::proxy) fn settle(&mut self, completion: Completion<'_>) -> Settlement {
+        let Some(charges) = self.take_charges() else { return Settlement::NONE };
         let charged = self.charge(&charges, completion);
         let now = Instant::now();
         let settled =
             charges.settle(&self.active.billing, &self.usage_record(&charged, completion, now), now);
-        self.accounting = Accounting::Settled(Box::new(charged));
+        if let Some(identity) = self.phase.identity_mut() {
+            identity.accounting = Accounting::Settled(Box::new(charged));
+        }
         Settlement(settled)
     }
 
+    /// Takes the charges out, to settle them or to transfer them to a task. `None` for a request that is free or
+    /// settled.
+    fn take_charges(&mut self) -> Option<RequestCharges> {
+        self.phase.identity_mut().and_then(|identity| identity.accounting.take())
+    }
+
     /// Returns the usage record of the request.
-    fn usage_record(&self, charged: &ChargedUsage, completion: &Completion, now: Instant) -> UsageRecord<'_> {
+    fn usage_record(
+        &self,
+        charged: &ChargedUsage,
+        completion: Completion<'_>,
+        now: Instant,
+    ) -> UsageRecord<'_> {
         let ChargedUsage { usage, cost, counted, .. } = *charged;
         let record = &self.record;
-        let target = self.attempt.as_ref().and_then(|plan| plan.target());
+        let target = self.target();
         let millis = |at: Instant| {
             u32::try_from(at.saturating_duration_since(record.started).as_millis()).unwrap_or(u32::MAX)
         };
-        let key = self.key.as_ref();
+        let key = self.key();
         let complete = !matches!(completion, Completion::Incomplete);
         UsageRecord {
             time: i64::try_from(record.unix_millis).unwrap_or(i64::MAX),
@@ -71,9 +86,9 @@ impl Context {
             model: record.model.as_deref().unwrap_or_default(),
             provider: target.map(|target| &*target.provider.name).unwrap_or_default(),
             target: target.map(|target| &*target.model).unwrap_or_default(),
-            endpoint: self.endpoint.as_ref().map_or("", |endpoint| endpoint.label()),
+            endpoint: self.endpoint().map_or("", |endpoint| endpoint.label()),
             client_format: self.format.name(),
-            provider_format: self.attempt.as_ref().map_or("", |plan| plan.api.name()),
+            provider_format: self.attempt().map_or("", |plan| plan.api.name()),
             error: record.error.map_or("", ErrorKind::label),
             // A document is settled before its head is sent: status 0 then stands for the 200 that follows.
             status: if complete && record.status == 0 { 200 } else { record.status },
@@ -90,20 +105,21 @@ impl Context {
 
     /// Ends the accounting of a request whose task continues at the provider. `cost` is the possible cost in nano-units.
     pub(in crate::proxy) fn transfer_to_task(&mut self, cost: i64) {
-        if let Some(charges) = self.accounting.take() {
+        if let Some(charges) = self.take_charges() {
             charges.transfer_to_task(&self.active.billing, cost);
         }
     }
 
     /// Computes usage and cost of the request. A failed request costs nothing, unless part of a response was delivered
     /// or the client left while the provider was working.
-    fn charge(&mut self, charges: &RequestCharges, completion: &Completion) -> ChargedUsage {
+    fn charge(&mut self, charges: &RequestCharges, completion: Completion<'_>) -> ChargedUsage {
         self.restore_suspended();
         let gone = self.record.status == 499 || self.record.error == Some(ErrorKind::ClientGone);
-        let Some(plan) = &self.attempt else { return ChargedUsage::default() };
-        let (usage, counted) = match (completion, &mut self.response) {
-            (Completion::Synthesized(made), _) => (made.usage, made.counted),
-            (_, UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _)) => {
+        if let Completion::Synthesized(made) = completion {
+            return self.bounded_charge(charges, made.usage, made.counted, &made.products);
+        }
+        let (usage, counted) = match self.phase.response_mut() {
+            Some(UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _)) => {
                 let exchange = &mut passing.exchange;
                 // A stream that was forwarded to its end may have ended with an error frame of the provider.
                 if matches!(completion, Completion::Complete) && exchange.meter().end() != StreamEnd::Failed {
@@ -116,16 +132,26 @@ impl Context {
                 (exchange.usage(), exchange.is_counted())
             }
             // The provider works on the request and charges at least its input, although the client left.
-            (_, UpstreamResponse::Pending) if gone && self.record.request_sent => {
-                let counted = &charges.counted_request;
-                let input =
-                    counted.tokens(plan.upstream_route.family, plan.api.format(), self.expected_input);
+            None if gone && self.record.request_sent => {
+                let Some(attempt) = self.attempt() else { return ChargedUsage::default() };
+                let (family, format) = (attempt.upstream_route.family, attempt.api.format());
+                let input = charges.counted_request.tokens(family, format, self.expected_input());
                 (Usage { input: Some(input), output: Some(0), ..Usage::default() }, true)
             }
-            (_, UpstreamResponse::Pending | UpstreamResponse::Refused { .. } | UpstreamResponse::Done) => {
-                return ChargedUsage::default();
-            }
+            Some(UpstreamResponse::Refused { .. }) | None => return ChargedUsage::default(),
         };
+        self.bounded_charge(charges, usage, counted, &[])
+    }
+
+    /// Computes the charge of this usage and these products, limited to what the sizes and limits of the request allow.
+    fn bounded_charge(
+        &self,
+        charges: &RequestCharges,
+        usage: Usage,
+        counted: bool,
+        products: &[Product],
+    ) -> ChargedUsage {
+        let Some(plan) = self.attempt() else { return ChargedUsage::default() };
         let meter = self.response_in_progress().map(|passing| passing.exchange.meter());
         let possible = UsageBound {
             request_bytes: self.record.request_bytes.max(plan.body_len as u64),
@@ -149,11 +175,7 @@ impl Context {
             );
         }
         let charged = bounded.unwrap_or(usage);
-        let made: &[Product] = match completion {
-            Completion::Synthesized(made) => &made.products,
-            Completion::Complete | Completion::Incomplete => &[],
-        };
-        let cost = plan.model.price.cost(&charged, made);
+        let cost = plan.model.price.cost(&charged, products);
         ChargedUsage { usage: charged, cost, counted, bounded: bounded.is_some() }
     }
 }
@@ -166,12 +188,12 @@ fn reported_figures(usage: &Usage) -> [Option<u64>; 3] {
 /// Records a request whose task was dropped before it was settled.
 impl Drop for Context {
     fn drop(&mut self) {
-        if self.accounting.is_open() {
+        if self.phase.identity().is_some_and(|identity| identity.accounting.is_open()) {
             if self.record.status == 0 || self.record.early_head_only {
                 self.record.status = 499;
             }
             // A destructor cannot await the outcome.
-            let _ = self.settle(&Completion::Incomplete);
+            let _ = self.settle(Completion::Incomplete);
         }
     }
 }
@@ -191,12 +213,12 @@ impl Gateway {
             return Settlement::NONE;
         }
         self.record_sticky(ctx);
-        ctx.settle(&Completion::Complete)
+        ctx.settle(Completion::Complete)
     }
 
     /// Settles a request and waits for the confirmation, before its client receives the end of the response or the
     /// error. Without a confirmation the client gets its response nevertheless.
-    pub(in crate::proxy) async fn settle(&self, ctx: &mut Context, completion: &Completion) {
+    pub(in crate::proxy) async fn settle(&self, ctx: &mut Context, completion: Completion<'_>) {
         let settlement = ctx.settle(completion);
         if let Some(pending) = self.unconfirmed(ctx, settlement) {
             // Boxed: few settlements have to be waited for.
@@ -223,7 +245,7 @@ impl Gateway {
 
     /// Settles a request that is over, without waiting for the confirmation.
     pub(in crate::proxy) fn settle_in_background(&self, ctx: &mut Context) {
-        let settlement = ctx.settle(&Completion::Incomplete);
+        let settlement = ctx.settle(Completion::Incomplete);
         if let Some(pending) = self.unconfirmed(ctx, settlement) {
             let (gateway, request) = (self.clone(), ctx.id.clone());
             tokio::spawn(async move {

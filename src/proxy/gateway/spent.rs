@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::admit::unavailable;
 use super::billing::Billing;
 use super::context::Context;
+use super::phase::Identity;
 use super::spend_queries::QueryReceiver;
 use crate::error::ApiError;
 use crate::limits::{Calendar, LimitState, Scope, UsageLimits};
@@ -89,7 +90,8 @@ impl Gateway {
         client: &mut Client,
         ctx: &Context,
     ) -> Result<(), ApiError> {
-        let Some(key) = ctx.key.clone().filter(|_| ctx.needs_admission()) else { return Ok(()) };
+        let identity = ctx.phase.identity().filter(|identity| identity.needs_admission());
+        let Some(Identity { key, .. }) = identity else { return Ok(()) };
         let wants = |limits: &UsageLimits, gauge: &LimitState| limits.has_spend() && gauge.needs_spend();
         let gauges = &self.billing.limit_states;
         let by_key = wants(&key.rules.limits, key.limit_state(gauges));

@@ -19,7 +19,6 @@ use crate::metrics::Metrics;
 use crate::provider::Timeouts;
 use crate::proxy::driver::attempt;
 use crate::proxy::driver::connection::Connections;
-use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::hooks::{
     Delivery, DriverSettings, ExchangeHooks, HookFuture, StreamState, Written,
@@ -290,10 +289,6 @@ impl ExchangeHooks for Recorder {
 
     fn delivery(&self, _ctx: &Ctx) -> Delivery {
         Delivery::Stream
-    }
-
-    fn take_decoder(&self, _ctx: &mut Ctx) -> Option<Box<ContentDecoder>> {
-        None
     }
 
     fn hold(&self, _ctx: &Ctx) -> Option<Duration> {

@@ -109,7 +109,7 @@ impl Gateway {
         let JobReply { body, usage, products, counted } = reply.unwrap_or_else(|_| Err(timeout_error()))?;
         // Settle before the response is sent: a client must not receive a response that is not charged.
         let made = SynthesizedResponse { usage, products, counted };
-        self.settle(ctx, &Completion::Synthesized(made)).await;
+        self.settle(ctx, Completion::Synthesized(&made)).await;
         Ok(body)
     }
 
@@ -203,7 +203,7 @@ impl Gateway {
         let [Product::Images { size, quality, .. }] = made else { return Err(internal_error()) };
         let products = vec![Product::Images { count: urls.len() as u64, size, quality }];
         let made = SynthesizedResponse { usage: Usage::default(), products, counted: false };
-        self.settle(ctx, &Completion::Synthesized(made)).await;
+        self.settle(ctx, Completion::Synthesized(&made)).await;
         self.reply_json(client, ctx, answer::images(&urls)).await
     }
 }
