@@ -7,13 +7,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header;
 use pingora::Error;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::client::HttpSession;
 
 use super::burst::{self, BurstDetector};
-use super::downstream::{client_gone, is_head_sent, set_framing, write};
-use super::exchange::ExchangeState;
+use super::downstream::{client_gone, set_framing, write};
+use super::encoding::ContentDecoder;
+use super::exchange::{ExchangeState, Sent};
 use super::fault::{Fault, FaultBody};
 use super::hooks::{Delivery, ExchangeHooks, Written};
 use super::idle_tracker::{IdleDeadline, IdleTracker};
@@ -21,7 +23,7 @@ use super::offload::LARGE_BODY;
 use super::outcome::{ExchangeOutcome, failed, low_rate_error, shutdown_error, timeout_error};
 use super::peer::Upstream;
 use super::prefix_buffer::PrefixBuffer;
-use super::reader::{Read, ResponseReader};
+use super::reader::{Read, ResponseReader, undecodable};
 use super::throughput::Throughput;
 use crate::error::{ApiError, ErrorKind};
 
@@ -72,21 +74,26 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
             return Err(Fault::raise(ApiError::new(ErrorKind::UpstreamBroken, broken), FaultBody::None));
         };
         let mut head = Box::new(head.clone());
-        let ExchangeState { proxy, session, ctx, clock, .. } = &mut *exchange;
+        let ExchangeState { proxy, session, ctx, clock, sent, .. } = &mut *exchange;
         proxy.upstream_response_filter(session, &mut head, ctx).await?;
+        let coding = head.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok());
+        let decoder = match ContentDecoder::new(coding.unwrap_or_default()) {
+            Ok(decoder) => decoder.map(Box::new),
+            Err(error) => return Err(proxy.on_failure(ctx, undecodable(error))),
+        };
         let delivery = proxy.delivery(ctx);
         let streaming = matches!(delivery, Delivery::Stream | Delivery::StreamOfDocument);
-        let (begun, early) = (is_head_sent(&session.downstream_session), proxy.is_early(ctx));
-        if streaming && !begun {
+        let sent = *sent;
+        if streaming && sent == Sent::Nothing {
             proxy.response_filter(session, &mut head, ctx).await?;
             set_framing(&session.downstream_session, &mut head, None);
         }
         // A client that has part of a response already has a head.
-        let head = (!streaming || !begun).then_some(head);
+        let head = (!streaming || sent == Sent::Nothing).then_some(head);
         let heartbeat = if streaming { proxy.settings().heartbeat } else { Duration::ZERO };
         let silence = IdleTracker::new(clock.timeouts.idle, heartbeat);
-        let held = proxy.hold(ctx).filter(|_| streaming && (!begun || early)).map(PrefixBuffer::new);
-        if streaming && held.is_none() && !early {
+        let held = proxy.hold(ctx).filter(|_| streaming && sent < Sent::Content).map(PrefixBuffer::new);
+        if streaming && held.is_none() && sent != Sent::EarlyHead {
             // The head leaves within `MAX_HOLD`, so no early response is needed.
             clock.schedule_filler(Duration::ZERO);
         }
@@ -97,8 +104,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         // head.
         let looked = rate.as_ref().filter(|_| !streaming || held.is_some());
         clock.set_deadline(next_check(first, held.as_ref(), looked));
-        let reader =
-            ResponseReader::new(streaming).decoding(proxy.take_decoder(ctx), delivery == Delivery::Error);
+        let reader = ResponseReader::new(streaming).decoding(decoder, delivery == Delivery::Error);
         Ok(Forwarding {
             exchange,
             upstream,
@@ -116,6 +122,11 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
 
     fn is_streaming(&self) -> bool {
         matches!(self.delivery, Delivery::Stream | Delivery::StreamOfDocument)
+    }
+
+    /// Whether the client has received nothing but an early head and filler.
+    fn is_early(&self) -> bool {
+        self.exchange.sent == Sent::EarlyHead
     }
 
     /// Reads and forwards pieces to the end of the response.
@@ -172,7 +183,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
             return Err(ExchangeOutcome::Failed(low_rate_error()));
         }
         if self.exchange.clock.is_due() {
-            if self.held.is_some() || proxy.is_early(self.exchange.ctx) {
+            if self.held.is_some() || self.is_early() {
                 self.head = self.head.take().filter(|_| !streaming);
                 self.exchange.send_early_keepalive().await.map_err(failed)?;
             } else {
@@ -180,7 +191,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
                 self.exchange.clock.schedule_filler(proxy.settings().heartbeat);
             }
         }
-        let early = proxy.is_early(self.exchange.ctx);
+        let early = self.is_early();
         let holding = self.held.as_ref().is_some_and(|held| held.is_holding(early));
         if !holding {
             match self.held.take().map(PrefixBuffer::into_frames) {
@@ -294,7 +305,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         if state.failed && contentless {
             return Err(proxy.error_of_frames(ctx, body));
         }
-        let early = proxy.is_early(ctx);
+        let early = self.is_early();
         let Some(held) = &mut self.held else { return Ok(false) };
         Ok(!end && contentless && crate::json::from_utf8(body).is_ok() && held.push(body, early))
     }
@@ -304,7 +315,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
     async fn end_broken(&mut self, error: Box<Error>) -> ExchangeOutcome {
         let Fault { error, body } = Fault::take(error);
         // No frame of this response was forwarded: fallback is possible.
-        let hidden = self.held.is_some() || self.exchange.proxy.is_early(self.exchange.ctx);
+        let hidden = self.held.is_some() || self.is_early();
         match body {
             FaultBody::Refusal(body) => return ExchangeOutcome::UpstreamError(error, body),
             FaultBody::Unsent(frames) if !hidden => {
@@ -337,6 +348,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
             client.write_response_body(body, true).await
         };
         let sent = sent.await;
+        self.exchange.on_response_written(true);
         sent.map_err(|error| failed(self.exchange.client_failure(error)))
     }
 
@@ -352,6 +364,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         }
         proxy.on_written(ctx, Written::Body(body.len()));
         let sent = write(&mut session.downstream_session, self.head.take(), body, end).await;
+        self.exchange.on_response_written(end);
         sent.map_err(|error| failed(self.exchange.client_failure(error)))
     }
 
@@ -363,6 +376,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
             self.silence.on_sent();
             proxy.on_written(ctx, Written::Head(head.status.as_u16()));
             let sent = session.downstream_session.write_response_header(head).await;
+            self.exchange.on_response_written(false);
             return sent.map_err(|error| failed(self.exchange.client_failure(error)));
         }
         if due == IdleDeadline::Filler {
@@ -377,10 +391,9 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
 
     /// Ends the early response: from now on the idle tracker sends the filler of the response itself.
     fn end_early_response(&mut self) {
-        let ExchangeState { proxy, ctx, clock, .. } = &mut *self.exchange;
-        if proxy.is_early(ctx) {
-            proxy.set_early(ctx, false);
-            clock.schedule_filler(Duration::ZERO);
+        if self.is_early() {
+            self.exchange.sent = Sent::Content;
+            self.exchange.clock.schedule_filler(Duration::ZERO);
         }
     }
 }

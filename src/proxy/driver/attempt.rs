@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::answer::Forwarding;
 use super::coalesce::CoalescingStream;
-use super::downstream::{is_head_sent, run_while_connected};
-use super::exchange::ExchangeState;
+use super::downstream::run_while_connected;
+use super::exchange::{ExchangeState, Sent};
 use super::exchange_timer::ExchangeTimer;
 use super::fault::{Fault, FaultBody, UNRESOLVED};
 use super::hooks::ExchangeHooks;
@@ -38,7 +38,7 @@ pub(in crate::proxy) async fn run<P: ExchangeHooks>(
     let due = proxy.slow_start(ctx).map(|span| now + span);
     let sleep = pin!(tokio::time::sleep_until(due.map_or(until, |due| due.min(until))));
     let clock = ExchangeTimer { sleep, until, started: now, total, next_filler_at: due, timeouts };
-    let outcome = ExchangeState { proxy, session, ctx, clock, ended }.run().await;
+    let outcome = ExchangeState { proxy, session, ctx, clock, ended, sent: Sent::Nothing }.run().await;
     proxy.on_exchange_end(ctx);
     match outcome {
         ExchangeOutcome::Complete => Ok(()),
@@ -53,7 +53,9 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
         loop {
             let outcome = if self.proxy.is_job(self.ctx) {
                 let client = &mut self.session.downstream_session;
-                self.proxy.run_job(client, self.ctx, &mut self.ended).await
+                let outcome = self.proxy.run_job(client, self.ctx, &mut self.ended).await;
+                self.on_response_written(matches!(outcome, ExchangeOutcome::Complete));
+                outcome
             } else {
                 self.attempt().await
             };
@@ -62,9 +64,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 ExchangeOutcome::Failed(error) => (error, None),
                 ExchangeOutcome::UpstreamError(error, body) => (error, Some(body)),
             };
-            // With only an early head and filler sent, another target can still answer the whole request. Once a frame
-            // of a response has left, another target can only resume the stream.
-            let begun = is_head_sent(&self.session.downstream_session) && !self.proxy.is_early(self.ctx);
+            let begun = self.sent >= Sent::Content;
             let next = if begun {
                 self.proxy.resume(&mut self.session.downstream_session, self.ctx, error).await
             } else {

@@ -60,27 +60,58 @@ struct Step {
     ended: bool,
 }
 
+/// Content coding of a response (RFC 9110, section 8.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::proxy) enum ContentCoding {
+    Identity,
+    Gzip,
+    Deflate,
+    Brotli,
+    Zstd,
+}
+
+impl ContentCoding {
+    /// Parses a `content-encoding` header; an empty one is [`ContentCoding::Identity`].
+    ///
+    /// # Errors
+    /// Returns [`DecodeError::Unknown`] for any other coding than those of this type.
+    pub(in crate::proxy) fn parse(encoding: &str) -> Result<Self, DecodeError> {
+        let encoding = encoding.trim();
+        let is = |name: &str| encoding.eq_ignore_ascii_case(name);
+        Ok(match () {
+            () if encoding.is_empty() || is("identity") => ContentCoding::Identity,
+            () if is("gzip") || is("x-gzip") => ContentCoding::Gzip,
+            () if is("deflate") => ContentCoding::Deflate,
+            () if is("br") => ContentCoding::Brotli,
+            () if is("zstd") => ContentCoding::Zstd,
+            () => {
+                let name = encoding.chars().take(32).map(|c| c.to_ascii_lowercase()).collect();
+                return Err(DecodeError::Unknown(name));
+            }
+        })
+    }
+}
+
 impl ContentDecoder {
     /// Creates the decoder for a `content-encoding` header; `None` for `identity` and an empty one.
     ///
     /// # Errors
     /// Returns [`DecodeError::Unknown`] for any other encoding than gzip, deflate, br and zstd.
     pub(in crate::proxy) fn new(encoding: &str) -> Result<Option<Self>, DecodeError> {
-        let coding = match encoding.trim().to_ascii_lowercase().as_str() {
-            "" | "identity" => return Ok(None),
-            "gzip" | "x-gzip" => Coding::GzipEnd,
-            "deflate" => Coding::DeflateStart,
-            "br" => Coding::Brotli(Box::new(BrotliState::new(
+        let coding = match ContentCoding::parse(encoding)? {
+            ContentCoding::Identity => return Ok(None),
+            ContentCoding::Gzip => Coding::GzipEnd,
+            ContentCoding::Deflate => Coding::DeflateStart,
+            ContentCoding::Brotli => Coding::Brotli(Box::new(BrotliState::new(
                 HeapAlloc::default(),
                 HeapAlloc::default(),
                 HeapAlloc::new(HuffmanCode::default()),
             ))),
-            "zstd" => {
+            ContentCoding::Zstd => {
                 let mut decoder = ZstdDecoder::new()?;
                 decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW))?;
                 Coding::Zstd(Box::new(decoder))
             }
-            other => return Err(DecodeError::Unknown(other.chars().take(32).collect())),
         };
         Ok(Some(ContentDecoder { coding, input: Bytes::new(), pending: false }))
     }

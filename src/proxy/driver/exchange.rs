@@ -12,13 +12,28 @@ use super::hooks::{ExchangeHooks, Written};
 use super::outcome::{DrainDeadline, ExchangeOutcome, failed, shutdown_error, timeout_error};
 use super::peer::Upstream;
 
-/// State of an exchange: the proxy, both ends, and the timer.
+/// What the client has received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::proxy) enum Sent {
+    /// No response head. Interim responses do not count.
+    Nothing,
+    /// An early head, or a part of it, and keep-alive filler: no byte of a response, so another target can still answer
+    /// the whole request.
+    EarlyHead,
+    /// The head of a response, or frames after an early head: another target can only resume the stream.
+    Content,
+    /// The end of the response.
+    Ended,
+}
+
+/// State of an exchange: the proxy, both ends, the timer, and what the client has received.
 pub(in crate::proxy) struct ExchangeState<'x, P: ExchangeHooks> {
     pub(in crate::proxy) proxy: &'x P,
     pub(in crate::proxy) session: &'x mut Session,
     pub(in crate::proxy) ctx: &'x mut P::CTX,
     pub(in crate::proxy) clock: ExchangeTimer<'x>,
     pub(in crate::proxy) ended: DrainDeadline<'x>,
+    pub(in crate::proxy) sent: Sent,
 }
 
 impl<P: ExchangeHooks> ExchangeState<'_, P> {
@@ -57,6 +72,15 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
         }
     }
 
+    /// Records that the head of a response may have been written, with `end` its last bytes too. A failed write may
+    /// have left the client without a head: then another target can still answer.
+    pub(super) fn on_response_written(&mut self, end: bool) {
+        // A frame in the middle of a response changes nothing.
+        if (end || self.sent != Sent::Content) && is_head_sent(&self.session.downstream_session) {
+            self.sent = if end { Sent::Ended } else { Sent::Content };
+        }
+    }
+
     /// Error of the client's connection, with its meaning.
     pub(super) fn client_failure(&mut self, error: Box<Error>) -> Box<Error> {
         self.proxy.on_failure(self.ctx, error.into_down())
@@ -81,13 +105,13 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
 
     async fn write_early_keepalive(&mut self, fill: bool) -> pingora::Result<()> {
         // A client whose stream broke off and is being resumed has a head already.
-        if !is_head_sent(&self.session.downstream_session) {
+        if self.sent == Sent::Nothing {
             self.close_if_draining();
             // Set before anything is written: from here on a failure cannot change the status.
-            self.proxy.set_early(self.ctx, true);
+            self.sent = Sent::EarlyHead;
             let mut head = self.proxy.early_head(self.session, self.ctx);
             set_framing(&self.session.downstream_session, &mut head, None);
-            self.proxy.on_written(self.ctx, Written::Head(head.status.as_u16()));
+            self.proxy.on_written(self.ctx, Written::EarlyHead(head.status.as_u16()));
             if let Some(guarded) = self.session.stream().and_then(HeaderTimeoutStream::of).filter(|_| fill) {
                 guarded.cork();
             }
@@ -100,7 +124,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             return Ok(());
         }
         let filler = self.proxy.early_filler(self.ctx);
-        self.proxy.on_written(self.ctx, Written::Body(filler.len()));
+        self.proxy.on_written(self.ctx, Written::EarlyFiller(filler.len()));
         self.session.downstream_session.write_response_body(filler, false).await
     }
 }

@@ -11,7 +11,6 @@ use pingora::protocols::http::ServerSession;
 use pingora::proxy::{ProxyHttp, Session};
 
 use super::connection::Connections;
-use super::encoding::ContentDecoder;
 use super::offload::Offload;
 use super::outcome::{DrainDeadline, ExchangeOutcome};
 use super::shutdown::Shutdown;
@@ -45,13 +44,17 @@ pub(in crate::proxy) struct StreamState {
     pub(in crate::proxy) partial: bool,
 }
 
-/// Bytes that the driver has written to the client, for the proxy's records.
+/// Bytes that the driver writes to the client, for the proxy's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::proxy) enum Written {
     /// A response head with this status.
     Head(u16),
-    /// This many bytes of the body.
+    /// This many bytes of the body of a response.
     Body(usize),
+    /// An early head with this status: no byte of a response has arrived.
+    EarlyHead(u16),
+    /// This many bytes of filler after an early head.
+    EarlyFiller(usize),
     /// The whole request was written to the provider.
     Request,
 }
@@ -115,9 +118,6 @@ pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + S
     /// How the response is forwarded, after `upstream_response_filter`.
     fn delivery(&self, ctx: &Self::CTX) -> Delivery;
 
-    /// Takes the decoder of a compressed response.
-    fn take_decoder(&self, ctx: &mut Self::CTX) -> Option<Box<ContentDecoder>>;
-
     /// How long the first frames of a stream may be held back, so that their failure can be hidden from the client.
     /// `None` if nothing could hide it. Pingora writes every frame at once.
     fn hold(&self, ctx: &Self::CTX) -> Option<Duration>;
@@ -138,7 +138,7 @@ pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + S
     /// client may act on them. `None` if there is nothing to wait for, as for nearly every piece.
     fn before_write<'h>(&'h self, ctx: &'h mut Self::CTX, end: bool) -> Option<HookFuture<'h, ()>>;
 
-    /// Bytes have been written.
+    /// Bytes are about to be written, or the request was.
     fn on_written(&self, ctx: &mut Self::CTX, written: Written);
 
     /// The response of the target is a success: its first content is about to be written.
@@ -158,12 +158,6 @@ pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + S
 
     /// Keep-alive filler of a stream before its first frame.
     fn early_filler(&self, ctx: &Self::CTX) -> Bytes;
-
-    /// Whether the client has an early head and filler, but no frame of a response.
-    fn is_early(&self, ctx: &Self::CTX) -> bool;
-
-    /// Sets what [`Self::is_early`] returns.
-    fn set_early(&self, ctx: &mut Self::CTX, early: bool);
 
     /// Prepares the next attempt after a failure that the client has not seen. `body` is the provider's error in the
     /// client's format.

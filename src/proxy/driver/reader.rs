@@ -200,7 +200,8 @@ impl Decoding {
     }
 }
 
-fn undecodable(error: DecodeError) -> Box<Error> {
+/// Error of a body that does not match its `Content-Encoding`.
+pub(super) fn undecodable(error: DecodeError) -> Box<Error> {
     Error::because(ErrorType::Custom(UNDECODABLE), "while decoding a response", error).into_up()
 }
 

@@ -17,7 +17,6 @@ use tokio::time::timeout_at;
 use super::record_calls;
 use crate::error::{ApiError, ErrorKind};
 use crate::job::{CallDestination, Job, JobCall, JobFault, JobReply, RemoteMedia};
-use crate::ledger::Settled;
 use crate::provider::Provider;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
@@ -31,7 +30,8 @@ use crate::proxy::driver::downstream::client_gone;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::driver::outcome::{DrainDeadline, ExchangeOutcome, shutdown_error, timeout_error};
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
-use crate::proxy::gateway::context::{Context, SynthesizedResponse, UpstreamResponse};
+use crate::proxy::gateway::context::{Context, SynthesizedResponse};
+use crate::proxy::gateway::settle::Completion;
 use crate::proxy::upstream_route::{UpstreamRoute, address_of, redact_secrets};
 use crate::route::{Model, Target};
 use crate::wire::error::ProviderError;
@@ -105,7 +105,7 @@ impl Gateway {
         ctx: &mut Context,
         ended: &mut DrainDeadline<'_>,
     ) -> ExchangeOutcome {
-        let Some(mut job) = ctx.attempt.as_mut().and_then(|plan| plan.job.take()) else {
+        let Some(mut job) = ctx.attempt_mut().and_then(|plan| plan.job.take()) else {
             return ExchangeOutcome::Failed(malformed_response());
         };
         let Some(way) = self.job_route(client, ctx, job.is_repeatable()) else {
@@ -129,15 +129,10 @@ impl Gateway {
         record_calls(ctx, notes);
         match end {
             Ok(JobReply { body, usage, products, counted }) => {
-                ctx.response =
-                    UpstreamResponse::Synthesized(SynthesizedResponse { usage, products, counted });
                 ctx.record_success(Instant::now());
                 // Settle before the response is sent: a client must not receive a response that is not charged.
-                match ctx.settle(true) {
-                    None => {}
-                    Some(Settled::Known(outcome)) => self.count_settlement(ctx, outcome),
-                    Some(pending) => Box::pin(self.await_settlement(ctx, pending)).await,
-                }
+                let made = SynthesizedResponse { usage, products, counted };
+                self.settle(ctx, Completion::Synthesized(&made)).await;
                 match self.reply_pieces(client, ctx, body).await {
                     Ok(()) => ExchangeOutcome::Complete,
                     Err(error) => ExchangeOutcome::Failed(error),
@@ -146,8 +141,11 @@ impl Gateway {
             Err(error) => {
                 // A call may have created something that the provider charges for. Without its retry state the request
                 // is not repeated at another target.
-                if unknown && !job.is_repeatable() {
-                    ctx.retry_state = None;
+                if unknown
+                    && !job.is_repeatable()
+                    && let Some(routed) = ctx.phase.routed_mut()
+                {
+                    routed.retry_state = None;
                 }
                 ExchangeOutcome::Failed(error)
             }
@@ -162,8 +160,8 @@ impl Gateway {
         ctx: &Context,
         repeatable: bool,
     ) -> Option<JobRoute> {
-        let head = self.upstream_head(client, ctx).ok()?;
-        let plan = ctx.attempt.as_ref()?;
+        let plan = ctx.attempt()?;
+        let head = self.upstream_head(client, &ctx.id, plan).ok()?;
         let total = plan.target()?.timeouts.total;
         Some(JobRoute {
             active: ctx.active.clone(),

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::billing::{RateLimitStatus, RequestCharges};
 use super::context::Context;
+use super::phase::Identity;
 use crate::account::{Amount, ExpectedUsage, Key, Price, estimate};
 use crate::canonical::time::rfc3339;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
@@ -19,7 +20,7 @@ use crate::limits::Denied;
 use crate::limits::LimitOwner;
 use crate::limits::Remaining;
 use crate::limits::{Calendar, Exceeded, LimitState, Scope, UsageLimits};
-use crate::limits::{LimitRequest, Which};
+use crate::limits::{LimitRequest, Nanos, Which};
 use crate::proxy::Gateway;
 use crate::proxy::names;
 use crate::route::Model;
@@ -32,13 +33,17 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Limits to take grants of: scope, name, configuration and current state.
 type Limited<'l> = (Scope, &'l Arc<str>, &'l UsageLimits, &'l Arc<LimitState>);
 
-impl Context {
+impl Identity {
     /// Whether the request needs limit grants or a reservation: it will be charged, and its key has limits or an
     /// account.
     pub(in crate::proxy) fn needs_admission(&self) -> bool {
-        let limited = |key: &Arc<Key>| key.account.is_some() || !key.rules.limits.is_empty();
-        self.charges.is_open() && self.key.as_ref().is_some_and(limited)
+        self.accounting.is_open() && is_limited(&self.key)
     }
+}
+
+/// Whether a key has limits or an account.
+fn is_limited(key: &Key) -> bool {
+    key.account.is_some() || !key.rules.limits.is_empty()
 }
 
 impl Gateway {
@@ -61,7 +66,7 @@ impl Gateway {
         }
         let mut expected =
             ExpectedUsage { input: estimate::body(body.text.pieces()), ..ExpectedUsage::default() };
-        if ctx.needs_admission() {
+        if ctx.phase.identity().is_some_and(Identity::needs_admission) {
             let most = body.output_caps();
             expected.output = most.output;
             expected.uncertain_output = most.unsure;
@@ -83,13 +88,13 @@ impl Gateway {
         price: &Price,
         expected: &ExpectedUsage<'_>,
     ) -> Result<(), ApiError> {
-        ctx.charges.input = expected.input;
+        let Some(identity) = ctx.phase.identity_mut() else { return Ok(()) };
+        let Identity { key, accounting, expected_input, remaining, .. } = identity;
+        *expected_input = expected.input;
+        let Some(charges) = accounting.charges_mut().filter(|_| is_limited(key)) else { return Ok(()) };
         // The client's own output limit later bounds the usage that a provider may report.
-        ctx.charges.output_limit = ctx.needs_admission().then(|| {
-            let unsure = Some(expected.uncertain_output).filter(|unsure| *unsure > 0);
-            (expected.output.max(unsure), expected.responses)
-        });
-        let Some(key) = ctx.key.clone().filter(|_| ctx.needs_admission()) else { return Ok(()) };
+        let unsure = Some(expected.uncertain_output).filter(|unsure| *unsure > 0);
+        charges.output_limit = Some((expected.output.max(unsure), expected.responses));
         let account = key.account.as_deref();
         let limits = &key.rules.limits;
         let cost = price.estimate(expected);
@@ -104,20 +109,26 @@ impl Gateway {
         if !limited.is_empty() {
             let ask = LimitRequest {
                 now: self.billing.nanos(std::time::Instant::now()),
-                calendar: Calendar::at(ctx.now()),
+                calendar: Calendar::at(ctx.record.unix_seconds()),
                 tokens: expected.minute_tokens(),
                 cost,
             };
             // The spend of today and this month from before this process started must be known first. Boxed: only the
             // first requests of a key wait for it.
             if limited.iter().any(|(_, _, limits, gauge)| limits.has_spend() && gauge.needs_spend()) {
-                Box::pin(self.load_spend(ctx, &limited, &ask.calendar)).await?;
+                let generation = ctx.active.snapshot.generation;
+                Box::pin(self.load_spend(generation, &limited, &ask.calendar)).await?;
             }
-            match self.take_grants(ctx, &limited, &ask) {
+            let denied = match take_grants(charges, &limited, &ask) {
                 Some((_, Denied::NeedsCoordinator)) => {
-                    Box::pin(self.take_shared_grants(ctx, &limited, &ask)).await?
+                    let payer = account.map(|account| account.name.clone()).unwrap_or_default();
+                    Box::pin(self.take_shared_grants(charges, payer, &limited, &ask)).await
                 }
-                refused => self.record_remaining(ctx, &limited, &ask, refused)?,
+                denied => denied,
+            };
+            *remaining = remaining_quota(&limited, ask.now);
+            if let Some(denied) = denied {
+                return Err(self.denied_error(denied, cost, ctx.format));
             }
         }
         let Some(account) = account else { return Ok(()) };
@@ -130,50 +141,34 @@ impl Gateway {
             pending => Box::pin(pending.within(RESERVE_TIMEOUT)).await,
         };
         match held {
-            Ok(reservation) => ctx.charges.reservation = Some(reservation),
+            Ok(reservation) => charges.reservation = Some(reservation),
             Err(refused) => {
                 // The request is not made: return it to the rate limits as well.
-                ctx.charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
-                return Err(self.reserve_error(ctx, refused, cost));
+                charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
+                return Err(self.reserve_error(refused, cost, ctx.format));
             }
         }
         Ok(())
     }
 
-    /// Takes the grants of all limits, or of none. Returns the scope and the reason of the first denial, `None` if all
-    /// are granted.
-    fn take_grants(
+    /// Takes the grants of limits that a fleet shares. Consults the coordinator where the local lease does not suffice.
+    /// Returns the scope and the reason of the first denial, `None` if all are granted. `payer` is the name of the
+    /// account.
+    async fn take_shared_grants(
         &self,
-        ctx: &mut Context,
+        charges: &mut RequestCharges,
+        payer: Arc<str>,
         limited: &[Limited<'_>],
         ask: &LimitRequest,
     ) -> Option<(Scope, Denied)> {
-        for (scope, _, limits, gauge) in limited {
-            match gauge.admit(limits, ask) {
-                Ok(ticket) => ctx.charges.grants.push(ticket),
-                Err(lack) => {
-                    ctx.charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
-                    return Some((*scope, lack));
-                }
-            }
-        }
-        None
-    }
-
-    /// Takes the grants of limits that a fleet shares. Consults the coordinator where the local lease does not suffice.
-    async fn take_shared_grants(
-        &self,
-        ctx: &mut Context,
-        limited: &[Limited<'_>],
-        ask: &LimitRequest,
-    ) -> Result<(), ApiError> {
         let limiter = self.billing.ledger.as_ref().and_then(|ledger| ledger.limiter());
-        let payer = ctx.key.as_ref().and_then(|key| key.account.as_ref()).map(|account| account.name.clone());
         for (scope, name, limits, gauge) in limited {
             let mut taken = gauge.admit(limits, ask);
             if let (Err(Denied::NeedsCoordinator), Some(limiter)) = (&taken, limiter) {
-                let account = payer.clone().unwrap_or_default();
-                let whose = LimitOwner { account, key: (*scope == Scope::Key).then(|| (*name).clone()) };
+                let whose = LimitOwner {
+                    account: payer.clone(),
+                    key: (*scope == Scope::Key).then(|| (*name).clone()),
+                };
                 let asked = limiter.take(whose, gauge, limits, ask);
                 taken = match tokio::time::timeout(RESERVE_TIMEOUT, asked).await {
                     Ok(Ok(taken)) => taken,
@@ -181,43 +176,27 @@ impl Gateway {
                 };
             }
             match taken {
-                Ok(ticket) => ctx.charges.grants.push(ticket),
-                Err(lack) => {
-                    ctx.charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
-                    return self.record_remaining(ctx, limited, ask, Some((*scope, lack)));
+                Ok(ticket) => charges.grants.push(ticket),
+                Err(denied) => {
+                    charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
+                    return Some((*scope, denied));
                 }
             }
         }
-        self.record_remaining(ctx, limited, ask, None)
+        None
     }
 
-    /// Records the remaining quota for the rate-limit headers, and converts a denial to the client's error.
-    fn record_remaining(
-        &self,
-        ctx: &mut Context,
-        limited: &[Limited<'_>],
-        ask: &LimitRequest,
-        refused: Option<(Scope, Denied)>,
-    ) -> Result<(), ApiError> {
-        let mut lefts = RateLimitStatus::default();
-        for (_, _, limits, gauge) in limited {
-            let (requests, tokens) = gauge.remaining(limits, ask.now);
-            lefts.requests = tighter(lefts.requests, requests);
-            lefts.tokens = tighter(lefts.tokens, tokens);
-        }
-        if lefts.requests.is_some() || lefts.tokens.is_some() {
-            ctx.charges.remaining = Some(Box::new(lefts));
-        }
-        match refused {
-            None => Ok(()),
-            Some((scope, Denied::LimitReached(exceeded))) => {
+    /// Converts a denied limit to the client's error, and counts it.
+    fn denied_error(&self, (scope, denied): (Scope, Denied), cost: i64, format: Format) -> ApiError {
+        match denied {
+            Denied::LimitReached(exceeded) => {
                 let labels = [scope.name(), exceeded.which.name()];
                 self.metrics.limit_refusals.with_label_values(&labels).inc();
-                Err(limit_error(scope, &exceeded, ask.cost, ctx.format))
+                limit_error(scope, &exceeded, cost, format)
             }
-            Some((_, Denied::NeedsCoordinator | Denied::CoordinatorDown)) => {
+            Denied::NeedsCoordinator | Denied::CoordinatorDown => {
                 self.metrics.ledger_failures.with_label_values(&["limit", "unavailable"]).inc();
-                Err(unavailable())
+                unavailable()
             }
         }
     }
@@ -226,20 +205,19 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if the account is disabled or unknown, but not if the ledger is unavailable.
-    pub(in crate::proxy) async fn check_account(&self, ctx: &Context) -> Result<(), ApiError> {
-        let account = ctx.key.as_ref().and_then(|key| key.account.as_ref());
-        let id = account.and_then(|account| AccountId::shared(&account.name));
+    pub(in crate::proxy) async fn check_account(&self, key: &Key, format: Format) -> Result<(), ApiError> {
+        let id = key.account.as_ref().and_then(|account| AccountId::shared(&account.name));
         let (Some(ledger), Some(id)) = (&self.billing.ledger, id) else { return Ok(()) };
         match ledger.reserve(&id, 0).within(RESERVE_TIMEOUT).await {
             Err(refused @ (ReserveError::UnknownAccount | ReserveError::Disabled)) => {
-                Err(self.reserve_error(ctx, refused, 0))
+                Err(self.reserve_error(refused, 0, format))
             }
             _ => Ok(()),
         }
     }
 
     /// Converts a failed reservation to the client's error, and counts it.
-    fn reserve_error(&self, ctx: &Context, refused: ReserveError, cost: i64) -> ApiError {
+    fn reserve_error(&self, refused: ReserveError, cost: i64, format: Format) -> ApiError {
         match refused {
             ReserveError::UnknownAccount => {
                 ApiError::new(ErrorKind::UnknownAccount, "The account of this API key does not exist.")
@@ -255,7 +233,7 @@ impl Gateway {
                     Amount(cost),
                     Amount(available.max(0))
                 );
-                billing(ErrorKind::EmptyBalance, message, ctx.format)
+                billing(ErrorKind::EmptyBalance, message, format)
             }
             ReserveError::Unavailable => {
                 self.metrics.ledger_failures.with_label_values(&["reserve", refused.label()]).inc();
@@ -263,6 +241,36 @@ impl Gateway {
             }
         }
     }
+}
+
+/// Takes the grants of all limits, or of none. Returns the scope and the reason of the first denial, `None` if all are
+/// granted.
+fn take_grants(
+    charges: &mut RequestCharges,
+    limited: &[Limited<'_>],
+    ask: &LimitRequest,
+) -> Option<(Scope, Denied)> {
+    for (scope, _, limits, gauge) in limited {
+        match gauge.admit(limits, ask) {
+            Ok(ticket) => charges.grants.push(ticket),
+            Err(denied) => {
+                charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
+                return Some((*scope, denied));
+            }
+        }
+    }
+    None
+}
+
+/// Returns the remaining quota for the rate-limit headers. `None` if requests and tokens are not limited.
+fn remaining_quota(limited: &[Limited<'_>], now: Nanos) -> Option<Box<RateLimitStatus>> {
+    let mut lefts = RateLimitStatus::default();
+    for (_, _, limits, gauge) in limited {
+        let (requests, tokens) = gauge.remaining(limits, now);
+        lefts.requests = tighter(lefts.requests, requests);
+        lefts.tokens = tighter(lefts.tokens, tokens);
+    }
+    (lefts.requests.is_some() || lefts.tokens.is_some()).then(|| Box::new(lefts))
 }
 
 pub(in crate::proxy) fn unavailable() -> ApiError {
@@ -320,12 +328,14 @@ fn tighter(one: Option<Remaining>, other: Option<Remaining>) -> Option<Remaining
 /// Rate-limit headers of a response.
 type RateLimitHeaders = SmallVec<[(HeaderName, HeaderValue); 6]>;
 
-impl RequestCharges {
+impl Context {
     /// Returns the rate-limit headers in the names of the client's format: OpenAI's for chat and responses, Anthropic's
-    /// for messages. Google has none. `now` is in Unix seconds.
-    pub(in crate::proxy) fn rate_limit_headers(&self, format: Format, now: i64) -> RateLimitHeaders {
+    /// for messages. Google has none.
+    pub(in crate::proxy) fn rate_limit_headers(&self) -> RateLimitHeaders {
         let mut shown = RateLimitHeaders::new();
-        let Some(lefts) = self.remaining.as_deref() else { return shown };
+        let remaining = self.phase.identity().and_then(|identity| identity.remaining.as_deref());
+        let Some(lefts) = remaining else { return shown };
+        let (format, now) = (self.format, self.now());
         let (requests, tokens) = match format {
             Format::Chat | Format::Responses => (
                 [

@@ -33,7 +33,7 @@ static AUTHORIZATION: HeaderName = http::header::AUTHORIZATION;
 ///
 /// # Errors
 /// Returns the error for the client if the key is missing, unknown, disabled or expired, or if two keys differ.
-pub(in crate::proxy) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<(), ApiError> {
+pub(in crate::proxy) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<Arc<Key>, ApiError> {
     let Some(text) = extract_key(head)? else {
         return Err(ApiError::new(
             ErrorKind::MissingKey,
@@ -41,7 +41,7 @@ pub(in crate::proxy) fn authenticate(head: &RequestHeader, ctx: &mut Context) ->
         ));
     };
     let live = ctx.active.clone();
-    let found = match (&ctx.endpoint, &live.snapshot.tokens) {
+    let found = match (ctx.endpoint(), &live.snapshot.tokens) {
         // A token cannot be used to issue another one.
         (
             Some(Endpoint::Group(
@@ -90,7 +90,7 @@ pub(in crate::proxy) fn conflicting_keys(one: &str, other: &str) -> ApiError {
     ApiError::new(ErrorKind::InvalidKey, format!("Two different API keys were sent, {places}; send one."))
 }
 
-/// Sets the key of a request.
+/// Sets the key of a request, and returns it.
 ///
 /// # Errors
 /// Returns the error for the client if the key is unknown, disabled or expired.
@@ -98,7 +98,7 @@ pub(in crate::proxy) fn set_key(
     ctx: &mut Context,
     found: Option<&Arc<Key>>,
     text: &str,
-) -> Result<(), ApiError> {
+) -> Result<Arc<Key>, ApiError> {
     let Some(key) = found else {
         let message = if is_mistyped(text) {
             "Incorrect API key provided: it is incomplete or mistyped (its checksum does not match)."
@@ -107,9 +107,10 @@ pub(in crate::proxy) fn set_key(
         };
         return Err(ApiError::new(ErrorKind::InvalidKey, message));
     };
-    ctx.key = Some(key.clone());
+    // Set before its state is checked: the log names the key of a refused request.
+    ctx.phase.authenticate(key.clone());
     match key.state(ctx.now()) {
-        KeyState::Usable => Ok(()),
+        KeyState::Usable => Ok(key.clone()),
         KeyState::Disabled => Err(ApiError::new(ErrorKind::DisabledKey, "This API key is disabled.")),
         KeyState::Expired => Err(ApiError::new(ErrorKind::ExpiredKey, "This API key has expired.")),
     }
@@ -120,11 +121,10 @@ pub(in crate::proxy) fn set_key(
 /// # Errors
 /// Returns [`ErrorKind::NetworkNotPermitted`] or [`ErrorKind::EndpointNotPermitted`].
 pub(in crate::proxy) fn authorize(
-    ctx: &Context,
+    key: &Key,
     address: Option<IpAddr>,
     endpoint: &Endpoint,
 ) -> Result<(), ApiError> {
-    let Some(key) = &ctx.key else { return Ok(()) };
     if !key.rules.permits_address(address) {
         let message = "This API key may not be used from this network.";
         return Err(ApiError::new(ErrorKind::NetworkNotPermitted, message));
@@ -151,10 +151,9 @@ pub(in crate::proxy) fn authorize(
 /// Returns [`ErrorKind::ModelNotPermitted`] for the first name that is not permitted or cannot be read.
 pub(in crate::proxy) fn authorize_named_models(
     routes: &RoutingTable,
-    ctx: &Context,
+    key: &Key,
     body: &mut Body,
 ) -> Result<(), ApiError> {
-    let Some(key) = &ctx.key else { return Ok(()) };
     let models = &key.rules.models;
     if !body.names_models() || *models == Permission::All {
         return Ok(());

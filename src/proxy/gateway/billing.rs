@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::spend_queries::SpendQueries;
 use crate::canonical::Usage;
-use crate::ledger::{Ledger, Reservation};
+use crate::ledger::{Ledger, Reservation, Settled, UsageRecord};
 use crate::limits::{Calendar, LimitGrant, LimitRegistry};
 use crate::limits::{Nanos, Remaining};
 use crate::translate::CountedRequest;
@@ -53,25 +53,30 @@ impl std::fmt::Debug for Billing {
     }
 }
 
+/// Accounting of a request: whether it is charged, and what is known of its charge.
+#[derive(Debug, Default)]
+pub(in crate::proxy) enum Accounting {
+    /// The request is free, or a task has taken its charge over: no usage record is written.
+    #[default]
+    None,
+    /// The request will be charged and recorded, whatever its outcome.
+    Open(RequestCharges),
+    /// The request is charged and recorded.
+    Settled(Box<ChargedUsage>),
+}
+
 /// Charges of one request: its limit grants and its reservation, until they are settled.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct RequestCharges {
-    /// Whether a usage record of the request is still to be written.
-    pub(super) open: bool,
-    /// Reservation on the account's balance.
+    /// Reservation on the account's balance. `None` for a key without an account.
     pub(in crate::proxy) reservation: Option<Reservation>,
     /// Grants of the key's and the account's limits.
     pub(in crate::proxy) grants: Vec<LimitGrant>,
-    /// Remaining quota for the rate-limit headers.
-    pub(in crate::proxy) remaining: Option<Box<RateLimitStatus>>,
-    /// Expected input tokens.
-    pub(in crate::proxy) input: u64,
     /// Request text to count the input tokens of, for a client that leaves before the response.
     pub(in crate::proxy) counted_request: CountedRequest,
     /// The client's output limit for one answer, in tokens, and the number of answers it requests. `None` if the body
     /// was not examined.
     pub(in crate::proxy) output_limit: Option<(Option<u64>, u64)>,
-    pub(super) charged: Option<Box<ChargedUsage>>,
 }
 
 /// Remaining requests and tokens: the tighter of the key's and the account's limits.
@@ -93,24 +98,94 @@ pub(in crate::proxy) struct ChargedUsage {
     pub(in crate::proxy) bounded: bool,
 }
 
-impl RequestCharges {
-    /// Requires a usage record for the request from now on, whatever its outcome.
+impl Accounting {
+    /// Requires a usage record for the request from now on, whatever its outcome. Without effect on a request that is
+    /// to be charged already, or was.
     pub(in crate::proxy) fn open(&mut self) {
-        self.open = true;
+        if let Accounting::None = self {
+            *self = Accounting::Open(RequestCharges::default());
+        }
+    }
+
+    /// Returns the charges; `None` for a request that is free or settled.
+    pub(in crate::proxy) fn charges_mut(&mut self) -> Option<&mut RequestCharges> {
+        match self {
+            Accounting::Open(charges) => Some(charges),
+            Accounting::None | Accounting::Settled(_) => None,
+        }
+    }
+
+    /// Takes the charges out, to settle them or to transfer them to a task. `None` for a request that is free or
+    /// settled.
+    pub(super) fn take(&mut self) -> Option<RequestCharges> {
+        match std::mem::take(self) {
+            Accounting::Open(charges) => Some(charges),
+            other => {
+                *self = other;
+                None
+            }
+        }
     }
 
     /// Whether the request will be charged and recorded.
     pub(in crate::proxy) fn is_open(&self) -> bool {
-        self.open
-    }
-
-    /// Returns the expected input tokens.
-    pub(in crate::proxy) fn expected_input(&self) -> u64 {
-        self.input
+        matches!(self, Accounting::Open(_))
     }
 
     /// Returns the charge; `None` before the request is settled.
     pub(in crate::proxy) fn charged(&self) -> Option<&ChargedUsage> {
-        self.charged.as_deref()
+        match self {
+            Accounting::Settled(charged) => Some(charged),
+            Accounting::None | Accounting::Open(_) => None,
+        }
+    }
+}
+
+impl RequestCharges {
+    /// Settles the reservation with the usage record of the request, and the grants with its usage. `None` without a
+    /// ledger.
+    pub(super) fn settle(self, billing: &Billing, record: &UsageRecord<'_>, now: Instant) -> Option<Settled> {
+        let settled = billing.ledger.as_deref().map(|ledger| ledger.settle(self.reservation, record));
+        // The ledger gets the record first: if the limits released their estimates before, the spend would count
+        // nowhere in between.
+        let tokens = record.usage.input.unwrap_or(0).saturating_add(record.usage.output.unwrap_or(0));
+        settle_grants(self.grants, billing.nanos(now), tokens, record.cost);
+        settled
+    }
+
+    /// Ends the accounting of a request whose task continues at the provider: its limits count the possible cost, in
+    /// nano-units. The usage record is written when the task has ended.
+    pub(super) fn transfer_to_task(self, billing: &Billing, cost: i64) {
+        settle_grants(self.grants, billing.nanos(Instant::now()), 0, cost);
+    }
+}
+
+fn settle_grants(grants: Vec<LimitGrant>, now: Nanos, tokens: u64, cost: i64) {
+    for grant in grants {
+        grant.settle(now, tokens, cost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounting_charges_are_taken_once() {
+        let mut accounting = Accounting::default();
+        assert!(accounting.take().is_none(), "a free request has no charges");
+        accounting.open();
+        assert!(accounting.is_open() && accounting.charges_mut().is_some());
+        assert!(accounting.take().is_some());
+        assert!(accounting.take().is_none() && !accounting.is_open());
+    }
+
+    #[test]
+    fn accounting_settled_request_is_not_opened_again() {
+        let charged = ChargedUsage { cost: 7, ..ChargedUsage::default() };
+        let mut accounting = Accounting::Settled(Box::new(charged));
+        accounting.open();
+        assert!(accounting.take().is_none() && accounting.charges_mut().is_none());
+        assert_eq!(accounting.charged().map(|charged| charged.cost), Some(7));
     }
 }

@@ -1,35 +1,31 @@
 //! Request context: the state of one request, from its head to its access log line.
 //!
 //! Here live the types that several phases share: the attempt, the response in progress, the record for log and
-//! metrics, and the request id. What the phases do with them lives in their own modules.
+//! metrics, and the request id. What is known in each phase lives in `phase`, what happens in it in its own module.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::HeaderValue;
 use rand::Rng as _;
 use smallvec::SmallVec;
 
 use super::active_snapshot::ActiveSnapshot;
-use super::billing::RequestCharges;
-use super::claims::Claims;
+use super::billing::{ChargedUsage, RequestCharges};
+use super::phase::{Phase, UpstreamResponse};
 use super::prompt_cache::CacheAction;
-use super::retry_state::RetryState;
-use super::suspended::SuspendedResponse;
 use crate::account::Key;
 use crate::canonical::{Product, Usage};
-use crate::error::{ErrorKind, RetryAfter};
+use crate::error::ErrorKind;
 use crate::job::Job;
 use crate::proxy::body_memory::MemoryPermit;
-use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::shutdown::InFlightRequests;
 use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Target};
 use crate::translate::{CountedRequest, Exchange, Restore, verbatim::Changes};
 use crate::wire::codec::ReplyOptions;
-use crate::wire::images::reply::ImageReplyShape;
 use crate::wire::path::{Action, Endpoint};
 use crate::wire::spelling::Betas;
 use crate::wire::{Api, Format};
@@ -37,35 +33,16 @@ use crate::wire::{Api, Format};
 /// Longest client request id that is adopted, in bytes.
 const MAX_CLIENT_ID: usize = 128;
 
-/// Request context. Large parts are boxed or dropped early, because a stream keeps its context for minutes.
+/// Request context: what is known in every phase, and the phase with the rest. Large parts are boxed or dropped early,
+/// because a stream keeps its context for minutes.
 pub struct Context {
     pub(in crate::proxy) active: Arc<ActiveSnapshot>,
     pub(in crate::proxy) id: RequestId,
     /// Seed of generated ids; empty until one is generated.
     seed: OnceLock<RequestId>,
     pub(in crate::proxy) format: Format,
-    pub(in crate::proxy) endpoint: Option<Endpoint>,
-    pub(in crate::proxy) key: Option<Arc<Key>>,
-    pub(in crate::proxy) attempt: Option<Box<Attempt>>,
-    /// Memory permit of the request body.
-    pub(in crate::proxy) memory_permit: Option<MemoryPermit>,
-    /// Retry state, as long as another target may be tried.
-    pub(in crate::proxy) retry_state: Option<Box<RetryState>>,
-    pub(in crate::proxy) response: UpstreamResponse,
-    /// Content decoder of the response, until its body is read.
-    pub(in crate::proxy) decoder: Option<Box<ContentDecoder>>,
-    /// State of a stream that has broken off, for another target to resume.
-    pub(in crate::proxy) resume: Option<Box<SuspendedResponse>>,
-    /// Response headers (and keep-alive filler) were sent early; no frame of the upstream response has been forwarded,
-    /// so fallback is still possible.
-    pub(in crate::proxy) early_head_sent: bool,
-    /// Response shape for image endpoints; `None` on other endpoints.
-    pub(in crate::proxy) image_shape: Option<ImageReplyShape>,
+    pub(in crate::proxy) phase: Phase,
     pub(in crate::proxy) record: RequestRecord,
-    /// Limit grants and reservation, until they are settled.
-    pub(in crate::proxy) charges: RequestCharges,
-    /// Ownership that is recorded when the response has arrived.
-    pub(in crate::proxy) claims: Option<Box<Claims>>,
     _in_flight: InFlightRequests,
 }
 
@@ -102,6 +79,19 @@ impl Attempt {
     pub(in crate::proxy) fn target(&self) -> Option<&Target> {
         self.model.targets.get(self.target)
     }
+
+    /// Returns the next piece of the upstream body, `None` at its end; with `all`, the rest as one piece, which may be
+    /// empty.
+    pub(in crate::proxy) fn next_body(&mut self, all: bool) -> Option<Bytes> {
+        let rest = self.body.get(self.pieces_sent..).unwrap_or_default();
+        let (piece, sent) = match rest {
+            [] => (all.then(Bytes::new), 0),
+            [piece, ..] if !all || rest.len() == 1 => (Some(piece.clone()), 1),
+            several => (Some(Bytes::from(several.concat())), several.len()),
+        };
+        self.pieces_sent += sent;
+        piece
+    }
 }
 
 /// Translation state of a response.
@@ -124,24 +114,8 @@ pub(in crate::proxy) struct ResponseStorage {
     pub(in crate::proxy) items: Bytes,
 }
 
-/// Upstream response, by how far it has come.
-pub(in crate::proxy) enum UpstreamResponse {
-    /// The response head has not arrived.
-    Pending,
-    /// A stream, forwarded frame by frame.
-    Stream(Box<ResponseInProgress>),
-    /// A document, collected before it is forwarded.
-    Whole(Box<ResponseInProgress>, BytesMut),
-    /// A response that the gateway made itself.
-    Synthesized(SynthesizedResponse),
-    /// An error response; its body is collected before it is converted.
-    Refused { status: u16, retry_after: Option<RetryAfter>, body: BytesMut },
-    /// The response has been taken out and is over.
-    Done,
-}
-
 /// Response that the gateway made itself, as far as accounting and logging need it.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(in crate::proxy) struct SynthesizedResponse {
     pub(in crate::proxy) usage: Usage,
     /// Products that are charged besides tokens.
@@ -157,11 +131,14 @@ pub(in crate::proxy) struct ResponseInProgress {
     pub(in crate::proxy) buffered_bytes: usize,
     /// Memory permit of these bytes.
     pub(in crate::proxy) memory_permit: Option<MemoryPermit>,
+    /// When the client received the first content of a stream that this one continues. `None` if it continues none, or
+    /// one without content.
+    pub(in crate::proxy) continued_content: Option<Instant>,
 }
 
 impl ResponseInProgress {
     pub(in crate::proxy) fn new(exchange: Exchange) -> Self {
-        ResponseInProgress { exchange, buffered_bytes: 0, memory_permit: None }
+        ResponseInProgress { exchange, buffered_bytes: 0, memory_permit: None, continued_content: None }
     }
 }
 
@@ -171,6 +148,8 @@ pub(in crate::proxy) struct RequestRecord {
     pub(in crate::proxy) unix_millis: u64,
     /// Status sent to the client; 0 before a head was sent.
     pub(in crate::proxy) status: u16,
+    /// The head was sent early, and nothing but filler has followed: no byte of a response.
+    pub(in crate::proxy) early_head_only: bool,
     pub(in crate::proxy) error: Option<ErrorKind>,
     /// Error detail for the access log, not shown to the client.
     pub(in crate::proxy) detail: Option<Box<str>>,
@@ -199,6 +178,13 @@ pub(in crate::proxy) struct RequestRecord {
     pub(in crate::proxy) stream: bool,
 }
 
+impl RequestRecord {
+    /// Returns the arrival time of the request in Unix seconds.
+    pub(in crate::proxy) fn unix_seconds(&self) -> i64 {
+        i64::try_from(self.unix_millis / 1000).unwrap_or(i64::MAX)
+    }
+}
+
 impl Context {
     pub(in crate::proxy) fn new(live: Arc<ActiveSnapshot>, in_flight: InFlightRequests) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -207,20 +193,12 @@ impl Context {
             id: RequestId::default(),
             seed: OnceLock::new(),
             format: Format::Chat,
-            endpoint: None,
-            key: None,
-            attempt: None,
-            memory_permit: None,
-            retry_state: None,
-            response: UpstreamResponse::Pending,
-            decoder: None,
-            resume: None,
-            early_head_sent: false,
-            image_shape: None,
+            phase: Phase::Head,
             record: RequestRecord {
                 started: Instant::now(),
                 unix_millis: u64::try_from(now.as_millis()).unwrap_or(0),
                 status: 0,
+                early_head_only: false,
                 error: None,
                 detail: None,
                 model: None,
@@ -239,15 +217,13 @@ impl Context {
                 first_content: None,
                 stream: false,
             },
-            charges: RequestCharges::default(),
-            claims: None,
             _in_flight: in_flight,
         }
     }
 
     /// Returns the arrival time of the request in Unix seconds.
     pub(in crate::proxy) fn now(&self) -> i64 {
-        i64::try_from(self.record.unix_millis / 1000).unwrap_or(i64::MAX)
+        self.record.unix_seconds()
     }
 
     /// Returns the seed of ids in the response, for providers that send none: random, and the same for all attempts.
@@ -266,30 +242,34 @@ impl Context {
     /// Records a successful response of the target, whose first content was forwarded at `at`. After a resumption the
     /// time of the first content stays that of the first target.
     pub(in crate::proxy) fn record_success(&mut self, at: Instant) {
-        let before = self.resume.as_ref().and_then(|resume| resume.first_content);
-        self.record.first_content = before.or(Some(at));
+        self.record.first_content = self.continued_content().or(Some(at));
         let now = self.active.billing.nanos(at);
-        if let Some(permit) = self.attempt.as_mut().and_then(|plan| plan.permit.as_mut()) {
+        if let Some(permit) = self.attempt_mut().and_then(|attempt| attempt.permit.as_mut()) {
             permit.on_response(now);
         }
+    }
+
+    /// Returns when the client received the first content of a stream that the response continues. `None` if it
+    /// continues none, or one without content.
+    pub(in crate::proxy) fn continued_content(&self) -> Option<Instant> {
+        self.response_in_progress().and_then(|passing| passing.continued_content)
     }
 
     /// Frees the upstream request body, which is not sent again. The part that is needed to count tokens stays, in case
     /// the provider reports no usage.
     pub(in crate::proxy) fn drop_body(&mut self) {
-        let Some(plan) = &mut self.attempt else { return };
-        if plan.body.is_empty() {
+        let Some(routed) = self.phase.routed_mut() else { return };
+        if routed.attempt.body.is_empty() {
             return;
         }
-        let asked = CountedRequest::of(std::mem::take(&mut plan.body));
-        match &mut self.response {
-            UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => {
-                passing.exchange.set_request(asked)
-            }
-            _ => self.charges.counted_request = asked,
+        let asked = CountedRequest::of(std::mem::take(&mut routed.attempt.body));
+        if routed.retry_state.is_none() {
+            routed.memory_permit = None;
         }
-        if self.retry_state.is_none() {
-            self.memory_permit = None;
+        if let Some(passing) = self.response_in_progress_mut() {
+            passing.exchange.set_request(asked);
+        } else if let Some(charges) = self.charges_mut() {
+            charges.counted_request = asked;
         }
     }
 
@@ -298,48 +278,79 @@ impl Context {
         if self.can_resume() {
             return;
         }
-        self.retry_state = None;
-        if self.attempt.as_ref().is_none_or(|plan| plan.body.is_empty()) {
-            self.memory_permit = None;
+        let Some(routed) = self.phase.routed_mut() else { return };
+        routed.retry_state = None;
+        if routed.attempt.body.is_empty() {
+            routed.memory_permit = None;
         }
     }
 
-    /// Returns the next piece of the upstream body, `None` at its end; with `all`, the rest as one piece, which may be
-    /// empty.
-    pub(in crate::proxy) fn next_upstream_body(&mut self, all: bool) -> Option<Bytes> {
-        let plan = self.attempt.as_mut()?;
-        let rest = plan.body.get(plan.pieces_sent..).unwrap_or_default();
-        let (piece, sent) = match rest {
-            [] => (all.then(Bytes::new), 0),
-            [piece, ..] if !all || rest.len() == 1 => (Some(piece.clone()), 1),
-            several => (Some(Bytes::from(several.concat())), several.len()),
-        };
-        plan.pieces_sent += sent;
-        piece
+    /// Returns the endpoint; `None` if the path is not examined yet, or is unknown.
+    pub(in crate::proxy) fn endpoint(&self) -> Option<&Endpoint> {
+        self.phase.endpoint()
+    }
+
+    /// Returns the key; `None` before it is found.
+    pub(in crate::proxy) fn key(&self) -> Option<&Arc<Key>> {
+        self.phase.identity().map(|identity| &identity.key)
+    }
+
+    /// Requires a usage record for the request from now on, whatever its outcome.
+    pub(in crate::proxy) fn open_charges(&mut self) {
+        if let Some(identity) = self.phase.identity_mut() {
+            identity.accounting.open();
+        }
+    }
+
+    /// Returns the expected input tokens; 0 before admission.
+    pub(in crate::proxy) fn expected_input(&self) -> u64 {
+        self.phase.identity().map_or(0, |identity| identity.expected_input)
+    }
+
+    /// Returns the charges; `None` for a request that is free or settled.
+    pub(in crate::proxy) fn charges_mut(&mut self) -> Option<&mut RequestCharges> {
+        self.phase.identity_mut().and_then(|identity| identity.accounting.charges_mut())
+    }
+
+    /// Returns the charge; `None` before the request is settled.
+    pub(in crate::proxy) fn charged(&self) -> Option<&ChargedUsage> {
+        self.phase.identity().and_then(|identity| identity.accounting.charged())
+    }
+
+    /// Returns the upstream attempt; `None` before a target is selected.
+    pub(in crate::proxy) fn attempt(&self) -> Option<&Attempt> {
+        self.phase.routed().map(|routed| &*routed.attempt)
+    }
+
+    /// Returns the same as [`Self::attempt`], mutably.
+    pub(in crate::proxy) fn attempt_mut(&mut self) -> Option<&mut Attempt> {
+        self.phase.routed_mut().map(|routed| &mut *routed.attempt)
+    }
+
+    /// Returns the target of the attempt; `None` before one is selected.
+    pub(in crate::proxy) fn target(&self) -> Option<&Target> {
+        self.attempt().and_then(Attempt::target)
     }
 
     /// Returns the response in progress; `None` for an error, a synthesized response, or before the response head.
     pub(in crate::proxy) fn response_in_progress(&self) -> Option<&ResponseInProgress> {
-        match &self.response {
-            UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => Some(passing),
+        match self.phase.response() {
+            Some(UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _)) => Some(passing),
+            _ => None,
+        }
+    }
+
+    /// Returns the same as [`Self::response_in_progress`], mutably.
+    pub(in crate::proxy) fn response_in_progress_mut(&mut self) -> Option<&mut ResponseInProgress> {
+        match self.phase.response_mut() {
+            Some(UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _)) => Some(passing),
             _ => None,
         }
     }
 
     /// Returns the usage as far as it is known.
     pub(in crate::proxy) fn usage(&self) -> Usage {
-        match &self.response {
-            UpstreamResponse::Synthesized(made) => made.usage,
-            _ => self.response_in_progress().map_or(Usage::default(), |passing| passing.exchange.usage()),
-        }
-    }
-
-    /// Returns the response in progress, mutably; see `passing`.
-    pub(in crate::proxy) fn response_in_progress_mut(&mut self) -> Option<&mut ResponseInProgress> {
-        match &mut self.response {
-            UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => Some(passing),
-            _ => None,
-        }
+        self.response_in_progress().map_or(Usage::default(), |passing| passing.exchange.usage())
     }
 }
 

@@ -30,7 +30,7 @@ impl Gateway {
     /// Returns the time until the early response; `None` if there is none: for documents, for jobs, or where
     /// `limits.slow_start` is zero.
     pub(in crate::proxy) fn slow_start_delay(&self, ctx: &Context) -> Option<Duration> {
-        let plan = ctx.attempt.as_ref()?;
+        let plan = ctx.attempt()?;
         let streams = plan.stream && plan.job.is_none() && plan.api.format().is_some();
         Some(self.limits.slow_start).filter(|span| streams && !span.is_zero())
     }
@@ -40,18 +40,18 @@ impl Gateway {
     pub(in crate::proxy) fn early_stream_head(&self, ctx: &Context) -> ResponseHeader {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         let mut ours = HeaderMap::with_capacity(8);
-        let array = is_array_stream(ctx.endpoint.as_ref());
+        let array = is_array_stream(ctx.endpoint());
         let kind = if array { "application/json" } else { "text/event-stream; charset=utf-8" };
         ours.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         disable_buffering(&mut ours);
-        if let Some(plan) = &ctx.attempt {
+        if let Some(plan) = ctx.attempt() {
             self.metrics.slow_starts.with_label_values(&[&*plan.model.id]).inc();
             if let Some(warning) = &plan.warning {
                 ours.insert(names::X_GATEWAY_WARNING, warning.clone());
             }
         }
         add_ids(&mut ours, ctx.format, &ctx.id);
-        for (name, value) in ctx.charges.rate_limit_headers(ctx.format, ctx.now()) {
+        for (name, value) in ctx.rate_limit_headers() {
             ours.insert(name, value);
         }
         parts.headers = ours;
@@ -68,9 +68,9 @@ impl Attempt {
         arrival: Arrival,
         limit: usize,
     ) -> Option<Box<Translated>> {
-        let array = is_array_stream(ctx.endpoint.as_ref());
+        let array = is_array_stream(ctx.endpoint());
         let promised = if array { Arrival::Array } else { Arrival::Events };
-        if !ctx.early_head_sent || self.translation.is_some() || arrival == promised {
+        if !ctx.record.early_head_only || self.translation.is_some() || arrival == promised {
             return None;
         }
         let format = self.api.format()?;

@@ -9,13 +9,12 @@ use pingora::http::ResponseHeader;
 use pingora::modules::http::HttpModules;
 use pingora::proxy::Session;
 
-use super::context::{Context, UpstreamResponse};
+use super::context::Context;
+use super::phase::UpstreamResponse;
 use super::reply::{from_pingora, own_error_head};
 use crate::error::ApiError;
-use crate::ledger::Settled;
 use crate::provider::Timeouts;
 use crate::proxy::driver::connection::Connections;
-use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::hooks::{
     Delivery, DriverSettings, ExchangeHooks, HookFuture, StreamState, Written,
@@ -59,11 +58,11 @@ impl ExchangeHooks for Gateway {
     }
 
     fn timeouts(&self, ctx: &Context) -> Timeouts {
-        ctx.attempt.as_ref().and_then(|plan| plan.target()).map(|target| target.timeouts).unwrap_or_default()
+        ctx.target().map(|target| target.timeouts).unwrap_or_default()
     }
 
     fn is_job(&self, ctx: &Context) -> bool {
-        ctx.attempt.as_ref().is_some_and(|plan| plan.job.is_some())
+        ctx.attempt().is_some_and(|plan| plan.job.is_some())
     }
 
     fn run_job<'h>(
@@ -81,8 +80,7 @@ impl ExchangeHooks for Gateway {
     }
 
     fn resolve<'h>(&'h self, ctx: &Context, within: Duration) -> HookFuture<'h, pingora::Result<()>> {
-        let (live, route) =
-            (ctx.active.clone(), ctx.attempt.as_ref().map(|plan| plan.upstream_route.clone()));
+        let (live, route) = (ctx.active.clone(), ctx.attempt().map(|plan| plan.upstream_route.clone()));
         Box::pin(async move {
             let addresses = route.as_ref().and_then(|route| live.addresses_of(route));
             let addresses = addresses.ok_or_else(internal_error)?;
@@ -98,7 +96,7 @@ impl ExchangeHooks for Gateway {
     }
 
     fn on_connected(&self, ctx: &mut Context, reused: bool) {
-        if let Some(plan) = &ctx.attempt {
+        if let Some(plan) = ctx.attempt() {
             plan.upstream_route.series.exchange(reused);
         }
     }
@@ -118,20 +116,16 @@ impl ExchangeHooks for Gateway {
     }
 
     fn delivery(&self, ctx: &Context) -> Delivery {
-        match &ctx.response {
-            UpstreamResponse::Stream(passing) => match &passing.exchange {
+        match ctx.phase.response() {
+            Some(UpstreamResponse::Stream(passing)) => match &passing.exchange {
                 Exchange::Translated(translated) if translated.arrival() == Arrival::Whole => {
                     Delivery::StreamOfDocument
                 }
                 _ => Delivery::Stream,
             },
-            UpstreamResponse::Refused { .. } => Delivery::Error,
-            _ => Delivery::Document,
+            Some(UpstreamResponse::Refused { .. }) => Delivery::Error,
+            Some(UpstreamResponse::Whole(..)) | None => Delivery::Document,
         }
-    }
-
-    fn take_decoder(&self, ctx: &mut Context) -> Option<Box<ContentDecoder>> {
-        ctx.decoder.take()
     }
 
     fn hold(&self, ctx: &Context) -> Option<Duration> {
@@ -166,7 +160,7 @@ impl ExchangeHooks for Gateway {
     }
 
     fn release_retry_state(&self, ctx: &mut Context) {
-        if ctx.retry_state.is_some() {
+        if ctx.phase.routed().is_some_and(|routed| routed.retry_state.is_some()) {
             ctx.release_retry_state();
         }
     }
@@ -176,10 +170,11 @@ impl ExchangeHooks for Gateway {
         // continue from it at once.
         let stored = self.store_response(ctx);
         let signatures = self.store_signatures(ctx);
-        if ctx.claims.is_some() {
+        let claims = ctx.phase.routed().is_some_and(|routed| routed.claims.is_some());
+        if claims {
             self.claim(ctx);
         }
-        let claims = ctx.claims.is_some() && self.is_final_piece(ctx, end);
+        let claims = claims && self.is_final_piece(ctx, end);
         if stored.is_some() || signatures.is_some() || claims {
             return Some(Box::pin(async move {
                 if let Some(pending) = stored {
@@ -191,25 +186,30 @@ impl ExchangeHooks for Gateway {
                 if claims {
                     self.await_claims(ctx).await;
                 }
-                if let Some(settled) = self.settle_at_end(ctx, end) {
-                    self.await_settlement(ctx, settled).await;
+                let settlement = self.settle_at_end(ctx, end);
+                if let Some(pending) = self.unconfirmed(ctx, settlement) {
+                    self.await_settlement(ctx, pending).await;
                 }
             }));
         }
         // Settle before the final bytes are forwarded: otherwise a crash could leave a delivered response uncharged.
-        match self.settle_at_end(ctx, end)? {
-            Settled::Known(outcome) => {
-                self.count_settlement(ctx, outcome);
-                None
-            }
-            pending => Some(Box::pin(self.await_settlement(ctx, pending))),
-        }
+        let settlement = self.settle_at_end(ctx, end);
+        let pending = self.unconfirmed(ctx, settlement)?;
+        Some(Box::pin(self.await_settlement(ctx, pending)))
     }
 
     fn on_written(&self, ctx: &mut Context, written: Written) {
         match written {
             Written::Head(status) => ctx.record.status = status,
-            Written::Body(length) => ctx.record.response_bytes += length as u64,
+            Written::Body(length) => {
+                ctx.record.early_head_only = false;
+                ctx.record.response_bytes += length as u64;
+            }
+            Written::EarlyHead(status) => {
+                ctx.record.early_head_only = true;
+                ctx.record.status = status;
+            }
+            Written::EarlyFiller(length) => ctx.record.response_bytes += length as u64,
             Written::Request => ctx.record.request_sent = true,
         }
     }
@@ -224,7 +224,7 @@ impl ExchangeHooks for Gateway {
         // An empty response is a success of the target, but has no time of first content.
         if ctx.record.first_content.is_none() {
             ctx.record_success(Instant::now());
-            ctx.record.first_content = ctx.resume.as_ref().and_then(|resume| resume.first_content);
+            ctx.record.first_content = ctx.continued_content();
         }
     }
 
@@ -242,14 +242,6 @@ impl ExchangeHooks for Gateway {
 
     fn early_filler(&self, ctx: &Context) -> Bytes {
         Bytes::from_static(filler(ctx.format).as_bytes())
-    }
-
-    fn is_early(&self, ctx: &Context) -> bool {
-        ctx.early_head_sent
-    }
-
-    fn set_early(&self, ctx: &mut Context, early: bool) {
-        ctx.early_head_sent = early;
     }
 
     fn fall_back<'h>(
@@ -278,7 +270,7 @@ impl ExchangeHooks for Gateway {
 impl Gateway {
     /// Counts a retry and rewinds the request body to its beginning.
     pub(in crate::proxy) fn count_retry(&self, ctx: &mut Context, reason: &'static str) {
-        if let Some(plan) = &mut ctx.attempt {
+        if let Some(plan) = ctx.attempt_mut() {
             plan.pieces_sent = 0;
             let provider = plan.model.targets.get(plan.target).map_or("", |target| &target.provider.name);
             self.metrics.upstream_retries.with_label_values(&[provider, reason]).inc();

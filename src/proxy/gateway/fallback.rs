@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
-use super::context::{Attempt, Context, UpstreamResponse};
+use super::context::{Attempt, Context};
 use super::plan::resolve_upstream_api;
 use super::retry_state::{RetryState, RouteRequest};
 use super::selection::{BodyRef, Selection};
@@ -40,6 +40,7 @@ pub(in crate::proxy) fn random_point() -> u64 {
 
 impl Gateway {
     /// Selects a target and prepares the attempt. `fitting` is the bit set of the targets that can serve the request.
+    /// Returns the attempt and the retry state, `None` with a single target.
     ///
     /// # Errors
     /// Returns the error for the client if every target is at its limits or the request cannot be encoded for one.
@@ -50,10 +51,10 @@ impl Gateway {
         wanted: RouteRequest<'_>,
         fitting: u64,
         mut body: Box<Body>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(Box<Attempt>, Option<Box<RetryState>>), ApiError> {
         let now = ctx.active.billing.nanos(ctx.record.body_received_at.unwrap_or_else(Instant::now));
         let mut ask =
-            PickRequest { now, tokens: ctx.charges.input, eligible: fitting, ..PickRequest::default() };
+            PickRequest { now, tokens: ctx.expected_input(), eligible: fitting, ..PickRequest::default() };
         let routing = &wanted.model.routing;
         // With a single target nothing can be retried: the body is consumed and no retry state is built.
         if fitting.is_power_of_two() {
@@ -61,8 +62,7 @@ impl Gateway {
                 .map_err(|nobody| all_limited_error(nobody, now))?;
             ctx.record.stream = wanted.is_stream(&body);
             let attempt = self.prepare(ctx, wanted, index, permit, BodyRef::Owned(body)).await?;
-            ctx.attempt = Some(Box::new(attempt));
-            return Ok(());
+            return Ok((Box::new(attempt), None));
         }
         ask.random_point = random_point();
         run_blocking_if_large(body.text.len(), || {
@@ -75,9 +75,7 @@ impl Gateway {
         wanted.model.budget.deposit(&routing.retry.share);
         let mut state = Box::new(RetryState::new(&wanted, body, ask));
         let attempt = self.next_attempt(ctx, &mut state).await?;
-        ctx.attempt = Some(Box::new(attempt));
-        ctx.retry_state = Some(state);
-        Ok(())
+        Ok((Box::new(attempt), Some(state)))
     }
 
     /// Selects a target and takes its permit, for work that is submitted once and never retried at another target
@@ -91,7 +89,7 @@ impl Gateway {
         let now = ctx.active.billing.nanos(Instant::now());
         let ask = PickRequest {
             now,
-            tokens: ctx.charges.input,
+            tokens: ctx.expected_input(),
             eligible: fitting,
             random_point: random_point(),
             ..PickRequest::default()
@@ -166,7 +164,7 @@ impl Gateway {
             turn.run(|| self.image_attempt(ctx, chosen, (**request).clone()))
         } else if upstream == api
             && thinking == Thinking::Unset
-            && ctx.resume.is_none()
+            && ctx.phase.suspended().is_none()
             && turn.run(|| chosen.accepts_verbatim(&body))
         {
             let passed = turn.run(|| chosen.forward_verbatim(name, body));
@@ -214,7 +212,8 @@ impl Gateway {
             None => ExchangeOutcome::Failed(error),
         };
         // Taken out: put back if another attempt follows, otherwise no longer needed.
-        let Some(mut state) = ctx.retry_state.take() else { return Err(outcome(error, body)) };
+        let state = ctx.phase.routed_mut().and_then(|routed| routed.retry_state.take());
+        let Some(mut state) = state else { return Err(outcome(error, body)) };
         let kind = error.kind;
         let failed = FailedAttempt { error, body, detail: ctx.record.detail.take() };
         let now = ctx.active.billing.nanos(Instant::now());
@@ -226,8 +225,7 @@ impl Gateway {
                 ctx.reset_response();
                 match self.next_attempt(ctx, &mut state).await {
                     Ok(attempt) => {
-                        ctx.attempt = Some(Box::new(attempt));
-                        ctx.retry_state = Some(state);
+                        ctx.set_next_attempt(attempt, state);
                         return Ok(());
                     }
                     Err(unselected) => state.candidates.take_failure(unselected),
@@ -247,7 +245,7 @@ impl Gateway {
 impl Context {
     /// Resets the response state of a failed attempt; nothing of it was forwarded.
     pub(in crate::proxy) fn reset_response(&mut self) {
-        self.response = UpstreamResponse::Pending;
+        self.phase.ask_again();
         let record = &mut self.record;
         record.detail = None;
         record.request_sent = false;
@@ -257,10 +255,18 @@ impl Context {
         record.first_content = None;
     }
 
+    /// Sets the attempt at the next target, and puts the retry state back for the one after it.
+    pub(super) fn set_next_attempt(&mut self, attempt: Attempt, state: Box<RetryState>) {
+        if let Some(routed) = self.phase.routed_mut() {
+            *routed.attempt = attempt;
+            routed.retry_state = Some(state);
+        }
+    }
+
     /// Returns the headers that name the target and the number of targets tried. Empty for a model with one target.
     pub(in crate::proxy) fn target_headers(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
         let asked = self.record.targets;
-        let target = (asked > 0).then(|| self.attempt.as_ref()?.upstream_route.name.clone()).flatten();
+        let target = (asked > 0).then(|| self.attempt()?.upstream_route.name.clone()).flatten();
         let target = target.map(|target| (names::X_GATEWAY_TARGET, target));
         let attempts = match asked {
             0 => None,
@@ -275,12 +281,13 @@ impl Context {
     /// Returns how long the first frames of a stream may be held back for a fallback; `None` if there is no other
     /// target.
     pub(in crate::proxy) fn hold_duration(&self) -> Option<Duration> {
-        self.retry_state.as_ref().map(|origin| origin.model.routing.retry.hold)
+        let state = self.phase.routed()?.retry_state.as_ref()?;
+        Some(state.model.routing.retry.hold)
     }
 
     /// Records the provider's remaining quota from the rate-limit headers of a response.
     pub(in crate::proxy) fn observe_quota(&self, headers: &HeaderMap) {
-        let Some(plan) = &self.attempt else { return };
+        let Some(plan) = self.attempt() else { return };
         let [requests, tokens] = if plan.api.error_format() == Format::Messages {
             [
                 (names::ANTHROPIC_RATELIMIT_REQUESTS_REMAINING, names::ANTHROPIC_RATELIMIT_REQUESTS_RESET),

@@ -15,7 +15,7 @@ impl Gateway {
     /// Records the failure of a target that a fallback hides from the client.
     pub(in crate::proxy) fn record_fallback(&self, ctx: &mut Context, kind: ErrorKind, status: Option<u16>) {
         let row = kind.row();
-        let Some(target) = ctx.attempt.as_ref().and_then(|plan| plan.target()) else { return };
+        let Some(target) = ctx.target() else { return };
         if row.source == ErrorSource::Upstream {
             self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
         }
@@ -32,7 +32,7 @@ impl Gateway {
     /// Reports a failure with its attribution to the target's breakers, and logs a breaker that opens.
     pub(in crate::proxy) fn blame(&self, ctx: &mut Context, blame: Blame, error: &ApiError) {
         let now = ctx.active.billing.nanos(Instant::now());
-        let Some(plan) = &mut ctx.attempt else { return };
+        let Some(plan) = ctx.attempt_mut() else { return };
         let Some(permit) = plan.permit.take() else { return };
         let Some(target) = plan.target() else { return };
         let wait = error.retry_after.as_ref().and_then(requested_cooldown);

@@ -6,6 +6,7 @@ use std::time::Instant;
 use pingora::Error;
 
 use super::context::Context;
+use super::phase::Phase;
 use crate::account::redact_keys;
 use crate::canonical::Usage;
 use crate::error::{ApiError, ErrorKind, ErrorSource};
@@ -35,13 +36,12 @@ impl Gateway {
         {
             ctx.record.detail = Some(error.to_string().into_boxed_str());
         }
-        if let Some(settled) = ctx.settle(false) {
-            self.settle_in_background(ctx, settled);
-        }
+        self.settle_in_background(ctx);
         self.count(ctx, now);
         if self.access_log.is_on() {
             self.log(client, ctx, now);
         }
+        ctx.phase = Phase::Done;
     }
 
     /// Counts a request whose head could not be read.
@@ -64,18 +64,18 @@ impl Gateway {
 
     fn count(&self, ctx: &Context, now: Instant) {
         let record = &ctx.record;
-        let endpoint = ctx.endpoint.as_ref().map_or("unknown", |endpoint| endpoint.label());
+        let endpoint = ctx.endpoint().map_or("unknown", |endpoint| endpoint.label());
         if let Some(kind) = record.error {
             self.count_error(kind);
             let row = kind.row();
             if row.source == ErrorSource::Upstream
-                && let Some(target) = ctx.attempt.as_ref().and_then(|plan| plan.target())
+                && let Some(target) = ctx.target()
             {
                 self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();
             }
         }
-        if ctx.charges.charged().is_some_and(|charged| charged.bounded)
-            && let Some(target) = ctx.attempt.as_ref().and_then(|plan| plan.target())
+        if ctx.charged().is_some_and(|charged| charged.bounded)
+            && let Some(target) = ctx.target()
         {
             self.metrics.usage_bounded.with_label_values(&[&*target.provider.name]).inc();
         }
@@ -83,7 +83,7 @@ impl Gateway {
         if let (Some(complete), Some(asked)) = (record.body_received_at, record.first_attempt_at) {
             self.metrics.overhead.observe(seconds(complete, asked));
         }
-        let series = ctx.attempt.as_ref().map(|plan| &plan.upstream_route.series);
+        let series = ctx.attempt().map(|plan| &plan.upstream_route.series);
         let Some(series) = series else {
             let mut buffer = itoa::Buffer::new();
             let labels = [endpoint, "", "", buffer.format(record.status)];
@@ -94,7 +94,7 @@ impl Gateway {
         };
         let usage = usage(ctx);
         self.count_caching(ctx, &usage);
-        let effect = ctx.charges.charged().zip(ctx.attempt.as_ref());
+        let effect = ctx.charged().zip(ctx.attempt());
         let effect = effect.map(|(charged, plan)| plan.model.price.cache_effect(&charged.usage));
         let effect = effect.unwrap_or_default();
         let done = Finished {
@@ -103,7 +103,7 @@ impl Gateway {
             first_token: record.first_content.filter(|_| record.stream).map(|at| seconds(record.started, at)),
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
-            cost: ctx.charges.charged().map_or(0, |charged| charged.cost.unsigned_abs()),
+            cost: ctx.charged().map_or(0, |charged| charged.cost.unsigned_abs()),
             cache_saved: effect.saved,
             cache_surcharge: effect.surcharge,
         };
@@ -116,7 +116,7 @@ impl Gateway {
         let micros = |from: Instant, to: Instant| {
             u64::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u64::MAX)
         };
-        let target = ctx.attempt.as_ref().and_then(|plan| plan.target());
+        let target = ctx.target();
         let meter = ctx.response_in_progress().map(|passing| passing.exchange.meter());
         let answer_id = meter.map(|meter| meter.id()).filter(|id| !id.is_empty());
         let client = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
@@ -126,7 +126,7 @@ impl Gateway {
             client,
             method: head.method.as_str(),
             path: &redacted_path(ctx, head.uri.path()),
-            endpoint: ctx.endpoint.as_ref().map_or("unknown", |endpoint| endpoint.label()),
+            endpoint: ctx.endpoint().map_or("unknown", |endpoint| endpoint.label()),
             http: match head.version {
                 http::Version::HTTP_2 => 20,
                 http::Version::HTTP_11 => 11,
@@ -135,8 +135,8 @@ impl Gateway {
             status: record.status,
             error: record.error.map(|kind| kind.label()),
             detail: record.detail.as_deref().filter(|_| record.error.is_some()),
-            key: ctx.key.as_ref().map(|key| &*key.name),
-            account: ctx.key.as_ref().and_then(|key| Some(&*key.account.as_ref()?.name)),
+            key: ctx.key().map(|key| &*key.name),
+            account: ctx.key().and_then(|key| Some(&*key.account.as_ref()?.name)),
             model: record.model.as_deref(),
             provider: target.map(|target| &*target.provider.name),
             upstream_model: target.map(|target| &*target.model),
@@ -145,7 +145,7 @@ impl Gateway {
             stream: record.stream,
             finish: meter.map(|meter| meter.finish()),
             usage: usage(ctx),
-            cost: ctx.charges.charged().map(|charged| charged.cost),
+            cost: ctx.charged().map(|charged| charged.cost),
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
             frames: meter.map_or(0, |meter| if record.stream { meter.frames() } else { 0 }),
@@ -184,5 +184,5 @@ fn redacted_path<'p>(ctx: &Context, path: &'p str) -> Cow<'p, str> {
 
 /// Returns the charged usage, or the metered one if the request is not charged.
 fn usage(ctx: &Context) -> Usage {
-    ctx.charges.charged().map_or_else(|| ctx.usage(), |charged| charged.usage)
+    ctx.charged().map_or_else(|| ctx.usage(), |charged| charged.usage)
 }

@@ -4,7 +4,7 @@ use pingora::http::RequestHeader;
 
 use super::context::{Attempt, Context};
 use super::selection::Selection;
-use crate::account::estimate;
+use crate::account::{Key, estimate};
 use crate::canonical::Product;
 use crate::canonical::image::ImageRequest;
 use crate::error::{ApiError, ErrorKind};
@@ -18,22 +18,23 @@ use crate::wire::path::{Action, Endpoint};
 const IMAGE: u64 = 1_000;
 
 /// Returns the response shape of an image endpoint, which also applies to its errors: the `x-gateway-images` header
-/// decides, then the key's `plain_images` rule. `None` for endpoints that have only one shape.
+/// decides, then the key's `plain_images` rule, once the key is known. `None` for endpoints that have only one shape.
 ///
 /// # Errors
 /// Returns [`ErrorKind::InvalidField`] if the header names an unknown shape.
 pub(in crate::proxy) fn shape(
-    ctx: &Context,
+    endpoint: &Endpoint,
+    key: Option<&Key>,
     head: &RequestHeader,
 ) -> Result<Option<ImageReplyShape>, ApiError> {
-    match &ctx.endpoint {
-        Some(Endpoint::Images | Endpoint::ImageEdits) => {}
-        Some(Endpoint::Native { action: Action::Predict, .. }) => {
+    match endpoint {
+        Endpoint::Images | Endpoint::ImageEdits => {}
+        Endpoint::Native { action: Action::Predict, .. } => {
             return Ok(Some(ImageReplyShape::Predictions));
         }
         _ => return Ok(None),
     }
-    let plain = ctx.key.as_ref().is_some_and(|key| key.rules.plain_images);
+    let plain = key.is_some_and(|key| key.rules.plain_images);
     let own = if plain { ImageReplyShape::Plain } else { ImageReplyShape::Envelope };
     match head.headers.get(names::X_GATEWAY_IMAGES).map(|value| value.to_str()) {
         None => Ok(Some(own)),
@@ -64,8 +65,8 @@ impl Gateway {
         let target = chosen.target()?;
         let asked = ImageJobRequest {
             request,
-            edits: ctx.endpoint == Some(Endpoint::ImageEdits),
-            shape: ctx.image_shape.unwrap_or_default(),
+            edits: ctx.endpoint() == Some(&Endpoint::ImageEdits),
+            shape: ctx.phase.image_shape().unwrap_or_default(),
             upstream: target.model.clone(),
             dialect: target.provider.imaging(&target.model, &chosen.model.id),
             now: ctx.record.unix_millis / 1000,

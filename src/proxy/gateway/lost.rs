@@ -28,7 +28,7 @@ impl Gateway {
         lost: &[ElementLoss],
     ) -> Result<Option<HeaderValue>, ApiError> {
         let Some(first) = lost.first() else { return Ok(None) };
-        let losses = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
+        let losses = ctx.key().map(|key| key.rules.losses).unwrap_or_default();
         let policy = if losses == Losses::Refuse { LossPolicy::Refuse } else { LossPolicy::Warn };
         let series = self.metrics.losses.with_label_values(&[of, of, "other", policy.name()]);
         series.inc_by(lost.len() as u64);
@@ -56,7 +56,7 @@ impl Gateway {
         lost: &[ElementLoss],
     ) -> Result<(), ApiError> {
         let warning = self.count_lost_settings(ctx, of, lost)?;
-        if let Some(plan) = &mut ctx.attempt {
+        if let Some(plan) = ctx.attempt_mut() {
             plan.warning = warning;
         }
         Ok(())

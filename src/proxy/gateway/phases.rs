@@ -48,7 +48,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Context) -> Result<Box<HttpPeer>> {
-        let route = ctx.attempt.as_ref().map(|plan| &plan.upstream_route);
+        let route = ctx.attempt().map(|plan| &plan.upstream_route);
         let addresses = route.and_then(|route| ctx.active.addresses_of(route)).ok_or_else(internal_error)?;
         match addresses.cached(&self.resolver) {
             Some(peer) => Ok(Box::new(peer.http().clone())),
@@ -62,7 +62,8 @@ impl ProxyHttp for Gateway {
         upstream_request: &mut RequestHeader,
         ctx: &mut Context,
     ) -> Result<()> {
-        *upstream_request = self.upstream_head(&session.downstream_session, ctx)?;
+        let attempt = ctx.attempt().ok_or_else(internal_error)?;
+        *upstream_request = self.upstream_head(&session.downstream_session, &ctx.id, attempt)?;
         Ok(())
     }
 
@@ -73,7 +74,7 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         ctx: &mut Context,
     ) -> Result<()> {
-        *body = ctx.next_upstream_body(end_of_stream);
+        *body = ctx.attempt_mut().and_then(|attempt| attempt.next_body(end_of_stream));
         Ok(())
     }
 

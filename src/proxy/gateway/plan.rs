@@ -229,7 +229,7 @@ impl Gateway {
             None => None,
         };
         // A stream that another target has begun has its response id already.
-        let keep_as = if storage.store && ctx.resume.is_none() { new_id() } else { String::new() };
+        let keep_as = if storage.store && ctx.phase.suspended().is_none() { new_id() } else { String::new() };
         let remembers = self.may_need_signatures(&chosen);
         let stored = StoreOptions {
             before: before.as_deref(),
@@ -269,7 +269,7 @@ impl Gateway {
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, MediaFault> {
         let target = chosen.target()?;
-        let begun = ctx.resume.as_ref().map(|resume| resume.prefill_state());
+        let begun = ctx.phase.suspended().map(|resume| resume.prefill_state());
         let stored = StoreOptions { prefill: begun, caching: chosen.caching.for_translation(), ..stored };
         let (Some(client), Some(provider)) = (chosen.api.format(), chosen.upstream.format()) else {
             let message =
@@ -308,7 +308,7 @@ impl Gateway {
                 return Err(refused.error.into());
             }
         };
-        let policy = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
+        let policy = ctx.key().map(|key| key.rules.losses).unwrap_or_default();
         let (losses, refused) = apply_loss_policy(losses, policy, provider);
         self.count_losses(client, provider, &losses);
         if let Some(refused) = refused {
@@ -367,7 +367,7 @@ impl Gateway {
             chunk.created = ctx.record.unix_millis / 1000;
         }
         let Some(format) = format.filter(|_| !losses.is_empty()) else { return Ok(plan) };
-        let policy = ctx.key.as_ref().map(|key| key.rules.losses).unwrap_or_default();
+        let policy = ctx.key().map(|key| key.rules.losses).unwrap_or_default();
         let (losses, refused) = apply_loss_policy(losses, policy, format);
         self.count_losses(format, format, &losses);
         if let Some(refused) = refused {

@@ -100,12 +100,12 @@ impl CacheAction {
 impl Context {
     /// Returns the prompt-cache policy of the request: the key's, or the model's.
     pub(in crate::proxy) fn cache_policy(&self, model: &Model) -> CachePolicy {
-        self.key.as_ref().and_then(|key| key.rules.prompt_cache).unwrap_or(model.prompt_cache)
+        self.key().and_then(|key| key.rules.prompt_cache).unwrap_or(model.prompt_cache)
     }
 
     /// Returns the name of the key that the request was made with; empty without keys.
     fn key_name(&self) -> &str {
-        self.key.as_ref().map_or("", |key| &key.name)
+        self.key().map_or("", |key| &key.name)
     }
 }
 
@@ -128,7 +128,7 @@ impl Gateway {
         } else if target.provider.takes_cache_key(upstream) && body.wants_cache_key() {
             let conversation = prompt::conversation(&mut body.clone(), fingerprint);
             // Owners are separate: with equal keys their conversations would share the provider's rate per key.
-            let owner = ctx.key.as_ref().map_or("", |key| key.owner());
+            let owner = ctx.key().map_or("", |key| key.owner());
             plan.key =
                 conversation.map(|hash| format!("mgw-{:016x}", fingerprint(hash, owner.as_bytes())).into());
         }
@@ -137,7 +137,7 @@ impl Gateway {
 
     /// Counts a finished request with automatic prompt caching, and records whether its reads repay its writes.
     pub(in crate::proxy) fn count_caching(&self, ctx: &Context, usage: &Usage) {
-        let Some(attempt) = ctx.attempt.as_deref().filter(|attempt| attempt.caching != CacheAction::Off)
+        let Some(attempt) = ctx.attempt().filter(|attempt| attempt.caching != CacheAction::Off)
         else {
             return;
         };

@@ -10,6 +10,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
 use super::early_response::is_array_stream;
+use super::settle::Completion;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::job::BodyPieces;
 use crate::proxy::Client;
@@ -78,10 +79,10 @@ impl Gateway {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
         let id = ctx.id.as_str();
-        let body = match &ctx.endpoint {
+        let body = match ctx.endpoint() {
             Some(Endpoint::Group(_)) => Some(tasks::answer::error(error.status, &error.message)),
             Some(Endpoint::CountTokens) => count_tokens::error(error, id).map(bytes::BytesMut::freeze),
-            _ if ctx.image_shape == Some(ImageReplyShape::Envelope) => {
+            _ if ctx.phase.image_shape() == Some(ImageReplyShape::Envelope) => {
                 Some(images::reply::error(error, &wire_error::body(ctx.format, error, id)).freeze())
             }
             _ => None,
@@ -100,7 +101,7 @@ impl Gateway {
     ) -> pingora::Result<()> {
         let mut head = self.own_head(client, ctx, error.status, body.len(), "application/json");
         add_error_headers(&mut head, error);
-        if let (ErrorKind::WrongMethod, Some(endpoint)) = (error.kind, &ctx.endpoint) {
+        if let (ErrorKind::WrongMethod, Some(endpoint)) = (error.kind, ctx.endpoint()) {
             let _ = head.insert_header(header::ALLOW, endpoint.allow());
         }
         self.write_reply(client, ctx, head, body).await
@@ -132,7 +133,7 @@ impl Gateway {
         let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length));
         add_own_headers(&mut head, ctx);
-        let warning = ctx.attempt.as_ref().and_then(|plan| plan.warning.as_ref());
+        let warning = ctx.attempt().and_then(|plan| plan.warning.as_ref());
         if let Some(warning) = warning.filter(|_| status == 200) {
             let _ = head.insert_header(names::X_GATEWAY_WARNING, warning.clone());
         }
@@ -160,7 +161,7 @@ impl Gateway {
         let status = head.status.as_u16();
         // Settle before the response is sent: the client may send its next request at once, which must find the limits
         // and the reserved money released.
-        self.settle_incomplete(ctx).await;
+        self.settle(ctx, Completion::Incomplete).await;
         self.close_if_stopping(client);
         let unread = !client.is_body_done();
         if unread {
@@ -236,12 +237,12 @@ impl Gateway {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client is gone").into_down());
         }
         // With an early head, no upstream byte has been forwarded: the error event is the only content of the stream.
-        let nothing = std::mem::take(&mut ctx.early_head_sent);
+        let nothing = std::mem::take(&mut ctx.record.early_head_only);
         ctx.record.stream |= nothing;
-        self.settle_incomplete(ctx).await;
+        self.settle(ctx, Completion::Incomplete).await;
         let (format, id) = (ctx.format, ctx.id.clone());
         if nothing {
-            let array = is_array_stream(ctx.endpoint.as_ref()).then_some(ArrayState::Nothing);
+            let array = is_array_stream(ctx.endpoint()).then_some(ArrayState::Nothing);
             let tail = wire_error::stream_tail(format, error, id.as_str(), array).freeze();
             ctx.record.response_bytes += tail.len() as u64;
             return client.write_response_body(tail, true).await.map_err(|error| error.into_down());
@@ -291,9 +292,7 @@ pub(in crate::proxy) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context
         }
         let _ = head.insert_header(names::X_REQUEST_ID, id);
     }
-    for (name, value) in
-        ctx.charges.rate_limit_headers(ctx.format, ctx.now()).into_iter().chain(ctx.target_headers())
-    {
+    for (name, value) in ctx.rate_limit_headers().into_iter().chain(ctx.target_headers()) {
         let _ = head.insert_header(name, value);
     }
 }

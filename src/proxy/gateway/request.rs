@@ -10,12 +10,14 @@ use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
 use super::context::{Context, RequestId};
 use super::fallback::not_offered;
 use super::images;
+use super::phase::RoutedRequest;
 use super::refusals::short;
 use super::retry_state::RouteRequest;
-use crate::account::Permission;
+use crate::account::Key;
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
+use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::chunks::Misframed;
 use crate::proxy::driver::downstream::{is_head_sent, run_while_connected};
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
@@ -86,8 +88,8 @@ impl Gateway {
             models::ListingShape::Messages => Format::Messages,
             models::ListingShape::Generate => Format::Generate,
         });
-        ctx.endpoint = target.endpoint;
-        let endpoint = ctx.endpoint.clone().ok_or_else(|| unknown_path(head))?;
+        let endpoint = target.endpoint.ok_or_else(|| unknown_path(head))?;
+        ctx.phase.receive(endpoint.clone());
         if endpoint.is_unknown(head.method.as_str()) {
             if matches!(endpoint, Endpoint::Model { .. }) {
                 ctx.format = Format::Generate;
@@ -95,7 +97,8 @@ impl Gateway {
             return Err(unknown_path(head));
         }
         // Errors have the shape of the endpoint's responses, also before the key is known.
-        ctx.image_shape = images::shape(ctx, head).unwrap_or(Some(ImageReplyShape::Envelope));
+        let image_shape = images::shape(&endpoint, None, head).unwrap_or(Some(ImageReplyShape::Envelope));
+        ctx.phase.set_image_shape(image_shape);
         if !endpoint.allows(head.method.as_str()) {
             let message = format!(
                 "{} is not allowed for this path; use {}.",
@@ -112,13 +115,13 @@ impl Gateway {
         if self.shutdown.in_flight() > self.limits.requests {
             return Err(ApiError::overloaded());
         }
-        authenticate(head, ctx)?;
+        let key = authenticate(head, ctx)?;
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        authorize(ctx, address, &endpoint)?;
+        authorize(&key, address, &endpoint)?;
         if is_unreserved(&endpoint) {
-            self.check_account(ctx).await?;
+            self.check_account(&key, ctx.format).await?;
         }
-        ctx.image_shape = images::shape(ctx, head)?;
+        ctx.phase.set_image_shape(images::shape(&endpoint, Some(&key), head)?);
         match &endpoint {
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => {
                 return Box::pin(self.reply_stored(client, ctx, &endpoint)).await;
@@ -127,7 +130,7 @@ impl Gateway {
                 return Box::pin(self.reply_task(client, ctx, &endpoint)).await;
             }
             Endpoint::Models | Endpoint::Model { .. } => {
-                let body = list_models(&endpoint, shape(), query, ctx)?;
+                let body = list_models(&endpoint, shape(), query, &ctx.active.snapshot.routes, &key)?;
                 return self.reply_json(client, ctx, body).await;
             }
             _ => {}
@@ -135,9 +138,9 @@ impl Gateway {
         let form = check_media(head, &endpoint)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
         if endpoint.label() != COUNTING {
-            ctx.charges.open();
+            ctx.open_charges();
         }
-        let body = self.read_body(client, ctx, api, &endpoint, form).await?;
+        let (body, permit) = self.read_body(client, ctx, api, &endpoint, form).await?;
         ctx.record.body_received_at = Some(Instant::now());
         if let Some(format) = endpoint.counts() {
             let live = ctx.active.clone();
@@ -147,11 +150,11 @@ impl Gateway {
             return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
         }
         self.await_spend(client, ctx).await?;
-        self.build_attempt(client, ctx, api, &endpoint, body).await?;
+        self.build_attempt(client, ctx, &key, (api, &endpoint), (body, permit)).await?;
         Ok(false)
     }
 
-    /// Reads the whole request body and scans it on the way.
+    /// Reads the whole request body and scans it on the way. Returns it with its memory permit, `None` for a small body.
     async fn read_body(
         &self,
         client: &mut Client,
@@ -159,25 +162,27 @@ impl Gateway {
         api: Api,
         endpoint: &Endpoint,
         form: Option<String>,
-    ) -> Result<Box<Body>, ApiError> {
+    ) -> Result<(Box<Body>, Option<MemoryPermit>), ApiError> {
         let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed | Action::Predict, .. });
         let mut reader = match form {
             Some(boundary) => BodyReader::form(api, boundary),
             None => BodyReader::new(api, batch),
         };
-        self.read_pieces(client, ctx, self.limits.body, |piece| reader.push(piece)).await?;
+        let permit = self.read_pieces(client, ctx, self.limits.body, |piece| reader.push(piece)).await?;
         // Forms, and images in JSON, are decoded here: move the worker's other tasks if the body is large.
-        run_blocking_if_large(ctx.record.request_bytes as usize, || reader.finish()).map(Box::new)
+        let body = run_blocking_if_large(ctx.record.request_bytes as usize, || reader.finish())?;
+        Ok((Box::new(body), permit))
     }
 
-    /// Reads the whole request body, at most `limit` bytes, and passes each piece to `take`.
+    /// Reads the whole request body, at most `limit` bytes, and passes each piece to `take`. Returns the memory permit of
+    /// the body, `None` for a small one.
     pub(in crate::proxy) async fn read_pieces(
         &self,
         client: &mut Client,
         ctx: &mut Context,
         limit: usize,
         mut take: impl FnMut(Bytes) -> Result<(), ApiError>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<MemoryPermit>, ApiError> {
         let head = client.req_header();
         let announced = head.headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         if announced.and_then(|length| length.trim().parse::<u64>().ok()).is_some_and(|n| n > limit as u64) {
@@ -193,7 +198,7 @@ impl Gateway {
             // Pingora disables keep-alive for anything that is written before the end of the body. Restore it.
             client.set_keepalive(keep);
         }
-        let mut length = 0;
+        let (mut length, mut permit) = (0, None);
         let begun = Instant::now();
         let read = loop {
             match read_piece(client, self.limits.body_timeout).await {
@@ -204,7 +209,7 @@ impl Gateway {
                     if let Err(error) = take(piece) {
                         break Err(error);
                     }
-                    if !self.memory.grow(&mut ctx.memory_permit, length) {
+                    if !self.memory.grow(&mut permit, length) {
                         break Err(ApiError::overloaded());
                     }
                     // Each piece has its own time-out. Without a minimum rate, one byte at a time could hold a request
@@ -222,7 +227,7 @@ impl Gateway {
             }
         };
         ctx.record.request_bytes = length as u64;
-        read
+        read.map(|()| permit)
     }
 
     /// Charges a body to the memory budget until it is dropped.
@@ -239,18 +244,19 @@ impl Gateway {
         &self,
         client: &mut Client,
         ctx: &mut Context,
-        api: Api,
-        endpoint: &Endpoint,
-        mut body: Box<Body>,
+        key: &Key,
+        (api, endpoint): (Api, &Endpoint),
+        (mut body, memory_permit): (Box<Body>, Option<MemoryPermit>),
     ) -> Result<(), ApiError> {
         let body_model = body.model.take();
         let name = endpoint.model().or(body_model.as_deref()).unwrap_or_default();
         let live = ctx.active.clone();
         let named = resolve_model(&live.snapshot.routes, ctx, name)?;
         let (model, thinking) = (named.model, named.thinking);
-        authorize_named_models(&live.snapshot.routes, ctx, &mut body)?;
+        authorize_named_models(&live.snapshot.routes, key, &mut body)?;
+        let mut claims = None;
         if body.refers_to_stored() {
-            Box::pin(self.check_response_owner(ctx, api, &mut body)).await?;
+            claims = Box::pin(self.check_response_owner(ctx, key, api, &mut body)).await?;
         }
         self.admit(ctx, model, &mut body).await?;
         let fits = |target: &Target| {
@@ -263,12 +269,16 @@ impl Gateway {
         }
         let wanted =
             RouteRequest { model, name, thinking, api, action: endpoint.action(), label: endpoint.label() };
-        if body.text.len() < LARGE_BODY {
-            return self.select_target(ctx, client.req_header(), wanted, fitting, body).await;
-        }
-        // A large body may wait for its turn. Stop if the client disconnects meanwhile.
-        let head = client.req_header().clone();
-        run_while_connected(client, Box::pin(self.select_target(ctx, &head, wanted, fitting, body))).await?
+        let (attempt, retry_state) = if body.text.len() < LARGE_BODY {
+            self.select_target(ctx, client.req_header(), wanted, fitting, body).await?
+        } else {
+            // A large body may wait for its turn. Stop if the client disconnects meanwhile.
+            let head = client.req_header().clone();
+            let selecting = Box::pin(self.select_target(ctx, &head, wanted, fitting, body));
+            run_while_connected(client, selecting).await??
+        };
+        ctx.phase.ask(RoutedRequest { attempt, retry_state, memory_permit, claims });
+        Ok(())
     }
 }
 
@@ -362,9 +372,7 @@ pub(in crate::proxy) fn resolve_model<'t>(
     let named = routes.resolve(name).ok_or_else(|| unknown_model(name))?;
     let id = &named.model.id;
     ctx.record.model = Some(id.clone());
-    if let Some(key) = &ctx.key
-        && !key.rules.models.permits(id)
-    {
+    if ctx.key().is_some_and(|key| !key.rules.models.permits(id)) {
         let message = format!("This API key may not use the model `{id}`.");
         return Err(ApiError::new(ErrorKind::ModelNotPermitted, message).param("model"));
     }
@@ -375,10 +383,10 @@ fn list_models(
     endpoint: &Endpoint,
     shape: models::ListingShape,
     query: Option<&str>,
-    ctx: &Context,
+    table: &RoutingTable,
+    key: &Key,
 ) -> Result<Bytes, ApiError> {
-    let permission = ctx.key.as_ref().map_or(&Permission::All, |key| &key.rules.models);
-    let table = &ctx.active.snapshot.routes;
+    let permission = &key.rules.models;
     let mut out = bytes::BytesMut::with_capacity(128 + table.models().len() * 96);
     if let Endpoint::Model { id } = endpoint {
         let model = table.model(id).filter(|model| permission.permits(&model.id));

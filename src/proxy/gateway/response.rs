@@ -2,13 +2,15 @@
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use pingora::Error;
 use pingora::http::ResponseHeader;
-use pingora::{Error, ErrorType};
 
-use super::context::{Attempt, Context, RequestId, ResponseInProgress, Translation, UpstreamResponse};
+use super::context::{Attempt, Context, RequestId, ResponseInProgress, Translation};
+use super::exchange_hooks::internal_error;
+use super::phase::UpstreamResponse;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
-use crate::proxy::driver::encoding::ContentDecoder;
+use crate::proxy::driver::encoding::ContentCoding;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::reader::MAX_ERROR_BODY;
 use crate::proxy::names;
@@ -48,38 +50,42 @@ impl Gateway {
             ctx.observe_quota(&head.headers);
         }
         let encoding = text(&header::CONTENT_ENCODING).unwrap_or_default();
-        let decoder = match ContentDecoder::new(encoding) {
-            Ok(decoder) => decoder.map(Box::new),
-            Err(error) => return Err(self.malformed_response(ctx, &error)),
-        };
-        ctx.decoder = decoder;
-        let plan = ctx.attempt.as_ref().ok_or_else(|| Error::new_in(ErrorType::InternalError))?;
+        if let Err(error) = ContentCoding::parse(encoding) {
+            return Err(self.malformed_response(ctx, &error));
+        }
+        let suspended = ctx.phase.take_suspended();
+        let plan = ctx.attempt().ok_or_else(internal_error)?;
         if head.status.is_success() {
             let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
             // A continued stream comes first; then a client with an early head, which must get a stream in whatever
             // form the response arrives.
-            let (mut exchange, stream) = match self.resumed_exchange(plan, ctx.resume.as_mut(), arrival) {
-                Some(exchange) => (exchange, true),
-                None => match plan.translate_to_stream(ctx, arrival, self.limits.answer) {
+            let continued_content = suspended.as_ref().and_then(|suspended| suspended.first_content);
+            let (mut exchange, stream) = match (suspended, plan.translation.as_deref()) {
+                (Some(suspended), Some(translation)) => {
+                    (self.resumed_exchange(plan, translation, *suspended, arrival), true)
+                }
+                _ => match plan.translate_to_stream(ctx, arrival, self.limits.answer) {
                     None => self.new_exchange(plan, arrival),
                     Some(promised) => (Exchange::Translated(promised), true),
                 },
             };
-            exchange.expect(plan.upstream_route.family, ctx.charges.expected_input());
+            exchange.expect(plan.upstream_route.family, ctx.expected_input());
             if stream {
                 ctx.record_transcript(&mut exchange);
             }
             ctx.record.stream = stream;
-            let passing = Box::new(ResponseInProgress::new(exchange));
-            ctx.response = if stream {
+            let passing =
+                Box::new(ResponseInProgress { continued_content, ..ResponseInProgress::new(exchange) });
+            ctx.phase.answer(if stream {
                 UpstreamResponse::Stream(passing)
             } else {
                 UpstreamResponse::Whole(passing, BytesMut::new())
-            };
+            });
         } else {
             let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
             ctx.record.stream = false;
-            ctx.response = UpstreamResponse::Refused { status, retry_after, body: BytesMut::new() };
+            let body = BytesMut::new();
+            ctx.phase.answer(UpstreamResponse::Refused { status, retry_after, body, suspended });
         }
         // The provider has answered: this body is not sent again. A fallback encodes a new one from the retry state.
         ctx.drop_body();
@@ -106,10 +112,10 @@ impl Gateway {
         parts.status = provider.status;
         let mut ours = HeaderMap::with_capacity(8);
         let theirs = &provider.headers;
-        let kind = match &ctx.response {
+        let kind = match ctx.phase.response() {
             // Errors are sent as JSON, whatever their upstream content type is.
-            UpstreamResponse::Refused { .. } => None,
-            _ => match ctx.attempt.as_ref().and_then(|plan| plan.translation.as_deref()) {
+            Some(UpstreamResponse::Refused { .. }) => None,
+            _ => match ctx.attempt().and_then(|plan| plan.translation.as_deref()) {
                 None => theirs.get(header::CONTENT_TYPE).cloned(),
                 Some(translation) if ctx.record.stream && !translation.array => {
                     Some(HeaderValue::from_static("text/event-stream; charset=utf-8"))
@@ -126,7 +132,8 @@ impl Gateway {
                 ours.insert(name, value.clone());
             }
         }
-        if let UpstreamResponse::Refused { retry_after: Some(RetryAfter::Header(wait)), .. } = &ctx.response
+        if let Some(UpstreamResponse::Refused { retry_after: Some(RetryAfter::Header(wait)), .. }) =
+            ctx.phase.response()
             && let Ok(wait) = HeaderValue::from_str(wait)
         {
             ours.insert(header::RETRY_AFTER, wait);
@@ -134,17 +141,17 @@ impl Gateway {
         if ctx.record.stream {
             disable_buffering(&mut ours);
         }
-        if let Some(warning) = ctx.attempt.as_ref().and_then(|plan| plan.warning.as_ref()) {
+        if let Some(warning) = ctx.attempt().and_then(|plan| plan.warning.as_ref()) {
             ours.insert(names::X_GATEWAY_WARNING, warning.clone());
         }
-        if let Some(cache) = ctx.attempt.as_ref().and_then(|plan| plan.caching.header()) {
+        if let Some(cache) = ctx.attempt().and_then(|plan| plan.caching.header()) {
             ours.insert(names::X_GATEWAY_CACHE, cache);
         }
         for (name, value) in ctx.target_headers() {
             ours.insert(name, value);
         }
         add_ids(&mut ours, ctx.format, &ctx.id);
-        for (name, value) in ctx.charges.rate_limit_headers(ctx.format, ctx.now()) {
+        for (name, value) in ctx.rate_limit_headers() {
             ours.insert(name, value);
         }
         parts.headers = ours;
@@ -161,30 +168,20 @@ impl Gateway {
         end: bool,
         ctx: &mut Context,
     ) -> pingora::Result<Bytes> {
-        // The hot path runs for every piece of a stream and leaves the response in place.
-        if let UpstreamResponse::Stream(passing) = &mut ctx.response {
-            return self
-                .forward_stream(passing, piece, end)
-                .map_err(|failure| self.forward_failure(ctx, failure));
-        }
-        // Moved out, because `tell_refusal` borrows the whole context.
-        let mut answer = std::mem::replace(&mut ctx.response, UpstreamResponse::Done);
-        let result = match &mut answer {
-            UpstreamResponse::Whole(passing, body) => self.forward_whole(passing, body, piece, end),
-            UpstreamResponse::Refused { status, retry_after, body } => {
+        let result = match ctx.phase.response_mut() {
+            Some(UpstreamResponse::Stream(passing)) => self.forward_stream(passing, piece, end),
+            Some(UpstreamResponse::Whole(passing, body)) => self.forward_whole(passing, body, piece, end),
+            Some(UpstreamResponse::Refused { status, retry_after, body, .. }) => {
                 collect_error(body, &piece);
                 if end {
-                    Err(self.convert_error(*status, retry_after.take(), body.split().freeze(), ctx))
+                    let (status, retry_after, body) = (*status, retry_after.take(), body.split().freeze());
+                    Err(self.convert_error(status, retry_after, body, ctx))
                 } else {
                     Ok(Bytes::new())
                 }
             }
-            UpstreamResponse::Pending
-            | UpstreamResponse::Stream(_)
-            | UpstreamResponse::Synthesized(_)
-            | UpstreamResponse::Done => Ok(Bytes::new()),
+            None => Ok(Bytes::new()),
         };
-        ctx.response = answer;
         result.map_err(|failure| self.forward_failure(ctx, failure))
     }
 
@@ -251,13 +248,13 @@ impl Gateway {
         body: Bytes,
         ctx: &mut Context,
     ) -> Failure {
-        let provider = ctx.attempt.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
+        let provider = ctx.target().map(|target| &target.provider);
         let reported = ProviderError::decode(&body);
         let detail = redact_secrets(provider, reported.message.clone());
         let mut error = wire_error::from_provider(status, reported, retry_after);
         error.message = redact_secrets(provider, error.message.into_owned()).into();
-        ctx.record.detail = (*detail != *error.message).then(|| detail.into_boxed_str());
-        let same_format = ctx.attempt.as_ref().is_some_and(|plan| plan.api.error_format() == ctx.format);
+        let detail = (*detail != *error.message).then(|| detail.into_boxed_str());
+        let same_format = ctx.attempt().is_some_and(|plan| plan.api.error_format() == ctx.format);
         // Forward the provider's own body if it is valid in the client's format, because it has more details than a new
         // one. Not for `UpstreamAuth`, which is about the gateway's own credential.
         let told = std::str::from_utf8(&body)
@@ -270,6 +267,7 @@ impl Gateway {
                 Bytes::from(redact_secrets(provider, mapped.unwrap_or_else(|| text.to_owned())))
             });
         let told = told.unwrap_or_else(|| wire_error::body(ctx.format, &error, ctx.id.as_str()).freeze());
+        ctx.record.detail = detail;
         Failure::Refused(Box::new(error), told)
     }
 
@@ -314,7 +312,7 @@ impl Gateway {
         let reported = ProviderError::decode(frame);
         let status = status_of(&reported);
         let mut error = wire_error::from_provider(status, reported, None);
-        let provider = ctx.attempt.as_ref().and_then(|plan| plan.target()).map(|target| &target.provider);
+        let provider = ctx.target().map(|target| &target.provider);
         error.message = redact_secrets(provider, error.message.into_owned()).into();
         error
     }

@@ -36,7 +36,8 @@ fn owner(key: &Key) -> String {
 }
 
 impl Gateway {
-    /// Checks that the key owns the responses and conversations that the request continues.
+    /// Checks that the key owns the responses and conversations that the request continues. Returns the ownership to
+    /// record when the response has arrived, `None` if there is none.
     ///
     /// # Errors
     /// Returns [`ErrorKind::UnknownResponse`] if one belongs to another owner, or has no known owner and the
@@ -44,12 +45,13 @@ impl Gateway {
     /// unavailable.
     pub(in crate::proxy) async fn check_response_owner(
         &self,
-        ctx: &mut Context,
+        ctx: &Context,
+        by: &Key,
         api: Api,
         body: &mut Body,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<Box<Claims>>, ApiError> {
         if api != Api::Responses {
-            return Ok(());
+            return Ok(None);
         }
         let mut claims = Claims { answer: body.may_be_stored(), ..Claims::default() };
         for (member, id) in body.stored_ids() {
@@ -57,7 +59,7 @@ impl Gateway {
                 let message = format!("'{member}' must name one response or conversation by its id.");
                 return Err(ApiError::new(ErrorKind::InvalidField, message).param(member));
             }
-            let Some(own) = ctx.key.as_ref().map(|key| owner(key)) else { continue };
+            let own = owner(by);
             let found = self.owners.owner(key(&id)).within(LOOKUP_TIMEOUT).await;
             self.count_store("owner", &found);
             match found.map_err(|error| unavailable(&error))? {
@@ -72,19 +74,17 @@ impl Gateway {
                 None => claims.adopted.push(id),
             }
         }
-        if claims.answer || !claims.adopted.is_empty() {
-            ctx.claims = Some(Box::new(claims));
-        }
-        Ok(())
+        Ok((claims.answer || !claims.adopted.is_empty()).then(|| Box::new(claims)))
     }
 
     /// Sends the owner of a response to the store as soon as the provider has sent the id, because a client that leaves
     /// before the end knows the id too. Only the first call with a known id has an effect.
     pub(in crate::proxy) fn claim(&self, ctx: &mut Context) {
-        if ctx.claims.as_ref().is_none_or(|claims| !claims.pending.is_empty()) {
+        let claims = ctx.phase.routed().and_then(|routed| routed.claims.as_ref());
+        if claims.is_none_or(|claims| !claims.pending.is_empty()) {
             return;
         }
-        let (Some(plan), Some(passing), Some(by)) = (&ctx.attempt, ctx.response_in_progress(), &ctx.key)
+        let (Some(plan), Some(passing), Some(by)) = (ctx.attempt(), ctx.response_in_progress(), ctx.key())
         else {
             return;
         };
@@ -94,7 +94,8 @@ impl Gateway {
             return;
         }
         let (id, owner) = (id.to_owned(), owner(by));
-        let Some(claims) = &mut ctx.claims else { return };
+        let claims = ctx.phase.routed_mut().and_then(|routed| routed.claims.as_mut());
+        let Some(claims) = claims else { return };
         let answer = claims.answer.then_some(id);
         let ids = answer.iter().chain(&claims.adopted);
         claims.pending = ids.map(|id| self.owners.claim(key(id), &owner)).collect();
@@ -104,7 +105,8 @@ impl Gateway {
     /// it at any gateway, and other keys cannot. A failure is logged; the client gets its response anyway.
     pub(in crate::proxy) async fn await_claims(&self, ctx: &mut Context) {
         self.claim(ctx);
-        let Some(claims) = ctx.claims.take() else { return };
+        let claims = ctx.phase.routed_mut().and_then(|routed| routed.claims.take());
+        let Some(claims) = claims else { return };
         for pending in claims.pending {
             let outcome = pending.within(STORE_TIMEOUT).await;
             self.count_store("claim", &outcome);

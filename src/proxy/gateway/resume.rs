@@ -6,9 +6,11 @@
 
 use std::time::Instant;
 
-use super::context::{Attempt, Context, ResponseInProgress, UpstreamResponse};
+use super::context::{Attempt, Context, ResponseInProgress, Translation};
 use super::fallback::random_point;
+use super::phase::UpstreamResponse;
 use super::retry_state::RetryState;
+use super::settle::Completion;
 use super::suspended::SuspendedResponse;
 use crate::error::ApiError;
 use crate::proxy::Client;
@@ -37,13 +39,21 @@ const LIMIT: ResumeFault = "limit";
 impl Context {
     /// Returns whether the route allows continuation and the request can be sent again.
     fn is_resumable(&self) -> bool {
-        self.retry_state.as_ref().is_some_and(|origin| origin.model.routing.retry.resume)
+        let state = self.phase.routed().and_then(|routed| routed.retry_state.as_ref());
+        state.is_some_and(|state| state.model.routing.retry.resume)
+    }
+
+    /// Returns the stream in progress; `None` before the response head, and for any other response.
+    fn stream(&self) -> Option<&ResponseInProgress> {
+        match self.phase.response() {
+            Some(UpstreamResponse::Stream(passing)) => Some(passing),
+            _ => None,
+        }
     }
 
     /// Returns whether another target could continue the response.
     pub(in crate::proxy) fn can_resume(&self) -> bool {
-        let fit = |passing: &ResponseInProgress| passing.exchange.unfit().is_none();
-        self.is_resumable() && matches!(&self.response, UpstreamResponse::Stream(passing) if fit(passing))
+        self.is_resumable() && self.stream().is_some_and(|passing| passing.exchange.unfit().is_none())
     }
 
     /// Records a transcript of the stream if another target may have to continue it.
@@ -53,8 +63,8 @@ impl Context {
         }
     }
 
-    /// Sets the broken response aside. If the target that was to continue it failed before its response head, it is
-    /// already set aside.
+    /// Sets the broken response aside. If the target that was to continue it failed before its response head, or with
+    /// an error response, it is already set aside.
     ///
     /// # Errors
     /// Returns [`Unfit`] if the response or the request does not permit a continuation.
@@ -63,42 +73,34 @@ impl Context {
         state: &RetryState,
         error: &ApiError,
     ) -> Result<&SuspendedResponse, Unfit> {
-        let mut passing = match std::mem::replace(&mut self.response, UpstreamResponse::Pending) {
-            UpstreamResponse::Stream(passing) => passing,
-            other => {
-                self.response = other;
-                let suspended = self.resume.as_deref().filter(|resume| resume.exchange.is_some());
-                return suspended.ok_or(Unfit::Content);
-            }
-        };
-        // Count the delivered output now: what remains of the limit is computed from the usage.
-        passing.exchange.cut();
-        let fit =
-            passing.exchange.prefill().and_then(|prefill| Ok((prefill, self.transcript_limits(state)?)));
-        let (prefill, limits) = match fit {
-            Ok(fit) => fit,
-            Err(unfit) => {
-                self.response = UpstreamResponse::Stream(passing);
-                return Err(unfit);
-            }
-        };
-        let written = passing.exchange.usage().output.unwrap_or(0);
-        let before = self.resume.take().and_then(|resume| resume.first_content);
-        Ok(self.resume.insert(Box::new(SuspendedResponse {
-            exchange: Some(passing.exchange),
-            prefill,
-            remaining_tokens: limits.max_output.map(|most| most.saturating_sub(written)),
-            reply: limits.reply,
-            error: error.clone(),
-            detail: self.record.detail.clone(),
-            since: self.active.billing.nanos(Instant::now()),
-            first_content: before.or(self.record.first_content),
-        })))
+        if let Some(UpstreamResponse::Stream(passing)) = self.phase.response_mut() {
+            // Count the delivered output now: what remains of the limit is computed from the usage.
+            passing.exchange.cut();
+            let prefill = passing.exchange.prefill()?;
+            let written = passing.exchange.usage().output.unwrap_or(0);
+            let limits = self.transcript_limits(state)?;
+            let since = self.active.billing.nanos(Instant::now());
+            let first_content = self.continued_content().or(self.record.first_content);
+            let detail = self.record.detail.clone();
+            self.phase.suspend(|exchange| {
+                Box::new(SuspendedResponse {
+                    exchange,
+                    prefill,
+                    remaining_tokens: limits.max_output.map(|most| most.saturating_sub(written)),
+                    reply: limits.reply,
+                    error: error.clone(),
+                    detail,
+                    since,
+                    first_content,
+                })
+            });
+        }
+        self.phase.suspended().ok_or(Unfit::Content)
     }
 
     /// Returns the limits that the request sets for a continuation.
     fn transcript_limits(&self, state: &RetryState) -> Result<TranscriptLimits, Unfit> {
-        let plan = self.attempt.as_ref().ok_or(Unfit::Request)?;
+        let plan = self.attempt().ok_or(Unfit::Request)?;
         let target = plan.target().ok_or(Unfit::Request)?;
         let client = state.api.format().ok_or(Unfit::Request)?;
         let dialect = plan.upstream_route.dialect(target);
@@ -120,12 +122,12 @@ impl Context {
 
     /// Restores the response that was set aside: no target continues it.
     pub(in crate::proxy) fn restore_suspended(&mut self) {
-        let Some(resume) = &mut self.resume else { return };
-        let Some(exchange) = resume.exchange.take() else { return };
-        self.response = UpstreamResponse::Stream(Box::new(ResponseInProgress::new(exchange)));
+        let Some(suspended) = self.phase.take_suspended() else { return };
+        let SuspendedResponse { exchange, first_content, detail, .. } = *suspended;
+        self.phase.answer(UpstreamResponse::Stream(Box::new(ResponseInProgress::new(exchange))));
         self.record.stream = true;
-        self.record.first_content = resume.first_content;
-        self.record.detail = resume.detail.take();
+        self.record.first_content = first_content;
+        self.record.detail = detail;
     }
 }
 
@@ -155,7 +157,7 @@ impl Gateway {
         let status = ctx.record.upstream_status;
         let verdict = classify(&error, status);
         self.blame(ctx, verdict.blame, &error);
-        let model = ctx.attempt.as_ref().map(|plan| plan.model.clone());
+        let model = ctx.attempt().map(|plan| plan.model.clone());
         // An error of the gateway itself would occur at every target.
         let nobodys = verdict.blame == Blame::Gateway && verdict.next == RetryDecision::No;
         let Some(model) = model.filter(|model| model.routing.retry.resume && ctx.record.targets > 0) else {
@@ -182,8 +184,7 @@ impl Gateway {
             Err(_) => {
                 // The client has the frames of the first target, so it gets that target's error, not the one of a later
                 // target.
-                let waits = ctx.resume.as_ref().filter(|resume| resume.exchange.is_some());
-                let error = waits.map_or(error, |resume| resume.error.clone());
+                let error = ctx.phase.suspended().map_or(error, |suspended| suspended.error.clone());
                 ctx.restore_suspended();
                 Err(ExchangeOutcome::Failed(error))
             }
@@ -198,7 +199,7 @@ impl Gateway {
         status: Option<u16>,
     ) -> Result<(), ResumeFault> {
         // Otherwise the target that was to continue the response has failed before its response head.
-        if let UpstreamResponse::Stream(passing) = &ctx.response {
+        if let Some(passing) = ctx.stream() {
             if let Some(unfit) = passing.exchange.unfit() {
                 return Err(unfit.label());
             }
@@ -206,10 +207,11 @@ impl Gateway {
                 return Err("failure");
             }
         }
-        let Some(mut state) = ctx.retry_state.take() else { return Err(Unfit::Request.label()) };
-        let asked = self.start_continuation(ctx, &mut state, error, status).await;
-        ctx.retry_state = Some(state);
-        asked
+        let state = ctx.phase.routed_mut().and_then(|routed| routed.retry_state.take());
+        let Some(mut state) = state else { return Err(Unfit::Request.label()) };
+        let attempt = self.start_continuation(ctx, &mut state, error, status).await?;
+        ctx.set_next_attempt(attempt, state);
+        Ok(())
     }
 
     /// Selects the target that continues the response and prepares its attempt.
@@ -219,7 +221,7 @@ impl Gateway {
         state: &mut RetryState,
         error: &ApiError,
         status: Option<u16>,
-    ) -> Result<(), ResumeFault> {
+    ) -> Result<Attempt, ResumeFault> {
         let suspended = ctx.suspend_response(state, error).map_err(Unfit::label)?;
         if suspended.remaining_tokens == Some(0) {
             return Err(LIMIT);
@@ -232,49 +234,48 @@ impl Gateway {
         paid.map_err(RetryRefusal::label)?;
         self.record_fallback(ctx, error.kind, status);
         // The new attempt must store the response under the id that the client has already.
-        let keep = ctx.attempt.as_mut().and_then(|plan| plan.translation.as_mut()?.storage.take());
+        let keep = ctx.attempt_mut().and_then(|plan| plan.translation.as_mut()?.storage.take());
         ctx.reset_response();
         let unselected = |_| RetryRefusal::Targets.label();
         let mut attempt = self.next_attempt(ctx, state).await.map_err(unselected)?;
         if let Some(translation) = &mut attempt.translation {
             translation.storage = keep;
         }
-        ctx.attempt = Some(Box::new(attempt));
-        Ok(())
+        Ok(attempt)
     }
 
-    /// Returns the exchange that continues the response which was set aside. `None` if there is none.
+    /// Returns the exchange that continues the response which was set aside.
     pub(in crate::proxy) fn resumed_exchange(
         &self,
         plan: &Attempt,
-        resume: Option<&mut Box<SuspendedResponse>>,
+        translation: &Translation,
+        suspended: SuspendedResponse,
         arrival: Arrival,
-    ) -> Option<Exchange> {
-        let (resume, translation) = (resume?, plan.translation.as_deref()?);
-        let waiting = resume.exchange.take()?;
+    ) -> Exchange {
         let limit = if arrival == Arrival::Whole { self.limits.answer } else { self.limits.frame };
         let repeats =
             plan.target().is_some_and(|target| plan.upstream_route.dialect(target).quirks.repeats_prefill);
-        Some(waiting.resume(Continuation {
+        let SuspendedResponse { exchange, prefill, .. } = suspended;
+        exchange.resume(Continuation {
             route: Route { client: translation.client, provider: translation.provider, stream: true },
             arrival,
             reply: &translation.reply,
             restore: translation.restore.clone(),
             limit,
-            prefill: &resume.prefill,
+            prefill: &prefill,
             repeats,
-        }))
+        })
     }
 
     /// Ends a response that broke off when it had all the tokens that the client allows.
     async fn end_at_limit(&self, client: &mut Client, ctx: &mut Context, error: ApiError) -> ExchangeOutcome {
-        let Some(resume) = &mut ctx.resume else { return ExchangeOutcome::Failed(error) };
-        let Some(waiting) = resume.exchange.take() else { return ExchangeOutcome::Failed(error) };
-        let (exchange, tail) = waiting.end_at_limit(&resume.reply, &resume.prefill);
-        ctx.record.first_content = resume.first_content;
+        let Some(suspended) = ctx.phase.take_suspended() else { return ExchangeOutcome::Failed(error) };
+        let SuspendedResponse { exchange, prefill, reply, first_content, .. } = *suspended;
+        let (exchange, tail) = exchange.end_at_limit(&reply, &prefill);
+        ctx.record.first_content = first_content;
         ctx.record.detail = None;
         ctx.record.stream = true;
-        ctx.response = UpstreamResponse::Stream(Box::new(ResponseInProgress::new(exchange)));
+        ctx.phase.answer(UpstreamResponse::Stream(Box::new(ResponseInProgress::new(exchange))));
         // Store and settle before the end is sent, as for any other response.
         if let Some(pending) = self.store_response(ctx) {
             self.await_stored(ctx, pending).await;
@@ -283,9 +284,7 @@ impl Gateway {
             self.await_signatures_stored(ctx, pending).await;
         }
         self.await_claims(ctx).await;
-        if let Some(settled) = ctx.settle(true) {
-            self.await_settlement(ctx, settled).await;
-        }
+        self.settle(ctx, Completion::Complete).await;
         ctx.record.response_bytes += tail.len() as u64;
         match write(client, None, tail, true).await {
             Ok(()) => ExchangeOutcome::Complete,

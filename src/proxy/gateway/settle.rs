@@ -7,109 +7,122 @@
 
 use std::time::{Duration, Instant};
 
-use super::billing::ChargedUsage;
-use super::context::{Context, ResponseInProgress, UpstreamResponse};
+use super::billing::{Accounting, ChargedUsage, RequestCharges};
+use super::context::{Context, ResponseInProgress, SynthesizedResponse};
+use super::phase::UpstreamResponse;
 use crate::account::UsageBound;
 use crate::canonical::{Product, Usage};
 use crate::error::ErrorKind;
 use crate::ledger::{Settled, UsageRecord};
 use crate::proxy::Gateway;
-use crate::store::StoreError;
+use crate::store::{Pending, StoreError};
 use crate::wire::watch::StreamEnd;
 
 /// Longest time for which the end of a response waits for the confirmation of its charge. Usually that takes
 /// microseconds. If the disk stalls and the end were sent before, the charge could be lost when the process ends.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How a request ends, for its charge.
+#[derive(Clone, Copy)]
+pub(in crate::proxy) enum Completion<'r> {
+    /// The end of the response is about to be sent.
+    Complete,
+    /// The end of the response will not be sent.
+    Incomplete,
+    /// A response that the gateway has made itself is about to be sent.
+    Synthesized(&'r SynthesizedResponse),
+}
+
+/// Settlement of a request: the caller waits for its confirmation, reports that in the background, or drops it.
+#[must_use = "a failed charge must be reported"]
+pub(in crate::proxy) struct Settlement(Option<Settled>);
+
+impl Settlement {
+    /// Nothing is settled.
+    const NONE: Settlement = Settlement(None);
+}
+
 impl Context {
-    /// Charges the request and writes its usage record; only the first call has an effect. `complete` is false for a
-    /// response that will not reach its end. `None` if the request is settled already or has no ledger.
-    pub(in crate::proxy) fn settle(&mut self, complete: bool) -> Option<Settled> {
-        if !std::mem::take(&mut self.charges.open) {
-            return None;
-        }
-        let charged = self.charge(complete);
+    /// Charges the request and writes its usage record. Every end of a request comes here; only the first call finds
+    /// charges, and has an effect.
+    pub(in crate::proxy) fn settle(&mut self, completion: Completion<'_>) -> Settlement {
+        let Some(charges) = self.take_charges() else { return Settlement::NONE };
+        let charged = self.charge(&charges, completion);
         let now = Instant::now();
-        let settled = self.settle_reservation(&charged, complete, now);
-        // The ledger gets the record first: if the limits released their estimates before, the spend would count
-        // nowhere in between.
-        if !self.charges.grants.is_empty() {
-            let ChargedUsage { usage, cost, .. } = charged;
-            let tokens = usage.input.unwrap_or(0).saturating_add(usage.output.unwrap_or(0));
-            let nanos = self.active.billing.nanos(now);
-            for ticket in std::mem::take(&mut self.charges.grants) {
-                ticket.settle(nanos, tokens, cost);
-            }
+        let settled =
+            charges.settle(&self.active.billing, &self.usage_record(&charged, completion, now), now);
+        if let Some(identity) = self.phase.identity_mut() {
+            identity.accounting = Accounting::Settled(Box::new(charged));
         }
-        self.charges.charged = Some(Box::new(charged));
-        settled
+        Settlement(settled)
     }
 
-    /// Settles the reservation with the request's usage record. `None` without a ledger.
-    fn settle_reservation(
-        &mut self,
+    /// Takes the charges out, to settle them or to transfer them to a task. `None` for a request that is free or
+    /// settled.
+    fn take_charges(&mut self) -> Option<RequestCharges> {
+        self.phase.identity_mut().and_then(|identity| identity.accounting.take())
+    }
+
+    /// Returns the usage record of the request.
+    fn usage_record(
+        &self,
         charged: &ChargedUsage,
-        complete: bool,
+        completion: Completion<'_>,
         now: Instant,
-    ) -> Option<Settled> {
+    ) -> UsageRecord<'_> {
         let ChargedUsage { usage, cost, counted, .. } = *charged;
-        let reservation = self.charges.reservation.take();
-        let ledger = self.active.billing.ledger.as_deref()?;
         let record = &self.record;
-        let target = self.attempt.as_ref().and_then(|plan| plan.target());
+        let target = self.target();
         let millis = |at: Instant| {
             u32::try_from(at.saturating_duration_since(record.started).as_millis()).unwrap_or(u32::MAX)
         };
-        let key = self.key.as_ref();
-        Some(ledger.settle(
-            reservation,
-            &UsageRecord {
-                time: i64::try_from(record.unix_millis).unwrap_or(i64::MAX),
-                request: self.id.as_str(),
-                account: key.and_then(|key| Some(&*key.account.as_ref()?.name)).unwrap_or_default(),
-                key: key.map(|key| &*key.name).unwrap_or_default(),
-                model: record.model.as_deref().unwrap_or_default(),
-                provider: target.map(|target| &*target.provider.name).unwrap_or_default(),
-                target: target.map(|target| &*target.model).unwrap_or_default(),
-                endpoint: self.endpoint.as_ref().map_or("", |endpoint| endpoint.label()),
-                client_format: self.format.name(),
-                provider_format: self.attempt.as_ref().map_or("", |plan| plan.api.name()),
-                error: record.error.map_or("", ErrorKind::label),
-                // A document is settled before its head is sent: status 0 then stands for the 200 that follows.
-                status: if complete && record.status == 0 { 200 } else { record.status },
-                attempts: u16::try_from(record.attempts).unwrap_or(u16::MAX),
-                first_byte: record.first_content.or(record.head_received_at).map(millis),
-                total: millis(now),
-                stream: record.stream,
-                counted,
-                charge_id: "",
-                usage,
-                cost,
-            },
-        ))
+        let key = self.key();
+        let complete = !matches!(completion, Completion::Incomplete);
+        UsageRecord {
+            time: i64::try_from(record.unix_millis).unwrap_or(i64::MAX),
+            request: self.id.as_str(),
+            account: key.and_then(|key| Some(&*key.account.as_ref()?.name)).unwrap_or_default(),
+            key: key.map(|key| &*key.name).unwrap_or_default(),
+            model: record.model.as_deref().unwrap_or_default(),
+            provider: target.map(|target| &*target.provider.name).unwrap_or_default(),
+            target: target.map(|target| &*target.model).unwrap_or_default(),
+            endpoint: self.endpoint().map_or("", |endpoint| endpoint.label()),
+            client_format: self.format.name(),
+            provider_format: self.attempt().map_or("", |plan| plan.api.name()),
+            error: record.error.map_or("", ErrorKind::label),
+            // A document is settled before its head is sent: status 0 then stands for the 200 that follows.
+            status: if complete && record.status == 0 { 200 } else { record.status },
+            attempts: u16::try_from(record.attempts).unwrap_or(u16::MAX),
+            first_byte: record.first_content.or(record.head_received_at).map(millis),
+            total: millis(now),
+            stream: record.stream,
+            counted,
+            charge_id: "",
+            usage,
+            cost,
+        }
     }
 
-    /// Ends the accounting of a request whose task continues at the provider: its limits count the possible cost. The
-    /// usage record is written when the task has ended.
+    /// Ends the accounting of a request whose task continues at the provider. `cost` is the possible cost in nano-units.
     pub(in crate::proxy) fn transfer_to_task(&mut self, cost: i64) {
-        self.charges.open = false;
-        let nanos = self.active.billing.nanos(Instant::now());
-        for ticket in std::mem::take(&mut self.charges.grants) {
-            ticket.settle(nanos, 0, cost);
+        if let Some(charges) = self.take_charges() {
+            charges.transfer_to_task(&self.active.billing, cost);
         }
     }
 
     /// Computes usage and cost of the request. A failed request costs nothing, unless part of a response was delivered
     /// or the client left while the provider was working.
-    fn charge(&mut self, complete: bool) -> ChargedUsage {
+    fn charge(&mut self, charges: &RequestCharges, completion: Completion<'_>) -> ChargedUsage {
         self.restore_suspended();
         let gone = self.record.status == 499 || self.record.error == Some(ErrorKind::ClientGone);
-        let Some(plan) = &self.attempt else { return ChargedUsage::default() };
-        let (usage, counted) = match &mut self.response {
-            UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _) => {
+        if let Completion::Synthesized(made) = completion {
+            return self.bounded_charge(charges, made.usage, made.counted, &made.products);
+        }
+        let (usage, counted) = match self.phase.response_mut() {
+            Some(UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _)) => {
                 let exchange = &mut passing.exchange;
                 // A stream that was forwarded to its end may have ended with an error frame of the provider.
-                if complete && exchange.meter().end() != StreamEnd::Failed {
+                if matches!(completion, Completion::Complete) && exchange.meter().end() != StreamEnd::Failed {
                     exchange.complete();
                 } else if gone || exchange.has_delivered() {
                     exchange.cut();
@@ -118,26 +131,33 @@ impl Context {
                 }
                 (exchange.usage(), exchange.is_counted())
             }
-            UpstreamResponse::Synthesized(made) => (made.usage, made.counted),
             // The provider works on the request and charges at least its input, although the client left.
-            UpstreamResponse::Pending if gone && self.record.request_sent => {
-                let input = self.charges.counted_request.tokens(
-                    plan.upstream_route.family,
-                    plan.api.format(),
-                    self.charges.input,
-                );
+            None if gone && self.record.request_sent => {
+                let Some(attempt) = self.attempt() else { return ChargedUsage::default() };
+                let (family, format) = (attempt.upstream_route.family, attempt.api.format());
+                let input = charges.counted_request.tokens(family, format, self.expected_input());
                 (Usage { input: Some(input), output: Some(0), ..Usage::default() }, true)
             }
-            UpstreamResponse::Pending | UpstreamResponse::Refused { .. } | UpstreamResponse::Done => {
-                return ChargedUsage::default();
-            }
+            Some(UpstreamResponse::Refused { .. }) | None => return ChargedUsage::default(),
         };
+        self.bounded_charge(charges, usage, counted, &[])
+    }
+
+    /// Computes the charge of this usage and these products, limited to what the sizes and limits of the request allow.
+    fn bounded_charge(
+        &self,
+        charges: &RequestCharges,
+        usage: Usage,
+        counted: bool,
+        products: &[Product],
+    ) -> ChargedUsage {
+        let Some(plan) = self.attempt() else { return ChargedUsage::default() };
         let meter = self.response_in_progress().map(|passing| passing.exchange.meter());
         let possible = UsageBound {
             request_bytes: self.record.request_bytes.max(plan.body_len as u64),
             response_bytes: self.record.response_bytes.max(meter.map_or(0, |meter| meter.whole_bytes())),
-            limit: self.charges.output_limit.and_then(|(limit, _)| limit),
-            responses: self.charges.output_limit.map(|(_, answers)| answers),
+            limit: charges.output_limit.and_then(|(limit, _)| limit),
+            responses: charges.output_limit.map(|(_, answers)| answers),
         };
         // A provider's report may be wrong: no charge exceeds what the sizes and limits of the request allow.
         let bounded = possible.bound(&usage, || meter.is_some_and(|meter| meter.is_whole()));
@@ -155,11 +175,7 @@ impl Context {
             );
         }
         let charged = bounded.unwrap_or(usage);
-        let made: &[Product] = match &self.response {
-            UpstreamResponse::Synthesized(made) => &made.products,
-            _ => &[],
-        };
-        let cost = plan.model.price.cost(&charged, made);
+        let cost = plan.model.price.cost(&charged, products);
         ChargedUsage { usage: charged, cost, counted, bounded: bounded.is_some() }
     }
 }
@@ -172,12 +188,12 @@ fn reported_figures(usage: &Usage) -> [Option<u64>; 3] {
 /// Records a request whose task was dropped before it was settled.
 impl Drop for Context {
     fn drop(&mut self) {
-        if self.charges.open {
-            if self.record.status == 0 || self.early_head_sent {
+        if self.phase.identity().is_some_and(|identity| identity.accounting.is_open()) {
+            if self.record.status == 0 || self.record.early_head_only {
                 self.record.status = 499;
             }
             // A destructor cannot await the outcome.
-            let _ = self.settle(false);
+            let _ = self.settle(Completion::Incomplete);
         }
     }
 }
@@ -191,50 +207,55 @@ impl Gateway {
         ctx.response_in_progress().is_some_and(terminated)
     }
 
-    /// Settles a response whose end is about to be sent: its last frame, or the end of the body. `None` if it is not,
-    /// or nothing is to be confirmed.
-    pub(in crate::proxy) fn settle_at_end(&self, ctx: &mut Context, end: bool) -> Option<Settled> {
+    /// Settles a response whose end is about to be sent: its last frame, or the end of the body. Settles nothing before.
+    pub(in crate::proxy) fn settle_at_end(&self, ctx: &mut Context, end: bool) -> Settlement {
         if !self.is_final_piece(ctx, end) {
-            return None;
+            return Settlement::NONE;
         }
         self.record_sticky(ctx);
-        ctx.settle(true)
+        ctx.settle(Completion::Complete)
     }
 
-    /// Settles a request that ends without a complete response, before its client receives the error.
-    pub(in crate::proxy) async fn settle_incomplete(&self, ctx: &mut Context) {
-        match ctx.settle(false) {
-            None => {}
-            Some(Settled::Known(outcome)) => self.count_settlement(ctx, outcome),
-            Some(pending) => Box::pin(self.await_settlement(ctx, pending)).await,
+    /// Settles a request and waits for the confirmation, before its client receives the end of the response or the
+    /// error. Without a confirmation the client gets its response nevertheless.
+    pub(in crate::proxy) async fn settle(&self, ctx: &mut Context, completion: Completion<'_>) {
+        let settlement = ctx.settle(completion);
+        if let Some(pending) = self.unconfirmed(ctx, settlement) {
+            // Boxed: few settlements have to be waited for.
+            Box::pin(self.await_settlement(ctx, pending)).await;
         }
     }
 
-    /// Waits for the confirmation of a settlement. Without one the client gets its response nevertheless.
-    pub(in crate::proxy) async fn await_settlement(&self, ctx: &Context, settled: Settled) {
-        let outcome = settled.within(SETTLE_TIMEOUT).await;
-        self.count_settlement(ctx, outcome);
+    /// Returns a settlement that is still being written. Reports one whose outcome is known.
+    pub(in crate::proxy) fn unconfirmed(&self, ctx: &Context, settlement: Settlement) -> Option<Pending<()>> {
+        match settlement.0? {
+            Settled::Known(outcome) => {
+                self.report_settlement(ctx.id.as_str(), outcome);
+                None
+            }
+            Settled::Pending(pending) => Some(pending),
+        }
     }
 
-    /// Reports the outcome of a settlement without delaying the request.
-    pub(in crate::proxy) fn settle_in_background(&self, ctx: &Context, settled: Settled) {
-        match settled {
-            Settled::Known(outcome) => self.count_settlement(ctx, outcome),
-            Settled::Pending(pending) => {
-                let (gateway, request) = (self.clone(), ctx.id.clone());
-                tokio::spawn(async move {
-                    let outcome = pending.within(SETTLE_TIMEOUT).await;
-                    gateway.report_settlement(request.as_str(), outcome);
-                });
-            }
+    /// Waits for the confirmation of a settlement.
+    pub(in crate::proxy) async fn await_settlement(&self, ctx: &Context, pending: Pending<()>) {
+        let outcome = pending.within(SETTLE_TIMEOUT).await;
+        self.report_settlement(ctx.id.as_str(), outcome);
+    }
+
+    /// Settles a request that is over, without waiting for the confirmation.
+    pub(in crate::proxy) fn settle_in_background(&self, ctx: &mut Context) {
+        let settlement = ctx.settle(Completion::Incomplete);
+        if let Some(pending) = self.unconfirmed(ctx, settlement) {
+            let (gateway, request) = (self.clone(), ctx.id.clone());
+            tokio::spawn(async move {
+                let outcome = pending.within(SETTLE_TIMEOUT).await;
+                gateway.report_settlement(request.as_str(), outcome);
+            });
         }
     }
 
     /// Counts and logs a settlement that failed.
-    pub(in crate::proxy) fn count_settlement(&self, ctx: &Context, outcome: Result<(), StoreError>) {
-        self.report_settlement(ctx.id.as_str(), outcome);
-    }
-
     fn report_settlement(&self, request: &str, outcome: Result<(), StoreError>) {
         if let Err(error) = outcome {
             self.metrics.ledger_failures.with_label_values(&["settle", error.label()]).inc();

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::admit::unavailable;
 use super::billing::Billing;
 use super::context::Context;
+use super::phase::Identity;
 use super::spend_queries::QueryReceiver;
 use crate::error::ApiError;
 use crate::limits::{Calendar, LimitState, Scope, UsageLimits};
@@ -89,19 +90,20 @@ impl Gateway {
         client: &mut Client,
         ctx: &Context,
     ) -> Result<(), ApiError> {
-        let Some(key) = ctx.key.clone().filter(|_| ctx.needs_admission()) else { return Ok(()) };
+        let identity = ctx.phase.identity().filter(|identity| identity.needs_admission());
+        let Some(Identity { key, .. }) = identity else { return Ok(()) };
         let wants = |limits: &UsageLimits, gauge: &LimitState| limits.has_spend() && gauge.needs_spend();
         let gauges = &self.billing.limit_states;
         let by_key = wants(&key.rules.limits, key.limit_state(gauges));
         if !by_key && !key.account.as_ref().is_some_and(|of| wants(of.limits(), of.limit_state(gauges))) {
             return Ok(());
         }
-        let calendar = Calendar::at(ctx.now());
+        let (calendar, generation) = (Calendar::at(ctx.now()), ctx.active.snapshot.generation);
         // Boxed to keep the caller's future small: hardly any request waits here.
         Box::pin(async {
             tokio::select! {
                 biased;
-                known = self.query_and_wait(ctx, &calendar) => known,
+                known = self.query_and_wait(generation, &calendar) => known,
                 gone = client_gone(client) => Err(gone),
             }
         })
@@ -111,11 +113,11 @@ impl Gateway {
     /// Loads the spend and sets it in the limit states that count it.
     pub(in crate::proxy) async fn load_spend(
         &self,
-        ctx: &Context,
+        generation: u64,
         limited: &[(Scope, &Arc<str>, &UsageLimits, &Arc<LimitState>)],
         calendar: &Calendar,
     ) -> Result<(), ApiError> {
-        self.query_and_wait(ctx, calendar).await?;
+        self.query_and_wait(generation, calendar).await?;
         for (scope, name, limits, gauge) in limited {
             if limits.has_spend() && gauge.needs_spend() {
                 self.billing.limit_states.apply_spent(*scope, name, gauge);
@@ -124,8 +126,8 @@ impl Gateway {
         Ok(())
     }
 
-    async fn query_and_wait(&self, ctx: &Context, calendar: &Calendar) -> Result<(), ApiError> {
-        let known = match self.billing.query_spend(ctx.active.snapshot.generation, calendar) {
+    async fn query_and_wait(&self, generation: u64, calendar: &Calendar) -> Result<(), ApiError> {
+        let known = match self.billing.query_spend(generation, calendar) {
             Ok(None) => return Ok(()),
             Ok(Some(told)) => outcome(told).await,
             Err(error) => Err(error),

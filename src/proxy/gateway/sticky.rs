@@ -34,7 +34,7 @@ impl Gateway {
     /// Records which target may have stored a response. Must run before the client receives the end of the response,
     /// because the client can continue it from then on.
     pub(in crate::proxy) fn record_sticky(&self, ctx: &Context) {
-        let Some(plan) = &ctx.attempt else { return };
+        let Some(plan) = ctx.attempt() else { return };
         if ctx.record.targets == 0 || plan.api != Api::Responses || plan.translation.is_some() {
             return;
         }

@@ -75,7 +75,7 @@ impl Gateway {
     pub(in crate::proxy) fn store_response(&self, ctx: &mut Context) -> Option<Pending<()>> {
         let store = self.store.as_deref()?;
         let document = ctx.response_in_progress_mut()?.exchange.take_document()?;
-        let keep = ctx.attempt.as_mut()?.translation.as_mut()?.storage.take()?;
+        let keep = ctx.attempt_mut()?.translation.as_mut()?.storage.take()?;
         let ResponseStorage { id, items } = *keep;
         Some(store.store_response(StoredResponse { account: account(ctx), id, items, document }))
     }
@@ -161,7 +161,7 @@ impl Gateway {
 /// Returns the owner name that responses are stored under: the key's account, or else the key's name, so that one
 /// secret may replace another.
 pub(in crate::proxy) fn account(ctx: &Context) -> String {
-    ctx.key.as_ref().map_or_else(String::new, |key| key.owner().to_owned())
+    ctx.key().map_or_else(String::new, |key| key.owner().to_owned())
 }
 
 fn text(bytes: &Bytes) -> Result<&str, ApiError> {

@@ -10,8 +10,8 @@ use crate::wire::codec::ReplyOptions;
 
 /// State of a response that broke off.
 pub(in crate::proxy) struct SuspendedResponse {
-    /// The response so far, until another target continues it.
-    pub(super) exchange: Option<Exchange>,
+    /// The response so far.
+    pub(super) exchange: Exchange,
     pub(super) prefill: Prefill,
     /// Output tokens that remain of the client's limit. `None` without a limit.
     pub(super) remaining_tokens: Option<u64>,

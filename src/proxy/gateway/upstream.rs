@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType};
 
-use super::context::{Attempt, Context};
+use super::context::{Attempt, RequestId};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::names;
@@ -20,14 +20,14 @@ impl Gateway {
     /// Builds the upstream request head from the route's template and an allowlist of the client's headers.
     ///
     /// # Errors
-    /// Returns an internal error if the request has no attempt, or its target has no URI.
+    /// Returns an internal error if the target has no URI.
     pub(in crate::proxy) fn upstream_head(
         &self,
         client: &Client,
-        ctx: &Context,
+        id: &RequestId,
+        plan: &Attempt,
     ) -> pingora::Result<RequestHeader> {
         let internal = || Error::new_in(ErrorType::InternalError);
-        let plan = ctx.attempt.as_ref().ok_or_else(internal)?;
         let target = plan.target().ok_or_else(internal)?;
         let theirs = &client.req_header().headers;
         let mut ours = plan.upstream_route.head();
@@ -35,7 +35,7 @@ impl Gateway {
         if plan.stream {
             ours.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
         }
-        if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
+        if let Ok(id) = HeaderValue::from_bytes(id.as_bytes()) {
             ours.insert(names::X_REQUEST_ID, id);
         }
         copy_client_headers(&mut ours, theirs, plan);

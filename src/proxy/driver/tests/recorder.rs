@@ -19,7 +19,6 @@ use crate::metrics::Metrics;
 use crate::provider::Timeouts;
 use crate::proxy::driver::attempt;
 use crate::proxy::driver::connection::Connections;
-use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::hooks::{
     Delivery, DriverSettings, ExchangeHooks, HookFuture, StreamState, Written,
@@ -292,10 +291,6 @@ impl ExchangeHooks for Recorder {
         Delivery::Stream
     }
 
-    fn take_decoder(&self, _ctx: &mut Ctx) -> Option<Box<ContentDecoder>> {
-        None
-    }
-
     fn hold(&self, _ctx: &Ctx) -> Option<Duration> {
         None
     }
@@ -339,12 +334,6 @@ impl ExchangeHooks for Recorder {
     fn early_filler(&self, _ctx: &Ctx) -> Bytes {
         Bytes::new()
     }
-
-    fn is_early(&self, _ctx: &Ctx) -> bool {
-        false
-    }
-
-    fn set_early(&self, _ctx: &mut Ctx, _early: bool) {}
 
     fn fall_back<'h>(
         &'h self,

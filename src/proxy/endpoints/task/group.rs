@@ -18,6 +18,7 @@ use crate::proxy::gateway::context::Context;
 use crate::proxy::gateway::fallback::not_offered;
 use crate::proxy::gateway::request::check_media;
 use crate::wire::Api;
+use crate::wire::path::Endpoint;
 use crate::wire::tasks::ask::{DecodedTask, ParsedTask, decode, words};
 use crate::wire::tasks::{Task, answer, image};
 use crate::wire::video::ask;
@@ -31,12 +32,13 @@ impl Gateway {
         &self,
         client: &mut Client,
         ctx: &mut Context,
+        endpoint: &Endpoint,
         task: Task,
     ) -> Result<bool, ApiError> {
-        ctx.charges.open();
-        let endpoint = ctx.endpoint.clone().ok_or_else(internal_error)?;
-        check_media(client.req_header(), &endpoint)?;
-        let body = utf8(self.read_whole(client, ctx, self.limits.body).await?)?;
+        ctx.open_charges();
+        check_media(client.req_header(), endpoint)?;
+        let (body, _permit) = self.read_whole(client, ctx, self.limits.body).await?;
+        let body = utf8(body)?;
         let asked = decode(task, &body)?;
         let name = asked.model.clone().unwrap_or_else(|| task.name().into()).into_owned();
         // Another gateway that serves the group receives the request as it is, except for the model's name.

@@ -27,6 +27,7 @@ use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonText;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
+use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::gateway::context::Context;
 use crate::store::StoreError;
 use crate::wire::path::{Endpoint, query_value};
@@ -63,23 +64,25 @@ impl Gateway {
         endpoint: &Endpoint,
     ) -> Result<bool, ApiError> {
         match endpoint {
-            Endpoint::Group(tasks::TaskEndpoint::Submit(task)) => self.reply_group(client, ctx, *task).await,
+            Endpoint::Group(tasks::TaskEndpoint::Submit(task)) => {
+                self.reply_group(client, ctx, endpoint, *task).await
+            }
             Endpoint::Group(tasks::TaskEndpoint::Query(id)) => {
                 self.reply_query(client, ctx, id, TaskFormat::Group).await
             }
             Endpoint::Group(tasks::TaskEndpoint::Content(id)) => self.reply_content(client, ctx, id, 0).await,
             Endpoint::Video(place) => match place {
                 video::VideoEndpoint::Submit => {
-                    self.reply_submit(client, ctx, None, None, TaskFormat::Own).await
+                    self.reply_submit(client, ctx, endpoint, (None, None), TaskFormat::Own).await
                 }
                 video::VideoEndpoint::Create => {
-                    self.reply_submit(client, ctx, None, None, TaskFormat::OpenAi).await
+                    self.reply_submit(client, ctx, endpoint, (None, None), TaskFormat::OpenAi).await
                 }
                 video::VideoEndpoint::Remix(id) => {
-                    self.reply_submit(client, ctx, None, Some(id), TaskFormat::OpenAi).await
+                    self.reply_submit(client, ctx, endpoint, (None, Some(id)), TaskFormat::OpenAi).await
                 }
                 video::VideoEndpoint::Predict { model } => {
-                    self.reply_submit(client, ctx, Some(model), None, TaskFormat::Google).await
+                    self.reply_submit(client, ctx, endpoint, (Some(model), None), TaskFormat::Google).await
                 }
                 video::VideoEndpoint::Query(id) => self.reply_query(client, ctx, id, TaskFormat::Own).await,
                 video::VideoEndpoint::Retrieve(id) => {
@@ -109,26 +112,26 @@ impl Gateway {
         }
     }
 
-    /// Reads the whole request body, at most `limit` bytes.
+    /// Reads the whole request body, at most `limit` bytes. Returns it with its memory permit, `None` for a small body.
     async fn read_whole(
         &self,
         client: &mut Client,
         ctx: &mut Context,
         limit: usize,
-    ) -> Result<Bytes, ApiError> {
+    ) -> Result<(Bytes, Option<MemoryPermit>), ApiError> {
         let mut pieces: Vec<Bytes> = Vec::new();
-        self.read_pieces(client, ctx, limit, |piece| {
+        let taking = |piece| {
             pieces.push(piece);
             Ok(())
-        })
-        .await?;
+        };
+        let permit = self.read_pieces(client, ctx, limit, taking).await?;
         ctx.record.body_received_at = Some(Instant::now());
         if pieces.len() == 1 {
-            return Ok(pieces.swap_remove(0));
+            return Ok((pieces.swap_remove(0), permit));
         }
         let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
         pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-        Ok(whole.freeze())
+        Ok((whole.freeze(), permit))
     }
 
     /// Counts an operation of the task store, and maps its failure to the client's error.

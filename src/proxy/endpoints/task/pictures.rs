@@ -18,15 +18,15 @@ use crate::error::ApiError;
 use crate::job::image::{ImageJob, ImageJobRequest};
 use crate::job::{BodyPieces, Job as _, JobReply};
 use crate::kv::NewTask;
-use crate::ledger::Settled;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::client::call::malformed_response;
 use crate::proxy::client::send::CallLog;
 use crate::proxy::driver::outcome::timeout_error;
 use crate::proxy::endpoints::record_calls;
-use crate::proxy::gateway::context::{Context, SynthesizedResponse, UpstreamResponse};
+use crate::proxy::gateway::context::{Context, SynthesizedResponse};
 use crate::proxy::gateway::images;
+use crate::proxy::gateway::settle::Completion;
 use crate::proxy::gateway::stored::account;
 use crate::wire::Api;
 use crate::wire::images::reply::ImageReplyShape;
@@ -107,19 +107,10 @@ impl Gateway {
         let reply = tokio::time::timeout(IMAGE_TIMEOUT, self.run_rounds(&mut job, &way, &mut notes)).await;
         record_calls(ctx, notes);
         let JobReply { body, usage, products, counted } = reply.unwrap_or_else(|_| Err(timeout_error()))?;
-        self.charge_images(ctx, SynthesizedResponse { usage, products, counted }).await;
+        // Settle before the response is sent: a client must not receive a response that is not charged.
+        let made = SynthesizedResponse { usage, products, counted };
+        self.settle(ctx, Completion::Synthesized(&made)).await;
         Ok(body)
-    }
-
-    /// Settles the charges. Must run before the response is sent: a client must not receive a response that is not
-    /// charged.
-    async fn charge_images(&self, ctx: &mut Context, made: SynthesizedResponse) {
-        ctx.response = UpstreamResponse::Synthesized(made);
-        match ctx.settle(true) {
-            None => {}
-            Some(Settled::Known(outcome)) => self.count_settlement(ctx, outcome),
-            Some(pending) => self.await_settlement(ctx, pending).await,
-        }
     }
 
     /// Stores a request under its idempotency key, or waits for the response of the request that has the key already.
@@ -211,8 +202,8 @@ impl Gateway {
         let urls = urls?;
         let [Product::Images { size, quality, .. }] = made else { return Err(internal_error()) };
         let products = vec![Product::Images { count: urls.len() as u64, size, quality }];
-        self.charge_images(ctx, SynthesizedResponse { usage: Usage::default(), products, counted: false })
-            .await;
+        let made = SynthesizedResponse { usage: Usage::default(), products, counted: false };
+        self.settle(ctx, Completion::Synthesized(&made)).await;
         self.reply_json(client, ctx, answer::images(&urls)).await
     }
 }

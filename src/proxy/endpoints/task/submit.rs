@@ -26,6 +26,7 @@ use crate::proxy::client::send::CallLog;
 use crate::proxy::endpoints::record_calls;
 use crate::proxy::gateway::context::{Attempt, Context};
 use crate::proxy::gateway::fallback::not_offered;
+use crate::proxy::gateway::phase::RoutedRequest;
 use crate::proxy::gateway::prompt_cache::CachePlan;
 use crate::proxy::gateway::request::{check_media, resolve_model};
 use crate::proxy::gateway::selection::Selection;
@@ -34,6 +35,7 @@ use crate::route::pick::mask;
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Target, upstream_api};
 use crate::wire::images::file::file;
+use crate::wire::path::Endpoint;
 use crate::wire::video::{answer, ask, read, write};
 use crate::wire::{Api, form};
 
@@ -64,14 +66,13 @@ impl Gateway {
         &self,
         client: &mut Client,
         ctx: &mut Context,
-        in_path: Option<&str>,
-        from: Option<&str>,
+        endpoint: &Endpoint,
+        (in_path, from): (Option<&str>, Option<&str>),
         words: TaskFormat,
     ) -> Result<bool, ApiError> {
-        ctx.charges.open();
-        let endpoint = ctx.endpoint.clone().ok_or_else(internal_error)?;
-        let boundary = check_media(client.req_header(), &endpoint)?;
-        let mut body = self.read_whole(client, ctx, self.limits.body).await?;
+        ctx.open_charges();
+        let boundary = check_media(client.req_header(), endpoint)?;
+        let (mut body, _permit) = self.read_whole(client, ctx, self.limits.body).await?;
         if let Some(boundary) = boundary {
             body = form::to_json(&body, &boundary)?;
         }
@@ -192,11 +193,11 @@ impl Gateway {
                 (index, Some(permit))
             }
         };
-        let endpoint = ctx.endpoint.as_ref().map_or("videos", |endpoint| endpoint.label());
+        let endpoint = ctx.endpoint().map_or("videos", |endpoint| endpoint.label());
         let request = ctx.id.as_str().to_owned();
         let road = TaskRoute::new(&live, &self.metrics, endpoint, (model, index), api, request);
         let road = road.ok_or_else(|| not_offered(&model.id, api))?;
-        ctx.attempt = Some(Box::new(bodyless_attempt(&road, permit, api)));
+        ctx.phase.ask(RoutedRequest::from(bodyless_attempt(&road, permit, api)));
         Ok(road)
     }
 
@@ -245,7 +246,7 @@ impl Gateway {
             }
         };
         // The task outlives the request, so its reservation moves to the task service.
-        if let Some(reservation) = ctx.charges.reservation.take() {
+        if let Some(reservation) = ctx.charges_mut().and_then(|charges| charges.reservation.take()) {
             self.tasks.insert(&owner, &id, reservation);
         }
         let (begun, notes) = super::detached(work).await?;
@@ -256,7 +257,10 @@ impl Gateway {
                 Ok((id, facts))
             }
             Err(error) => {
-                ctx.charges.reservation = self.tasks.release(&owner, &id);
+                let released = self.tasks.release(&owner, &id);
+                if let Some(charges) = ctx.charges_mut() {
+                    charges.reservation = released;
+                }
                 Err(error)
             }
         }
@@ -342,7 +346,7 @@ fn set_request_facts(facts: &mut TaskFacts, ctx: &Context, road: &TaskRoute) -> 
     let target = road.target().ok_or_else(internal_error)?;
     facts.time = i64::try_from(ctx.record.unix_millis).unwrap_or(i64::MAX);
     facts.request = ctx.id.as_str().to_owned();
-    let key = ctx.key.as_ref();
+    let key = ctx.key();
     let account = key.and_then(|key| key.account.as_ref());
     facts.account = account.map(|account| account.name.to_string()).unwrap_or_default();
     facts.key = key.map(|key| key.name.to_string()).unwrap_or_default();

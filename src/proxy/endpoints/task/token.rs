@@ -19,24 +19,23 @@ impl Gateway {
         ctx: &mut Context,
     ) -> Result<bool, ApiError> {
         let live = ctx.active.clone();
-        let body = self.read_whole(client, ctx, BODY).await?;
-        match super::utf8(body).ok().and_then(|text| ask::api_key(&text)) {
+        let (body, _permit) = self.read_whole(client, ctx, BODY).await?;
+        let key = match super::utf8(body).ok().and_then(|text| ask::api_key(&text)) {
             Some(text) if extract_key(client.req_header())?.is_some_and(|other| *other != *text) => {
                 return Err(conflicting_keys("a header", "the body"));
             }
             Some(text) => set_key(ctx, live.snapshot.keys.find(&text), &text)?,
             None => authenticate(client.req_header(), ctx)?,
-        }
+        };
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        authorize(ctx, address, &Endpoint::Group(TaskEndpoint::Token))?;
-        self.check_account(ctx).await?;
+        authorize(&key, address, &Endpoint::Group(TaskEndpoint::Token))?;
+        self.check_account(&key, ctx.format).await?;
         let Some(tokens) = live.snapshot.tokens.as_deref() else {
             let message = "This gateway issues no access tokens; send the key itself.";
             return Err(ApiError::new(ErrorKind::UnknownPath, message));
         };
-        let key = ctx.key.as_ref().ok_or_else(super::internal_error)?;
         let serial = rand::Rng::next_u64(&mut rand::rng());
-        let issued = tokens.issue(key, ctx.now(), serial);
+        let issued = tokens.issue(&key, ctx.now(), serial);
         let (token, seconds) = issued.ok_or_else(|| {
             ApiError::new(ErrorKind::UnknownPath, "This gateway verifies access tokens and issues none.")
         })?;

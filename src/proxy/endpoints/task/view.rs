@@ -57,7 +57,7 @@ impl Gateway {
         let (facts, state): (TaskFacts, TaskState) =
             unpack(&task.facts).zip(unpack(&task.state)).ok_or_else(internal_error)?;
         ctx.record.model = Some(facts.model.as_str().into());
-        let permitted = ctx.key.as_ref().is_none_or(|key| key.rules.models.permits(&facts.model));
+        let permitted = ctx.key().is_none_or(|key| key.rules.models.permits(&facts.model));
         // The same error as for an unknown id, so that the key does not learn that the task exists.
         if !permitted {
             return Err(unknown_task(id));
@@ -122,7 +122,7 @@ impl Gateway {
         client: &mut Client,
         ctx: &mut Context,
     ) -> Result<bool, ApiError> {
-        let body = self.read_whole(client, ctx, BODY).await?;
+        let (body, _permit) = self.read_whole(client, ctx, BODY).await?;
         let id = ask::operation(&super::utf8(body)?)?;
         let shown = self.load_task(ctx, &id).await?;
         let view = view(&id, &shown.facts, &shown.state);
