@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::limits::Gateway;
+use super::limits::FleetNode;
 use super::{adds_up, at, desk, flushed, opened, soon};
 use crate::ledger::admin::LedgerAdmin as _;
 use crate::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ValkeyAdmin};
@@ -130,7 +130,7 @@ fn failover_to_a_replica_loses_no_charge_or_permit() {
     drop(office);
     soon("the replica has it", || second.ask("HGET mg:{a:acme}:account free").contains("100000"));
     let other = ClusterLedgerConfig { journal: folder.path().join("other"), ..terms.clone() };
-    let gateway = Gateway::new(opened(|| ClusterLedger::open(address(), terms.clone())));
+    let gateway = FleetNode::new(opened(|| ClusterLedger::open(address(), terms.clone())));
     let limits = UsageLimits { concurrent: Some(3), ..UsageLimits::default() };
     let places = [(); 3].map(|()| gateway.take("acme", limits, 0, 0).unwrap());
     let ledger = &gateway.ledger;
@@ -155,7 +155,7 @@ fn failover_to_a_replica_loses_no_charge_or_permit() {
         second.ask("ROLE").contains("master")
     });
     flushed(ledger);
-    let late = Gateway::new(opened(|| ClusterLedger::open(address(), other.clone())));
+    let late = FleetNode::new(opened(|| ClusterLedger::open(address(), other.clone())));
     soon("places are kept", || late.take("acme", limits, 0, 0).is_err());
     drop(places);
     soon("and free in the end", || late.take("acme", limits, 0, 0).is_ok());
