@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 /// not occupy a processor.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// Running time after which a panic starts again with the first pause.
-const SOUND: Duration = Duration::from_secs(60);
+const STABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// Supervised thread or task.
 #[derive(Debug)]
@@ -57,13 +57,13 @@ impl Supervised {
     pub fn run_supervised(&self, mut run: impl FnMut()) {
         let mut last = None;
         loop {
-            let begun = Instant::now();
+            let started_at = Instant::now();
             // After a panic the state may be half-changed: `run` must restore its invariants when it starts.
             match catch_unwind(AssertUnwindSafe(&mut run)) {
                 Ok(()) => return,
                 Err(panic) => self.panicked(&*panic),
             }
-            let pause = next_pause(last, begun);
+            let pause = next_pause(last, started_at);
             last = Some(pause);
             // Blocking is correct here: this is a thread of its own, not a runtime worker.
             std::thread::park_timeout(pause);
@@ -75,12 +75,12 @@ impl Supervised {
     pub async fn run_task_supervised<F: Future>(&self, mut make: impl FnMut() -> F) -> F::Output {
         let mut last = None;
         loop {
-            let begun = Instant::now();
+            let started_at = Instant::now();
             match Caught(Box::pin(make())).await {
                 Ok(output) => return output,
                 Err(panic) => self.panicked(&*panic),
             }
-            let pause = next_pause(last, begun);
+            let pause = next_pause(last, started_at);
             last = Some(pause);
             tokio::time::sleep(pause).await;
             self.restarted();
@@ -89,12 +89,12 @@ impl Supervised {
 
     fn panicked(&self, panic: &(dyn Any + Send)) {
         self.down.store(true, Ordering::Release);
-        let words = panic.downcast_ref::<&str>().copied();
-        let words =
-            words.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+        let message = panic.downcast_ref::<&str>().copied();
+        let message =
+            message.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
         tracing::error!(
             thread = self.name,
-            panic = words,
+            panic = message,
             "a thread of the gateway panicked and is restarted"
         );
     }
@@ -105,11 +105,11 @@ impl Supervised {
     }
 }
 
-/// Returns the pause after a panic. `last` is the pause before this run, `None` for the first run; `begun` is the start
-/// of this run.
-fn next_pause(last: Option<Duration>, begun: Instant) -> Duration {
+/// Returns the pause after a panic. `last` is the pause before this run, `None` for the first run; `started_at` is the
+/// start of this run.
+fn next_pause(last: Option<Duration>, started_at: Instant) -> Duration {
     match last {
-        Some(last) if begun.elapsed() <= SOUND => last.saturating_mul(2).min(PAUSES[1]),
+        Some(last) if started_at.elapsed() <= STABLE_AFTER => last.saturating_mul(2).min(PAUSES[1]),
         _ => PAUSES[0],
     }
 }
@@ -182,37 +182,37 @@ mod tests {
 
     #[test]
     fn thread_that_panics_restarts_with_its_state() {
-        let (seen, heard) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let mut count = 0;
         let run = move || {
             count += 1;
-            seen.send(count).unwrap();
+            sender.send(count).unwrap();
             assert!(count > 2, "on purpose");
         };
         let (supervised, thread) = spawn("tested", run).unwrap();
         let supervisor = Supervisor::default();
         supervisor.add([supervised.clone()]);
-        assert_eq!(heard.recv(), Ok(1));
+        assert_eq!(receiver.recv(), Ok(1));
         while supervisor.down().is_none() && supervised.restarts() == 0 {
             std::thread::yield_now();
         }
         thread.join().unwrap();
-        assert_eq!(heard.iter().collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(receiver.iter().collect::<Vec<_>>(), [2, 3]);
         assert_eq!((supervised.restarts(), supervisor.down()), (2, None));
         assert_eq!(supervisor.restarts(), BTreeMap::from([("tested", 2)]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn pauses_start_with_the_first_one_and_double() {
-        let (start, mut begun) = (tokio::time::Instant::now(), Vec::new());
+        let (start, mut starts) = (tokio::time::Instant::now(), Vec::new());
         Supervised::new("tested")
             .run_task_supervised(|| {
-                begun.push(start.elapsed().as_millis());
-                let ends = begun.len() > 5;
+                starts.push(start.elapsed().as_millis());
+                let ends = starts.len() > 5;
                 async move { assert!(ends, "on purpose") }
             })
             .await;
-        assert_eq!(begun, [0, 100, 300, 700, 1_500, 2_500]);
+        assert_eq!(starts, [0, 100, 300, 700, 1_500, 2_500]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -57,12 +57,15 @@ fn counted() -> Metrics {
         request_bytes: 1,
         response_bytes: 1,
         cost: 1,
+        cache_saved: 1,
+        cache_surcharge: 1,
     };
     let series = Series::new(&metrics, "chat", "m", "p", "openai");
     series.exchange(true);
     series.exchange(false);
     series.finish(&metrics, &done, &usage);
     metrics.errors.with_label_values(&["rate_limited", "upstream"]).inc();
+    metrics.cache_requests.with_label_values(&["m", "p", "breakpoints"]).inc();
     metrics.limit_refusals.with_label_values(&["key", "concurrent"]).inc();
     metrics.ledger_failures.with_label_values(&["settle", "failed"]).inc();
     metrics.upstream_retries.with_label_values(&["p", "stale_connection"]).inc();

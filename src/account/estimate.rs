@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use super::price::TokenKind;
-use crate::canonical::Product;
+use crate::canonical::{CacheBreakpoint, CachePolicy, Product};
 
 /// Output tokens that are reserved for if the client sets no limit.
 const OUTPUT: u64 = 4_096;
@@ -71,6 +71,21 @@ impl PremiumInputKinds {
     /// Returns the kinds in the set.
     pub fn kinds(self) -> impl Iterator<Item = TokenKind> {
         PremiumInputKinds::KINDS.into_iter().filter(move |kind| self.0 & PremiumInputKinds::bit(*kind) != 0)
+    }
+
+    /// Returns the kinds of this set that automatic prompt-cache breakpoints of a policy may cause.
+    pub fn of_policy(self, policy: CachePolicy) -> PremiumInputKinds {
+        let kind = match policy.lifetime() {
+            None => return PremiumInputKinds::default(),
+            Some(CacheBreakpoint::Short) => TokenKind::CacheWrite,
+            Some(CacheBreakpoint::Long) => TokenKind::CacheWrite1h,
+        };
+        PremiumInputKinds(self.0 & PremiumInputKinds::bit(kind))
+    }
+
+    /// Returns the kinds of both sets.
+    pub fn or(self, other: PremiumInputKinds) -> PremiumInputKinds {
+        PremiumInputKinds(self.0 | other.0)
     }
 
     /// Returns the kinds of this set that a body, given in pieces, may contain: those whose keyword occurs in it. A
@@ -186,6 +201,21 @@ mod tests {
                 assert_eq!(all.in_body(pieces), expected, "{text} in pieces of {size}");
             }
             assert!(PremiumInputKinds::default().in_body(pieces(&[text.as_bytes()])).is_empty());
+        }
+    }
+
+    #[test]
+    fn premium_kinds_of_a_policy_are_the_writes_of_its_lifetime() {
+        let all = PremiumInputKinds::of(PremiumInputKinds::KINDS.into_iter());
+        for (policy, kinds) in [
+            (CachePolicy::Off, &[][..]),
+            (CachePolicy::Auto, &[TokenKind::CacheWrite]),
+            (CachePolicy::Hour, &[TokenKind::CacheWrite1h]),
+        ] {
+            let expected = PremiumInputKinds::of(kinds.iter().copied());
+            assert_eq!(all.of_policy(policy), expected);
+            assert!(PremiumInputKinds::default().of_policy(policy).is_empty());
+            assert_eq!(all.or(expected), all);
         }
     }
 

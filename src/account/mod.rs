@@ -23,7 +23,7 @@ pub use key::{Key, KeyHash, KeyState, Keys, NewKey, is_mistyped, redact_keys};
 pub use losses::Losses;
 pub use network::Network;
 pub use permission::{Pattern, Permission};
-pub use price::Price;
+pub use price::{CacheEffect, Price};
 pub use rules::{Account, AccountRules};
 pub use token::{Signature, TokenFault, TokenKey, TokenKeyFault, Tokens, is_token};
 pub use usage_bound::UsageBound;

@@ -132,22 +132,24 @@ fn is_open(name: &str) -> bool {
 
 impl UnitPrice {
     fn fits(&self, size: &str, quality: &str) -> bool {
-        let fits = |wanted: &Option<Box<str>>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
+        let fits = |configured: &Option<Box<str>>, value: &str| {
+            configured.as_deref().is_none_or(|configured| configured == value)
+        };
         fits(&self.size, size) && fits(&self.quality, quality)
     }
 
     /// Returns true if this price may apply in the end, where the provider chooses what the request leaves open.
     fn may_fit(&self, size: &str, quality: &str) -> bool {
-        let may = |wanted: &Option<Box<str>>, is: &str| {
-            is_open(is) || wanted.as_deref().is_none_or(|wanted| wanted == is)
+        let may = |configured: &Option<Box<str>>, value: &str| {
+            is_open(value) || configured.as_deref().is_none_or(|configured| configured == value)
         };
         may(&self.size, size) && may(&self.quality, quality)
     }
 
     /// Returns true if this price applies whatever the provider chooses.
-    fn fits_surely(&self, size: &str, quality: &str) -> bool {
-        let fits = |wanted: &Option<Box<str>>, is: &str| {
-            wanted.as_deref().is_none_or(|wanted| !is_open(is) && wanted == is)
+    fn always_fits(&self, size: &str, quality: &str) -> bool {
+        let fits = |configured: &Option<Box<str>>, value: &str| {
+            configured.as_deref().is_none_or(|configured| !is_open(value) && configured == value)
         };
         fits(&self.size, size) && fits(&self.quality, quality)
     }
@@ -158,7 +160,7 @@ impl UnitPrice {
 /// none applies to.
 fn unit_price(units: &[UnitPrice], size: &str, quality: &str, dearest: bool) -> u64 {
     let found = if dearest {
-        let is_certain = units.iter().any(|unit| unit.fits_surely(size, quality));
+        let is_certain = units.iter().any(|unit| unit.always_fits(size, quality));
         let may_hold = |unit: &&UnitPrice| !is_certain || unit.may_fit(size, quality);
         units.iter().filter(may_hold).map(|unit| unit.price).max()
     } else {
@@ -215,16 +217,16 @@ const PER: u64 = 1_000_000;
 
 impl Price {
     /// Builds a price from its configuration.
-    pub fn new(mut given: PriceConfig) -> Price {
-        given.tiers.sort_by_key(|(above, _)| *above);
-        let mut tiers = Vec::with_capacity(given.tiers.len().saturating_add(1));
-        tiers.push(Tier::new(0, &given.rates));
-        let mut below = given.rates;
-        for (above, rates) in &given.tiers {
+    pub fn new(mut config: PriceConfig) -> Price {
+        config.tiers.sort_by_key(|(above, _)| *above);
+        let mut tiers = Vec::with_capacity(config.tiers.len().saturating_add(1));
+        tiers.push(Tier::new(0, &config.rates));
+        let mut below = config.rates;
+        for (above, rates) in &config.tiers {
             below = rates.or(&below);
             tiers.push(Tier::new(*above, &below));
         }
-        Price { config: given, tiers }
+        Price { config, tiers }
     }
 
     /// Returns the configuration of the price.
@@ -249,7 +251,7 @@ impl Price {
 
     /// Returns the cost of a request in nano-units: the request itself, its tokens and searches, and the products it
     /// made. The exact sum is rounded up once.
-    pub fn cost(&self, usage: &Usage, made: &[Product]) -> i64 {
+    pub fn cost(&self, usage: &Usage, products: &[Product]) -> i64 {
         let mut sum = Sum(0);
         let input = input_parts(usage);
         if let Some(tier) = self.tier(input.total) {
@@ -259,8 +261,28 @@ impl Price {
         }
         let each = |nanos: Option<i64>| u64::try_from(nanos.unwrap_or(0)).unwrap_or(0);
         sum.add_scaled(usage.searches.unwrap_or(0), each(self.config.search), PER);
-        self.add_pieces(&mut sum, made, false);
+        self.add_products(&mut sum, products, false);
         sum.nanos()
+    }
+
+    /// Returns what the provider's prompt cache changed in the cost of a request, in nano-units: the savings of reads
+    /// and the surcharges of writes, each against the price of plain input, and each 0 if it is none.
+    pub fn cache_effect(&self, usage: &Usage) -> CacheEffect {
+        let input = input_parts(usage);
+        let Some(tier) = self.tier(input.total) else { return CacheEffect::default() };
+        let plain = tier.rate(TokenKind::Input);
+        let (mut saved, mut surcharge) = (Sum(0), Sum(0));
+        for (kind, tokens) in input.parts {
+            match kind {
+                TokenKind::CachedInput => saved.add(tokens, plain.saturating_sub(tier.rate(kind))),
+                TokenKind::CacheWrite | TokenKind::CacheWrite1h => {
+                    surcharge.add(tokens, tier.rate(kind).saturating_sub(plain));
+                }
+                _ => {}
+            }
+        }
+        let nanos = |sum: &Sum| sum.nanos().unsigned_abs();
+        CacheEffect { saved: nanos(&saved), surcharge: nanos(&surcharge) }
     }
 
     /// Returns the estimated cost of a request in nano-units: at least the actual cost if the request uses no more than
@@ -277,7 +299,7 @@ impl Price {
         let dear = expected.premium_input.kinds().map(|kind| dearest(&[kind]));
         sum.add(expected.input, input.into_iter().chain(dear).max().unwrap_or(0));
         sum.add(expected.reserved_output(), dearest(&OUTPUT));
-        self.add_pieces(&mut sum, expected.products, true);
+        self.add_products(&mut sum, expected.products, true);
         sum.nanos()
     }
 
@@ -289,10 +311,10 @@ impl Price {
     }
 
     /// Adds the price of the products and of the request itself.
-    fn add_pieces(&self, sum: &mut Sum, made: &[Product], dearest: bool) {
+    fn add_products(&self, sum: &mut Sum, products: &[Product], dearest: bool) {
         sum.add_scaled(1, u64::try_from(self.config.request.unwrap_or(0)).unwrap_or(0), PER);
-        for made in made {
-            match made {
+        for product in products {
+            match product {
                 Product::Images { count, size, quality } => {
                     sum.add_scaled(*count, unit_price(&self.config.images, size, quality, dearest), PER);
                 }
@@ -303,6 +325,15 @@ impl Price {
             }
         }
     }
+}
+
+/// Effect of the provider's prompt cache on the cost of a request, in nano-units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheEffect {
+    /// Savings of reads against plain input.
+    pub saved: u64,
+    /// Surcharges of writes against plain input.
+    pub surcharge: u64,
 }
 
 /// Kinds of output.

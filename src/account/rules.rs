@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use super::{Losses, Network, Permission};
+use crate::canonical::CachePolicy;
 use crate::limits::{LimitRegistry, LimitState, Scope, UsageLimits};
 
 /// Rules of a key: what it may do. The default permits everything.
@@ -19,6 +20,8 @@ pub struct AccountRules {
     pub losses: Losses,
     /// Limits of the key.
     pub limits: UsageLimits,
+    /// Prompt-cache policy; `None` for that of the model.
+    pub prompt_cache: Option<CachePolicy>,
     /// True if image endpoints answer in OpenAI's plain response shape by default.
     pub plain_images: bool,
 }

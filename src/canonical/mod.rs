@@ -2,8 +2,8 @@
 //!
 //! It is the hub that every wire format decodes into and encodes from: a [`Request`] with its [`content`] and
 //! [`tools`], the [`Event`]s of a response with their grammar checker ([`Grammar`]), the [`Answer`] that collects these
-//! events, [`Usage`] with one counting rule for all formats, provider signatures ([`ProviderSignature`]) and the
-//! capability profile of a model ([`Dialect`]). Text stays escaped and is borrowed from the bytes that it arrived in.
+//! events, [`Usage`] with one counting rule for all formats, provider signatures ([`ProviderSignature`]), the
+//! capability profile of a model ([`Dialect`]) and automatic prompt-cache [`breakpoints`]. Text stays escaped and is borrowed from the bytes that it arrived in.
 //!
 //! It also holds the requests that are not conversations: embeddings ([`embed`]), reranking ([`rank`]), images
 //! ([`image`]) and videos ([`video`]); billing units other than tokens ([`Product`]); and [`Index`], a constant-time
@@ -12,6 +12,7 @@
 //! This module must not name a wire format or a provider, and performs no I/O.
 
 pub mod answer;
+pub mod breakpoints;
 pub mod content;
 pub mod dialect;
 pub mod embed;
@@ -30,6 +31,7 @@ pub mod usage;
 pub mod video;
 
 pub use answer::Answer;
+pub use breakpoints::{BreakpointRule, CachePolicy};
 pub use content::{Block, CacheBreakpoint, MediaSource, Role, Turn};
 pub use dialect::Dialect;
 pub use event::{BlockKind, Citation, Delta, Event, Finish, Start, ToolKind};

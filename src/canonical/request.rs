@@ -1,5 +1,6 @@
 //! Canonical request of a client.
 
+use super::breakpoints::BreakpointRule;
 use super::content::Turn;
 use super::tools::{Tool, ToolChoice};
 use crate::json::{JsonStr, RawJson};
@@ -49,6 +50,9 @@ pub struct Request<'a> {
     pub service_tier: Option<JsonStr<'a>>,
     /// Prompt-cache key: shared by requests with the same prompt prefix.
     pub cache_key: Option<JsonStr<'a>>,
+    /// Rule for automatic prompt-cache breakpoints. `None` if the encoder must not set any. The gateway sets it; it is
+    /// not part of the client's request.
+    pub breakpoints: Option<BreakpointRule>,
     /// Whether the response is stored, so that a later request can continue it.
     pub store: Option<bool>,
     /// Id of the response that this request continues.

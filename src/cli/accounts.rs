@@ -119,7 +119,7 @@ pub(super) enum AccountsError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
-    Desk(#[from] AdminError),
+    Admin(#[from] AdminError),
     #[error("store.valkey: {0}")]
     Address(#[from] ServerAddressError),
     #[error("a name must have 1 to 128 bytes and no control characters")]
@@ -170,7 +170,7 @@ pub(super) fn run(options: &AccountsArgs) -> ExitCode {
         Action::Enable { name, file } => switch(file, name, true),
         Action::Disable { name, file } => switch(file, name, false),
         Action::Audit { file } => audit(file),
-        Action::Backup { to, file } => file.open().and_then(|desk| Ok(desk.backup(to)?)),
+        Action::Backup { to, file } => file.open().and_then(|admin| Ok(admin.backup(to)?)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -180,10 +180,10 @@ pub(super) fn run(options: &AccountsArgs) -> ExitCode {
 
 fn create(file: &File, name: &str, credit: Option<Amount>) -> Result<(), AccountsError> {
     let account = AccountId::new(name).ok_or(AccountsError::Name)?;
-    let desk = file.open_or(true)?;
-    desk.create(&account)?;
+    let admin = file.open_or(true)?;
+    admin.create(&account)?;
     let balance = match credit {
-        Some(amount) => desk.credit(name, amount.0, "first credit", None)?.balance,
+        Some(amount) => admin.credit(name, amount.0, "first credit", None)?.balance,
         None => 0,
     };
     println!("{name} is created, with a balance of {}.", money(balance));
@@ -262,9 +262,9 @@ fn list(file: &File, json: bool) -> Result<(), AccountsError> {
 }
 
 fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
-    let desk = file.open()?;
-    let account = desk.account(name)?;
-    let credits = desk.credits(name, SHOWN)?;
+    let admin = file.open()?;
+    let account = admin.account(name)?;
+    let credits = admin.credits(name, SHOWN)?;
     if json {
         let credits = credits.iter().map(|credit| {
             json!({
@@ -302,13 +302,13 @@ fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
 }
 
 fn audit(file: &File) -> Result<(), AccountsError> {
-    let desk = file.open()?;
-    let faults = desk.audit()?;
+    let admin = file.open()?;
+    let faults = admin.audit()?;
     for fault in &faults {
         println!("{fault}");
     }
     if faults.is_empty() {
-        println!("{} the balances of {} accounts are consistent", style::good("ok"), desk.accounts()?.len());
+        println!("{} the balances of {} accounts are consistent", style::good("ok"), admin.accounts()?.len());
         Ok(())
     } else {
         Err(AccountsError::Audit(faults.len()))

@@ -35,11 +35,11 @@ pub(super) fn run(options: &CheckArgs) -> ExitCode {
                     routes.providers().len(),
                     loaded.snapshot.keys.len()
                 );
-                if let Some(note) = free_models(&loaded) {
-                    println!("{}", style::faint(note));
+                if let Some(remark) = free_models(&loaded) {
+                    println!("{}", style::faint(remark));
                 }
-                for note in empty_files(&loaded) {
-                    eprintln!("{} {note}", style::bad("warning:"));
+                for warning in empty_files(&loaded) {
+                    eprintln!("{} {warning}", style::bad("warning:"));
                 }
             }
             ExitCode::SUCCESS
@@ -55,7 +55,7 @@ pub(super) fn run(options: &CheckArgs) -> ExitCode {
     }
 }
 
-/// Returns a note that lists the models without a price, if there are accounts that could be charged; otherwise `None`.
+/// Returns a text that lists the models without a price, if there are accounts that could be charged; otherwise `None`.
 fn free_models(loaded: &Loaded) -> Option<String> {
     if !loaded.snapshot.keys.any_account() {
         return None;

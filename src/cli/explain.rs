@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{fail, style};
-use crate::canonical::Thinking;
+use crate::canonical::{BreakpointRule, CachePolicy, Thinking};
 use crate::json::EscapedString;
 use crate::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
-use crate::translate::{TranslateRequest, outgoing};
+use crate::translate::{PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
 use crate::wire::Format;
 use crate::wire::codec::Loss;
 use crate::wire::loss::{self, LossPolicy};
@@ -32,6 +32,9 @@ pub(super) struct ExplainArgs {
     /// Dialect of the provider, a row of docs/providers.md, for providers with quirks of chat completions.
     #[arg(long, value_name = "NAME", value_parser = row_of)]
     dialect: Option<Preset>,
+    /// Prompt-cache policy, as in routes.toml: off, auto or 1h.
+    #[arg(long, value_name = "POLICY", value_parser = policy_of, default_value = "off")]
+    prompt_cache: CachePolicy,
     /// The client requests a stream (only the generate format does so outside of the body).
     #[arg(long)]
     stream: bool,
@@ -50,6 +53,11 @@ pub(super) fn format_of(name: &str) -> Result<Format, String> {
 fn kind_of(name: &str) -> Result<ProviderKind, String> {
     let names = || ProviderKind::ALL.map(ProviderKind::name).join(", ");
     ProviderKind::from_name(name).ok_or_else(|| format!("one of {}", names()))
+}
+
+fn policy_of(name: &str) -> Result<CachePolicy, String> {
+    let names = || CachePolicy::ALL.map(CachePolicy::name).join(", ");
+    CachePolicy::from_name(name).ok_or_else(|| format!("one of {}", names()))
 }
 
 fn row_of(name: &str) -> Result<Preset, String> {
@@ -87,8 +95,13 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
     let mut provider =
         Provider::new(Setup { name: kind.name().to_owned(), kind, apis: vec![to.api()], base });
     provider.preset = options.dialect.unwrap_or(provider.preset);
-    let stream = options.stream || asks_stream(&body);
-    let asked = outgoing(
+    let stream = options.stream || requests_stream(&body);
+    let api = to.api();
+    let min_tokens = provider.min_cached_tokens(api, model);
+    let breakpoints = options.prompt_cache.lifetime().zip(min_tokens);
+    let breakpoints = breakpoints.map(|(lifetime, min_tokens)| BreakpointRule { lifetime, min_tokens });
+    let caching = PromptCaching { breakpoints, key: None };
+    let translated = outgoing_stored(
         &body,
         &TranslateRequest {
             client: from,
@@ -102,11 +115,15 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
             seed: "req_explained",
             now: 0,
         },
+        StoreOptions { caching, ..StoreOptions::default() },
     );
-    match asked {
+    match translated {
         Ok(outgoing) => {
             println!("{}", String::from_utf8_lossy(&outgoing.body));
             print_losses(&outgoing.losses);
+            if options.prompt_cache != CachePolicy::Off {
+                eprintln!("{} {} automatic cache breakpoints", style::title("cache"), outgoing.breakpoints);
+            }
             ExitCode::SUCCESS
         }
         Err(refused) => {
@@ -116,7 +133,7 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
     }
 }
 
-fn asks_stream(body: &str) -> bool {
+fn requests_stream(body: &str) -> bool {
     let mut json = crate::json::Cursor::new(body);
     if json.begin_object().is_err() {
         return false;

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod check;
+mod clients;
 mod demo;
 mod explain;
 mod keys;
@@ -54,6 +55,20 @@ enum Command {
     /// Needs no file, no provider key and no network. Its data is in a temporary folder, which is removed at the end;
     /// Ctrl-C ends the demo at once.
     Demo(demo::DemoArgs),
+    /// Start a coding client that uses the gateway; no file of the user is changed.
+    ///
+    /// The key is read from the variable MODEL_GATEWAY_KEY. Arguments behind -- go to the client unchanged. The exit status
+    /// is that of the client.
+    Run(clients::RunArgs),
+    /// Write the settings of a coding client, so that it uses the gateway; unconfigure restores them.
+    Configure(clients::ConfigureArgs),
+    /// Restore the settings of a coding client as they were before configure.
+    ///
+    /// A file that was not changed since is restored byte for byte; otherwise each key that still has the value that
+    /// configure wrote. Exit status 1 if a key stays because it was changed.
+    Unconfigure(clients::UnconfigureArgs),
+    /// Examine a coding client: its program, its settings, and whether the gateway accepts its key.
+    Doctor(clients::DoctorArgs),
     /// Create, list, enable and disable keys in keys.toml.
     ///
     /// A running gateway applies changes on SIGHUP (systemctl reload model-gateway).
@@ -86,6 +101,10 @@ pub fn run() -> ExitCode {
         Command::Serve(options) => serve::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Demo(options) => demo::run(&options),
+        Command::Run(options) => clients::run(&options),
+        Command::Configure(options) => clients::configure(&options),
+        Command::Unconfigure(options) => clients::unconfigure(&options),
+        Command::Doctor(options) => clients::doctor(&options),
         Command::Keys(options) => keys::run(&options),
         Command::Accounts(options) => accounts::run(&options),
         Command::Usage(options) => usage::run(&options),

@@ -56,7 +56,7 @@ pub(super) fn run(options: &ReplayArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             print_bytes(&exchange.take_ready());
-            let told = match &error {
+            let api_error = match &error {
                 StreamError::FirstFrame(frame) | StreamError::Failed(frame) => {
                     from_provider(500, ProviderError::decode(frame), None)
                 }
@@ -64,7 +64,7 @@ pub(super) fn run(options: &ReplayArgs) -> ExitCode {
                     crate::error::ApiError::new(crate::error::ErrorKind::UpstreamBroken, other.to_string())
                 }
             };
-            print_bytes(&exchange.fail(options.to, &told, "req_replayed"));
+            print_bytes(&exchange.fail(options.to, &api_error, "req_replayed"));
             fail(error)
         }
     };

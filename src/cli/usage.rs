@@ -98,16 +98,16 @@ fn date(day: i64) -> String {
 }
 
 pub(super) fn run(options: &UsageArgs) -> ExitCode {
-    let shown = options.file.open().and_then(|desk| {
+    let shown = options.file.open().and_then(|admin| {
         let filter = options.filter();
         if options.records {
             let mut out = BufWriter::new(io::stdout().lock());
             let mut first = true;
-            return Ok(desk.records(&filter, &mut |record| {
+            return Ok(admin.records(&filter, &mut |record| {
                 write_record(&mut out, record, options.json, std::mem::take(&mut first))
             })?);
         }
-        let lines = desk.usage(&filter, options.by)?;
+        let lines = admin.usage(&filter, options.by)?;
         if lines.iter().any(|line| line.sums.is_beyond()) {
             eprintln!("Sums that are shown as the largest number exceed it.");
         }
@@ -116,7 +116,9 @@ pub(super) fn run(options: &UsageArgs) -> ExitCode {
     match shown {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of the pipe has closed it, for example `head`.
-        Err(AccountsError::Desk(AdminError::Records(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
+        Err(AccountsError::Admin(AdminError::Records(error)))
+            if error.kind() == io::ErrorKind::BrokenPipe =>
+        {
             ExitCode::SUCCESS
         }
         Err(error) => fail(error),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::node::{Before, ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
+use super::values::cache_policy;
 use crate::account::{Account, AccountRules, Key, KeyHash, Keys, Losses, Network, Pattern, Permission};
 use crate::limits::UsageLimits;
 use crate::wire::Api;
@@ -187,6 +188,7 @@ impl Reader {
                 Losses::from_name(text).ok_or_else(|| "write \"allow\", \"warn\" or \"refuse\"".to_owned())
             })
         });
+        let prompt_cache = table.get("prompt_cache").and_then(|value| value.parsed(cache_policy));
         let limits = table.table("limits", read_limits).unwrap_or_default();
         let plain_images = table.get("images").and_then(|value| {
             value.parsed(|text| match text {
@@ -201,6 +203,7 @@ impl Reader {
             networks,
             losses: losses.unwrap_or_default(),
             limits,
+            prompt_cache,
             plain_images: plain_images.unwrap_or_default(),
         };
         // Keys with equal rules share them: with 100,000 keys, copies would take most of the memory.

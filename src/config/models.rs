@@ -7,6 +7,7 @@ use super::prices::{self, PriceList};
 use super::report::closest;
 use super::routes::one_of;
 use super::routing;
+use super::values::cache_policy;
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
 use crate::route::pick::MAX_TARGETS;
@@ -69,6 +70,7 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
             Policy::from_name(text).ok_or_else(|| one_of(text, &Policy::ALL.map(Policy::name)))
         })
     });
+    let prompt_cache = table.get("prompt_cache").and_then(|value| value.parsed(cache_policy));
     let mut own = None;
     let retry = table.table("retry", |table| {
         own = table.get("continue").map(|value| value.position());
@@ -128,6 +130,7 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
         targets,
         price,
         routing,
+        prompt_cache: prompt_cache.unwrap_or_default(),
         budget: Arc::default(),
     };
     Some(Draft { model, targets: targets_at, fallback, resumes })
@@ -180,8 +183,8 @@ fn stands_in(target: &Target, before: &Target) -> bool {
         Api::CountTokens => None,
         api => Some(*api),
     };
-    let theirs: Vec<Api> = before.provider.apis.iter().filter_map(capability).collect();
-    target.provider.apis.iter().filter_map(capability).any(|api| theirs.contains(&api))
+    let replaced_apis: Vec<Api> = before.provider.apis.iter().filter_map(capability).collect();
+    target.provider.apis.iter().filter_map(capability).any(|api| replaced_apis.contains(&api))
 }
 
 /// Time-outs of a model, which override those of its providers.
@@ -265,7 +268,7 @@ pub(super) fn join(root: &ConfigTable<'_>, drafts: Vec<Draft>) -> Vec<Model> {
                     Some((format!("no model is named \"{name}\""), hint))
                 }
                 Some(other) => match circle(&drafts, &draft.model.id, name) {
-                    Some(way) => Some((format!("the fallback forms a cycle: {way}"), None)),
+                    Some(cycle) => Some((format!("the fallback forms a cycle: {cycle}"), None)),
                     None if !can_replace(other, draft) => Some((
                         format!("\"{name}\" shares no API with this model"),
                         Some("a fallback replaces the model and must share an API with it".to_owned()),
@@ -332,10 +335,10 @@ fn more(root: &ConfigTable<'_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> 
             if last.replace(target.handle.tier) != Some(target.handle.tier) {
                 tier = tier.saturating_add(1);
             }
-            let mut seat = target.handle.clone();
-            seat.tier = tier;
+            let mut handle = target.handle.clone();
+            handle.tier = tier;
             let (provider, model) = (target.provider.clone(), target.model.clone());
-            more.push(Target { provider, model, handle: seat, timeouts: target.timeouts });
+            more.push(Target { provider, model, handle, timeouts: target.timeouts });
         }
     }
     if own.len() + more.len() > MAX_TARGETS {
@@ -351,7 +354,7 @@ fn more(root: &ConfigTable<'_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> 
 fn check_resumes(root: &ConfigTable<'_>, draft: &Draft, added: &[Target]) {
     let Some(resumes) = &draft.resumes else { return };
     let own = &draft.model.targets;
-    let asked = || own.iter().chain(added).filter(|target| target.handle.weight > 0);
+    let enabled = || own.iter().chain(added).filter(|target| target.handle.weight > 0);
     let chats = |target: &Target| {
         let chats = target.provider.apis.iter().any(|api| api.format().is_some());
         chats && !is_not_conversational(&target.model)
@@ -361,9 +364,9 @@ fn check_resumes(root: &ConfigTable<'_>, draft: &Draft, added: &[Target]) {
             target.provider.apis.iter().filter(|api| **api != Api::Responses && api.format().is_some());
         apis.into_iter().any(|api| target.provider.dialect(*api, &target.model).prefill)
     };
-    let fault = if asked().nth(1).is_none() {
+    let fault = if enabled().nth(1).is_none() {
         Some(("no second target can continue a stream", "add a second target or a fallback"))
-    } else if !asked().any(able) {
+    } else if !enabled().any(able) {
         let hint = "docs/providers.md lists the models that do; for your own server, \
                     set `prefill = true` on its provider";
         Some(("no target of this model supports prefill", hint))
@@ -375,7 +378,7 @@ fn check_resumes(root: &ConfigTable<'_>, draft: &Draft, added: &[Target]) {
         (ContinueSetting::Model(mark), Some((message, hint))) => {
             root.wrong_at(mark, message, hint.to_owned())
         }
-        (ContinueSetting::Global(mark), Some((message, hint))) if asked().any(chats) => {
+        (ContinueSetting::Global(mark), Some((message, hint))) if enabled().any(chats) => {
             let message = format!("model \"{}\": {message}", draft.model.id);
             root.wrong_at(
                 mark,
@@ -388,7 +391,7 @@ fn check_resumes(root: &ConfigTable<'_>, draft: &Draft, added: &[Target]) {
 }
 
 /// Returns whether a model name belongs to a family without conversations: embeddings, images, video, speech. The
-/// provider's APIs do not tell, because one provider serves all families.
+/// provider's APIs do not determine it, because one provider serves all families.
 fn is_not_conversational(model: &str) -> bool {
     const WORDS: [&str; 16] = [
         "embed",

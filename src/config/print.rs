@@ -4,9 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::routing::ALSO;
-use super::{AccessLogSettings, FleetSettings, Loaded, LogFormat, OnOutageSetting, StoreSettings};
+use super::{
+    AccessLogSettings, FleetSettings, LedgerSettings, Limits, Loaded, LogFormat, LogSettings,
+    OnOutageSetting, ReloadRules, RetentionSettings, Settings, StoreSettings, TlsListener,
+};
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
+use crate::canonical::CachePolicy;
 use crate::provider::{HttpVersion, Timeouts};
 use crate::route::{RetryRules, RoutingTable, Target};
 
@@ -41,70 +45,121 @@ fn bytes(value: usize) -> String {
     format!("\"{value}B\"")
 }
 
+// Each structure is taken apart without `..`: a setting that is added and not printed here does not compile.
 fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
-    let settings = &loaded.settings;
-    let listen: Vec<String> = settings.listen.iter().map(|address| format!("\"{address}\"")).collect();
+    let Settings {
+        listen,
+        tls,
+        admin,
+        routes,
+        keys,
+        threads,
+        upgrade_socket,
+        drain,
+        limits,
+        reload: ReloadRules { allow_empty, settle },
+        log: LogSettings { level, format, access },
+        store,
+        retention,
+        ledger,
+    } = &loaded.settings;
+    let listen: Vec<String> = listen.iter().map(|address| format!("\"{address}\"")).collect();
     writeln!(out, "# gateway.toml")?;
     writeln!(out, "[server]")?;
     writeln!(out, "listen         = [{}]", listen.join(", "))?;
-    writeln!(out, "admin          = \"{}\"", settings.admin)?;
-    writeln!(out, "routes         = {}", text(&settings.routes.display().to_string()))?;
-    writeln!(out, "keys           = {}", text(&settings.keys.display().to_string()))?;
-    writeln!(out, "threads        = {}", settings.threads)?;
-    writeln!(out, "drain          = {}", span(settings.drain))?;
-    writeln!(out, "upgrade_socket = {}", text(&settings.upgrade_socket.display().to_string()))?;
-    for tls in &settings.tls {
-        writeln!(out, "\n[[server.tls]]\nlisten = \"{}\"", tls.listen)?;
-        writeln!(out, "cert   = {}", text(&tls.cert.display().to_string()))?;
-        writeln!(out, "key    = {}", text(&tls.key.display().to_string()))?;
+    writeln!(out, "admin          = \"{admin}\"")?;
+    writeln!(out, "routes         = {}", text(&routes.display().to_string()))?;
+    writeln!(out, "keys           = {}", text(&keys.display().to_string()))?;
+    writeln!(out, "threads        = {threads}")?;
+    writeln!(out, "drain          = {}", span(*drain))?;
+    writeln!(out, "upgrade_socket = {}", text(&upgrade_socket.display().to_string()))?;
+    for TlsListener { listen, cert, key } in tls {
+        writeln!(out, "\n[[server.tls]]\nlisten = \"{listen}\"")?;
+        writeln!(out, "cert   = {}", text(&cert.display().to_string()))?;
+        writeln!(out, "key    = {}", text(&key.display().to_string()))?;
     }
-    let limits = &settings.limits;
-    writeln!(out, "\n[limits]")?;
-    writeln!(out, "body           = {}", bytes(limits.body))?;
-    writeln!(out, "answer         = {}", bytes(limits.answer))?;
-    writeln!(out, "frame          = {}", bytes(limits.frame))?;
-    writeln!(out, "connections    = {}", limits.connections)?;
-    writeln!(out, "requests       = {}", limits.requests)?;
-    writeln!(out, "memory         = {}", bytes(limits.memory))?;
-    writeln!(out, "head           = {}", bytes(limits.head))?;
-    writeln!(out, "header_timeout = {}", span(limits.header_timeout))?;
-    writeln!(out, "body_timeout   = {}", span(limits.body_timeout))?;
-    writeln!(out, "write_timeout  = {}", span(limits.write_timeout))?;
-    writeln!(out, "heartbeat      = {}", span(limits.heartbeat))?;
-    writeln!(out, "slow_start     = {}", span(limits.slow_start))?;
-    writeln!(out, "keepalive      = {}", span(limits.keepalive))?;
-    writeln!(out, "pool           = {}", limits.pool)?;
-    writeln!(out, "pool_idle      = {}", span(limits.pool_idle))?;
-    let networks: Vec<String> = limits.fetch_allow.iter().map(|network| format!("\"{network}\"")).collect();
-    writeln!(out, "fetch_allow    = [{}]", networks.join(", "))?;
-    writeln!(out, "fetch          = {}", bytes(limits.fetch))?;
-    writeln!(out, "fetches        = {}", limits.fetches)?;
-    writeln!(out, "fetch_timeout  = {}", span(limits.fetch_timeout))?;
+    write_limits(out, limits)?;
     writeln!(out, "\n[reload]")?;
-    writeln!(out, "allow_empty = {}", settings.reload.allow_empty)?;
-    writeln!(out, "settle      = {}", span(settings.reload.settle))?;
+    writeln!(out, "allow_empty = {allow_empty}")?;
+    writeln!(out, "settle      = {}", span(*settle))?;
     writeln!(out, "\n[log]")?;
-    writeln!(out, "level  = {}", text(&settings.log.level))?;
-    writeln!(out, "format = \"{}\"", if settings.log.format == LogFormat::Json { "json" } else { "text" })?;
-    match &settings.log.access {
+    writeln!(out, "level  = {}", text(level))?;
+    writeln!(out, "format = \"{}\"", if *format == LogFormat::Json { "json" } else { "text" })?;
+    match access {
         AccessLogSettings::Off => writeln!(out, "access = \"off\"")?,
         AccessLogSettings::Stdout => writeln!(out, "access = \"stdout\"")?,
         AccessLogSettings::File(path) => writeln!(out, "access = {}", text(&path.display().to_string()))?,
     }
+    write_store(out, store, retention, ledger)
+}
+
+fn write_limits(out: &mut String, limits: &Limits) -> std::fmt::Result {
+    let Limits {
+        body,
+        answer,
+        frame,
+        connections,
+        requests,
+        memory,
+        head,
+        header_timeout,
+        body_timeout,
+        keepalive,
+        heartbeat,
+        slow_start,
+        write_timeout,
+        pool,
+        pool_idle,
+        fetch_allow,
+        fetch,
+        fetches,
+        fetch_timeout,
+    } = limits;
+    writeln!(out, "\n[limits]")?;
+    writeln!(out, "body           = {}", bytes(*body))?;
+    writeln!(out, "answer         = {}", bytes(*answer))?;
+    writeln!(out, "frame          = {}", bytes(*frame))?;
+    writeln!(out, "connections    = {connections}")?;
+    writeln!(out, "requests       = {requests}")?;
+    writeln!(out, "memory         = {}", bytes(*memory))?;
+    writeln!(out, "head           = {}", bytes(*head))?;
+    writeln!(out, "header_timeout = {}", span(*header_timeout))?;
+    writeln!(out, "body_timeout   = {}", span(*body_timeout))?;
+    writeln!(out, "write_timeout  = {}", span(*write_timeout))?;
+    writeln!(out, "heartbeat      = {}", span(*heartbeat))?;
+    writeln!(out, "slow_start     = {}", span(*slow_start))?;
+    writeln!(out, "keepalive      = {}", span(*keepalive))?;
+    writeln!(out, "pool           = {pool}")?;
+    writeln!(out, "pool_idle      = {}", span(*pool_idle))?;
+    let networks: Vec<String> = fetch_allow.iter().map(|network| format!("\"{network}\"")).collect();
+    writeln!(out, "fetch_allow    = [{}]", networks.join(", "))?;
+    writeln!(out, "fetch          = {}", bytes(*fetch))?;
+    writeln!(out, "fetches        = {fetches}")?;
+    writeln!(out, "fetch_timeout  = {}", span(*fetch_timeout))
+}
+
+fn write_store(
+    out: &mut String,
+    store: &StoreSettings,
+    retention: &RetentionSettings,
+    ledger: &LedgerSettings,
+) -> std::fmt::Result {
     writeln!(out, "\n[store]")?;
-    match &settings.store {
+    match store {
         StoreSettings::Sqlite(path) => writeln!(out, "sqlite = {}", text(&path.display().to_string()))?,
         StoreSettings::Valkey(fleet) => write_fleet(out, fleet)?,
     }
-    let kept = &settings.retention;
-    writeln!(out, "response_lifetime = {}", span(kept.lifetime))?;
-    writeln!(out, "response_limit = {}", bytes(kept.response))?;
-    writeln!(out, "total_limit = {}", bytes(kept.total))?;
-    writeln!(out, "seal_lifetime = {}", span(kept.seal_lifetime))?;
-    writeln!(out, "seal_limit = {}", bytes(kept.seal_total))?;
-    writeln!(out, "foreign_responses = \"{}\"", if kept.refuse_foreign { "refuse" } else { "allow" })?;
-    writeln!(out, "flush = {}", span(settings.ledger.flush))?;
-    writeln!(out, "record_lifetime = {}", span(settings.ledger.records))
+    let RetentionSettings { lifetime, response, total, seal_lifetime, seal_total, refuse_foreign } =
+        retention;
+    writeln!(out, "response_lifetime = {}", span(*lifetime))?;
+    writeln!(out, "response_limit = {}", bytes(*response))?;
+    writeln!(out, "total_limit = {}", bytes(*total))?;
+    writeln!(out, "seal_lifetime = {}", span(*seal_lifetime))?;
+    writeln!(out, "seal_limit = {}", bytes(*seal_total))?;
+    writeln!(out, "foreign_responses = \"{}\"", if *refuse_foreign { "refuse" } else { "allow" })?;
+    let LedgerSettings { flush, records } = ledger;
+    writeln!(out, "flush = {}", span(*flush))?;
+    writeln!(out, "record_lifetime = {}", span(*records))
 }
 
 fn write_fleet(out: &mut String, fleet: &FleetSettings) -> std::fmt::Result {
@@ -187,6 +242,9 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         let targets: Vec<String> = model.targets.iter().map(write_target).collect();
         writeln!(out, "targets  = [{}]", targets.join(", "))?;
         writeln!(out, "policy   = \"{}\"", model.routing.policy.name())?;
+        if model.prompt_cache != CachePolicy::Off {
+            writeln!(out, "prompt_cache = \"{}\"", model.prompt_cache.name())?;
+        }
         if let Some(target) =
             model.targets.first().filter(|target| target.timeouts != target.provider.timeouts)
         {
@@ -214,11 +272,11 @@ fn times(timeouts: &Timeouts) -> String {
 
 /// Formats a target, fallbacks included, with its effective tier.
 fn write_target(target: &Target) -> String {
-    let (provider, model, seat) = (text(&target.provider.name), text(&target.model), &target.handle);
-    let mut out = format!("{{ provider = {provider}, model = {model}, weight = {}", seat.weight);
-    let limits = &seat.limits;
+    let (provider, model, handle) = (text(&target.provider.name), text(&target.model), &target.handle);
+    let mut out = format!("{{ provider = {provider}, model = {model}, weight = {}", handle.weight);
+    let limits = &handle.limits;
     for (key, value) in [
-        ("tier", (seat.tier > 0).then_some(u64::from(seat.tier))),
+        ("tier", (handle.tier > 0).then_some(u64::from(handle.tier))),
         ("concurrent", limits.concurrent.map(u64::from)),
         ("requests_per_minute", limits.requests_per_minute),
         ("tokens_per_minute", limits.tokens_per_minute),
@@ -248,18 +306,18 @@ fn retry(retry: &RetryRules) -> String {
 
 /// Formats the members of a price.
 fn price(price: &Price) -> String {
-    let given = price.config();
-    let mut members = rates(&given.rates);
-    for (name, amount) in [("search", given.search), ("request", given.request)] {
+    let config = price.config();
+    let mut members = rates(&config.rates);
+    for (name, amount) in [("search", config.search), ("request", config.request)] {
         members.extend(amount.map(|amount| format!("{name} = {}", Amount(amount))));
     }
-    for (name, units) in [("image", &given.images), ("video_second", &given.video_seconds)] {
+    for (name, units) in [("image", &config.images), ("video_second", &config.video_seconds)] {
         if !units.is_empty() {
             members.push(format!("{name} = [{}]", units.iter().map(unit).collect::<Vec<_>>().join(", ")));
         }
     }
-    if !given.tiers.is_empty() {
-        let tiers = given.tiers.iter().map(|(above, more)| {
+    if !config.tiers.is_empty() {
+        let tiers = config.tiers.iter().map(|(above, more)| {
             let mut members = rates(more);
             members.insert(0, format!("above = {above}"));
             format!("{{ {} }}", members.join(", "))
@@ -270,8 +328,9 @@ fn price(price: &Price) -> String {
 }
 
 fn rates(rates: &Rates) -> Vec<String> {
-    let given = TokenKind::ALL.into_iter().filter_map(|kind| Some((kind.name(), rates.configured(kind)?)));
-    given.map(|(name, amount)| format!("{name} = {}", Amount(amount))).collect()
+    let configured =
+        TokenKind::ALL.into_iter().filter_map(|kind| Some((kind.name(), rates.configured(kind)?)));
+    configured.map(|(name, amount)| format!("{name} = {}", Amount(amount))).collect()
 }
 
 fn unit(unit: &UnitPrice) -> String {

@@ -52,11 +52,11 @@ pub(super) fn read(
         let file = table.string("file").map(|path| SecretSource::File(path.into()));
         let text = table.get("value").map(Value::hidden);
         let text = text.and_then(|text| text.as_str().map(|text| SecretSource::Value(Secret::new(text))));
-        let mut given: Vec<SecretSource> = [env, file, text].into_iter().flatten().collect();
-        if given.len() != 1 {
+        let mut sources: Vec<SecretSource> = [env, file, text].into_iter().flatten().collect();
+        if sources.len() != 1 {
             table.wrong(format!("a {what} must have exactly one source"), format!("for example: {example}"));
         }
-        given.pop()
+        sources.pop()
     })??;
     source.read(what, folder, vault).map_err(|reason| value.wrong(reason, None)).ok()
 }

@@ -275,7 +275,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
     let reload = root.table("reload", reload::read).unwrap_or_default();
     let log = root.table("log", |table| read_log(table, folder)).unwrap_or_default();
     let store = root.table("store", |table| read_store(table, folder)).unwrap_or_default();
-    let (store, kept, ledger) = store;
+    let (store, retention, ledger) = store;
     let store = store.unwrap_or_else(|| StoreSettings::Sqlite(folder.join("state.db")));
     root.require("server", "[server]")?;
     root.table("server", |server| {
@@ -319,7 +319,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
             reload,
             log,
             store,
-            retention: kept,
+            retention,
             ledger,
         }
     })
@@ -402,8 +402,8 @@ fn read_limits(table: &ConfigTable<'_>) -> Limits {
 fn read_networks(value: &Value<'_>) -> Vec<Network> {
     let mut networks = Vec::new();
     value.elements(|element| {
-        let wanted = || "for example: \"10.0.0.0/8\" or \"192.0.2.7\"".to_owned();
-        networks.extend(element.parsed(|text| Network::parse(text).ok_or_else(wanted)));
+        let hint = || "for example: \"10.0.0.0/8\" or \"192.0.2.7\"".to_owned();
+        networks.extend(element.parsed(|text| Network::parse(text).ok_or_else(hint)));
     });
     networks
 }
@@ -466,7 +466,7 @@ fn read_store(
         table.wrong("both sqlite and valkey are set", "set only one of them".to_owned());
     }
     let default = RetentionSettings::default();
-    let kept = RetentionSettings {
+    let retention = RetentionSettings {
         lifetime: table.duration("response_lifetime").unwrap_or(default.lifetime),
         response: table.size("response_limit").unwrap_or(default.response),
         total: table.size("total_limit").unwrap_or(default.total),
@@ -474,7 +474,7 @@ fn read_store(
         seal_total: table.size("seal_limit").unwrap_or(default.seal_total),
         refuse_foreign: refuses_foreign(table).unwrap_or(default.refuse_foreign),
     };
-    if kept.response > kept.total {
+    if retention.response > retention.total {
         table.wrong(
             "response_limit is larger than total_limit",
             "total_limit must hold at least one response".to_owned(),
@@ -488,5 +488,5 @@ fn read_store(
     if !FLUSH.contains(&ledger.flush) {
         table.wrong("flush is out of range", "write a time from \"5ms\" to \"10s\"".to_owned());
     }
-    (valkey.or(sqlite), kept, ledger)
+    (valkey.or(sqlite), retention, ledger)
 }

@@ -19,9 +19,9 @@ pub(super) fn read(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) ->
         table.wrong("lifetime must be greater than 0", "lifetime = \"2h\"".to_owned());
     }
     let mut keys: Vec<TokenKey> = Vec::new();
-    let mut given = 0;
+    let mut count = 0;
     table.tables("key", |table| {
-        given += 1;
+        count += 1;
         if let Some(key) = read_key(table, folder, vault) {
             if keys.iter().any(|known| known.id() == key.id()) {
                 table.wrong(format!("the key \"{}\" is defined twice", key.id()), None);
@@ -29,7 +29,7 @@ pub(super) fn read(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) ->
             keys.push(key);
         }
     });
-    if given == 0 {
+    if count == 0 {
         table.wrong("no keys are defined", "add a [[tokens.key]] with id, algorithm and secret".to_owned());
     }
     Some(Tokens { issuer, audience, lifetime, keys })
@@ -45,17 +45,17 @@ fn read_key(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
     const EXAMPLE: &str =
         "secret = { env = \"TOKEN_SECRET\" }, or { file = \"%d/token\" }, or { value = \"...\" }";
     let public = table.string("public");
-    let given = table.get("secret").map(Value::hidden);
-    let text = given.as_ref().and_then(|value| secret::read(value, "secret", EXAMPLE, folder, vault));
+    let configured = table.get("secret").map(Value::hidden);
+    let text = configured.as_ref().and_then(|value| secret::read(value, "secret", EXAMPLE, folder, vault));
     let (id, signature) = (id?, signature?);
     if !vault.reads() {
         // Secrets are not read in this mode: a placeholder key lets the other checks continue.
         return TokenKey::hs256(&id, &[0; 64]).ok();
     }
-    let made = match (signature, &text, &public) {
+    let key = match (signature, &text, &public) {
         (Signature::Hs256, Some(text), _) => TokenKey::hs256(&id, text.expose().as_bytes()),
         (Signature::Hs256, None, _) => {
-            if given.is_none() {
+            if configured.is_none() {
                 table.require("secret", "secret = { env = \"TOKEN_SECRET\" }");
             }
             return None;
@@ -68,5 +68,5 @@ fn read_key(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
             return None;
         }
     };
-    made.map_err(|fault| table.wrong(fault.to_string(), None)).ok()
+    key.map_err(|fault| table.wrong(fault.to_string(), None)).ok()
 }

@@ -1,7 +1,10 @@
-//! Parsers of text values: sizes, durations, addresses.
+//! Parsers of text values: sizes, durations, addresses, policies.
 
 use std::net::SocketAddr;
 use std::time::Duration;
+
+use super::routes::one_of;
+use crate::canonical::CachePolicy;
 
 /// Parses a size in bytes: `"64MiB"`, `"512KiB"`, `"1GiB"`, `"1000B"`. The error is a hint for the user.
 pub(super) fn size(text: &str) -> Result<usize, String> {
@@ -39,6 +42,11 @@ fn split(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(end);
     Some((number.parse().ok()?, unit.trim_start()))
+}
+
+/// Parses a prompt-cache policy: `"off"`, `"auto"` or `"1h"`. The error is a hint for the user.
+pub(super) fn cache_policy(text: &str) -> Result<CachePolicy, String> {
+    CachePolicy::from_name(text).ok_or_else(|| one_of(text, &CachePolicy::ALL.map(CachePolicy::name)))
 }
 
 /// Parses an IP address with a port: `"127.0.0.1:8080"`, `"[::]:8080"`. Host names are rejected because they are not

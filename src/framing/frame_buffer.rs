@@ -18,14 +18,14 @@ pub struct FrameTooLarge {
 #[derive(Debug)]
 pub struct FrameBuffer {
     splitter: Splitter,
-    begun: BytesMut,
+    partial: BytesMut,
     limit: usize,
 }
 
 impl FrameBuffer {
     /// Creates a buffer for frames of at most `limit` bytes.
     pub fn new(splitter: Splitter, limit: usize) -> Self {
-        FrameBuffer { splitter, begun: BytesMut::new(), limit }
+        FrameBuffer { splitter, partial: BytesMut::new(), limit }
     }
 
     /// Returns the splitter with its current state.
@@ -46,12 +46,12 @@ impl FrameBuffer {
         mut each: impl FnMut(&Bytes, Range<usize>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut from = 0;
-        if !self.begun.is_empty() {
+        if !self.partial.is_empty() {
             let Some(end) = self.splitter.next_boundary(piece, 0) else {
                 return self.buffer(piece).map_err(E::from);
             };
-            self.begun.extend_from_slice(piece.get(..end).unwrap_or_default());
-            let joined = self.begun.split().freeze();
+            self.partial.extend_from_slice(piece.get(..end).unwrap_or_default());
+            let joined = self.partial.split().freeze();
             each(&joined, 0..joined.len())?;
             from = end;
         }
@@ -67,20 +67,20 @@ impl FrameBuffer {
 
     fn buffer(&mut self, bytes: &[u8]) -> Result<(), FrameTooLarge> {
         // Without a limit, a provider that never ends a frame would exhaust memory.
-        if self.begun.len() + bytes.len() > self.limit {
+        if self.partial.len() + bytes.len() > self.limit {
             return Err(FrameTooLarge { limit: self.limit });
         }
-        self.begun.extend_from_slice(bytes);
+        self.partial.extend_from_slice(bytes);
         Ok(())
     }
 
     /// Returns true if the start of an incomplete frame is stored.
     pub fn is_partial(&self) -> bool {
-        !self.begun.is_empty()
+        !self.partial.is_empty()
     }
 
     /// Removes and returns the incomplete frame at the end of the stream; empty if there is none.
     pub fn take_rest(&mut self) -> Bytes {
-        self.begun.split().freeze()
+        self.partial.split().freeze()
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::wire::path::Action;
 
-/// Call that a job wants to make.
+/// Call that a job requests from its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobCall {
     /// Destination.
@@ -66,8 +66,8 @@ impl JobCall {
     }
 
     /// Creates a download of remote media.
-    pub fn fetch(link: RemoteMedia) -> Self {
-        JobCall::new(CallDestination::RemoteMedia(Box::new(link)), Bytes::new())
+    pub fn fetch(media: RemoteMedia) -> Self {
+        JobCall::new(CallDestination::RemoteMedia(Box::new(media)), Bytes::new())
     }
 
     /// Sets the body's media type.

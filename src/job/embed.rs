@@ -9,7 +9,7 @@ use super::{Job, JobCall, JobFault, JobReply, Round};
 use crate::canonical::Usage;
 use crate::canonical::embed::{Embed, EmbedDialect, EmbedInput, EmbedShape};
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{EscapedString, JsonStr, push_escaped};
+use crate::json::{EscapedString, JsonStr, JsonText, push_escaped};
 use crate::tokens::{self, TokenizerFamily};
 use crate::wire::embeddings::{self, EmbeddingsAnswer, ask};
 use crate::wire::path::Action;
@@ -34,7 +34,7 @@ pub struct EmbedRequest {
     /// The client's format.
     pub client: Client,
     /// The request's body.
-    pub body: Bytes,
+    pub body: JsonText,
     /// Model name from the client's path (content formats).
     pub named: String,
     /// Model name in the client's response.
@@ -46,13 +46,8 @@ pub struct EmbedRequest {
 }
 
 impl EmbedRequest {
-    fn text(&self) -> Result<&str, ApiError> {
-        crate::json::from_utf8(&self.body)
-            .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))
-    }
-
     fn decode(&self) -> Result<Embed<'_>, ApiError> {
-        let text = self.text()?;
+        let text = self.body.as_str();
         match self.client {
             Client::List => embeddings::decode_list(text),
             Client::Part => embeddings::decode_part(text, &self.named),

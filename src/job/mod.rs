@@ -1,7 +1,7 @@
 //! Jobs: responses that the gateway builds from one or several calls of a provider.
 //!
-//! A job makes embeddings ([`embed`]), reranks documents ([`rank`]) or generates images ([`image`]). The caller asks it
-//! for its next calls, passes it their responses, and at the end receives the client's response and the usage. A job
+//! A job makes embeddings ([`embed`]), reranks documents ([`rank`]) or generates images ([`image`]). The caller takes
+//! its next calls, passes it their responses, and at the end receives the client's response and the usage. A job
 //! may take several rounds; the calls of one round do not depend on each other and may run concurrently.
 //!
 //! Must not live here: sockets (`proxy` makes the calls), provider selection and dialects (`provider`), and body

@@ -6,8 +6,8 @@ use bytes::{Bytes, BytesMut};
 use super::{Job, JobCall, JobFault, JobReply, Round};
 use crate::canonical::Usage;
 use crate::canonical::rank::{Rank, RankDialect};
-use crate::error::{ApiError, ErrorKind};
-use crate::json::EscapedString;
+use crate::error::ApiError;
+use crate::json::{EscapedString, JsonText};
 use crate::tokens::{self, TokenizerFamily};
 use crate::wire::rerank;
 
@@ -15,7 +15,7 @@ use crate::wire::rerank;
 #[derive(Clone, Debug)]
 pub struct RankRequest {
     /// The request's body.
-    pub body: Bytes,
+    pub body: JsonText,
     /// Model name in the client's response.
     pub model: EscapedString,
     /// The model's name at the provider.
@@ -26,9 +26,7 @@ pub struct RankRequest {
 
 impl RankRequest {
     fn decode(&self) -> Result<Rank<'_>, ApiError> {
-        let text = crate::json::from_utf8(&self.body)
-            .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))?;
-        rerank::decode(text)
+        rerank::decode(&self.body)
     }
 }
 

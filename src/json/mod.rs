@@ -1,16 +1,19 @@
 //! JSON text: reading and writing without a document tree.
 //!
 //! This module has slices of JSON text that are passed on unread ([`JsonStr`], [`RawJson`]), a pull reader over a whole
-//! document ([`Cursor`]), a push scanner over a document that arrives in pieces ([`Scanner`]), the pieces themselves
-//! ([`Rope`]), a speculative template for repeated documents ([`FrameTemplate`]) and a writer that appends to a byte
-//! buffer ([`Writer`]).
+//! document ([`Cursor`]), a push scanner over a document that arrives in pieces ([`Scanner`]), a reader of the last
+//! elements of a long array ([`ReverseReader`]), the pieces themselves ([`Rope`]), documents that are known to be UTF-8
+//! ([`JsonText`], [`JsonRope`]), a speculative template for repeated documents ([`FrameTemplate`]) and a writer that
+//! appends to a byte buffer ([`Writer`]).
 //!
 //! This module must not depend on the meaning of a member or name a wire format. It allocates nothing per value read.
 
 mod block;
 mod cursor;
+mod document;
 mod frame_template;
 mod members;
+mod reverse;
 mod rope;
 mod run;
 mod scan;
@@ -24,12 +27,14 @@ mod write;
 mod tests;
 
 pub use cursor::{Cursor, JsonError, ValueKind};
+pub use document::{DocumentReader, JsonRope, JsonText, ScannedDocument};
 pub use frame_template::{FrameTemplate, TemplateMatch, TemplateParts};
 pub use members::Member;
+pub use reverse::{ReverseReader, Truncated};
 pub use rope::{Edit, Rope};
 pub use scan::Scanner;
 pub use scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
 pub use text::{EscapedString, JsonStr, RawJson};
-pub use utf8::from_utf8;
+pub use utf8::{Utf8Error, from_utf8};
 pub use wanted_members::{WantedMembers, WantedWord};
 pub use write::{Writer, push_escaped};

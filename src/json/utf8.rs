@@ -1,12 +1,14 @@
 //! UTF-8 validation of a text that arrives in pieces.
 
+pub use simdutf8::basic::Utf8Error;
+
 /// Returns a whole body or frame as text. It is checked in vectors; for a text of a few bytes the standard library's
 /// check is as fast.
 ///
 /// # Errors
 /// Returns an error without a position if the bytes are not UTF-8.
 #[inline]
-pub fn from_utf8(bytes: &[u8]) -> Result<&str, simdutf8::basic::Utf8Error> {
+pub fn from_utf8(bytes: &[u8]) -> Result<&str, Utf8Error> {
     simdutf8::basic::from_utf8(bytes)
 }
 

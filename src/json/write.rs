@@ -1,6 +1,6 @@
 //! JSON writer that appends to a byte buffer. Its only state is whether a comma is due.
 
-use bytes::BufMut;
+use bytes::{BufMut, BytesMut};
 
 use super::run::plain_run;
 use super::{JsonStr, RawJson};
@@ -20,6 +20,13 @@ use super::{JsonStr, RawJson};
 pub struct Writer<'o, B: BufMut> {
     out: &'o mut B,
     comma: bool,
+}
+
+impl Writer<'_, BytesMut> {
+    /// Returns the length of the buffer in bytes.
+    pub fn buffer_len(&self) -> usize {
+        self.out.len()
+    }
 }
 
 impl<'o, B: BufMut> Writer<'o, B> {

@@ -172,7 +172,7 @@ pub struct Credited {
 pub(crate) fn fault(name: &str, sums: [i64; 4]) -> Option<String> {
     let [credited, credits, charged, charges] = sums;
     // Sums at or above the limit were saturated at different points and cannot be compared exactly.
-    let same = |kept: i64, sum: i64| kept == sum || kept.min(sum) >= LARGEST;
+    let same = |stored: i64, sum: i64| stored == sum || stored.min(sum) >= LARGEST;
     if same(credited, credits) && same(charged, charges) {
         return None;
     }

@@ -44,7 +44,7 @@ impl LedgerState {
         Arc::new(LedgerState { accounts, journal: Arc::new(journal), fault, faulty })
     }
 
-    /// Returns true if a charge could be lost: no reservation should be made then.
+    /// Returns true if a charge could be lost: no reservation may be granted then.
     pub(super) fn is_failing(&self) -> bool {
         self.journal.is_failing() || self.faulty.load(Ordering::Acquire)
     }
@@ -72,7 +72,7 @@ impl LedgerState {
     }
 }
 
-/// Returns a later point in time. A span beyond the clock's range counts as none: what is due never must not be lost.
+/// Returns a later point in time. A span beyond the range of the clock counts as zero, so that the event still occurs.
 pub(super) fn later(at: Instant, span: Duration) -> Instant {
     at.checked_add(span).unwrap_or(at)
 }
@@ -118,7 +118,7 @@ pub(super) enum Command<C> {
     Panic,
 }
 
-/// Place where charges are kept for good.
+/// Durable destination of charges.
 pub(super) trait Backend {
     /// Commands that only this backend has.
     type Command: Send + 'static;
@@ -263,7 +263,7 @@ impl<C: Send + 'static> FlushWorker<C> {
         self.commands.as_ref().is_some_and(|commands| commands.try_send(command).is_ok())
     }
 
-    fn ask<T>(&self, make: impl FnOnce(Outcome<T>) -> Command<C>) -> Pending<T> {
+    fn submit<T>(&self, make: impl FnOnce(Outcome<T>) -> Command<C>) -> Pending<T> {
         let (outcome, pending) = Pending::new();
         if let Some(commands) = &self.commands
             && let Err(TrySendError::Full(_)) = commands.try_send(make(outcome))
@@ -275,15 +275,15 @@ impl<C: Send + 'static> FlushWorker<C> {
     }
 
     pub(super) fn spent_since(&self, day: i64) -> Pending<Vec<Spent>> {
-        self.ask(|outcome| Command::Spent { day, outcome })
+        self.submit(|outcome| Command::Spent { day, outcome })
     }
 
     pub(super) fn flush(&self) -> Pending<()> {
-        self.ask(|outcome| Command::Flush { outcome })
+        self.submit(|outcome| Command::Flush { outcome })
     }
 
     pub(super) fn close(&self) -> Pending<()> {
-        self.ask(|outcome| Command::Close { outcome })
+        self.submit(|outcome| Command::Close { outcome })
     }
 
     pub(super) fn threads(&self) -> Vec<Arc<Supervised>> {

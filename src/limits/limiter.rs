@@ -23,13 +23,13 @@ pub struct LimitOwner {
 /// * The leases of a gateway that has ended expire and become available to the others.
 /// * No method blocks, and each outcome arrives within a short time.
 pub trait Limiter: Send + Sync {
-    /// Grants a request from limits for which the local lease of `gauge` does not suffice. A grant that arrives after
+    /// Grants a request from limits for which the local lease of `state` does not suffice. A grant that arrives after
     /// its receiver is gone is returned to the limits.
     fn take(
         &self,
-        whose: LimitOwner,
-        gauge: &Arc<LimitState>,
+        owner: LimitOwner,
+        state: &Arc<LimitState>,
         limits: &UsageLimits,
-        ask: &LimitRequest,
+        request: &LimitRequest,
     ) -> oneshot::Receiver<Result<LimitGrant, Denied>>;
 }

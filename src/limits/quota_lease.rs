@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 
 use super::{Exceeded, LimitRequest, Nanos, Remaining, UsageLimits, Which, gcra};
 
-/// Time, in nanoseconds, for which a denial is repeated and the state of the fleet's buckets is trusted without asking
-/// the coordinator: 50 ms.
+/// Time, in nanoseconds, for which a denial is repeated and the state of the fleet's buckets is trusted without
+/// contact to the coordinator: 50 ms.
 const DENIAL_TTL: Nanos = 50_000_000;
 
 /// Listener that is notified of concurrency permits that other gateways may use.
@@ -98,7 +98,7 @@ pub struct LeaseRequest {
     pub permits: u32,
     /// Spend that it retains, in nano-units.
     pub spend: i64,
-    /// Overdrawn part of the spend, which `money` does not contain.
+    /// Overdrawn part of the spend, which `spend` does not contain.
     overdrawn: i64,
 }
 
@@ -140,21 +140,21 @@ impl QuotaLease {
     }
 
     /// Takes a request's part of all limits, or of none.
-    pub(super) fn take(&self, limits: &UsageLimits, ask: &LimitRequest) -> Result<(), Denied> {
+    pub(super) fn take(&self, limits: &UsageLimits, request: &LimitRequest) -> Result<(), Denied> {
         let mut state = self.state.lock();
         state.used = true;
         // Larger than the whole limit: no wait helps, so `wait` is `None`.
-        if let Some(limit) = limits.tokens_per_minute.filter(|limit| ask.tokens > *limit) {
+        if let Some(limit) = limits.tokens_per_minute.filter(|limit| request.tokens > *limit) {
             return Err(Denied::LimitReached(Exceeded { which: Which::Tokens, limit, wait: None }));
         }
         match state.mode {
             Mode::New => return Err(Denied::NeedsCoordinator),
-            Mode::Shared => state.admit_leased(limits, ask)?,
-            Mode::Degraded => state.admit_degraded(limits, ask)?,
+            Mode::Shared => state.admit_leased(limits, request)?,
+            Mode::Degraded => state.admit_degraded(limits, request)?,
         }
         state.in_flight = state.in_flight.saturating_add(u32::from(limits.concurrent.is_some()));
         if limits.has_spend() {
-            state.spend.reserve(ask.cost);
+            state.spend.reserve(request.cost);
         }
         Ok(())
     }
@@ -164,12 +164,12 @@ impl QuotaLease {
         let mut state = self.state.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         let unused = state.permits.saturating_sub(state.in_flight);
-        let tell = state.mode == Mode::Shared && unused > state.surplus && !state.surplus_notified;
-        state.surplus_notified |= tell;
+        let notify = state.mode == Mode::Shared && unused > state.surplus && !state.surplus_notified;
+        state.surplus_notified |= notify;
         // Notify outside the lock: the listener must not run in the critical section of all requests.
         drop(state);
-        if let Some(keeper) = self.surplus_listener.get().filter(|_| tell) {
-            keeper.on_surplus();
+        if let Some(listener) = self.surplus_listener.get().filter(|_| notify) {
+            listener.on_surplus();
         }
     }
 
@@ -185,10 +185,10 @@ impl QuotaLease {
 
     /// Settles the spend of a request: `held` was reserved for it and `cost` is charged, in nano-units.
     pub(super) fn settle_spend(&self, held: i64, cost: i64) {
-        let money = &mut self.state.lock().spend;
-        money.reserved = money.reserved.saturating_sub(held);
-        money.available = money.available.saturating_add(held).saturating_sub(cost);
-        money.charged = money.charged.saturating_add(cost);
+        let spend = &mut self.state.lock().spend;
+        spend.reserved = spend.reserved.saturating_sub(held);
+        spend.available = spend.available.saturating_add(held).saturating_sub(cost);
+        spend.charged = spend.charged.saturating_add(cost);
     }
 
     /// Returns the remaining requests and tokens of the whole fleet, as far as known here.
@@ -260,14 +260,14 @@ impl QuotaLease {
         let spare = if all { 0 } else { state.surplus };
         state.permits = state.permits.min(state.in_flight.saturating_add(spare)).max(state.in_flight);
         state.surplus_notified = false;
-        let money = &mut state.spend;
+        let spend = &mut state.spend;
         // Without `all`, retain one lease for the requests that follow: other gateways may need the rest.
-        if all && money.available > 0 {
-            money.available = 0;
-        } else if money.available > money.slice.saturating_mul(2) {
-            money.available = money.slice;
+        if all && spend.available > 0 {
+            spend.available = 0;
+        } else if spend.available > spend.slice.saturating_mul(2) {
+            spend.available = spend.slice;
         }
-        let overdrawn = money.available.min(0).saturating_neg();
+        let overdrawn = spend.available.min(0).saturating_neg();
         LeaseRequest {
             requests,
             tokens,
@@ -279,48 +279,50 @@ impl QuotaLease {
 
     /// Applies a lease grant. The coordinator has admitted `granted` requests, for which `held` nano-units are reserved
     /// together.
-    pub fn on_ack(&self, now: Nanos, report: &LeaseRequest, told: &LeaseGrant, granted: u32, held: i64) {
+    pub fn on_ack(&self, now: Nanos, request: &LeaseRequest, grant: &LeaseGrant, granted: u32, held: i64) {
         let mut state = self.state.lock();
         state.mode = Mode::Shared;
         state.granted_at = now;
-        state.gateways = told.gateways;
+        state.gateways = grant.gateways;
         state.last_denial = None;
-        state.requests.on_ack(now, told.full_in.0, told.ahead.0);
-        state.tokens.on_ack(now, told.full_in.1, told.ahead.1);
+        state.requests.on_ack(now, grant.full_in.0, grant.ahead.0);
+        state.tokens.on_ack(now, grant.full_in.1, grant.ahead.1);
         // Add differences only: requests have used the local lease while the renewal was in flight.
-        state.permits = state.permits.saturating_add(told.permits.saturating_sub(report.permits));
+        state.permits = state.permits.saturating_add(grant.permits.saturating_sub(request.permits));
         state.in_flight = state.in_flight.saturating_add(granted);
-        state.surplus = told.surplus;
-        let money = &mut state.spend;
-        let more = told.spend.saturating_sub(report.spend);
-        money.available = money.available.saturating_add(report.overdrawn).saturating_add(more);
+        state.surplus = grant.surplus;
+        let spend = &mut state.spend;
+        let more = grant.spend.saturating_sub(request.spend);
+        spend.available = spend.available.saturating_add(request.overdrawn).saturating_add(more);
         if more > held {
-            money.slice = more.saturating_sub(held);
+            spend.slice = more.saturating_sub(held);
         }
-        money.reserve(held);
+        spend.reserve(held);
     }
 
     /// Handles a renewal without a response: the coordinator may or may not have executed it. Debts remain, so that at
     /// worst they are paid twice, and returned amounts stay returned.
-    pub fn on_timeout(&self, report: &LeaseRequest) {
+    pub fn on_timeout(&self, request: &LeaseRequest) {
         let mut state = self.state.lock();
         let owed = |have: i64, owed: i64| have.saturating_sub(owed.max(0));
-        state.requests.available = owed(state.requests.available, report.requests);
-        state.tokens.available = owed(state.tokens.available, report.tokens);
+        state.requests.available = owed(state.requests.available, request.requests);
+        state.tokens.available = owed(state.tokens.available, request.tokens);
     }
 
-    /// Records a denial by the coordinator: the same or a larger request is denied for a moment without asking.
+    /// Records a denial by the coordinator: the same or a larger request is denied for 50 ms without a
+    /// round trip.
     pub fn record_denial(&self, now: Nanos, exceeded: Exceeded, cost: i64) {
         self.state.lock().last_denial = Some((now.saturating_add(DENIAL_TTL), exceeded, cost));
     }
 
     /// Enters degraded mode: from now on this gateway admits one part in `gateways`. Spend may be overdrawn by
-    /// `allowance`. Without an allowance, the leased spend may be used while it surely still is leased (`surely`).
-    pub fn enter_degraded(&self, gateways: u32, allowance: Option<i64>, surely: bool) {
+    /// `allowance`. Without an allowance, the leased spend may be used while the server cannot have reclaimed it
+    /// (`is_reliable`).
+    pub fn enter_degraded(&self, gateways: u32, allowance: Option<i64>, is_reliable: bool) {
         let mut state = self.state.lock();
         state.mode = Mode::Degraded;
         state.gateways = gateways.max(state.gateways).max(1);
-        state.spend.overdraft = allowance.or(surely.then_some(0));
+        state.spend.overdraft = allowance.or(is_reliable.then_some(0));
     }
 
     /// Drops everything except the count of requests in flight.
@@ -332,8 +334,8 @@ impl QuotaLease {
 
     /// Marks the charges so far as in flight to the ledger. They must be in the journal already.
     pub fn mark_in_flight(&self) {
-        let money = &mut self.state.lock().spend;
-        money.in_flight = money.in_flight.saturating_add(std::mem::take(&mut money.charged));
+        let spend = &mut self.state.lock().spend;
+        spend.in_flight = spend.in_flight.saturating_add(std::mem::take(&mut spend.charged));
     }
 
     /// Clears the charges in flight: the ledger has them.
@@ -362,22 +364,22 @@ impl Rate {
         }
     }
 
-    /// Checks that `amount` can be taken from the local lease. Otherwise denies it if the fleet's bucket surely does
+    /// Checks that `amount` can be taken from the local lease. Otherwise denies it if the fleet's bucket does
     /// not have it either, or else requires the coordinator.
     fn take(
         &self,
-        ask: &LimitRequest,
+        request: &LimitRequest,
         amount: i64,
         limit: u64,
-        heard: Nanos,
+        granted_at: Nanos,
         which: Which,
     ) -> Result<(), Denied> {
         if self.available >= amount {
             return Ok(());
         }
         let mut full_at = self.full_at;
-        match gcra::take(&mut full_at, ask.now, amount.unsigned_abs(), limit) {
-            Err(wait) if ask.now.saturating_sub(heard) < DENIAL_TTL => {
+        match gcra::take(&mut full_at, request.now, amount.unsigned_abs(), limit) {
+            Err(wait) if request.now.saturating_sub(granted_at) < DENIAL_TTL => {
                 Err(Denied::LimitReached(Exceeded { which, limit, wait }))
             }
             _ => Err(Denied::NeedsCoordinator),
@@ -417,10 +419,10 @@ impl LeaseState {
         limit.checked_div(self.gateways.into()).unwrap_or(limit).max(1)
     }
 
-    fn admit_leased(&mut self, limits: &UsageLimits, ask: &LimitRequest) -> Result<(), Denied> {
+    fn admit_leased(&mut self, limits: &UsageLimits, request: &LimitRequest) -> Result<(), Denied> {
         let refused = |which: &[Which]| {
             let same = self.last_denial.filter(|(until, exceeded, cost)| {
-                ask.now < *until && which.contains(&exceeded.which) && ask.cost >= *cost
+                request.now < *until && which.contains(&exceeded.which) && request.cost >= *cost
             });
             same.map_or(Denied::NeedsCoordinator, |(_, exceeded, _)| Denied::LimitReached(exceeded))
         };
@@ -428,14 +430,14 @@ impl LeaseState {
         if limits.concurrent.is_some_and(|most| self.in_flight >= self.permits.min(most)) {
             return Err(refused(&[Which::Concurrent]));
         }
-        let tokens = i64::try_from(ask.tokens).unwrap_or(i64::MAX);
+        let tokens = i64::try_from(request.tokens).unwrap_or(i64::MAX);
         if let Some(limit) = limits.requests_per_minute {
-            self.requests.take(ask, 1, limit, self.granted_at, Which::Requests)?;
+            self.requests.take(request, 1, limit, self.granted_at, Which::Requests)?;
         }
         if let Some(limit) = limits.tokens_per_minute {
-            self.tokens.take(ask, tokens, limit, self.granted_at, Which::Tokens)?;
+            self.tokens.take(request, tokens, limit, self.granted_at, Which::Tokens)?;
         }
-        if limits.has_spend() && self.spend.available < ask.cost {
+        if limits.has_spend() && self.spend.available < request.cost {
             return Err(refused(&[Which::SpendPerDay, Which::SpendPerMonth]));
         }
         // Take only after all checks have passed: a denied request must take nothing.
@@ -449,7 +451,7 @@ impl LeaseState {
     }
 
     /// Admits in degraded mode: each gateway takes its share from the fleet's bucket as last known.
-    fn admit_degraded(&mut self, limits: &UsageLimits, ask: &LimitRequest) -> Result<(), Denied> {
+    fn admit_degraded(&mut self, limits: &UsageLimits, request: &LimitRequest) -> Result<(), Denied> {
         let part = |limit: u64| self.degraded_share(limit);
         if let Some(most) = limits.concurrent
             && u64::from(self.in_flight) >= part(most.into())
@@ -459,7 +461,10 @@ impl LeaseState {
             return Err(Denied::LimitReached(exceeded));
         }
         if limits.has_spend()
-            && self.spend.overdraft.is_none_or(|more| self.spend.available < ask.cost.saturating_sub(more))
+            && self
+                .spend
+                .overdraft
+                .is_none_or(|more| self.spend.available < request.cost.saturating_sub(more))
         {
             return Err(Denied::CoordinatorDown);
         }
@@ -467,7 +472,7 @@ impl LeaseState {
         let take = |rate: &mut Rate, amount: u64, limit: u64, which: Which| {
             // A request larger than the share is admitted when the share is full; otherwise it would never be.
             let part = part(limit);
-            gcra::take(&mut rate.full_at, ask.now, amount.min(part), part)
+            gcra::take(&mut rate.full_at, request.now, amount.min(part), part)
                 .map_err(|wait| Denied::LimitReached(Exceeded { which, limit, wait }))?;
             rate.record_debt(amount, limit);
             Ok(())
@@ -476,17 +481,17 @@ impl LeaseState {
             take(&mut requests, 1, limit, Which::Requests)?;
         }
         if let Some(limit) = limits.tokens_per_minute {
-            take(&mut tokens, ask.tokens, limit, Which::Tokens)?;
+            take(&mut tokens, request.tokens, limit, Which::Tokens)?;
         }
         (self.requests, self.tokens) = (requests, tokens);
         Ok(())
     }
 
     fn correct(&mut self, which: impl Fn(&mut LeaseState) -> &mut Rate, less: i64, limit: u64) {
-        let (away, part) = (self.mode == Mode::Degraded, self.degraded_share(limit));
+        let (is_degraded, part) = (self.mode == Mode::Degraded, self.degraded_share(limit));
         let rate = which(self);
         rate.available = rate.available.saturating_add(less);
-        if away {
+        if is_degraded {
             // Degraded mode counts with its own bucket: move it, too, and retain debts only.
             let time = gcra::cost(less.unsigned_abs(), part);
             let time = if less < 0 { time } else { time.saturating_neg() };

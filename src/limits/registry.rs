@@ -100,7 +100,7 @@ impl LimitRegistry {
     pub fn sweep(&self, now: Nanos, calendar: &Calendar) {
         for shard in &self.shards {
             let mut shard = shard.lock();
-            shard.retain(|_, gauge| Arc::strong_count(gauge) > 1 || !gauge.is_idle(now, calendar));
+            shard.retain(|_, state| Arc::strong_count(state) > 1 || !state.is_idle(now, calendar));
             shard.shrink_to_fit();
         }
     }
@@ -128,10 +128,10 @@ impl LimitRegistry {
     }
 
     /// Loads the spend before the start of this process into a limit state.
-    pub fn apply_spent(&self, scope: Scope, name: &Arc<str>, gauge: &LimitState) {
+    pub fn apply_spent(&self, scope: Scope, name: &Arc<str>, state: &LimitState) {
         let mut spent = self.spent.lock();
         let (day, month) = spent.amounts.remove(&(scope, name.clone())).unwrap_or_default();
-        gauge.load_spend(&spent.calendar, day, month);
+        state.load_spend(&spent.calendar, day, month);
     }
 }
 
@@ -142,26 +142,26 @@ mod tests {
 
     #[test]
     fn registry_state_is_shared_by_name_and_swept_when_idle() {
-        let gauges = LimitRegistry::default();
+        let registry = LimitRegistry::default();
         let name: Arc<str> = "alice".into();
-        let gauge = gauges.state(Scope::Key, &name);
-        assert!(Arc::ptr_eq(&gauge, &gauges.state(Scope::Key, &"alice".into())));
-        assert!(!Arc::ptr_eq(&gauge, &gauges.state(Scope::Account, &name)));
-        assert_eq!(gauges.len(), 2);
+        let state = registry.state(Scope::Key, &name);
+        assert!(Arc::ptr_eq(&state, &registry.state(Scope::Key, &"alice".into())));
+        assert!(!Arc::ptr_eq(&state, &registry.state(Scope::Account, &name)));
+        assert_eq!(registry.len(), 2);
         let limits = UsageLimits { requests_per_minute: Some(60), ..UsageLimits::default() };
-        drop(gauge.admit(&limits, &LimitRequest::default()).unwrap());
-        gauges.sweep(0, &Calendar::default());
-        assert_eq!(gauges.len(), 1, "one is held");
-        drop(gauge);
-        gauges.sweep(0, &Calendar::default());
-        assert_eq!(gauges.len(), 1, "and a request of it counts for a second");
-        gauges.sweep(1_000_000_000, &Calendar::default());
-        assert!(gauges.is_empty());
+        drop(state.admit(&limits, &LimitRequest::default()).unwrap());
+        registry.sweep(0, &Calendar::default());
+        assert_eq!(registry.len(), 1, "one is held");
+        drop(state);
+        registry.sweep(0, &Calendar::default());
+        assert_eq!(registry.len(), 1, "and a request of it counts for a second");
+        registry.sweep(1_000_000_000, &Calendar::default());
+        assert!(registry.is_empty());
     }
 
     #[test]
     fn registry_past_spend_is_applied_by_key_and_by_account() {
-        let gauges = LimitRegistry::default();
+        let registry = LimitRegistry::default();
         let calendar = Calendar::at(1_790_000_000);
         let day = calendar.day;
         let rows = [
@@ -171,14 +171,14 @@ mod tests {
             ("alice", "acme", calendar.month_begins() - 1, 1_000),
             ("carol", "", day, 1),
         ];
-        gauges.load_spent(&calendar, rows);
+        registry.load_spent(&calendar, rows);
         let spent = |scope, name: &str| {
-            let gauge = gauges.state(scope, &name.into());
-            gauges.apply_spent(scope, &name.into(), &gauge);
+            let state = registry.state(scope, &name.into());
+            registry.apply_spent(scope, &name.into(), &state);
             let most = |limits: UsageLimits| {
                 (0..2_000).rfind(|cost| {
-                    let ask = LimitRequest { calendar, cost: *cost, ..LimitRequest::default() };
-                    gauge.admit(&limits, &ask).map(crate::limits::LimitGrant::undo).is_ok()
+                    let request = LimitRequest { calendar, cost: *cost, ..LimitRequest::default() };
+                    state.admit(&limits, &request).map(crate::limits::LimitGrant::undo).is_ok()
                 })
             };
             let day = most(UsageLimits { spend_per_day: Some(1_999), ..UsageLimits::default() }).unwrap();
@@ -188,6 +188,6 @@ mod tests {
         assert_eq!(spent(Scope::Key, "alice"), (5, 16));
         assert_eq!(spent(Scope::Account, "acme"), (12, 23));
         assert_eq!(spent(Scope::Key, "carol"), (1, 1));
-        assert_eq!(spent(Scope::Key, "nobody"), (0, 0));
+        assert_eq!(spent(Scope::Key, "unknown"), (0, 0));
     }
 }

@@ -78,7 +78,7 @@ pub struct Exceeded {
     pub wait: Option<Duration>,
 }
 
-/// Amounts that a request asks of its limits.
+/// Amounts that a request takes of its limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LimitRequest {
     /// Current time, in nanoseconds since the epoch of the process's clock.
@@ -164,35 +164,39 @@ impl LimitState {
     /// # Errors
     /// Returns [`Denied`] if a limit is reached or, for shared limits, if the coordinator must decide or is
     /// unreachable.
-    pub fn admit(self: &Arc<Self>, limits: &UsageLimits, ask: &LimitRequest) -> Result<LimitGrant, Denied> {
+    pub fn admit(
+        self: &Arc<Self>,
+        limits: &UsageLimits,
+        request: &LimitRequest,
+    ) -> Result<LimitGrant, Denied> {
         match &self.quota_lease {
-            None => self.admit_local(limits, ask).map_err(Denied::LimitReached),
-            Some(share) => share.take(limits, ask).map(|()| self.grant(limits, ask)),
+            None => self.admit_local(limits, request).map_err(Denied::LimitReached),
+            Some(lease) => lease.take(limits, request).map(|()| self.grant(limits, request)),
         }
     }
 
     /// Returns the grant of a request that the coordinator has admitted.
-    pub fn grant(self: &Arc<Self>, limits: &UsageLimits, ask: &LimitRequest) -> LimitGrant {
+    pub fn grant(self: &Arc<Self>, limits: &UsageLimits, request: &LimitRequest) -> LimitGrant {
         let taken = GrantedLimit {
             concurrency: limits.concurrent.is_some(),
             requests: limits.requests_per_minute.is_some(),
             tokens: limits.tokens_per_minute.is_some(),
             cost: limits.has_spend(),
         };
-        LimitGrant { state: self.clone(), limits: *limits, amounts: *ask, taken }
+        LimitGrant { state: self.clone(), limits: *limits, amounts: *request, taken }
     }
 
     fn admit_local(
         self: &Arc<Self>,
         limits: &UsageLimits,
-        ask: &LimitRequest,
+        request: &LimitRequest,
     ) -> Result<LimitGrant, Exceeded> {
-        // `ticket` records what was taken. A denial must give it back: a drop returns all but the counted request,
+        // `grant` records what was taken. A denial must give it back: a drop returns all but the counted request,
         // which only `undo` returns.
-        let mut ticket = LimitGrant {
+        let mut grant = LimitGrant {
             state: self.clone(),
             limits: *limits,
-            amounts: *ask,
+            amounts: *request,
             taken: GrantedLimit::default(),
         };
         if let Some(most) = limits.concurrent {
@@ -201,54 +205,54 @@ impl LimitState {
                 let wait = Some(Duration::from_secs(1));
                 return Err(Exceeded { which: Which::Concurrent, limit: u64::from(most), wait });
             }
-            ticket.taken.concurrency = true;
+            grant.taken.concurrency = true;
         }
         if let Some(limit) = limits.requests_per_minute {
-            let taken = self.requests.take(ask.now, 1, limit);
+            let taken = self.requests.take(request.now, 1, limit);
             taken.map_err(|wait| Exceeded { which: Which::Requests, limit, wait })?;
-            ticket.taken.requests = true;
+            grant.taken.requests = true;
         }
         if let Some(limit) = limits.tokens_per_minute {
-            match self.tokens.take(ask.now, ask.tokens, limit) {
-                Ok(_) => ticket.taken.tokens = true,
+            match self.tokens.take(request.now, request.tokens, limit) {
+                Ok(_) => grant.taken.tokens = true,
                 Err(wait) => {
-                    ticket.undo();
+                    grant.undo();
                     return Err(Exceeded { which: Which::Tokens, limit, wait });
                 }
             }
         }
         if limits.has_spend()
-            && let Err(exceeded) = self.spend(limits, ask)
+            && let Err(exceeded) = self.spend(limits, request)
         {
-            ticket.undo();
+            grant.undo();
             return Err(exceeded);
         }
-        ticket.taken.cost = limits.has_spend();
-        Ok(ticket)
+        grant.taken.cost = limits.has_spend();
+        Ok(grant)
     }
 
-    fn spend(&self, limits: &UsageLimits, ask: &LimitRequest) -> Result<(), Exceeded> {
+    fn spend(&self, limits: &UsageLimits, request: &LimitRequest) -> Result<(), Exceeded> {
         let mut spend = self.spend.lock();
         let over = |limit: Option<i64>, spent: i64| {
-            limit.filter(|limit| spent.saturating_add(ask.cost) > *limit).map(i64::unsigned_abs)
+            limit.filter(|limit| spent.saturating_add(request.cost) > *limit).map(i64::unsigned_abs)
         };
         let wait = |seconds| Some(Duration::from_secs(seconds));
-        let calendar = &ask.calendar;
+        let calendar = &request.calendar;
         if let Some(limit) = over(limits.spend_per_month, *spend.month.of(calendar.month)) {
             return Err(Exceeded { which: Which::SpendPerMonth, limit, wait: wait(calendar.month_ends_in) });
         }
         if let Some(limit) = over(limits.spend_per_day, *spend.day.of(calendar.day)) {
             return Err(Exceeded { which: Which::SpendPerDay, limit, wait: wait(calendar.day_ends_in) });
         }
-        add(spend.day.of(calendar.day), ask.cost);
-        add(spend.month.of(calendar.month), ask.cost);
+        add(spend.day.of(calendar.day), request.cost);
+        add(spend.month.of(calendar.month), request.cost);
         Ok(())
     }
 
     /// Returns the remaining requests and tokens. `None` where a limit is not set.
     pub fn remaining(&self, limits: &UsageLimits, now: Nanos) -> (Option<Remaining>, Option<Remaining>) {
-        if let Some(share) = &self.quota_lease {
-            return share.remaining(limits, now);
+        if let Some(lease) = &self.quota_lease {
+            return lease.remaining(limits, now);
         }
         let left = |bucket: &Gcra, limit: Option<u64>| limit.map(|limit| bucket.remaining(now, limit));
         (left(&self.requests, limits.requests_per_minute), left(&self.tokens, limits.tokens_per_minute))
@@ -256,8 +260,8 @@ impl LimitState {
 
     /// Returns true if this state holds no more information than a new one, so that it may be dropped.
     pub fn is_idle(&self, now: Nanos, calendar: &Calendar) -> bool {
-        if let Some(share) = &self.quota_lease {
-            return share.is_idle(now);
+        if let Some(lease) = &self.quota_lease {
+            return lease.is_idle(now);
         }
         let spend = self.spend.lock();
         let spent = |period: &Period, number: i64| period.number >= number && period.nanos != 0;
@@ -302,7 +306,7 @@ impl LimitGrant {
             (std::mem::take(&mut self.taken.requests), self.limits.requests_per_minute)
         {
             match self.state.quota_lease() {
-                Some(share) => share.refund_request(limit),
+                Some(lease) => lease.refund_request(limit),
                 None => self.state.requests.refund(1, limit),
             }
         }
@@ -315,10 +319,10 @@ impl LimitGrant {
         };
         let less = self.amounts.tokens.checked_sub(tokens);
         match (self.state.quota_lease(), less) {
-            (Some(share), Some(less)) => share.correct_tokens(i64::try_from(less).unwrap_or(i64::MAX), limit),
-            (Some(share), None) => {
+            (Some(lease), Some(less)) => lease.correct_tokens(i64::try_from(less).unwrap_or(i64::MAX), limit),
+            (Some(lease), None) => {
                 let more = i64::try_from(tokens.saturating_sub(self.amounts.tokens)).unwrap_or(i64::MAX);
-                share.correct_tokens(more.saturating_neg(), limit);
+                lease.correct_tokens(more.saturating_neg(), limit);
             }
             (None, Some(less)) => self.state.tokens.refund(less, limit),
             (None, None) => {
@@ -331,8 +335,8 @@ impl LimitGrant {
         if !std::mem::take(&mut self.taken.cost) {
             return;
         }
-        if let Some(share) = self.state.quota_lease() {
-            share.settle_spend(self.amounts.cost, cost);
+        if let Some(lease) = self.state.quota_lease() {
+            lease.settle_spend(self.amounts.cost, cost);
             return;
         }
         let correction = cost.saturating_sub(self.amounts.cost);
@@ -355,7 +359,7 @@ impl Drop for LimitGrant {
         self.correct_spend(0);
         if std::mem::take(&mut self.taken.concurrency) {
             match self.state.quota_lease() {
-                Some(share) => share.release_permit(),
+                Some(lease) => lease.release_permit(),
                 None => drop(self.state.in_flight.fetch_sub(1, Ordering::Relaxed)),
             }
         }
@@ -371,7 +375,7 @@ fn add(sum: &mut i64, amount: i64) {
 mod tests {
     use super::*;
 
-    fn ask(tokens: u64, cost: i64) -> LimitRequest {
+    fn limit_request(tokens: u64, cost: i64) -> LimitRequest {
         LimitRequest { now: 0, calendar: Calendar::at(1_790_000_000), tokens, cost }
     }
 
@@ -387,60 +391,61 @@ mod tests {
 
     #[test]
     fn limit_concurrency_is_released_on_drop_settle_and_undo() {
-        let gauge = Arc::new(LimitState::new());
+        let state = Arc::new(LimitState::new());
         let only = UsageLimits { concurrent: Some(2), ..UsageLimits::default() };
-        let first = gauge.admit_local(&only, &ask(0, 0)).unwrap();
-        let second = gauge.admit_local(&only, &ask(0, 0)).unwrap();
-        assert_eq!(gauge.admit_local(&only, &ask(0, 0)).unwrap_err().which, Which::Concurrent);
+        let first = state.admit_local(&only, &limit_request(0, 0)).unwrap();
+        let second = state.admit_local(&only, &limit_request(0, 0)).unwrap();
+        assert_eq!(state.admit_local(&only, &limit_request(0, 0)).unwrap_err().which, Which::Concurrent);
         drop(first);
-        let third = gauge.admit_local(&only, &ask(0, 0)).unwrap();
+        let third = state.admit_local(&only, &limit_request(0, 0)).unwrap();
         second.settle(0, 0, 0);
         third.undo();
-        assert!(gauge.is_idle(0, &Calendar::at(0)));
+        assert!(state.is_idle(0, &Calendar::at(0)));
     }
 
     #[test]
     fn limit_refusal_consumes_nothing() {
-        let gauge = Arc::new(LimitState::new());
-        let refused = gauge.admit_local(&limits(), &ask(1_001, 0)).unwrap_err();
+        let state = Arc::new(LimitState::new());
+        let refused = state.admit_local(&limits(), &limit_request(1_001, 0)).unwrap_err();
         assert_eq!((refused.which, refused.wait), (Which::Tokens, None));
-        let refused = gauge.admit_local(&limits(), &ask(0, 501)).unwrap_err();
+        let refused = state.admit_local(&limits(), &limit_request(0, 501)).unwrap_err();
         assert_eq!((refused.which, refused.limit), (Which::SpendPerDay, 500));
-        assert!(gauge.is_idle(0, &Calendar::at(1_790_000_000)));
+        assert!(state.is_idle(0, &Calendar::at(1_790_000_000)));
     }
 
     #[test]
     fn limit_estimate_is_corrected_by_reported_usage() {
-        let gauge = Arc::new(LimitState::new());
-        let ticket = gauge.admit_local(&limits(), &ask(1_000, 400)).unwrap();
-        let (requests, tokens) = gauge.remaining(&limits(), 0);
+        let state = Arc::new(LimitState::new());
+        let grant = state.admit_local(&limits(), &limit_request(1_000, 400)).unwrap();
+        let (requests, tokens) = state.remaining(&limits(), 0);
         assert_eq!((requests.unwrap().remaining, tokens.unwrap().remaining), (9, 0));
-        assert_eq!(gauge.admit_local(&limits(), &ask(1, 0)).unwrap_err().which, Which::Tokens);
-        ticket.settle(0, 100, 50);
-        let ticket = gauge.admit_local(&limits(), &ask(900, 450)).unwrap();
-        assert_eq!(gauge.admit_local(&limits(), &ask(0, 1)).unwrap_err().which, Which::SpendPerDay);
-        ticket.settle(0, 1_900, 500);
+        assert_eq!(state.admit_local(&limits(), &limit_request(1, 0)).unwrap_err().which, Which::Tokens);
+        grant.settle(0, 100, 50);
+        let grant = state.admit_local(&limits(), &limit_request(900, 450)).unwrap();
+        assert_eq!(state.admit_local(&limits(), &limit_request(0, 1)).unwrap_err().which, Which::SpendPerDay);
+        grant.settle(0, 1_900, 500);
         // 2,000 of 1,000 tokens are used: it takes a minute until the first one is available again.
-        let refused = gauge.admit_local(&limits(), &ask(1, 0)).unwrap_err();
+        let refused = state.admit_local(&limits(), &limit_request(1, 0)).unwrap_err();
         assert_eq!(refused.wait, Some(Duration::from_millis(60_060)));
         // Above the day's limit by what the request cost beyond its estimate.
         let free = UsageLimits { tokens_per_minute: None, ..limits() };
-        assert_eq!(gauge.admit_local(&free, &ask(0, 0)).unwrap_err().which, Which::SpendPerDay);
+        assert_eq!(state.admit_local(&free, &limit_request(0, 0)).unwrap_err().which, Which::SpendPerDay);
         // The next day, only the month's limit is reached.
-        let tomorrow = LimitRequest { calendar: Calendar::at(1_790_000_000 + 86_400), ..ask(0, 251) };
-        assert_eq!(gauge.admit_local(&free, &tomorrow).unwrap_err().which, Which::SpendPerMonth);
-        gauge.admit_local(&free, &LimitRequest { cost: 250, ..tomorrow }).unwrap();
+        let tomorrow =
+            LimitRequest { calendar: Calendar::at(1_790_000_000 + 86_400), ..limit_request(0, 251) };
+        assert_eq!(state.admit_local(&free, &tomorrow).unwrap_err().which, Which::SpendPerMonth);
+        state.admit_local(&free, &LimitRequest { cost: 250, ..tomorrow }).unwrap();
     }
 
     #[test]
     fn limit_spend_before_the_start_is_counted_once() {
-        let gauge = Arc::new(LimitState::new());
-        let calendar = ask(0, 0).calendar;
-        assert!(gauge.needs_spend());
-        gauge.load_spend(&calendar, 450, 450);
-        gauge.load_spend(&calendar, 450, 450);
-        assert!(!gauge.needs_spend());
-        assert!(gauge.admit_local(&limits(), &ask(0, 50)).is_ok());
-        assert!(gauge.admit_local(&limits(), &ask(0, 51)).is_err());
+        let state = Arc::new(LimitState::new());
+        let calendar = limit_request(0, 0).calendar;
+        assert!(state.needs_spend());
+        state.load_spend(&calendar, 450, 450);
+        state.load_spend(&calendar, 450, 450);
+        assert!(!state.needs_spend());
+        assert!(state.admit_local(&limits(), &limit_request(0, 50)).is_ok());
+        assert!(state.admit_local(&limits(), &limit_request(0, 51)).is_err());
     }
 }

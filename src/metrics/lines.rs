@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::sync::{Buffering, LineBuffer, Wakeup};
 
 /// Capacity in bytes to which the buffer shrinks after a write.
-const KEPT: usize = 256 * 1024;
+const RETAINED_CAPACITY: usize = 256 * 1024;
 
 /// Destination of lines.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Lines {
                     self.count_lost(taken);
                 }
                 taken.clear();
-                taken.shrink_to(KEPT);
+                taken.shrink_to(RETAINED_CAPACITY);
             }
             // Lines that arrived during the write are written before the thread ends.
             let more = self.buffer.on_written();

@@ -40,6 +40,12 @@ pub struct Metrics {
     pub tokens: IntCounterVec,
     /// Charges, in nano-units.
     pub cost: IntCounterVec,
+    /// Savings of prompt-cache reads, in nano-units.
+    pub cache_saved: IntCounterVec,
+    /// Surcharges of prompt-cache writes, in nano-units.
+    pub cache_surcharge: IntCounterVec,
+    /// Requests with automatic prompt caching, by action.
+    pub cache_requests: IntCounterVec,
     /// Requests rejected by a limit.
     pub limit_refusals: IntCounterVec,
     /// Failed ledger operations.
@@ -82,7 +88,7 @@ pub struct Metrics {
     pub provider_checks: IntCounterVec,
     /// Whether the last health check of a provider succeeded.
     pub provider_well: IntGaugeVec,
-    /// See [`table::LINKS`].
+    /// See [`table::REMOTE_FETCHES`].
     pub remote_fetches: IntCounterVec,
     /// Request elements lost in translation.
     pub losses: IntCounterVec,
@@ -135,6 +141,9 @@ impl Metrics {
             token_usage: make.histograms(&table::TOKEN_USAGE)?,
             tokens: make.counters(&table::TOKENS)?,
             cost: make.counters(&table::COST)?,
+            cache_saved: make.counters(&table::CACHE_SAVED)?,
+            cache_surcharge: make.counters(&table::CACHE_SURCHARGE)?,
+            cache_requests: make.counters(&table::CACHE_REQUESTS)?,
             limit_refusals: make.counters(&table::LIMIT_REFUSALS)?,
             ledger_failures: make.counters(&table::LEDGER_FAILURES)?,
             overhead: make.histogram(&table::OVERHEAD)?,
@@ -156,7 +165,7 @@ impl Metrics {
             target_in_flight: make.gauges(&table::TARGET_IN_FLIGHT)?,
             provider_checks: make.counters(&table::PROVIDER_CHECKS)?,
             provider_well: make.gauges(&table::PROVIDER_WELL)?,
-            remote_fetches: make.counters(&table::LINKS)?,
+            remote_fetches: make.counters(&table::REMOTE_FETCHES)?,
             losses: make.counters(&table::LOSSES)?,
             usage_bounded: make.counters(&table::USAGE_BOUNDED)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,
@@ -218,10 +227,10 @@ impl Maker<'_> {
     fn register<C: Collector + Clone + 'static>(
         &self,
         family: &MetricFamily,
-        made: prometheus::Result<C>,
+        created: prometheus::Result<C>,
     ) -> Result<C, MetricsError> {
         let error = |source| MetricsError { name: family.name, source };
-        let collector = made.map_err(error)?;
+        let collector = created.map_err(error)?;
         self.registry.register(Box::new(collector.clone())).map_err(error)?;
         Ok(collector)
     }

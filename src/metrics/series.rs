@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use prometheus::{Histogram, IntCounter};
+use prometheus::{Histogram, IntCounter, IntCounterVec};
 
 use super::Metrics;
 use crate::canonical::Usage;
@@ -19,6 +19,8 @@ pub struct Series {
     per_token: OnceLock<Histogram>,
     tokens: OnceLock<Tokens>,
     cost: OnceLock<IntCounter>,
+    cache_saved: OnceLock<IntCounter>,
+    cache_surcharge: OnceLock<IntCounter>,
     request_bytes: IntCounter,
     response_bytes: IntCounter,
     reused: IntCounter,
@@ -57,6 +59,10 @@ pub struct Finished {
     pub response_bytes: u64,
     /// Charge in nano-units.
     pub cost: u64,
+    /// Savings of prompt-cache reads in nano-units.
+    pub cache_saved: u64,
+    /// Surcharge of prompt-cache writes in nano-units.
+    pub cache_surcharge: u64,
 }
 
 impl Series {
@@ -76,6 +82,8 @@ impl Series {
             per_token: OnceLock::new(),
             tokens: OnceLock::new(),
             cost: OnceLock::new(),
+            cache_saved: OnceLock::new(),
+            cache_surcharge: OnceLock::new(),
             request_bytes: metrics.request_bytes.with_label_values(&[endpoint]),
             response_bytes: metrics.response_bytes.with_label_values(&[endpoint]),
             reused: metrics.upstream_connections.with_label_values(&[provider, "true"]),
@@ -107,11 +115,15 @@ impl Series {
                 self.per_token(metrics).observe((done.seconds - seconds).max(0.0) / (output - 1) as f64);
             }
         }
-        if done.cost > 0 {
-            let Labels { model, provider, .. } = &self.labels;
-            let cost = || metrics.cost.with_label_values(&[&**model, &**provider]);
-            self.cost.get_or_init(cost).inc_by(done.cost);
-        }
+        let money = |slot: &OnceLock<IntCounter>, family: &IntCounterVec, amount: u64| {
+            if amount > 0 {
+                let Labels { model, provider, .. } = &self.labels;
+                slot.get_or_init(|| family.with_label_values(&[&**model, &**provider])).inc_by(amount);
+            }
+        };
+        money(&self.cost, &metrics.cost, done.cost);
+        money(&self.cache_saved, &metrics.cache_saved, done.cache_saved);
+        money(&self.cache_surcharge, &metrics.cache_surcharge, done.cache_surcharge);
         if usage.is_known() {
             self.count_tokens(metrics, usage);
         }

@@ -85,6 +85,16 @@ table! {
     /// Charges.
     COST = "gateway_cost_nano_units_total" MetricType::Counter, &["model", "provider"],
         "Charges, in billionths of the currency of the prices.";
+    /// Savings of prompt-cache reads.
+    CACHE_SAVED = "gateway_cache_saved_nano_units_total" MetricType::Counter, &["model", "provider"],
+        "Savings of reads from the providers' prompt caches against plain input, in billionths of the currency.";
+    /// Surcharges of prompt-cache writes.
+    CACHE_SURCHARGE = "gateway_cache_surcharge_nano_units_total" MetricType::Counter, &["model", "provider"],
+        "Surcharges of writes to the providers' prompt caches against plain input, in billionths of the currency.";
+    /// Requests with automatic prompt caching.
+    CACHE_REQUESTS = "gateway_cache_requests_total" MetricType::Counter, &["model", "provider", "action"],
+        "Requests with automatic prompt caching, by what the gateway added (breakpoints, key, none, or paused because \
+         reads do not repay writes).";
     /// Requests rejected by a limit.
     LIMIT_REFUSALS = "gateway_limit_refusals_total" MetricType::Counter, &["scope", "limit"],
         "Requests that a limit of a key or an account rejected, by the limit's name in keys.toml, or balance.";
@@ -152,7 +162,7 @@ table! {
     PROVIDER_WELL = "gateway_provider_well" MetricType::Gauge, &["provider"],
         "1 if the result of the provider's last health check was well, 0 otherwise.";
     /// Fetches of remote media.
-    LINKS = "gateway_links_total" MetricType::Counter, &["from", "result"],
+    REMOTE_FETCHES = "gateway_links_total" MetricType::Counter, &["from", "result"],
         "Downloads of remote media, by origin of the URL (client, provider) and result.";
     /// Losses in translation.
     LOSSES = "gateway_translation_losses_total" MetricType::Counter, &["from", "to", "element", "policy"],

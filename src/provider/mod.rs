@@ -13,6 +13,7 @@ mod imaging;
 mod kind;
 mod preset;
 mod presets;
+mod prompt_cache;
 mod videos;
 
 use std::time::Duration;

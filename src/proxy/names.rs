@@ -48,6 +48,7 @@ pub(in crate::proxy) const X_API_KEY: HeaderName = HeaderName::from_static("x-ap
 pub(in crate::proxy) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(in crate::proxy) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub(in crate::proxy) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(in crate::proxy) const X_GATEWAY_CACHE: HeaderName = HeaderName::from_static("x-gateway-cache");
 pub(in crate::proxy) const X_GATEWAY_IMAGES: HeaderName = HeaderName::from_static("x-gateway-images");
 pub(in crate::proxy) const X_GATEWAY_WARNING: HeaderName = HeaderName::from_static("x-gateway-warning");
 pub(in crate::proxy) const X_GATEWAY_ATTEMPTS: HeaderName = HeaderName::from_static("x-gateway-attempts");

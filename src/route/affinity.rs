@@ -48,40 +48,40 @@ fn halves(word: u128) -> (u64, u64) {
 
 /// Computes the rendezvous score `-weight / ln(u)`: each target has the highest score with a probability proportional
 /// to its weight. If all weights are equal (`alike`), `u` itself has the same order, and the logarithm is saved.
-fn score(conversation: u64, seat: &TargetHandle, alike: bool) -> f64 {
+fn score(conversation: u64, target: &TargetHandle, alike: bool) -> f64 {
     // 53 bits fit an `f64` exactly. The 0.5 avoids 0, whose logarithm is infinite.
-    let draw = (mix(conversation, seat.state.id) >> 11) as f64 + 0.5;
+    let draw = (mix(conversation, target.state.id) >> 11) as f64 + 0.5;
     if alike {
         return draw;
     }
     let uniform = draw / (1u64 << 53) as f64;
-    f64::from(seat.weight) / -uniform.ln()
+    f64::from(target.weight) / -uniform.ln()
 }
 
 /// Selects among the targets of one tier. If all are above their load bounds, the highest score wins anyway. Returns
 /// `None` if there are no targets.
 pub(super) fn choose<'s>(
     conversation: u64,
-    seats: impl Iterator<Item = (usize, &'s TargetHandle)> + Clone,
+    targets: impl Iterator<Item = (usize, &'s TargetHandle)> + Clone,
 ) -> Option<usize> {
     // Include the request to be placed, so that the bound is never 0.
     let (mut requests, mut weights) = (1, 0);
     let (mut alike, mut before) = (true, None);
-    for (_, seat) in seats.clone() {
-        alike &= before.replace(seat.weight).is_none_or(|before| before == seat.weight);
-        requests += u64::from(seat.state.in_flight.get());
-        weights += u64::from(seat.weight);
+    for (_, target) in targets.clone() {
+        alike &= before.replace(target.weight).is_none_or(|before| before == target.weight);
+        requests += u64::from(target.state.in_flight.get());
+        weights += u64::from(target.weight);
     }
     let mut best: Option<(f64, usize)> = None;
     let mut any: Option<(f64, usize)> = None;
-    for (index, seat) in seats {
-        let score = score(conversation, seat, alike);
+    for (index, target) in targets {
+        let score = score(conversation, target, alike);
         if any.is_none_or(|(other, _)| score > other) {
             any = Some((score, index));
         }
-        let share = (requests * u64::from(seat.weight) * BOUND).div_ceil(weights.max(1) * 100);
-        let room = u64::from(seat.state.in_flight.get()) < share.max(SLACK);
-        if room && best.is_none_or(|(other, _)| score > other) {
+        let share = (requests * u64::from(target.weight) * BOUND).div_ceil(weights.max(1) * 100);
+        let below_bound = u64::from(target.state.in_flight.get()) < share.max(SLACK);
+        if below_bound && best.is_none_or(|(other, _)| score > other) {
             best = Some((score, index));
         }
     }

@@ -130,8 +130,8 @@ impl Breaker {
     }
 
     /// Records a success. The success of a probe or of a forced request closes the breaker.
-    pub fn on_success(&self, entry: BreakerAdmission) {
-        match entry {
+    pub fn on_success(&self, admission: BreakerAdmission) {
+        match admission {
             BreakerAdmission::Closed => {
                 // Read before write: the usual success must not dirty the cache line.
                 if self.consecutive_failures.load(Ordering::Relaxed) != 0 {
@@ -140,47 +140,53 @@ impl Breaker {
                 self.successes.fetch_add(1, Ordering::Relaxed);
             }
             BreakerAdmission::Probe | BreakerAdmission::Forced => {
-                let mut rest = self.lock();
-                *rest = Cooldown::default();
+                let mut cooldown = self.lock();
+                *cooldown = Cooldown::default();
                 self.consecutive_failures.store(0, Ordering::Relaxed);
                 self.successes.store(0, Ordering::Relaxed);
                 self.tripped.store(false, Ordering::Relaxed);
                 self.until.store(0, Ordering::Release);
-                self.release_probe(entry);
+                self.release_probe(admission);
             }
         }
     }
 
     /// Records a failure. Returns true if the breaker was closed and opens now. `point` is uniform over all of `u64`
     /// and jitters the cooldown.
-    pub fn on_failure(&self, entry: BreakerAdmission, now: Nanos, rules: &BreakerRules, point: u64) -> bool {
-        let mut rest = self.lock();
+    pub fn on_failure(
+        &self,
+        admission: BreakerAdmission,
+        now: Nanos,
+        rules: &BreakerRules,
+        point: u64,
+    ) -> bool {
+        let mut cooldown = self.lock();
         let closed = self.until.load(Ordering::Relaxed) == 0;
-        let opens = match entry {
+        let opens = match admission {
             BreakerAdmission::Probe => true,
             // A forced request tests a breaker that is open already; its failure must not prolong the cooldown.
             BreakerAdmission::Forced => false,
             // Requests admitted before it opened do not extend the cooldown when they fail.
-            BreakerAdmission::Closed => closed && self.count(&mut rest, now, rules),
+            BreakerAdmission::Closed => closed && self.count(&mut cooldown, now, rules),
         };
         if opens {
-            self.open(&mut rest, now, rules, point);
+            self.open(&mut cooldown, now, rules, point);
         }
-        self.release_probe(entry);
+        self.release_probe(admission);
         opens && closed
     }
 
     /// Opens the breaker on a single failure that is conclusive, such as a rejected credential. Returns true if the
     /// breaker was closed.
-    pub fn trip(&self, entry: BreakerAdmission, now: Nanos, rules: &BreakerRules, point: u64) -> bool {
-        let mut rest = self.lock();
+    pub fn trip(&self, admission: BreakerAdmission, now: Nanos, rules: &BreakerRules, point: u64) -> bool {
+        let mut cooldown = self.lock();
         let closed = self.until.load(Ordering::Relaxed) == 0;
         self.tripped.store(true, Ordering::Relaxed);
         // Requests admitted before it opened fail in the same way and must not reopen it with a longer cooldown.
-        if closed || entry == BreakerAdmission::Probe {
-            self.open(&mut rest, now, rules, point);
+        if closed || admission == BreakerAdmission::Probe {
+            self.open(&mut cooldown, now, rules, point);
         }
-        self.release_probe(entry);
+        self.release_probe(admission);
         closed
     }
 
@@ -191,12 +197,12 @@ impl Breaker {
         if self.until.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let mut rest = self.lock();
+        let mut cooldown = self.lock();
         let closed = self.until.load(Ordering::Relaxed) == 0;
         if closed || (self.tripped.load(Ordering::Relaxed) && !tripped_too) {
             return false;
         }
-        *rest = Cooldown::default();
+        *cooldown = Cooldown::default();
         self.consecutive_failures.store(0, Ordering::Relaxed);
         self.successes.store(0, Ordering::Relaxed);
         self.tripped.store(false, Ordering::Relaxed);
@@ -205,34 +211,34 @@ impl Breaker {
     }
 
     /// Records an unknown outcome: releases the probe without a verdict.
-    pub fn on_unknown(&self, entry: BreakerAdmission) {
-        self.release_probe(entry);
+    pub fn on_unknown(&self, admission: BreakerAdmission) {
+        self.release_probe(admission);
     }
 
-    fn release_probe(&self, entry: BreakerAdmission) {
-        if entry == BreakerAdmission::Probe {
+    fn release_probe(&self, admission: BreakerAdmission) {
+        if admission == BreakerAdmission::Probe {
             self.probing.store(false, Ordering::Release);
         }
     }
 
     /// Counts a failure in the window. Returns true if a threshold is reached.
-    fn count(&self, rest: &mut Cooldown, now: Nanos, rules: &BreakerRules) -> bool {
+    fn count(&self, cooldown: &mut Cooldown, now: Nanos, rules: &BreakerRules) -> bool {
         // The window restarts with the first failure after its end, so that successes need no clock.
-        if now.saturating_sub(rest.window_start) > rules.within {
-            *rest = Cooldown { trips: rest.trips, failures: 0, window_start: now };
+        if now.saturating_sub(cooldown.window_start) > rules.within {
+            *cooldown = Cooldown { trips: cooldown.trips, failures: 0, window_start: now };
             self.successes.store(0, Ordering::Relaxed);
         }
-        rest.failures = rest.failures.saturating_add(1);
-        let row = self.consecutive_failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let all = u64::from(rest.failures) + u64::from(self.successes.load(Ordering::Relaxed));
-        let often = u64::from(rest.failures) * 100 >= all * u64::from(rules.percent);
-        row >= rules.failures || (all >= u64::from(rules.requests) && often)
+        cooldown.failures = cooldown.failures.saturating_add(1);
+        let consecutive = self.consecutive_failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let all = u64::from(cooldown.failures) + u64::from(self.successes.load(Ordering::Relaxed));
+        let share_reached = u64::from(cooldown.failures) * 100 >= all * u64::from(rules.percent);
+        consecutive >= rules.failures || (all >= u64::from(rules.requests) && share_reached)
     }
 
-    fn open(&self, rest: &mut Cooldown, now: Nanos, rules: &BreakerRules, point: u64) {
+    fn open(&self, cooldown: &mut Cooldown, now: Nanos, rules: &BreakerRules, point: u64) {
         // Exponential backoff. The shift is capped at 20 to stay within 64 bits.
-        let span = rules.cooldown.saturating_mul(1 << rest.trips.min(20)).min(rules.longest);
-        *rest = Cooldown { trips: rest.trips.saturating_add(1), failures: 0, window_start: now };
+        let span = rules.cooldown.saturating_mul(1 << cooldown.trips.min(20)).min(rules.longest);
+        *cooldown = Cooldown { trips: cooldown.trips.saturating_add(1), failures: 0, window_start: now };
         self.consecutive_failures.store(0, Ordering::Relaxed);
         self.successes.store(0, Ordering::Relaxed);
         self.until.store(now.saturating_add(jittered(span, point)).max(1), Ordering::Release);

@@ -87,12 +87,12 @@ impl ProbeState {
     ) -> ProbeChange {
         // Open, a failed probe adds nothing and is ignored. Half open, the probe takes the breaker's only admission, as
         // a request would.
-        let entry = || breaker.admit(now);
+        let admission = || breaker.admit(now);
         match outcome {
             ProbeOutcome::Healthy => {
                 // A success closes a tripped breaker only if the probe was rejected before: see `was_refused`.
-                let vouches = std::mem::take(&mut self.was_refused);
-                if breaker.recover(vouches) {
+                let proves_credential = std::mem::take(&mut self.was_refused);
+                if breaker.recover(proves_credential) {
                     return ProbeChange::Closed;
                 }
                 // Ends a run of consecutive failures.
@@ -101,13 +101,13 @@ impl ProbeState {
                 }
                 ProbeChange::Unchanged
             }
-            ProbeOutcome::Failed | ProbeOutcome::Unreachable => match entry() {
-                Some(entry) if breaker.on_failure(entry, now, rules, point) => ProbeChange::Opened,
+            ProbeOutcome::Failed | ProbeOutcome::Unreachable => match admission() {
+                Some(admission) if breaker.on_failure(admission, now, rules, point) => ProbeChange::Opened,
                 _ => ProbeChange::Unchanged,
             },
             ProbeOutcome::Credential => {
                 self.was_refused = true;
-                match breaker.trip(entry().unwrap_or(BreakerAdmission::Forced), now, rules, point) {
+                match breaker.trip(admission().unwrap_or(BreakerAdmission::Forced), now, rules, point) {
                     true => ProbeChange::Credential,
                     false => ProbeChange::Unchanged,
                 }
@@ -151,84 +151,103 @@ mod tests {
         let wait = Some(RetryAfter::Header("5".to_owned()));
         let busy = ApiError::new(ErrorKind::UpstreamFailed, "").status(503).retry_after(wait);
         assert_eq!(ProbeOutcome::of(&busy, Some(503)), ProbeOutcome::Busy);
-        let unheard = |kind| ProbeOutcome::of(&ApiError::new(kind, ""), None);
-        assert_eq!(unheard(ErrorKind::UpstreamUnreachable), ProbeOutcome::Unreachable);
-        assert_eq!(unheard(ErrorKind::UpstreamTimeout), ProbeOutcome::Failed);
-        assert_eq!(unheard(ErrorKind::UpstreamBroken), ProbeOutcome::Failed);
+        let without_response = |kind| ProbeOutcome::of(&ApiError::new(kind, ""), None);
+        assert_eq!(without_response(ErrorKind::UpstreamUnreachable), ProbeOutcome::Unreachable);
+        assert_eq!(without_response(ErrorKind::UpstreamTimeout), ProbeOutcome::Failed);
+        assert_eq!(without_response(ErrorKind::UpstreamBroken), ProbeOutcome::Failed);
     }
 
     #[test]
     fn probe_unreachable_opens_the_breaker_and_success_closes_it() {
-        let (breaker, mut checked, rules) = breaker();
+        let (breaker, mut probe_state, rules) = breaker();
         let mut now = SECOND;
-        let mut news = Vec::new();
+        let mut changes = Vec::new();
         for _ in 0..rules.failures + 3 {
-            news.push(checked.apply(ProbeOutcome::Unreachable, &breaker, now, &rules, 0));
+            changes.push(probe_state.apply(ProbeOutcome::Unreachable, &breaker, now, &rules, 0));
             now += SECOND / 10;
         }
-        assert_eq!(news.iter().filter(|news| **news == ProbeChange::Opened).count(), 1);
+        assert_eq!(changes.iter().filter(|change| **change == ProbeChange::Opened).count(), 1);
         assert!(matches!(breaker.state(now), BreakerState::Open(_)));
-        assert_eq!(checked.apply(ProbeOutcome::Healthy, &breaker, now, &rules, 0), ProbeChange::Closed);
+        assert_eq!(probe_state.apply(ProbeOutcome::Healthy, &breaker, now, &rules, 0), ProbeChange::Closed);
         assert_eq!(breaker.state(now), BreakerState::Closed);
-        assert_eq!(checked.apply(ProbeOutcome::Healthy, &breaker, now, &rules, 0), ProbeChange::Unchanged);
+        assert_eq!(
+            probe_state.apply(ProbeOutcome::Healthy, &breaker, now, &rules, 0),
+            ProbeChange::Unchanged
+        );
     }
 
     #[test]
     fn probe_occasional_failures_do_not_open_the_breaker() {
-        let (breaker, mut checked, rules) = breaker();
+        let (breaker, mut probe_state, rules) = breaker();
         for turn in 0..100 {
             let now = SECOND * 10 * turn;
             let outcome = if turn % 5 == 0 { ProbeOutcome::Failed } else { ProbeOutcome::Healthy };
-            assert_eq!(checked.apply(outcome, &breaker, now, &rules, 0), ProbeChange::Unchanged, "{turn}");
+            assert_eq!(
+                probe_state.apply(outcome, &breaker, now, &rules, 0),
+                ProbeChange::Unchanged,
+                "{turn}"
+            );
         }
         assert_eq!(breaker.state(SECOND * 1_000), BreakerState::Closed);
     }
 
     #[test]
     fn probe_serves_as_the_half_open_trial() {
-        let (breaker, mut checked, rules) = breaker();
+        let (breaker, mut probe_state, rules) = breaker();
         for _ in 0..rules.failures {
-            checked.apply(ProbeOutcome::Failed, &breaker, SECOND, &rules, 0);
+            probe_state.apply(ProbeOutcome::Failed, &breaker, SECOND, &rules, 0);
         }
         let BreakerState::Open(until) = breaker.state(SECOND) else { panic!("it is not open") };
         assert_eq!(breaker.state(until), BreakerState::HalfOpen);
-        checked.apply(ProbeOutcome::Failed, &breaker, until, &rules, 0);
+        probe_state.apply(ProbeOutcome::Failed, &breaker, until, &rules, 0);
         let BreakerState::Open(later) = breaker.state(until) else {
             panic!("a probe that failed left it half open")
         };
         assert!(later - until > until - SECOND);
         // A health check does not disturb a request that is the breaker's probe.
-        let entry = breaker.admit(later).unwrap();
-        assert_eq!(entry, BreakerAdmission::Probe);
-        assert_eq!(checked.apply(ProbeOutcome::Failed, &breaker, later, &rules, 0), ProbeChange::Unchanged);
+        let admission = breaker.admit(later).unwrap();
+        assert_eq!(admission, BreakerAdmission::Probe);
+        assert_eq!(
+            probe_state.apply(ProbeOutcome::Failed, &breaker, later, &rules, 0),
+            ProbeChange::Unchanged
+        );
         assert!(!breaker.would_admit(later), "two probes at a time");
-        breaker.on_success(entry);
+        breaker.on_success(admission);
         assert_eq!(breaker.state(later), BreakerState::Closed);
     }
 
     /// The probed resource may be public: its success does not prove a credential that requests were rejected for.
     #[test]
     fn probe_success_clears_a_bad_credential_only_if_a_probe_saw_it() {
-        let (breaker, mut checked, rules) = breaker();
-        let entry = breaker.admit(SECOND).unwrap();
-        assert!(breaker.trip(entry, SECOND, &rules, 0));
-        assert_eq!(checked.apply(ProbeOutcome::Healthy, &breaker, SECOND, &rules, 0), ProbeChange::Unchanged);
-        assert!(matches!(breaker.state(SECOND), BreakerState::Open(_)));
+        let (breaker, mut probe_state, rules) = breaker();
+        let admission = breaker.admit(SECOND).unwrap();
+        assert!(breaker.trip(admission, SECOND, &rules, 0));
         assert_eq!(
-            checked.apply(ProbeOutcome::Credential, &breaker, SECOND, &rules, 0),
+            probe_state.apply(ProbeOutcome::Healthy, &breaker, SECOND, &rules, 0),
             ProbeChange::Unchanged
         );
-        assert_eq!(checked.apply(ProbeOutcome::Healthy, &breaker, SECOND, &rules, 0), ProbeChange::Closed);
+        assert!(matches!(breaker.state(SECOND), BreakerState::Open(_)));
+        assert_eq!(
+            probe_state.apply(ProbeOutcome::Credential, &breaker, SECOND, &rules, 0),
+            ProbeChange::Unchanged
+        );
+        assert_eq!(
+            probe_state.apply(ProbeOutcome::Healthy, &breaker, SECOND, &rules, 0),
+            ProbeChange::Closed
+        );
 
         assert_eq!(
-            checked.apply(ProbeOutcome::Credential, &breaker, SECOND, &rules, 0),
+            probe_state.apply(ProbeOutcome::Credential, &breaker, SECOND, &rules, 0),
             ProbeChange::Credential
         );
         assert!(matches!(breaker.state(SECOND), BreakerState::Open(_)));
         for outcome in [ProbeOutcome::Busy, ProbeOutcome::Forbidden] {
-            assert_eq!(checked.apply(outcome, &breaker, SECOND, &rules, 0), ProbeChange::Unchanged);
+            assert_eq!(probe_state.apply(outcome, &breaker, SECOND, &rules, 0), ProbeChange::Unchanged);
             assert!(matches!(breaker.state(SECOND), BreakerState::Open(_)));
         }
-        assert_eq!(checked.apply(ProbeOutcome::Healthy, &breaker, SECOND, &rules, 0), ProbeChange::Closed);
+        assert_eq!(
+            probe_state.apply(ProbeOutcome::Healthy, &breaker, SECOND, &rules, 0),
+            ProbeChange::Closed
+        );
     }
 }

@@ -3,14 +3,15 @@
 //! Contains the routing table of models and targets ([`RoutingTable`]), the resolution of model names ([`Named`]), the
 //! load balancer ([`pick`](pick::pick)) with tiers, weights, policies and limits ([`target_handle`]), circuit breakers
 //! ([`breaker`]), the evaluation of health checks ([`check`]) and of failures ([`blame`]), the decision whether another
-//! target is tried ([`candidates`]), retry budgets ([`retry_budget`]) and session stickiness ([`sticky`]). The state of a
-//! target survives a reload. The caller passes in time and randomness, so that tests can simulate all of it.
+//! target is tried ([`candidates`]), retry budgets ([`retry_budget`]), session stickiness ([`sticky`]) and whether prompt
+//! caching repays its cost ([`cache_yield`]). The state of a target survives a reload. The caller passes in time and randomness, so that tests can simulate all of it.
 //!
 //! Connections, bodies and the semantics of formats must not live here.
 
 pub mod affinity;
 pub mod blame;
 pub mod breaker;
+pub mod cache_yield;
 pub mod candidates;
 pub mod check;
 pub mod load;

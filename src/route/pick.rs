@@ -88,10 +88,10 @@ pub enum NoTarget {
 }
 
 /// Returns the bit mask of the targets with a positive weight for which `fits` returns true.
-pub fn mask<S: TargetList + ?Sized>(seats: &S, mut fits: impl FnMut(usize) -> bool) -> u64 {
+pub fn mask<S: TargetList + ?Sized>(targets: &S, mut fits: impl FnMut(usize) -> bool) -> u64 {
     let mut mask = 0;
-    for index in 0..seats.count().min(MAX_TARGETS) {
-        if seats.handle(index).is_some_and(|seat| seat.weight > 0) && fits(index) {
+    for index in 0..targets.count().min(MAX_TARGETS) {
+        if targets.handle(index).is_some_and(|target| target.weight > 0) && fits(index) {
             mask |= 1 << index;
         }
     }
@@ -112,35 +112,38 @@ fn bits(mut mask: u64) -> impl Iterator<Item = usize> + Clone {
 /// # Errors
 /// Returns [`NoTarget`] if no candidate can take the request.
 pub fn pick<S: TargetList + ?Sized>(
-    seats: &S,
+    targets: &S,
     policy: Policy,
-    ask: &PickRequest,
+    request: &PickRequest,
 ) -> Result<(usize, TargetPermit), NoTarget> {
-    let untried = ask.eligible & !ask.tried;
+    let untried = request.eligible & !request.tried;
     if untried == 0 {
         return Err(NoTarget::Exhausted);
     }
     // One fitting target, for example a model without alternatives: skip the selection.
-    if ask.eligible.is_power_of_two() {
-        return pick_only(seats, ask);
+    if request.eligible.is_power_of_two() {
+        return pick_only(targets, request);
     }
     let mut left = untried;
-    while let Some(tier) = bits(left).filter_map(|index| seats.handle(index)).map(|seat| seat.tier).min() {
+    while let Some(tier) =
+        bits(left).filter_map(|index| targets.handle(index)).map(|target| target.tier).min()
+    {
         // Partition off this tier, and keep its targets that have capacity.
         let mut able = 0;
         for index in bits(left) {
-            let Some(seat) = seats.handle(index) else { continue };
-            if seat.tier == tier {
+            let Some(target) = targets.handle(index) else { continue };
+            if target.tier == tier {
                 left &= !(1 << index);
-                if seat.exclusion(ask.now, ask.tokens).is_none() {
+                if target.exclusion(request.now, request.tokens).is_none() {
                     able |= 1 << index;
                 }
             }
         }
-        // `out` takes nothing, so `enter` can still fail. Then try the rest of the tier before the next one.
-        while let Some(index) = choose(seats, policy, ask, able) {
+        // [`TargetHandle::exclusion`] takes nothing, so `acquire` can still fail. Then try the rest of the tier before
+        // the next one.
+        while let Some(index) = choose(targets, policy, request, able) {
             if let Some(permit) =
-                seats.handle(index).and_then(|seat| seat.acquire(ask.now, ask.tokens, false))
+                targets.handle(index).and_then(|target| target.acquire(request.now, request.tokens, false))
             {
                 return Ok((index, permit));
             }
@@ -148,22 +151,22 @@ pub fn pick<S: TargetList + ?Sized>(
             able &= !(1 << index);
         }
     }
-    last_resort(seats, ask, untried)
+    last_resort(targets, request, untried)
 }
 
 /// Admits to the only target that can serve the request. Breakers, cooldowns and reported quota are overridden, since
 /// no alternative exists; the configured limits still apply.
 fn pick_only<S: TargetList + ?Sized>(
-    seats: &S,
-    ask: &PickRequest,
+    targets: &S,
+    request: &PickRequest,
 ) -> Result<(usize, TargetPermit), NoTarget> {
-    let index = bits(ask.eligible).next().unwrap_or(0);
-    let seat = seats.handle(index).ok_or(NoTarget::Exhausted)?;
-    match seat.acquire(ask.now, ask.tokens, true) {
+    let index = bits(request.eligible).next().unwrap_or(0);
+    let target = targets.handle(index).ok_or(NoTarget::Exhausted)?;
+    match target.acquire(request.now, request.tokens, true) {
         Some(permit) => Ok((index, permit)),
-        None => match seat.exclusion(ask.now, ask.tokens) {
+        None => match target.exclusion(request.now, request.tokens) {
             Some(Excluded::RateLimited(until)) => Err(NoTarget::RateLimited(until)),
-            _ => Err(NoTarget::RateLimited(ask.now)),
+            _ => Err(NoTarget::RateLimited(request.now)),
         },
     }
 }
@@ -171,14 +174,14 @@ fn pick_only<S: TargetList + ?Sized>(
 /// Fallback when every untried target is excluded: forces a request through the breaker that permits a probe first.
 /// Limits still apply.
 fn last_resort<S: TargetList + ?Sized>(
-    seats: &S,
-    ask: &PickRequest,
+    targets: &S,
+    request: &PickRequest,
     untried: u64,
 ) -> Result<(usize, TargetPermit), NoTarget> {
     let mut full: Option<Nanos> = None;
     let mut first: Option<(Nanos, usize)> = None;
     for index in bits(untried) {
-        match seats.handle(index).map(|seat| seat.exclusion(ask.now, ask.tokens)) {
+        match targets.handle(index).map(|target| target.exclusion(request.now, request.tokens)) {
             Some(Some(Excluded::RateLimited(until))) => {
                 full = Some(full.map_or(until, |full| full.min(until)))
             }
@@ -190,24 +193,31 @@ fn last_resort<S: TargetList + ?Sized>(
             _ => {}
         }
     }
-    let forced =
-        first.and_then(|(_, index)| Some((index, seats.handle(index)?.acquire(ask.now, ask.tokens, true)?)));
-    forced.ok_or(NoTarget::RateLimited(full.unwrap_or(ask.now)))
+    let forced = first.and_then(|(_, index)| {
+        Some((index, targets.handle(index)?.acquire(request.now, request.tokens, true)?))
+    });
+    forced.ok_or(NoTarget::RateLimited(full.unwrap_or(request.now)))
 }
 
-fn choose<S: TargetList + ?Sized>(seats: &S, policy: Policy, ask: &PickRequest, able: u64) -> Option<usize> {
+fn choose<S: TargetList + ?Sized>(
+    targets: &S,
+    policy: Policy,
+    request: &PickRequest,
+    able: u64,
+) -> Option<usize> {
     // Zero or one target: no policy needed.
     if able == 0 || able.is_power_of_two() {
         return bits(able).next();
     }
-    match (policy, ask.conversation) {
-        (Policy::Weight, _) => by_weight(seats, ask.random_point, able),
-        (Policy::Latency, _) => by_latency(seats, ask, able),
-        (Policy::Affinity, Some(conversation)) => {
-            affinity::choose(conversation, bits(able).filter_map(|index| Some((index, seats.handle(index)?))))
-        }
+    match (policy, request.conversation) {
+        (Policy::Weight, _) => by_weight(targets, request.random_point, able),
+        (Policy::Latency, _) => by_latency(targets, request, able),
+        (Policy::Affinity, Some(conversation)) => affinity::choose(
+            conversation,
+            bits(able).filter_map(|index| Some((index, targets.handle(index)?))),
+        ),
         // Affinity without a conversation balances by load.
-        (Policy::Least | Policy::Affinity, _) => by_load(seats, ask.random_point, able),
+        (Policy::Least | Policy::Affinity, _) => by_load(targets, request.random_point, able),
     }
 }
 
@@ -216,8 +226,8 @@ fn scale_to(point: u64, most: u64) -> u64 {
     u64::try_from((u128::from(point) * u128::from(most)) >> 64).unwrap_or(0)
 }
 
-fn by_weight<S: TargetList + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
-    let weight = |index: usize| seats.handle(index).map_or(0, |seat| u64::from(seat.weight));
+fn by_weight<S: TargetList + ?Sized>(targets: &S, point: u64, able: u64) -> Option<usize> {
+    let weight = |index: usize| targets.handle(index).map_or(0, |target| u64::from(target.weight));
     let total: u64 = bits(able).map(weight).sum();
     let mut left = scale_to(point, total);
     for index in bits(able) {
@@ -232,10 +242,10 @@ fn by_weight<S: TargetList + ?Sized>(seats: &S, point: u64, able: u64) -> Option
 
 /// Weighted least requests. Ties are broken by weighted random choice: otherwise an idle gateway would always select
 /// the first target.
-fn by_load<S: TargetList + ?Sized>(seats: &S, point: u64, able: u64) -> Option<usize> {
+fn by_load<S: TargetList + ?Sized>(targets: &S, point: u64, able: u64) -> Option<usize> {
     let load = |index: usize| {
-        let seat = seats.handle(index)?;
-        Some((u64::from(seat.state.in_flight.get()) + 1, u64::from(seat.weight.max(1))))
+        let target = targets.handle(index)?;
+        Some((u64::from(target.state.in_flight.get()) + 1, u64::from(target.weight.max(1))))
     };
     let mut best: Option<(u64, u64)> = None;
     let mut alike = 0;
@@ -258,17 +268,17 @@ fn by_load<S: TargetList + ?Sized>(seats: &S, point: u64, able: u64) -> Option<u
             std::cmp::Ordering::Greater => {}
         }
     }
-    by_weight(seats, point, alike)
+    by_weight(targets, point, alike)
 }
 
 /// Power of two choices: of two targets drawn by weight, the one with the lower mean latency times requests in flight.
-fn by_latency<S: TargetList + ?Sized>(seats: &S, ask: &PickRequest, able: u64) -> Option<usize> {
-    let first = by_weight(seats, ask.random_point, able)?;
-    // Reuse the random number: its low bits are as random as its high bits, which `within` uses.
-    let second = by_weight(seats, ask.random_point.rotate_left(32), able & !(1 << first))?;
+fn by_latency<S: TargetList + ?Sized>(targets: &S, request: &PickRequest, able: u64) -> Option<usize> {
+    let first = by_weight(targets, request.random_point, able)?;
+    // Reuse the random number: its low bits are as random as its high bits, which [`scale_to`] uses.
+    let second = by_weight(targets, request.random_point.rotate_left(32), able & !(1 << first))?;
     let cost = |index: usize| {
-        seats.handle(index).map_or(f64::MAX, |seat| {
-            seat.state.latency.mean(ask.now) * f64::from(seat.state.in_flight.get().saturating_add(1))
+        targets.handle(index).map_or(f64::MAX, |target| {
+            target.state.latency.mean(request.now) * f64::from(target.state.in_flight.get().saturating_add(1))
         })
     };
     Some(if cost(second) < cost(first) { second } else { first })

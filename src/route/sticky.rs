@@ -19,24 +19,24 @@ pub struct StickyTable {
 
 impl StickyTable {
     /// Records the target of a stored object. Both arguments are evenly distributed hashes.
-    pub fn record(&self, kept: u64, target: u64) {
+    pub fn record(&self, object: u64, target: u64) {
         let places = self.slots.get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect());
-        if let Some(place) = slot(places, kept) {
-            place.store(kept & !TARGET | target & TARGET, Ordering::Relaxed);
+        if let Some(place) = slot(places, object) {
+            place.store(object & !TARGET | target & TARGET, Ordering::Relaxed);
         }
     }
 
     /// Returns the target of a stored object, or `None` if the table has no entry for it.
-    pub fn find(&self, kept: u64) -> Option<StickyTarget> {
-        let found = slot(self.slots.get()?, kept)?.load(Ordering::Relaxed);
+    pub fn find(&self, object: u64) -> Option<StickyTarget> {
+        let found = slot(self.slots.get()?, object)?.load(Ordering::Relaxed);
         // 0 marks an empty slot; a different tag belongs to another object with the same slot.
-        (found != 0 && (found ^ kept) & !TARGET == 0).then_some(StickyTarget(found & TARGET))
+        (found != 0 && (found ^ object) & !TARGET == 0).then_some(StickyTarget(found & TARGET))
     }
 }
 
 /// Selects the slot by the low bits, which the tag does not contain, so that tag and slot are independent.
-fn slot(places: &[AtomicU64], kept: u64) -> Option<&AtomicU64> {
-    places.get(usize::try_from(kept & TARGET).ok()? % SLOTS)
+fn slot(places: &[AtomicU64], object: u64) -> Option<&AtomicU64> {
+    places.get(usize::try_from(object & TARGET).ok()? % SLOTS)
 }
 
 /// Target that stores what a request continues from.
@@ -61,30 +61,30 @@ mod tests {
 
     #[test]
     fn sticky_response_is_found_at_its_target_only() {
-        let homes = StickyTable::default();
-        assert_eq!(homes.find(number("resp_1")), None);
+        let table = StickyTable::default();
+        assert_eq!(table.find(number("resp_1")), None);
         let targets: Vec<u64> = (0..5).map(|index| number(&format!("target {index}"))).collect();
         for turn in 0..500_usize {
-            homes.record(number(&format!("resp_{turn}")), targets[turn % 5]);
+            table.record(number(&format!("resp_{turn}")), targets[turn % 5]);
         }
         let mut found = 0;
         for turn in 0..500_usize {
-            let Some(home) = homes.find(number(&format!("resp_{turn}"))) else { continue };
-            let at: Vec<usize> = (0..5).filter(|index| home.matches(targets[*index])).collect();
+            let Some(sticky_target) = table.find(number(&format!("resp_{turn}"))) else { continue };
+            let at: Vec<usize> = (0..5).filter(|index| sticky_target.matches(targets[*index])).collect();
             assert_eq!(at, [turn % 5]);
             found += 1;
         }
         assert!(found > 480, "only {found} of 500 are remembered");
-        let strange = (500..5_000).filter(|turn| homes.find(number(&format!("resp_{turn}"))).is_some());
-        assert_eq!(strange.count(), 0, "what was never kept is found");
+        let unrecorded = (500..5_000).filter(|turn| table.find(number(&format!("resp_{turn}"))).is_some());
+        assert_eq!(unrecorded.count(), 0, "an object that was not recorded is found");
     }
 
     #[test]
     fn sticky_conversation_that_moves_is_found_at_its_new_target() {
-        let homes = StickyTable::default();
-        homes.record(number("conv_1"), number("one"));
-        homes.record(number("conv_1"), number("two"));
-        let home = homes.find(number("conv_1")).unwrap();
-        assert!(home.matches(number("two")) && !home.matches(number("one")));
+        let table = StickyTable::default();
+        table.record(number("conv_1"), number("one"));
+        table.record(number("conv_1"), number("two"));
+        let sticky_target = table.find(number("conv_1")).unwrap();
+        assert!(sticky_target.matches(number("two")) && !sticky_target.matches(number("one")));
     }
 }

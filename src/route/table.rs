@@ -10,6 +10,7 @@ use super::retry_budget::RetryBudget;
 use super::rules::RoutingRules;
 use super::target_handle::{TargetHandle, TargetLimits, TargetState};
 use crate::account::Price;
+use crate::canonical::CachePolicy;
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
 use crate::wire::Api;
@@ -32,8 +33,8 @@ pub struct Target {
 impl Target {
     /// Creates a target in the first tier, without limits.
     pub fn new(provider: Arc<Provider>, model: &str, weight: u32) -> Target {
-        let seat = TargetHandle { weight, tier: 0, limits: TargetLimits::default(), state: Arc::default() };
-        Target { timeouts: provider.timeouts, provider, model: model.into(), handle: seat }
+        let handle = TargetHandle { weight, tier: 0, limits: TargetLimits::default(), state: Arc::default() };
+        Target { timeouts: provider.timeouts, provider, model: model.into(), handle }
     }
 }
 
@@ -56,6 +57,8 @@ pub struct Model {
     pub price: Arc<Price>,
     /// Policy, retries and breaker thresholds.
     pub routing: RoutingRules,
+    /// Prompt-cache policy of requests whose key has none of its own.
+    pub prompt_cache: CachePolicy,
     /// Retry budget. Survives a reload.
     pub budget: Arc<RetryBudget>,
 }

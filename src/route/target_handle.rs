@@ -61,7 +61,7 @@ pub struct TargetState {
     requests: Gcra,
     tokens: Gcra,
     reported_requests: ReportedQuota,
-    learnt_tokens: ReportedQuota,
+    reported_tokens: ReportedQuota,
 }
 
 /// Reason why a target is excluded from selection.
@@ -91,7 +91,7 @@ impl TargetState {
 
     /// Stores the remaining tokens that the provider reported. They apply until `until`, at most 10 min from `now`.
     pub fn observe_tokens(&self, left: u64, until: Nanos, now: Nanos) {
-        self.learnt_tokens.observe(left, until.min(now.saturating_add(MAX_COOLDOWN)));
+        self.reported_tokens.observe(left, until.min(now.saturating_add(MAX_COOLDOWN)));
     }
 
     /// Returns the end of the last cooldown; a time in the past if none applies.
@@ -105,9 +105,9 @@ impl TargetHandle {
     pub fn exclusion(&self, now: Nanos, tokens: u64) -> Option<Excluded> {
         let state = &*self.state;
         // Limits come before breakers: a target at its limit must not be forced by the last resort.
-        let full = self.full(now, tokens);
-        if full > now {
-            return Some(Excluded::RateLimited(full));
+        let available_at = self.available_at(now, tokens);
+        if available_at > now {
+            return Some(Excluded::RateLimited(available_at));
         }
         for breaker in [&state.breaker, &*state.provider_breaker] {
             if !breaker.would_admit(now) {
@@ -122,14 +122,14 @@ impl TargetHandle {
     }
 
     /// Returns when the limits and the cooldown permit the request; a time not after `now` if they do already.
-    fn full(&self, now: Nanos, tokens: u64) -> Nanos {
+    fn available_at(&self, now: Nanos, tokens: u64) -> Nanos {
         let (state, limits) = (&*self.state, &self.limits);
         let mut until = state.cooldown_until();
         // When a slot becomes free is unknown; 1 s is a `retry-after` that does not make clients spin.
         if limits.concurrent.is_some_and(|most| state.in_flight.get() >= most) {
             until = until.max(now.saturating_add(DEFAULT_COOLDOWN));
         }
-        let mut wait = state.reported_requests.wait(now, 1).max(state.learnt_tokens.wait(now, tokens));
+        let mut wait = state.reported_requests.wait(now, 1).max(state.reported_tokens.wait(now, tokens));
         if let Some(limit) = limits.requests_per_minute {
             wait = wait.max(state.requests.wait(now, 1, limit));
         }
@@ -145,8 +145,8 @@ impl TargetHandle {
     /// breakers, never limits. Cooldown and reported quota are not checked here, but in [`TargetHandle::exclusion`].
     pub fn acquire(&self, now: Nanos, tokens: u64, forced: bool) -> Option<TargetPermit> {
         let (state, limits) = (&self.state, &self.limits);
-        // The balancer checked the limits in `out`, without taking anything. Each step below is atomic, so that
-        // concurrent requests cannot exceed a limit.
+        // The balancer checked the limits in [`TargetHandle::exclusion`], without taking anything. Each step below is
+        // atomic, so that concurrent requests cannot exceed a limit.
         if !state.in_flight.acquire(limits.concurrent) {
             return None;
         }
@@ -155,11 +155,11 @@ impl TargetHandle {
             state: state.clone(),
             target: BreakerAdmission::Closed,
             provider: BreakerAdmission::Closed,
-            begun: now,
+            started_at: now,
             answered: false,
         };
         let or_forced =
-            |entry: Option<BreakerAdmission>| entry.or(forced.then_some(BreakerAdmission::Forced));
+            |admission: Option<BreakerAdmission>| admission.or(forced.then_some(BreakerAdmission::Forced));
         permit.target = or_forced(state.breaker.admit(now))?;
         permit.provider = or_forced(state.provider_breaker.admit(now))?;
         if let Some(limit) = limits.requests_per_minute
@@ -178,7 +178,7 @@ impl TargetHandle {
         }
         // Reported quota is only an estimate between two reports, so it may go negative and never rejects here.
         state.reported_requests.take(now, 1);
-        state.learnt_tokens.take(now, tokens);
+        state.reported_tokens.take(now, tokens);
         Some(permit)
     }
 }
@@ -202,7 +202,7 @@ pub struct TargetPermit {
     state: Arc<TargetState>,
     target: BreakerAdmission,
     provider: BreakerAdmission,
-    begun: Nanos,
+    started_at: Nanos,
     answered: bool,
 }
 
@@ -218,7 +218,7 @@ impl TargetPermit {
         if std::mem::replace(&mut self.answered, true) {
             return;
         }
-        self.state.latency.observe(now - self.begun, now);
+        self.state.latency.observe(now - self.started_at, now);
         self.state.breaker.on_success(std::mem::replace(&mut self.target, BreakerAdmission::Closed));
         self.state
             .provider_breaker
@@ -257,7 +257,7 @@ impl TargetPermit {
         let (target, provider) = (self.target, self.provider);
         // The breakers get their outcome below. Without this, dropping the permit would report a second one.
         self.answered = true;
-        state.latency.observe((now - self.begun).max(MIN_FAILURE_LATENCY), now);
+        state.latency.observe((now - self.started_at).max(MIN_FAILURE_LATENCY), now);
         let (changed, opened) = match blame {
             Blame::Client | Blame::Gateway => (BreakerChange::Unchanged, false),
             Blame::Target => {
@@ -272,7 +272,9 @@ impl TargetPermit {
                 state.provider_breaker.on_success(provider);
                 match target {
                     BreakerAdmission::Closed => (BreakerChange::Unchanged, false),
-                    entry => (BreakerChange::Unchanged, state.breaker.on_failure(entry, now, rules, point)),
+                    admission => {
+                        (BreakerChange::Unchanged, state.breaker.on_failure(admission, now, rules, point))
+                    }
                 }
             }
             Blame::Provider => {

@@ -12,6 +12,7 @@ use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{SseEvent, SseSplitter};
 use crate::framing::{FrameBuffer, Splitter};
+use crate::json::{JsonText, Utf8Error};
 use crate::tokens::{self, TokenizerFamily};
 use crate::wire::Format;
 
@@ -126,7 +127,9 @@ enum CountedAnswer {
     /// Start of a stream.
     Beginning(Box<StreamPrefix>),
     /// Whole document.
-    Whole(Bytes),
+    Whole(JsonText),
+    /// Size in bytes of a whole response that is not UTF-8.
+    Unreadable(usize),
 }
 
 impl Counter {
@@ -144,22 +147,29 @@ impl Counter {
                 self.response = CountedAnswer::Beginning(Box::default());
                 self.record_piece(piece);
             }
-            CountedAnswer::Beginning(_) | CountedAnswer::Whole(_) => {}
+            CountedAnswer::Beginning(_) | CountedAnswer::Whole(_) | CountedAnswer::Unreadable(_) => {}
             CountedAnswer::Nothing => {}
         }
     }
 
-    /// Stores a whole response.
-    pub(super) fn record_whole(&mut self, body: &Bytes) {
+    /// Checks and stores a whole response.
+    pub(super) fn record_whole(&mut self, body: Bytes) -> Result<JsonText, Utf8Error> {
+        let length = body.len();
+        let text = JsonText::new(body);
         if self.format.is_some() {
-            self.response = CountedAnswer::Whole(body.clone());
+            self.response = match &text {
+                Ok(text) => CountedAnswer::Whole(text.clone()),
+                Err(_) => CountedAnswer::Unreadable(length),
+            };
         }
+        text
     }
 
     /// Returns the size of the stored whole response in bytes; 0 for a stream.
     pub(super) fn whole_response_bytes(&self) -> u64 {
         match &self.response {
             CountedAnswer::Whole(body) => body.len() as u64,
+            CountedAnswer::Unreadable(bytes) => *bytes as u64,
             CountedAnswer::Nothing | CountedAnswer::Beginning(_) => 0,
         }
     }
@@ -191,8 +201,8 @@ impl Counter {
         // Errors are ignored: content that cannot be decoded adds no tokens.
         match &self.response {
             CountedAnswer::Nothing => {}
+            CountedAnswer::Unreadable(_) => return 0,
             CountedAnswer::Whole(body) => {
-                let body = crate::json::from_utf8(body).unwrap_or_default();
                 let _ = decode_answer(format, body, "", false, &mut hear);
             }
             CountedAnswer::Beginning(beginning) => read(format, self.arrival, &beginning.text(), &mut hear),

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use super::count::{CountedRequest, Counter};
 use super::verbatim::Arrival;
 use crate::canonical::{Delta, Event, Finish, Usage};
+use crate::json::{JsonText, Utf8Error};
 use crate::tokens::TokenizerFamily;
 use crate::wire::Format;
 use crate::wire::watch::{FrameFacts, StreamEnd};
@@ -79,9 +80,12 @@ impl Meter {
         self.counter.record_piece(piece);
     }
 
-    /// Records a whole response before it is parsed.
-    pub fn record_whole(&mut self, body: &Bytes) {
-        self.counter.record_whole(body);
+    /// Checks that a whole response is UTF-8, and records it before it is parsed.
+    ///
+    /// # Errors
+    /// Returns an error without a position if it is not UTF-8; its size is recorded nevertheless.
+    pub fn record_whole(&mut self, body: Bytes) -> Result<JsonText, Utf8Error> {
+        self.counter.record_whole(body)
     }
 
     /// Counts the usage that the provider of a complete response did not report. Returns the usage if a figure was

@@ -36,15 +36,13 @@ pub use count::CountedRequest;
 pub use keepsake::{SignatureBundle, SignatureKey, StoredSignatures, issues_signatures};
 pub use meter::Meter;
 pub use outgoing::{
-    EncodeBlocked, EncodeError, Outgoing, StoreOptions, TranslateRequest, outgoing, outgoing_sealed,
-    outgoing_stored,
+    EncodeBlocked, EncodeError, Outgoing, PromptCaching, StoreOptions, TranslateRequest, outgoing,
+    outgoing_sealed, outgoing_stored,
 };
 pub use remote_parts::{FetchedMedia, RemoteParts, WantedMedia, remote_urls};
 pub use restore::Restore;
 pub use translated::Translated;
 pub use verbatim::{StreamError, Verbatim};
-
-use verbatim::Arrival;
 
 use crate::error::ApiError;
 use crate::tokens::TokenizerFamily;
@@ -110,17 +108,6 @@ impl Exchange {
         }
     }
 
-    fn hear_whole(&mut self, body: &Bytes) {
-        let arrival = match self {
-            Exchange::Verbatim(verbatim) => verbatim.arrival(),
-            Exchange::Translated(translated) => translated.arrival(),
-        };
-        match arrival {
-            Arrival::Whole => self.meter_mut().record_whole(body),
-            Arrival::Events | Arrival::Array => self.meter_mut().record_piece(body),
-        }
-    }
-
     fn meter_mut(&mut self) -> &mut Meter {
         match self {
             Exchange::Verbatim(verbatim) => verbatim.meter_mut(),
@@ -166,7 +153,6 @@ impl Exchange {
     /// # Errors
     /// Returns [`StreamError`] if the body is not a valid response of its format.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
-        self.hear_whole(&body);
         match self {
             Exchange::Verbatim(verbatim) => verbatim.whole(body),
             Exchange::Translated(translated) => translated.whole(body),

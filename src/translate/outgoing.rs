@@ -15,9 +15,9 @@ use super::remote_parts::FetchedMedia;
 use super::restore::Restore;
 use super::resume::PrefillState;
 use crate::canonical::request::Extra;
-use crate::canonical::{Block, Dialect, Request, Thinking};
+use crate::canonical::{Block, BreakpointRule, Dialect, Request, Thinking};
 use crate::error::ApiError;
-use crate::json::{Cursor, EscapedString, RawJson};
+use crate::json::{Cursor, EscapedString, JsonStr, RawJson};
 use crate::wire::codec::{Loss, LossNotes, ReplyOptions};
 use crate::wire::responses::stored::Conversation;
 use crate::wire::{Format, generate};
@@ -86,6 +86,17 @@ pub struct StoreOptions<'a> {
     pub media: FetchedMedia<'a>,
     /// Prefill, if this request continues a broken response.
     pub prefill: Option<PrefillState<'a>>,
+    /// Prompt caching that the gateway adds to the request.
+    pub caching: PromptCaching<'a>,
+}
+
+/// Prompt caching that the gateway adds to a request whose client requested none. Nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PromptCaching<'a> {
+    /// Rule for automatic breakpoints, for providers with explicit breakpoints.
+    pub breakpoints: Option<BreakpointRule>,
+    /// Prompt-cache key, in characters that need no escapes, for providers that route by one.
+    pub key: Option<&'a str>,
 }
 
 /// Translated request, and the state that is needed to translate its response.
@@ -101,6 +112,8 @@ pub struct Outgoing {
     pub losses: Vec<Loss>,
     /// Items of the conversation up to the response, joined with commas; empty if the response is not stored.
     pub items: String,
+    /// Number of automatic prompt-cache breakpoints that were set.
+    pub breakpoints: u8,
 }
 
 /// Error of a request that cannot be translated.
@@ -221,6 +234,10 @@ fn run<E: From<EncodeError>>(
     // Always request usage: a provider's stream reports it only then, and accounting needs it.
     request.usage_wanted = true;
     request.show_thinking = Some(reply.show_thinking && request.thinking != Thinking::Off);
+    request.breakpoints = stored.caching.breakpoints;
+    if request.cache_key.is_none() {
+        request.cache_key = stored.caching.key.map(JsonStr::from_escaped);
+    }
     let mut notes = LossNotes::new(ask.client, ask.provider);
     let restore = adapt(&mut request, ask.dialect, &mut notes, &bump);
     if ask.client == Format::Generate && ask.provider != Format::Generate {
@@ -239,9 +256,10 @@ fn run<E: From<EncodeError>>(
         return Err(EncodeError { error: *refusal, losses: notes.losses().to_vec() }.into());
     }
     append(&own, &mut out);
+    let breakpoints = notes.breakpoints();
     let items = conversation.filter(|_| !stored.store_as.is_empty()).map(|all| all.items);
     let losses = notes.losses().to_vec();
-    Ok(Outgoing { body: out.freeze(), restore, reply, losses, items: items.unwrap_or_default() })
+    Ok(Outgoing { body: out.freeze(), restore, reply, losses, items: items.unwrap_or_default(), breakpoints })
 }
 
 /// Returns true if the client sent back reasoning with a signature of this issuer, so that storing is unnecessary.

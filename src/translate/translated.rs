@@ -320,7 +320,6 @@ impl Translated {
     pub fn finish(&mut self) -> Result<Bytes, StreamError> {
         if self.arrival == Arrival::Whole {
             let body = self.body.split().freeze();
-            self.through.meter.record_whole(&body);
             return self.whole(body);
         }
         self.end_stream()?;
@@ -333,11 +332,11 @@ impl Translated {
     /// Returns [`StreamError`] as [`finish`](Self::finish) does.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
         if self.arrival == Arrival::Whole {
-            let text =
-                crate::json::from_utf8(&body).map_err(|error| StreamError::Invalid(error.to_string()))?;
             let through = &mut self.through;
+            let text = through.meter.record_whole(body);
+            let text = text.map_err(|error| StreamError::Invalid(error.to_string()))?;
             through.meter.observe_frame();
-            decode_answer(self.provider, text, &self.reply.seed, self.tagged, &mut |event| {
+            decode_answer(self.provider, &text, &self.reply.seed, self.tagged, &mut |event| {
                 through.event(&event)
             })
             .map_err(|error| StreamError::Invalid(error.to_string()))?;
@@ -345,6 +344,7 @@ impl Translated {
                 return Err(StreamError::FirstFrame(error));
             }
         } else {
+            self.through.meter.record_piece(&body);
             let ready = self.feed(body)?;
             // A stream arrived for a client that wants a document: the events are collected, so there is no output
             // before the end.

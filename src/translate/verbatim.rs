@@ -6,16 +6,18 @@
 //! embeddings are corrected on request ([`Changes`]). Everything else is forwarded byte for byte, in whole frames, so
 //! that a broken stream can still be ended with an error that the client's SDK parses.
 
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
 
 use super::Meter;
-use super::output_slices::{OutputSlices, push_quoted};
+use super::output_slices::OutputSlices;
 use super::resume::VerbatimTap;
 use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{SseEvent, SseSplitter};
 use crate::framing::{FrameBuffer, Splitter};
-use crate::json::{Cursor, EscapedString};
+use crate::json::{Cursor, EscapedString, JsonText};
 use crate::wire::chat::usage::{UsageChunk, with_usage};
 use crate::wire::error::ArrayState;
 use crate::wire::watch::{self, FrameClass, FrameFacts, StreamEnd};
@@ -416,33 +418,47 @@ impl Verbatim {
     /// # Errors
     /// Returns [`StreamError`] if the response is not a JSON object, or is an error.
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
-        let text = crate::json::from_utf8(&body).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
-        let sight = watch_answer(self.api, text).map_err(|error| StreamError::Invalid(error.to_string()))?;
+        let text = match self.arrival {
+            Arrival::Whole => self.meter.record_whole(body),
+            Arrival::Events | Arrival::Array => {
+                self.meter.record_piece(&body);
+                JsonText::new(body)
+            }
+        };
+        let text = text.map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
+        let sight = watch_answer(self.api, &text).map_err(|error| StreamError::Invalid(error.to_string()))?;
         // An error body with status 200: the caller turns it into an upstream error.
         if sight.end == StreamEnd::Failed {
-            return Err(StreamError::FirstFrame(body));
+            return Err(StreamError::FirstFrame(text.as_bytes().clone()));
         }
         self.meter.observe(&sight);
         let counted = self.meter.count_missing(self.generates()).filter(|_| self.api == Api::Chat);
-        let named = match (&self.changes.model, sight.model_at) {
-            (Some(model), Some(at)) => {
-                let mut out = BytesMut::with_capacity(body.len() + model.as_json_str().escaped().len());
-                out.extend_from_slice(body.get(..at.start).unwrap_or_default());
-                push_quoted(&mut out, model);
-                out.extend_from_slice(body.get(at.end..).unwrap_or_default());
-                out.freeze()
-            }
-            _ => body,
+        let model_at = sight.model_at;
+        let named = match (&self.changes.model, model_at) {
+            (Some(model), Some(at)) => renamed(&text, at, model),
+            _ => text,
         };
-        let told = counted.and_then(|usage| with_usage(crate::json::from_utf8(&named).ok()?, &usage));
-        let named = told.map_or(named, BytesMut::freeze);
-        let Some(base64) = self.changes.base64 else { return Ok(named) };
-        let text =
-            crate::json::from_utf8(&named).map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
-        let corrected = embeddings::corrected(text, base64);
+        // Usage is inserted into chat completions, and vectors are those of embeddings: a response needs one of the two.
+        if let Some(told) = counted.and_then(|usage| with_usage(&named, &usage)) {
+            return Ok(told.freeze());
+        }
+        let Some(base64) = self.changes.base64 else { return Ok(named.into_bytes()) };
+        let corrected = embeddings::corrected(&named, base64);
         let corrected = corrected.map_err(|error| StreamError::Invalid(error.to_string()))?;
-        Ok(corrected.map_or(named, BytesMut::freeze))
+        Ok(corrected.map_or_else(|| named.into_bytes(), BytesMut::freeze))
     }
+}
+
+/// Returns a response with another model name in this range.
+fn renamed(text: &JsonText, at: Range<usize>, model: &EscapedString) -> JsonText {
+    let model = model.as_json_str().escaped();
+    let mut out = String::with_capacity(text.len() + model.len());
+    out.push_str(text.get(..at.start).unwrap_or_default());
+    out.push('"');
+    out.push_str(model);
+    out.push('"');
+    out.push_str(text.get(at.end..).unwrap_or_default());
+    out.into()
 }
 
 /// Returns JSON that is in an event stream without a `data:` field. Gemini reports errors in mid-stream this way, and

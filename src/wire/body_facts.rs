@@ -47,7 +47,7 @@ impl Body {
             } else if member.kind == ValueKind::Object {
                 let mut said = OutputCaps::default();
                 // Cannot fail: the scanner has validated the text.
-                let _ = of_settings(std::str::from_utf8(&text).unwrap_or_default(), &mut said);
+                let _ = of_settings(&text, &mut said);
                 most.answers = most.answers.max(said.answers);
                 if exact {
                     most.output = most.output.max(said.output);
@@ -74,7 +74,7 @@ impl Body {
         for (index, member) in self.members.with_any(self.fields.models) {
             let text = self.text.view(member.value.clone());
             let mut others = NamedModels { member: self.fields.name(index), ..NamedModels::default() };
-            let mut json = Cursor::new(std::str::from_utf8(&text).unwrap_or_default());
+            let mut json = Cursor::new(&text);
             let read = match others.member {
                 "providerOptions" => of_options(&mut json, &mut others),
                 _ => others.read(&mut json),
@@ -88,10 +88,7 @@ impl Body {
     /// Returns whether the provider may store the response: a responses request without `store: false`.
     pub fn may_be_stored(&mut self) -> bool {
         self.api == Api::Responses
-            && self
-                .members
-                .find(STORE)
-                .is_none_or(|store| &self.text.view(store.value.clone())[..] != b"false")
+            && self.members.find(STORE).is_none_or(|store| self.text.view(store.value.clone()) != "false")
     }
 
     /// Returns whether the provider may store the response, or whether the request continues a stored one.
@@ -109,14 +106,13 @@ impl Body {
             }
             let name = self.fields.name(index);
             let text = self.text.view(member.value.clone());
-            let text = std::str::from_utf8(&text).unwrap_or_default();
             let before = ids.len();
             let mut take = |value: RawJson<'_>| {
                 let id = value.as_str().map(|id| id.decode().into_owned()).unwrap_or_default();
                 ids.push((name, id));
             };
             if member.kind == ValueKind::Object {
-                let mut json = Cursor::new(text);
+                let mut json = Cursor::new(&text);
                 // Cannot fail: the scanner has validated the text.
                 let _ = watch::members(&mut json, |key, json| {
                     let value = json.raw()?;
@@ -126,7 +122,7 @@ impl Body {
                     Ok(())
                 });
             } else {
-                take(RawJson::from_text(text));
+                take(RawJson::from_text(&text));
             }
             // An object without an id still refers to stored content.
             if ids.len() == before {
@@ -142,10 +138,10 @@ fn of_settings(text: &str, most: &mut OutputCaps) -> Result<(), JsonError> {
     watch::members(&mut Cursor::new(text), |key, json| {
         match key.decode().as_ref() {
             "maxOutputTokens" | "max_output_tokens" => {
-                most.output = most.output.max(amount(json.raw()?.text().as_bytes()));
+                most.output = most.output.max(amount(json.raw()?.text()));
             }
             "candidateCount" | "candidate_count" => {
-                most.answers = most.answers.max(amount(json.raw()?.text().as_bytes()));
+                most.answers = most.answers.max(amount(json.raw()?.text()));
             }
             _ => json.skip()?,
         }
@@ -157,8 +153,7 @@ fn of_settings(text: &str, most: &mut OutputCaps) -> Result<(), JsonError> {
 /// or anything that is not a number, because each provider treats it differently. A number in quotes counts as a
 /// number, because lenient providers accept it.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
-fn amount(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).unwrap_or_default();
+fn amount(text: &str) -> Option<u64> {
     if text == "null" {
         return None;
     }

@@ -57,6 +57,7 @@ pub struct LossNotes {
     losses: SmallVec<[Loss; 4]>,
     known: Index,
     refusal: Option<Box<ApiError>>,
+    breakpoints: u8,
 }
 
 /// Element of a request that the target format cannot carry as the client wrote it.
@@ -73,7 +74,24 @@ pub struct Loss {
 impl LossNotes {
     /// Creates the record for a request that is translated from a client's format to a provider's format.
     pub fn new(from: Format, to: Format) -> Self {
-        LossNotes { from, to, losses: SmallVec::new(), known: Index::default(), refusal: None }
+        LossNotes {
+            from,
+            to,
+            losses: SmallVec::new(),
+            known: Index::default(),
+            refusal: None,
+            breakpoints: 0,
+        }
+    }
+
+    /// Counts an automatic prompt-cache breakpoint that was set.
+    pub fn count_breakpoint(&mut self) {
+        self.breakpoints = self.breakpoints.saturating_add(1);
+    }
+
+    /// Returns the number of automatic prompt-cache breakpoints that were set.
+    pub fn breakpoints(&self) -> u8 {
+        self.breakpoints
     }
 
     /// Returns the format of the client.

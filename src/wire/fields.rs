@@ -103,6 +103,7 @@ static CHAT_SOUGHT: WantedMembers = WantedMembers::new(
         "best_of",
         "max_output_tokens",
         "max_new_tokens",
+        "tools",
     ],
     &[],
 );
@@ -114,6 +115,7 @@ pub(super) mod chat {
     pub(in crate::wire) const TOP_P: usize = 9;
     pub(in crate::wire) const WEB_SEARCH_OPTIONS: usize = 10;
     pub(in crate::wire) const PARAMETERS: usize = 11;
+    pub(in crate::wire) const TOOLS: usize = 19;
 }
 static CHAT: Fields = Fields {
     sought: &CHAT_SOUGHT,
@@ -156,9 +158,12 @@ static MESSAGES_SOUGHT: WantedMembers = WantedMembers::new(
     ],
     // Depths at which a cache mark can occur: the request itself, its system prompt and tools, the blocks of its
     // messages, and the content of those blocks.
-    &[WantedWord { text: "persistent", is_name: false, depth: (2, 16) }],
+    &[
+        WantedWord { text: "persistent", is_name: false, depth: (2, 16) },
+        WantedWord { text: "cache_control", is_name: true, depth: (1, 16) },
+    ],
 );
-/// Indexes of members of a messages request.
+/// Indexes of members of a messages request, and bit masks of its wanted words.
 pub(super) mod messages {
     pub(in crate::wire) const TEMPERATURE: usize = 5;
     pub(in crate::wire) const TOP_P: usize = 6;
@@ -169,6 +174,10 @@ pub(super) mod messages {
     pub(in crate::wire) const MCP_SERVERS: usize = 11;
     pub(in crate::wire) const CONTEXT_MANAGEMENT: usize = 12;
     pub(in crate::wire) const STOP_SEQUENCES: usize = 13;
+    /// Type of a cache mark that only the gateway's specification defines.
+    pub(in crate::wire) const PERSISTENT: u32 = 0b01;
+    /// Name of a cache mark.
+    pub(in crate::wire) const MARK: u32 = 0b10;
 }
 static MESSAGES: Fields = Fields {
     sought: &MESSAGES_SOUGHT,

@@ -11,6 +11,7 @@
 
 pub mod body_facts;
 mod body_members;
+mod cache_key;
 pub mod chat;
 pub mod codec;
 pub mod count_tokens;

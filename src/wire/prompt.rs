@@ -7,7 +7,7 @@
 use bytes::Bytes;
 
 use super::request::Body;
-use crate::json::{Member, Rope, ValueKind};
+use crate::json::{JsonRope, Member, ValueKind};
 
 /// Bytes of a prompt that are read to recognize its conversation, per attempt. Most beginnings fit into the first size;
 /// the second is larger than the system prompts of coding agents.
@@ -81,7 +81,7 @@ pub fn beginning(content: &[u8], each: &mut impl FnMut(&[u8])) -> bool {
 
 /// Returns the name of a conversation in this member of a body, without its quotes: a string, or the member `name`
 /// (written with its quotes) of an object. `None` if it is absent or empty.
-pub(super) fn name_in(member: &Member, name: &[u8], body: &mut Rope) -> Option<Bytes> {
+pub(super) fn name_in(member: &Member, name: &[u8], body: &mut JsonRope) -> Option<Bytes> {
     if !matches!(member.kind, ValueKind::String | ValueKind::Object) {
         return None;
     }

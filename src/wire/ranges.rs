@@ -5,7 +5,7 @@ use super::body_members::BodyMembers;
 use super::fields::{CONTENT, EXTRA, Fields, responses};
 use super::watch::members;
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{Cursor, JsonStr, RawJson, Rope, ValueKind};
+use crate::json::{Cursor, JsonRope, JsonStr, RawJson, ValueKind};
 
 /// Rule for the value of a member. `null` is always allowed and counts as absent.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ pub(super) fn check_values(
     api: Api,
     members: &BodyMembers,
     fields: &Fields,
-    body: &mut Rope,
+    body: &mut JsonRope,
 ) -> Result<u32, ApiError> {
     for (index, rule) in fields.rules {
         let Some(member) = members.find(*index) else { continue };
@@ -91,7 +91,7 @@ pub(super) fn check_values(
             continue;
         }
         let text = body.view(member.value.clone());
-        rule.check(fields.name(*index), member.kind, std::str::from_utf8(&text).unwrap_or_default())?;
+        rule.check(fields.name(*index), member.kind, &text)?;
     }
     if api == Api::Responses && has_no_input(members, body) {
         return Err(empty_input());
@@ -101,14 +101,14 @@ pub(super) fn check_values(
 
 /// Returns whether a responses request has an empty input and no other member (`prompt`, `previous_response_id`,
 /// `conversation`) that supplies one.
-fn has_no_input(members: &BodyMembers, body: &mut Rope) -> bool {
+fn has_no_input(members: &BodyMembers, body: &mut JsonRope) -> bool {
     let find = |index: usize| members.find(index).filter(|member| member.kind != ValueKind::Null);
     let elsewhere = [EXTRA, responses::PREVIOUS_RESPONSE_ID, responses::CONVERSATION];
     // Only a short input can be empty.
     let Some(input) = find(CONTENT).filter(|input| input.value.len() <= 64) else { return false };
     let text = body.view(input.value.clone());
     let is_nothing = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'[' | b']' | b'"');
-    text.iter().all(is_nothing) && elsewhere.into_iter().all(|index| find(index).is_none())
+    text.as_bytes().iter().all(is_nothing) && elsewhere.into_iter().all(|index| find(index).is_none())
 }
 
 fn empty_input() -> ApiError {

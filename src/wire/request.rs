@@ -13,7 +13,10 @@ use super::ranges::check_values;
 use super::{Api, form, images};
 use crate::canonical::image::ImageRequest;
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{Cursor, Edit, Member, Rope, ScanError, ScanErrorKind, Scanner, ValueKind};
+use crate::json::{
+    Cursor, DocumentReader, Edit, JsonRope, Member, Rope, ScanError, ScanErrorKind, ScannedDocument,
+    ValueKind,
+};
 
 /// Maximum length of a model id in bytes. Providers' ids stay below 100 bytes; the bound keeps logs and errors
 /// readable.
@@ -23,19 +26,24 @@ const MAX_MODEL: usize = 256;
 pub struct BodyReader {
     api: Api,
     fields: &'static Fields,
-    scan: Scanner,
-    body: Rope,
+    document: DocumentReader,
     /// Whether the body is an image request in Gemini's `:predict` form.
     predict: bool,
-    /// Boundary of a multipart form. `None` for JSON bodies.
-    form: Option<String>,
+    /// Multipart form, which is parsed at the end. `None` for JSON bodies.
+    form: Option<ReceivedForm>,
+}
+
+/// Multipart form that arrives in pieces.
+struct ReceivedForm {
+    boundary: String,
+    body: Rope,
 }
 
 /// Request body that is complete and valid, with the members that were found in it.
 #[derive(Clone, Debug)]
 pub struct Body {
     /// Text of the body, unchanged.
-    pub text: Rope,
+    pub text: JsonRope,
     /// Model that the body names. `None` for APIs that name it in the path.
     pub model: Option<String>,
     /// Whether the client requested a stream.
@@ -74,19 +82,12 @@ impl BodyReader {
     pub fn new(api: Api, batch: bool) -> Self {
         let fields = fields(api, batch);
         let predict = batch && api == Api::Images;
-        BodyReader {
-            api,
-            fields,
-            scan: Scanner::seeking(fields.sought),
-            body: Rope::new(),
-            predict,
-            form: None,
-        }
+        BodyReader { api, fields, document: DocumentReader::new(fields.sought), predict, form: None }
     }
 
     /// Creates a reader for a multipart form with this boundary.
     pub fn form(api: Api, boundary: String) -> Self {
-        BodyReader { form: Some(boundary), ..BodyReader::new(api, false) }
+        BodyReader { form: Some(ReceivedForm { boundary, body: Rope::new() }), ..BodyReader::new(api, false) }
     }
 
     /// Adds the next piece of the body.
@@ -94,20 +95,22 @@ impl BodyReader {
     /// # Errors
     /// Returns [`ApiError`] if the body is not valid JSON so far. Further calls return the same error.
     pub fn push(&mut self, piece: Bytes) -> Result<(), ApiError> {
-        // Forms are not JSON and are parsed at the end.
-        let scanned = if self.form.is_some() { Ok(()) } else { self.scan.push(&piece) };
-        self.body.push(piece);
-        scanned.map_err(|error| invalid_json(&error, &mut self.body))
+        if let Some(form) = &mut self.form {
+            form.body.push(piece);
+            return Ok(());
+        }
+        // Members are only named twice at the end, so this error names none.
+        self.document.push(piece).map_err(|error| invalid_json(&error, &mut Rope::new()))
     }
 
     /// Returns the number of bytes received so far.
     pub fn len(&self) -> usize {
-        self.body.len()
+        self.form.as_ref().map_or(self.document.len(), |form| form.body.len())
     }
 
     /// Returns whether no byte was received yet.
     pub fn is_empty(&self) -> bool {
-        self.body.is_empty()
+        self.len() == 0
     }
 
     /// Ends the body and checks it.
@@ -115,17 +118,17 @@ impl BodyReader {
     /// # Errors
     /// Returns [`ApiError`] if the body is incomplete, or if a member is missing, ambiguous, of the wrong type or out
     /// of range.
-    pub fn finish(mut self) -> Result<Body, ApiError> {
-        if let Some(boundary) = self.form.take() {
-            return read_form(self.body, &boundary);
+    pub fn finish(self) -> Result<Body, ApiError> {
+        if let Some(form) = self.form {
+            return read_form(form.body, &form.boundary);
         }
-        let seen = self.scan.words_found();
-        let members = self.scan.finish().map_err(|error| invalid_json(&error, &mut self.body))?;
+        let ScannedDocument { mut text, members, words_found } =
+            self.document.finish().map_err(|mut invalid| invalid_json(&invalid.0, &mut invalid.1))?;
         let members = BodyMembers::new(members);
         let find = |index: usize| members.find(index);
         // Checked before all else: authorization and price depend on the model.
         if let Some(model) = members.second_model() {
-            return Err(ambiguous(&mut self.body, model));
+            return Err(ambiguous(&mut text, model));
         }
         for &(index, kinds) in self.fields.required {
             let name = self.fields.name(index);
@@ -137,9 +140,7 @@ impl BodyReader {
             }
         }
         let stream = match find(STREAM) {
-            Some(member) if member.kind == ValueKind::Bool => {
-                &self.body.view(member.value.clone())[..] == b"true"
-            }
+            Some(member) if member.kind == ValueKind::Bool => text.view(member.value.clone()) == "true",
             Some(member) if member.kind != ValueKind::Null && self.api != Api::Generate => {
                 return Err(wrong_type("stream", &[ValueKind::Bool], member.kind));
             }
@@ -147,22 +148,21 @@ impl BodyReader {
         };
         let model = match find(MODEL) {
             Some(member) if !matches!(self.api, Api::Generate | Api::EmbedContent) => {
-                Some(read_model(&mut self.body, member)?)
+                Some(read_model(&mut text, member)?)
             }
             _ => None,
         };
-        let spelled = check_values(self.api, &members, self.fields, &mut self.body)?;
+        let spelled = check_values(self.api, &members, self.fields, &mut text)?;
         let stream_options = match find(EXTRA) {
             _ if self.api != Api::Chat => StreamOptions::Strange,
-            Some(member) => read_stream_options(&mut self.body, member),
+            Some(member) => read_stream_options(&mut text, member),
             None => StreamOptions::Absent,
         };
         if self.api == Api::Images {
-            let text = self.body.into_contiguous();
-            let text = crate::json::from_utf8(&text).map_err(|_| images::not_utf8())?;
+            let text = text.into_contiguous();
             // The image job works on the decoded request; the text is not needed any more.
             let image =
-                if self.predict { images::predict::decode(text)? } else { images::request::decode(text)? };
+                if self.predict { images::predict::decode(&text)? } else { images::request::decode(&text)? };
             return Ok(Body::of_images(model, image));
         }
         Ok(Body {
@@ -170,10 +170,10 @@ impl BodyReader {
             model,
             stream,
             stream_options,
-            text: self.body,
+            text,
             api: self.api,
             fields: self.fields,
-            words_found: seen,
+            words_found,
             spelled,
             members,
         })
@@ -191,7 +191,7 @@ fn read_form(body: Rope, boundary: &str) -> Result<Body, ApiError> {
 impl Body {
     fn of_images(model: Option<String>, image: ImageRequest) -> Body {
         Body {
-            text: Rope::new(),
+            text: JsonRope::default(),
             model,
             stream: false,
             stream_options: StreamOptions::Strange,
@@ -322,12 +322,11 @@ fn content_is_elsewhere<'m>(api: Api, find: impl Fn(usize) -> Option<&'m Member>
 }
 
 /// Returns the byte ranges of `model` in a request inside the body, or in each of a list of requests.
-fn inner_models(body: &mut Rope, member: &Member) -> Vec<Range<usize>> {
+fn inner_models(body: &mut JsonRope, member: &Member) -> Vec<Range<usize>> {
     let start = member.value.start;
-    let text = body.slice(member.value.clone());
-    let text = std::str::from_utf8(&text).unwrap_or_default();
+    let text = body.text(member.value.clone());
     let mut found = Vec::new();
-    let mut json = Cursor::new(text);
+    let mut json = Cursor::new(&text);
     let mut read_one = |json: &mut Cursor<'_>| {
         super::watch::members(json, |key, json| {
             if !key.is("model") {
@@ -349,17 +348,15 @@ fn inner_models(body: &mut Rope, member: &Member) -> Vec<Range<usize>> {
 
 /// Returns the error for a second model member in a different letter case. A provider that ignores case could use it
 /// instead of the model that was authorized and priced.
-fn ambiguous(body: &mut Rope, member: &Member) -> ApiError {
-    let name = body.slice(member.name.clone());
-    let name: String = String::from_utf8_lossy(&name).chars().take(64).collect();
+fn ambiguous(body: &mut JsonRope, member: &Member) -> ApiError {
+    let name: String = body.view(member.name.clone()).chars().take(64).collect();
     let message = format!("The member '{name}' is ambiguous: the model is named by 'model', in lower case.");
     ApiError::new(ErrorKind::InvalidField, message).param(name)
 }
 
-fn read_model(body: &mut Rope, member: &Member) -> Result<String, ApiError> {
-    let text = body.view(member.value.start + 1..member.value.end - 1);
-    let escaped = std::str::from_utf8(&text).unwrap_or_default();
-    let model = crate::json::JsonStr::from_escaped(escaped).decode();
+fn read_model(body: &mut JsonRope, member: &Member) -> Result<String, ApiError> {
+    let escaped = body.view(member.value.start + 1..member.value.end - 1);
+    let model = crate::json::JsonStr::from_escaped(&escaped).decode();
     check_model(&model).map(str::to_owned)
 }
 
@@ -374,7 +371,7 @@ fn check_model(model: &str) -> Result<&str, ApiError> {
     Ok(model)
 }
 
-fn read_stream_options(body: &mut Rope, member: &Member) -> StreamOptions {
+fn read_stream_options(body: &mut JsonRope, member: &Member) -> StreamOptions {
     const ASK: &[u8] = br#"{"include_usage":true}"#;
     if member.kind == ValueKind::Null {
         return StreamOptions::AskBy(Edit { range: member.value.clone(), text: Bytes::from_static(ASK) });
@@ -383,9 +380,8 @@ fn read_stream_options(body: &mut Rope, member: &Member) -> StreamOptions {
         return StreamOptions::Strange;
     }
     let start = member.value.start;
-    let text = body.slice(member.value.clone());
-    let Ok(text) = std::str::from_utf8(&text) else { return StreamOptions::Strange };
-    let mut json = Cursor::new(text);
+    let text = body.view(member.value.clone());
+    let mut json = Cursor::new(&text);
     let mut read = || {
         let mut members = 0;
         json.begin_object()?;

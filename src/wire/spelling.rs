@@ -13,7 +13,7 @@ use super::fields::{chat as c, generate as g, messages as m, responses as r};
 use super::request::Body;
 use super::{Api, chat, generate, messages, responses};
 use crate::canonical::{Dialect, Index, IndexKey};
-use crate::json::{Cursor, Edit, RawJson, Rope, ValueKind};
+use crate::json::{Cursor, Edit, JsonRope, JsonText, RawJson, ValueKind};
 use crate::wire::watch;
 
 /// Edits that adapt a body to a provider of its own format.
@@ -147,7 +147,7 @@ impl Respelling {
 
 /// Returns the byte range that removes a member, with one comma, from an object of which only the text is known. `at`
 /// begins at the quote of its name and ends behind its value.
-pub(super) fn removal(text: &mut Rope, at: Range<usize>) -> Range<usize> {
+pub(super) fn removal(text: &mut JsonRope, at: Range<usize>) -> Range<usize> {
     if let Some((b',', comma)) = next_byte(text, at.end) {
         return at.start..comma + 1;
     }
@@ -161,7 +161,7 @@ pub(super) fn removal(text: &mut Rope, at: Range<usize>) -> Range<usize> {
 const LOOK: usize = 64;
 
 /// Returns the next byte that is not white space, and its offset. `None` at the end of the text.
-pub(super) fn next_byte(text: &mut Rope, from: usize) -> Option<(u8, usize)> {
+pub(super) fn next_byte(text: &mut JsonRope, from: usize) -> Option<(u8, usize)> {
     let mut at = from;
     while at < text.len() {
         let piece = text.slice(at..(at + LOOK).min(text.len()));
@@ -173,7 +173,7 @@ pub(super) fn next_byte(text: &mut Rope, from: usize) -> Option<(u8, usize)> {
     None
 }
 
-fn last_byte(text: &mut Rope, to: usize) -> Option<(u8, usize)> {
+fn last_byte(text: &mut JsonRope, to: usize) -> Option<(u8, usize)> {
     let mut end = to;
     while end > 0 {
         let start = end.saturating_sub(LOOK);
@@ -188,7 +188,7 @@ fn last_byte(text: &mut Rope, to: usize) -> Option<(u8, usize)> {
 
 /// Member of the outermost object, as text.
 pub(super) struct TopLevelMember {
-    text: Bytes,
+    text: JsonText,
     /// Byte range of the name, quotes included.
     pub(super) name_at: Range<usize>,
     /// Byte range of the value.
@@ -197,7 +197,7 @@ pub(super) struct TopLevelMember {
 
 impl TopLevelMember {
     pub(super) fn text(&self) -> &str {
-        std::str::from_utf8(&self.text).unwrap_or_default()
+        &self.text
     }
 
     /// Returns the byte range from the name to the end of the value.
@@ -209,7 +209,9 @@ impl TopLevelMember {
 impl Body {
     /// Returns whether the body may need edits for a provider of its own format.
     pub fn may_be_spelled(&self) -> bool {
-        self.spelled != 0 || self.words_found != 0
+        // A cache mark by itself needs no other spelling.
+        let words = if self.api == Api::Messages { m::PERSISTENT } else { u32::MAX };
+        self.spelled != 0 || self.words_found & words != 0
     }
 
     /// Returns the edits that adapt the body to a provider of its own format.
@@ -220,7 +222,7 @@ impl Body {
             let member = self.member(index)?;
             let at = member.value.clone();
             let name_at = member.name.start.saturating_sub(1)..member.name.end + 1;
-            Some(TopLevelMember { text: text.slice(at.clone()), name_at, at })
+            Some(TopLevelMember { text: text.text(at.clone()), name_at, at })
         };
         match self.api {
             Api::Chat => {
@@ -238,7 +240,7 @@ impl Body {
             Api::Messages => {
                 // Only searched if the scan has seen the word `persistent`.
                 let marked = [m::SYSTEM, super::fields::CONTENT, m::TOOLS, m::CACHE_CONTROL];
-                for index in marked.into_iter().filter(|_| self.words_found != 0) {
+                for index in marked.into_iter().filter(|_| self.words_found & m::PERSISTENT != 0) {
                     if let Some(member) = top(index) {
                         let is_mark = index == m::CACHE_CONTROL;
                         messages::spellings::marks(member.text(), member.at.start, is_mark, &mut out);
@@ -328,14 +330,12 @@ impl Body {
     /// Returns whether the request sets a stop sequence. Only for messages and generate; false for other APIs.
     pub fn has_stop_sequence(&self) -> bool {
         let mut text = self.text.clone();
-        let mut value = |index: usize| self.member(index).map(|member| text.slice(member.value.clone()));
+        let mut value = |index: usize| self.member(index).map(|member| text.text(member.value.clone()));
         let has = |list: &str| !elements(list, 0).is_empty() || list.starts_with('"');
         match self.api {
-            Api::Messages => {
-                value(m::STOP_SEQUENCES).is_some_and(|list| std::str::from_utf8(&list).is_ok_and(has))
-            }
+            Api::Messages => value(m::STOP_SEQUENCES).is_some_and(|list| has(&list)),
             Api::Generate => g::GENERATION_CONFIG.into_iter().find_map(value).is_some_and(|config| {
-                let config = member_ranges(std::str::from_utf8(&config).unwrap_or_default(), 0);
+                let config = member_ranges(&config, 0);
                 let list = find(&config, "stopSequences").or_else(|| find(&config, "stop_sequences"));
                 list.is_some_and(|list| has(list.value.text()))
             }),

@@ -47,6 +47,7 @@ mod overload;
 mod owned;
 mod parity;
 mod pictures;
+mod prompt_cache;
 mod quotas;
 mod refusals;
 mod reload;

@@ -33,6 +33,33 @@ fn cost_per_million_tokens_is_the_configured_price() {
 }
 
 #[test]
+fn cache_effect_is_the_difference_to_plain_input() {
+    use TokenKind::*;
+    let claude = price(&[(Input, "3"), (CachedInput, "0.3"), (CacheWrite, "3.75"), (CacheWrite1h, "6")]);
+    let usage = |cached, write, long| Usage {
+        input: Some(1_000_000),
+        cached: Some(cached),
+        cache_write: Some(write),
+        cache_write_1h: Some(long),
+        ..Usage::default()
+    };
+    let effect = |price: &Price, usage| price.cache_effect(&usage);
+    let both = |saved, surcharge| CacheEffect { saved, surcharge };
+    assert_eq!(effect(&claude, usage(100, 0, 0)), both(270_000, 0));
+    assert_eq!(effect(&claude, usage(0, 100, 10)), both(0, 75_000 + 30_000));
+    assert_eq!(effect(&claude, Usage::default()), CacheEffect::default());
+    // Without prices of their own, reads and writes cost as much as plain input.
+    assert_eq!(effect(&price(&[(Input, "3")]), usage(100, 100, 100)), CacheEffect::default());
+    // The cost without a cache is the cost plus savings minus surcharges.
+    let cached = usage(400_000, 300_000, 200_000);
+    let CacheEffect { saved, surcharge } = claude.cache_effect(&cached);
+    let plain = Usage { input: cached.input, ..Usage::default() };
+    let difference = i64::try_from(saved).unwrap() - i64::try_from(surcharge).unwrap();
+    assert_eq!(claude.cost(&cached, &[]) + difference, claude.cost(&plain, &[]));
+    effect(&claude, usage(u64::MAX, u64::MAX, u64::MAX));
+}
+
+#[test]
 fn cost_of_kinds_without_a_price_falls_back() {
     use TokenKind::*;
     let usage = Usage {
@@ -75,12 +102,12 @@ fn bug_41_cost_with_parts_above_the_total_is_not_negative() {
 #[test]
 fn cost_of_long_requests_uses_the_price_tier() {
     use TokenKind::*;
-    let given = PriceConfig {
+    let config = PriceConfig {
         rates: rates(&[(Input, "1.25"), (CachedInput, "0.125"), (Output, "10")]),
         tiers: vec![(500_000, rates(&[(Output, "20")])), (200_000, rates(&[(Input, "2.5"), (Output, "15")]))],
         ..PriceConfig::default()
     };
-    let price = Price::new(given);
+    let price = Price::new(config);
     let cost = |input, cached| {
         let usage =
             Usage { input: Some(input), cached: Some(cached), output: Some(1_000), ..Usage::default() };
@@ -110,18 +137,18 @@ fn cost_of_images_and_video_depends_on_size_and_quality() {
         ..PriceConfig::default()
     });
     let images = |count, size: &str, quality: &str| {
-        let made = Product::Images { count, size: size.into(), quality: quality.into() };
-        price.cost(&Usage::default(), &[made]) - nanos("0.005")
+        let product = Product::Images { count, size: size.into(), quality: quality.into() };
+        price.cost(&Usage::default(), &[product]) - nanos("0.005")
     };
     assert_eq!(images(2, "1024x1024", "high"), nanos("0.334"));
     assert_eq!(images(1, "1024x1024", "low"), nanos("0.011"));
     assert_eq!(images(1, "", ""), nanos("0.04"));
     let video = |millis, resolution: &str| {
-        let made = Product::Video { millis, resolution: resolution.into() };
-        price.cost(&Usage::default(), &[made]) - nanos("0.005")
+        let product = Product::Video { millis, resolution: resolution.into() };
+        price.cost(&Usage::default(), &[product]) - nanos("0.005")
     };
     assert_eq!(video(5_500, "720p"), nanos("1.65"));
-    assert_eq!(video(1_000, "480p"), nanos("0.3"), "what no price fits costs the dearest");
+    assert_eq!(video(1_000, "480p"), nanos("0.3"), "a resolution without a price costs the highest price");
     assert_eq!(video(1_000, ""), nanos("0.3"));
     assert!(price.has_resolution_price("720p") && !price.has_resolution_price("480p"));
     let searched = Usage { searches: Some(3), ..Usage::default() };
@@ -148,20 +175,20 @@ fn cost_of_unmatched_size_or_quality_is_the_highest_price() {
         ("", "", "9"),
         ("1K", "no such", "9"),
     ] {
-        let made = [Product::Images { count: 2, size: size.into(), quality: quality.into() }];
-        assert_eq!(price.cost(&Usage::default(), &made), 2 * nanos(each), "{size} {quality}");
-        let expected = ExpectedUsage { output: Some(0), products: &made, ..ExpectedUsage::default() };
-        assert!(price.estimate(&expected) >= price.cost(&Usage::default(), &made), "{size} {quality}");
+        let products = [Product::Images { count: 2, size: size.into(), quality: quality.into() }];
+        assert_eq!(price.cost(&Usage::default(), &products), 2 * nanos(each), "{size} {quality}");
+        let expected = ExpectedUsage { output: Some(0), products: &products, ..ExpectedUsage::default() };
+        assert!(price.estimate(&expected) >= price.cost(&Usage::default(), &products), "{size} {quality}");
     }
     for (resolution, each) in [("480p", "1"), ("720p", "2"), ("1p", "3"), ("", "3"), ("4k", "3")] {
-        let made = [Product::Video { millis: 1_000, resolution: resolution.into() }];
-        assert_eq!(price.cost(&Usage::default(), &made), nanos(each), "{resolution}");
-        let expected = ExpectedUsage { output: Some(0), products: &made, ..ExpectedUsage::default() };
+        let products = [Product::Video { millis: 1_000, resolution: resolution.into() }];
+        assert_eq!(price.cost(&Usage::default(), &products), nanos(each), "{resolution}");
+        let expected = ExpectedUsage { output: Some(0), products: &products, ..ExpectedUsage::default() };
         assert_eq!(price.estimate(&expected), nanos(if resolution.is_empty() { "3" } else { each }));
     }
     // A model with token prices only has no price per piece.
-    let made = [Product::Images { count: 2, size: "1K".into(), quality: "low".into() }];
-    assert_eq!(Price::default().cost(&Usage::default(), &made), 0);
+    let products = [Product::Images { count: 2, size: "1K".into(), quality: "low".into() }];
+    assert_eq!(Price::default().cost(&Usage::default(), &products), 0);
 }
 
 #[test]
@@ -228,12 +255,12 @@ fn exact(list: &[(TokenKind, i64)], search: i64, usage: &[u64; 7]) -> BigInt {
 proptest! {
     #[test]
     fn cost_is_the_exact_sum_rounded_up_once(
-        given in proptest::collection::vec((0usize..6, 0i64..1_000_000_000_000), 0..8),
+        entries in proptest::collection::vec((0usize..6, 0i64..1_000_000_000_000), 0..8),
         search in 0i64..1_000_000_000,
         usage in proptest::array::uniform7(prop_oneof![0u64..100, 0u64..10_000_000]),
     ) {
         let list: Vec<(TokenKind, i64)> =
-            given.iter().map(|(at, rate)| (TokenKind::ALL[*at], *rate)).collect();
+            entries.iter().map(|(at, rate)| (TokenKind::ALL[*at], *rate)).collect();
         let mut rates = Rates::default();
         for (kind, rate) in &list {
             rates.set(*kind, *rate);
@@ -301,18 +328,18 @@ proptest! {
         less in (0u64..4_000, 0u64..4_000),
         parts in proptest::array::uniform8(0u64..4_000),
         named in 0u8..16,
-        wanted in proptest::collection::vec((0u64..5, "a|b|auto|", "a|b|"), 0..3),
-        got in (0u64..5, "a|b", "a|b"),
+        requested in proptest::collection::vec((0u64..5, "a|b|auto|", "a|b|"), 0..3),
+        choice in (0u64..5, "a|b", "a|b"),
     ) {
         let premium_input = PremiumInputKinds::of(PremiumInputKinds::KINDS.into_iter().enumerate().filter(|(at, _)| named >> at & 1 == 1).map(|(_, kind)| kind));
         let kinds: Vec<TokenKind> = premium_input.kinds().collect();
         let product = |(count, size, quality): &(u64, String, String)| Product::Images {
             count: *count, size: size.as_str().into(), quality: quality.as_str().into(),
         };
-        let made: Vec<Product> = wanted.iter().map(product).chain(wanted.iter().map(|(count, size, _)| {
+        let products: Vec<Product> = requested.iter().map(product).chain(requested.iter().map(|(count, size, _)| {
             Product::Video { millis: count * 1_000, resolution: size.as_str().into() }
         })).collect();
-        let expected = ExpectedUsage { input, output: Some(output), uncertain_output: 0, responses, premium_input, products: &made };
+        let expected = ExpectedUsage { input, output: Some(output), uncertain_output: 0, responses, premium_input, products: &products };
         let held = price.estimate(&expected);
         let part = |kind: TokenKind, tokens: u64| kinds.contains(&kind).then_some(tokens);
         let usage = Usage {
@@ -328,17 +355,17 @@ proptest! {
             image_output: Some(parts[7]),
             ..Usage::default()
         };
-        // The provider has chosen what was left open, and may have made fewer.
-        let chosen = |is: &str, got: &str| if matches!(is, "" | "auto") { got.into() } else { is.into() };
-        let made: Vec<Product> = made.iter().map(|product| match product {
+        // The provider has chosen what was left open, and may have produced fewer.
+        let chosen = |is: &str, choice: &str| if matches!(is, "" | "auto") { choice.into() } else { is.into() };
+        let products: Vec<Product> = products.iter().map(|product| match product {
             Product::Images { count, size, quality } => Product::Images {
-                count: count.saturating_sub(got.0), size: chosen(size, &got.1), quality: chosen(quality, &got.2),
+                count: count.saturating_sub(choice.0), size: chosen(size, &choice.1), quality: chosen(quality, &choice.2),
             },
             Product::Video { millis, resolution } => Product::Video {
-                millis: millis.saturating_sub(got.0), resolution: chosen(resolution, &got.1),
+                millis: millis.saturating_sub(choice.0), resolution: chosen(resolution, &choice.1),
             },
         }).collect();
-        let cost = price.cost(&usage, &made);
+        let cost = price.cost(&usage, &products);
         prop_assert!(cost <= held, "{} of {}", cost, held);
     }
 }
@@ -352,9 +379,9 @@ fn estimate_of_an_open_size_without_a_price_is_the_highest_price() {
         price: each,
     };
     let held = |images: Vec<UnitPrice>, size: &str, quality: &str| {
-        let made = [Product::Images { count: 1, size: size.into(), quality: quality.into() }];
+        let products = [Product::Images { count: 1, size: size.into(), quality: quality.into() }];
         let price = Price::new(PriceConfig { images, ..PriceConfig::default() });
-        price.estimate(&ExpectedUsage { products: &made, ..ExpectedUsage::default() })
+        price.estimate(&ExpectedUsage { products: &products, ..ExpectedUsage::default() })
     };
     let units = || vec![unit("a", None, 0), unit("b", Some("a"), 7)];
     assert_eq!(held(units(), "auto", "b"), 7);

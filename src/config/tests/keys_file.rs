@@ -77,13 +77,13 @@ fn keys_file_new_key_is_appended_and_read_back() {
 #[test]
 fn keys_file_symbolic_link_is_followed() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, link) = (folder.path().join("real.toml"), folder.path().join("keys.toml"));
+    let (path, symlink) = (folder.path().join("real.toml"), folder.path().join("keys.toml"));
     std::fs::write(&path, BEFORE).unwrap();
-    std::os::unix::fs::symlink(&path, &link).unwrap();
-    let mut file = KeysFile::open(&link).unwrap();
+    std::os::unix::fs::symlink(&path, &symlink).unwrap();
+    let mut file = KeysFile::open(&symlink).unwrap();
     file.set_enabled("alice", false).unwrap();
     file.save().unwrap();
-    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(std::fs::symlink_metadata(&symlink).unwrap().is_symlink());
     assert!(std::fs::read_to_string(&path).unwrap().contains("enabled = false # until"));
 }
 
@@ -98,8 +98,8 @@ fn keys_file_that_cannot_be_edited_is_an_error() {
     std::fs::write(&path, "[[key\n").unwrap();
     assert!(matches!(KeysFile::open(&path), Err(KeysFileError::Broken { .. })));
     std::fs::write(&path, BEFORE).unwrap();
-    let unknown = KeysFile::open(&path).unwrap().set_enabled("nobody", true);
-    assert!(matches!(unknown, Err(KeysFileError::Unknown(name)) if name == "nobody"));
+    let unknown = KeysFile::open(&path).unwrap().set_enabled("unknown", true);
+    assert!(matches!(unknown, Err(KeysFileError::Unknown(name)) if name == "unknown"));
     assert!(matches!(KeysFile::open(folder.path()), Err(KeysFileError::Io { .. })));
 }
 
@@ -150,14 +150,17 @@ fn keys_file_large_is_parsed_like_a_small_one() {
     // Faults have the line numbers and indexes of the whole file.
     let wrong = format!("{text}{last}[[key]]\nname = \"n3\"\nsha256 = \"{}\"\nlosses = \"x\"\n", hash(4));
     let report = crate::config::keys::read(path, &wrong).unwrap_err();
-    let told: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
     let line = 5 * count + 4;
     let number = format!("key[{count}]");
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told[0].starts_with(&format!("keys.toml:{line}:1: {number}: ")), "{told:?}");
-    assert!(told.iter().any(|fault| fault.contains("\"n3\" is defined twice")), "{told:?}");
-    assert!(told.iter().any(|fault| fault.contains("the same key as \"n4\"")), "{told:?}");
-    assert!(told[2].starts_with(&format!("keys.toml:{}:10: {number}.losses: ", line + 3)), "{told:?}");
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert!(problems[0].starts_with(&format!("keys.toml:{line}:1: {number}: ")), "{problems:?}");
+    assert!(problems.iter().any(|fault| fault.contains("\"n3\" is defined twice")), "{problems:?}");
+    assert!(problems.iter().any(|fault| fault.contains("the same key as \"n4\"")), "{problems:?}");
+    assert!(
+        problems[2].starts_with(&format!("keys.toml:{}:10: {number}.losses: ", line + 3)),
+        "{problems:?}"
+    );
 
     // A line that looks like the start of an entry may be part of a multi-line string.
     let text = format!("{text}[[key]]\nname = \"odd\"\nsha256 = \"{}\"\nmodels = [\"\"\"\n", hash(9_999));

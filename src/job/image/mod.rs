@@ -22,7 +22,7 @@ use crate::wire::images::reply::{self, ImageReplyShape, ImageSet, OutputImage};
 use crate::wire::images::{check, convert, file, fit};
 
 /// Delays before the polls of a task. The last one repeats.
-const WAITS: [Duration; 5] = [
+const POLL_DELAYS: [Duration; 5] = [
     Duration::from_millis(500),
     Duration::from_secs(1),
     Duration::from_secs(2),
@@ -30,7 +30,7 @@ const WAITS: [Duration; 5] = [
     Duration::from_secs(5),
 ];
 /// Header that permits DashScope to answer with a task.
-const LATER: &[(&str, &str)] = &[("x-dashscope-async", "enable")];
+const ASYNC_HEADERS: &[(&str, &str)] = &[("x-dashscope-async", "enable")];
 
 /// Image request with its client's response shape and its model.
 #[derive(Clone, Debug)]
@@ -69,11 +69,11 @@ enum Round {
     /// Downloads of the request's images, by index; the index after the last image is the mask.
     Inputs(Vec<usize>),
     /// Generation calls.
-    Asking,
+    Generation,
     /// Polls of tasks, by id.
     Tasks(Vec<String>),
     /// Downloads of results, by index.
-    Links(Vec<usize>),
+    Results(Vec<usize>),
     /// No calls are left.
     Done,
 }
@@ -81,11 +81,11 @@ enum Round {
 /// Job of an image request.
 #[derive(Debug)]
 pub struct ImageJob {
-    asked: ImageJobRequest,
+    job_request: ImageJobRequest,
     rules: ImageRules,
     round: Round,
     responses: Vec<Bytes>,
-    waits: usize,
+    polls: usize,
     images: Vec<(OutputImage, Option<String>)>,
     refusals: Vec<(String, String)>,
     usage: Option<Usage>,
@@ -99,23 +99,23 @@ impl ImageJob {
     ///
     /// # Errors
     /// Returns an error if the model does not support the request.
-    pub fn new(mut asked: ImageJobRequest) -> Result<Self, ApiError> {
-        let rules = asked.dialect.family.rules();
-        if asked.edits && asked.request.images.is_empty() {
+    pub fn new(mut job_request: ImageJobRequest) -> Result<Self, ApiError> {
+        let rules = job_request.dialect.family.rules();
+        if job_request.edits && job_request.request.images.is_empty() {
             return Err(ApiError::missing("image"));
         }
-        check::check(&mut asked.request, &rules)?;
-        fit::fit(&mut asked.request, &asked.dialect, &rules)?;
-        if asked.dialect.shape == ImageShape::PromptLater && !asked.request.images.is_empty() {
+        check::check(&mut job_request.request, &rules)?;
+        fit::fit(&mut job_request.request, &job_request.dialect, &rules)?;
+        if job_request.dialect.shape == ImageShape::PromptLater && !job_request.request.images.is_empty() {
             let message = "'image' is not accepted by this model: it makes images from text only.";
             return Err(ApiError::new(ErrorKind::Unsupported, message).param("image"));
         }
         Ok(ImageJob {
-            asked,
+            job_request,
             rules,
             round: Round::Begin,
             responses: Vec::new(),
-            waits: 0,
+            polls: 0,
             images: Vec::new(),
             refusals: Vec::new(),
             usage: None,
@@ -127,15 +127,15 @@ impl ImageJob {
 
     /// Returns the settings that the model does not support.
     pub fn lost(&self) -> &[ElementLoss] {
-        &self.asked.request.lost_settings
+        &self.job_request.request.lost_settings
     }
 
     /// Converts the request's images to types that the model accepts.
     fn convert(&mut self) -> Result<(), ApiError> {
-        if !matches!(self.asked.dialect.family, ImageFamily::GptImage | ImageFamily::GptImageFree) {
+        if !matches!(self.job_request.dialect.family, ImageFamily::GptImage | ImageFamily::GptImageFree) {
             return Ok(());
         }
-        let ImageRequest { images, mask, group, .. } = &mut self.asked.request;
+        let ImageRequest { images, mask, group, .. } = &mut self.job_request.request;
         for input in images {
             let ImageSource::Bytes(bytes) = &input.source else { continue };
             if file(bytes).is_some_and(|file| file.picture == ImageFormat::Gif) {
@@ -147,11 +147,11 @@ impl ImageJob {
             && let ImageSource::Bytes(bytes) = &input.source
         {
             let message = "must be a grayscale PNG, white where the image may be changed";
-            let made = convert::mask(bytes).ok_or_else(|| {
+            let mask = convert::mask(bytes).ok_or_else(|| {
                 let message = format!("'{}' {message}.", input.field);
                 ApiError::new(ErrorKind::InvalidField, message).param(input.field.clone())
             })?;
-            input.source = ImageSource::Bytes(made);
+            input.source = ImageSource::Bytes(mask);
         }
         Ok(())
     }
@@ -159,34 +159,34 @@ impl ImageJob {
     /// Returns the size for the price: the size that was requested of the provider or, where the provider may choose
     /// another one, the size that it reports.
     fn priced_size(&self) -> Option<String> {
-        let ImageRequest { size, tier, .. } = &self.asked.request;
-        let told = match self.asked.dialect.shape {
+        let ImageRequest { size, tier, .. } = &self.job_request.request;
+        let requested = match self.job_request.dialect.shape {
             ImageShape::Parts => tier.as_ref().or(size.as_ref()),
             _ => size.as_ref().or(tier.as_ref()),
         };
-        let told = told.filter(|size| *size != "auto");
-        let said = self.size.as_ref();
-        if self.rules.sizes == Sizes::Any { said.or(told) } else { told.or(said) }.cloned()
+        let requested = requested.filter(|size| *size != "auto");
+        let reported = self.size.as_ref();
+        if self.rules.sizes == Sizes::Any { reported.or(requested) } else { requested.or(reported) }.cloned()
     }
 
     /// Returns whether the client receives bytes and not links.
     fn inline(&self) -> bool {
         self.rules.delivery == ImageDelivery::Inline
-            || self.asked.request.inline == Some(true)
-            || self.asked.shape == ImageReplyShape::Predictions
+            || self.job_request.request.inline == Some(true)
+            || self.job_request.shape == ImageReplyShape::Predictions
     }
 
-    /// Returns the indices of the images, and of the mask, that are given by link.
-    fn inputs(&self) -> Vec<usize> {
-        let request = &self.asked.request;
+    /// Returns the indices of the images, and of the mask, whose source is a URL.
+    fn linked_inputs(&self) -> Vec<usize> {
+        let request = &self.job_request.request;
         let all = request.images.iter().chain(&request.mask);
-        let links = all.enumerate().filter(|(_, input)| matches!(input.source, ImageSource::Link(_)));
-        links.map(|(place, _)| place).collect()
+        let linked = all.enumerate().filter(|(_, input)| matches!(input.source, ImageSource::Link(_)));
+        linked.map(|(place, _)| place).collect()
     }
 
-    /// Replaces links by the downloaded images.
+    /// Replaces URLs by the downloaded images.
     fn take_inputs(&mut self, places: &[usize]) -> Result<(), ApiError> {
-        let request = &mut self.asked.request;
+        let request = &mut self.job_request.request;
         for (place, bytes) in places.iter().zip(self.responses.drain(..)) {
             let input = match request.images.get_mut(*place) {
                 Some(input) => input,
@@ -203,12 +203,12 @@ impl ImageJob {
 
     /// Returns the generation calls for all images.
     fn calls(&self) -> Vec<JobCall> {
-        let ImageJobRequest { request, dialect, upstream, .. } = &self.asked;
+        let ImageJobRequest { request, dialect, upstream, .. } = &self.job_request;
         let one = |count: u32| {
             let written = encode_call(request, dialect, upstream, count);
             let path = if written.edits { &dialect.edit } else { &dialect.make };
             let call = JobCall::path(path.clone(), written.body);
-            let call = if written.later { call.headers(LATER) } else { call };
+            let call = if written.later { call.headers(ASYNC_HEADERS) } else { call };
             match written.media {
                 Some(media) => call.media(media),
                 None => call,
@@ -225,7 +225,7 @@ impl ImageJob {
     }
 
     /// Reads the responses of a round. Returns the ids of the tasks to poll.
-    fn take_answers(&mut self) -> Result<Vec<String>, JobFault> {
+    fn take_responses(&mut self) -> Result<Vec<String>, JobFault> {
         let mut open = Vec::new();
         for body in std::mem::take(&mut self.responses) {
             let read = answer::decode(&body).map_err(|error| JobFault::Broken(error.to_string()))?;
@@ -257,12 +257,12 @@ impl ImageJob {
     }
 
     fn tasks(&mut self, ids: Vec<String>) -> Vec<JobCall> {
-        let wait = WAITS.get(self.waits).or(WAITS.last()).copied().unwrap_or_default();
-        self.waits += 1;
+        let delay = POLL_DELAYS.get(self.polls).or(POLL_DELAYS.last()).copied().unwrap_or_default();
+        self.polls += 1;
         let path = |id: &String| {
-            let mut path = self.asked.dialect.tasks.to_string();
+            let mut path = self.job_request.dialect.tasks.to_string();
             crate::wire::path::push_path_segment(&mut path, id);
-            JobCall::get(path).after(wait)
+            JobCall::get(path).after(delay)
         };
         let calls = ids.iter().map(path).collect();
         self.round = Round::Tasks(ids);
@@ -270,16 +270,16 @@ impl ImageJob {
     }
 
     /// Returns the downloads of results, if the client wants bytes.
-    fn links(&mut self) -> Vec<JobCall> {
-        let wanted = self.inline();
+    fn result_downloads(&mut self) -> Vec<JobCall> {
+        let inline = self.inline();
         let places = self.images.iter().enumerate().filter_map(|(place, (image, _))| match image {
-            OutputImage::Link(url) if wanted => Some((place, url.clone())),
+            OutputImage::Link(url) if inline => Some((place, url.clone())),
             _ => None,
         });
         let (places, urls): (Vec<usize>, Vec<String>) = places.unzip();
-        let link = |url: String| RemoteMedia { url: url.into(), field: None, max_bytes: None };
-        let calls = urls.into_iter().map(|url| JobCall::fetch(link(url))).collect();
-        self.round = Round::Links(places);
+        let media = |url: String| RemoteMedia { url: url.into(), field: None, max_bytes: None };
+        let calls = urls.into_iter().map(|url| JobCall::fetch(media(url))).collect();
+        self.round = Round::Results(places);
         calls
     }
 
@@ -287,13 +287,13 @@ impl ImageJob {
         loop {
             match std::mem::replace(&mut self.round, Round::Done) {
                 Round::Begin => {
-                    let places = self.inputs();
-                    if places.is_empty() || !needs_bytes(self.asked.dialect.shape) {
+                    let places = self.linked_inputs();
+                    if places.is_empty() || !needs_bytes(self.job_request.dialect.shape) {
                         self.convert().map_err(JobFault::Refused)?;
-                        self.round = Round::Asking;
+                        self.round = Round::Generation;
                         return Ok(self.calls());
                     }
-                    let request = &self.asked.request;
+                    let request = &self.job_request.request;
                     let all: Vec<_> = request.images.iter().chain(&request.mask).collect();
                     let call = |place: &usize| {
                         let input = all.get(*place)?;
@@ -311,21 +311,21 @@ impl ImageJob {
                 Round::Inputs(places) => {
                     self.take_inputs(&places).map_err(JobFault::Refused)?;
                     self.convert().map_err(JobFault::Refused)?;
-                    self.round = Round::Asking;
+                    self.round = Round::Generation;
                     return Ok(self.calls());
                 }
-                Round::Asking | Round::Tasks(_) => {
+                Round::Generation | Round::Tasks(_) => {
                     // The response to a poll has the format of the response to a generation call.
-                    let open = self.take_answers()?;
+                    let open = self.take_responses()?;
                     if !open.is_empty() {
                         return Ok(self.tasks(open));
                     }
-                    let calls = self.links();
+                    let calls = self.result_downloads();
                     if !calls.is_empty() {
                         return Ok(calls);
                     }
                 }
-                Round::Links(places) => {
+                Round::Results(places) => {
                     for (place, bytes) in places.into_iter().zip(std::mem::take(&mut self.responses)) {
                         // A link may lead to an error page with status 200.
                         if file(&bytes).is_none() {
@@ -406,7 +406,7 @@ impl Job for ImageJob {
             return Err(self.refusal());
         }
         let priced = self.priced_size();
-        let request = &self.asked.request;
+        let request = &self.job_request.request;
         let mut images = std::mem::take(&mut self.images);
         if request.inline == Some(false) && !self.inline() {
             // The provider returns bytes only. A `data:` URL is a link that needs no storage.
@@ -426,8 +426,8 @@ impl Job for ImageJob {
             quality: quality.as_deref().unwrap_or_default().into(),
         };
         let usage = self.usage.unwrap_or_default();
-        let made = ImageSet { images, created: self.asked.now, usage, size, quality };
-        let body = reply::encode(made, self.asked.shape);
+        let set = ImageSet { images, created: self.job_request.now, usage, size, quality };
+        let body = reply::encode(set, self.job_request.shape);
         Ok(JobReply { body, usage, products: vec![product], counted: false })
     }
 }

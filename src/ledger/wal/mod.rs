@@ -39,14 +39,14 @@ use files::SegmentFiles;
 
 /// Segment size, in bytes, above which a recycled segment is truncated. It grows beyond this when the database does not
 /// accept frames for a while.
-const KEPT_SIZE: u64 = 4 << 20;
+const RETAINED_SIZE: u64 = 4 << 20;
 /// Default limit of a segment, in bytes, beyond which frames are rejected: an hour at 1,000 requests a second while the
 /// database accepts nothing.
 pub const DEFAULT_SEGMENT_LIMIT: u64 = 1 << 30;
 /// Maximum bytes of unwritten frames in memory while no file accepts writes.
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 /// Capacity, in bytes, to which the write buffer shrinks after a write.
-const KEPT_BUFFER: usize = 256 << 10;
+const RETAINED_BUFFER: usize = 256 << 10;
 /// Interval between attempts to write after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Duration of one write after which the journal counts as failing, so that no further reservations are made.
@@ -64,7 +64,7 @@ pub(super) struct Journal {
     /// True while writes fail. Changed under the lock of the queue, so that each `append` either sees the failure or
     /// has its outcome in `waiting` when the outcomes of the failed write are sent.
     failing: AtomicBool,
-    /// Start of the current write, in milliseconds since `begun`, plus one; zero if no write is in progress.
+    /// Start of the current write, in milliseconds since `started`, plus one; zero if no write is in progress.
     writing_since: AtomicU64,
     started: Instant,
     /// Segment files. This lock is held during writes; workers never take it.
@@ -109,7 +109,7 @@ impl Writing {
         self.current.file.write_all_at(&self.batch, self.current.end)?;
         self.current.end = self.current.end.saturating_add(self.batch.len() as u64);
         self.batch.clear();
-        self.batch.shrink_to(KEPT_BUFFER);
+        self.batch.shrink_to(RETAINED_BUFFER);
         Ok(())
     }
 }
@@ -247,7 +247,7 @@ impl Journal {
     /// Takes back a segment whose frames are all in the database.
     pub(super) fn recycle(&self, mut segment: Segment) -> io::Result<()> {
         // Old frames may stay behind the new ones: their numbers do not continue the sequence, so readers stop there.
-        if segment.end > KEPT_SIZE {
+        if segment.end > RETAINED_SIZE {
             segment.file.set_len(frame::OPENING as u64)?;
         }
         segment.end = frame::OPENING as u64;

@@ -71,11 +71,11 @@ fn journal_retries_unwritten_frames_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let journal = Arc::new(Journal::create(folder.path(), 0).unwrap());
     let _thread = JournalThread::start(&journal).unwrap();
-    let told = journal.append(|out| out.push(1)).wait(PATIENCE);
-    assert!(matches!(told, Err(StoreError::Failed(_))), "{told:?}");
+    let settled = journal.append(|out| out.push(1)).wait(PATIENCE);
+    assert!(matches!(settled, Err(StoreError::Failed(_))), "{settled:?}");
     assert!(journal.is_failing());
-    let told = journal.append(|out| out.push(2)).wait(PATIENCE);
-    assert!(matches!(told, Err(StoreError::Failed(_))), "{told:?}");
+    let settled = journal.append(|out| out.push(2)).wait(PATIENCE);
+    assert!(matches!(settled, Err(StoreError::Failed(_))), "{settled:?}");
     journal.set_limit(DEFAULT_SEGMENT_LIMIT);
     let end = Instant::now() + PATIENCE;
     while journal.is_failing() && Instant::now() < end {
@@ -113,8 +113,8 @@ fn journal_unwritten_frames_are_bounded_in_memory() {
     assert!(journal.write_queued().is_err());
     let held = journal.writing.lock().batch.len() + journal.queue.lock().frames.len();
     assert!(held < MAX_QUEUED_BYTES + 100_000, "{held}");
-    let told = journal.append(|out| out.push(1));
-    assert!(matches!(told, Settled::Known(Err(_))));
+    let settled = journal.append(|out| out.push(1));
+    assert!(matches!(settled, Settled::Known(Err(_))));
 }
 
 #[test]

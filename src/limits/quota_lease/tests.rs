@@ -18,77 +18,78 @@ struct Server {
     requests: Nanos,
     tokens: Nanos,
     /// For each gateway: time of its last transaction, its permits and its spend.
-    kept: [Option<(Nanos, u32, i64)>; GATEWAYS],
+    leases: [Option<(Nanos, u32, i64)>; GATEWAYS],
     spent: i64,
 }
 
 impl Server {
-    fn visit(
+    fn transact(
         &mut self,
-        me: usize,
+        gateway: usize,
         now: Nanos,
-        report: &LeaseRequest,
+        renewal: &LeaseRequest,
         all: bool,
         needs: &[LimitRequest],
     ) -> (Vec<bool>, LeaseGrant) {
-        for (_, kept) in self.kept.iter_mut().enumerate().filter(|(at, _)| *at != me) {
-            *kept = kept.filter(|(at, ..)| now - at <= LIFE);
+        for (_, lease) in self.leases.iter_mut().enumerate().filter(|(at, _)| *at != gateway) {
+            *lease = lease.filter(|(at, ..)| now - at <= LIFE);
         }
-        let others =
-            || self.kept.iter().enumerate().filter(|(at, _)| *at != me).filter_map(|(_, kept)| *kept);
-        let places: u32 = others().map(|(_, places, _)| places).sum();
-        let money: i64 = others().map(|(.., money)| money).sum();
+        let others = || {
+            self.leases.iter().enumerate().filter(|(at, _)| *at != gateway).filter_map(|(_, lease)| *lease)
+        };
+        let other_permits: u32 = others().map(|(_, other_permits, _)| other_permits).sum();
+        let other_spend: i64 = others().map(|(.., other_spend)| other_spend).sum();
         let gateways = 1 + u32::try_from(others().count()).unwrap();
         let [rpm, tpm] = [self.limits.requests_per_minute, self.limits.tokens_per_minute].map(Option::unwrap);
         let (most, day) = (self.limits.concurrent.unwrap(), self.limits.spend_per_day.unwrap());
-        let owe = |full: Nanos, amount: i64, limit: u64| {
+        let with_debt = |full: Nanos, amount: i64, limit: u64| {
             let cost = gcra::cost(amount.unsigned_abs(), limit);
             if amount < 0 { full - cost } else { full.max(now) + cost }
         };
-        self.requests = owe(self.requests, report.requests, rpm);
-        self.tokens = owe(self.tokens, report.tokens, tpm);
-        let (mut mine, mut mine_money) = (report.permits, report.spend);
+        self.requests = with_debt(self.requests, renewal.requests, rpm);
+        self.tokens = with_debt(self.tokens, renewal.tokens, tpm);
+        let (mut permits, mut spend) = (renewal.permits, renewal.spend);
         let mut granted = Vec::new();
         for need in needs {
             let tokens = i64::try_from(need.tokens).unwrap();
-            let (requests, tokens) = (owe(self.requests, 1, rpm), owe(self.tokens, tokens, tpm));
-            let fits = places + mine < most
+            let (requests, tokens) = (with_debt(self.requests, 1, rpm), with_debt(self.tokens, tokens, tpm));
+            let fits = other_permits + permits < most
                 && requests - now <= MINUTE
                 && tokens - now <= MINUTE
-                && self.spent + money + mine_money + need.cost <= day;
+                && self.spent + other_spend + spend + need.cost <= day;
             if fits {
                 (self.requests, self.tokens) = (requests, tokens);
-                mine += 1;
-                mine_money += need.cost;
+                permits += 1;
+                spend += need.cost;
             }
             granted.push(fits);
         }
-        let mut told = LeaseGrant { gateways, ..LeaseGrant::default() };
+        let mut grant = LeaseGrant { gateways, ..LeaseGrant::default() };
         if granted.iter().all(|granted| *granted) {
             let share = |full: Nanos, limit: u64| {
                 let left = gcra::left(full, now, limit).remaining;
                 i64::try_from(left / 16).unwrap().min(if needs.is_empty() { 0 } else { 256 })
             };
-            told.ahead = (share(self.requests, rpm), share(self.tokens, tpm));
-            self.requests = owe(self.requests, told.ahead.0, rpm);
-            self.tokens = owe(self.tokens, told.ahead.1, tpm);
-            told.surplus = if all { 0 } else { most.saturating_sub(places + mine) / 16 };
-            mine += told.surplus;
-            mine_money +=
-                if needs.is_empty() { 0 } else { ((day - self.spent - money - mine_money) / 16).max(0) };
+            grant.ahead = (share(self.requests, rpm), share(self.tokens, tpm));
+            self.requests = with_debt(self.requests, grant.ahead.0, rpm);
+            self.tokens = with_debt(self.tokens, grant.ahead.1, tpm);
+            grant.surplus = if all { 0 } else { most.saturating_sub(other_permits + permits) / 16 };
+            permits += grant.surplus;
+            spend +=
+                if needs.is_empty() { 0 } else { ((day - self.spent - other_spend - spend) / 16).max(0) };
         }
-        self.kept[me] = Some((now, mine, mine_money));
-        told.full_in = ((self.requests - now).max(0), (self.tokens - now).max(0));
-        (told.permits, told.spend) = (mine, mine_money);
-        (granted, told)
+        self.leases[gateway] = Some((now, permits, spend));
+        grant.full_in = ((self.requests - now).max(0), (self.tokens - now).max(0));
+        (grant.permits, grant.spend) = (permits, spend);
+        (granted, grant)
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Lost {
     Nothing,
-    TheVisit,
-    TheAnswer,
+    Request,
+    Response,
 }
 
 #[derive(Clone, Debug)]
@@ -96,14 +97,14 @@ enum Step {
     Take { at: usize, tokens: u64, cost: i64, lost: Lost },
     End { which: usize, tokens: u64, cost: i64 },
     Undo { which: usize },
-    Visit { at: usize, all: bool, lost: Lost },
-    Bring { at: usize },
+    Transaction { at: usize, all: bool, lost: Lost },
+    Ship { at: usize },
     Kill { at: usize },
-    Wait { millis: i64 },
+    Advance { millis: i64 },
 }
 
 fn lost() -> impl Strategy<Value = Lost> {
-    prop_oneof![8 => Just(Lost::Nothing), 1 => Just(Lost::TheVisit), 1 => Just(Lost::TheAnswer)]
+    prop_oneof![8 => Just(Lost::Nothing), 1 => Just(Lost::Request), 1 => Just(Lost::Response)]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -112,116 +113,116 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(at, tokens, cost, lost)| Step::Take { at, tokens, cost, lost }),
         8 => (0usize..64, 0u64..400, 0i64..400).prop_map(|(which, tokens, cost)| Step::End { which, tokens, cost }),
         1 => (0usize..64).prop_map(|which| Step::Undo { which }),
-        3 => (0..GATEWAYS, any::<bool>(), lost()).prop_map(|(at, all, lost)| Step::Visit { at, all, lost }),
-        2 => (0..GATEWAYS).prop_map(|at| Step::Bring { at }),
+        3 => (0..GATEWAYS, any::<bool>(), lost()).prop_map(|(at, all, lost)| Step::Transaction { at, all, lost }),
+        2 => (0..GATEWAYS).prop_map(|at| Step::Ship { at }),
         1 => (0..GATEWAYS).prop_map(|at| Step::Kill { at }),
-        2 => (0i64..3_000).prop_map(|millis| Step::Wait { millis }),
+        2 => (0i64..3_000).prop_map(|millis| Step::Advance { millis }),
     ]
 }
 
 /// Request in flight: gateway, estimated tokens and cost, and its grant.
 type Running = (usize, u64, i64, LimitGrant);
 
-struct World {
+struct Fleet {
     server: Server,
-    gauges: [Arc<LimitState>; GATEWAYS],
+    states: [Arc<LimitState>; GATEWAYS],
     running: Vec<Running>,
     now: Nanos,
-    /// Totals: admitted requests, used tokens, charged money; and the money that is only in a journal.
+    /// Totals: admitted requests, used tokens, charged spend; and the spend that is only in a journal.
     requests: u64,
     tokens: u64,
     charged: i64,
     journals: [i64; GATEWAYS],
 }
 
-impl World {
+impl Fleet {
     fn new(limits: UsageLimits) -> Self {
-        let gauges = std::array::from_fn(|_| Arc::new(LimitState::shared()));
-        let server = Server { limits, requests: 0, tokens: 0, kept: [None; GATEWAYS], spent: 0 };
+        let states = std::array::from_fn(|_| Arc::new(LimitState::shared()));
+        let server = Server { limits, requests: 0, tokens: 0, leases: [None; GATEWAYS], spent: 0 };
         let (running, journals) = (Vec::new(), [0; GATEWAYS]);
-        World { server, gauges, running, now: 0, requests: 0, tokens: 0, charged: 0, journals }
+        Fleet { server, states, running, now: 0, requests: 0, tokens: 0, charged: 0, journals }
     }
 
-    fn visit(&mut self, at: usize, all: bool, needs: &[LimitRequest], lost: Lost) -> bool {
-        let share = self.gauges[at].quota_lease().unwrap();
-        let report = share.renewal(all);
-        let made =
-            (!matches!(lost, Lost::TheVisit)).then(|| self.server.visit(at, self.now, &report, all, needs));
-        match (made, lost) {
-            (Some((granted, told)), Lost::Nothing) => {
-                let places = granted.iter().filter(|granted| **granted).count();
+    fn transact(&mut self, at: usize, all: bool, needs: &[LimitRequest], lost: Lost) -> bool {
+        let lease = self.states[at].quota_lease().unwrap();
+        let renewal = lease.renewal(all);
+        let response = (!matches!(lost, Lost::Request))
+            .then(|| self.server.transact(at, self.now, &renewal, all, needs));
+        match (response, lost) {
+            (Some((granted, grant)), Lost::Nothing) => {
+                let permits = granted.iter().filter(|granted| **granted).count();
                 let held =
                     needs.iter().zip(&granted).filter(|(_, granted)| **granted).map(|(need, _)| need.cost);
-                share.on_ack(self.now, &report, &told, u32::try_from(places).unwrap(), held.sum());
+                lease.on_ack(self.now, &renewal, &grant, u32::try_from(permits).unwrap(), held.sum());
                 granted == [true]
             }
             _ => {
-                share.on_timeout(&report);
+                lease.on_timeout(&renewal);
                 false
             }
         }
     }
 
-    fn pass(&mut self, time: Nanos) {
+    fn advance(&mut self, time: Nanos) {
         self.now += time;
     }
 
     /// Renews the lease of a gateway, as a running gateway does periodically.
     fn renew(&mut self, at: usize) {
-        self.visit(at, false, &[], Lost::Nothing);
+        self.transact(at, false, &[], Lost::Nothing);
     }
 
     fn step(&mut self, step: &Step) {
         let limits = self.server.limits;
         match *step {
             Step::Take { at, tokens, cost, lost } => {
-                let ask = LimitRequest { now: self.now, calendar: Calendar::default(), tokens, cost };
-                let gauge = self.gauges[at].clone();
-                let ticket = match gauge.admit(&limits, &ask) {
-                    Ok(ticket) => Some(ticket),
-                    Err(Denied::NeedsCoordinator) if self.visit(at, false, &[ask], lost) => {
-                        Some(gauge.grant(&limits, &ask))
+                let request = LimitRequest { now: self.now, calendar: Calendar::default(), tokens, cost };
+                let state = self.states[at].clone();
+                let limit_grant = match state.admit(&limits, &request) {
+                    Ok(limit_grant) => Some(limit_grant),
+                    Err(Denied::NeedsCoordinator) if self.transact(at, false, &[request], lost) => {
+                        Some(state.grant(&limits, &request))
                     }
                     Err(_) => None,
                 };
-                if let Some(ticket) = ticket {
+                if let Some(limit_grant) = limit_grant {
                     self.requests += 1;
-                    self.running.push((at, tokens, cost, ticket));
+                    self.running.push((at, tokens, cost, limit_grant));
                 }
             }
             Step::End { which, tokens, cost } if !self.running.is_empty() => {
-                let (at, most, held, ticket) = self.running.swap_remove(which % self.running.len());
+                let (at, most, held, limit_grant) = self.running.swap_remove(which % self.running.len());
                 let (tokens, cost) = (tokens.min(most), cost.min(held));
                 self.tokens += tokens;
                 self.charged += cost;
                 self.journals[at] += cost;
-                ticket.settle(self.now, tokens, cost);
+                limit_grant.settle(self.now, tokens, cost);
             }
             Step::Undo { which } if !self.running.is_empty() => {
                 self.requests -= 1;
                 self.running.swap_remove(which % self.running.len()).3.undo();
             }
-            Step::Visit { at, all, lost } => {
-                self.visit(at, all, &[], lost);
+            Step::Transaction { at, all, lost } => {
+                self.transact(at, all, &[], lost);
             }
-            Step::Bring { at } => {
-                let share = self.gauges[at].quota_lease().unwrap();
-                share.mark_in_flight();
+            Step::Ship { at } => {
+                let lease = self.states[at].quota_lease().unwrap();
+                lease.mark_in_flight();
                 self.server.spent += std::mem::take(&mut self.journals[at]);
-                share.clear_in_flight();
+                lease.clear_in_flight();
             }
             Step::Kill { at } => {
                 // Its requests end with it, and its journal is shipped. The next gateway to start is a new one.
                 self.running.retain(|(of, ..)| *of != at);
                 self.server.spent += std::mem::take(&mut self.journals[at]);
-                self.gauges[at] = Arc::new(LimitState::shared());
+                self.states[at] = Arc::new(LimitState::shared());
                 for _ in 0..3 {
-                    self.pass(LIFE / 2);
+                    self.advance(LIFE / 2);
                     (0..GATEWAYS).filter(|other| *other != at).for_each(|other| self.renew(other));
                 }
             }
-            Step::Wait { millis } => {
-                self.pass(millis * 1_000_000);
+            Step::Advance { millis } => {
+                self.advance(millis * 1_000_000);
                 (0..GATEWAYS).for_each(|at| self.renew(at));
             }
             Step::End { .. } | Step::Undo { .. } => {}
@@ -230,7 +231,7 @@ impl World {
 
     fn check(&self, step: &Step) -> Result<(), TestCaseError> {
         let limits = self.server.limits;
-        prop_assert!(self.running.len() <= limits.concurrent.unwrap() as usize, "places after {:?}", step);
+        prop_assert!(self.running.len() <= limits.concurrent.unwrap() as usize, "permits after {:?}", step);
         let filled = |limit: u64| {
             limit + u64::try_from(i128::from(self.now) * i128::from(limit) / i128::from(MINUTE)).unwrap() + 1
         };
@@ -246,9 +247,9 @@ impl World {
             step
         );
         let held: i64 = self.running.iter().map(|running| running.2).sum();
-        prop_assert!(self.charged + held <= limits.spend_per_day.unwrap(), "money after {:?}", step);
-        for (at, gauge) in self.gauges.iter().enumerate() {
-            let (requests, tokens) = gauge.remaining(&limits, self.now);
+        prop_assert!(self.charged + held <= limits.spend_per_day.unwrap(), "spend after {:?}", step);
+        for (at, state) in self.states.iter().enumerate() {
+            let (requests, tokens) = state.remaining(&limits, self.now);
             prop_assert!(requests.is_some_and(|left| left.remaining <= left.limit), "{}", at);
             prop_assert!(tokens.is_some_and(|left| left.remaining <= left.limit), "{}", at);
         }
@@ -263,33 +264,33 @@ proptest! {
     /// gateway can get everything that remains.
     #[test]
     fn lease_limits_hold_across_all_gateways(
-        requests in 1u64..200, tokens in 400u64..20_000, places in 1u32..40, money in 400i64..20_000,
+        requests in 1u64..200, tokens in 400u64..20_000, permits in 1u32..40, spend in 400i64..20_000,
         steps in proptest::collection::vec(step(), 1..200),
     ) {
         let limits = UsageLimits {
             requests_per_minute: Some(requests),
             tokens_per_minute: Some(tokens),
-            concurrent: Some(places),
-            spend_per_day: Some(money),
+            concurrent: Some(permits),
+            spend_per_day: Some(spend),
             spend_per_month: None,
         };
-        let mut world = World::new(limits);
+        let mut fleet = Fleet::new(limits);
         for step in &steps {
-            world.step(step);
-            world.check(step)?;
+            fleet.step(step);
+            fleet.check(step)?;
         }
         // All requests end, everything is reported, and a minute passes.
-        while !world.running.is_empty() {
-            world.step(&Step::End { which: 0, tokens: 0, cost: 0 });
+        while !fleet.running.is_empty() {
+            fleet.step(&Step::End { which: 0, tokens: 0, cost: 0 });
         }
         for at in 0..GATEWAYS {
-            world.step(&Step::Bring { at });
-            world.step(&Step::Visit { at, all: true, lost: Lost::Nothing });
-            prop_assert!(!world.gauges[at].quota_lease().unwrap().has_leases());
+            fleet.step(&Step::Ship { at });
+            fleet.step(&Step::Transaction { at, all: true, lost: Lost::Nothing });
+            prop_assert!(!fleet.states[at].quota_lease().unwrap().has_leases());
         }
-        world.now += 2 * MINUTE;
-        let left = money - world.charged;
-        let ask = LimitRequest { now: world.now, calendar: Calendar::default(), tokens, cost: left };
-        prop_assert!(world.visit(0, true, &[ask], Lost::Nothing), "{} of money are left", left);
+        fleet.now += 2 * MINUTE;
+        let left = spend - fleet.charged;
+        let request = LimitRequest { now: fleet.now, calendar: Calendar::default(), tokens, cost: left };
+        prop_assert!(fleet.transact(0, true, &[request], Lost::Nothing), "{} of the spend limit are left", left);
     }
 }

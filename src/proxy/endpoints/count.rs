@@ -1,8 +1,9 @@
 //! Token counting endpoints: answered by the gateway, without a provider.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use crate::error::{ApiError, ErrorKind};
+use crate::json::JsonText;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::driver::downstream::run_while_connected;
@@ -22,7 +23,7 @@ impl Gateway {
         ctx: &mut Context,
         format: Format,
         model: &Model,
-        text: Bytes,
+        text: JsonText,
     ) -> Result<bool, ApiError> {
         let family = family(model);
         if !tokens::is_ready(family) {
@@ -30,10 +31,8 @@ impl Gateway {
             // thread.
             let _ = tokio::task::spawn_blocking(move || tokens::prepare(family)).await;
         }
-        let text = crate::json::from_utf8(&text)
-            .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))?;
-        let longer = if format == Format::Responses { self.with_history(ctx, text).await? } else { None };
-        let text = longer.as_deref().unwrap_or(text);
+        let longer = if format == Format::Responses { self.with_history(ctx, &text).await? } else { None };
+        let text = longer.as_deref().unwrap_or(&text);
         let mut out = BytesMut::with_capacity(128);
         let turn = run_while_connected(client, self.offload.acquire(text.len())).await??;
         turn.run(|| {

@@ -22,6 +22,7 @@ use crate::limits::{Calendar, Exceeded, LimitState, Scope, UsageLimits};
 use crate::limits::{LimitRequest, Which};
 use crate::proxy::Gateway;
 use crate::proxy::names;
+use crate::route::Model;
 use crate::wire::Format;
 use crate::wire::request::Body;
 
@@ -49,9 +50,10 @@ impl Gateway {
     pub(in crate::proxy) async fn admit(
         &self,
         ctx: &mut Context,
-        price: &Price,
+        model: &Model,
         body: &mut Body,
     ) -> Result<(), ApiError> {
+        let price = &*model.price;
         if let Some(request) = &body.image {
             let (made, input) = super::images::expected(request);
             let expected = ExpectedUsage { input, products: &[made], ..ExpectedUsage::default() };
@@ -64,7 +66,9 @@ impl Gateway {
             expected.output = most.output;
             expected.uncertain_output = most.unsure;
             expected.responses = most.answers.unwrap_or(1);
-            expected.premium_input = price.premium_input().in_body(body.text.pieces());
+            let premium = price.premium_input();
+            let automatic = premium.of_policy(ctx.cache_policy(model));
+            expected.premium_input = premium.in_body(body.text.pieces()).or(automatic);
         }
         self.admit_expected(ctx, price, &expected).await
     }

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::active_snapshot::ActiveSnapshot;
 use super::billing::RequestCharges;
 use super::claims::Claims;
+use super::prompt_cache::CacheAction;
 use super::retry_state::RetryState;
 use super::suspended::SuspendedResponse;
 use crate::account::Key;
@@ -84,6 +85,8 @@ pub(in crate::proxy) struct Attempt {
     pub(in crate::proxy) changes: Changes,
     /// Translation state; `None` if the provider speaks the client's format.
     pub(in crate::proxy) translation: Option<Box<Translation>>,
+    /// What automatic prompt caching added to the body.
+    pub(in crate::proxy) caching: CacheAction,
     /// Value of the `x-gateway-warning` header: elements that were not carried out as requested.
     pub(in crate::proxy) warning: Option<HeaderValue>,
     /// Beta features whose opt-in header the provider requires.

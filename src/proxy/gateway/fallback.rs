@@ -154,6 +154,7 @@ impl Gateway {
             upstream,
             action,
             stream: wanted.is_stream(&body),
+            caching: self.plan_caching(ctx, model, model.targets.get(index), upstream, &body),
         };
         let length = body.text.len();
         let turn = self.offload.acquire(if chosen.needs_parse(&body) { length } else { 0 }).await?;

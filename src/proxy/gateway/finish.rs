@@ -92,6 +92,11 @@ impl Gateway {
             self.metrics.response_bytes.with_label_values(&[endpoint]).inc_by(record.response_bytes);
             return;
         };
+        let usage = usage(ctx);
+        self.count_caching(ctx, &usage);
+        let effect = ctx.charges.charged().zip(ctx.attempt.as_ref());
+        let effect = effect.map(|(charged, plan)| plan.model.price.cache_effect(&charged.usage));
+        let effect = effect.unwrap_or_default();
         let done = Finished {
             status: record.status,
             seconds: seconds(record.started, now),
@@ -99,8 +104,9 @@ impl Gateway {
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
             cost: ctx.charges.charged().map_or(0, |charged| charged.cost.unsigned_abs()),
+            cache_saved: effect.saved,
+            cache_surcharge: effect.surcharge,
         };
-        let usage = usage(ctx);
         series.finish(&self.metrics, &done, &usage);
     }
 

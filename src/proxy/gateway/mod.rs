@@ -2,7 +2,7 @@
 //!
 //! `phases` is the implementation, each method one call into a file here; `exchange_hooks` is what the driver asks
 //! beyond it; `state` is what all requests share, `context` what one request has. Then in the order in which they run:
-//! `request` (with `auth`, `admit`, `plan`), `upstream`, `response`, `fallback` and `resume`, `reply`, `billing`,
+//! `request` (with `auth`, `admit`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and `resume`, `reply`, `billing`,
 //! `finish`.
 //!
 //! Must not live here: sockets, timers and the order of the phases (`driver`).
@@ -22,6 +22,7 @@ pub(in crate::proxy) mod images;
 pub(in crate::proxy) mod lost;
 mod phases;
 pub(in crate::proxy) mod plan;
+pub(in crate::proxy) mod prompt_cache;
 pub(in crate::proxy) mod refusals;
 pub(in crate::proxy) mod remote_media;
 pub(in crate::proxy) mod reply;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::HeaderValue;
 use smallvec::smallvec;
 
 use super::context::{Attempt, Context, ResponseStorage, Translation};
+use super::prompt_cache::CacheAction;
 use super::remote_media::{MediaFault, may_need_fetch};
 use super::selection::{BodyRef, Selection};
 use super::stored::new_id;
@@ -14,6 +14,7 @@ use crate::account::Losses;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};
 use crate::job::{embed, rank};
+use crate::json::JsonText;
 use crate::proxy::Gateway;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::route::{Target, stop_sequence_api, upstream_api};
@@ -79,12 +80,19 @@ impl Selection {
             spelled = body.respelled(&self.upstream_route.dialect(target));
             edits.append(&mut spelled.edits);
         }
+        let caching = self.caching.edit(&body, &mut edits);
         // `edited` requires sorted edits.
         edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
         let text = body.text().edited(&edits);
         let losses = respelling_losses(&spelled);
         Ok((
-            Attempt { body_len: text.len(), body: text.into_pieces(), changes, ..self.into_attempt() },
+            Attempt {
+                body_len: text.len(),
+                body: text.into_pieces(),
+                changes,
+                caching,
+                ..self.into_attempt()
+            },
             losses,
         ))
     }
@@ -109,7 +117,7 @@ impl Selection {
         }
         let dialect = self.upstream_route.dialect(target);
         let text = body.text.clone().into_contiguous();
-        crate::json::from_utf8(&text).is_ok_and(|text| crate::wire::chat::request::fits(text, &dialect))
+        crate::wire::chat::request::fits(&text, &dialect)
     }
 
     /// Returns the action for the upstream path, for providers whose path depends on it.
@@ -137,6 +145,7 @@ impl Selection {
             body_len: 0,
             pieces_sent: 0,
             changes: Changes::default(),
+            caching: CacheAction::Off,
             translation: None,
             warning: None,
             betas: Betas::default(),
@@ -208,12 +217,10 @@ impl Gateway {
         ctx: &Context,
         chosen: Selection,
         thinking: Thinking,
-        text: Bytes,
+        text: JsonText,
     ) -> Result<Attempt, ApiError> {
         let storage = if chosen.api == Api::Responses && self.stores_responses() {
-            run_blocking_if_large(text.len(), || {
-                parse_storage(crate::json::from_utf8(&text).unwrap_or_default())
-            })
+            run_blocking_if_large(text.len(), || parse_storage(&text))
         } else {
             StorageRequest { previous: None, store: false }
         };
@@ -243,7 +250,7 @@ impl Gateway {
         ctx: &Context,
         chosen: Selection,
         thinking: Thinking,
-        text: &[u8],
+        text: &str,
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, MediaFault> {
         let before = stored.before.map_or(0, str::len);
@@ -258,12 +265,12 @@ impl Gateway {
         ctx: &Context,
         chosen: Selection,
         thinking: Thinking,
-        text: &[u8],
+        text: &str,
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, MediaFault> {
         let target = chosen.target()?;
         let begun = ctx.resume.as_ref().map(|resume| resume.prefill_state());
-        let stored = StoreOptions { prefill: begun, ..stored };
+        let stored = StoreOptions { prefill: begun, caching: chosen.caching.for_translation(), ..stored };
         let (Some(client), Some(provider)) = (chosen.api.format(), chosen.upstream.format()) else {
             let message =
                 format!("The model `{}` does not support reasoning through this API.", chosen.model.id);
@@ -271,8 +278,6 @@ impl Gateway {
         };
         let array = matches!(chosen.action, Some(Action::Stream { sse: false }));
         let dialect = chosen.upstream_route.dialect(target);
-        let text = crate::json::from_utf8(text)
-            .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))?;
         let ask = TranslateRequest {
             client,
             provider,
@@ -290,7 +295,7 @@ impl Gateway {
         } else {
             outgoing_stored(text, &ask, stored).map_err(EncodeBlocked::Rejected)
         };
-        let Outgoing { body, restore, reply, losses, items } = match asked {
+        let Outgoing { body, restore, reply, losses, items, breakpoints } = match asked {
             Ok(outgoing) => outgoing,
             Err(EncodeBlocked::MissingSignatures(keys)) => {
                 return Err(MediaFault::NeedsSignatures(Box::new((chosen, keys))));
@@ -342,6 +347,7 @@ impl Gateway {
             body: smallvec![body],
             changes,
             translation,
+            caching: chosen.caching.translated(breakpoints),
             warning: if policy == Losses::Warn { warning(&losses) } else { None },
             ..chosen.into_attempt()
         })

@@ -53,7 +53,7 @@ impl Gateway {
         ctx: &Context,
         stuck: (Selection, EncodeError),
         thinking: Thinking,
-        text: &[u8],
+        text: &str,
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, ApiError> {
         let (chosen, refused) = stuck;
@@ -64,15 +64,7 @@ impl Gateway {
             let target = chosen.target()?;
             let turn = self.offload.acquire(text.len()).await?;
             let dialect = chosen.upstream_route.dialect(target);
-            turn.run(|| {
-                remote_urls(
-                    crate::json::from_utf8(text).unwrap_or_default(),
-                    client,
-                    provider,
-                    &dialect,
-                    stored,
-                )
-            })
+            turn.run(|| remote_urls(text, client, provider, &dialect, stored))
         };
         if wanted.is_empty() {
             self.count_losses(client, provider, &refused.losses);

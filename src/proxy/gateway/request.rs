@@ -252,7 +252,7 @@ impl Gateway {
         if body.refers_to_stored() {
             Box::pin(self.check_response_owner(ctx, api, &mut body)).await?;
         }
-        self.admit(ctx, &model.price, &mut body).await?;
+        self.admit(ctx, model, &mut body).await?;
         let fits = |target: &Target| {
             named.provider.is_none_or(|name| *name == *target.provider.name)
                 && upstream_api(target, api).is_some()

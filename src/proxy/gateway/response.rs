@@ -137,6 +137,9 @@ impl Gateway {
         if let Some(warning) = ctx.attempt.as_ref().and_then(|plan| plan.warning.as_ref()) {
             ours.insert(names::X_GATEWAY_WARNING, warning.clone());
         }
+        if let Some(cache) = ctx.attempt.as_ref().and_then(|plan| plan.caching.header()) {
+            ours.insert(names::X_GATEWAY_CACHE, cache);
+        }
         for (name, value) in ctx.target_headers() {
             ours.insert(name, value);
         }

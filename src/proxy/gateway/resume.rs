@@ -103,7 +103,6 @@ impl Context {
         let client = state.api.format().ok_or(Unfit::Request)?;
         let dialect = plan.upstream_route.dialect(target);
         let text = state.body.text.clone().into_contiguous();
-        let text = crate::json::from_utf8(&text).map_err(|_| Unfit::Request)?;
         let ask = TranslateRequest {
             client,
             provider: client,
@@ -116,7 +115,7 @@ impl Context {
             seed: self.seed(),
             now: self.record.unix_millis / 1000,
         };
-        transcript_limits(text, &ask)
+        transcript_limits(&text, &ask)
     }
 
     /// Restores the response that was set aside: no target continues it.

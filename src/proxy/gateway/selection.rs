@@ -3,9 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use crate::json::Rope;
+use super::prompt_cache::CachePlan;
+use crate::json::{JsonRope, JsonText};
 use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::Model;
 use crate::route::target_handle::TargetPermit;
@@ -20,7 +19,7 @@ pub(in crate::proxy) enum BodyRef<'b> {
 }
 
 impl BodyRef<'_> {
-    pub(super) fn text(self) -> Rope {
+    pub(super) fn text(self) -> JsonRope {
         match self {
             BodyRef::Owned(body) => body.text,
             // Shares the text, does not copy it.
@@ -29,7 +28,7 @@ impl BodyRef<'_> {
     }
 
     /// Returns the text in one piece.
-    pub(in crate::proxy) fn into_contiguous(self) -> Bytes {
+    pub(in crate::proxy) fn into_contiguous(self) -> JsonText {
         self.text().into_contiguous()
     }
 }
@@ -58,4 +57,6 @@ pub(in crate::proxy) struct Selection {
     pub(in crate::proxy) upstream: Api,
     pub(in crate::proxy) action: Option<Action>,
     pub(in crate::proxy) stream: bool,
+    /// Prompt caching that is added to the body.
+    pub(in crate::proxy) caching: CachePlan,
 }

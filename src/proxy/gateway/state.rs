@@ -23,6 +23,7 @@ use crate::proxy::driver::dns::{self, Resolver};
 use crate::proxy::driver::offload::Offload;
 use crate::proxy::driver::shutdown::Shutdown;
 use crate::proxy::endpoints::task::service::TaskService;
+use crate::route::cache_yield::CacheYieldTable;
 use crate::route::sticky::StickyTable;
 use crate::snapshot::Snapshot;
 use crate::supervise::Supervisor;
@@ -53,6 +54,7 @@ pub struct GatewayInner {
     /// Client for the gateway's own requests: jobs, tasks, health checks and remote media.
     pub(in crate::proxy) upstream_client: UpstreamClient,
     pub(in crate::proxy) sticky_table: StickyTable,
+    pub(in crate::proxy) cache_yields: CacheYieldTable,
     pub(in crate::proxy) probe_results: ProbeResults,
     pub(in crate::proxy) supervisor: Arc<Supervisor>,
     /// Pingora's modules: none.
@@ -136,6 +138,7 @@ impl Gateway {
             memory,
             upstream_client,
             sticky_table: StickyTable::default(),
+            cache_yields: CacheYieldTable::default(),
             probe_results: ProbeResults::default(),
             supervisor: parts.supervisor,
             modules: HttpModules::new(),

@@ -56,7 +56,7 @@ impl Gateway {
         ctx: &Context,
         stuck: MediaFault,
         thinking: Thinking,
-        text: &[u8],
+        text: &str,
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, ApiError> {
         let (chosen, keys) = match stuck {

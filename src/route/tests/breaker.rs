@@ -17,8 +17,8 @@ fn rules() -> BreakerRules {
 }
 
 fn fail(breaker: &Breaker, now: i64) -> bool {
-    let entry = breaker.admit(now).unwrap();
-    breaker.on_failure(entry, now, &rules(), 0)
+    let admission = breaker.admit(now).unwrap();
+    breaker.on_failure(admission, now, &rules(), 0)
 }
 
 #[test]
@@ -43,10 +43,10 @@ fn breaker_opens_at_a_share_of_failures() {
     let breaker = Breaker::default();
     let mut opened = 0;
     for now in 0..40 {
-        let Some(entry) = breaker.admit(now) else { break };
+        let Some(admission) = breaker.admit(now) else { break };
         if now % 2 == 0 {
-            breaker.on_success(entry);
-        } else if breaker.on_failure(entry, now, &rules(), 0) {
+            breaker.on_success(admission);
+        } else if breaker.on_failure(admission, now, &rules(), 0) {
             opened = now;
         }
     }
@@ -57,11 +57,11 @@ fn breaker_opens_at_a_share_of_failures() {
 fn breaker_stays_closed_with_few_failures_among_successes() {
     let breaker = Breaker::default();
     for now in 0..10_000 {
-        let entry = breaker.admit(now).unwrap();
+        let admission = breaker.admit(now).unwrap();
         if now % 3 == 2 {
-            assert!(!breaker.on_failure(entry, now, &rules(), 0));
+            assert!(!breaker.on_failure(admission, now, &rules(), 0));
         } else {
-            breaker.on_success(entry);
+            breaker.on_success(admission);
         }
     }
 }
@@ -88,7 +88,7 @@ fn breaker_opens_at_once_for_a_refused_credential() {
     let breaker = Breaker::default();
     assert!(breaker.trip(breaker.admit(1).unwrap(), 1, &rules(), u64::MAX));
     let BreakerState::Open(until) = breaker.state(1) else { panic!("it is open") };
-    assert!((5 * SECOND..=6 * SECOND + 1).contains(&until), "{until}: with a fifth of chance");
+    assert!((5 * SECOND..=6 * SECOND + 1).contains(&until), "{until}: with up to 20 % of jitter");
 }
 
 /// Event of a breaker.
@@ -128,41 +128,41 @@ proptest! {
                 Step::Enter => {
                     let probing = inside.contains(&BreakerAdmission::Probe);
                     let admits = breaker.would_admit(now);
-                    let entry = breaker.admit(now);
-                    prop_assert_eq!(admits, entry.is_some());
+                    let admission = breaker.admit(now);
+                    prop_assert_eq!(admits, admission.is_some());
                     match before {
-                        BreakerState::Closed => prop_assert_eq!(entry, Some(BreakerAdmission::Closed)),
-                        BreakerState::Open(until) => prop_assert!(entry.is_none() && now < until),
-                        BreakerState::HalfOpen => prop_assert_eq!(entry, (!probing).then_some(BreakerAdmission::Probe)),
+                        BreakerState::Closed => prop_assert_eq!(admission, Some(BreakerAdmission::Closed)),
+                        BreakerState::Open(until) => prop_assert!(admission.is_none() && now < until),
+                        BreakerState::HalfOpen => prop_assert_eq!(admission, (!probing).then_some(BreakerAdmission::Probe)),
                     }
-                    inside.extend(entry);
+                    inside.extend(admission);
                 }
                 Step::End(..) if inside.is_empty() => {}
                 Step::End(which, how) => {
-                    let entry = inside.swap_remove(which % inside.len());
+                    let admission = inside.swap_remove(which % inside.len());
                     let opened = match how {
-                        0 => { breaker.on_success(entry); false }
-                        1 => breaker.on_failure(entry, now, &rules, point),
-                        2 => { breaker.on_unknown(entry); false }
-                        _ => breaker.trip(entry, now, &rules, point),
+                        0 => { breaker.on_success(admission); false }
+                        1 => breaker.on_failure(admission, now, &rules, point),
+                        2 => { breaker.on_unknown(admission); false }
+                        _ => breaker.trip(admission, now, &rules, point),
                     };
                     let after = breaker.state(now);
                     // Opening is reported exactly once.
                     prop_assert_eq!(opened, before == BreakerState::Closed && matches!(after, BreakerState::Open(_)));
                     // Only the success of a probe or a forced request closes it.
                     if after == BreakerState::Closed && before != BreakerState::Closed {
-                        prop_assert!(how == 0 && entry != BreakerAdmission::Closed);
+                        prop_assert!(how == 0 && admission != BreakerAdmission::Closed);
                     }
                     if let BreakerState::Open(until) = after {
                         prop_assert!(until - now <= rules.longest + rules.longest / 5);
                     }
                 }
             }
-            prop_assert!(inside.iter().filter(|entry| **entry == BreakerAdmission::Probe).count() <= 1);
+            prop_assert!(inside.iter().filter(|admission| **admission == BreakerAdmission::Probe).count() <= 1);
         }
         // The breaker never gets stuck: once all requests have ended and the cooldown is over, it admits one.
-        for entry in inside {
-            breaker.on_unknown(entry);
+        for admission in inside {
+            breaker.on_unknown(admission);
         }
         prop_assert!(breaker.admit(now + 2 * rules.longest).is_some());
     }

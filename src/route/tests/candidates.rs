@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Dice, SECOND, seats};
+use super::{Dice, SECOND, target_handles};
 use crate::error::{ApiError, ErrorKind};
 use crate::route::blame::{RetryDecision, classify, error_rank};
 use crate::route::candidates::{Candidates, FailedAttempt, Next, RetryRefusal};
@@ -157,7 +157,7 @@ fn candidates_decide_after_a_break() {
 
 #[test]
 fn candidates_after_a_break_are_only_the_able_ones() {
-    let all = seats(&[(1, 0); 4]);
+    let all = target_handles(&[(1, 0); 4]);
     let mut candidates = candidates(mask(&all[..], |_| true), &[0], rules(AMPLE));
     let budget = RetryBudget::default();
     assert_eq!(candidates.after_break(0b0101, 0, 1, 0, &budget), Ok(()));
@@ -187,7 +187,7 @@ fn candidates_skip_a_target_that_the_request_does_not_fit() {
         }
         assert_eq!(candidates.skip(0, &ApiError::new(kind, "")), skipped, "{kind:?}, {resuming}");
         assert_eq!(candidates.targets_tried(), 0, "no attempt was made");
-        let all = seats(&[(1, 0), (1, 1)]);
+        let all = target_handles(&[(1, 0), (1, 1)]);
         let (index, _permit) = candidates.pick(&all[..], Policy::Weight).unwrap();
         assert_eq!(index, usize::from(skipped), "{kind:?}, {resuming}");
     }
@@ -264,7 +264,7 @@ proptest! {
             ..rules(reserve)
         };
         let (mut dice, budget) = (Dice(seed), RetryBudget::default());
-        let all = seats(&vec![(1, 0); targets]);
+        let all = target_handles(&vec![(1, 0); targets]);
         let eligible = mask(&all[..], |_| true);
         let request = PickRequest { eligible, random_point: dice.roll(), ..PickRequest::default() };
         let mut candidates = Candidates::new(request, rules);

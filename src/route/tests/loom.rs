@@ -48,11 +48,11 @@ fn loom_breaker_admits_one_probe_per_cooldown() {
     loom::model(|| {
         let breaker = half_open();
         let (own, other) = twice(&breaker, |breaker| {
-            let entry = breaker.admit(LATER);
-            if let Some(entry) = entry {
-                breaker.on_failure(entry, LATER, &RULES, 0);
+            let admission = breaker.admit(LATER);
+            if let Some(admission) = admission {
+                breaker.on_failure(admission, LATER, &RULES, 0);
             }
-            entry.is_some()
+            admission.is_some()
         });
         assert!(own ^ other);
         assert!(matches!(breaker.state(LATER), BreakerState::Open(_)));
@@ -68,13 +68,14 @@ fn loom_breaker_has_no_probe_after_it_has_closed() {
     loom::model(|| {
         let breaker = half_open();
         let (own, other) = twice(&breaker, |breaker| {
-            let entry = breaker.admit(LATER);
-            if let Some(entry) = entry {
-                breaker.on_success(entry);
+            let admission = breaker.admit(LATER);
+            if let Some(admission) = admission {
+                breaker.on_success(admission);
             }
-            entry
+            admission
         });
-        let probes = [own, other].into_iter().filter(|entry| *entry == Some(BreakerAdmission::Probe)).count();
+        let probes =
+            [own, other].into_iter().filter(|admission| *admission == Some(BreakerAdmission::Probe)).count();
         assert_eq!(probes, 1);
         assert_eq!(breaker.admit(LATER), Some(BreakerAdmission::Closed));
     });
@@ -96,15 +97,15 @@ fn loom_breaker_opens_once_for_concurrent_failures() {
 fn loom_breaker_probe_is_released_beside_a_recovery() {
     loom::model(|| {
         let breaker = half_open();
-        let entry = breaker.admit(LATER).unwrap();
+        let admission = breaker.admit(LATER).unwrap();
         let probe = thread::spawn({
             let breaker = breaker.clone();
-            move || breaker.on_failure(entry, LATER, &RULES, 0)
+            move || breaker.on_failure(admission, LATER, &RULES, 0)
         });
         breaker.recover(true);
         probe.join().unwrap();
-        let entry = breaker.admit(10_000).unwrap();
-        breaker.on_success(entry);
+        let admission = breaker.admit(10_000).unwrap();
+        breaker.on_success(admission);
         assert_eq!(breaker.admit(10_000), Some(BreakerAdmission::Closed));
     });
 }
@@ -121,7 +122,7 @@ fn loom_in_flight_limit_is_not_exceeded() {
 }
 
 #[test]
-fn loom_rate_is_not_exceeded_and_refunds_are_kept() {
+fn loom_rate_is_not_exceeded_and_refunds_count() {
     loom::model(|| {
         let rate = Arc::new(Gcra::default());
         let (own, other) = twice(&rate, |rate| rate.take(1, 1, 1).is_ok());

@@ -5,8 +5,8 @@ mod candidates;
 #[cfg(loom)]
 mod loom;
 mod pick;
-mod seat;
 mod simulation;
+mod target_handle;
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ impl Dice {
 }
 
 /// Targets with these weights and tiers, each at its own provider.
-pub(super) fn seats(weights: &[(u32, u8)]) -> Vec<TargetHandle> {
-    let seat = |(index, &(weight, tier)): (usize, &(u32, u8))| {
+pub(super) fn target_handles(weights: &[(u32, u8)]) -> Vec<TargetHandle> {
+    let handle = |(index, &(weight, tier)): (usize, &(u32, u8))| {
         let id = super::affinity::fingerprint(0, format!("target {index}").as_bytes());
         TargetHandle {
             weight,
@@ -50,5 +50,5 @@ pub(super) fn seats(weights: &[(u32, u8)]) -> Vec<TargetHandle> {
             state: Arc::new(TargetState::new(id, Arc::<Breaker>::default())),
         }
     };
-    weights.iter().enumerate().map(seat).collect()
+    weights.iter().enumerate().map(handle).collect()
 }

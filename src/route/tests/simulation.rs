@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Dice, SECOND, seats};
+use super::{Dice, SECOND, target_handles};
 use crate::route::affinity::fingerprint;
 use crate::route::pick::{PickRequest, Policy, mask, pick};
 use crate::route::target_handle::{TargetHandle, TargetPermit};
@@ -41,24 +41,24 @@ impl Outcome {
     }
 }
 
-fn run(seats: &[TargetHandle], by: By, traffic: &Traffic, seed: u64) -> Outcome {
+fn run(targets: &[TargetHandle], by: By, traffic: &Traffic, seed: u64) -> Outcome {
     let mut dice = Dice(seed);
-    let mut under_way: BinaryHeap<Reverse<(i64, u64)>> = BinaryHeap::new();
+    let mut in_flight: BinaryHeap<Reverse<(i64, u64)>> = BinaryHeap::new();
     let mut permits: std::collections::HashMap<u64, TargetPermit, foldhash::fast::FixedState> =
         Default::default();
-    let mut out = Outcome { times: Vec::new(), counts: vec![0; seats.len()] };
+    let mut out = Outcome { times: Vec::new(), counts: vec![0; targets.len()] };
     let mut now = 0.0;
     let mut number = 0;
     while now < traffic.span {
         now += dice.exponential(1.0 / traffic.rate);
         let nanos = (now * 1e9) as i64;
-        while under_way.peek().is_some_and(|Reverse((at, _))| *at <= nanos) {
-            let Reverse((at, number)) = under_way.pop().unwrap();
+        while in_flight.peek().is_some_and(|Reverse((at, _))| *at <= nanos) {
+            let Reverse((at, number)) = in_flight.pop().unwrap();
             permits.remove(&number).unwrap().on_response(at);
         }
         let conversation = Some(fingerprint(7, &(dice.roll() % traffic.conversations).to_le_bytes()));
-        let fitting = mask(seats, |_| true);
-        let ask = PickRequest {
+        let fitting = mask(targets, |_| true);
+        let request = PickRequest {
             now: nanos,
             random_point: dice.roll(),
             conversation,
@@ -66,10 +66,10 @@ fn run(seats: &[TargetHandle], by: By, traffic: &Traffic, seed: u64) -> Outcome 
             ..PickRequest::default()
         };
         let (index, permit) = match by {
-            By::Policy(policy) => pick(seats, policy, &ask).unwrap(),
+            By::Policy(policy) => pick(targets, policy, &request).unwrap(),
             By::RoundRobin => {
-                let index = usize::try_from(number).unwrap() % seats.len();
-                (index, seats[index].acquire(nanos, 0, false).unwrap())
+                let index = usize::try_from(number).unwrap() % targets.len();
+                (index, targets[index].acquire(nanos, 0, false).unwrap())
             }
         };
         out.counts[index] += 1;
@@ -77,7 +77,7 @@ fn run(seats: &[TargetHandle], by: By, traffic: &Traffic, seed: u64) -> Outcome 
         let mean = (traffic.time)(index);
         let took = mean / 2.0 + dice.exponential(mean / 2.0);
         out.times.push(took);
-        under_way.push(Reverse((nanos + (took * 1e9) as i64, number)));
+        in_flight.push(Reverse((nanos + (took * 1e9) as i64, number)));
         permits.insert(number, permit);
         number += 1;
     }
@@ -89,7 +89,7 @@ fn latency_policy_avoids_a_slow_target() {
     let one_slow = |index| if index == 3 { 4.0 } else { 0.2 };
     let traffic = Traffic { rate: 200.0, span: 120.0, conversations: 100, time: one_slow };
     for seed in SEEDS {
-        let p99 = |by| run(&seats(&[(1, 0); 5]), by, &traffic, seed).p99();
+        let p99 = |by| run(&target_handles(&[(1, 0); 5]), by, &traffic, seed).p99();
         let (ours, random, robin) =
             (p99(By::Policy(Policy::Latency)), p99(By::Policy(Policy::Weight)), p99(By::RoundRobin));
         println!("seed {seed}: p99 {ours:.2} s by latency, {random:.2} s at random, {robin:.2} s by turns");
@@ -101,7 +101,7 @@ fn latency_policy_avoids_a_slow_target() {
 
 #[test]
 fn latency_policy_returns_traffic_to_a_recovered_target() {
-    let five = seats(&[(1, 0); 5]);
+    let five = target_handles(&[(1, 0); 5]);
     let slow = |index| if index == 3 { 4.0 } else { 0.2 };
     let even = |_| 0.2;
     let traffic = |time| Traffic { rate: 200.0, span: 60.0, conversations: 100, time };
@@ -120,8 +120,8 @@ fn weights_determine_the_load() {
     let traffic = Traffic { rate: 400.0, span: 300.0, conversations: 20_000, time: |_| 1.0 };
     for seed in SEEDS {
         for policy in [Policy::Weight, Policy::Least, Policy::Affinity] {
-            let seats = seats(&weights.map(|weight| (weight, 0)));
-            let out = run(&seats, By::Policy(policy), &traffic, seed);
+            let targets = target_handles(&weights.map(|weight| (weight, 0)));
+            let out = run(&targets, By::Policy(policy), &traffic, seed);
             let total: u64 = out.counts.iter().sum();
             for (count, weight) in out.counts.iter().zip(weights) {
                 let share = *count as f64 / total as f64;
@@ -138,20 +138,20 @@ fn weights_determine_the_load() {
 fn hits(seed: u64, before: &[usize], after: &[usize]) -> (f64, Vec<u64>) {
     const CONVERSATIONS: usize = 2_000;
     const TURNS: usize = 20;
-    let all = seats(&[(1, 0); 6]);
+    let all = target_handles(&[(1, 0); 6]);
     let mut dice = Dice(seed);
     let mut last = vec![None; CONVERSATIONS];
     let mut turns = [0; CONVERSATIONS];
-    let (mut hits, mut asked) = (0u64, 0u64);
+    let (mut hits, mut repeated) = (0u64, 0u64);
     let mut counts = vec![0; all.len()];
-    let mut under_way: BinaryHeap<Reverse<(i64, u64)>> = BinaryHeap::new();
+    let mut in_flight: BinaryHeap<Reverse<(i64, u64)>> = BinaryHeap::new();
     let mut permits: std::collections::HashMap<u64, TargetPermit, foldhash::fast::FixedState> =
         Default::default();
     let mut now = 0;
     for number in 0..(CONVERSATIONS * TURNS) {
         now += (dice.exponential(0.01) * 1e9) as i64;
-        while under_way.peek().is_some_and(|Reverse((at, _))| *at <= now) {
-            let Reverse((at, number)) = under_way.pop().unwrap();
+        while in_flight.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            let Reverse((at, number)) = in_flight.pop().unwrap();
             permits.remove(&number).unwrap().on_response(at);
         }
         let conversation = usize::try_from(dice.roll()).unwrap() % CONVERSATIONS;
@@ -159,16 +159,16 @@ fn hits(seed: u64, before: &[usize], after: &[usize]) -> (f64, Vec<u64>) {
         let fitting = there.iter().fold(0, |mask, index| mask | 1 << index);
         let prompt = format!("The {conversation}th conversation begins so");
         let key = Some(fingerprint(0, prompt.as_bytes()));
-        let ask = PickRequest {
+        let request = PickRequest {
             now,
             random_point: dice.roll(),
             conversation: key,
             eligible: fitting,
             ..PickRequest::default()
         };
-        let (index, permit) = pick(&all[..], Policy::Affinity, &ask).unwrap();
+        let (index, permit) = pick(&all[..], Policy::Affinity, &request).unwrap();
         if turns[conversation] > 0 {
-            asked += 1;
+            repeated += 1;
             hits += u64::from(last[conversation] == Some(index));
         }
         turns[conversation] += 1;
@@ -176,10 +176,10 @@ fn hits(seed: u64, before: &[usize], after: &[usize]) -> (f64, Vec<u64>) {
         counts[index] += 1;
         // 2 s per response at 100 requests per second: 200 in flight.
         let number = u64::try_from(number).unwrap();
-        under_way.push(Reverse((now + (dice.exponential(2.0) * 1e9) as i64, number)));
+        in_flight.push(Reverse((now + (dice.exponential(2.0) * 1e9) as i64, number)));
         permits.insert(number, permit);
     }
-    (hits as f64 / asked as f64, counts)
+    (hits as f64 / repeated as f64, counts)
 }
 
 #[test]
@@ -199,13 +199,14 @@ fn affinity_keeps_a_growing_conversation_at_its_target() {
 
 #[test]
 fn affinity_spreads_many_requests_of_one_conversation() {
-    let five = seats(&[(1, 0); 5]);
+    let five = target_handles(&[(1, 0); 5]);
     let fitting = mask(&five[..], |_| true);
-    let ask = PickRequest { now: SECOND, conversation: Some(9), eligible: fitting, ..PickRequest::default() };
+    let request =
+        PickRequest { now: SECOND, conversation: Some(9), eligible: fitting, ..PickRequest::default() };
     let permits: Vec<TargetPermit> =
-        (0..500).map(|_| pick(&five[..], Policy::Affinity, &ask).unwrap().1).collect();
-    for seat in &five {
-        assert!(seat.state.in_flight.get() <= 126, "{}", seat.state.in_flight.get());
+        (0..500).map(|_| pick(&five[..], Policy::Affinity, &request).unwrap().1).collect();
+    for target in &five {
+        assert!(target.state.in_flight.get() <= 126, "{}", target.state.in_flight.get());
     }
     drop(permits);
 }

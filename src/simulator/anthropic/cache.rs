@@ -3,25 +3,38 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::super::clock::unix;
 use super::super::ids::{combine, hash};
 use super::super::script::Ask;
 use super::super::text::{tokens, weigh};
 use super::errors::{ApiError, Fields, required, should_be, wrong_tag};
 
-/// Minimum length of a cached prefix in tokens. The provider's minimum depends on the model (512 to 4,096); shorter
-/// prefixes are silently not cached.
-const MIN_TOKENS: u64 = 1024;
 /// Maximum number of remembered prefixes. The oldest one is evicted first.
 const MAX_PREFIXES: usize = 4096;
 /// Maximum number of cache breakpoints per request.
 const MAX_BREAKPOINTS: usize = 4;
+/// Number of blocks, from a breakpoint backwards, that are searched for a known prefix.
+const LOOKBACK: usize = 20;
+/// Lifetimes of an entry in seconds. A read renews the lifetime.
+const SHORT_LIFETIME: u64 = 300;
+const LONG_LIFETIME: u64 = 3_600;
 
-/// Known prefixes, as hashes.
+/// Known prefixes.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    prefixes: Mutex<VecDeque<u64>>,
+    entries: Mutex<VecDeque<Entry>>,
+}
+
+/// Cache entry of one prefix.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    hash: u64,
+    /// Lifetime in seconds.
+    lifetime: u64,
+    /// Unix time in seconds from which on the entry is not read.
+    expires: u64,
 }
 
 /// Cached tokens of a prompt.
@@ -50,31 +63,53 @@ impl Cache {
         if ask.directives.cached.is_some() {
             return Cached { read: ask.cached_tokens(), ..Cached::default() };
         }
+        self.account_at(body, unix())
+    }
+
+    /// Same as `account`, at this Unix time in seconds.
+    fn account_at(&self, body: &Value, now: u64) -> Cached {
         let prefixes = prefixes(body);
-        let Some(last) = prefixes.iter().rposition(|prefix| prefix.breakpoint.is_some()) else {
-            return Cached::default();
+        let minimum = min_tokens(body.get("model").and_then(Value::as_str).unwrap_or_default());
+        let at_breakpoint = |prefix: &Prefix| prefix.breakpoint.is_some() && prefix.tokens >= minimum;
+        let breakpoints: Vec<usize> =
+            (0..prefixes.len()).filter(|at| prefixes.get(*at).is_some_and(at_breakpoint)).collect();
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|entry| entry.expires > now);
+        let mut renew = |at: usize| {
+            let hash = prefixes.get(at).map(|prefix| prefix.hash);
+            let entry = entries.iter_mut().find(|entry| Some(entry.hash) == hash)?;
+            entry.expires = now + entry.lifetime;
+            Some(at)
         };
-        let cacheable = prefixes.get(..=last).unwrap_or_default();
-        if cacheable.last().is_none_or(|prefix| prefix.tokens < MIN_TOKENS) {
-            return Cached::default();
-        }
-        let mut known = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
-        let hit = cacheable.iter().rposition(|prefix| known.contains(&prefix.hash));
-        let read = hit.and_then(|at| cacheable.get(at)).map_or(0, |prefix| prefix.tokens);
+        let mut search = |at: usize| (at.saturating_sub(LOOKBACK - 1)..=at).rev().find_map(&mut renew);
+        let hit = breakpoints.iter().filter_map(|at| search(*at)).max();
+        let read = hit.and_then(|at| prefixes.get(at)).map_or(0, |prefix| prefix.tokens);
         let mut cached = Cached { read, ..Cached::default() };
         let mut done = read;
-        for prefix in cacheable.iter().skip(hit.map_or(0, |at| at + 1)) {
-            if let Some(long) = prefix.breakpoint {
-                let written = prefix.tokens.saturating_sub(done);
-                *(if long { &mut cached.long } else { &mut cached.short }) += written;
-                done = done.max(prefix.tokens);
-                known.push_back(prefix.hash);
+        for prefix in breakpoints.iter().filter_map(|at| prefixes.get(*at)) {
+            if entries.iter().any(|entry| entry.hash == prefix.hash) {
+                continue;
             }
+            let long = prefix.breakpoint == Some(true);
+            let written = prefix.tokens.saturating_sub(done);
+            *(if long { &mut cached.long } else { &mut cached.short }) += written;
+            done = done.max(prefix.tokens);
+            let lifetime = if long { LONG_LIFETIME } else { SHORT_LIFETIME };
+            entries.push_back(Entry { hash: prefix.hash, lifetime, expires: now + lifetime });
         }
-        while known.len() > MAX_PREFIXES {
-            known.pop_front();
+        while entries.len() > MAX_PREFIXES {
+            entries.pop_front();
         }
         cached
+    }
+}
+
+/// Returns the minimum length of a cached prefix in tokens. Shorter prefixes are silently not cached.
+fn min_tokens(model: &str) -> u64 {
+    match model {
+        _ if model.starts_with("claude-opus-4-5") || model.starts_with("claude-opus-4-6") => 4_096,
+        _ if model.starts_with("claude-haiku-4-5") => 4_096,
+        _ => 1_024,
     }
 }
 
@@ -107,6 +142,8 @@ impl Walk {
     fn add_content(&mut self, label: &str, content: Option<&Value>) {
         match content {
             Some(Value::Array(blocks)) => blocks.iter().for_each(|block| self.add(label, block)),
+            // A string is the short form of one text block.
+            Some(Value::String(text)) => self.add(label, &json!({"type": "text", "text": text})),
             Some(other) => self.add(label, other),
             None => {}
         }
@@ -173,8 +210,6 @@ fn check_in(block: &Fields<'_>, found: &mut usize) -> Result<(), ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn body(system: &str, question: &str, ttl: &str) -> Value {
@@ -193,6 +228,64 @@ mod tests {
         assert_eq!((second.read, second.short), (2500, 0));
         assert_eq!(cache.account(&body("short", "a", "5m"), &ask), Cached::default());
         assert!(cache.account(&body(&"other ".repeat(2000), "a", "1h"), &ask).long > 2000);
+    }
+
+    /// Conversation of this many turns of one block each. The turns with these indexes have a breakpoint.
+    fn turns(count: usize, marked: &[usize]) -> Value {
+        let turn = |at: usize| {
+            let mut block = json!({"type": "text", "text": format!("{at} {}", "x".repeat(4_000))});
+            if marked.contains(&at) {
+                block["cache_control"] = json!({"type": "ephemeral"});
+            }
+            json!({"role": "user", "content": [block]})
+        };
+        json!({"model": "m", "messages": (0..count).map(turn).collect::<Vec<_>>()})
+    }
+
+    #[test]
+    fn cache_entry_is_found_within_the_lookback() {
+        for (count, hit) in [(22, true), (23, false)] {
+            let cache = Cache::default();
+            let first = cache.account_at(&turns(3, &[2]), 0);
+            assert!(first.read == 0 && first.short > 3_000);
+            let second = cache.account_at(&turns(count, &[count - 1]), 0);
+            assert_eq!(second.read, if hit { first.short } else { 0 }, "{count}");
+            // A breakpoint at the old end finds it at any distance.
+            let third = cache.account_at(&turns(60, &[2, 59]), 0);
+            assert_eq!(third.read, first.short);
+        }
+    }
+
+    #[test]
+    fn cache_entry_expires_unless_it_is_read() {
+        let cache = Cache::default();
+        let written = cache.account_at(&turns(3, &[2]), 1_000).short;
+        for now in [1_299, 1_598, 1_897] {
+            assert_eq!(cache.account_at(&turns(3, &[2]), now).read, written, "{now}");
+        }
+        assert_eq!(cache.account_at(&turns(3, &[2]), 2_197).read, 0);
+    }
+
+    #[test]
+    fn cache_minimum_depends_on_the_model() {
+        let mut body = turns(3, &[2]);
+        body["model"] = json!("claude-haiku-4-5-20251001");
+        assert_eq!(Cache::default().account_at(&body, 0), Cached::default());
+        body["model"] = json!("claude-sonnet-4-5-20250929");
+        assert!(Cache::default().account_at(&body, 0).short > 3_000);
+    }
+
+    #[test]
+    fn cache_prefix_of_a_string_is_that_of_its_text_block() {
+        let cache = Cache::default();
+        let text = "word ".repeat(2_000);
+        let block = json!({"type": "text", "text": text, "cache_control": {"type": "ephemeral"}});
+        let first = json!({"model": "m", "messages": [{"role": "user", "content": [block]}]});
+        let written = cache.account_at(&first, 0).short;
+        let end = json!({"type": "text", "text": "more", "cache_control": {"type": "ephemeral"}});
+        let second = json!({"model": "m", "messages": [{"role": "user", "content": text},
+                                                       {"role": "user", "content": [end]}]});
+        assert_eq!(cache.account_at(&second, 0).read, written);
     }
 
     #[test]

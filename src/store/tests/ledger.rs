@@ -32,9 +32,9 @@ pub(crate) fn id(account: &str) -> AccountId {
     AccountId::new(account).unwrap()
 }
 
-pub(crate) fn open_account(office: &dyn LedgerAdmin, account: &str, amount: i64) {
-    office.create(&id(account)).unwrap();
-    office.credit(account, amount, "first", None).unwrap();
+pub(crate) fn open_account(admin: &dyn LedgerAdmin, account: &str, amount: i64) {
+    admin.create(&id(account)).unwrap();
+    admin.credit(account, amount, "first", None).unwrap();
 }
 
 /// Returns a day whose records are still retained.
@@ -67,7 +67,7 @@ pub(crate) fn reserve(
 }
 
 /// Reserves an amount, retrying until it succeeds.
-fn soon(ledger: &dyn Flushing, account: &str, amount: i64) -> Reservation {
+fn reserve_eventually(ledger: &dyn Flushing, account: &str, amount: i64) -> Reservation {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match reserve(ledger, account, amount) {
@@ -88,21 +88,21 @@ pub(crate) fn settle(
 }
 
 /// Returns balance, charges and number of requests of an account.
-pub(crate) fn stored(office: &dyn LedgerAdmin, account: &str) -> (i64, i64, i64) {
+pub(crate) fn stored(admin: &dyn LedgerAdmin, account: &str) -> (i64, i64, i64) {
     let filter = UsageFilter {
         account: Some(account.to_owned()),
         from: 0,
         to: i64::MAX / DAY,
         ..UsageFilter::default()
     };
-    let lines = office.usage(&filter, UsageGrouping::Account).unwrap();
+    let lines = admin.usage(&filter, UsageGrouping::Account).unwrap();
     let sums = lines.first().map(|line| line.sums).unwrap_or_default();
-    (office.account(account).unwrap().balance(), sums.cost, sums.requests)
+    (admin.account(account).unwrap().balance(), sums.cost, sums.requests)
 }
 
 fn reservation_blocks_its_amount_until_settled_or_dropped(place: &dyn TestBackend) {
-    let office = place.office();
-    open_account(&*office, "acme", 100);
+    let admin = place.admin();
+    open_account(&*admin, "acme", 100);
     let ledger = &*place.ledger();
     let held = reserve(ledger, "acme", 70).unwrap();
     assert_eq!(held.amount(), 70);
@@ -117,7 +117,7 @@ fn reservation_blocks_its_amount_until_settled_or_dropped(place: &dyn TestBacken
     assert_eq!(ledger.available(&id("acme")), Some(-5));
     assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: -5 });
     ledger.flush();
-    assert_eq!(stored(&*office, "acme"), (-5, 105, 2));
+    assert_eq!(stored(&*admin, "acme"), (-5, 105, 2));
     assert_eq!(ledger.available(&id("acme")), Some(-5));
     assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: -5 });
     // An account with a debt may make requests that cost nothing.
@@ -126,41 +126,41 @@ fn reservation_blocks_its_amount_until_settled_or_dropped(place: &dyn TestBacken
     // A settlement without a reservation is charged, too.
     settle(ledger, None, &record("acme", 10));
     ledger.flush();
-    assert_eq!(stored(&*office, "acme"), (-15, 115, 3));
+    assert_eq!(stored(&*admin, "acme"), (-15, 115, 3));
     assert_eq!(ledger.available(&id("acme")), Some(-15));
-    assert!(office.audit().unwrap().is_empty());
+    assert!(admin.audit().unwrap().is_empty());
 }
 
 fn account_unknown_or_disabled_is_refused(place: &dyn TestBackend) {
-    let office = place.office();
+    let admin = place.admin();
     let ledger = &*place.ledger();
     assert_eq!(reserve(ledger, "acme", 0).unwrap_err(), ReserveError::UnknownAccount);
     assert_eq!(ledger.available(&id("acme")), None);
-    assert!(matches!(office.account("acme"), Err(AdminError::Unknown(_))));
-    assert!(matches!(office.credit("acme", 1, "", None), Err(AdminError::Unknown(_))));
-    assert!(matches!(office.set_enabled("acme", true), Err(AdminError::Unknown(_))));
-    assert!(matches!(office.credits("acme", 1), Err(AdminError::Unknown(_))));
-    open_account(&*office, "acme", 100);
-    assert!(matches!(office.create(&id("acme")), Err(AdminError::Exists(_))));
+    assert!(matches!(admin.account("acme"), Err(AdminError::Unknown(_))));
+    assert!(matches!(admin.credit("acme", 1, "", None), Err(AdminError::Unknown(_))));
+    assert!(matches!(admin.set_enabled("acme", true), Err(AdminError::Unknown(_))));
+    assert!(matches!(admin.credits("acme", 1), Err(AdminError::Unknown(_))));
+    open_account(&*admin, "acme", 100);
+    assert!(matches!(admin.create(&id("acme")), Err(AdminError::Exists(_))));
     ledger.flush();
     let held = reserve(ledger, "acme", 10).unwrap();
-    assert!(office.set_enabled("acme", false).unwrap());
-    assert!(!office.set_enabled("acme", false).unwrap());
+    assert!(admin.set_enabled("acme", false).unwrap());
+    assert!(!admin.set_enabled("acme", false).unwrap());
     ledger.flush();
     assert_eq!(reserve(ledger, "acme", 0).unwrap_err(), ReserveError::Disabled);
     // Requests in flight are charged even if the account is disabled meanwhile.
     settle(ledger, Some(held), &record("acme", 7));
     ledger.flush();
-    assert_eq!(stored(&*office, "acme"), (93, 7, 1));
-    assert!(office.set_enabled("acme", true).unwrap());
+    assert_eq!(stored(&*admin, "acme"), (93, 7, 1));
+    assert!(admin.set_enabled("acme", true).unwrap());
     ledger.flush();
     drop(reserve(ledger, "acme", 93).unwrap());
     assert_eq!(reserve(ledger, "acme", 94).unwrap_err(), ReserveError::Empty { available: 93 });
 }
 
 fn reservation_without_a_waiter_is_refunded(place: &dyn TestBackend) {
-    let office = place.office();
-    open_account(&*office, "acme", 100);
+    let admin = place.admin();
+    open_account(&*admin, "acme", 100);
     let ledger = &*place.ledger();
     for _ in 0..10 {
         drop(ledger.reserve(&id("acme"), 60));
@@ -170,44 +170,44 @@ fn reservation_without_a_waiter_is_refunded(place: &dyn TestBackend) {
 }
 
 fn credit_with_a_reference_counts_once_and_balance_is_limited(place: &dyn TestBackend) {
-    let office = place.office();
-    office.create(&id("acme")).unwrap();
+    let admin = place.admin();
+    admin.create(&id("acme")).unwrap();
     for repeated in [false, true] {
-        let credited = office.credit("acme", 50, "invoice", Some("inv-1")).unwrap();
+        let credited = admin.credit("acme", 50, "invoice", Some("inv-1")).unwrap();
         assert_eq!((credited.balance, credited.repeated), (50, repeated));
     }
-    let error = office.credit("acme", 51, "invoice", Some("inv-1")).unwrap_err();
+    let error = admin.credit("acme", 51, "invoice", Some("inv-1")).unwrap_err();
     assert!(matches!(error, AdminError::Reference { amount: 50, .. }), "{error}");
-    assert_eq!(office.credit("acme", -20, "back", None).unwrap().balance, 30);
+    assert_eq!(admin.credit("acme", -20, "back", None).unwrap().balance, 30);
     for amount in [LARGEST, i64::MAX] {
-        assert!(matches!(office.credit("acme", amount, "", None), Err(AdminError::TooLarge)));
+        assert!(matches!(admin.credit("acme", amount, "", None), Err(AdminError::TooLarge)));
     }
-    assert_eq!(office.credit("acme", LARGEST - 30, "", None).unwrap().balance, LARGEST);
-    assert!(matches!(office.credit("acme", 1, "", None), Err(AdminError::TooLarge)));
-    let credits = office.credits("acme", 2).unwrap();
+    assert_eq!(admin.credit("acme", LARGEST - 30, "", None).unwrap().balance, LARGEST);
+    assert!(matches!(admin.credit("acme", 1, "", None), Err(AdminError::TooLarge)));
+    let credits = admin.credits("acme", 2).unwrap();
     assert_eq!(credits.iter().map(|credit| credit.amount).collect::<Vec<_>>(), [LARGEST - 30, -20]);
     assert_eq!((&*credits[1].note, &credits[1].reference), ("back", &None));
-    let all = office.credits("acme", 10).unwrap();
+    let all = admin.credits("acme", 10).unwrap();
     assert_eq!(all[2].reference.as_deref(), Some("inv-1"));
-    let names: Vec<String> = office.accounts().unwrap().into_iter().map(|account| account.name).collect();
+    let names: Vec<String> = admin.accounts().unwrap().into_iter().map(|account| account.name).collect();
     assert_eq!(names, ["acme"]);
-    assert!(office.audit().unwrap().is_empty());
+    assert!(admin.audit().unwrap().is_empty());
 }
 
 fn balance_beyond_double_precision_is_exact(place: &dyn TestBackend) {
-    let office = place.office();
+    let admin = place.admin();
     const COST: i64 = 1_000_000_000_000_001;
     // Odd numbers beyond 2^53, which a double would round.
     let large = (1 << 53) + 1;
-    open_account(&*office, "acme", large);
-    open_account(&*office, "most", LARGEST);
+    open_account(&*admin, "acme", large);
+    open_account(&*admin, "most", LARGEST);
     let ledger = &*place.ledger();
     assert_eq!(reserve(ledger, "acme", large + 1).unwrap_err(), ReserveError::Empty { available: large });
     let held = reserve(ledger, "acme", large).unwrap();
     assert_eq!(reserve(ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: 0 });
     settle(ledger, Some(held), &record("acme", COST - 2));
     ledger.flush();
-    assert_eq!(stored(&*office, "acme"), (large - COST + 2, COST - 2, 1));
+    assert_eq!(stored(&*admin, "acme"), (large - COST + 2, COST - 2, 1));
     assert_eq!(ledger.available(&id("acme")), Some(large - COST + 2));
     drop(reserve(ledger, "most", LARGEST).unwrap());
     ledger.flush();
@@ -216,14 +216,14 @@ fn balance_beyond_double_precision_is_exact(place: &dyn TestBackend) {
     settle(ledger, Some(held), &record("most", COST - 3));
     ledger.flush();
     let left = LARGEST - COST + 3;
-    assert_eq!(stored(&*office, "most").0, left);
+    assert_eq!(stored(&*admin, "most").0, left);
     assert_eq!(reserve(ledger, "most", left + 1).unwrap_err(), ReserveError::Empty { available: left });
     drop(reserve(ledger, "most", left).unwrap());
 }
 
 fn usage_sums_beyond_the_largest_number_saturate(place: &dyn TestBackend) {
-    let office = place.office();
-    open_account(&*office, "acme", 10);
+    let admin = place.admin();
+    open_account(&*admin, "acme", 10);
     let ledger = &*place.ledger();
     for _ in 0..3 {
         settle(ledger, None, &record("acme", LARGEST));
@@ -233,23 +233,23 @@ fn usage_sums_beyond_the_largest_number_saturate(place: &dyn TestBackend) {
     ledger.flush();
     let all = UsageFilter { from: 0, to: i64::MAX / DAY, ..UsageFilter::default() };
     for by in [UsageGrouping::Account, UsageGrouping::Key, UsageGrouping::Day] {
-        let lines = office.usage(&all, by).unwrap();
+        let lines = admin.usage(&all, by).unwrap();
         assert_eq!(lines.len(), 1);
         assert_eq!((lines[0].sums.cost, lines[0].sums.requests), (i64::MAX, 4));
         assert!(lines[0].sums.is_beyond());
     }
-    let lines = office.usage(&all, UsageGrouping::Model).unwrap();
+    let lines = admin.usage(&all, UsageGrouping::Model).unwrap();
     let costs: Vec<(&str, bool)> = lines.iter().map(|line| (&*line.name, line.sums.is_beyond())).collect();
     assert_eq!(costs, [("gpt-4o", true), ("o3", false)]);
-    assert!(office.audit().unwrap().is_empty());
+    assert!(admin.audit().unwrap().is_empty());
     assert!(matches!(reserve(ledger, "acme", 1), Err(ReserveError::Empty { .. })));
     let spent = wait(ledger.spent_since(0)).unwrap();
     assert_eq!(spent.iter().map(|spent| spent.cost).collect::<Vec<_>>(), [i64::MAX]);
 }
 
 fn usage_records_are_stored_once_with_their_sums(place: &dyn TestBackend) {
-    let office = place.office();
-    open_account(&*office, "acme", 1_000_000);
+    let admin = place.admin();
+    open_account(&*admin, "acme", 1_000_000);
     let first = first_day();
     {
         let ledger = &*place.ledger();
@@ -286,18 +286,18 @@ fn usage_records_are_stored_once_with_their_sums(place: &dyn TestBackend) {
     }
     let all = UsageFilter { from: first, to: first + 3, ..UsageFilter::default() };
     let total: i64 = (0..300).filter(|n| n % 10 != 0).sum();
-    assert_eq!(stored(&*office, "acme"), (1_000_000 - total, total, 300));
-    let days = office.usage(&all, UsageGrouping::Day).unwrap();
+    assert_eq!(stored(&*admin, "acme"), (1_000_000 - total, total, 300));
+    let days = admin.usage(&all, UsageGrouping::Day).unwrap();
     let days: Vec<_> = days.iter().map(|line| (&*line.name, line.sums.requests, line.sums.failed)).collect();
     let [one, two, three] = [0, 1, 2].map(|day| (first + day).to_string());
     assert_eq!(days, [(&*one, 100, 10), (&*two, 100, 10), (&*three, 100, 10)]);
-    let models = office.usage(&all, UsageGrouping::Model).unwrap();
+    let models = admin.usage(&all, UsageGrouping::Model).unwrap();
     let models: Vec<_> =
         models.iter().map(|line| (&*line.name, line.sums.requests, line.sums.usage[0])).collect();
     assert_eq!(models, [("gpt-4o", 200, 2000), ("o3", 100, 1000)]);
     let bob =
         UsageFilter { key: Some("bob".to_owned()), from: first + 1, to: first + 2, ..UsageFilter::default() };
-    let bob = office.usage(&bob, UsageGrouping::Key).unwrap();
+    let bob = admin.usage(&bob, UsageGrouping::Key).unwrap();
     assert_eq!((bob.len(), &*bob[0].name, bob[0].sums.requests), (1, "bob", 33));
     let mut requests = Vec::new();
     let show = &mut |record: &UsageRecord<'_>| {
@@ -306,40 +306,40 @@ fn usage_records_are_stored_once_with_their_sums(place: &dyn TestBackend) {
         Ok(())
     };
     let part = UsageFilter { from: first + 1, to: first + 3, ..UsageFilter::default() };
-    office.records(&part, show).unwrap();
+    admin.records(&part, show).unwrap();
     assert_eq!(requests, (100..300).map(|n| format!("req_{n}")).collect::<Vec<_>>());
 }
 
 fn usage_without_an_account_is_recorded_and_not_charged(place: &dyn TestBackend) {
-    let office = place.office();
+    let admin = place.admin();
     let ledger = &*place.ledger();
     settle(ledger, None, &record("", 5));
     settle(ledger, None, &record("", 6));
     ledger.flush();
     let all = UsageFilter { from: 0, to: 30_000, ..UsageFilter::default() };
-    let lines = office.usage(&all, UsageGrouping::Account).unwrap();
+    let lines = admin.usage(&all, UsageGrouping::Account).unwrap();
     assert_eq!((lines.len(), &*lines[0].name, lines[0].sums.cost, lines[0].sums.requests), (1, "", 11, 2));
-    assert!(office.accounts().unwrap().is_empty());
+    assert!(admin.accounts().unwrap().is_empty());
     let one = UsageFilter { account: Some(String::new()), ..all };
-    assert_eq!(office.usage(&one, UsageGrouping::Key).unwrap()[0].sums.requests, 2);
+    assert_eq!(admin.usage(&one, UsageGrouping::Key).unwrap()[0].sums.requests, 2);
 }
 
 fn account_created_later_owes_earlier_charges(place: &dyn TestBackend) {
-    let office = place.office();
+    let admin = place.admin();
     let ledger = &*place.ledger();
     settle(ledger, None, &record("acme", 7));
     ledger.flush();
-    open_account(&*office, "acme", 100);
+    open_account(&*admin, "acme", 100);
     ledger.flush();
-    assert_eq!(stored(&*office, "acme"), (93, 7, 1));
+    assert_eq!(stored(&*admin, "acme"), (93, 7, 1));
     assert_eq!(reserve(ledger, "acme", 94).unwrap_err(), ReserveError::Empty { available: 93 });
     drop(reserve(ledger, "acme", 93).unwrap());
-    assert!(office.audit().unwrap().is_empty());
+    assert!(admin.audit().unwrap().is_empty());
 }
 
 fn balance_follows_credits_and_charges_of_other_processes(place: &dyn TestBackend) {
-    let office = place.office();
-    open_account(&*office, "acme", 100);
+    let admin = place.admin();
+    open_account(&*admin, "acme", 100);
     let (one, other) = (place.ledger(), place.ledger());
     settle(&*one, Some(reserve(&*one, "acme", 60).unwrap()), &record("acme", 60));
     one.flush();
@@ -347,18 +347,18 @@ fn balance_follows_credits_and_charges_of_other_processes(place: &dyn TestBacken
     // Gateways of a fleet lease a sixteenth of the free balance ahead, and return it when no request needs it.
     let refused = reserve(&*other, "acme", 41).unwrap_err();
     assert!(matches!(refused, ReserveError::Empty { available: 37..=40 }), "{refused:?}");
-    office.credit("acme", 1, "", None).unwrap();
-    let held = soon(&*other, "acme", 41);
+    admin.credit("acme", 1, "", None).unwrap();
+    let held = reserve_eventually(&*other, "acme", 41);
     settle(&*other, Some(held), &record("acme", 1));
     other.flush();
-    drop(soon(&*one, "acme", 40));
+    drop(reserve_eventually(&*one, "acme", 40));
     drop((one, other));
-    assert_eq!(stored(&*office, "acme"), (40, 61, 2));
+    assert_eq!(stored(&*admin, "acme"), (40, 61, 2));
 }
 
 fn reservation_sum_never_exceeds_the_balance(place: &dyn TestBackend) {
-    let office = place.office();
-    open_account(&*office, "acme", 1_000);
+    let admin = place.admin();
+    open_account(&*admin, "acme", 1_000);
     let one = place.ledger();
     let held: Vec<_> = (0..200).map_while(|_| reserve(&*one, "acme", 7).ok()).collect();
     assert_eq!(held.len(), 142);
@@ -371,10 +371,10 @@ fn reservation_sum_never_exceeds_the_balance(place: &dyn TestBackend) {
 }
 
 fn settle_from_many_threads_is_exact_to_the_unit(place: &dyn TestBackend) {
-    let office = place.office();
+    let admin = place.admin();
     let accounts = ["acme", "bits}", "a:{b}"];
     for account in accounts {
-        open_account(&*office, account, 50_000);
+        open_account(&*admin, account, 50_000);
     }
     let ledger = place.ledger();
     let charged: Vec<i64> = std::thread::scope(|scope| {
@@ -405,20 +405,20 @@ fn settle_from_many_threads_is_exact_to_the_unit(place: &dyn TestBackend) {
         workers.into_iter().map(|worker| worker.join().unwrap()).collect()
     });
     ledger.flush();
-    let sums = accounts.map(|account| stored(&*office, account));
+    let sums = accounts.map(|account| stored(&*admin, account));
     assert_eq!(sums.iter().map(|sum| sum.1).sum::<i64>(), charged.iter().sum::<i64>());
     for (balance, cost, _) in sums {
         assert_eq!(balance + cost, 50_000);
     }
     for account in accounts {
-        assert_eq!(ledger.available(&id(account)), Some(stored(&*office, account).0));
+        assert_eq!(ledger.available(&id(account)), Some(stored(&*admin, account).0));
     }
-    assert!(office.audit().unwrap().is_empty());
+    assert!(admin.audit().unwrap().is_empty());
 }
 
 fn settle_before_the_end_is_charged_after_it(place: &dyn TestBackend) {
-    let office = place.office();
-    open_account(&*office, "acme", 100);
+    let admin = place.admin();
+    open_account(&*admin, "acme", 100);
     {
         let ledger = place.ledger();
         settle(&*ledger, Some(reserve(&*ledger, "acme", 30).unwrap()), &record("acme", 20));
@@ -426,10 +426,10 @@ fn settle_before_the_end_is_charged_after_it(place: &dyn TestBackend) {
         std::mem::forget(reserve(&*ledger, "acme", 5).unwrap());
     }
     let deadline = Instant::now() + PATIENCE;
-    while stored(&*office, "acme") != (80, 20, 1) && Instant::now() < deadline {
+    while stored(&*admin, "acme") != (80, 20, 1) && Instant::now() < deadline {
         pause(5);
     }
-    assert_eq!(stored(&*office, "acme"), (80, 20, 1));
+    assert_eq!(stored(&*admin, "acme"), (80, 20, 1));
     let ledger = place.ledger();
     drop(reserve(&*ledger, "acme", 75).unwrap());
 }
@@ -437,8 +437,8 @@ fn settle_before_the_end_is_charged_after_it(place: &dyn TestBackend) {
 /// A charge with an idempotency key may be settled again, because nothing tells whether a process charged it before it
 /// ended.
 fn settle_with_a_known_charge_id_is_ignored(place: &dyn TestBackend) {
-    let office = place.office();
-    open_account(&*office, "acme", 100);
+    let admin = place.admin();
+    open_account(&*admin, "acme", 100);
     let once = UsageRecord { charge_id: "task_1", ..record("acme", 30) };
     let ledger = place.ledger();
     let held = reserve(&*ledger, "acme", 40).unwrap();
@@ -448,26 +448,26 @@ fn settle_with_a_known_charge_id_is_ignored(place: &dyn TestBackend) {
     settle(&*ledger, None, &once);
     settle(&*ledger, None, &record("acme", 5));
     ledger.flush();
-    assert_eq!(stored(&*office, "acme"), (60, 40, 3));
+    assert_eq!(stored(&*admin, "acme"), (60, 40, 3));
     assert_eq!(ledger.available(&id("acme")), Some(60));
     // In a later one.
     settle(&*ledger, None, &once);
     ledger.flush();
-    assert_eq!(stored(&*office, "acme"), (60, 40, 3));
+    assert_eq!(stored(&*admin, "acme"), (60, 40, 3));
     assert_eq!(ledger.available(&id("acme")), Some(60));
     // By another process.
     drop(ledger);
     let ledger = place.ledger();
     settle(&*ledger, None, &once);
     ledger.flush();
-    assert_eq!(stored(&*office, "acme"), (60, 40, 3));
-    drop(soon(&*ledger, "acme", 60));
+    assert_eq!(stored(&*admin, "acme"), (60, 40, 3));
+    drop(reserve_eventually(&*ledger, "acme", 60));
     // Another key, and the same one of another account, are charged.
-    open_account(&*office, "other", 100);
+    open_account(&*admin, "other", 100);
     settle(&*ledger, None, &UsageRecord { charge_id: "task_2", ..once });
     settle(&*ledger, None, &UsageRecord { account: "other", ..once });
     ledger.flush();
-    assert_eq!(stored(&*office, "acme"), (30, 70, 4));
-    assert_eq!(stored(&*office, "other"), (70, 30, 1));
-    assert!(office.audit().unwrap().is_empty());
+    assert_eq!(stored(&*admin, "acme"), (30, 70, 4));
+    assert_eq!(stored(&*admin, "other"), (70, 30, 1));
+    assert!(admin.audit().unwrap().is_empty());
 }

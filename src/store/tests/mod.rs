@@ -1,6 +1,6 @@
 //! Guarantees of every store: the same tests on a file and on a server.
 
-pub(crate) mod keeping;
+pub(crate) mod documents;
 pub(crate) mod ledger;
 pub(crate) mod owners;
 #[path = "../../../tests/support/ports.rs"]
@@ -64,7 +64,7 @@ pub(crate) trait TestBackend {
     /// Makes all owner entries expire at a time in Unix milliseconds.
     fn expire_owners(&self, time: i64);
     fn ledger(&self) -> Arc<dyn Flushing>;
-    fn office(&self) -> Box<dyn LedgerAdmin>;
+    fn admin(&self) -> Box<dyn LedgerAdmin>;
 }
 
 /// Storage in a file.
@@ -73,7 +73,7 @@ struct OnFile(tempfile::TempDir);
 impl OnFile {
     fn new() -> Option<Self> {
         let place = OnFile(tempfile::tempdir().unwrap());
-        drop(place.office());
+        drop(place.admin());
         Some(place)
     }
 
@@ -101,11 +101,11 @@ impl TestBackend for OnFile {
     }
 
     fn ledger(&self) -> Arc<dyn Flushing> {
-        let terms = SqliteLedgerConfig { flush: FLUSH, records: RECORDS, segment: DEFAULT_SEGMENT_LIMIT };
-        Arc::new(SqliteLedger::open(&self.path(), terms).unwrap())
+        let config = SqliteLedgerConfig { flush: FLUSH, records: RECORDS, segment: DEFAULT_SEGMENT_LIMIT };
+        Arc::new(SqliteLedger::open(&self.path(), config).unwrap())
     }
 
-    fn office(&self) -> Box<dyn LedgerAdmin> {
+    fn admin(&self) -> Box<dyn LedgerAdmin> {
         Box::new(SqliteAdmin::open(&self.path()).unwrap())
     }
 }
@@ -127,20 +127,20 @@ impl OnServer {
     }
 
     /// Opens a cluster ledger with this outage policy.
-    pub(crate) fn fleet(&self, away: OnOutage) -> ClusterLedger {
-        self.fleet_of(away, DEFAULT_SEGMENT_LIMIT)
+    pub(crate) fn cluster_ledger(&self, on_outage: OnOutage) -> ClusterLedger {
+        self.cluster_ledger_with_segment(on_outage, DEFAULT_SEGMENT_LIMIT)
     }
 
-    /// Same as `fleet`, with this segment size in bytes.
-    pub(crate) fn fleet_of(&self, away: OnOutage, segment: u64) -> ClusterLedger {
-        let terms = ClusterLedgerConfig {
+    /// Same as `cluster_ledger`, with this segment size in bytes.
+    pub(crate) fn cluster_ledger_with_segment(&self, on_outage: OnOutage, segment: u64) -> ClusterLedger {
+        let config = ClusterLedgerConfig {
             flush: FLUSH,
             records: RECORDS,
-            on_outage: away,
+            on_outage,
             journal: self.folder.path().join("ledger"),
             segment,
         };
-        ClusterLedger::open(address(&self.server), terms).unwrap()
+        ClusterLedger::open(address(&self.server), config).unwrap()
     }
 }
 
@@ -150,11 +150,11 @@ impl TestBackend for OnServer {
     }
 
     fn tasks(&self) -> Box<dyn TaskStore> {
-        Box::new(ValkeyStore::open(address(&self.server), keeping::LIMITS).unwrap())
+        Box::new(ValkeyStore::open(address(&self.server), documents::LIMITS).unwrap())
     }
 
     fn owners(&self) -> Box<dyn OwnerStore> {
-        Box::new(ValkeyStore::open(address(&self.server), keeping::LIMITS).unwrap())
+        Box::new(ValkeyStore::open(address(&self.server), documents::LIMITS).unwrap())
     }
 
     fn expire_owners(&self, time: i64) {
@@ -166,10 +166,10 @@ impl TestBackend for OnServer {
     }
 
     fn ledger(&self) -> Arc<dyn Flushing> {
-        Arc::new(self.fleet(OnOutage::Refuse))
+        Arc::new(self.cluster_ledger(OnOutage::Refuse))
     }
 
-    fn office(&self) -> Box<dyn LedgerAdmin> {
+    fn admin(&self) -> Box<dyn LedgerAdmin> {
         Box::new(ValkeyAdmin::open(&address(&self.server)).unwrap())
     }
 }

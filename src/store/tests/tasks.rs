@@ -15,7 +15,7 @@ on_both!(
     task_version_admits_one_of_several_changes,
     idempotency_key_makes_one_task_of_two_submissions,
     idempotency_key_expires_after_its_lifetime,
-    task_due_is_given_to_one_poller,
+    task_due_is_leased_to_one_poller,
     task_expired_is_not_found_and_never_due,
 );
 
@@ -82,7 +82,7 @@ fn task_version_admits_one_of_several_changes(place: &dyn TestBackend) {
     submit(&*one, new("a", "task_1"));
     let pending: Vec<_> = (0..20)
         .map(|n| if n % 2 == 0 { &one } else { &other })
-        .map(|tasks| tasks.change("a", "task_1", 0, Bytes::from_static(b"mine"), None))
+        .map(|tasks| tasks.change("a", "task_1", 0, Bytes::from_static(b"changed"), None))
         .collect();
     let changed = pending.into_iter().filter(|_| true).map(|pending| wait(pending).unwrap());
     assert_eq!(changed.filter(|changed| *changed).count(), 1);
@@ -92,26 +92,26 @@ fn task_version_admits_one_of_several_changes(place: &dyn TestBackend) {
 
 fn idempotency_key_makes_one_task_of_two_submissions(place: &dyn TestBackend) {
     let tasks = &*place.tasks();
-    let marked = |owner, id, mark| NewTask { idempotency_key: Some(([mark; 32], HOUR)), ..new(owner, id) };
-    assert_eq!(submit(tasks, marked("a", "task_1", 1)), None);
-    assert_eq!(submit(tasks, marked("a", "task_2", 1)), Some("task_1".to_owned()));
+    let with_key = |owner, id, key| NewTask { idempotency_key: Some(([key; 32], HOUR)), ..new(owner, id) };
+    assert_eq!(submit(tasks, with_key("a", "task_1", 1)), None);
+    assert_eq!(submit(tasks, with_key("a", "task_2", 1)), Some("task_1".to_owned()));
     assert_eq!(find(tasks, "a", "task_2"), None);
     // Another owner, and another idempotency key.
-    assert_eq!(submit(tasks, marked("b", "task_3", 1)), None);
-    assert_eq!(submit(tasks, marked("a", "task_4", 2)), None);
+    assert_eq!(submit(tasks, with_key("b", "task_3", 1)), None);
+    assert_eq!(submit(tasks, with_key("a", "task_4", 2)), None);
     // Removing a task removes its idempotency key, too.
     assert!(wait(tasks.remove("a", "task_1")).unwrap());
-    assert_eq!(submit(tasks, marked("a", "task_5", 1)), None);
-    assert_eq!(submit(tasks, marked("a", "task_6", 1)), Some("task_5".to_owned()));
+    assert_eq!(submit(tasks, with_key("a", "task_5", 1)), None);
+    assert_eq!(submit(tasks, with_key("a", "task_6", 1)), Some("task_5".to_owned()));
 }
 
 fn idempotency_key_expires_after_its_lifetime(place: &dyn TestBackend) {
     let tasks = &*place.tasks();
-    let marked = |id, span| NewTask { idempotency_key: Some(([1; 32], span)), ..new("a", id) };
-    assert_eq!(submit(tasks, marked("task_1", Duration::ZERO)), None);
-    assert_eq!(submit(tasks, marked("task_2", HOUR)), None);
+    let with_key = |id, span| NewTask { idempotency_key: Some(([1; 32], span)), ..new("a", id) };
+    assert_eq!(submit(tasks, with_key("task_1", Duration::ZERO)), None);
+    assert_eq!(submit(tasks, with_key("task_2", HOUR)), None);
     assert!(find(tasks, "a", "task_1").is_some() && find(tasks, "a", "task_2").is_some());
-    assert_eq!(submit(tasks, marked("task_3", HOUR)), Some("task_2".to_owned()));
+    assert_eq!(submit(tasks, with_key("task_3", HOUR)), Some("task_2".to_owned()));
 }
 
 /// Collects due tasks until there are none, or until the time limit of a test.
@@ -125,7 +125,7 @@ fn all_due(tasks: &dyn TaskStore, expected: usize) -> Vec<StoredTask> {
     all
 }
 
-fn task_due_is_given_to_one_poller(place: &dyn TestBackend) {
+fn task_due_is_leased_to_one_poller(place: &dyn TestBackend) {
     let (one, other) = (place.tasks(), place.tasks());
     for n in 0..10 {
         submit(&*one, NewTask { due: Duration::from_millis(n), ..new("a", &format!("task_{n}")) });

@@ -81,11 +81,11 @@ pub(crate) enum Connection {
 impl Connection {
     /// Connects and loads the scripts.
     pub(crate) async fn connect(address: &ServerAddress) -> Result<Connection, ConnectionError> {
-        let link = tokio::time::timeout(CONNECT_TIMEOUT * 2, open(address))
+        let connection = tokio::time::timeout(CONNECT_TIMEOUT * 2, open(address))
             .await
             .map_err(|_| ConnectionError::Timeout)??;
-        link.load_scripts().await?;
-        Ok(link)
+        connection.load_scripts().await?;
+        Ok(connection)
     }
 
     async fn load_scripts(&self) -> Result<(), ConnectionError> {

@@ -3,6 +3,7 @@
 //! One file per property; [`streams`] has the sample responses. The meaning of single frames is tested in `wire`.
 
 mod bounds;
+mod caching;
 mod changes;
 mod ends;
 mod first_error;

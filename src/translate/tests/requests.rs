@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
 use crate::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
-use crate::translate::{Outgoing, TranslateRequest, outgoing};
+use crate::translate::{Outgoing, PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
 use crate::wire::Format;
 
 /// Returns the body that is sent to a provider, and the lost elements.
@@ -33,10 +33,22 @@ pub(super) fn made(
     to: Format,
     body: &Value,
 ) -> Outgoing {
+    made_with(PromptCaching::default(), row, kind, model, [from, to], body)
+}
+
+/// Translates a request for a provider, with prompt caching.
+pub(super) fn made_with(
+    caching: PromptCaching<'_>,
+    row: Option<Preset>,
+    kind: ProviderKind,
+    model: &str,
+    [from, to]: [Format; 2],
+    body: &Value,
+) -> Outgoing {
     let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
     let mut provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![to.api()], base });
     provider.preset = row.unwrap_or(provider.preset);
-    outgoing(
+    outgoing_stored(
         &body.to_string(),
         &TranslateRequest {
             client: from,
@@ -50,6 +62,7 @@ pub(super) fn made(
             seed: "req_1",
             now: 0,
         },
+        StoreOptions { caching, ..StoreOptions::default() },
     )
     .unwrap()
 }

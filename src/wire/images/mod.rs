@@ -29,11 +29,6 @@ pub use sheet::family_table;
 
 use crate::error::{ApiError, ErrorKind};
 
-/// Returns the error for a body that is not UTF-8.
-pub fn not_utf8() -> ApiError {
-    ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8.")
-}
-
 /// Returns the error for a field with an invalid value.
 fn wrong(field: impl Into<String>, wanted: &str) -> ApiError {
     let field = field.into();

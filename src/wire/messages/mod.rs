@@ -11,11 +11,13 @@
 //! | request id | `request-id` |
 //!
 //! This module holds the codecs of requests ([`request`]), streams ([`stream`]) and whole responses ([`answer`]), and
-//! what they share: content blocks, call arguments, finish reasons and usage. Translation to other formats and
+//! what they share: content blocks, call arguments, finish reasons and usage; and the automatic cache marks of a request
+//! that is not decoded ([`breakpoints`]). Translation to other formats and
 //! differences between providers do not belong here.
 
 pub mod answer;
 mod arguments;
+pub mod breakpoints;
 mod content;
 pub mod error;
 mod finish;

@@ -116,12 +116,12 @@ impl LedgerAdmin for SqliteAdmin {
                 let mut select =
                     connection.prepare("SELECT amount FROM credit WHERE account = ?1 AND reference = ?2")?;
                 match select.query_row(params![id, reference], |row| row.get(0)).optional()? {
-                    Some(given) if given == amount => {
+                    Some(credited_before) if credited_before == amount => {
                         return Ok(Credited { balance: before.balance(), repeated: true });
                     }
-                    Some(given) => {
+                    Some(credited_before) => {
                         let reference = reference.to_owned();
-                        return Err(AdminError::Reference { reference, amount: given });
+                        return Err(AdminError::Reference { reference, amount: credited_before });
                     }
                     None => {}
                 }

@@ -219,8 +219,8 @@ impl JournalApplier {
 
     /// Removes expired records, at most [`STEPS`] times [`SWEPT`] blocks.
     fn remove_expired(&self) -> rusqlite::Result<()> {
-        let kept = i64::try_from(self.config.records.as_millis()).unwrap_or(i64::MAX);
-        let end = crate::store::now().saturating_sub(kept);
+        let retention = i64::try_from(self.config.records.as_millis()).unwrap_or(i64::MAX);
+        let end = crate::store::now().saturating_sub(retention);
         for _ in 0..STEPS {
             let mut delete = self.connection.prepare_cached(
                 "DELETE FROM block WHERE id IN (SELECT id FROM block WHERE last < ?1 LIMIT ?2)",

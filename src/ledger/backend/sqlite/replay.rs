@@ -21,7 +21,7 @@ pub(super) fn apply_segment(
     connection: &Connection,
     segment: &[u8],
     seen: &mut i64,
-    tell: OnChange<'_>,
+    on_change: OnChange<'_>,
 ) -> Result<(), ApplyError> {
     let Some(frames) = JournalFrames::new(segment) else { return Ok(()) };
     let journal = frames.journal();
@@ -36,10 +36,10 @@ pub(super) fn apply_segment(
         }
         let Applied { changed, charged, last } = applied?;
         for row in changed {
-            tell(0, Changed::Row(row), 0);
+            on_change(0, Changed::Row(row), 0);
         }
         for charged in charged {
-            tell(journal, charged.account, charged.charge);
+            on_change(journal, charged.account, charged.charge);
         }
         *seen = last;
     }
@@ -76,7 +76,7 @@ pub(super) fn recover(
     connection: &Connection,
     folder: &Path,
     seen: &mut i64,
-    tell: OnChange<'_>,
+    on_change: OnChange<'_>,
 ) -> Result<(), OpenError> {
     let path = || folder.to_owned();
     let io = |source| OpenError::Io { path: path(), source };
@@ -85,7 +85,7 @@ pub(super) fn recover(
         let id = leftover.id;
         for segment in &mut leftover.segments {
             while let Some(piece) = segment.next().map_err(io)? {
-                apply_segment(connection, piece, seen, tell).map_err(|error| match error {
+                apply_segment(connection, piece, seen, on_change).map_err(|error| match error {
                     ApplyError::Database(source) => OpenError::Database { path: path(), source },
                     ApplyError::Io(source) => io(source),
                     ApplyError::Record(_) => OpenError::Journal { path: path(), journal: id },

@@ -17,13 +17,13 @@ pub(super) fn sums(
 ) -> rusqlite::Result<Vec<UsageRow>> {
     let usage: String = KINDS.iter().map(|kind| format!(", {}", summed(kind.name))).collect();
     let name = by.name();
-    let mut wanted = String::new();
+    let mut conditions = String::new();
     let mut values: Vec<&dyn ToSql> = Vec::new();
     let named = [("account", &filter.account), ("key", &filter.key), ("model", &filter.model)];
     for (column, value) in named {
         if let Some(value) = value {
             values.push(value);
-            wanted += &format!(" AND {column} = ?{}", values.len());
+            conditions += &format!(" AND {column} = ?{}", values.len());
         }
     }
     // Iterate over the days: the primary key starts with the day, so that each day's rows of an account are adjacent.
@@ -35,7 +35,7 @@ pub(super) fn sums(
     let text = format!(
         "WITH RECURSIVE days (d) AS (SELECT {from} WHERE {from} < {to} UNION ALL SELECT d + 1 FROM days WHERE d + 1 < {to})
          SELECT {name}, {}, {}, {}{usage}
-         FROM days CROSS JOIN daily ON day = d WHERE TRUE{wanted} GROUP BY 1 ORDER BY 1",
+         FROM days CROSS JOIN daily ON day = d WHERE TRUE{conditions} GROUP BY 1 ORDER BY 1",
         summed("requests"),
         summed("failed"),
         summed("cost"),
@@ -94,7 +94,8 @@ pub(super) fn records(
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<(), SqliteReportError> {
     let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
-    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+    let matches =
+        |required: &Option<String>, value: &str| required.as_deref().is_none_or(|required| required == value);
     let mut select =
         connection.prepare("SELECT packed, data FROM block WHERE last >= ?1 AND first < ?2 ORDER BY id")?;
     let mut rows = select.query([from, to])?;
@@ -103,9 +104,9 @@ pub(super) fn records(
         for record in record_block::records(&record_block::unpack(row.get(0)?, data)?) {
             let record = record?;
             if (from..to).contains(&record.time)
-                && is(&filter.account, record.account)
-                && is(&filter.key, record.key)
-                && is(&filter.model, record.model)
+                && matches(&filter.account, record.account)
+                && matches(&filter.key, record.key)
+                && matches(&filter.model, record.model)
             {
                 show(&record)?;
             }

@@ -182,12 +182,28 @@ impl Sums {
         model: &str,
     ) -> rusqlite::Result<()> {
         let mut insert = connection.prepare_cached(&ADD_TO_DAY)?;
-        let [input, cached, write, write_1h, output, reasoning, heard, spoken, images, searches] = self.usage;
+        let [input, cached, write, write_1h, output, reasoning, audio_input, audio_output, images, searches] =
+            self.usage;
         let Sums { requests, failed, cost, .. } = self;
         let (name, sums) = ((day, account, key, model), (requests, failed, cost));
         insert.execute(params![
-            name.0, name.1, name.2, name.3, sums.0, sums.1, sums.2, input, cached, write, write_1h, output,
-            reasoning, heard, spoken, images, searches
+            name.0,
+            name.1,
+            name.2,
+            name.3,
+            sums.0,
+            sums.1,
+            sums.2,
+            input,
+            cached,
+            write,
+            write_1h,
+            output,
+            reasoning,
+            audio_input,
+            audio_output,
+            images,
+            searches
         ])?;
         Ok(())
     }

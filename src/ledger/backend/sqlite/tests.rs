@@ -14,7 +14,7 @@ use crate::ledger::report::{DAY, UsageFilter, UsageGrouping, UsageRow};
 use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, Journal};
 use crate::store::{StoreError, schema};
 
-const TERMS: SqliteLedgerConfig = SqliteLedgerConfig {
+const CONFIG: SqliteLedgerConfig = SqliteLedgerConfig {
     flush: Duration::from_millis(20),
     records: Duration::from_secs(400 * 86_400),
     segment: DEFAULT_SEGMENT_LIMIT,
@@ -22,26 +22,26 @@ const TERMS: SqliteLedgerConfig = SqliteLedgerConfig {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn open(folder: &Path) -> SqliteLedger {
-    SqliteLedger::open(&folder.join("state.db"), TERMS).unwrap()
+    SqliteLedger::open(&folder.join("state.db"), CONFIG).unwrap()
 }
 
 /// Opens a second connection to the same file.
-fn other(folder: &Path) -> rusqlite::Connection {
+fn open_connection(folder: &Path) -> rusqlite::Connection {
     schema::open(&folder.join("state.db")).unwrap()
 }
 
 fn credit(folder: &Path, account: &str, amount: i64) {
-    let desk = SqliteAdmin::open(&folder.join("state.db")).unwrap();
-    match desk.create(&id(account)) {
+    let admin = SqliteAdmin::open(&folder.join("state.db")).unwrap();
+    match admin.create(&id(account)) {
         Ok(()) | Err(AdminError::Exists(_)) => {}
         Err(error) => panic!("{error}"),
     }
-    desk.credit(account, amount, "", None).unwrap();
+    admin.credit(account, amount, "", None).unwrap();
 }
 
 /// Returns balance, charges and number of requests of an account, as stored in the file.
 fn stored(folder: &Path, account: &str) -> (i64, i64, i64) {
-    let connection = other(folder);
+    let connection = open_connection(folder);
     let balance =
         connection
             .query_row("SELECT credited - charged FROM account WHERE name = ?1", [account], |row| row.get(0));
@@ -73,39 +73,39 @@ fn record(account: &'static str, cost: i64) -> UsageRecord<'static> {
     }
 }
 
-fn reserve(book: &SqliteLedger, account: &str, amount: i64) -> Result<Reservation, ReserveError> {
-    match book.reserve(&id(account), amount) {
+fn reserve(ledger: &SqliteLedger, account: &str, amount: i64) -> Result<Reservation, ReserveError> {
+    match ledger.reserve(&id(account), amount) {
         ReserveOutcome::Known(outcome) => outcome,
         ReserveOutcome::Pending(_) => panic!("it is known at once"),
     }
 }
 
-fn settle(book: &SqliteLedger, reservation: Option<Reservation>, record: &UsageRecord<'_>) {
-    assert_eq!(book.settle(reservation, record).wait(PATIENCE), Ok(()));
+fn settle(ledger: &SqliteLedger, reservation: Option<Reservation>, record: &UsageRecord<'_>) {
+    assert_eq!(ledger.settle(reservation, record).wait(PATIENCE), Ok(()));
 }
 
-async fn flush(book: &SqliteLedger) {
-    book.flush().within(PATIENCE).await.unwrap();
+async fn flush(ledger: &SqliteLedger) {
+    ledger.flush().within(PATIENCE).await.unwrap();
 }
 
 #[tokio::test]
 async fn reservation_blocks_its_amount_until_settled_or_dropped() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 100);
-    let book = open(folder.path());
-    let held = reserve(&book, "acme", 70).unwrap();
+    let ledger = open(folder.path());
+    let held = reserve(&ledger, "acme", 70).unwrap();
     assert_eq!(held.amount(), 70);
-    assert_eq!(reserve(&book, "acme", 31).unwrap_err(), ReserveError::Empty { available: 30 });
-    settle(&book, Some(held), &record("acme", 25));
-    assert_eq!(book.available(&id("acme")), Some(75));
-    drop(reserve(&book, "acme", 75).unwrap());
-    assert_eq!(book.available(&id("acme")), Some(75));
+    assert_eq!(reserve(&ledger, "acme", 31).unwrap_err(), ReserveError::Empty { available: 30 });
+    settle(&ledger, Some(held), &record("acme", 25));
+    assert_eq!(ledger.available(&id("acme")), Some(75));
+    drop(reserve(&ledger, "acme", 75).unwrap());
+    assert_eq!(ledger.available(&id("acme")), Some(75));
     // Cost above the reservation is charged too; after that nothing can be reserved.
-    let held = reserve(&book, "acme", 75).unwrap();
-    settle(&book, Some(held), &record("acme", 80));
-    assert_eq!(book.available(&id("acme")), Some(-5));
-    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), ReserveError::Empty { available: -5 });
-    flush(&book).await;
+    let held = reserve(&ledger, "acme", 75).unwrap();
+    settle(&ledger, Some(held), &record("acme", 80));
+    assert_eq!(ledger.available(&id("acme")), Some(-5));
+    assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: -5 });
+    flush(&ledger).await;
     assert_eq!(stored(folder.path(), "acme"), (-5, 105, 2));
 }
 
@@ -113,24 +113,24 @@ async fn reservation_blocks_its_amount_until_settled_or_dropped() {
 async fn reservation_of_an_unknown_or_disabled_account_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 100);
-    let book = open(folder.path());
-    assert_eq!(reserve(&book, "nobody", 0).unwrap_err(), ReserveError::UnknownAccount);
+    let ledger = open(folder.path());
+    assert_eq!(reserve(&ledger, "unknown", 0).unwrap_err(), ReserveError::UnknownAccount);
     SqliteAdmin::open(&folder.path().join("state.db")).unwrap().set_enabled("acme", false).unwrap();
-    flush(&book).await;
-    assert_eq!(reserve(&book, "acme", 0).unwrap_err(), ReserveError::Disabled);
+    flush(&ledger).await;
+    assert_eq!(reserve(&ledger, "acme", 0).unwrap_err(), ReserveError::Disabled);
     // Requests in flight are charged even if the account is disabled meanwhile.
-    settle(&book, None, &record("acme", 7));
-    flush(&book).await;
+    settle(&ledger, None, &record("acme", 7));
+    flush(&ledger).await;
     assert_eq!(stored(folder.path(), "acme"), (93, 7, 1));
-    assert_eq!(book.available(&id("acme")), Some(93));
+    assert_eq!(ledger.available(&id("acme")), Some(93));
 }
 
 #[tokio::test]
 async fn settle_without_an_account_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
-    let book = open(folder.path());
-    settle(&book, None, &record("", 7));
-    let spent = book.spent_since(0).within(PATIENCE).await.unwrap();
+    let ledger = open(folder.path());
+    settle(&ledger, None, &record("", 7));
+    let spent = ledger.spent_since(0).within(PATIENCE).await.unwrap();
     let expected = Spent { day: 19_675, account: String::new(), key: "alice".to_owned(), cost: 7 };
     assert_eq!(spent, [expected]);
 }
@@ -144,8 +144,8 @@ async fn balance_follows_credits_and_charges_of_other_processes() {
     credit(folder.path(), "acme", 100);
     flush(&one).await;
     flush(&two).await;
-    for book in [&one, &two] {
-        assert_eq!(book.available(&id("acme")), Some(95));
+    for ledger in [&one, &two] {
+        assert_eq!(ledger.available(&id("acme")), Some(95));
     }
     let held = reserve(&one, "acme", 20).unwrap();
     settle(&two, None, &record("acme", 30));
@@ -155,8 +155,8 @@ async fn balance_follows_credits_and_charges_of_other_processes() {
     settle(&one, Some(held), &record("acme", 1));
     flush(&one).await;
     flush(&two).await;
-    for book in [&one, &two] {
-        assert_eq!(book.available(&id("acme")), Some(64));
+    for ledger in [&one, &two] {
+        assert_eq!(ledger.available(&id("acme")), Some(64));
     }
     assert_eq!(stored(folder.path(), "acme"), (64, 36, 3));
 }
@@ -176,8 +176,8 @@ async fn journal_of_an_ended_process_is_replayed_once() {
         journal.write_queued().unwrap();
     }
     let (one, two) = (open(folder.path()), open(folder.path()));
-    for book in [&one, &two] {
-        assert_eq!(book.available(&id("acme")), Some(945));
+    for ledger in [&one, &two] {
+        assert_eq!(ledger.available(&id("acme")), Some(945));
     }
     drop((one, two));
     assert_eq!(stored(folder.path(), "acme"), (945, 55, 10));
@@ -189,20 +189,20 @@ async fn journal_of_an_ended_process_is_replayed_once() {
 fn reservation_from_many_threads_never_exceeds_the_balance() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
-    let book = Arc::new(open(folder.path()));
+    let ledger = Arc::new(open(folder.path()));
     let threads: Vec<_> = (0..4)
         .map(|_| {
-            let book = book.clone();
+            let ledger = ledger.clone();
             std::thread::spawn(move || {
                 let mut spent = 0;
                 for n in 0..2000 {
-                    if let Ok(held) = reserve(&book, "acme", 3)
+                    if let Ok(held) = reserve(&ledger, "acme", 3)
                         && n % 2 == 0
                     {
-                        settle(&book, Some(held), &record("acme", 2));
+                        settle(&ledger, Some(held), &record("acme", 2));
                         spent += 2;
                     }
-                    assert!(book.available(&id("acme")).unwrap() >= 0);
+                    assert!(ledger.available(&id("acme")).unwrap() >= 0);
                 }
                 spent
             })
@@ -210,8 +210,8 @@ fn reservation_from_many_threads_never_exceeds_the_balance() {
         .collect();
     let spent: i64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert!(spent >= 996, "{spent}");
-    assert_eq!(book.available(&id("acme")), Some(1000 - spent));
-    drop(book);
+    assert_eq!(ledger.available(&id("acme")), Some(1000 - spent));
+    drop(ledger);
     assert_eq!(stored(folder.path(), "acme"), (1000 - spent, spent, spent / 2));
 }
 
@@ -220,19 +220,19 @@ fn reservation_from_many_threads_never_exceeds_the_balance() {
 async fn database_locked_by_others_delays_charges_without_loss() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
-    let book = open(folder.path());
-    let holder = other(folder.path());
+    let ledger = open(folder.path());
+    let holder = open_connection(folder.path());
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    settle(&book, None, &record("acme", 1));
-    assert!(matches!(book.flush().within(PATIENCE).await, Err(StoreError::Failed(_))));
-    settle(&book, None, &record("acme", 2));
-    assert_eq!(book.available(&id("acme")), Some(997));
+    settle(&ledger, None, &record("acme", 1));
+    assert!(matches!(ledger.flush().within(PATIENCE).await, Err(StoreError::Failed(_))));
+    settle(&ledger, None, &record("acme", 2));
+    assert_eq!(ledger.available(&id("acme")), Some(997));
     holder.execute_batch("ROLLBACK").unwrap();
-    flush(&book).await;
+    flush(&ledger).await;
     assert_eq!(stored(folder.path(), "acme"), (997, 3, 2));
 }
 
-fn desk(folder: &Path) -> SqliteAdmin {
+fn open_admin(folder: &Path) -> SqliteAdmin {
     SqliteAdmin::open_existing(&folder.join("state.db")).unwrap()
 }
 
@@ -244,23 +244,23 @@ fn credit_with_a_reference_is_applied_once() {
         Err(OpenError::Missing(_))
     ));
     credit(folder.path(), "acme", 5);
-    let desk = desk(folder.path());
-    let first = desk.credit("acme", 100, "January", Some("inv-1")).unwrap();
+    let admin = open_admin(folder.path());
+    let first = admin.credit("acme", 100, "January", Some("inv-1")).unwrap();
     assert_eq!(first, Credited { balance: 105, repeated: false });
-    let again = desk.credit("acme", 100, "January", Some("inv-1")).unwrap();
+    let again = admin.credit("acme", 100, "January", Some("inv-1")).unwrap();
     assert_eq!(again, Credited { balance: 105, repeated: true });
-    let other = desk.credit("acme", 101, "January", Some("inv-1"));
-    assert!(matches!(other, Err(AdminError::Reference { amount: 100, .. })), "{other:?}");
-    desk.create(&id("other")).unwrap();
-    assert!(!desk.credit("other", 100, "", Some("inv-1")).unwrap().repeated);
-    assert_eq!(desk.credit("acme", -30, "taken back", None).unwrap().balance, 75);
-    assert!(matches!(desk.credit("acme", i64::MAX, "", None), Err(AdminError::TooLarge)));
-    assert!(matches!(desk.credit("nobody", 1, "", None), Err(AdminError::Unknown(_))));
-    assert!(matches!(desk.create(&id("acme")), Err(AdminError::Exists(_))));
-    let notes: Vec<(i64, String)> =
-        desk.credits("acme", 2).unwrap().into_iter().map(|credit| (credit.amount, credit.note)).collect();
-    assert_eq!(notes, [(-30, "taken back".to_owned()), (100, "January".to_owned())]);
-    assert!(desk.audit().unwrap().is_empty());
+    let conflict = admin.credit("acme", 101, "January", Some("inv-1"));
+    assert!(matches!(conflict, Err(AdminError::Reference { amount: 100, .. })), "{conflict:?}");
+    admin.create(&id("other")).unwrap();
+    assert!(!admin.credit("other", 100, "", Some("inv-1")).unwrap().repeated);
+    assert_eq!(admin.credit("acme", -30, "taken back", None).unwrap().balance, 75);
+    assert!(matches!(admin.credit("acme", i64::MAX, "", None), Err(AdminError::TooLarge)));
+    assert!(matches!(admin.credit("unknown", 1, "", None), Err(AdminError::Unknown(_))));
+    assert!(matches!(admin.create(&id("acme")), Err(AdminError::Exists(_))));
+    let entries: Vec<(i64, String)> =
+        admin.credits("acme", 2).unwrap().into_iter().map(|credit| (credit.amount, credit.note)).collect();
+    assert_eq!(entries, [(-30, "taken back".to_owned()), (100, "January".to_owned())]);
+    assert!(admin.audit().unwrap().is_empty());
 }
 
 fn sums(lines: &[UsageRow]) -> Vec<(&str, i64, i64, i64)> {
@@ -275,8 +275,8 @@ fn usage_is_summed_by_group_and_listed() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     // The records are of 1970. No sweep that comes before the end of this test may find them expired.
-    let forever = SqliteLedgerConfig { records: Duration::from_secs(40_000 * 86_400), ..TERMS };
-    let book = SqliteLedger::open(&folder.path().join("state.db"), forever).unwrap();
+    let forever = SqliteLedgerConfig { records: Duration::from_secs(40_000 * 86_400), ..CONFIG };
+    let ledger = SqliteLedger::open(&folder.path().join("state.db"), forever).unwrap();
     let day = DAY;
     for (request, account, model, time, cost, status) in [
         ("r1", "acme", "gpt-4o", 10 * day, 5, 200),
@@ -286,33 +286,37 @@ fn usage_is_summed_by_group_and_listed() {
         ("r5", "", "claude", 11 * day, 0, 200),
         ("r6", "acme", "claude", 12 * day, 9, 200),
     ] {
-        settle(&book, None, &UsageRecord { request, account, model, time, cost, status, ..record("", 0) });
+        settle(&ledger, None, &UsageRecord { request, account, model, time, cost, status, ..record("", 0) });
     }
-    drop(book);
-    let desk = desk(folder.path());
+    drop(ledger);
+    let admin = open_admin(folder.path());
     let filter = UsageFilter { from: 10, to: 12, ..UsageFilter::default() };
-    assert_eq!(sums(&desk.usage(&filter, UsageGrouping::Day).unwrap()), [("10", 3, 1, 11), ("11", 2, 0, 70)]);
     assert_eq!(
-        sums(&desk.usage(&filter, UsageGrouping::Model).unwrap()),
+        sums(&admin.usage(&filter, UsageGrouping::Day).unwrap()),
+        [("10", 3, 1, 11), ("11", 2, 0, 70)]
+    );
+    assert_eq!(
+        sums(&admin.usage(&filter, UsageGrouping::Model).unwrap()),
         [("claude", 3, 1, 70), ("gpt-4o", 2, 0, 11)]
     );
     assert_eq!(
-        sums(&desk.usage(&filter, UsageGrouping::Account).unwrap()),
+        sums(&admin.usage(&filter, UsageGrouping::Account).unwrap()),
         [("acme", 4, 1, 81), ("", 1, 0, 0)]
     );
     let acme = UsageFilter { account: Some("acme".to_owned()), model: Some("claude".to_owned()), ..filter };
-    let lines = desk.usage(&acme, UsageGrouping::Key).unwrap();
+    let lines = admin.usage(&acme, UsageGrouping::Key).unwrap();
     assert_eq!(sums(&lines), [("alice", 2, 1, 70)]);
     assert_eq!(lines[0].sums.usage[..5], [20, 0, 0, 0, 10]);
     let mut shown = Vec::new();
-    desk.records(&acme, &mut |record| {
-        shown.push((record.request.to_owned(), record.cost));
-        Ok(())
-    })
-    .unwrap();
+    admin
+        .records(&acme, &mut |record| {
+            shown.push((record.request.to_owned(), record.cost));
+            Ok(())
+        })
+        .unwrap();
     assert_eq!(shown, [("r3".to_owned(), 0), ("r4".to_owned(), 70)]);
     let none = UsageFilter { from: 500, to: 600, ..UsageFilter::default() };
-    assert!(desk.usage(&none, UsageGrouping::Day).unwrap().is_empty());
+    assert!(admin.usage(&none, UsageGrouping::Day).unwrap().is_empty());
 }
 
 /// Records expire; daily sums remain, so that the audit still passes.
@@ -327,48 +331,48 @@ fn records_expire_and_daily_sums_remain() {
             count += 1;
             Ok(())
         };
-        desk(folder.path()).records(&all, &mut show).unwrap();
+        open_admin(folder.path()).records(&all, &mut show).unwrap();
         count
     };
-    let slow = SqliteLedgerConfig { flush: Duration::from_secs(10), ..TERMS };
-    let book = SqliteLedger::open(&folder.path().join("state.db"), slow).unwrap();
-    settle(&book, None, &UsageRecord { time: 1, ..record("acme", 5) });
-    settle(&book, None, &UsageRecord { time: crate::store::now(), ..record("acme", 6) });
-    drop(book);
+    let slow = SqliteLedgerConfig { flush: Duration::from_secs(10), ..CONFIG };
+    let ledger = SqliteLedger::open(&folder.path().join("state.db"), slow).unwrap();
+    settle(&ledger, None, &UsageRecord { time: 1, ..record("acme", 5) });
+    settle(&ledger, None, &UsageRecord { time: crate::store::now(), ..record("acme", 6) });
+    drop(ledger);
     assert_eq!(count(), 2, "both were written together and stay together");
-    let book = open(folder.path());
-    settle(&book, None, &UsageRecord { time: 1, ..record("acme", 7) });
-    drop(book);
+    let ledger = open(folder.path());
+    settle(&ledger, None, &UsageRecord { time: 1, ..record("acme", 7) });
+    drop(ledger);
     // The next process sweeps when it starts.
-    let book = open(folder.path());
+    let ledger = open(folder.path());
     let deadline = std::time::Instant::now() + PATIENCE;
     while count() > 2 && std::time::Instant::now() < deadline {
         std::thread::yield_now();
     }
-    drop(book);
+    drop(ledger);
     assert_eq!(count(), 2);
     assert_eq!(stored(folder.path(), "acme"), (982, 18, 3));
-    assert!(desk(folder.path()).audit().unwrap().is_empty());
+    assert!(open_admin(folder.path()).audit().unwrap().is_empty());
 }
 
 #[test]
 fn backup_during_writes_is_consistent() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
-    let book = open(folder.path());
+    let ledger = open(folder.path());
     let copy = folder.path().join("copy.db");
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| (0..500).for_each(|_| settle(&book, None, &record("acme", 1))));
-        desk(folder.path()).backup(&copy).unwrap();
+        let writer = scope.spawn(|| (0..500).for_each(|_| settle(&ledger, None, &record("acme", 1))));
+        open_admin(folder.path()).backup(&copy).unwrap();
         writer.join().unwrap();
     });
-    let again = desk(folder.path()).backup(&copy);
+    let again = open_admin(folder.path()).backup(&copy);
     assert!(matches!(again, Err(AdminError::Io { .. })), "{again:?}");
-    drop(book);
+    drop(ledger);
     let copied = SqliteAdmin::open_existing(&copy).unwrap();
     assert!(copied.audit().unwrap().is_empty());
     assert!(copied.account("acme").unwrap().balance() >= 500);
-    assert_eq!(desk(folder.path()).account("acme").unwrap().balance(), 500);
+    assert_eq!(open_admin(folder.path()).account("acme").unwrap().balance(), 500);
 }
 
 /// Implausible usage figures do not stop the ledger.
@@ -376,22 +380,22 @@ fn backup_during_writes_is_consistent() {
 async fn settle_of_implausible_figures_does_not_stop_the_ledger() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
-    let book = open(folder.path());
+    let ledger = open(folder.path());
     let usage = Usage { input: Some(u64::MAX), output: Some(i64::MAX.unsigned_abs()), ..Usage::default() };
     for _ in 0..10_000 {
         // The flush below applies pending outcomes, too.
-        drop(book.settle(None, &UsageRecord { usage, ..record("acme", i64::MAX) }));
+        drop(ledger.settle(None, &UsageRecord { usage, ..record("acme", i64::MAX) }));
     }
-    settle(&book, None, &record("", 5));
-    flush(&book).await;
-    assert!(matches!(reserve(&book, "acme", 1), Err(ReserveError::Empty { available }) if available < 0));
+    settle(&ledger, None, &record("", 5));
+    flush(&ledger).await;
+    assert!(matches!(reserve(&ledger, "acme", 1), Err(ReserveError::Empty { available }) if available < 0));
     let (balance, cost, requests) = stored(folder.path(), "acme");
     assert!(balance < -i64::MAX / 4 && cost == i64::MAX && requests == 10_000, "{balance} {cost}");
     assert_eq!(stored_requests(folder.path(), ""), 1);
 }
 
 fn stored_requests(folder: &Path, account: &str) -> i64 {
-    let lines = desk(folder)
+    let lines = open_admin(folder)
         .usage(
             &UsageFilter { account: Some(account.to_owned()), to: 100_000, ..UsageFilter::default() },
             UsageGrouping::Account,
@@ -404,15 +408,15 @@ fn stored_requests(folder: &Path, account: &str) -> i64 {
 #[tokio::test]
 async fn settle_before_the_account_exists_becomes_its_debt() {
     let folder = tempfile::tempdir().unwrap();
-    let book = open(folder.path());
-    settle(&book, None, &record("acme", 5));
-    flush(&book).await;
-    settle(&book, None, &record("acme", 7));
+    let ledger = open(folder.path());
+    settle(&ledger, None, &record("acme", 5));
+    flush(&ledger).await;
+    settle(&ledger, None, &record("acme", 7));
     credit(folder.path(), "acme", 100);
-    flush(&book).await;
-    assert_eq!(book.available(&id("acme")), Some(88));
+    flush(&ledger).await;
+    assert_eq!(ledger.available(&id("acme")), Some(88));
     assert_eq!(stored(folder.path(), "acme"), (88, 12, 2));
-    assert!(desk(folder.path()).audit().unwrap().is_empty());
+    assert!(open_admin(folder.path()).audit().unwrap().is_empty());
 }
 
 /// The database is locked and the disk is full: new reservations fail, and earlier requests are charged later, once.
@@ -420,28 +424,28 @@ async fn settle_before_the_account_exists_becomes_its_debt() {
 async fn database_locked_and_disk_full_delays_charges_without_loss() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
-    let book = open(folder.path());
-    let held = [reserve(&book, "acme", 10).unwrap(), reserve(&book, "acme", 10).unwrap()];
-    let holder = other(folder.path());
+    let ledger = open(folder.path());
+    let held = [reserve(&ledger, "acme", 10).unwrap(), reserve(&ledger, "acme", 10).unwrap()];
+    let holder = open_connection(folder.path());
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    settle(&book, None, &record("acme", 1));
+    settle(&ledger, None, &record("acme", 1));
     // One segment waits to be applied, and the other one is full.
-    assert!(book.flush().within(PATIENCE).await.is_err());
-    (0..4).for_each(|_| settle(&book, None, &record("acme", 0)));
-    book.shared.journal.set_limit(0);
+    assert!(ledger.flush().within(PATIENCE).await.is_err());
+    (0..4).for_each(|_| settle(&ledger, None, &record("acme", 0)));
+    ledger.shared.journal.set_limit(0);
     for held in held {
-        let told = book.settle(Some(held), &record("acme", 2)).within(PATIENCE).await;
-        assert!(matches!(told, Err(StoreError::Failed(_))), "{told:?}");
+        let outcome = ledger.settle(Some(held), &record("acme", 2)).within(PATIENCE).await;
+        assert!(matches!(outcome, Err(StoreError::Failed(_))), "{outcome:?}");
     }
-    assert_eq!(book.available(&id("acme")), Some(995));
-    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), ReserveError::Unavailable);
+    assert_eq!(ledger.available(&id("acme")), Some(995));
+    assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), ReserveError::Unavailable);
     holder.execute_batch("ROLLBACK").unwrap();
-    assert!(book.flush().within(PATIENCE).await.is_err(), "the disk is still full");
-    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), ReserveError::Unavailable);
+    assert!(ledger.flush().within(PATIENCE).await.is_err(), "the disk is still full");
+    assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), ReserveError::Unavailable);
     // The limit is raised: the segment accepts frames again.
-    book.shared.journal.set_limit(200);
-    flush(&book).await;
-    drop(reserve(&book, "acme", 1).unwrap());
-    drop(book);
+    ledger.shared.journal.set_limit(200);
+    flush(&ledger).await;
+    drop(reserve(&ledger, "acme", 1).unwrap());
+    drop(ledger);
     assert_eq!(stored(folder.path(), "acme"), (995, 5, 7));
 }

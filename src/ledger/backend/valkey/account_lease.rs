@@ -101,22 +101,14 @@ impl LeaseTxnState {
 impl LeaseTxn<'_> {
     /// Builds the command. `records` is the retention of usage records in milliseconds.
     pub(super) fn command(self, records: i64) -> std::io::Result<Cmd> {
-        let LeaseTxn {
-            account,
-            gateway,
-            number,
-            lease,
-            usage: parcel,
-            reservations: needs,
-            lease_ahead: more,
-        } = self;
+        let LeaseTxn { account, gateway, number, lease, usage: batch, reservations, lease_ahead } = self;
         let mut names = vec![
             keys::account(account),
             keys::leases(account),
             keys::ends(account),
             keys::journal(account, gateway),
         ];
-        for day in parcel.iter().flat_map(|parcel| parcel.days.keys()) {
+        for day in batch.iter().flat_map(|batch| batch.days.keys()) {
             let month = Calendar::at(day.saturating_mul(86_400)).month;
             names.extend([
                 keys::sums(account, *day),
@@ -124,11 +116,11 @@ impl LeaseTxn<'_> {
                 keys::month(account, month),
             ]);
         }
-        let charge_id = parcel.as_ref().and_then(|parcel| parcel.charge_id);
+        let charge_id = batch.as_ref().and_then(|batch| batch.charge_id);
         names.extend(charge_id.map(|id| keys::charge(account, id)));
         let mut call = script::VISIT.call(&names);
         call.arg(format!("{gateway:016x}")).arg(millis(LEASE_TTL)).arg(number).arg(lease);
-        match parcel {
+        match batch {
             None => drop(call.arg("").arg("").arg(0).arg(0).arg(0).arg("")),
             Some(UsageBatch { from, last, charge, days, .. }) => {
                 call.arg(from).arg(last).arg(charge).arg(SEQ_RETENTION).arg(days.len());
@@ -152,11 +144,11 @@ impl LeaseTxn<'_> {
                 }
             }
         }
-        call.arg(needs.len());
-        for need in &needs {
-            call.arg(*need);
+        call.arg(reservations.len());
+        for amount in &reservations {
+            call.arg(*amount);
         }
-        call.arg(more);
+        call.arg(lease_ahead);
         Ok(call)
     }
 }
@@ -164,7 +156,7 @@ impl LeaseTxn<'_> {
 /// Parses the result of a lease transaction. Returns `None` if it is malformed or the transaction was rejected as late.
 pub(super) fn parse_result(answer: &Value) -> Option<LeaseTxnResult> {
     match parts(answer) {
-        [gap, stands] if text(gap) == "gap" => Some(LeaseTxnResult::Gap(text(stands).parse().ok()?)),
+        [gap, server_seq] if text(gap) == "gap" => Some(LeaseTxnResult::Gap(text(server_seq).parse().ok()?)),
         [state, free, lease, granted] => {
             let status = match text(state) {
                 "enabled" => AccountStatus::Enabled,

@@ -32,9 +32,9 @@ impl From<ConnectionError> for AdminError {
 const FIELDS: [&str; 4] = ["created", "enabled", "credited", "charged"];
 
 fn state_command(account: &str) -> Cmd {
-    let mut ask = redis::cmd("HMGET");
-    ask.arg(keys::account(account)).arg(&FIELDS);
-    ask
+    let mut command = redis::cmd("HMGET");
+    command.arg(keys::account(account)).arg(&FIELDS);
+    command
 }
 
 fn state(name: &str, answer: &Value) -> Option<AccountState> {
@@ -64,8 +64,8 @@ impl ValkeyAdmin {
     pub fn open(address: &ServerAddress) -> Result<Self, AdminError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| AdminError::Server(error.to_string()))?;
-        let link = runtime.block_on(Connection::connect(address))?;
-        Ok(ValkeyAdmin { connection: link, runtime })
+        let connection = runtime.block_on(Connection::connect(address))?;
+        Ok(ValkeyAdmin { connection, runtime })
     }
 
     fn wait<T>(&self, future: impl Future<Output = T>) -> T {
@@ -77,9 +77,9 @@ impl ValkeyAdmin {
     }
 
     fn names(&self) -> Result<Vec<String>, AdminError> {
-        let mut ask = redis::cmd("SMEMBERS");
-        ask.arg(keys::accounts());
-        let names = self.run(ask)?;
+        let mut command = redis::cmd("SMEMBERS");
+        command.arg(keys::accounts());
+        let names = self.run(command)?;
         let mut names: Vec<String> = parts(&names).iter().map(|name| text(name).to_owned()).collect();
         names.sort();
         Ok(names)
@@ -144,7 +144,7 @@ impl LedgerAdmin for ValkeyAdmin {
         let answer = self.run(call)?;
         let repeated = match parts(&answer) {
             [done] if text(done) == "done" => false,
-            [given, before] if text(given) == "given" => match (reference, number(before)) {
+            [tag, before] if text(tag) == "given" => match (reference, number(before)) {
                 (Some(reference), before) if before != amount => {
                     return Err(AdminError::Reference { reference: reference.to_owned(), amount: before });
                 }

@@ -63,7 +63,7 @@ pub(super) type OverdraftFloor = Arc<AtomicI64>;
 pub(super) enum ClusterCommand {
     Reserve { account: AccountId, amount: i64, outcome: oneshot::Sender<Result<Reservation, ReserveError>> },
     Limit(Box<LimitTxnRequest>),
-    ReturnSurplus { whose: LimitOwner },
+    ReturnSurplus { owner: LimitOwner },
 }
 
 impl ClusterLedger {
@@ -72,14 +72,14 @@ impl ClusterLedger {
     ///
     /// # Errors
     /// Returns [`OpenError`] if the journal's folder cannot be used.
-    pub fn open(address: ServerAddress, terms: ClusterLedgerConfig) -> Result<Self, OpenError> {
-        let folder = terms.journal.clone();
+    pub fn open(address: ServerAddress, config: ClusterLedgerConfig) -> Result<Self, OpenError> {
+        let folder = config.journal.clone();
         let io = |source| OpenError::Io { path: folder.clone(), source };
-        let journal = Journal::create(&terms.journal, terms.segment).map_err(io)?;
+        let journal = Journal::create(&config.journal, config.segment).map_err(io)?;
         let shared = LedgerState::new(Accounts::new(AccountStatus::Unknown), journal);
         let overdraft_floor = OverdraftFloor::default();
         let (own, floor) = (shared.clone(), overdraft_floor.clone());
-        let make = |commands| LeaseManager::new(address, own, floor, terms, commands);
+        let make = |commands| LeaseManager::new(address, own, floor, config, commands);
         let worker = FlushWorker::start(&shared.journal, make).map_err(io)?;
         Ok(ClusterLedger { shared, overdraft_floor, worker })
     }
@@ -148,20 +148,18 @@ impl Ledger for ClusterLedger {
 impl Limiter for ClusterLedger {
     fn take(
         &self,
-        whose: LimitOwner,
-        gauge: &Arc<LimitState>,
+        owner: LimitOwner,
+        state: &Arc<LimitState>,
         limits: &UsageLimits,
-        ask: &LimitRequest,
+        request: &LimitRequest,
     ) -> oneshot::Receiver<Result<LimitGrant, Denied>> {
         let (outcome, pending) = oneshot::channel();
-        let (gauge, limits, ask) = (gauge.clone(), *limits, *ask);
-        let at = Instant::now();
         let request = LimitTxnRequest {
-            owner: whose,
-            state: gauge,
-            limits,
-            amounts: ask,
-            sent_at: at,
+            owner,
+            state: state.clone(),
+            limits: *limits,
+            amounts: *request,
+            sent_at: Instant::now(),
             is_retry: false,
             outcome,
         };

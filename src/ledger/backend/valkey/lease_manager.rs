@@ -27,7 +27,7 @@ use crate::store::valkey::connection::{Connection, ConnectionError};
 
 /// Lease maintenance period.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
-/// Lease-ahead factor: a transaction asks for this multiple of the largest request, for requests that follow.
+/// Lease-ahead factor: a transaction requests this multiple of the largest request, for requests that follow.
 const LEASE_AHEAD: i64 = 256;
 /// First and longest pause between attempts to connect.
 const RECONNECT_BACKOFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
@@ -55,7 +55,7 @@ pub(super) struct LeaseManager {
     pub(super) shipped_pieces: VecDeque<(Instant, Vec<u8>)>,
     /// Number of the last frame that was shipped, over all accounts.
     pub(super) shipped_seq: u64,
-    /// True if the server has lost frames and `kept` must be shipped again.
+    /// True if the server has lost frames and `shipped_pieces` must be shipped again.
     pub(super) needs_replay: bool,
     /// Pairs of day and account that are in the server's index sets already.
     pub(super) indexed: HashSet<(i64, String), RandomState>,
@@ -120,8 +120,8 @@ impl Backend for LeaseManager {
     async fn spent(&mut self, day: i64, outcome: Outcome<Vec<Spent>>) {
         match self.connection.clone() {
             // Runs as a task of its own: it may take a while and must not delay reservations.
-            Some(link) => drop(tokio::spawn(async move {
-                let spent = report::spent(&link, day).await;
+            Some(connection) => drop(tokio::spawn(async move {
+                let spent = report::spent(&connection, day).await;
                 let _ = outcome.send(spent.map_err(|error| StoreError::Failed(error.to_string())));
             })),
             None => drop(outcome.send(Err(unavailable_error()))),
@@ -149,8 +149,8 @@ impl LeaseManager {
         address: ServerAddress,
         shared: Arc<LedgerState>,
         overdraft_floor: OverdraftFloor,
-        terms: ClusterLedgerConfig,
-        asks: WeakSender<Command<ClusterCommand>>,
+        config: ClusterLedgerConfig,
+        commands: WeakSender<Command<ClusterCommand>>,
     ) -> Self {
         let now = Instant::now();
         LeaseManager {
@@ -158,7 +158,7 @@ impl LeaseManager {
             drain: Drain::new(shared.journal.clone()),
             shared,
             overdraft_floor,
-            config: terms,
+            config,
             connection: None,
             attempt: None,
             next: (now, RECONNECT_BACKOFF[0]),
@@ -168,7 +168,7 @@ impl LeaseManager {
             needs_replay: false,
             indexed: HashSet::default(),
             limit_leases: limits::LimitLeases::default(),
-            commands: asks,
+            commands,
             last_txn: 0,
             last_maintenance: now,
             last_sweep: now,
@@ -193,14 +193,14 @@ impl LeaseManager {
 
     fn on_connected(&mut self, attempt: Result<Connection, ConnectionError>) {
         match attempt {
-            Ok(link) => {
-                self.connection = Some(link);
+            Ok(connection) => {
+                self.connection = Some(connection);
                 self.next.1 = RECONNECT_BACKOFF[0];
                 // The overdraft is for outages only.
                 self.overdraft_floor.store(0, Ordering::Release);
                 self.indexed.clear();
                 // Force a re-sync of all leases: after failover the server may have lost state.
-                self.leases.values_mut().for_each(|hand| hand.renewed_at = None);
+                self.leases.values_mut().for_each(|account_lease| account_lease.renewed_at = None);
                 self.limit_leases.force_resync();
                 self.last_maintenance = Instant::now();
                 self.last_sweep = self.last_maintenance;
@@ -224,23 +224,23 @@ impl LeaseManager {
         self.failures.failed("server", error);
     }
 
-    async fn run_commands(&mut self, asks: Vec<ClusterCommand>) {
+    async fn run_commands(&mut self, commands: Vec<ClusterCommand>) {
         let mut holds: PendingReservations = HashMap::default();
-        let (mut requests, mut spare) = (Vec::new(), Vec::new());
-        for ask in asks {
+        let (mut requests, mut surplus_owners) = (Vec::new(), Vec::new());
+        for command in commands {
             // Skip requests whose client has left, so that they do not take a lease.
-            match ask {
+            match command {
                 ClusterCommand::Reserve { outcome, .. } if outcome.is_closed() => {}
                 ClusterCommand::Limit(request) if request.outcome.is_closed() => {}
                 ClusterCommand::Reserve { account, amount, outcome } => {
                     holds.entry(account).or_default().push((amount, outcome));
                 }
                 ClusterCommand::Limit(request) => requests.push(*request),
-                ClusterCommand::ReturnSurplus { whose } => spare.push(whose),
+                ClusterCommand::ReturnSurplus { owner } => surplus_owners.push(owner),
             }
         }
-        if !spare.is_empty() {
-            self.return_surplus(spare).await;
+        if !surplus_owners.is_empty() {
+            self.return_surplus(surplus_owners).await;
         }
         if !requests.is_empty() {
             self.limit(requests).await;
@@ -252,15 +252,15 @@ impl LeaseManager {
 
     /// Reserves amounts at the server, one transaction for each account.
     async fn reserve(&mut self, holds: PendingReservations) {
-        let Some(link) = self.connection.clone() else {
+        let Some(connection) = self.connection.clone() else {
             holds.into_iter().for_each(|(account, holds)| self.reserve_offline(&account, holds));
             return;
         };
         let (gateway, number) = (self.shared.journal.id(), self.next_txn());
         let (mut commands, mut waiting) = (Vec::new(), Vec::new());
         for (account, holds) in holds {
-            let Some(hand) = self.lease(account.as_str()) else { continue };
-            let Some(balance) = hand.balance.clone() else { continue };
+            let Some(account_lease) = self.lease(account.as_str()) else { continue };
+            let Some(balance) = account_lease.balance.clone() else { continue };
             // Use the local part first. It remains leased, whatever the result of the transaction.
             let mut left = balance.take_all();
             let mut use_of = |amount: i64| {
@@ -270,11 +270,11 @@ impl LeaseManager {
             };
             let parts: Vec<i64> = holds.iter().map(|(amount, _)| use_of(*amount)).collect();
             balance.add(left);
-            let lease = hand.lease.max(0);
+            let lease = account_lease.lease.max(0);
             let needs: Vec<i64> =
                 holds.iter().zip(&parts).map(|((amount, _), part)| amount.saturating_sub(*part)).collect();
             let more = holds.iter().map(|(amount, _)| *amount).max().unwrap_or(0).saturating_mul(LEASE_AHEAD);
-            let visit = LeaseTxn {
+            let txn = LeaseTxn {
                 account: account.as_str(),
                 gateway,
                 number,
@@ -284,11 +284,11 @@ impl LeaseManager {
                 lease_ahead: more,
             };
             // Encoding fails only for record blocks, and this transaction has none.
-            commands.extend(visit.command(0).ok());
+            commands.extend(txn.command(0).ok());
             waiting.push((account, holds, parts, lease));
         }
-        let asked = Instant::now();
-        let answers = match link.run_all(commands).await {
+        let sent_at = Instant::now();
+        let answers = match connection.run_all(commands).await {
             Ok(answers) => answers,
             Err(error) => {
                 self.on_disconnected(&error);
@@ -299,7 +299,7 @@ impl LeaseManager {
         for (account, holds, parts, lease) in waiting {
             match answers.next().and_then(parse_result) {
                 Some(LeaseTxnResult::Done(done)) => {
-                    self.on_reserved(&account, holds, &parts, &done, lease, asked)
+                    self.on_reserved(&account, holds, &parts, &done, lease, sent_at)
                 }
                 _ => {
                     if let Some(balance) = self.shared.accounts.find(account.as_str()) {
@@ -320,12 +320,12 @@ impl LeaseManager {
         parts: &[i64],
         done: &LeaseTxnState,
         lease: i64,
-        asked: Instant,
+        sent_at: Instant,
     ) {
-        let Some(hand) = self.leases.get_mut(account.as_str()) else { return };
-        let Some(balance) = hand.balance.clone() else { return };
-        hand.lease = done.lease;
-        hand.renewed_at = Some(asked);
+        let Some(account_lease) = self.leases.get_mut(account.as_str()) else { return };
+        let Some(balance) = account_lease.balance.clone() else { return };
+        account_lease.lease = done.lease;
+        account_lease.renewed_at = Some(sent_at);
         // Spendable is what was leased in addition, less what the granted requests took of it, plus the local parts of
         // the denied ones.
         let mut more = done.lease.saturating_sub(lease);
@@ -381,14 +381,14 @@ impl LeaseManager {
     pub(super) fn lease(&mut self, account: &str) -> Option<&mut AccountLease> {
         if !self.leases.contains_key(account) {
             let balance = self.shared.accounts.find_or_insert(account);
-            let hand = AccountLease {
+            let account_lease = AccountLease {
                 lease: 0,
                 server_seq: 0,
                 deducted_seq: self.shipped_seq,
                 renewed_at: None,
                 balance,
             };
-            self.leases.insert(account.to_owned(), hand);
+            self.leases.insert(account.to_owned(), account_lease);
         }
         self.leases.get_mut(account)
     }
@@ -403,9 +403,9 @@ impl LeaseManager {
             self.drain.sync();
             return Err(unavailable_error());
         }
-        let brought = self.ship().await;
+        let shipped = self.ship().await;
         let mut done =
-            brought.map_err(|error| self.check_connection_error(error)).map_err(|error| failed(&error));
+            shipped.map_err(|error| self.check_connection_error(error)).map_err(|error| failed(&error));
         if all || Instant::now() >= self.last_maintenance {
             self.last_maintenance = later(Instant::now(), MAINTENANCE_INTERVAL);
             if let Err(error) = self.renew_all(all).await {
@@ -417,14 +417,14 @@ impl LeaseManager {
         }
         // Maintenance has found that the server lost frames: ship them again now.
         if self.needs_replay {
-            let brought = self.ship().await;
-            done = done.and(brought.map_err(|error| failed(&self.check_connection_error(error))));
+            let shipped = self.ship().await;
+            done = done.and(shipped.map_err(|error| failed(&self.check_connection_error(error))));
         }
-        if let Some(link) = self.connection.clone()
+        if let Some(connection) = self.connection.clone()
             && Instant::now() >= self.last_sweep
         {
             self.last_sweep = later(Instant::now(), ship::SEARCH_INTERVAL);
-            let swept = ship::ship_orphaned(&link, &self.config).await;
+            let swept = ship::ship_orphaned(&connection, &self.config).await;
             done = done.and(swept.map_err(|error| failed(&self.check_connection_error(error))));
         }
         if done.is_err() {
@@ -444,10 +444,12 @@ impl LeaseManager {
     /// Expires stale account states: after half the lease lifetime without contact, the server may soon reclaim the
     /// lease.
     fn expire_stale(&mut self) {
-        for hand in
-            self.leases.values().filter(|hand| hand.renewed_at.is_none_or(|at| at.elapsed() > RELIABLE_AGE))
+        for account_lease in self
+            .leases
+            .values()
+            .filter(|account_lease| account_lease.renewed_at.is_none_or(|at| at.elapsed() > RELIABLE_AGE))
         {
-            if let Some(balance) = &hand.balance
+            if let Some(balance) = &account_lease.balance
                 && balance.status() != AccountStatus::Unknown
             {
                 balance.set_status(AccountStatus::Unknown);

@@ -15,38 +15,38 @@ const EVICT_AFTER: Duration = Duration::from_secs(60);
 impl LeaseManager {
     /// Renews leases, returns what is unused and refreshes the state of accounts.
     pub(super) async fn renew_all(&mut self, all: bool) -> Result<(), ShipError> {
-        let Some(link) = self.connection.clone() else { return Ok(()) };
+        let Some(connection) = self.connection.clone() else { return Ok(()) };
         let (gateway, number) = (self.shared.journal.id(), self.next_txn());
-        let (mut commands, mut visits, mut forgotten) = (Vec::new(), Vec::new(), Vec::new());
-        for (name, hand) in &mut self.leases {
-            let age = hand.renewed_at.map(|asked| asked.elapsed());
+        let (mut commands, mut txns, mut evicted) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, account_lease) in &mut self.leases {
+            let age = account_lease.renewed_at.map(|sent_at| sent_at.elapsed());
             if !all && age.is_some_and(|age| age < MAX_STATE_AGE) {
                 continue;
             }
-            let Some(balance) = &hand.balance else {
-                if age.is_none() && hand.server_seq > 0 {
-                    let parcel = Some(UsageBatch::empty(hand.server_seq));
+            let Some(balance) = &account_lease.balance else {
+                if age.is_none() && account_lease.server_seq > 0 {
+                    let usage = Some(UsageBatch::empty(account_lease.server_seq));
                     // A key without an account has no lease. After a reconnect, check that the server still has its
                     // frames.
-                    let visit = LeaseTxn {
+                    let txn = LeaseTxn {
                         account: name,
                         gateway,
                         number,
                         lease: 0,
-                        usage: parcel,
+                        usage,
                         reservations: Vec::new(),
                         lease_ahead: 0,
                     };
-                    commands.extend(visit.command(0).ok());
-                    visits.push((name.clone(), 0));
+                    commands.extend(txn.command(0).ok());
+                    txns.push((name.clone(), 0));
                 }
                 continue;
             };
             let used = balance.take_used();
             let idle = !used && !all && age.is_some();
-            if idle && hand.lease == 0 && balance.spendable() == 0 {
+            if idle && account_lease.lease == 0 && balance.spendable() == 0 {
                 if age.is_some_and(|age| age > EVICT_AFTER) {
-                    forgotten.push(name.clone());
+                    evicted.push(name.clone());
                 }
                 continue;
             }
@@ -55,49 +55,51 @@ impl LeaseManager {
                 continue;
             }
             // Take the unused part out before the call: workers must not spend what is being returned.
-            let pool = if idle { balance.take_all() } else { 0 };
-            let lease = hand.lease.saturating_sub(pool).max(0);
-            let parcel =
-                age.is_none().then(|| UsageBatch::empty(hand.server_seq)).filter(|_| hand.server_seq > 0);
-            let visit = LeaseTxn {
+            let unused = if idle { balance.take_all() } else { 0 };
+            let lease = account_lease.lease.saturating_sub(unused).max(0);
+            let usage = age
+                .is_none()
+                .then(|| UsageBatch::empty(account_lease.server_seq))
+                .filter(|_| account_lease.server_seq > 0);
+            let txn = LeaseTxn {
                 account: name,
                 gateway,
                 number,
                 lease,
-                usage: parcel,
+                usage,
                 reservations: Vec::new(),
                 lease_ahead: 0,
             };
-            commands.extend(visit.command(0).ok());
-            visits.push((name.clone(), pool));
+            commands.extend(txn.command(0).ok());
+            txns.push((name.clone(), unused));
         }
-        for name in forgotten {
+        for name in evicted {
             self.leases.remove(&name);
             self.shared.accounts.remove(&name);
         }
-        let asked = Instant::now();
-        let answers = link.run_all(commands).await;
+        let sent_at = Instant::now();
+        let answers = connection.run_all(commands).await;
         let mut outcomes = answers.iter().flatten();
-        for (name, pool) in visits {
+        for (name, unused) in txns {
             let outcome = outcomes.next().and_then(parse_result);
-            let Some(hand) = self.leases.get_mut(&name) else { continue };
+            let Some(account_lease) = self.leases.get_mut(&name) else { continue };
             match outcome {
                 Some(LeaseTxnResult::Done(done)) => {
-                    hand.lease = done.lease;
-                    hand.renewed_at = Some(asked);
-                    if let Some(balance) = &hand.balance {
+                    account_lease.lease = done.lease;
+                    account_lease.renewed_at = Some(sent_at);
+                    if let Some(balance) = &account_lease.balance {
                         done.report_to(balance);
                     }
                 }
                 other => {
                     // The result is unknown, so the server may have taken it back: do not make it spendable again.
-                    hand.lease = hand.lease.saturating_sub(pool).max(0);
+                    account_lease.lease = account_lease.lease.saturating_sub(unused).max(0);
                     // If the server has more frames than known here, the next shipment finds out.
-                    if let Some(LeaseTxnResult::Gap(stands)) = other
-                        && stands < hand.server_seq
+                    if let Some(LeaseTxnResult::Gap(server_seq)) = other
+                        && server_seq < account_lease.server_seq
                     {
                         self.needs_replay = true;
-                        hand.server_seq = stands;
+                        account_lease.server_seq = server_seq;
                     }
                 }
             }
@@ -113,11 +115,11 @@ impl LeaseManager {
         self.renew_limits(true).await;
         let (gateway, number) = (self.shared.journal.id(), self.next_txn());
         let mut commands = Vec::new();
-        for (name, hand) in &self.leases {
-            let pool = hand.balance.as_ref().map_or(0, |balance| balance.take_all());
-            if hand.lease > 0 {
-                let lease = hand.lease.saturating_sub(pool).max(0);
-                let visit = LeaseTxn {
+        for (name, account_lease) in &self.leases {
+            let unused = account_lease.balance.as_ref().map_or(0, |balance| balance.take_all());
+            if account_lease.lease > 0 {
+                let lease = account_lease.lease.saturating_sub(unused).max(0);
+                let txn = LeaseTxn {
                     account: name,
                     gateway,
                     number,
@@ -126,11 +128,11 @@ impl LeaseManager {
                     reservations: Vec::new(),
                     lease_ahead: 0,
                 };
-                commands.extend(visit.command(0).ok());
+                commands.extend(txn.command(0).ok());
             }
         }
-        if let Some(link) = &self.connection {
-            let _ = link.run_all(commands).await;
+        if let Some(connection) = &self.connection {
+            let _ = connection.run_all(commands).await;
         }
         // Frames that were appended while the previous segment was shipped.
         self.ship().await.is_ok()

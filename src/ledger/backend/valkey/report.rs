@@ -16,23 +16,31 @@ use crate::store::valkey::keys;
 const BLOCKS: usize = 64;
 
 fn get_command(name: &str, key: String) -> Cmd {
-    let mut ask = redis::cmd(name);
-    ask.arg(key);
-    ask
+    let mut command = redis::cmd(name);
+    command.arg(key);
+    command
 }
 
 /// Returns the days in `from..to` that have usage, in chronological order.
-pub(super) async fn days(link: &Connection, from: i64, to: i64) -> Result<BTreeSet<i64>, ConnectionError> {
-    let days = link.run_one(get_command("SMEMBERS", keys::days())).await?;
+pub(super) async fn days(
+    connection: &Connection,
+    from: i64,
+    to: i64,
+) -> Result<BTreeSet<i64>, ConnectionError> {
+    let days = connection.run_one(get_command("SMEMBERS", keys::days())).await?;
     Ok(parts(&days).iter().map(number).filter(|day| (from..to).contains(day)).collect())
 }
 
-/// Returns the accounts with usage on a day, ordered by name; only `wanted`, if it is given.
-async fn active(link: &Connection, day: i64, wanted: Option<&str>) -> Result<Vec<String>, ConnectionError> {
-    if let Some(wanted) = wanted {
-        return Ok(vec![wanted.to_owned()]);
+/// Returns the accounts with usage on a day, ordered by name; only `required`, unless it is `None`.
+async fn active(
+    connection: &Connection,
+    day: i64,
+    required: Option<&str>,
+) -> Result<Vec<String>, ConnectionError> {
+    if let Some(required) = required {
+        return Ok(vec![required.to_owned()]);
     }
-    let active = link.run_one(get_command("SMEMBERS", keys::active(day))).await?;
+    let active = connection.run_one(get_command("SMEMBERS", keys::active(day))).await?;
     let mut active: Vec<String> = parts(&active).iter().map(|name| text(name).to_owned()).collect();
     active.sort();
     Ok(active)
@@ -40,14 +48,14 @@ async fn active(link: &Connection, day: i64, wanted: Option<&str>) -> Result<Vec
 
 /// Calls `show` with the sums of each account, key and model on a day.
 async fn each(
-    link: &Connection,
+    connection: &Connection,
     day: i64,
-    wanted: Option<&str>,
+    required: Option<&str>,
     mut show: impl FnMut(&str, &str, &str, &UsageSums),
 ) -> Result<(), ConnectionError> {
-    let accounts = active(link, day, wanted).await?;
-    let asks = accounts.iter().map(|account| get_command("HGETALL", keys::sums(account, day)));
-    let answers = link.run_all(asks.collect()).await?;
+    let accounts = active(connection, day, required).await?;
+    let commands = accounts.iter().map(|account| get_command("HGETALL", keys::sums(account, day)));
+    let answers = connection.run_all(commands.collect()).await?;
     for (account, answer) in accounts.iter().zip(&answers) {
         for (name, amount) in pairs(answer) {
             if let Some((key, model, sums)) = usage_batch::field(text(name), number(amount)) {
@@ -59,10 +67,10 @@ async fn each(
 }
 
 /// Returns the charges of each account and key per day, from `day` on.
-pub(super) async fn spent(link: &Connection, day: i64) -> Result<Vec<Spent>, ConnectionError> {
+pub(super) async fn spent(connection: &Connection, day: i64) -> Result<Vec<Spent>, ConnectionError> {
     let mut spent: HashMap<(i64, String, String), i64, RandomState> = HashMap::default();
-    for day in days(link, day, i64::MAX).await? {
-        each(link, day, None, |account, key, _, sums| {
+    for day in days(connection, day, i64::MAX).await? {
+        each(connection, day, None, |account, key, _, sums| {
             if sums.cost != 0 {
                 let cost = spent.entry((day, account.to_owned(), key.to_owned())).or_default();
                 *cost = cost.saturating_add(sums.cost);
@@ -75,15 +83,16 @@ pub(super) async fn spent(link: &Connection, day: i64) -> Result<Vec<Spent>, Con
 
 /// Returns the sums of the requests that match the filter: days in chronological order, names by descending cost.
 pub(super) async fn sums(
-    link: &Connection,
+    connection: &Connection,
     filter: &UsageFilter,
     by: UsageGrouping,
 ) -> Result<Vec<UsageRow>, ConnectionError> {
-    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+    let matches =
+        |required: &Option<String>, value: &str| required.as_deref().is_none_or(|required| required == value);
     let mut lines: HashMap<String, UsageSums, RandomState> = HashMap::default();
-    for day in days(link, filter.from, filter.to).await? {
-        each(link, day, filter.account.as_deref(), |account, key, model, sums| {
-            if is(&filter.key, key) && is(&filter.model, model) {
+    for day in days(connection, filter.from, filter.to).await? {
+        each(connection, day, filter.account.as_deref(), |account, key, model, sums| {
+            if matches(&filter.key, key) && matches(&filter.model, model) {
                 let name = match by {
                     UsageGrouping::Day => day.to_string(),
                     UsageGrouping::Account => account.to_owned(),
@@ -115,27 +124,28 @@ pub(super) enum ValkeyReportError {
 /// Calls `show` with each record that matches the filter: by day and account, then in the order in which requests
 /// ended.
 pub(super) async fn records(
-    link: &Connection,
+    connection: &Connection,
     filter: &UsageFilter,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<(), ValkeyReportError> {
     let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
-    let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
-    for day in days(link, filter.from, filter.to).await? {
-        for account in active(link, day, filter.account.as_deref()).await? {
+    let matches =
+        |required: &Option<String>, value: &str| required.as_deref().is_none_or(|required| required == value);
+    for day in days(connection, filter.from, filter.to).await? {
+        for account in active(connection, day, filter.account.as_deref()).await? {
             let mut next = 0usize;
             loop {
                 let mut range = get_command("LRANGE", keys::records(&account, day));
                 range.arg(next).arg(next.saturating_add(BLOCKS - 1));
-                let blocks = link.run_one(range).await?;
+                let blocks = connection.run_one(range).await?;
                 let blocks = parts(&blocks);
                 for data in blocks {
                     let Value::BulkString(data) = data else { continue };
                     for record in record_block::records(&usage_batch::unpack(data)?) {
                         let record = record?;
                         if (from..to).contains(&record.time)
-                            && is(&filter.key, record.key)
-                            && is(&filter.model, record.model)
+                            && matches(&filter.key, record.key)
+                            && matches(&filter.model, record.model)
                         {
                             show(&record)?;
                         }

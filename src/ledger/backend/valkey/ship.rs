@@ -66,29 +66,29 @@ impl LeaseManager {
     pub(super) async fn ship_piece(&mut self, bytes: &[u8]) -> Result<(), ShipError> {
         for _ in 0..MAX_RESYNCS {
             // Set when the server reports a sequence number that is too low.
-            let kept = if std::mem::take(&mut self.needs_replay) {
+            let retained = if std::mem::take(&mut self.needs_replay) {
                 // A server that has lost frames may have lost the index sets, too.
                 self.indexed.clear();
                 std::mem::take(&mut self.shipped_pieces)
             } else {
                 Default::default()
             };
-            let mut sorted = BatchesByAccount::default();
-            let segments = kept.iter().map(|(_, bytes)| &bytes[..]).chain([bytes]);
+            let mut batches = BatchesByAccount::default();
+            let segments = retained.iter().map(|(_, bytes)| &bytes[..]).chain([bytes]);
             let read = segments
                 .filter_map(JournalFrames::new)
-                .try_for_each(|frames| group_by_account(frames, &mut sorted).map_err(ShipError::Record));
-            let brought = match read {
-                Ok(()) => self.ship_batches(&sorted).await,
+                .try_for_each(|frames| group_by_account(frames, &mut batches).map_err(ShipError::Record));
+            let shipped = match read {
+                Ok(()) => self.ship_batches(&batches).await,
                 Err(error) => Err(error),
             };
-            drop(sorted);
-            if !kept.is_empty() {
-                self.shipped_pieces = kept;
+            drop(batches);
+            if !retained.is_empty() {
+                self.shipped_pieces = retained;
                 // If the resync failed, try it again with the next flush.
-                self.needs_replay |= brought.is_err();
+                self.needs_replay |= shipped.is_err();
             }
-            brought?;
+            shipped?;
             if !self.needs_replay {
                 return Ok(());
             }
@@ -96,77 +96,79 @@ impl LeaseManager {
         Err(ShipError::Gaps)
     }
 
-    async fn ship_batches(&mut self, sorted: &BatchesByAccount<'_>) -> Result<(), ShipError> {
-        let Some(link) = self.connection.clone() else { return Err(ConnectionError::Timeout.into()) };
+    async fn ship_batches(&mut self, batches: &BatchesByAccount<'_>) -> Result<(), ShipError> {
+        let Some(connection) = self.connection.clone() else { return Err(ConnectionError::Timeout.into()) };
         let gateway = self.shared.journal.id();
         let records = millis(self.config.records);
         loop {
             let number = self.next_txn();
-            let (mut lists, mut commands, mut visits) = (Vec::new(), Vec::new(), Vec::new());
-            let mut unlisted = Vec::new();
-            for (account, frames) in sorted {
-                let Some(hand) = self.lease(account) else { continue };
-                let Some(parcel) = UsageBatch::after(hand.server_seq, hand.deducted_seq, account, frames)
+            let (mut lists, mut commands, mut txns) = (Vec::new(), Vec::new(), Vec::new());
+            let mut unindexed = Vec::new();
+            for (account, frames) in batches {
+                let Some(account_lease) = self.lease(account) else { continue };
+                let Some(batch) =
+                    UsageBatch::after(account_lease.server_seq, account_lease.deducted_seq, account, frames)
                 else {
                     continue;
                 };
-                let (last, unbooked) = (parcel.last, parcel.undeducted);
+                let (last, undeducted) = (batch.last, batch.undeducted);
                 // The charge is paid from the lease, so the gateway retains that much less.
-                let lease = hand.lease.saturating_sub(unbooked).max(0);
-                let pairs = parcel.days.keys().map(|day| (*day, (*account).to_owned()));
+                let lease = account_lease.lease.saturating_sub(undeducted).max(0);
+                let pairs = batch.days.keys().map(|day| (*day, (*account).to_owned()));
                 for pair in pairs.filter(|pair| !self.indexed.contains(pair)) {
                     lists.extend(index_commands(pair.0, account));
-                    unlisted.push(pair);
+                    unindexed.push(pair);
                 }
-                let visit = LeaseTxn {
+                let txn = LeaseTxn {
                     account,
                     gateway,
                     number,
                     lease,
-                    usage: Some(parcel),
+                    usage: Some(batch),
                     reservations: Vec::new(),
                     lease_ahead: 0,
                 };
-                commands.push(visit.command(records)?);
-                visits.push((*account, last, unbooked));
+                commands.push(txn.command(records)?);
+                txns.push((*account, last, undeducted));
             }
             // After a gap, stop: frames must be shipped in order, so the retained pieces come first.
-            if visits.is_empty() || self.needs_replay {
+            if txns.is_empty() || self.needs_replay {
                 return Ok(());
             }
-            let asked = Instant::now();
+            let sent_at = Instant::now();
             // Index sets first: usage of an account that no index lists would be missing from reports. A pair counts as
             // listed only after the server has confirmed it.
-            link.run_all(lists).await?;
-            if self.indexed.len().saturating_add(unlisted.len()) > MAX_INDEXED {
+            connection.run_all(lists).await?;
+            if self.indexed.len().saturating_add(unindexed.len()) > MAX_INDEXED {
                 self.indexed.clear();
             }
-            self.indexed.extend(unlisted);
-            let answers = link.run_all(commands).await?;
-            for ((account, last, unbooked), answer) in visits.into_iter().zip(&answers) {
-                let Some(hand) = self.leases.get_mut(account) else { continue };
+            self.indexed.extend(unindexed);
+            let answers = connection.run_all(commands).await?;
+            for ((account, last, undeducted), answer) in txns.into_iter().zip(&answers) {
+                let Some(account_lease) = self.leases.get_mut(account) else { continue };
                 match parse_result(answer) {
                     Some(LeaseTxnResult::Done(done)) => {
-                        hand.server_seq = last;
-                        hand.deduct(last, unbooked);
-                        hand.lease = done.lease;
-                        hand.renewed_at = Some(asked);
-                        if let Some(balance) = &hand.balance {
+                        account_lease.server_seq = last;
+                        account_lease.deduct(last, undeducted);
+                        account_lease.lease = done.lease;
+                        account_lease.renewed_at = Some(sent_at);
+                        if let Some(balance) = &account_lease.balance {
                             done.report_to(balance);
                         }
                     }
-                    Some(LeaseTxnResult::Gap(stands)) if stands > hand.server_seq => {
+                    Some(LeaseTxnResult::Gap(server_seq)) if server_seq > account_lease.server_seq => {
                         // The batch arrived before, and its response was lost. Deduct its charge from the lease now.
-                        let frames = sorted.get(account).map_or(&[][..], Vec::as_slice);
-                        let booked = hand.deducted_seq;
-                        let lost = frames.iter().filter(|frame| frame.0 > booked && frame.0 <= stands);
+                        let frames = batches.get(account).map_or(&[][..], Vec::as_slice);
+                        let deducted_seq = account_lease.deducted_seq;
+                        let lost =
+                            frames.iter().filter(|frame| frame.0 > deducted_seq && frame.0 <= server_seq);
                         let cost = lost.fold(0i64, |sum, (_, record, _)| sum.saturating_add(record.cost));
-                        hand.server_seq = stands;
-                        hand.deduct(stands, if account.is_empty() { 0 } else { cost });
+                        account_lease.server_seq = server_seq;
+                        account_lease.deduct(server_seq, if account.is_empty() { 0 } else { cost });
                     }
-                    Some(LeaseTxnResult::Gap(stands)) => {
+                    Some(LeaseTxnResult::Gap(server_seq)) => {
                         // The server has lost frames: ship the retained pieces again.
-                        hand.server_seq = stands;
+                        account_lease.server_seq = server_seq;
                         self.needs_replay = true;
                     }
                     None => return Err(ShipError::Gaps),
@@ -187,60 +189,63 @@ fn index_commands(day: i64, account: &str) -> [Cmd; 2] {
 }
 
 /// Ships the journals of ended processes. This also releases their leases at once.
-pub(super) async fn ship_orphaned(link: &Connection, terms: &ClusterLedgerConfig) -> Result<(), ShipError> {
-    for leftover in wal::orphaned(&terms.journal)? {
-        let mut leftover = leftover?;
-        let id = leftover.id;
+pub(super) async fn ship_orphaned(
+    connection: &Connection,
+    config: &ClusterLedgerConfig,
+) -> Result<(), ShipError> {
+    for orphan in wal::orphaned(&config.journal)? {
+        let mut orphan = orphan?;
+        let id = orphan.id;
         // Sequence number at the server, by account.
-        let mut stands: HashMap<String, u64, RandomState> = HashMap::default();
-        for segment in &mut leftover.segments {
+        let mut server_seqs: HashMap<String, u64, RandomState> = HashMap::default();
+        for segment in &mut orphan.segments {
             while let Some(piece) = segment.next()? {
-                let mut sorted = BatchesByAccount::default();
+                let mut batches = BatchesByAccount::default();
                 if let Some(frames) = JournalFrames::new(piece) {
-                    group_by_account(frames, &mut sorted).map_err(ShipError::Record)?;
+                    group_by_account(frames, &mut batches).map_err(ShipError::Record)?;
                 }
-                for (account, frames) in &sorted {
-                    let from = stands.get(*account).copied().unwrap_or(0);
-                    let to = ship_orphaned_account(link, terms, id, account, frames, from).await?;
-                    stands.insert((*account).to_owned(), to);
+                for (account, frames) in &batches {
+                    let from = server_seqs.get(*account).copied().unwrap_or(0);
+                    let to = ship_orphaned_account(connection, config, id, account, frames, from).await?;
+                    server_seqs.insert((*account).to_owned(), to);
                 }
             }
         }
-        leftover.remove()?;
+        orphan.remove()?;
     }
     Ok(())
 }
 
 async fn ship_orphaned_account(
-    link: &Connection,
-    terms: &ClusterLedgerConfig,
+    connection: &Connection,
+    config: &ClusterLedgerConfig,
     gateway: u64,
     account: &str,
     frames: &[(u64, crate::ledger::UsageRecord<'_>, &[u8])],
     from: u64,
 ) -> Result<u64, ShipError> {
-    let (mut stands, mut gaps) = (from, 0usize);
+    let (mut server_seq, mut gaps) = (from, 0usize);
     // `u64::MAX`: no charge is deducted from a lease, because the transaction releases the whole lease.
-    while let Some(parcel) = UsageBatch::after(stands, u64::MAX, account, frames) {
-        let last = parcel.last;
-        link.run_all(parcel.days.keys().flat_map(|day| index_commands(*day, account)).collect()).await?;
-        let visit = LeaseTxn {
+    while let Some(batch) = UsageBatch::after(server_seq, u64::MAX, account, frames) {
+        let last = batch.last;
+        connection.run_all(batch.days.keys().flat_map(|day| index_commands(*day, account)).collect()).await?;
+        let txn = LeaseTxn {
             account,
             gateway,
             number: FINAL_TXN,
             lease: 0,
-            usage: Some(parcel),
+            usage: Some(batch),
             reservations: Vec::new(),
             lease_ahead: 0,
         };
-        match parse_result(&link.run_one(visit.command(millis(terms.records))?).await?) {
-            Some(LeaseTxnResult::Done(_)) => stands = last,
+        match parse_result(&connection.run_one(txn.command(millis(config.records))?).await?) {
+            Some(LeaseTxnResult::Done(_)) => server_seq = last,
             // The lost frames are in an earlier piece: fail, and ship the whole journal again the next time.
-            Some(LeaseTxnResult::Gap(there)) if gaps < MAX_RESYNCS && there >= from => {
-                (stands, gaps) = (there, gaps.saturating_add(1))
+            Some(LeaseTxnResult::Gap(reported)) if gaps < MAX_RESYNCS && reported >= from => {
+                (server_seq, gaps) = (reported, gaps.saturating_add(1))
             }
             _ => return Err(ShipError::Gaps),
         }
     }
-    Ok(stands)
+    Ok(server_seq)
 }

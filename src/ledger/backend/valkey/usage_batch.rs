@@ -56,11 +56,11 @@ pub(super) struct Day<'a> {
 }
 
 impl<'a> UsageBatch<'a> {
-    /// Creates an empty batch, which only checks that the server's sequence number is still `stands`.
-    pub(super) fn empty(stands: u64) -> Self {
+    /// Creates an empty batch, which only checks that the server's sequence number is still `server_seq`.
+    pub(super) fn empty(server_seq: u64) -> Self {
         UsageBatch {
-            from: stands,
-            last: stands,
+            from: server_seq,
+            last: server_seq,
             charge: 0,
             undeducted: 0,
             charge_id: None,
@@ -71,30 +71,30 @@ impl<'a> UsageBatch<'a> {
     /// Creates the batch of the frames after `from`, at most [`MAX_FRAMES`]. Returns `None` if there are none.
     pub(super) fn after(
         from: u64,
-        booked: u64,
+        deducted_seq: u64,
         account: &str,
         frames: &[(u64, UsageRecord<'a>, &'a [u8])],
     ) -> Option<Self> {
-        let mut parcel = UsageBatch::empty(from);
+        let mut batch = UsageBatch::empty(from);
         for (number, record, payload) in frames.iter().filter(|frame| frame.0 > from).take(MAX_FRAMES) {
             // The server charges a batch as a whole or not at all, so a record that it may reject is alone in its
             // batch.
-            if parcel.charge_id.is_some() || (!record.charge_id.is_empty() && parcel.last != from) {
+            if batch.charge_id.is_some() || (!record.charge_id.is_empty() && batch.last != from) {
                 break;
             }
-            parcel.charge_id = Some(record.charge_id).filter(|id| !id.is_empty());
-            parcel.last = *number;
+            batch.charge_id = Some(record.charge_id).filter(|id| !id.is_empty());
+            batch.last = *number;
             if !account.is_empty() {
-                parcel.charge = parcel.charge.saturating_add(record.cost);
-                if *number > booked {
-                    parcel.undeducted = parcel.undeducted.saturating_add(record.cost);
+                batch.charge = batch.charge.saturating_add(record.cost);
+                if *number > deducted_seq {
+                    batch.undeducted = batch.undeducted.saturating_add(record.cost);
                 }
             }
-            let day = parcel.days.entry(record.time.div_euclid(DAY)).or_default();
+            let day = batch.days.entry(record.time.div_euclid(DAY)).or_default();
             day.block.add(record, payload);
             day.sums.entry((record.key, record.model)).or_default().add(&sums_of(record));
         }
-        (parcel.last != from).then_some(parcel)
+        (batch.last != from).then_some(batch)
     }
 }
 
@@ -183,9 +183,9 @@ mod tests {
             let record = UsageRecord { key, model, cost: 7, status: 500, ..UsageRecord::default() };
             let mut payload = Vec::new();
             record.encode(&mut payload);
-            let parcel = UsageBatch::after(0, 0, "a", &[(1, record, &payload)]).unwrap();
+            let batch = UsageBatch::after(0, 0, "a", &[(1, record, &payload)]).unwrap();
             let mut sums = UsageSums::default();
-            for (name, amount) in parcel.days[&0].fields() {
+            for (name, amount) in batch.days[&0].fields() {
                 let (found, at, part) = field(&name, amount).unwrap();
                 assert_eq!((found, at), (key, model));
                 sums.add(&part);

@@ -10,6 +10,7 @@ use super::record::{Form, TaskFacts};
 use super::submit::{TaskSubmission, video_submission};
 use super::{internal_error, utf8};
 use crate::error::{ApiError, ErrorKind};
+use crate::json::JsonText;
 use crate::provider::{ProviderKind, VideoStep};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
@@ -35,18 +36,18 @@ impl Gateway {
         ctx.charges.open();
         let endpoint = ctx.endpoint.clone().ok_or_else(internal_error)?;
         check_media(client.req_header(), &endpoint)?;
-        let body = self.read_whole(client, ctx, self.limits.body).await?;
-        let asked = decode(task, utf8(&body)?)?;
+        let body = utf8(self.read_whole(client, ctx, self.limits.body).await?)?;
+        let asked = decode(task, &body)?;
         let name = asked.model.clone().unwrap_or_else(|| task.name().into()).into_owned();
         // Another gateway that serves the group receives the request as it is, except for the model's name.
         if let Ok(road) = self.select_task_route(ctx, &name, Api::Tasks, None)
             && road.target().is_some_and(|target| target.provider.kind == ProviderKind::OpenAiCompatible)
         {
-            let mark = idempotency_key(task, &asked, utf8(&body)?);
+            let mark = idempotency_key(task, &asked, &body);
             let body = with_model(&body, &asked, &road)?;
             return self.forward(client, ctx, task, &asked, road, (body, mark)).await;
         }
-        let mark = idempotency_key(task, &asked, utf8(&body)?);
+        let mark = idempotency_key(task, &asked, &body);
         match &asked.what {
             DecodedTask::Image(image) => {
                 let request = (**image).clone();
@@ -136,15 +137,13 @@ fn idempotency_key(task: Task, asked: &ParsedTask<'_>, body: &str) -> Option<Sub
 }
 
 /// Returns the body for another gateway, with the model's name there. Unchanged if the request names no model.
-fn with_model(body: &Bytes, asked: &ParsedTask<'_>, road: &TaskRoute) -> Result<Bytes, ApiError> {
+fn with_model(body: &JsonText, asked: &ParsedTask<'_>, road: &TaskRoute) -> Result<Bytes, ApiError> {
     let target = road.target().ok_or_else(internal_error)?;
     match &asked.model {
-        Some(model) if **model != *target.model => {
-            let text = utf8(body)?;
-            crate::wire::tasks::ask::rename(text, &target.model).ok_or_else(|| {
+        Some(model) if **model != *target.model => crate::wire::tasks::ask::rename(body, &target.model)
+            .ok_or_else(|| {
                 ApiError::new(ErrorKind::InvalidField, "The member 'model' cannot be read.").param("model")
-            })
-        }
-        _ => Ok(body.clone()),
+            }),
+        _ => Ok(body.as_bytes().clone()),
     }
 }

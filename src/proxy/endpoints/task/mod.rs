@@ -24,6 +24,7 @@ use bytes::{Bytes, BytesMut};
 use rand::Rng as _;
 
 use crate::error::{ApiError, ErrorKind};
+use crate::json::JsonText;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::gateway::context::Context;
@@ -157,9 +158,8 @@ fn unknown_task(id: &str) -> ApiError {
     ApiError::new(ErrorKind::UnknownTask, message)
 }
 
-fn utf8(bytes: &Bytes) -> Result<&str, ApiError> {
-    crate::json::from_utf8(bytes)
-        .map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))
+fn utf8(bytes: Bytes) -> Result<JsonText, ApiError> {
+    JsonText::new(bytes).map_err(|_| ApiError::new(ErrorKind::InvalidJson, "The request body is not UTF-8."))
 }
 
 fn internal_error() -> ApiError {

@@ -26,6 +26,7 @@ use crate::proxy::client::send::CallLog;
 use crate::proxy::endpoints::record_calls;
 use crate::proxy::gateway::context::{Attempt, Context};
 use crate::proxy::gateway::fallback::not_offered;
+use crate::proxy::gateway::prompt_cache::CachePlan;
 use crate::proxy::gateway::request::{check_media, resolve_model};
 use crate::proxy::gateway::selection::Selection;
 use crate::proxy::gateway::stored::account;
@@ -74,7 +75,8 @@ impl Gateway {
         if let Some(boundary) = boundary {
             body = form::to_json(&body, &boundary)?;
         }
-        let text = utf8(&body)?;
+        let body = utf8(body)?;
+        let text = body.as_str();
         // Only the provider that made a video can remix it.
         let source = match from.map(str::to_owned).or_else(|| ask::remix(text)) {
             Some(id) => Some(self.remix_source(ctx, &id).await?),
@@ -361,6 +363,7 @@ fn bodyless_attempt(road: &TaskRoute, permit: Option<TargetPermit>, api: Api) ->
         upstream: api,
         action: None,
         stream: false,
+        caching: CachePlan::default(),
     };
     chosen.into_attempt()
 }

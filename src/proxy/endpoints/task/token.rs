@@ -20,7 +20,7 @@ impl Gateway {
     ) -> Result<bool, ApiError> {
         let live = ctx.active.clone();
         let body = self.read_whole(client, ctx, BODY).await?;
-        match super::utf8(&body).ok().and_then(ask::api_key) {
+        match super::utf8(body).ok().and_then(|text| ask::api_key(&text)) {
             Some(text) if extract_key(client.req_header())?.is_some_and(|other| *other != *text) => {
                 return Err(conflicting_keys("a header", "the body"));
             }

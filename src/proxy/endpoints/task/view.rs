@@ -123,7 +123,7 @@ impl Gateway {
         ctx: &mut Context,
     ) -> Result<bool, ApiError> {
         let body = self.read_whole(client, ctx, BODY).await?;
-        let id = ask::operation(super::utf8(&body)?)?;
+        let id = ask::operation(&super::utf8(body)?)?;
         let shown = self.load_task(ctx, &id).await?;
         let view = view(&id, &shown.facts, &shown.state);
         let Ok(medium) = completed_video(&shown, 0) else {

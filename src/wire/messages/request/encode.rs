@@ -2,6 +2,7 @@
 
 use bytes::BytesMut;
 
+use super::automatic::AutomaticMarks;
 use super::plan::{Plan, check_result_block, is_blank};
 use super::schema;
 use super::turns::WrittenIds;
@@ -31,11 +32,18 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
         dialect,
         notes,
         surplus_marks: 0,
+        automatic: AutomaticMarks::default(),
+        prompt_start: None,
         citations,
         ids: WrittenIds::default(),
     };
     // Count all marks before writing: the first ones are dropped, and the output is written in one pass.
-    scribe.surplus_marks = scribe.marks(&plan).saturating_sub(MAX_MARKS);
+    let marks = scribe.marks(&plan);
+    scribe.surplus_marks = marks.saturating_sub(MAX_MARKS);
+    if marks == 0 {
+        let search = scribe.search_offered().is_some();
+        scribe.automatic = AutomaticMarks::new(request, &plan, scribe.offered(), search);
+    }
     scribe.request(&plan);
 }
 
@@ -47,6 +55,10 @@ pub(super) struct RequestWriter<'o, 'r, 'a> {
     pub(super) notes: &'r mut LossNotes,
     /// Number of cache marks that are still to be dropped.
     pub(super) surplus_marks: usize,
+    /// Elements that get an automatic cache mark.
+    pub(super) automatic: AutomaticMarks<'r, 'a>,
+    /// Offset of the prompt (tools, system and messages) in the buffer. `None` before it begins.
+    pub(super) prompt_start: Option<usize>,
     /// Citation settings, which apply to all documents.
     pub(super) citations: Option<RawJson<'a>>,
     pub(super) ids: WrittenIds,

@@ -4,6 +4,7 @@
 //! parameters, the conversation as the provider requires it, tools and schemas. Capabilities of the target come from
 //! the dialect; names of providers do not belong here.
 
+mod automatic;
 mod blocks;
 mod decode;
 mod encode;
@@ -14,3 +15,4 @@ mod turns;
 
 pub use decode::decode;
 pub use encode::encode;
+pub(super) use plan::is_blank;

@@ -313,7 +313,7 @@ pub(super) fn image_type<'a>(mime: JsonStr<'a>, data: JsonStr<'a>) -> &'a str {
 }
 
 /// Returns whether a text is only white space, which the provider treats as empty.
-pub(super) fn is_blank(text: JsonStr<'_>) -> bool {
+pub(in crate::wire::messages) fn is_blank(text: JsonStr<'_>) -> bool {
     let mut rest = text.escaped();
     loop {
         rest = rest.trim_start();

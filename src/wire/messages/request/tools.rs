@@ -49,6 +49,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
             return;
         }
         self.tool_choice(budget);
+        self.begin_prompt();
         self.json.key("tools").begin_array();
         for tool in self.offered() {
             self.tool(tool);
@@ -89,7 +90,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         for extra in tool.extra.iter().filter(|_| own) {
             self.json.key(extra.name).raw(extra.value);
         }
-        self.write_breakpoint(tool.cache);
+        self.write_mark(tool.cache, self.automatic.has_tool(tool));
         self.json.end_object();
     }
 
@@ -121,7 +122,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         if let Some(location) = search.location {
             self.location(location);
         }
-        self.write_breakpoint(search.cache);
+        self.write_mark(search.cache, self.automatic.has_search());
         self.json.end_object();
     }
 

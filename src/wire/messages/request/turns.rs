@@ -38,6 +38,7 @@ impl WrittenIds {
 impl RequestWriter<'_, '_, '_> {
     /// Writes `system` and `messages`.
     pub(super) fn conversation(&mut self, plan: &Plan<'_, '_>) {
+        self.begin_prompt();
         if !plan.system.is_empty() {
             self.json.key("system").begin_array();
             for block in &plan.system {
@@ -62,14 +63,14 @@ impl RequestWriter<'_, '_, '_> {
         self.json.begin_object().key("role").string(role).key("content").begin_array();
         if message.blocks.is_empty() {
             // A filler turn: the provider refuses empty content and text of white space only.
-            self.text(JsonStr::from_escaped("."), None);
+            self.text(JsonStr::from_escaped("."), None, false);
         }
         let last = message.blocks.len().saturating_sub(1);
         for (index, block) in message.blocks.iter().enumerate() {
             match block {
                 // The provider refuses a prefill that ends in white space.
                 Block::Text { text, cache, .. } if prefill && index == last => {
-                    self.text(trimmed(*text), *cache);
+                    self.text(trimmed(*text), *cache, false);
                 }
                 _ => self.block(block),
             }
@@ -77,8 +78,25 @@ impl RequestWriter<'_, '_, '_> {
         self.json.end_array().end_object();
     }
 
+    /// Notes where the prompt begins.
+    pub(super) fn begin_prompt(&mut self) {
+        self.prompt_start.get_or_insert(self.json.buffer_len());
+    }
+
+    /// Writes the client's cache mark of an element, or an automatic one if the element is selected for it.
+    pub(super) fn write_mark(&mut self, mark: Option<CacheBreakpoint>, is_selected: bool) {
+        let Some(start) = self.prompt_start.filter(|_| is_selected && mark.is_none()) else {
+            return self.write_breakpoint(mark);
+        };
+        let mark = self.automatic.mark(self.json.buffer_len() - start);
+        if mark.is_some() {
+            self.notes.count_breakpoint();
+        }
+        self.write_breakpoint(mark);
+    }
+
     /// Writes a cache mark, unless the maximum is exceeded.
-    pub(super) fn write_breakpoint(&mut self, mark: Option<CacheBreakpoint>) {
+    fn write_breakpoint(&mut self, mark: Option<CacheBreakpoint>) {
         let Some(mark) = mark else { return };
         if self.surplus_marks > 0 {
             // Drop the first marks: a later mark covers the same prefix.
@@ -93,23 +111,24 @@ impl RequestWriter<'_, '_, '_> {
         self.json.end_object();
     }
 
-    fn text(&mut self, text: JsonStr<'_>, mark: Option<CacheBreakpoint>) {
+    fn text(&mut self, text: JsonStr<'_>, mark: Option<CacheBreakpoint>, is_selected: bool) {
         self.json.begin_object().key("type").string("text").key("text").paste(text);
-        self.write_breakpoint(mark);
+        self.write_mark(mark, is_selected);
         self.json.end_object();
     }
 
     fn block(&mut self, block: &Block<'_>) {
+        let is_selected = self.automatic.has_block(block);
         match block {
-            Block::Text { text, cache, .. } => self.text(*text, *cache),
-            Block::Refusal { text } => self.text(*text, None),
+            Block::Text { text, cache, .. } => self.text(*text, *cache, is_selected),
+            Block::Refusal { text } => self.text(*text, None, false),
             Block::Image { source, cache, .. } => {
                 self.json.begin_object().key("type").string("image");
                 self.source(*source);
-                self.write_breakpoint(*cache);
+                self.write_mark(*cache, is_selected);
                 self.json.end_object();
             }
-            Block::File { source, name, cache } => self.file(*source, *name, *cache),
+            Block::File { source, name, cache } => self.file(*source, *name, (*cache, is_selected)),
             Block::Reasoning { text, signature: Some(seal), hidden } => {
                 let seal = JsonStr::from_escaped(&seal.text);
                 self.json.begin_object().key("type");
@@ -151,7 +170,7 @@ impl RequestWriter<'_, '_, '_> {
                 if *error || failed {
                     self.json.key("is_error").boolean(true);
                 }
-                self.write_breakpoint(*cache);
+                self.write_mark(*cache, is_selected);
                 self.json.end_object();
             }
             Block::Opaque { raw, .. } => {
@@ -184,7 +203,12 @@ impl RequestWriter<'_, '_, '_> {
         self.json.end_object();
     }
 
-    fn file(&mut self, source: MediaSource<'_>, name: JsonStr<'_>, mark: Option<CacheBreakpoint>) {
+    fn file(
+        &mut self,
+        source: MediaSource<'_>,
+        name: JsonStr<'_>,
+        (mark, is_selected): (Option<CacheBreakpoint>, bool),
+    ) {
         let document = match source {
             MediaSource::Base64 { mime, data } => Some((DocumentForm::of(mime, data), data)),
             _ => None,
@@ -210,7 +234,7 @@ impl RequestWriter<'_, '_, '_> {
                 self.json.key("citations").raw(citations);
             }
         }
-        self.write_breakpoint(mark);
+        self.write_mark(mark, is_selected);
         self.json.end_object();
     }
 

@@ -5,6 +5,7 @@
 
 mod answer;
 mod arguments;
+mod breakpoints;
 mod client;
 mod conversation;
 mod media;

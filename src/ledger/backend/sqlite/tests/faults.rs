@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::ledger::backend::sqlite::tests::*;
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < end, "{what} did not happen");
@@ -22,14 +22,14 @@ fn journals(folder: &Path) -> std::path::PathBuf {
 async fn thread_restarts_after_a_panic_without_losing_charges() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 100);
-    let book = open(folder.path());
-    settle(&book, None, &record("acme", 5));
-    assert!(book.worker.send(Command::Panic));
-    settle(&book, None, &record("acme", 7));
-    until("the restart", || book.threads()[0].restarts() == 1);
-    flush(&book).await;
-    assert!(book.threads().iter().all(|thread| !thread.is_down()));
-    assert_eq!(book.available(&id("acme")), Some(88));
+    let ledger = open(folder.path());
+    settle(&ledger, None, &record("acme", 5));
+    assert!(ledger.worker.send(Command::Panic));
+    settle(&ledger, None, &record("acme", 7));
+    wait_until("the restart", || ledger.threads()[0].restarts() == 1);
+    flush(&ledger).await;
+    assert!(ledger.threads().iter().all(|thread| !thread.is_down()));
+    assert_eq!(ledger.available(&id("acme")), Some(88));
     assert_eq!(stored(folder.path(), "acme"), (88, 12, 2));
 }
 
@@ -38,19 +38,19 @@ async fn thread_restarts_after_a_panic_without_losing_charges() {
 fn file_removed_stops_reservations_until_it_is_back() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 100);
-    let book = open(folder.path());
-    assert_eq!(book.fault(), None);
-    let (file, away) = (folder.path().join("state.db"), folder.path().join("away.db"));
-    std::fs::rename(&file, &away).unwrap();
-    until("the fault", || book.fault().is_some_and(|fault| fault.contains("was removed")));
-    assert_eq!(reserve(&book, "acme", 1).unwrap_err(), ReserveError::Unavailable);
-    settle(&book, None, &record("acme", 5));
+    let ledger = open(folder.path());
+    assert_eq!(ledger.fault(), None);
+    let (file, moved) = (folder.path().join("state.db"), folder.path().join("away.db"));
+    std::fs::rename(&file, &moved).unwrap();
+    wait_until("the fault", || ledger.fault().is_some_and(|fault| fault.contains("was removed")));
+    assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), ReserveError::Unavailable);
+    settle(&ledger, None, &record("acme", 5));
     std::fs::write(&file, "").unwrap();
-    until("the fault", || book.fault().is_some_and(|fault| fault.contains("was replaced")));
-    std::fs::rename(&away, &file).unwrap();
-    until("the end of the fault", || book.fault().is_none());
-    drop(reserve(&book, "acme", 1).unwrap());
-    drop(book);
+    wait_until("the fault", || ledger.fault().is_some_and(|fault| fault.contains("was replaced")));
+    std::fs::rename(&moved, &file).unwrap();
+    wait_until("the end of the fault", || ledger.fault().is_none());
+    drop(reserve(&ledger, "acme", 1).unwrap());
+    drop(ledger);
     assert_eq!(stored(folder.path(), "acme"), (95, 5, 1));
 }
 
@@ -62,24 +62,24 @@ fn file_lost_beside_a_journal_is_not_created_anew() {
         credit(folder.path(), "acme", 100);
         let path = folder.path().join("state.db");
         let copy = folder.path().join("copy.db");
-        desk(folder.path()).backup(&copy).unwrap();
-        let book = open(folder.path());
+        open_admin(folder.path()).backup(&copy).unwrap();
+        let ledger = open(folder.path());
         std::fs::remove_file(&path).unwrap();
-        until("the fault", || book.fault().is_some());
-        settle(&book, None, &record("acme", 5));
-        drop(book);
+        wait_until("the fault", || ledger.fault().is_some());
+        settle(&ledger, None, &record("acme", 5));
+        drop(ledger);
         if empty {
             std::fs::write(&path, "").unwrap();
         }
         for refused in [
-            SqliteLedger::open(&path, TERMS).map(drop),
+            SqliteLedger::open(&path, CONFIG).map(drop),
             SqliteAdmin::open(&path).map(drop),
             crate::kv::sqlite::SqliteTasks::open(&path).map(drop),
         ] {
-            let words = refused.unwrap_err().to_string();
-            assert!(words.contains("missing or empty") && words.contains("backup"), "{words}");
+            let message = refused.unwrap_err().to_string();
+            assert!(message.contains("missing or empty") && message.contains("backup"), "{message}");
         }
-        assert_eq!(path.exists(), empty, "a file was made");
+        assert_eq!(path.exists(), empty, "a file was created");
         // As the error message says: restore a backup, to which the journal is applied.
         for ending in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(folder.path().join(format!("state.db{ending}")));
@@ -101,7 +101,7 @@ fn file_without_tables_beside_a_journal_is_refused() {
     let path = folder.path().join("state.db");
     rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA application_id = 7").unwrap();
     drop(Journal::create(&journals(folder.path()), DEFAULT_SEGMENT_LIMIT).unwrap());
-    assert!(matches!(SqliteLedger::open(&path, TERMS), Err(OpenError::Lost { .. })));
+    assert!(matches!(SqliteLedger::open(&path, CONFIG), Err(OpenError::Lost { .. })));
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn file_with_a_damaged_page_is_refused_at_the_start() {
     credit(folder.path(), "acme", 100);
     let path = folder.path().join("state.db");
     {
-        let book = open(folder.path());
+        let ledger = open(folder.path());
         for n in 0..2_000 {
             let request = format!("request {n}");
-            drop(book.settle(None, &UsageRecord { request: &request, ..record("acme", 0) }));
+            drop(ledger.settle(None, &UsageRecord { request: &request, ..record("acme", 0) }));
         }
     }
     drop(open(folder.path()));
@@ -128,7 +128,7 @@ fn file_with_a_damaged_page_is_refused_at_the_start() {
         for ending in ["-wal", "-shm"] {
             let _ = std::fs::remove_file(folder.path().join(format!("state.db{ending}")));
         }
-        match SqliteLedger::open(&path, TERMS) {
+        match SqliteLedger::open(&path, CONFIG) {
             Err(OpenError::Damaged { .. }) => found += 1,
             // The damaged page is not in use.
             Ok(_) => {}

@@ -14,7 +14,7 @@ const ACCOUNTS: [&str; 2] = ["acme", "umbrella"];
 /// Maximum number of concurrent processes, as in an upgrade.
 const PROCESSES: usize = 2;
 /// Longer than any test: the thread flushes on command only.
-const BY_HAND: SqliteLedgerConfig = SqliteLedgerConfig {
+const MANUAL_FLUSH: SqliteLedgerConfig = SqliteLedgerConfig {
     flush: Duration::from_secs(3600),
     records: Duration::from_secs(4_000_000_000),
     segment: DEFAULT_SEGMENT_LIMIT,
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// Expected state of one process.
 #[derive(Debug)]
 struct Process {
-    book: SqliteLedger,
+    ledger: SqliteLedger,
     held: Vec<(usize, Reservation)>,
     /// Balance as last read from the file, and whether the account is enabled.
     seen: [(i64, bool); 2],
@@ -66,9 +66,9 @@ struct Process {
 
 /// Expected content of the file.
 #[derive(Debug)]
-struct World {
+struct Model {
     folder: tempfile::TempDir,
-    desk: SqliteAdmin,
+    admin: SqliteAdmin,
     file: [(i64, bool); 2],
     processes: [Option<Process>; PROCESSES],
     /// Charges in the journals of crashed processes.
@@ -76,46 +76,46 @@ struct World {
     settled: HashMap<String, i64>,
 }
 
-impl World {
+impl Model {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let desk = SqliteAdmin::open(&folder.path().join("state.db")).unwrap();
-        desk.create_many(ACCOUNTS.map(id)).unwrap();
+        let admin = SqliteAdmin::open(&folder.path().join("state.db")).unwrap();
+        admin.create_many(ACCOUNTS.map(id)).unwrap();
         let (processes, settled) = (Default::default(), HashMap::new());
-        World { folder, desk, file: [(0, true); 2], processes, left: [0; 2], settled }
+        Model { folder, admin, file: [(0, true); 2], processes, left: [0; 2], settled }
     }
 
-    fn take(&mut self, step: Step) {
+    fn apply(&mut self, step: Step) {
         match step {
             Step::Credit { account, amount } => {
-                self.desk.credit(ACCOUNTS[account], amount, "", None).unwrap();
+                self.admin.credit(ACCOUNTS[account], amount, "", None).unwrap();
                 self.file[account].0 += amount;
             }
             Step::Enable { account, enabled } => {
-                self.desk.set_enabled(ACCOUNTS[account], enabled).unwrap();
+                self.admin.set_enabled(ACCOUNTS[account], enabled).unwrap();
                 self.file[account].1 = enabled;
             }
             Step::Start { process } if self.processes[process].is_none() => {
-                let book = SqliteLedger::open(&self.folder.path().join("state.db"), BY_HAND).unwrap();
+                let ledger = SqliteLedger::open(&self.folder.path().join("state.db"), MANUAL_FLUSH).unwrap();
                 for (file, left) in self.file.iter_mut().zip(&mut self.left) {
                     file.0 -= std::mem::take(left);
                 }
                 self.processes[process] =
-                    Some(Process { book, held: Vec::new(), seen: self.file, waiting: [0; 2] });
+                    Some(Process { ledger, held: Vec::new(), seen: self.file, waiting: [0; 2] });
             }
             Step::Start { .. } => {}
             Step::Reserve { process, account, amount } => {
                 let Some(process) = &mut self.processes[process] else { return };
                 let available = process.available(account);
-                let outcome = reserve(&process.book, ACCOUNTS[account], amount);
+                let outcome = reserve(&process.ledger, ACCOUNTS[account], amount);
                 match outcome {
                     Ok(held) => {
                         assert!(process.seen[account].1 && (amount == 0 || amount <= available));
                         process.held.push((account, held));
                     }
                     Err(ReserveError::Disabled) => assert!(!process.seen[account].1),
-                    Err(ReserveError::Empty { available: told }) => {
-                        assert!(amount > available && told == available);
+                    Err(ReserveError::Empty { available: reported }) => {
+                        assert!(amount > available && reported == available);
                     }
                     Err(refused) => panic!("{refused}"),
                 }
@@ -140,7 +140,7 @@ impl World {
             Step::Flush { process } => {
                 let Some(process) = &mut self.processes[process] else { return };
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-                runtime.block_on(flush(&process.book));
+                runtime.block_on(flush(&process.ledger));
                 for (file, waiting) in self.file.iter_mut().zip(&mut process.waiting) {
                     file.0 -= std::mem::take(waiting);
                 }
@@ -148,15 +148,15 @@ impl World {
             }
             Step::Stop { process } => {
                 let Some(process) = self.processes[process].take() else { return };
-                drop(process.book);
+                drop(process.ledger);
                 for (file, waiting) in self.file.iter_mut().zip(process.waiting) {
                     file.0 -= waiting;
                 }
             }
             Step::Crash { process } => {
                 let Some(process) = self.processes[process].take() else { return };
-                let journal = process.book.shared.journal.id();
-                process.book.crash();
+                let journal = process.ledger.shared.journal.id();
+                process.ledger.crash();
                 self.await_end(journal);
                 for (left, waiting) in self.left.iter_mut().zip(process.waiting) {
                     *left += waiting;
@@ -182,11 +182,11 @@ impl World {
     fn check(&self) {
         for process in self.processes.iter().flatten() {
             for (account, name) in ACCOUNTS.iter().enumerate() {
-                assert_eq!(process.book.available(&id(name)), Some(process.available(account)), "{name}");
+                assert_eq!(process.ledger.available(&id(name)), Some(process.available(account)), "{name}");
             }
         }
         for (name, file) in ACCOUNTS.iter().zip(self.file) {
-            let state = self.desk.account(name).unwrap();
+            let state = self.admin.account(name).unwrap();
             assert_eq!((state.balance(), state.enabled), file, "{name}");
         }
     }
@@ -194,20 +194,20 @@ impl World {
     /// Ends all processes and starts one: each settlement is applied exactly once.
     fn close(mut self) {
         for process in 0..PROCESSES {
-            self.take(Step::Stop { process });
+            self.apply(Step::Stop { process });
         }
-        self.take(Step::Start { process: 0 });
+        self.apply(Step::Start { process: 0 });
         self.check();
         let mut found = HashMap::new();
         let all = UsageFilter { from: 0, to: 100_000, ..UsageFilter::default() };
-        self.desk
+        self.admin
             .records(&all, &mut |record| {
                 assert!(found.insert(record.request.to_owned(), record.cost).is_none(), "twice");
                 Ok(())
             })
             .unwrap();
         assert_eq!(found, self.settled);
-        assert!(self.desk.audit().unwrap().is_empty());
+        assert!(self.admin.audit().unwrap().is_empty());
     }
 }
 
@@ -226,7 +226,7 @@ impl Process {
         settled: &mut HashMap<String, i64>,
     ) {
         let request = format!("request {}", settled.len());
-        settle(&self.book, held, &UsageRecord { request: &request, ..record(ACCOUNTS[account], cost) });
+        settle(&self.ledger, held, &UsageRecord { request: &request, ..record(ACCOUNTS[account], cost) });
         settled.insert(request, cost);
         self.waiting[account] += cost;
     }
@@ -237,14 +237,14 @@ proptest! {
 
     #[test]
     fn ledger_agrees_with_a_model_after_any_steps(steps in prop::collection::vec(step(), 1..60)) {
-        let mut world = World::new();
+        let mut model = Model::new();
         for process in 0..PROCESSES {
-            world.take(Step::Start { process });
+            model.apply(Step::Start { process });
         }
         for step in steps {
-            world.take(step);
-            world.check();
+            model.apply(step);
+            model.check();
         }
-        world.close();
+        model.close();
     }
 }

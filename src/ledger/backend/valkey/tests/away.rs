@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{adds_up, at, desk, flushed, soon};
+use super::{assert_audit_passes, at, flush_ledger, open_admin, wait_until};
 use crate::ledger::backend::valkey::OnOutage;
 use crate::ledger::{Ledger, ReserveError, ReserveOutcome};
 use crate::store::tests::ledger::{id, open_account, record, reserve, settle};
@@ -13,14 +13,14 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Waits until the ledger has noticed the outage.
 fn noticed(ledger: &crate::ledger::backend::valkey::ClusterLedger) {
-    soon("it is noticed", || crate::store::tests::wait(ledger.flush()).is_err());
+    wait_until("the detection of the outage", || crate::store::tests::wait(ledger.flush()).is_err());
 }
 
 #[test]
 fn outage_leased_balance_is_spent_and_then_requests_are_refused() {
     let Some(mut place) = OnServer::new() else { return };
-    open_account(&desk(&place.server), "acme", 16_000);
-    let ledger = place.fleet(OnOutage::Refuse);
+    open_account(&open_admin(&place.server), "acme", 16_000);
+    let ledger = place.cluster_ledger(OnOutage::Refuse);
     let first = reserve(&ledger, "acme", 100).unwrap();
     place.server.kill();
     noticed(&ledger);
@@ -35,19 +35,19 @@ fn outage_leased_balance_is_spent_and_then_requests_are_refused() {
     }
     assert!(began.elapsed() < AT_ONCE);
     place.server.start_again();
-    flushed(&ledger);
+    flush_ledger(&ledger);
     assert_eq!(at(&place, "acme"), (16_000 - 990, 990, 10));
     let held = reserve(&ledger, "acme", 15_010).unwrap();
     assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: 0 });
     drop(held);
-    adds_up(&place.server);
+    assert_audit_passes(&place.server);
 }
 
 #[test]
 fn outage_overdraft_is_spent_and_charged_after_recovery() {
     let Some(mut place) = OnServer::new() else { return };
-    open_account(&desk(&place.server), "acme", 20);
-    let ledger = place.fleet(OnOutage::Allow(500));
+    open_account(&open_admin(&place.server), "acme", 20);
+    let ledger = place.cluster_ledger(OnOutage::Allow(500));
     drop(reserve(&ledger, "acme", 20).unwrap());
     assert!(matches!(reserve(&ledger, "acme", 21).unwrap_err(), ReserveError::Empty { .. }));
     place.server.kill();
@@ -62,86 +62,88 @@ fn outage_overdraft_is_spent_and_charged_after_recovery() {
         settle(&ledger, Some(held), &record("acme", 90));
     }
     place.server.start_again();
-    flushed(&ledger);
+    flush_ledger(&ledger);
     assert_eq!(at(&place, "acme"), (20 - 450, 450, 5));
     assert_eq!(before, 20);
-    soon("it is known", || ledger.available(&id("acme")) == Some(-430));
+    wait_until("the update of the account", || ledger.available(&id("acme")) == Some(-430));
     assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), ReserveError::Empty { available: -430 });
     assert_eq!(reserve(&ledger, "unseen", 0).unwrap_err(), ReserveError::UnknownAccount);
-    adds_up(&place.server);
+    assert_audit_passes(&place.server);
 }
 
 /// A gateway starts and ends while the server is unreachable: the next one ships its charges.
 #[test]
 fn outage_charges_are_shipped_by_the_next_gateway() {
     let Some(mut place) = OnServer::new() else { return };
-    open_account(&desk(&place.server), "acme", 1_000);
-    let ledger = place.fleet(OnOutage::Refuse);
+    open_account(&open_admin(&place.server), "acme", 1_000);
+    let ledger = place.cluster_ledger(OnOutage::Refuse);
     let held: Vec<_> = (0..7).map(|_| reserve(&ledger, "acme", 10).unwrap()).collect();
     settle(&ledger, None, &record("", 0));
-    flushed(&ledger);
+    flush_ledger(&ledger);
     place.server.kill();
     for held in held {
         settle(&ledger, Some(held), &record("acme", 9));
     }
     drop(ledger);
-    let idle = place.fleet(OnOutage::Refuse);
+    let idle = place.cluster_ledger(OnOutage::Refuse);
     let refused = idle.reserve(&id("acme"), 1);
     assert!(matches!(refused, ReserveOutcome::Pending(_)), "{refused:?}");
     place.server.start_again();
-    let next = place.fleet(OnOutage::Refuse);
-    soon("they are brought", || at(&place, "acme") == (1_000 - 63, 63, 7));
+    let next = place.cluster_ledger(OnOutage::Refuse);
+    wait_until("the charges are shipped", || at(&place, "acme") == (1_000 - 63, 63, 7));
     // The lease of the ended gateway is released as soon as its journal was found.
-    soon("all is free", || reserve(&next, "acme", 937).is_ok());
-    adds_up(&place.server);
+    wait_until("the return of the leases", || reserve(&next, "acme", 937).is_ok());
+    assert_audit_passes(&place.server);
 }
 
 /// More is settled meanwhile than fits into the journal.
 #[test]
 fn outage_full_journal_is_shipped_and_reused() {
     let Some(mut place) = OnServer::new() else { return };
-    open_account(&desk(&place.server), "acme", 1_000_000);
-    let ledger = place.fleet_of(OnOutage::Allow(100_000), 4_096);
+    open_account(&open_admin(&place.server), "acme", 1_000_000);
+    let ledger = place.cluster_ledger_with_segment(OnOutage::Allow(100_000), 4_096);
     for round in 1..=3 {
-        flushed(&ledger);
+        flush_ledger(&ledger);
         let held: Vec<_> = (0..300).map(|_| reserve(&ledger, "acme", 10).unwrap()).collect();
         place.server.kill();
         noticed(&ledger);
         let full = held.into_iter().map(|held| {
-            let told = ledger.settle(Some(held), &record("acme", 9));
-            told.wait(PATIENCE).is_err()
+            let settled = ledger.settle(Some(held), &record("acme", 9));
+            settled.wait(PATIENCE).is_err()
         });
         assert!(full.filter(|full| *full).count() > 100, "both segments are full");
         // Requests whose charge could be lost are refused, whatever overdraft is allowed during an outage.
         assert_eq!(reserve(&ledger, "acme", 1).unwrap_err(), ReserveError::Unavailable);
         place.server.start_again();
-        flushed(&ledger);
-        soon("it is all there", || {
+        flush_ledger(&ledger);
+        wait_until("the shipment of all charges", || {
             at(&place, "acme") == (1_000_000 - round * 2_700, round * 2_700, round * 300)
         });
-        soon("requests go on", || reserve(&ledger, "acme", 1).is_ok());
+        wait_until("the next reservation", || reserve(&ledger, "acme", 1).is_ok());
     }
     drop(ledger);
-    adds_up(&place.server);
+    assert_audit_passes(&place.server);
 }
 
 /// A server that accepts connections but does not respond delays no request for long.
 #[test]
 fn outage_unresponsive_server_does_not_block_requests() {
     let Some(place) = OnServer::new() else { return };
-    open_account(&desk(&place.server), "acme", 1_000);
-    let ledger = place.fleet(OnOutage::Refuse);
+    open_account(&open_admin(&place.server), "acme", 1_000);
+    let ledger = place.cluster_ledger(OnOutage::Refuse);
     let held = reserve(&ledger, "acme", 10).unwrap();
     let server = place.server.process().unwrap();
     nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGSTOP).unwrap();
     let began = Instant::now();
     // Noticing it takes one response time limit and one attempt to connect.
-    soon("it is noticed", || reserve(&ledger, "acme", 900).unwrap_err() == ReserveError::Unavailable);
+    wait_until("the detection of the outage", || {
+        reserve(&ledger, "acme", 900).unwrap_err() == ReserveError::Unavailable
+    });
     settle(&ledger, Some(held), &record("acme", 5));
     assert!(began.elapsed() < AT_ONCE);
     nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGCONT).unwrap();
-    flushed(&ledger);
+    flush_ledger(&ledger);
     assert_eq!(at(&place, "acme"), (995, 5, 1));
-    soon("all is free", || reserve(&ledger, "acme", 995).is_ok());
-    adds_up(&place.server);
+    wait_until("the return of the leases", || reserve(&ledger, "acme", 995).is_ok());
+    assert_audit_passes(&place.server);
 }

@@ -1,6 +1,6 @@
 //! Bounds: the queue of the thread, and the lifetime of leases after the end.
 
-use super::{adds_up, at, desk, flushed, soon};
+use super::{assert_audit_passes, at, flush_ledger, open_admin, wait_until};
 use crate::ledger::backend::valkey::OnOutage;
 use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, Journal};
 use crate::ledger::worker::QUEUE;
@@ -12,8 +12,8 @@ use crate::store::tests::{OnServer, TestBackend as _, wait};
 #[test]
 fn queue_for_a_stalled_server_is_bounded() {
     let Some(place) = OnServer::new() else { return };
-    open_account(&desk(&place.server), "acme", 1_000);
-    let ledger = place.fleet(OnOutage::Refuse);
+    open_account(&open_admin(&place.server), "acme", 1_000);
+    let ledger = place.cluster_ledger(OnOutage::Refuse);
     drop(reserve(&ledger, "acme", 10).unwrap());
     let server = place.server.process().unwrap();
     nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGSTOP).unwrap();
@@ -27,16 +27,16 @@ fn queue_for_a_stalled_server_is_bounded() {
     assert!(refused > 0, "{} wait", waiting.len());
     drop(waiting);
     nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGCONT).unwrap();
-    soon("requests go on", || reserve(&ledger, "acme", 1_000).is_ok());
-    adds_up(&place.server);
+    wait_until("the next reservation", || reserve(&ledger, "acme", 1_000).is_ok());
+    assert_audit_passes(&place.server);
 }
 
 /// Closing the ledger returns its leases, without waiting until it is dropped.
 #[test]
 fn close_returns_the_leases() {
     let Some(place) = OnServer::new() else { return };
-    open_account(&desk(&place.server), "acme", 1_000);
-    let (one, other) = (place.fleet(OnOutage::Refuse), place.fleet(OnOutage::Refuse));
+    open_account(&open_admin(&place.server), "acme", 1_000);
+    let (one, other) = (place.cluster_ledger(OnOutage::Refuse), place.cluster_ledger(OnOutage::Refuse));
     let held = reserve(&one, "acme", 10).unwrap();
     assert!(matches!(reserve(&other, "acme", 1_000), Err(ReserveError::Empty { .. })));
     let settled = one.settle(Some(held), &record("acme", 7));
@@ -47,9 +47,9 @@ fn close_returns_the_leases() {
     // A settlement after that is not lost.
     drop(one.settle(None, &record("acme", 3)));
     drop(one);
-    flushed(&other);
-    soon("it is brought", || at(&place, "acme") == (990, 10, 2));
-    adds_up(&place.server);
+    flush_ledger(&other);
+    wait_until("the charges are shipped", || at(&place, "acme") == (990, 10, 2));
+    assert_audit_passes(&place.server);
 }
 
 /// The limit is a number of entries, whatever the names of their owners.
@@ -71,8 +71,8 @@ fn owner_entries_count_the_same_whatever_their_names() {
 #[test]
 fn journal_larger_than_one_piece_is_shipped_once() {
     let Some(place) = OnServer::new() else { return };
-    open_account(&desk(&place.server), "acme", 1_000_000);
-    open_account(&desk(&place.server), "other", 1_000_000);
+    open_account(&open_admin(&place.server), "acme", 1_000_000);
+    open_account(&open_admin(&place.server), "other", 1_000_000);
     {
         let journal = Journal::create(&place.folder.path().join("ledger"), DEFAULT_SEGMENT_LIMIT).unwrap();
         for n in 0..20_000 {
@@ -86,9 +86,9 @@ fn journal_larger_than_one_piece_is_shipped_once() {
         }
         journal.write_queued().unwrap();
     }
-    let _ledger = place.fleet(OnOutage::Refuse);
+    let _ledger = place.cluster_ledger(OnOutage::Refuse);
     for account in ["acme", "other"] {
-        soon("it is brought", || at(&place, account) == (980_000, 20_000, 10_000));
+        wait_until("the charges are shipped", || at(&place, account) == (980_000, 20_000, 10_000));
     }
-    adds_up(&place.server);
+    assert_audit_passes(&place.server);
 }

@@ -1,7 +1,7 @@
 //! A cluster of three nodes: all keys of one account are in one slot, and accounts are spread over slots.
 
 use super::limits::FleetNode;
-use super::soon;
+use super::wait_until;
 use crate::kv::valkey::ValkeyStore;
 use crate::ledger::admin::LedgerAdmin as _;
 use crate::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ValkeyAdmin};
@@ -9,7 +9,7 @@ use crate::ledger::report::{DAY, UsageFilter, UsageGrouping};
 use crate::ledger::wal::DEFAULT_SEGMENT_LIMIT;
 use crate::ledger::{Ledger, ReserveError};
 use crate::limits::{Denied, UsageLimits, Which};
-use crate::store::tests::keeping::{LIMITS, find, keep};
+use crate::store::tests::documents::{LIMITS, find, store_response};
 use crate::store::tests::ledger::{id, open_account, record, reserve, settle, stored};
 use crate::store::tests::server::Server;
 use crate::store::tests::wait;
@@ -35,7 +35,7 @@ fn cluster_spreads_accounts_and_keeps_each_on_one_node() {
         assert_eq!(node.ask(&format!("CLUSTER ADDSLOTSRANGE {from} {to}")), "+OK\r\n");
         assert_eq!(node.ask(&format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port)), "+OK\r\n");
     }
-    soon("the cluster stands", || {
+    wait_until("the start of the cluster", || {
         nodes.iter().all(|node| {
             let info = node.ask("CLUSTER INFO");
             info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
@@ -44,19 +44,19 @@ fn cluster_spreads_accounts_and_keeps_each_on_one_node() {
     let urls: Vec<String> = nodes.iter().map(Server::url).collect();
     let address = || ServerAddress::new(urls.iter().map(String::as_str), None).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let terms = ClusterLedgerConfig {
+    let config = ClusterLedgerConfig {
         flush: std::time::Duration::from_millis(20),
         records: std::time::Duration::from_secs(400 * 86_400),
         on_outage: OnOutage::Refuse,
         journal: folder.path().join("ledger"),
         segment: DEFAULT_SEGMENT_LIMIT,
     };
-    let office = ValkeyAdmin::open(&address()).unwrap();
+    let admin = ValkeyAdmin::open(&address()).unwrap();
     let names: Vec<String> = (0..30).map(|n| format!("account {n}")).collect();
     for name in &names {
-        open_account(&office, name, 1_000);
+        open_account(&admin, name, 1_000);
     }
-    let ledger = ClusterLedger::open(address(), terms).unwrap();
+    let ledger = ClusterLedger::open(address(), config).unwrap();
     for name in &names {
         let held = reserve(&ledger, name, 100).unwrap();
         assert_eq!(reserve(&ledger, name, 901).unwrap_err(), ReserveError::Empty { available: 900 });
@@ -65,13 +65,13 @@ fn cluster_spreads_accounts_and_keeps_each_on_one_node() {
     settle(&ledger, None, &record("", 0));
     wait(ledger.flush()).unwrap();
     for name in &names {
-        assert_eq!(stored(&office, name), (960, 40, 1), "{name}");
+        assert_eq!(stored(&admin, name), (960, 40, 1), "{name}");
         assert_eq!(ledger.available(&id(name)), Some(960), "{name}");
     }
     let all = UsageFilter { from: 0, to: i64::MAX / DAY, ..UsageFilter::default() };
-    let lines = office.usage(&all, UsageGrouping::Account).unwrap();
+    let lines = admin.usage(&all, UsageGrouping::Account).unwrap();
     assert_eq!(lines.len(), 31);
-    assert_eq!(office.accounts().unwrap().len(), 30);
+    assert_eq!(admin.accounts().unwrap().len(), 30);
     assert_eq!(wait(ledger.spent_since(0)).unwrap().len(), 30);
     let limits = UsageLimits {
         requests_per_minute: Some(10),
@@ -90,7 +90,7 @@ fn cluster_spreads_accounts_and_keeps_each_on_one_node() {
         drop(held);
         // 40 of 100 were charged to it above. The two permits are on their way back to the server, and count until
         // then.
-        soon("the places are free", || {
+        wait_until("the return of the permits", || {
             let Denied::LimitReached(refused) = gateway.take(name, limits, 100, 61).unwrap_err() else {
                 panic!()
             };
@@ -99,13 +99,13 @@ fn cluster_spreads_accounts_and_keeps_each_on_one_node() {
         });
     }
     drop(gateway);
-    assert!(office.audit().unwrap().is_empty());
+    assert!(admin.audit().unwrap().is_empty());
     // The keys are spread over all nodes.
     assert!(nodes.iter().all(|node| node.ask("DBSIZE") != ":0\r\n"));
 
     let store = ValkeyStore::open(address(), LIMITS).unwrap();
     for (n, name) in names.iter().enumerate() {
-        keep(&store, name, &format!("resp_{n}"), "one");
+        store_response(&store, name, &format!("resp_{n}"), "one");
     }
     assert!(find(&store, &names[29], "resp_29").is_some() && find(&store, &names[29], "resp_1").is_none());
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::limits::FleetNode;
-use super::{adds_up, at, desk, flushed, opened, soon};
+use super::{assert_audit_passes, at, flush_ledger, open_admin, opened, wait_until};
 use crate::ledger::admin::LedgerAdmin as _;
 use crate::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ValkeyAdmin};
 use crate::ledger::report::{DAY, UsageFilter, UsageGrouping};
@@ -24,40 +24,40 @@ fn failover_lost_charges_are_shipped_again_once() {
     // This server writes to its disk on command only.
     let Some(server) = Server::start_with(&["--appendonly", "no"]) else { return };
     let mut place = OnServer { server, folder: tempfile::tempdir().unwrap() };
-    open_account(&desk(&place.server), "acme", 10_000);
-    let ledger = place.fleet(OnOutage::Refuse);
+    open_account(&open_admin(&place.server), "acme", 10_000);
+    let ledger = place.cluster_ledger(OnOutage::Refuse);
     for _ in 0..10 {
         settle(&ledger, Some(reserve(&ledger, "acme", 10).unwrap()), &record("acme", 7));
     }
-    flushed(&ledger);
+    flush_ledger(&ledger);
     assert_eq!(place.server.ask("SAVE"), "+OK\r\n");
     for _ in 0..20 {
         settle(&ledger, Some(reserve(&ledger, "acme", 10).unwrap()), &record("acme", 5));
         settle(&ledger, None, &record("", 0));
-        flushed(&ledger);
+        flush_ledger(&ledger);
     }
     assert_eq!(at(&place, "acme"), (10_000 - 170, 170, 30));
     place.server.kill();
     place.server.start_again();
-    soon("it is brought again", || at(&place, "acme") == (10_000 - 170, 170, 30));
-    soon("all is free", || reserve(&ledger, "acme", 9_830).is_ok());
+    wait_until("the charges are shipped again", || at(&place, "acme") == (10_000 - 170, 170, 30));
+    wait_until("the return of the leases", || reserve(&ledger, "acme", 9_830).is_ok());
     // Each is charged exactly once.
-    flushed(&ledger);
+    flush_ledger(&ledger);
     assert_eq!(at(&place, "acme"), (10_000 - 170, 170, 30));
-    adds_up(&place.server);
+    assert_audit_passes(&place.server);
 }
 
 /// The server loses everything while the connection stays, as after a failover inside a cluster.
 #[test]
 fn usage_that_is_shipped_again_is_in_reports() {
     let Some(place) = OnServer::new() else { return };
-    let ledger = place.fleet(OnOutage::Refuse);
+    let ledger = place.cluster_ledger(OnOutage::Refuse);
     settle(&ledger, None, &record("", 0));
-    flushed(&ledger);
+    flush_ledger(&ledger);
     assert_eq!(place.server.ask("FLUSHALL"), "+OK\r\n");
     settle(&ledger, None, &record("", 0));
-    flushed(&ledger);
-    let lines = desk(&place.server).usage(&all_days(), UsageGrouping::Account).unwrap();
+    flush_ledger(&ledger);
+    let lines = open_admin(&place.server).usage(&all_days(), UsageGrouping::Account).unwrap();
     assert_eq!(lines.first().map(|line| line.sums.requests), Some(2), "{lines:?}");
 }
 
@@ -65,7 +65,7 @@ fn usage_that_is_shipped_again_is_in_reports() {
 #[test]
 fn usage_of_a_new_day_is_in_reports_after_a_gap() {
     let Some(place) = OnServer::new() else { return };
-    let terms = ClusterLedgerConfig {
+    let config = ClusterLedgerConfig {
         // Flushes happen on command only, so that one flush has all records.
         flush: Duration::from_secs(3_600),
         records: Duration::from_secs(400 * 86_400),
@@ -73,11 +73,12 @@ fn usage_of_a_new_day_is_in_reports_after_a_gap() {
         journal: place.folder.path().join("ledger"),
         segment: DEFAULT_SEGMENT_LIMIT,
     };
-    let ledger = ClusterLedger::open(address(&place.server), terms).unwrap();
+    let ledger = ClusterLedger::open(address(&place.server), config).unwrap();
     settle(&ledger, None, &record("one", 1));
-    flushed(&ledger);
-    let lose = "EVAL \"return redis.call('DEL', unpack(redis.call('KEYS', 'mg:{a:one}:journal:*')))\" 0";
-    assert_eq!(place.server.ask(lose), ":1\r\n");
+    flush_ledger(&ledger);
+    let delete_seq =
+        "EVAL \"return redis.call('DEL', unpack(redis.call('KEYS', 'mg:{a:one}:journal:*')))\" 0";
+    assert_eq!(place.server.ask(delete_seq), ":1\r\n");
     settle(&ledger, None, &record("one", 1));
     // More than one transaction takes: the new day is in the second one.
     let day = record("two", 1).time;
@@ -86,8 +87,8 @@ fn usage_of_a_new_day_is_in_reports_after_a_gap() {
         drop(ledger.settle(None, &UsageRecord { time, ..record("two", 1) }));
     }
     settle(&ledger, None, &UsageRecord { time: day + DAY, ..record("two", 1) });
-    flushed(&ledger);
-    let lines = desk(&place.server).usage(&all_days(), UsageGrouping::Day).unwrap();
+    flush_ledger(&ledger);
+    let lines = open_admin(&place.server).usage(&all_days(), UsageGrouping::Day).unwrap();
     let requests: Vec<i64> = lines.iter().map(|line| line.sums.requests).collect();
     // The first record of `one` is shipped twice, because only its number was lost.
     assert_eq!(requests, [3 + 2_900, 101], "{lines:?}");
@@ -110,13 +111,13 @@ fn failover_to_a_replica_loses_no_charge_or_permit() {
     )
     .unwrap();
     let sentinel = Server::start_with(&[file.to_str().unwrap(), "--sentinel"]).unwrap();
-    soon("the replica follows", || {
+    wait_until("the start of the replication", || {
         second.ask("INFO replication").contains("master_link_status:up")
             && sentinel.ask("SENTINEL replicas mymaster").contains(&second.port.to_string())
     });
     let address = || ServerAddress::new([&*sentinel.url()], Some("mymaster")).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let terms = ClusterLedgerConfig {
+    let config = ClusterLedgerConfig {
         flush: Duration::from_millis(20),
         records: Duration::from_secs(400 * 86_400),
         on_outage: OnOutage::Allow(1_000),
@@ -124,15 +125,17 @@ fn failover_to_a_replica_loses_no_charge_or_permit() {
         segment: DEFAULT_SEGMENT_LIMIT,
     };
     // On a busy machine the sentinel takes a master for down now and then, and names none for a moment.
-    let desk = || opened(|| ValkeyAdmin::open(&address()));
-    let office = desk();
-    open_account(&office, "acme", 100_000);
-    drop(office);
-    soon("the replica has it", || second.ask("HGET mg:{a:acme}:account free").contains("100000"));
-    let other = ClusterLedgerConfig { journal: folder.path().join("other"), ..terms.clone() };
-    let gateway = FleetNode::new(opened(|| ClusterLedger::open(address(), terms.clone())));
+    let reopen_admin = || opened(|| ValkeyAdmin::open(&address()));
+    let admin = reopen_admin();
+    open_account(&admin, "acme", 100_000);
+    drop(admin);
+    wait_until("the replication of the account", || {
+        second.ask("HGET mg:{a:acme}:account free").contains("100000")
+    });
+    let other = ClusterLedgerConfig { journal: folder.path().join("other"), ..config.clone() };
+    let gateway = FleetNode::new(opened(|| ClusterLedger::open(address(), config.clone())));
     let limits = UsageLimits { concurrent: Some(3), ..UsageLimits::default() };
-    let places = [(); 3].map(|()| gateway.take("acme", limits, 0, 0).unwrap());
+    let permits = [(); 3].map(|()| gateway.take("acme", limits, 0, 0).unwrap());
     let ledger = &gateway.ledger;
     let runtime = runtime();
     let (mut charged, mut requests) = (0, 0);
@@ -150,19 +153,21 @@ fn failover_to_a_replica_loses_no_charge_or_permit() {
     first.kill();
     // Requests continue meanwhile, from the lease and then from the overdraft.
     let mut done = (0, 0);
-    soon("the replica takes over", || {
+    wait_until("the failover", || {
         done = request();
         second.ask("ROLE").contains("master")
     });
-    flushed(ledger);
+    flush_ledger(ledger);
     let late = FleetNode::new(opened(|| ClusterLedger::open(address(), other.clone())));
-    soon("places are kept", || late.take("acme", limits, 0, 0).is_err());
-    drop(places);
-    soon("and free in the end", || late.take("acme", limits, 0, 0).is_ok());
-    let office = desk();
-    soon("it has it all", || stored(&office, "acme") == (100_000 - done.0, done.0, done.1));
+    wait_until("the replication of the permits", || late.take("acme", limits, 0, 0).is_err());
+    drop(permits);
+    wait_until("the release of the permits", || late.take("acme", limits, 0, 0).is_ok());
+    let admin = reopen_admin();
+    wait_until("the shipment to the new master", || {
+        stored(&admin, "acme") == (100_000 - done.0, done.0, done.1)
+    });
     assert!(done.1 > 200);
     drop((gateway, late));
-    assert!(office.audit().unwrap().is_empty());
-    assert_eq!(first.ask("PING"), "", "the first one is gone");
+    assert!(admin.audit().unwrap().is_empty());
+    assert_eq!(first.ask("PING"), "", "the killed server responds");
 }

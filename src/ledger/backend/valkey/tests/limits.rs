@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{desk, flushed, soon};
+use super::{flush_ledger, open_admin, wait_until};
 use crate::ledger::backend::valkey::{ClusterLedger, OnOutage};
 use crate::limits::{
     Calendar, Denied, Exceeded, LimitGrant, LimitOwner, LimitRegistry, LimitRequest, Limiter as _, Scope,
@@ -17,7 +17,7 @@ use crate::store::tests::{OnServer, runtime};
 /// Gateway of a fleet: what the proxy does with limits.
 pub(super) struct FleetNode {
     pub(super) ledger: ClusterLedger,
-    gauges: LimitRegistry,
+    registry: LimitRegistry,
     epoch: Instant,
     calendar: Calendar,
 }
@@ -26,10 +26,10 @@ impl FleetNode {
     pub(super) fn new(ledger: ClusterLedger) -> Self {
         // The day of the records that the tests write.
         let calendar = Calendar::at(record("", 0).time.div_euclid(1_000));
-        FleetNode { ledger, gauges: LimitRegistry::shared(), epoch: Instant::now(), calendar }
+        FleetNode { ledger, registry: LimitRegistry::shared(), epoch: Instant::now(), calendar }
     }
 
-    fn ask(&self, tokens: u64, cost: i64) -> LimitRequest {
+    fn limit_request(&self, tokens: u64, cost: i64) -> LimitRequest {
         let now = i64::try_from(self.epoch.elapsed().as_nanos()).unwrap();
         LimitRequest { now, calendar: self.calendar, tokens, cost }
     }
@@ -41,17 +41,22 @@ impl FleetNode {
         tokens: u64,
         cost: i64,
     ) -> Result<LimitGrant, Denied> {
-        self.take_by(account, limits, self.ask(tokens, cost))
+        self.take_by(account, limits, self.limit_request(tokens, cost))
     }
 
-    fn take_by(&self, account: &str, limits: UsageLimits, ask: LimitRequest) -> Result<LimitGrant, Denied> {
+    fn take_by(
+        &self,
+        account: &str,
+        limits: UsageLimits,
+        request: LimitRequest,
+    ) -> Result<LimitGrant, Denied> {
         let name: Arc<str> = account.into();
-        let gauge = self.gauges.state(Scope::Account, &name);
-        match gauge.admit(&limits, &ask) {
+        let state = self.registry.state(Scope::Account, &name);
+        match state.admit(&limits, &request) {
             Err(Denied::NeedsCoordinator) => {
-                let whose = LimitOwner { account: name, key: None };
-                let asked = self.ledger.take(whose, &gauge, &limits, &ask);
-                let waited = async { tokio::time::timeout(Duration::from_secs(10), asked).await };
+                let owner = LimitOwner { account: name, key: None };
+                let pending = self.ledger.take(owner, &state, &limits, &request);
+                let waited = async { tokio::time::timeout(Duration::from_secs(10), pending).await };
                 runtime().block_on(waited).unwrap().unwrap()
             }
             known => known,
@@ -60,19 +65,19 @@ impl FleetNode {
 
     /// Returns the remaining requests and tokens that the gateway reports.
     fn left(&self, account: &str, limits: &UsageLimits) -> (u64, u64) {
-        let gauge = self.gauges.state(Scope::Account, &account.into());
-        let (requests, tokens) = gauge.remaining(limits, self.ask(0, 0).now);
+        let state = self.registry.state(Scope::Account, &account.into());
+        let (requests, tokens) = state.remaining(limits, self.limit_request(0, 0).now);
         (requests.map_or(0, |left| left.remaining), tokens.map_or(0, |left| left.remaining))
     }
 
-    fn settle(&self, ticket: LimitGrant, account: &str, tokens: u64, cost: i64) {
+    fn settle(&self, grant: LimitGrant, account: &str, tokens: u64, cost: i64) {
         settle(&self.ledger, None, &record(account, cost));
-        ticket.settle(self.ask(0, 0).now, tokens, cost);
+        grant.settle(self.limit_request(0, 0).now, tokens, cost);
     }
 }
 
 fn three(place: &OnServer) -> [FleetNode; 3] {
-    [(); 3].map(|()| FleetNode::new(place.fleet(OnOutage::Refuse)))
+    [(); 3].map(|()| FleetNode::new(place.cluster_ledger(OnOutage::Refuse)))
 }
 
 /// Runs the same function in two workers per gateway for a while.
@@ -107,7 +112,7 @@ fn all<G: Sync>(
 /// Runs the function until it is refused for this reason, and a while longer, so that a busy machine fails no test.
 fn until_refused<G: Sync>(
     gateways: &[G],
-    lacking: Which,
+    expected: Which,
     work: impl Fn(&G, &mut dyn FnMut() -> u64) -> Result<(), Denied> + Sync,
 ) -> Duration {
     let refused = AtomicU64::new(0);
@@ -115,8 +120,8 @@ fn until_refused<G: Sync>(
     for _ in 0..20 {
         let full = refused.load(Ordering::Acquire) > 0;
         time += all(gateways, Duration::from_millis(750), |gateway, random| {
-            if let Err(lack) = work(gateway, random) {
-                assert_eq!(which(lack), lacking);
+            if let Err(denied) = work(gateway, random) {
+                assert_eq!(which(denied), expected);
                 refused.fetch_add(1, Ordering::AcqRel);
                 pause(1);
             }
@@ -128,8 +133,8 @@ fn until_refused<G: Sync>(
     time
 }
 
-fn which(lack: Denied) -> Which {
-    match lack {
+fn which(denied: Denied) -> Which {
+    match denied {
         Denied::LimitReached(Exceeded { which, .. }) => which,
         other => panic!("{other:?}"),
     }
@@ -148,7 +153,7 @@ fn limit_on_requests_is_shared_by_all_gateways() {
     });
     let admitted = admitted.into_inner();
     let filled = time.as_millis() as u64 * 1_200 / 60_000;
-    assert!((1_200..=1_200 + filled + 1).contains(&admitted), "{admitted} with {filled} that came meanwhile");
+    assert!((1_200..=1_200 + filled + 1).contains(&admitted), "{admitted} with {filled} refilled meanwhile");
     // Each of them reports to its clients what remains of the whole limit.
     for gateway in &gateways {
         let _ = gateway.take("acme", limits, 0, 0);
@@ -164,10 +169,10 @@ fn limit_on_requests_is_shared_by_all_gateways() {
 fn limit_on_requests_is_not_refilled_by_a_delayed_request() {
     let Some(place) = OnServer::new() else { return };
     let limits = UsageLimits { requests_per_minute: Some(60), ..UsageLimits::default() };
-    let mut gateway = FleetNode::new(place.fleet(OnOutage::Refuse));
-    let came = gateway.ask(0, 0);
+    let mut gateway = FleetNode::new(place.cluster_ledger(OnOutage::Refuse));
+    let first = gateway.limit_request(0, 0);
     gateway.epoch = gateway.epoch.checked_sub(Duration::from_secs(5)).unwrap();
-    assert!(gateway.take_by("acme", limits, came).is_ok());
+    assert!(gateway.take_by("acme", limits, first).is_ok());
     let refused = (0..80).find_map(|_| gateway.take("acme", limits, 0, 0).err());
     assert_eq!(refused.map(which), Some(Which::Requests));
     assert_eq!(gateway.left("acme", &limits).0, 0);
@@ -181,29 +186,29 @@ fn limit_on_tokens_is_corrected_by_usage_for_all_gateways() {
     // The estimate is too high: a third of it is used, so three times as many requests fit.
     let used = AtomicU64::new(0);
     let time = until_refused(&gateways, Which::Tokens, |gateway, random| {
-        let ticket = gateway.take("acme", limits, 90, 0)?;
+        let grant = gateway.take("acme", limits, 90, 0)?;
         let tokens = 20 + random() % 20;
         used.fetch_add(tokens, Ordering::AcqRel);
-        gateway.settle(ticket, "acme", tokens, 0);
+        gateway.settle(grant, "acme", tokens, 0);
         Ok(())
     });
     let used = used.into_inner();
     let filled = time.as_millis() as u64;
-    assert!((50_000..=60_000 + filled + 100).contains(&used), "{used} with {filled} that came meanwhile");
+    assert!((50_000..=60_000 + filled + 100).contains(&used), "{used} with {filled} refilled meanwhile");
 
-    let ticket = gateways[0].take("dear", limits, 100, 0).unwrap();
-    gateways[0].settle(ticket, "dear", 90_000, 0);
+    let grant = gateways[0].take("dear", limits, 100, 0).unwrap();
+    gateways[0].settle(grant, "dear", 90_000, 0);
     let mut since = 0;
-    soon("the others know of it", || match gateways[1].take("dear", limits, 1, 0) {
-        Ok(ticket) => {
+    wait_until("the update of the other gateways", || match gateways[1].take("dear", limits, 1, 0) {
+        Ok(grant) => {
             // The lease from earlier requests is used up first.
-            gateways[1].settle(ticket, "dear", 100, 0);
+            gateways[1].settle(grant, "dear", 100, 0);
             since += 100;
             false
         }
-        Err(lack) => {
-            let Denied::LimitReached(Exceeded { which, wait: Some(wait), .. }) = lack else {
-                panic!("{lack:?}")
+        Err(denied) => {
+            let Denied::LimitReached(Exceeded { which, wait: Some(wait), .. }) = denied else {
+                panic!("{denied:?}")
             };
             assert_eq!(which, Which::Tokens);
             // One and a half times a minute's worth has been used, and what was used since: a token a millisecond.
@@ -226,19 +231,19 @@ fn limit_on_concurrency_is_shared_by_all_gateways() {
     for most in [1, 4, 100] {
         let limits = UsageLimits { concurrent: Some(most), ..UsageLimits::default() };
         let account = format!("acme {most}");
-        let (now, highest, let_in) = (AtomicI64::new(0), AtomicI64::new(0), AtomicU64::new(0));
+        let (now, highest, admitted) = (AtomicI64::new(0), AtomicI64::new(0), AtomicU64::new(0));
         all(&gateways, Duration::from_millis(1_000), |gateway, random| {
             let mut held = Vec::new();
             for _ in 0..random() % 40 {
                 match gateway.take(&account, limits, 0, 0) {
-                    Ok(ticket) => {
+                    Ok(grant) => {
                         let count = now.fetch_add(1, Ordering::AcqRel) + 1;
                         highest.fetch_max(count, Ordering::AcqRel);
-                        let_in.fetch_add(1, Ordering::AcqRel);
-                        held.push(ticket);
+                        admitted.fetch_add(1, Ordering::AcqRel);
+                        held.push(grant);
                     }
-                    Err(lack) => {
-                        assert_eq!(which(lack), Which::Concurrent);
+                    Err(denied) => {
+                        assert_eq!(which(denied), Which::Concurrent);
                         break;
                     }
                 }
@@ -248,11 +253,11 @@ fn limit_on_concurrency_is_shared_by_all_gateways() {
         });
         let highest = highest.into_inner();
         assert!(highest <= most.into(), "{highest} of {most}");
-        assert!(let_in.into_inner() > 20);
+        assert!(admitted.into_inner() > 20);
         // All permits are available to any gateway when the others have finished.
         for gateway in &gateways {
             let mut held = Vec::new();
-            soon("all places are free", || {
+            wait_until("the return of all permits", || {
                 held.extend(gateway.take(&account, limits, 0, 0).ok());
                 held.len() == most as usize
             });
@@ -275,9 +280,9 @@ fn limit_on_concurrency_is_freed_at_once_for_all_gateways() {
 #[test]
 fn limit_on_spend_is_shared_by_all_gateways() {
     let Some(place) = OnServer::new() else { return };
-    let office = desk(&place.server);
+    let admin = open_admin(&place.server);
     for (account, day, month, most) in [("acme", 20_000, 90_000, 20_000), ("beta", 90_000, 15_000, 15_000)] {
-        open_account(&office, account, 1_000_000);
+        open_account(&admin, account, 1_000_000);
         let limits =
             UsageLimits { spend_per_day: Some(day), spend_per_month: Some(month), ..UsageLimits::default() };
         let gateways = three(&place);
@@ -285,28 +290,28 @@ fn limit_on_spend_is_shared_by_all_gateways() {
         all(&gateways, Duration::from_millis(1_500), |gateway, random| {
             let cost = i64::try_from(random() % 60).unwrap() + 1;
             match gateway.take(account, limits, 0, cost) {
-                Ok(ticket) => {
+                Ok(grant) => {
                     let now = spent.fetch_add(cost, Ordering::AcqRel) + cost;
                     highest.fetch_max(now, Ordering::AcqRel);
                     let less = i64::try_from(random() % 2).unwrap() * cost / 2;
-                    gateway.settle(ticket, account, 0, cost - less);
+                    gateway.settle(grant, account, 0, cost - less);
                     spent.fetch_sub(less, Ordering::AcqRel);
                 }
-                Err(lack) => {
-                    assert!(matches!(which(lack), Which::SpendPerDay | Which::SpendPerMonth));
+                Err(denied) => {
+                    assert!(matches!(which(denied), Which::SpendPerDay | Which::SpendPerMonth));
                     pause(1);
                 }
             }
         });
         let spent = spent.into_inner();
         assert!(highest.into_inner() <= most, "{account}");
-        gateways.iter().for_each(|gateway| flushed(&gateway.ledger));
-        assert_eq!(stored(&office, account).1, spent, "{account}");
+        gateways.iter().for_each(|gateway| flush_ledger(&gateway.ledger));
+        assert_eq!(stored(&admin, account).1, spent, "{account}");
         // Exact to the unit, also for a gateway that starts later.
         drop(gateways);
-        let gateway = FleetNode::new(place.fleet(OnOutage::Refuse));
+        let gateway = FleetNode::new(place.cluster_ledger(OnOutage::Refuse));
         let mut left = most - spent;
-        soon("the rest can be spent", || {
+        wait_until("the use of the remaining spend", || {
             if left > 0
                 && gateway.take(account, limits, 0, left).map(|t| gateway.settle(t, account, 0, left)).is_ok()
             {
@@ -325,49 +330,51 @@ fn limit_during_an_outage_is_split_between_gateways() {
     let Some(mut place) = OnServer::new() else { return };
     let gateways = three(&place);
     let limits = UsageLimits { requests_per_minute: Some(60), concurrent: Some(6), ..UsageLimits::default() };
-    let money = UsageLimits { spend_per_day: Some(1_000_000), ..UsageLimits::default() };
-    let mut let_in = 0;
+    let spend_limits = UsageLimits { spend_per_day: Some(1_000_000), ..UsageLimits::default() };
+    let mut admitted = 0;
     for gateway in &gateways {
         gateway.take("acme", limits, 0, 0).unwrap();
-        gateway.take("payer", money, 0, 1_000).unwrap();
-        let_in += 1;
+        gateway.take("payer", spend_limits, 0, 1_000).unwrap();
+        admitted += 1;
     }
     // Each of them learns the number of gateways.
     for gateway in &gateways {
         gateway.take("acme", limits, 0, 0).unwrap();
-        let_in += 1;
+        admitted += 1;
     }
     place.server.kill();
     for gateway in &gateways {
-        soon("it is noticed", || crate::store::tests::wait(gateway.ledger.flush()).is_err());
+        wait_until("the detection of the outage", || {
+            crate::store::tests::wait(gateway.ledger.flush()).is_err()
+        });
         let mut held = Vec::new();
         let refused = loop {
             match gateway.take("acme", limits, 0, 0) {
-                Ok(ticket) => held.push(ticket),
-                Err(lack) => break lack,
+                Ok(grant) => held.push(grant),
+                Err(denied) => break denied,
             }
         };
         assert_eq!(which(refused), Which::Concurrent);
         assert_eq!(held.len(), 2, "a third of 6");
-        let_in += held.len();
+        admitted += held.len();
         drop(held);
         let refused = loop {
             match gateway.take("acme", limits, 0, 0) {
-                Ok(_) => let_in += 1,
-                Err(lack) => break lack,
+                Ok(_) => admitted += 1,
+                Err(denied) => break denied,
             }
         };
         assert_eq!(which(refused), Which::Requests);
         // The leased part is spent, more is not.
-        let spent =
-            (0..10_000).take_while(|_| gateway.take("payer", money, 0, 1_000).map(std::mem::forget).is_ok());
+        let spent = (0..10_000)
+            .take_while(|_| gateway.take("payer", spend_limits, 0, 1_000).map(std::mem::forget).is_ok());
         assert!(spent.count() <= 70);
-        assert_eq!(gateway.take("payer", money, 0, 1_000).unwrap_err(), Denied::CoordinatorDown);
+        assert_eq!(gateway.take("payer", spend_limits, 0, 1_000).unwrap_err(), Denied::CoordinatorDown);
     }
-    assert!((50..=62).contains(&let_in), "{let_in}");
+    assert!((50..=62).contains(&admitted), "{admitted}");
     let began = Instant::now();
     place.server.start_again();
-    gateways.iter().for_each(|gateway| flushed(&gateway.ledger));
+    gateways.iter().for_each(|gateway| flush_ledger(&gateway.ledger));
     let again = || gateways.iter().filter(|gateway| gateway.take("acme", limits, 0, 0).is_ok()).count();
     let admitted = (0..5).map(|_| again()).sum::<usize>() as u64;
     // One request a second is refilled, however long a busy machine takes.
@@ -375,17 +382,19 @@ fn limit_during_an_outage_is_split_between_gateways() {
         admitted <= 5 + began.elapsed().as_secs(),
         "requests admitted during the outage are owed: {admitted}"
     );
-    soon("money can be spent again", || gateways[0].take("payer", money, 0, 1_000).is_ok());
+    wait_until("the recovery of the spend limit", || {
+        gateways[0].take("payer", spend_limits, 0, 1_000).is_ok()
+    });
 }
 
 #[test]
 fn limit_on_spend_during_an_outage_permits_the_overdraft() {
     let Some(mut place) = OnServer::new() else { return };
-    let gateway = FleetNode::new(place.fleet(OnOutage::Allow(500)));
+    let gateway = FleetNode::new(place.cluster_ledger(OnOutage::Allow(500)));
     let limits = UsageLimits { spend_per_day: Some(10), ..UsageLimits::default() };
     drop(gateway.take("acme", limits, 0, 10).unwrap());
     place.server.kill();
-    soon("it is noticed", || crate::store::tests::wait(gateway.ledger.flush()).is_err());
+    wait_until("the detection of the outage", || crate::store::tests::wait(gateway.ledger.flush()).is_err());
     let held: Vec<_> = (0..20).map_while(|_| gateway.take("acme", limits, 0, 100).ok()).collect();
     assert_eq!(held.len(), 5);
     assert_eq!(gateway.take("acme", limits, 0, 100).unwrap_err(), Denied::CoordinatorDown);

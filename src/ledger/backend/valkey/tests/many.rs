@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{adds_up, at, desk, flushed, soon};
+use super::{assert_audit_passes, at, flush_ledger, open_admin, wait_until};
 use crate::ledger::backend::valkey::{ClusterLedger, OnOutage};
 use crate::ledger::{Ledger, ReserveError};
 use crate::store::tests::ledger::{id, open_account, record, settle};
@@ -59,15 +59,15 @@ fn work(ledger: &ClusterLedger, seed: u64, stop: &AtomicBool, tally: &Tally) {
 /// Runs three gateways with two workers each, while `trouble` runs. At the end everything is charged to the unit, and
 /// no balance is below zero by more than a fraction (one `part`-th) of its credit.
 fn three(place: &mut OnServer, part: i64, trouble: impl FnOnce(&mut OnServer, &Tally)) -> Tally {
-    let office = desk(&place.server);
+    let admin = open_admin(&place.server);
     for (account, credit) in ACCOUNTS.iter().zip(CREDITS) {
-        open_account(&office, account, credit);
+        open_account(&admin, account, credit);
     }
-    soon("the accounts are written", || {
+    wait_until("the write of the accounts", || {
         let written = place.server.ask("INFO persistence");
         written.contains("aof_buffer_length:0\r") && written.contains("aof_pending_bio_fsync:0\r")
     });
-    let gateways = [(); 3].map(|()| place.fleet(OnOutage::Refuse));
+    let gateways = [(); 3].map(|()| place.cluster_ledger(OnOutage::Refuse));
     let (stop, tally) = (AtomicBool::new(false), Tally::default());
     std::thread::scope(|scope| {
         for (at, ledger) in gateways.iter().enumerate() {
@@ -80,7 +80,7 @@ fn three(place: &mut OnServer, part: i64, trouble: impl FnOnce(&mut OnServer, &T
         trouble(place, &tally);
         stop.store(true, Ordering::Release);
     });
-    gateways.iter().for_each(flushed);
+    gateways.iter().for_each(flush_ledger);
     let mut requests = 0;
     for (which, account) in ACCOUNTS.iter().enumerate() {
         let charged = tally.charged[which].load(Ordering::Acquire);
@@ -92,22 +92,22 @@ fn three(place: &mut OnServer, part: i64, trouble: impl FnOnce(&mut OnServer, &T
     assert_eq!(requests, tally.requests.load(Ordering::Acquire), "one record for each request");
     // Their leases return while they run, and at the latest when they end.
     drop(gateways);
-    let last = place.fleet(OnOutage::Refuse);
+    let last = place.cluster_ledger(OnOutage::Refuse);
     for account in ACCOUNTS {
         let balance = at(place, account).0;
-        soon("all is free", || {
+        wait_until("the return of the leases", || {
             let held =
                 runtime().block_on(last.reserve(&id(account), balance).within(Duration::from_secs(10)));
             held.is_ok()
         });
     }
-    adds_up(&place.server);
+    assert_audit_passes(&place.server);
     tally
 }
 
 fn until(tally: &Tally, requests: i64) {
     let goal = tally.requests.load(Ordering::Acquire) + requests;
-    soon("the load goes on", || tally.requests.load(Ordering::Acquire) >= goal);
+    wait_until("progress under load", || tally.requests.load(Ordering::Acquire) >= goal);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn fleet_never_reserves_or_charges_more_than_the_balance() {
     let Some(mut place) = OnServer::new() else { return };
     let tally = three(&mut place, 0, |_, tally| {
         until(tally, 3_000);
-        soon("the small account is used up", || tally.refused.load(Ordering::Acquire) > 0);
+        wait_until("the exhaustion of the small account", || tally.refused.load(Ordering::Acquire) > 0);
     });
     for (which, credit) in CREDITS.iter().enumerate() {
         assert!(tally.most[which].load(Ordering::Acquire) <= *credit, "{}", ACCOUNTS[which]);

@@ -16,7 +16,7 @@ use crate::store::tests::server::{Server, pause};
 use crate::store::tests::{OnServer, PATIENCE, address};
 
 /// Waits until a condition holds.
-fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "{what} did not happen");
@@ -36,21 +36,21 @@ fn opened<T, E: std::fmt::Display>(mut open: impl FnMut() -> Result<T, E>) -> T 
     }
 }
 
-fn desk(server: &Server) -> ValkeyAdmin {
+fn open_admin(server: &Server) -> ValkeyAdmin {
     opened(|| ValkeyAdmin::open(&address(server)))
 }
 
 /// Waits until the ledger has shipped everything.
-fn flushed(ledger: &ClusterLedger) {
-    soon("the charges are brought", || crate::store::tests::wait(ledger.flush()).is_ok());
+fn flush_ledger(ledger: &ClusterLedger) {
+    wait_until("the flush", || crate::store::tests::wait(ledger.flush()).is_ok());
 }
 
 /// Returns balance, charges and number of requests of an account at the server.
 fn at(place: &OnServer, account: &str) -> (i64, i64, i64) {
-    stored(&desk(&place.server), account)
+    stored(&open_admin(&place.server), account)
 }
 
 /// Checks that all leases have been returned and the audit passes.
-fn adds_up(server: &Server) {
-    assert!(desk(server).audit().unwrap().is_empty());
+fn assert_audit_passes(server: &Server) {
+    assert!(open_admin(server).audit().unwrap().is_empty());
 }

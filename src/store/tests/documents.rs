@@ -39,7 +39,7 @@ fn response(account: &str, id: &str, text: &str) -> StoredResponse {
     }
 }
 
-pub(crate) fn keep(store: &dyn Store, account: &str, id: &str, text: &str) {
+pub(crate) fn store_response(store: &dyn Store, account: &str, id: &str, text: &str) {
     wait(store.store_response(response(account, id, text))).unwrap();
 }
 
@@ -51,8 +51,8 @@ pub(crate) fn find(store: &dyn Store, account: &str, id: &str) -> Option<String>
 
 fn response_is_found_and_removed_by_its_account_only(place: &dyn TestBackend) {
     let store = &*place.store(LIMITS);
-    keep(store, "a", "resp_1", "one");
-    keep(store, "b", "resp_1", "two");
+    store_response(store, "a", "resp_1", "one");
+    store_response(store, "b", "resp_1", "two");
     let one = Some("items of one; document of one".to_owned());
     assert_eq!(find(store, "a", "resp_1"), one);
     assert_eq!(find(store, "b", "resp_1").unwrap(), "items of two; document of two");
@@ -71,22 +71,22 @@ fn response_is_found_and_removed_by_its_account_only(place: &dyn TestBackend) {
 fn response_is_found_by_other_and_later_processes(place: &dyn TestBackend) {
     {
         let store = place.store(LIMITS);
-        keep(&*store, "a", "resp_1", "one");
+        store_response(&*store, "a", "resp_1", "one");
         // Another process reads it while this one still runs.
         assert!(find(&*place.store(LIMITS), "a", "resp_1").is_some());
     }
     let store = &*place.store(LIMITS);
     assert!(find(store, "a", "resp_1").is_some());
-    keep(store, "a", "resp_2", "two");
+    store_response(store, "a", "resp_2", "two");
     assert!(store.size() > 40);
 }
 
 fn response_expired_is_not_found_and_is_swept(place: &dyn TestBackend) {
     let brief = place.store(StoreLimits { lifetime: Duration::ZERO, ..LIMITS });
-    keep(&*brief, "a", "resp_1", "one");
+    store_response(&*brief, "a", "resp_1", "one");
     assert_eq!(find(&*brief, "a", "resp_1"), None);
     assert!(!wait(brief.remove("a", "resp_1")).unwrap());
-    keep(&*brief, "a", "resp_2", "two");
+    store_response(&*brief, "a", "resp_2", "two");
     assert!(brief.size() > 0);
     drop(brief);
     // The sweep at the start of the next process frees space for exactly one response.
@@ -95,7 +95,7 @@ fn response_expired_is_not_found_and_is_swept(place: &dyn TestBackend) {
     let size = one.items.len() + one.document.len() + one.id.len() + one.account.len();
     let deadline = Instant::now() + PATIENCE;
     loop {
-        keep(&*store, "a", "resp_3", "two");
+        store_response(&*store, "a", "resp_3", "two");
         if store.size() == size as u64 || Instant::now() > deadline {
             break;
         }
@@ -109,23 +109,23 @@ fn response_too_large_is_refused_and_the_oldest_is_evicted(place: &dyn TestBacke
     let large = wait(store.store_response(response("a", "resp_0", &"x".repeat(600))));
     assert!(matches!(large, Err(StoreError::TooLarge { limit: 1000, size }) if size > 1200), "{large:?}");
     for n in 0..40 {
-        keep(store, "a", &format!("resp_{n}"), &"x".repeat(400));
+        store_response(store, "a", &format!("resp_{n}"), &"x".repeat(400));
         assert!(store.size() <= LIMITS.total, "{}", store.size());
     }
-    let there: Vec<bool> = (0..40).map(|n| find(store, "a", &format!("resp_{n}")).is_some()).collect();
-    let kept = there.iter().filter(|there| **there).count();
-    assert!((8..=12).contains(&kept), "{kept}");
+    let found: Vec<bool> = (0..40).map(|n| find(store, "a", &format!("resp_{n}")).is_some()).collect();
+    let count = found.iter().filter(|found| **found).count();
+    assert!((8..=12).contains(&count), "{count}");
     // The latest ones are still there, without a gap.
-    assert!(there.iter().rev().take(kept).all(|there| *there), "{there:?}");
+    assert!(found.iter().rev().take(count).all(|found| *found), "{found:?}");
 }
 
 fn response_with_the_same_id_replaces_the_old_one(place: &dyn TestBackend) {
     let store = &*place.store(LIMITS);
-    keep(store, "a", "resp_1", "one");
-    keep(store, "a", "resp_1", "two");
+    store_response(store, "a", "resp_1", "one");
+    store_response(store, "a", "resp_1", "two");
     let one = store.size();
     assert_eq!(find(store, "a", "resp_1").unwrap(), "items of two; document of two");
-    keep(store, "a", "resp_2", "one");
+    store_response(store, "a", "resp_2", "one");
     assert_eq!(store.size(), one * 2);
 }
 
@@ -139,13 +139,17 @@ fn response_many_concurrent_writes_are_all_stored(place: &dyn TestBackend) {
     }
 }
 
-fn recall(store: &dyn Store, account: &str, keys: &[u8]) -> Vec<Option<String>> {
+fn load_signatures(store: &dyn Store, account: &str, keys: &[u8]) -> Vec<Option<String>> {
     let keys = keys.iter().map(|key| [*key; 32]).collect();
-    let found = wait(store.load_signatures(account, keys)).unwrap();
-    found.into_iter().map(|seal| seal.map(|seal| String::from_utf8(seal.to_vec()).unwrap())).collect()
+    let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+    wait(store.load_signatures(account, keys))
+        .unwrap()
+        .into_iter()
+        .map(|signature| signature.map(text))
+        .collect()
 }
 
-fn remember(store: &dyn Store, account: &str, key: u8, text: &str) {
+fn store_signature(store: &dyn Store, account: &str, key: u8, text: &str) {
     wait(store.store_signatures(account, vec![([key; 32], Bytes::from(text.to_owned().into_bytes()))]))
         .unwrap();
 }
@@ -153,19 +157,19 @@ fn remember(store: &dyn Store, account: &str, key: u8, text: &str) {
 fn signature_is_found_by_its_account_only(place: &dyn TestBackend) {
     {
         let store = &*place.store(LIMITS);
-        remember(store, "a", 1, "one");
-        remember(store, "a", 2, "two");
-        remember(store, "b", 1, "other");
-        remember(store, "a", 2, "three");
+        store_signature(store, "a", 1, "one");
+        store_signature(store, "a", 2, "two");
+        store_signature(store, "b", 1, "other");
+        store_signature(store, "a", 2, "three");
         wait(store.store_signatures("a", Vec::new())).unwrap();
     }
     let store = &*place.store(LIMITS);
     let text = |text: &str| Some(text.to_owned());
-    assert_eq!(recall(store, "a", &[2, 3, 1]), [text("three"), None, text("one")]);
-    assert_eq!(recall(store, "b", &[1, 2]), [text("other"), None]);
-    assert_eq!(recall(store, "c", &[1]), [None]);
-    assert!(recall(store, "a", &[]).is_empty());
-    assert_eq!(store.size(), 0, "seals are no responses");
+    assert_eq!(load_signatures(store, "a", &[2, 3, 1]), [text("three"), None, text("one")]);
+    assert_eq!(load_signatures(store, "b", &[1, 2]), [text("other"), None]);
+    assert_eq!(load_signatures(store, "c", &[1]), [None]);
+    assert!(load_signatures(store, "a", &[]).is_empty());
+    assert_eq!(store.size(), 0, "signatures do not count as responses");
 }
 
 fn signature_too_large_is_refused_and_the_oldest_is_evicted(place: &dyn TestBackend) {
@@ -173,17 +177,17 @@ fn signature_too_large_is_refused_and_the_oldest_is_evicted(place: &dyn TestBack
     let large = wait(store.store_signatures("a", vec![([1; 32], Bytes::from(vec![b'x'; 10_001]))]));
     assert!(matches!(large, Err(StoreError::TooLarge { limit: 10_000, .. })), "{large:?}");
     for key in 0..50 {
-        remember(store, "a", key, &"x".repeat(900));
+        store_signature(store, "a", key, &"x".repeat(900));
     }
-    let there: Vec<u8> = (0..50).collect();
-    let there = recall(store, "a", &there);
-    let kept = there.iter().filter(|seal| seal.is_some()).count();
-    assert!((8..=10).contains(&kept), "{kept}");
-    assert!(there.iter().rev().take(kept).all(Option::is_some));
+    let keys: Vec<u8> = (0..50).collect();
+    let found = load_signatures(store, "a", &keys);
+    let count = found.iter().filter(|signature| signature.is_some()).count();
+    assert!((8..=10).contains(&count), "{count}");
+    assert!(found.iter().rev().take(count).all(Option::is_some));
 }
 
 fn signature_expired_is_not_found(place: &dyn TestBackend) {
     let store = &*place.store(StoreLimits { signature_lifetime: Duration::ZERO, ..LIMITS });
-    remember(store, "a", 1, "one");
-    assert_eq!(recall(store, "a", &[1]), [None]);
+    store_signature(store, "a", 1, "one");
+    assert_eq!(load_signatures(store, "a", &[1]), [None]);
 }

@@ -1,0 +1,203 @@
+//! Automatic prompt-cache breakpoints: the places at which they are set in a request whose client set none.
+//!
+//! The places depend on the conversation alone, not on time or earlier requests, so that the next request of a
+//! conversation reads what this one writes: behind the tools, behind the instructions, behind the user turn that the
+//! model answered last, and behind the user turn that it is to answer now. The last place of one request is the third
+//! place of the next, so that no search for an earlier cache entry is necessary, however many blocks a turn has.
+
+use super::{CacheBreakpoint, Role};
+
+/// Maximum number of automatic breakpoints of a request.
+pub const MAX_BREAKPOINTS: usize = 4;
+
+/// Bytes of JSON per token, as a lower bound. Text has three to four, dense JSON two and a half.
+const MIN_BYTES_PER_TOKEN: usize = 2;
+
+/// Prompt-cache policy of a model or a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CachePolicy {
+    /// The gateway adds nothing to requests.
+    #[default]
+    Off,
+    /// Breakpoints with a lifetime of 5 minutes, and a prompt-cache key.
+    Auto,
+    /// Breakpoints with a lifetime of 1 hour, and a prompt-cache key.
+    Hour,
+}
+
+impl CachePolicy {
+    /// All policies, in the order of the documentation.
+    pub const ALL: [CachePolicy; 3] = [CachePolicy::Off, CachePolicy::Auto, CachePolicy::Hour];
+
+    /// Returns the name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CachePolicy::Off => "off",
+            CachePolicy::Auto => "auto",
+            CachePolicy::Hour => "1h",
+        }
+    }
+
+    /// Returns the policy of this name. `None` if the name is unknown.
+    pub fn from_name(name: &str) -> Option<CachePolicy> {
+        CachePolicy::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+
+    /// Returns the lifetime of automatic breakpoints. `None` if the gateway sets none.
+    pub const fn lifetime(self) -> Option<CacheBreakpoint> {
+        match self {
+            CachePolicy::Off => None,
+            CachePolicy::Auto => Some(CacheBreakpoint::Short),
+            CachePolicy::Hour => Some(CacheBreakpoint::Long),
+        }
+    }
+}
+
+/// Rule for the automatic breakpoints of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakpointRule {
+    /// Lifetime of all breakpoints. One lifetime for all, because providers restrict the order of different ones.
+    pub lifetime: CacheBreakpoint,
+    /// Minimum length of a cacheable prefix in tokens. The provider ignores a breakpoint behind a shorter prefix.
+    pub min_tokens: u32,
+}
+
+impl BreakpointRule {
+    /// Returns whether a prefix of this many bytes may have the minimum number of tokens.
+    pub fn may_cache(&self, prefix: usize) -> bool {
+        prefix / MIN_BYTES_PER_TOKEN >= usize::try_from(self.min_tokens).unwrap_or(usize::MAX)
+    }
+}
+
+/// Search for the breakpoints behind turns. The turns are passed from the last to the first.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnSearch<T> {
+    current: Option<T>,
+    answered: Option<T>,
+    /// Whether a user turn was passed.
+    has_user: bool,
+    /// Whether an assistant turn before a user turn was passed.
+    has_answer: bool,
+    /// Whether an assistant turn before the current place was passed.
+    is_answer_passed: bool,
+}
+
+impl<T> Default for TurnSearch<T> {
+    fn default() -> Self {
+        TurnSearch {
+            current: None,
+            answered: None,
+            has_user: false,
+            has_answer: false,
+            is_answer_passed: false,
+        }
+    }
+}
+
+impl<T> TurnSearch<T> {
+    /// Passes the next turn. Returns whether a breakpoint is wanted behind its last block that can have one; the caller
+    /// then passes that block to [`set`](Self::set), if there is one.
+    pub fn wants(&mut self, role: Role) -> bool {
+        match role {
+            // An assistant turn at the end is a prefill, which changes with the next request.
+            Role::Assistant => {
+                self.has_answer |= self.has_user;
+                self.is_answer_passed |= self.current.is_some();
+                false
+            }
+            Role::User => {
+                self.has_user = true;
+                self.current.is_none() || (self.is_answer_passed && self.answered.is_none())
+            }
+            Role::System | Role::Developer => false,
+        }
+    }
+
+    /// Sets the place of a wanted breakpoint.
+    pub fn set(&mut self, place: T) {
+        if self.current.is_none() { &mut self.current } else { &mut self.answered }.replace(place);
+    }
+
+    /// Returns whether both places are found, so that earlier turns do not matter.
+    pub fn is_complete(&self) -> bool {
+        self.answered.is_some()
+    }
+
+    /// Returns the places in the order of the conversation. A request that has neither an earlier answer nor tools is
+    /// rarely continued: the place behind its turn is omitted, because a cache entry costs more than plain input.
+    pub fn finish(self, has_tools: bool) -> [Option<T>; 2] {
+        let continues = self.has_answer || has_tools;
+        [self.answered, self.current.filter(|_| continues)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(roles: &[Role], has_tools: bool) -> [Option<usize>; 2] {
+        let mut search = TurnSearch::default();
+        for (index, role) in roles.iter().enumerate().rev() {
+            if search.wants(*role) {
+                search.set(index);
+            }
+            if search.is_complete() {
+                break;
+            }
+        }
+        search.finish(has_tools)
+    }
+
+    #[test]
+    fn turn_search_finds_the_answered_and_the_current_user_turn() {
+        use Role::{Assistant as A, Developer as D, System as S, User as U};
+        let none: [Role; 0] = [];
+        for (roles, expected) in [
+            (&none[..], [None, None]),
+            (&[U], [None, Some(0)]),
+            (&[S, U, U], [None, Some(2)]),
+            (&[U, A, U], [Some(0), Some(2)]),
+            (&[U, A, U, S], [Some(0), Some(2)]),
+            (&[U, U, A, A, D, U, U], [Some(1), Some(6)]),
+            // A prefill is not an answer.
+            (&[U, A], [None, Some(0)]),
+            (&[U, A, U, A], [Some(0), Some(2)]),
+            (&[A, U], [None, Some(1)]),
+        ] {
+            assert_eq!(places(roles, true), expected, "{roles:?}");
+        }
+    }
+
+    #[test]
+    fn turn_search_last_place_is_the_answered_place_of_the_next_request() {
+        use Role::{Assistant as A, User as U};
+        let mut roles = vec![U];
+        for _ in 0..10 {
+            let [_, current] = places(&roles, true);
+            roles.extend([A, U]);
+            assert_eq!(places(&roles, true)[0], current);
+        }
+    }
+
+    #[test]
+    fn turn_search_omits_the_place_of_a_single_question() {
+        use Role::{Assistant as A, User as U};
+        assert_eq!(places(&[U], false), [None, None]);
+        assert_eq!(places(&[U, A], false), [None, None], "a prefill");
+        assert_eq!(places(&[U, A, U], false), [Some(0), Some(2)]);
+    }
+
+    #[test]
+    fn breakpoint_rule_skips_prefixes_below_the_minimum() {
+        let rule = BreakpointRule { lifetime: CacheBreakpoint::Short, min_tokens: 1024 };
+        assert!(!rule.may_cache(2047) && rule.may_cache(2048) && rule.may_cache(usize::MAX));
+    }
+
+    #[test]
+    fn cache_policy_name_is_unique_and_found() {
+        for policy in CachePolicy::ALL {
+            assert_eq!(CachePolicy::from_name(policy.name()), Some(policy));
+        }
+        assert_eq!(CachePolicy::from_name("on"), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! Gemini CLI: environment variables, and the kind of authentication in settings.json.
+//!
+//! Names: <https://geminicli.com/docs/reference/configuration> (November 2026), and the bundle of version 0.61.0.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::edit::FileSyntax;
+use super::error::ClientSetupError;
+use super::listing::GatewayModel;
+use super::plan::{
+    ClientSetup, FilePlan, KeyRole, LaunchPlan, UserEnvironment, json_text, merge, object, read_json,
+};
+
+const TITLE: &str = "Gemini CLI";
+/// Variable that names the settings of the system, which take precedence over the user's.
+const SYSTEM_SETTINGS: &str = "GEMINI_CLI_SYSTEM_SETTINGS_PATH";
+/// Settings of the system if the variable is not set.
+const SYSTEM_SETTINGS_FILE: &str = "/etc/gemini-cli/settings.json";
+/// Context window (tokens) that the client assumes for models that it does not know.
+const ASSUMED_WINDOW: u64 = 1_048_576;
+/// Variables by which another credential or another service would be selected.
+const OTHER_PROVIDERS: [&str; 5] = [
+    "GOOGLE_API_KEY",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+    "GOOGLE_GENAI_USE_GCA",
+    "GOOGLE_VERTEX_BASE_URL",
+    "GEMINI_DEFAULT_AUTH_TYPE",
+];
+
+/// Returns the folder of the user's settings.
+pub(super) fn folder(user: &UserEnvironment) -> Result<PathBuf, ClientSetupError> {
+    match user.get("GEMINI_CLI_HOME") {
+        Some(home) => Ok(user.current.join(home).join(".gemini")),
+        None => user.home(TITLE, ".gemini"),
+    }
+}
+
+/// Returns remarks on the chosen model.
+pub(super) fn notes(setup: &ClientSetup) -> Vec<String> {
+    let note = match &setup.model {
+        None => "Gemini CLI chooses the model; the gateway must have it. -m chooses another.".to_owned(),
+        Some(model) if model.window.is_none() && !model.id.contains("gemini") => format!(
+            "the gateway does not say the context window of {}; Gemini CLI assumes {ASSUMED_WINDOW} tokens. State it with --context-window.",
+            model.id
+        ),
+        Some(_) => return Vec::new(),
+    };
+    vec![note]
+}
+
+/// Returns the share of the assumed window at which the client must compress: half of the true window. `None` if the
+/// true window is not known, or not smaller.
+fn compression_threshold(model: &GatewayModel) -> Option<f64> {
+    let window = model.window.filter(|window| *window < ASSUMED_WINDOW)?;
+    // Five digits: 10 tokens of the assumed window.
+    let share = window.saturating_mul(50_000) / ASSUMED_WINDOW;
+    u32::try_from(share.max(1)).ok().map(|share| f64::from(share) / 100_000.0)
+}
+
+/// Plans a start: variables, and settings of the system, so that the kind of authentication is that of the gateway.
+pub(super) fn launch(
+    setup: &ClientSetup,
+    user: &UserEnvironment,
+    temporary: &Path,
+    arguments: &[OsString],
+) -> LaunchPlan {
+    let mut plan = LaunchPlan { notes: notes(setup), arguments: arguments.to_vec(), ..LaunchPlan::default() };
+    plan.set("GOOGLE_GEMINI_BASE_URL", setup.address.root());
+    plan.set("GEMINI_API_KEY", setup.key.expose());
+    plan.unset(&OTHER_PROVIDERS);
+    let mut settings = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } } });
+    if let Some(model) = &setup.model {
+        plan.set("GEMINI_MODEL", &model.id);
+        if let Some(threshold) = compression_threshold(model) {
+            merge(&mut settings, json!({ "model": { "compressionThreshold": threshold } }));
+        }
+    }
+    let system = user.get(SYSTEM_SETTINGS).unwrap_or(SYSTEM_SETTINGS_FILE);
+    let mut all = read_json(&user.current.join(system)).unwrap_or_else(|| object([]));
+    merge(&mut all, settings);
+    plan.files.push(("settings.json", json_text(&all)));
+    plan.set(SYSTEM_SETTINGS, temporary.join("settings.json").to_string_lossy());
+    plan
+}
+
+/// Plans the settings that `configure` writes.
+pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
+    let folder = folder(user)?;
+    let mut variables = FilePlan::new(folder.join(".env"), FileSyntax::Env);
+    variables.set(&["GOOGLE_GEMINI_BASE_URL"], KeyRole::Endpoint, setup.address.root());
+    variables.set(&["GEMINI_API_KEY"], KeyRole::Credential, setup.key.expose());
+    let mut settings = FilePlan::new(folder.join("settings.json"), FileSyntax::Json);
+    settings.set(&["security", "auth", "selectedType"], KeyRole::Plain, "gemini-api-key");
+    if let Some(model) = &setup.model {
+        settings.set(&["model", "name"], KeyRole::Plain, model.id.as_str());
+        if let Some(threshold) = compression_threshold(model) {
+            settings.set(&["model", "compressionThreshold"], KeyRole::Plain, Value::from(threshold));
+        }
+    }
+    Ok(vec![variables, settings])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GatewayModel, compression_threshold};
+
+    #[test]
+    fn compression_threshold_is_half_of_the_true_window() {
+        let model = |window| GatewayModel { id: "x".to_owned(), window, max_output: None };
+        assert_eq!(compression_threshold(&model(Some(131_072))), Some(0.0625));
+        assert_eq!(compression_threshold(&model(Some(1))), Some(0.00001));
+        assert_eq!(compression_threshold(&model(Some(2_000_000))), None);
+        assert_eq!(compression_threshold(&model(None)), None);
+    }
+}

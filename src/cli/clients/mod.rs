@@ -1,0 +1,306 @@
+//! `model-gateway run`, `configure`, `unconfigure` and `doctor`: coding clients that use the gateway.
+//!
+//! Contains the arguments of the commands; one file for each client ([`claude`], [`codex`], ...) says what it needs. A
+//! plan is made first ([`plan`]) and then shown, started ([`launch`]) or written ([`configure`]). Requests to models must
+//! not be made here, and files must be written by [`file`] only.
+
+mod address;
+mod aider;
+mod change;
+mod claude;
+mod client;
+mod codex;
+mod configure;
+mod crush;
+mod doctor;
+mod edit;
+mod error;
+mod file;
+mod gemini;
+mod launch;
+mod listing;
+mod opencode;
+mod plan;
+mod qwen;
+mod receipt;
+mod unconfigure;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{complain, fail, style};
+use address::{ClientKey, GatewayAddress};
+use client::CodingClient;
+use error::ClientSetupError;
+use listing::{GatewayModel, GatewayModels};
+use plan::{ClientSetup, KEY_VARIABLE, LaunchPlan, UserEnvironment};
+
+/// Exit status of a shell for a program that is not found.
+const NOT_FOUND: u8 = 127;
+
+#[derive(Debug, Args)]
+struct GatewayOptions {
+    /// Address of the gateway.
+    #[arg(long, env = "MODEL_GATEWAY_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// File with the key; default: the variable MODEL_GATEWAY_KEY.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Allow plain http to another machine: the key crosses the network in plain text.
+    #[arg(long)]
+    insecure: bool,
+    /// Do not ask the gateway for its models.
+    #[arg(long)]
+    no_check: bool,
+    /// Model to use.
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Context window of the model (tokens), if the gateway does not say it.
+    #[arg(long, value_name = "TOKENS", requires = "model", value_parser = clap::value_parser!(u64).range(1..))]
+    context_window: Option<u64>,
+    /// Maximum output of the model (tokens), if the gateway does not say it.
+    #[arg(long, value_name = "TOKENS", requires = "model", value_parser = clap::value_parser!(u64).range(1..))]
+    max_output: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// Client to start.
+    client: CodingClient,
+    #[command(flatten)]
+    gateway: GatewayOptions,
+    /// Show what would be set, and start nothing.
+    #[arg(long)]
+    print: bool,
+    /// Arguments of the client, unchanged.
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ConfigureArgs {
+    /// Client to configure.
+    client: CodingClient,
+    #[command(flatten)]
+    gateway: GatewayOptions,
+    /// Write the key itself, where the settings could name the variable MODEL_GATEWAY_KEY instead. Claude Code, Gemini
+    /// CLI and Aider cannot name a variable: their settings always get the key.
+    #[arg(long)]
+    key_in_file: bool,
+    /// Show what would be written, and write nothing.
+    #[arg(long)]
+    print: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct UnconfigureArgs {
+    /// Client whose settings to restore.
+    client: CodingClient,
+    /// Restore also keys that were changed after configure.
+    #[arg(long)]
+    force: bool,
+    /// Show what would be restored, and write nothing.
+    #[arg(long)]
+    print: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DoctorArgs {
+    /// Client to examine.
+    client: CodingClient,
+    #[command(flatten)]
+    gateway: GatewayOptions,
+}
+
+pub(super) fn run(options: &RunArgs) -> ExitCode {
+    match start(options) {
+        Ok(code) => ExitCode::from(code),
+        Err(error @ ClientSetupError::NotInstalled { .. }) => {
+            fail(error);
+            ExitCode::from(NOT_FOUND)
+        }
+        Err(error) => fail(error),
+    }
+}
+
+fn start(options: &RunArgs) -> Result<u8, ClientSetupError> {
+    let user = UserEnvironment::of_process();
+    let client = options.client;
+    let program = if options.print { PathBuf::new() } else { launch::program(client, &user)? };
+    let setup = setup(client, &options.gateway, false)?;
+    if options.print {
+        let temporary = Path::new("$TEMPORARY");
+        let plan = client.launch(&setup, &user, temporary, &options.arguments)?;
+        remark(&plan.notes);
+        for line in launch::lines(client.name(), &plan, temporary) {
+            println!("{}", setup.key.redact(&line));
+        }
+        return Ok(0);
+    }
+    let temporary = launch::temporary_folder(&user)?;
+    let plan: LaunchPlan = client.launch(&setup, &user, temporary.path(), &options.arguments)?;
+    remark(&plan.notes);
+    launch::launch(&program, &plan, temporary)
+}
+
+pub(super) fn configure(options: &ConfigureArgs) -> ExitCode {
+    match write_settings(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(error),
+    }
+}
+
+fn write_settings(options: &ConfigureArgs) -> Result<(), ClientSetupError> {
+    let user = UserEnvironment::of_process();
+    let client = options.client;
+    if client == CodingClient::Codex && options.key_in_file {
+        match launch::program(client, &user) {
+            Ok(program) => codex::check_version(&launch::version(&program)?)?,
+            Err(_) => remark(&[
+                "codex is not on the PATH; a version before 0.129.0 must not be used with these settings"
+                    .to_owned(),
+            ]),
+        }
+    }
+    let setup = setup(client, &options.gateway, options.key_in_file)?;
+    let configuration = configure::prepare(client, &setup, &user)?;
+    remark(&client.notes(&setup));
+    for line in configuration.lines() {
+        println!("{}", setup.key.redact(&line));
+    }
+    if options.print {
+        return Ok(());
+    }
+    configuration.write()?;
+    let name = client.name();
+    println!(
+        "{} {name} uses {}. To undo it: model-gateway unconfigure {name}",
+        style::good("ok"),
+        setup.address.root()
+    );
+    if !configuration.has_key() {
+        println!(
+            "The settings name the variable {KEY_VARIABLE}, which must have the key when {name} starts."
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn unconfigure(options: &UnconfigureArgs) -> ExitCode {
+    match restore_settings(options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            let name = options.client.name();
+            fail(format_args!(
+                "some keys were changed after configure and stay; model-gateway unconfigure {name} --force restores them too"
+            ))
+        }
+        Err(error) => fail(error),
+    }
+}
+
+/// Returns whether all keys are restored.
+fn restore_settings(options: &UnconfigureArgs) -> Result<bool, ClientSetupError> {
+    let user = UserEnvironment::of_process();
+    let restoration = unconfigure::prepare(options.client, &user, options.force)?;
+    for line in restoration.lines() {
+        println!("{line}");
+    }
+    if !options.print {
+        restoration.write()?;
+    }
+    Ok(restoration.is_complete())
+}
+
+pub(super) fn doctor(options: &DoctorArgs) -> ExitCode {
+    let user = UserEnvironment::of_process();
+    let client = options.client;
+    let mut findings = vec![doctor::check_program(client, &user)];
+    findings.extend(doctor::check_settings(client, &user));
+    let with_catalogue = client == CodingClient::Codex;
+    let asked = address_and_key(&options.gateway).and_then(|(address, key)| {
+        let listing = listing::fetch(&address, &key, with_catalogue)?;
+        let model = choose(&options.gateway, &address, &key, &listing)?;
+        Ok((listing, model))
+    });
+    let (listing, model) = match asked {
+        Ok((listing, model)) => (Ok(listing), model),
+        Err(error) => (Err(error), None),
+    };
+    findings.extend(doctor::check_models(client, &listing, model.as_ref()));
+    let mut failed = false;
+    for finding in findings {
+        failed |= !finding.good;
+        let mark = if finding.good { style::good("ok") } else { style::bad("fault") };
+        println!("{mark} {}", finding.text);
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Prints remarks to standard error.
+fn remark(notes: &[String]) {
+    for note in notes {
+        complain(format_args!("{} {note}", style::bad("note:")));
+    }
+}
+
+fn address_and_key(options: &GatewayOptions) -> Result<(GatewayAddress, ClientKey), ClientSetupError> {
+    let address = GatewayAddress::parse(&options.url, options.insecure)?;
+    let key = match &options.key_file {
+        Some(path) => {
+            let file = file::SettingsFile::read(path)?;
+            if !file.exists() {
+                let what = "it does not exist".to_owned();
+                return Err(ClientSetupError::File { path: path.clone(), what });
+            }
+            ClientKey::new(&file.text, &path.display().to_string())?
+        }
+        None => {
+            let text = std::env::var(KEY_VARIABLE).map_err(|_| ClientSetupError::NoKey)?;
+            ClientKey::new(&text, KEY_VARIABLE)?
+        }
+    };
+    Ok((address, key))
+}
+
+/// Reads address and key, asks the gateway, and checks the model.
+fn setup(
+    client: CodingClient,
+    options: &GatewayOptions,
+    key_in_file: bool,
+) -> Result<ClientSetup, ClientSetupError> {
+    let (address, key) = address_and_key(options)?;
+    let listing = if options.no_check {
+        GatewayModels::default()
+    } else {
+        listing::fetch(&address, &key, client == CodingClient::Codex)?
+    };
+    let model = choose(options, &address, &key, &listing)?;
+    Ok(ClientSetup { address, key, model, listing, key_in_file })
+}
+
+/// Returns the chosen model with its limits. `None` if the user chose none.
+fn choose(
+    options: &GatewayOptions,
+    address: &GatewayAddress,
+    key: &ClientKey,
+    listing: &GatewayModels,
+) -> Result<Option<GatewayModel>, ClientSetupError> {
+    let Some(id) = &options.model else { return Ok(None) };
+    let unknown = || ClientSetupError::NoSuchModel { model: id.clone(), known: listing.named(id) };
+    if !listing::is_model_id(id) {
+        return Err(unknown());
+    }
+    let listed = listing.get(id).cloned();
+    // A name with a prefix or a suffix is not listed, but may be valid.
+    if listed.is_none() && !options.no_check && !listing::accepts(address, key, id) {
+        return Err(unknown());
+    }
+    let mut model = listed.unwrap_or_else(|| GatewayModel { id: id.clone(), ..GatewayModel::default() });
+    model.window = options.context_window.or(model.window);
+    model.max_output = options.max_output.or(model.max_output);
+    Ok(Some(model))
+}

@@ -1,0 +1,141 @@
+//! Prompt caching of translated requests: cache marks stand where those of a forwarded body stand, and keys are set
+//! only where none is.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::requests::made_with;
+use crate::canonical::{BreakpointRule, CacheBreakpoint};
+use crate::provider::ProviderKind;
+use crate::translate::PromptCaching;
+use crate::wire::request::BodyReader;
+use crate::wire::{Api, Format};
+
+const RULE: BreakpointRule = BreakpointRule { lifetime: CacheBreakpoint::Short, min_tokens: 0 };
+
+/// Translates a request for a provider of the messages format.
+fn to_messages(from: Format, caching: PromptCaching<'_>, body: &Value) -> (String, u8) {
+    let made = made_with(
+        caching,
+        None,
+        ProviderKind::Anthropic,
+        "claude-sonnet-4-5",
+        [from, Format::Messages],
+        body,
+    );
+    (String::from_utf8(made.body.to_vec()).unwrap(), made.breakpoints)
+}
+
+/// Sets the marks of a body that is forwarded.
+fn forwarded(body: &str) -> (String, u8) {
+    let mut reader = BodyReader::new(Api::Messages, false);
+    reader.push(Bytes::copy_from_slice(body.as_bytes())).unwrap();
+    let body = reader.finish().unwrap();
+    let edits = body.breakpoints(&RULE);
+    let text = body.text.clone().edited(&edits.edits).into_contiguous();
+    (String::from_utf8(text.to_vec()).unwrap(), edits.marks)
+}
+
+fn function(name: &str) -> Value {
+    json!({"name": name, "parameters": {"type": "object", "properties": {}}})
+}
+
+/// Conversations of an agent, in the three formats without cache marks of their own.
+fn conversations() -> Vec<(Format, Value)> {
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let tool = |name: &str| json!({"type": "function", "function": function(name)});
+    let chat = json!([
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b", "tool_calls": [call("x"), call("y")]},
+        {"role": "tool", "tool_call_id": "x", "content": "1"},
+        {"role": "tool", "tool_call_id": "y", "content": "2"},
+        {"role": "assistant", "content": "c"},
+        {"role": "user", "content": [{"type": "text", "text": "d"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]},
+    ]);
+    let mut all: Vec<(Format, Value)> = (2..=7)
+        .map(|count| {
+            let turns: Vec<Value> = chat.as_array().unwrap().iter().take(count).cloned().collect();
+            (Format::Chat, json!({"model": "m", "messages": turns, "tools": [tool("e"), tool("f")]}))
+        })
+        .collect();
+    all.push((Format::Chat, json!({"model": "m", "messages": [{"role": "user", "content": "a"}]})));
+    all.push((Format::Chat, json!({"model": "m", "messages": [{"role": "system", "content": "s"}]})));
+    all.push((
+        Format::Responses,
+        json!({"model": "m", "instructions": "be brief", "input": [
+            {"role": "user", "content": "a"},
+            {"type": "function_call", "call_id": "x", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "x", "output": "1"},
+        ], "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}, {"type": "web_search"}]}),
+    ));
+    all.push((
+        Format::Generate,
+        json!({"systemInstruction": {"parts": [{"text": "be brief"}]}, "contents": [
+            {"role": "user", "parts": [{"text": "a"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "1"}}}]},
+        ], "tools": [{"functionDeclarations": [function("f")]}]}),
+    ));
+    all
+}
+
+#[test]
+fn caching_of_a_translated_request_sets_the_marks_of_a_forwarded_one() {
+    let caching = PromptCaching { breakpoints: Some(RULE), key: None };
+    for (from, body) in conversations() {
+        let (plain, none) = to_messages(from, PromptCaching::default(), &body);
+        assert!(none == 0 && !plain.contains("cache_control"), "{plain}");
+        assert_eq!(to_messages(from, caching, &body), forwarded(&plain), "{body}");
+    }
+}
+
+#[test]
+fn caching_of_a_translated_request_keeps_its_prefix_from_turn_to_turn() {
+    let caching = PromptCaching { breakpoints: Some(RULE), key: None };
+    let unmarked = |text: &str| text.replace(r#","cache_control":{"type":"ephemeral"}"#, "");
+    let mut before: Option<String> = None;
+    for (from, body) in conversations().into_iter().take(6) {
+        let (sent, _) = to_messages(from, caching, &body);
+        let end = sent.rfind(r#","cache_control""#).unwrap();
+        if let Some(before) = before.replace(unmarked(&sent[..end])) {
+            assert!(unmarked(&sent).starts_with(&before), "{before} is no prefix of {sent}");
+        }
+    }
+}
+
+#[test]
+fn caching_leaves_the_marks_of_a_client_alone() {
+    let caching = PromptCaching { breakpoints: Some(RULE), key: None };
+    let body = json!({"model": "m", "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "assistant", "content": "b"},
+        {"role": "user", "content": "c"},
+    ]});
+    let (plain, _) = to_messages(Format::Chat, PromptCaching::default(), &body);
+    assert_eq!(to_messages(Format::Chat, caching, &body), (plain, 0));
+}
+
+#[test]
+fn caching_sets_a_key_only_where_the_client_set_none() {
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "a"}]});
+    let mut own = body.clone();
+    own["prompt_cache_key"] = json!("own");
+    let caching = PromptCaching { breakpoints: Some(RULE), key: Some("mgw-1") };
+    for to in [Format::Chat, Format::Responses] {
+        for (body, expected) in [(&body, "mgw-1"), (&own, "own")] {
+            let from = if to == Format::Chat { Format::Messages } else { Format::Chat };
+            let mut body = body.clone();
+            if from == Format::Messages {
+                if body.get("prompt_cache_key").is_some() {
+                    continue;
+                }
+                body["max_tokens"] = json!(9);
+            }
+            let made = made_with(caching, None, ProviderKind::OpenAi, "gpt-5.2", [from, to], &body);
+            let sent: Value = serde_json::from_slice(&made.body).unwrap();
+            assert_eq!(sent["prompt_cache_key"], *expected, "{sent}");
+            assert!(made.losses.is_empty() && made.breakpoints == 0);
+        }
+    }
+}
