@@ -152,7 +152,31 @@ impl ReasoningSupport {
     }
 }
 
-impl Dialect<'_> {
+impl<'d> Dialect<'d> {
+    /// Returns the profile of a model with the whole format, without extensions and deviations: its reasoning cannot be
+    /// configured, and it continues no prefill.
+    pub fn plain(model: &'d str, issuer: &'d str) -> Self {
+        Dialect {
+            model,
+            issuer,
+            reasoning: ReasoningSupport::Fixed,
+            max_output: 8_192,
+            sampling: SamplingSupport::All,
+            structured: Structured::Native,
+            json_schema: true,
+            call_ids: true,
+            developer_role: false,
+            max_completion_tokens: false,
+            system_in_middle: true,
+            prefill: false,
+            reasoning_replay: false,
+            media_urls: true,
+            extensions: &[],
+            think_tags: false,
+            quirks: &Quirks::PLAIN,
+        }
+    }
+
     /// Returns true if an extension member is supported.
     pub fn supports(&self, extension: &str) -> bool {
         self.extensions.iter().any(|known| *known == "*" || *known == extension)

@@ -33,6 +33,25 @@ pub struct Tool<'a> {
     pub extra: Vec<Extra<'a>>,
 }
 
+impl<'a> Tool<'a> {
+    /// Creates a tool without description and arguments.
+    pub fn new(name: JsonStr<'a>, kind: ToolKind) -> Self {
+        Tool {
+            name,
+            description: JsonStr::default(),
+            schema: None,
+            openapi: false,
+            strict: None,
+            kind,
+            format: None,
+            namespace: JsonStr::default(),
+            namespace_about: JsonStr::default(),
+            cache: None,
+            extra: Vec::new(),
+        }
+    }
+}
+
 /// Tool choice: whether the model may, must or must not call tools.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolChoice<'a> {

@@ -68,7 +68,6 @@ impl Provider {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::{BaseUrl, Setup};
 
     #[test]
     fn check_path_depends_on_the_provider_and_can_be_overridden() {
@@ -84,13 +83,7 @@ mod tests {
             (ProviderKind::Azure, "https://h/openai/v1", "/openai/v1/models"),
             (ProviderKind::Azure, "https://h/openai/deployments/d", "/openai/models?api-version=2024-10-21"),
         ] {
-            let setup = Setup {
-                name: "p".to_owned(),
-                kind,
-                apis: kind.default_apis().to_vec(),
-                base: BaseUrl::parse(base).unwrap(),
-            };
-            let provider = Provider::new(setup);
+            let provider = Provider::at(kind, base);
             assert_eq!(provider.check_path(&Check::default()), path, "{base}");
             let own = Check { path: Some("/health".into()), ..Check::default() };
             assert_eq!(provider.check_path(&own), "/health");

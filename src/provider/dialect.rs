@@ -25,25 +25,8 @@ impl Provider {
     fn usual_dialect<'d>(&'d self, api: Api, model: &'d str) -> Dialect<'d> {
         // Cloud providers add parts to model names: `us.anthropic.claude-...`, `models/gemini-...`.
         let plain = model.rsplit('/').next().unwrap_or(model);
-        let base = Dialect {
-            model,
-            issuer: &self.issuer,
-            reasoning: ReasoningSupport::Fixed,
-            max_output: MAX_OUTPUT,
-            sampling: SamplingSupport::All,
-            structured: Structured::Native,
-            json_schema: true,
-            call_ids: true,
-            developer_role: false,
-            max_completion_tokens: false,
-            system_in_middle: true,
-            prefill: false,
-            reasoning_replay: false,
-            media_urls: true,
-            extensions: &[],
-            think_tags: self.think_tags,
-            quirks: &Quirks::PLAIN,
-        };
+        let plain_dialect = Dialect::plain(model, &self.issuer);
+        let base = Dialect { max_output: MAX_OUTPUT, think_tags: self.think_tags, ..plain_dialect };
         match api {
             Api::Messages | Api::CountTokens => Dialect {
                 quirks: if self.kind == ProviderKind::VertexAnthropic {

@@ -152,12 +152,6 @@ fn without<'t>(text: &'t str, end: &str) -> &'t str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::{BaseUrl, Setup};
-
-    fn provider(kind: ProviderKind, base: &str) -> Provider {
-        let base = BaseUrl::parse(base).unwrap();
-        Provider::new(Setup { name: "p".to_owned(), kind, apis: kind.default_apis().to_vec(), base })
-    }
 
     #[test]
     fn path_of_embeddings_and_rerank_depends_on_the_provider() {
@@ -205,14 +199,14 @@ mod tests {
                 "/api/v1/services/rerank/text-rerank/text-rerank",
             ),
         ] {
-            assert_eq!(provider(kind, base).path(api, model, None), path, "{} {base}", kind.name());
+            assert_eq!(Provider::at(kind, base).path(api, model, None), path, "{} {base}", kind.name());
         }
     }
 
     #[test]
     fn dashscope_request_shape_depends_on_the_base_url() {
-        let compatible = provider(ProviderKind::DashScope, "https://h/compatible-mode/v1");
-        let own = provider(ProviderKind::DashScope, "https://h/api/v1");
+        let compatible = Provider::at(ProviderKind::DashScope, "https://h/compatible-mode/v1");
+        let own = Provider::at(ProviderKind::DashScope, "https://h/api/v1");
         assert_eq!(compatible.embedding(Api::Embeddings, "text-embedding-v4").shape, EmbedShape::List);
         assert_eq!(own.embedding(Api::Embeddings, "text-embedding-v4").shape, EmbedShape::Nested);
         assert_eq!(own.embedding(Api::Embeddings, "text-embedding-v2").batch, 25);

@@ -159,12 +159,6 @@ fn family(name: &str) -> ImageFamily {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::{BaseUrl, Setup};
-
-    fn provider(kind: ProviderKind, base: &str) -> Provider {
-        let base = BaseUrl::parse(base).unwrap();
-        Provider::new(Setup { name: "p".to_owned(), kind, apis: kind.default_apis().to_vec(), base })
-    }
 
     #[test]
     fn image_family_is_derived_from_the_model_name() {
@@ -186,7 +180,7 @@ mod tests {
         ] {
             assert_eq!(family(name), expected, "{name}");
         }
-        let ark = provider(ProviderKind::Ark, "https://h/api/v3");
+        let ark = Provider::at(ProviderKind::Ark, "https://h/api/v3");
         assert_eq!(ark.imaging("ep-2025", "seedream-4-0").family, ImageFamily::Seedream4);
     }
 
@@ -260,7 +254,7 @@ mod tests {
                 "/api/v1/services/aigc/image-generation/generation",
             ),
         ] {
-            let dialect = provider(kind, base).imaging(model, model);
+            let dialect = Provider::at(kind, base).imaging(model, model);
             assert_eq!((dialect.shape, &*dialect.make, &*dialect.edit), (shape, make, edit), "{model}");
             let task = dialect.tasks.to_string();
             assert_eq!(task, if make.starts_with(AIGC) { "/api/v1/tasks/" } else { "" }, "{model}");

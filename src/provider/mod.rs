@@ -150,6 +150,15 @@ pub struct Setup {
     pub base: BaseUrl,
 }
 
+#[cfg(test)]
+impl Provider {
+    /// Creates a provider of this kind with the kind's APIs.
+    pub(crate) fn at(kind: ProviderKind, base: &str) -> Provider {
+        let base = BaseUrl::parse(base).unwrap();
+        Provider::new(Setup { name: "p".to_owned(), kind, apis: kind.default_apis().to_vec(), base })
+    }
+}
+
 impl Provider {
     /// Creates a provider with default settings and without a credential.
     pub fn new(setup: Setup) -> Self {

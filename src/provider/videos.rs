@@ -242,12 +242,6 @@ fn push_task(path: &mut String, before: &str, id: &str, after: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::{BaseUrl, Setup};
-
-    fn provider(kind: ProviderKind, base: &str) -> Provider {
-        let base = BaseUrl::parse(base).unwrap();
-        Provider::new(Setup { name: "p".to_owned(), kind, apis: kind.default_apis().to_vec(), base })
-    }
 
     #[test]
     fn video_path_of_each_step_depends_on_the_provider() {
@@ -319,24 +313,24 @@ mod tests {
                 Some("/api/v3/contents/generations/tasks/cgt-1"),
             ),
         ] {
-            let found = provider(kind, base).video_path("m", step);
+            let found = Provider::at(kind, base).video_path("m", step);
             assert_eq!(found.as_deref(), path, "{} {base} {step:?}", kind.name());
         }
     }
 
     #[test]
     fn video_capabilities_are_derived_from_the_model_name() {
-        let ark = provider(ProviderKind::Ark, "https://h/api/v3");
+        let ark = Provider::at(ProviderKind::Ark, "https://h/api/v3");
         let silent = ark.video("doubao-seedance-1-5-pro-251215-noAudio");
         assert_eq!(silent.sound, AudioSetting::Fixed(false));
         assert_eq!(
             ark.video_model("doubao-seedance-1-5-pro-251215-noAudio"),
             "doubao-seedance-1-5-pro-251215"
         );
-        let google = provider(ProviderKind::Gemini, "https://h/v1beta");
+        let google = Provider::at(ProviderKind::Gemini, "https://h/v1beta");
         assert!(google.video("veo-3.1-fast-generate-preview").last);
         assert!(!google.video("veo-3.0-fast-generate-preview").last);
-        let wan = provider(ProviderKind::DashScope, "https://h/api/v1");
+        let wan = Provider::at(ProviderKind::DashScope, "https://h/api/v1");
         assert!(wan.video("wan2.5-t2v-preview").text && !wan.video("wan2.5-t2v-preview").first);
         assert!(!wan.video("wan2.5-i2v-preview").text && wan.video("wan2.5-i2v-preview").first);
     }

@@ -91,17 +91,8 @@ fn count_of_a_request_includes_instructions_and_tools() {
     let instructed = count_request(TokenizerFamily::Claude, &request);
     assert!(instructed > plain + 2, "{instructed}");
     request.tools.push(Tool {
-        name: JsonStr::from_escaped("get_weather"),
-        description: JsonStr::default(),
         schema: Some(RawJson::from_text(r#"{"type":"object"}"#)),
-        openapi: false,
-        strict: None,
-        kind: ToolKind::Function,
-        format: None,
-        namespace: JsonStr::default(),
-        cache: None,
-        namespace_about: JsonStr::default(),
-        extra: Vec::new(),
+        ..Tool::new(JsonStr::from_escaped("get_weather"), ToolKind::Function)
     });
     assert!(count_request(TokenizerFamily::Claude, &request) > instructed + 300);
 }

@@ -404,17 +404,9 @@ fn speaks_of_json(request: &Request<'_>) -> bool {
 /// Adds a tool that must be called, whose arguments are the response.
 fn offer_answer_tool<'a>(request: &mut Request<'a>, schema: RawJson<'a>, restore: &mut Restore) {
     request.tools.push(Tool {
-        name: JsonStr::from_escaped(ANSWER_TOOL),
         description: JsonStr::from_escaped("Give the answer."),
         schema: Some(schema),
-        openapi: false,
-        strict: None,
-        kind: ToolKind::Function,
-        format: None,
-        namespace: JsonStr::default(),
-        cache: None,
-        namespace_about: JsonStr::default(),
-        extra: Vec::new(),
+        ..Tool::new(JsonStr::from_escaped(ANSWER_TOOL), ToolKind::Function)
     });
     request.tool_choice = Some(ToolChoice::Tool(JsonStr::from_escaped(ANSWER_TOOL)));
     restore.set_answer_tool(ANSWER_TOOL);

@@ -152,6 +152,37 @@ pub(super) fn members<'a>(
     Ok(())
 }
 
+/// Returns the members with these names; `None` if a member is absent or null, or if the value is not an object.
+pub(super) fn named_members<'a, const N: usize>(
+    value: RawJson<'a>,
+    names: [&str; N],
+) -> Result<[Option<RawJson<'a>>; N], JsonError> {
+    let mut found = [None; N];
+    members(&mut Cursor::new(value.text()), |key, json| {
+        let value = json.raw()?;
+        for (name, slot) in names.iter().zip(&mut found) {
+            if key.is(name) && !value.is_null() {
+                *slot = Some(value);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Reads one member of an object as a count. `None` if the value is no object, or the member is absent or no count.
+pub(super) fn count_member(json: &mut Cursor<'_>, name: &str) -> Result<Option<u64>, JsonError> {
+    let mut count = None;
+    members(json, |key, json| {
+        if key.escaped() == name {
+            count = json.u64_or_skip()?;
+            return Ok(());
+        }
+        json.skip()
+    })?;
+    Ok(count)
+}
+
 /// Calls `each` for every element of an array. Skips any other value. Returns whether the array had an element.
 pub(super) fn elements<'a>(
     json: &mut Cursor<'a>,

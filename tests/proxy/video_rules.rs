@@ -193,7 +193,7 @@ async fn video_query_does_not_repeat_a_failed_poll_at_once() {
     let mut queries = 0;
     while queries < 10 || upstream.count() < 3 {
         let shown = get(&gateway, &path).await;
-        assert_eq!((shown.status(), &shown.json()["status"]), (200, &json!("queued")), "{}", shown.text());
+        assert_eq!((shown.status(), &shown.json()["status"]), (200, &json!("submitted")), "{}", shown.text());
         queries += 1;
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }

@@ -67,11 +67,7 @@ pub(super) fn launch(
     temporary: &Path,
     arguments: &[OsString],
 ) -> LaunchPlan {
-    let mut plan = LaunchPlan {
-        notes: notes(setup),
-        arguments: arguments.to_vec(),
-        ..LaunchPlan::default()
-    };
+    let mut plan = LaunchPlan { notes: notes(setup), arguments: arguments.to_vec(), ..LaunchPlan::default() };
     plan.set("GOOGLE_GEMINI_BASE_URL", setup.address.root());
     plan.set("GEMINI_API_KEY", setup.key.expose());
     plan.unset(&OTHER_PROVIDERS);
@@ -91,10 +87,7 @@ pub(super) fn launch(
 }
 
 /// Plans the settings that `configure` writes.
-pub(super) fn files(
-    setup: &ClientSetup,
-    user: &UserEnvironment,
-) -> Result<Vec<FilePlan>, ClientSetupError> {
+pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
     let folder = folder(user)?;
     let mut variables = FilePlan::new(folder.join(".env"), FileSyntax::Env);
     variables.set(&["GOOGLE_GEMINI_BASE_URL"], KeyRole::Endpoint, setup.address.root());

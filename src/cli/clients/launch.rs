@@ -81,11 +81,7 @@ pub(super) fn temporary_folder(user: &UserEnvironment) -> Result<TempDir, Client
 ///
 /// # Errors
 /// Returns an error if a temporary file cannot be written, or the client cannot be started.
-pub(super) fn launch(
-    program: &Path,
-    plan: &LaunchPlan,
-    temporary: TempDir,
-) -> Result<u8, ClientSetupError> {
+pub(super) fn launch(program: &Path, plan: &LaunchPlan, temporary: TempDir) -> Result<u8, ClientSetupError> {
     for (name, text) in &plan.files {
         let path = temporary.path().join(name);
         let written = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);

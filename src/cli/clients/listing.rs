@@ -117,7 +117,8 @@ fn roots() -> Vec<Certificate<'static>> {
 }
 
 fn get(agent: &ureq::Agent, url: &str, key: &ClientKey) -> Result<Vec<u8>, ClientSetupError> {
-    let connect = |error: ureq::Error| ClientSetupError::Connect { url: url.to_owned(), what: reason(&error) };
+    let connect =
+        |error: ureq::Error| ClientSetupError::Connect { url: url.to_owned(), what: reason(&error) };
     let bearer = format!("Bearer {}", key.expose());
     let mut response = agent.get(url).header("authorization", bearer).call().map_err(connect)?;
     match response.status().as_u16() {
@@ -209,8 +210,11 @@ mod tests {
             {"id":"c","max_input_tokens":null},
             {"id":"bad id"}, {"id":""}]}"#;
         let model = |id: &str, window, max_output| GatewayModel { id: id.to_owned(), window, max_output };
-        let expected =
-            vec![model("a", Some(200_000), Some(32_000)), model("b", Some(128_000), None), model("c", None, None)];
+        let expected = vec![
+            model("a", Some(200_000), Some(32_000)),
+            model("b", Some(128_000), None),
+            model("c", None, None),
+        ];
         assert_eq!(parse(body).unwrap(), expected);
         assert!(parse(b"<html>").is_err());
         assert!(parse(br#"{"models":[]}"#).is_err());

@@ -159,7 +159,10 @@ fn write_settings(options: &ConfigureArgs) -> Result<(), ClientSetupError> {
     if client == CodingClient::Codex && options.key_in_file {
         match launch::program(client, &user) {
             Ok(program) => codex::check_version(&launch::version(&program)?)?,
-            Err(_) => remark(&["codex is not on the PATH; a version before 0.129.0 must not be used with these settings".to_owned()]),
+            Err(_) => remark(&[
+                "codex is not on the PATH; a version before 0.129.0 must not be used with these settings"
+                    .to_owned(),
+            ]),
         }
     }
     let setup = setup(client, &options.gateway, options.key_in_file)?;
@@ -173,9 +176,15 @@ fn write_settings(options: &ConfigureArgs) -> Result<(), ClientSetupError> {
     }
     configuration.write()?;
     let name = client.name();
-    println!("{} {name} uses {}. To undo it: model-gateway unconfigure {name}", style::good("ok"), setup.address.root());
+    println!(
+        "{} {name} uses {}. To undo it: model-gateway unconfigure {name}",
+        style::good("ok"),
+        setup.address.root()
+    );
     if !configuration.has_key() {
-        println!("The settings name the variable {KEY_VARIABLE}, which must have the key when {name} starts.");
+        println!(
+            "The settings name the variable {KEY_VARIABLE}, which must have the key when {name} starts."
+        );
     }
     Ok(())
 }

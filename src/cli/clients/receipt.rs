@@ -89,7 +89,10 @@ impl SetupReceipt {
         let receipt: SetupReceipt =
             serde_json::from_str(&file.text).map_err(|error| fault(error.to_string()))?;
         if receipt.version != VERSION {
-            return Err(fault(format!("it has version {}, and this program reads version {VERSION}", receipt.version)));
+            return Err(fault(format!(
+                "it has version {}, and this program reads version {VERSION}",
+                receipt.version
+            )));
         }
         Ok(Some(receipt))
     }

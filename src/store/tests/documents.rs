@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::server::pause;
-use super::{Backend, PATIENCE, on_both, wait};
+use super::{PATIENCE, TestBackend, on_both, wait};
 use crate::kv::{Store, StoreLimits, StoredResponse};
 use crate::store::StoreError;
 
@@ -49,7 +49,7 @@ pub(crate) fn find(store: &dyn Store, account: &str, id: &str) -> Option<String>
     Some(format!("{}; {}", text(found.items), text(found.document)))
 }
 
-fn response_is_found_and_removed_by_its_account_only(place: &dyn Backend) {
+fn response_is_found_and_removed_by_its_account_only(place: &dyn TestBackend) {
     let store = &*place.store(LIMITS);
     store_response(store, "a", "resp_1", "one");
     store_response(store, "b", "resp_1", "two");
@@ -68,7 +68,7 @@ fn response_is_found_and_removed_by_its_account_only(place: &dyn Backend) {
     assert_eq!(find(store, "a", "resp_1"), one);
 }
 
-fn response_is_found_by_other_and_later_processes(place: &dyn Backend) {
+fn response_is_found_by_other_and_later_processes(place: &dyn TestBackend) {
     {
         let store = place.store(LIMITS);
         store_response(&*store, "a", "resp_1", "one");
@@ -81,7 +81,7 @@ fn response_is_found_by_other_and_later_processes(place: &dyn Backend) {
     assert!(store.size() > 40);
 }
 
-fn response_expired_is_not_found_and_is_swept(place: &dyn Backend) {
+fn response_expired_is_not_found_and_is_swept(place: &dyn TestBackend) {
     let brief = place.store(StoreLimits { lifetime: Duration::ZERO, ..LIMITS });
     store_response(&*brief, "a", "resp_1", "one");
     assert_eq!(find(&*brief, "a", "resp_1"), None);
@@ -104,7 +104,7 @@ fn response_expired_is_not_found_and_is_swept(place: &dyn Backend) {
     assert_eq!(store.size(), size as u64);
 }
 
-fn response_too_large_is_refused_and_the_oldest_is_evicted(place: &dyn Backend) {
+fn response_too_large_is_refused_and_the_oldest_is_evicted(place: &dyn TestBackend) {
     let store = &*place.store(LIMITS);
     let large = wait(store.store_response(response("a", "resp_0", &"x".repeat(600))));
     assert!(matches!(large, Err(StoreError::TooLarge { limit: 1000, size }) if size > 1200), "{large:?}");
@@ -119,7 +119,7 @@ fn response_too_large_is_refused_and_the_oldest_is_evicted(place: &dyn Backend) 
     assert!(found.iter().rev().take(count).all(|found| *found), "{found:?}");
 }
 
-fn response_with_the_same_id_replaces_the_old_one(place: &dyn Backend) {
+fn response_with_the_same_id_replaces_the_old_one(place: &dyn TestBackend) {
     let store = &*place.store(LIMITS);
     store_response(store, "a", "resp_1", "one");
     store_response(store, "a", "resp_1", "two");
@@ -129,7 +129,7 @@ fn response_with_the_same_id_replaces_the_old_one(place: &dyn Backend) {
     assert_eq!(store.size(), one * 2);
 }
 
-fn response_many_concurrent_writes_are_all_stored(place: &dyn Backend) {
+fn response_many_concurrent_writes_are_all_stored(place: &dyn TestBackend) {
     let store = &*place.store(StoreLimits { total: 1 << 30, ..LIMITS });
     let pending: Vec<_> =
         (0..500).map(|n| store.store_response(response("a", &format!("resp_{n}"), "one"))).collect();
@@ -154,7 +154,7 @@ fn store_signature(store: &dyn Store, account: &str, key: u8, text: &str) {
         .unwrap();
 }
 
-fn signature_is_found_by_its_account_only(place: &dyn Backend) {
+fn signature_is_found_by_its_account_only(place: &dyn TestBackend) {
     {
         let store = &*place.store(LIMITS);
         store_signature(store, "a", 1, "one");
@@ -172,7 +172,7 @@ fn signature_is_found_by_its_account_only(place: &dyn Backend) {
     assert_eq!(store.size(), 0, "signatures do not count as responses");
 }
 
-fn signature_too_large_is_refused_and_the_oldest_is_evicted(place: &dyn Backend) {
+fn signature_too_large_is_refused_and_the_oldest_is_evicted(place: &dyn TestBackend) {
     let store = &*place.store(LIMITS);
     let large = wait(store.store_signatures("a", vec![([1; 32], Bytes::from(vec![b'x'; 10_001]))]));
     assert!(matches!(large, Err(StoreError::TooLarge { limit: 10_000, .. })), "{large:?}");
@@ -186,7 +186,7 @@ fn signature_too_large_is_refused_and_the_oldest_is_evicted(place: &dyn Backend)
     assert!(found.iter().rev().take(count).all(Option::is_some));
 }
 
-fn signature_expired_is_not_found(place: &dyn Backend) {
+fn signature_expired_is_not_found(place: &dyn TestBackend) {
     let store = &*place.store(StoreLimits { signature_lifetime: Duration::ZERO, ..LIMITS });
     store_signature(store, "a", 1, "one");
     assert_eq!(load_signatures(store, "a", &[1]), [None]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::server::pause;
-use super::{Backend, Flushing, PATIENCE, on_both, runtime, wait};
+use super::{Flushing, PATIENCE, TestBackend, on_both, runtime, wait};
 use crate::account::amount::LARGEST;
 use crate::canonical::Usage;
 use crate::ledger::admin::{AdminError, LedgerAdmin};
@@ -100,7 +100,7 @@ pub(crate) fn stored(admin: &dyn LedgerAdmin, account: &str) -> (i64, i64, i64) 
     (admin.account(account).unwrap().balance(), sums.cost, sums.requests)
 }
 
-fn reservation_blocks_its_amount_until_settled_or_dropped(place: &dyn Backend) {
+fn reservation_blocks_its_amount_until_settled_or_dropped(place: &dyn TestBackend) {
     let admin = place.admin();
     open_account(&*admin, "acme", 100);
     let ledger = &*place.ledger();
@@ -131,7 +131,7 @@ fn reservation_blocks_its_amount_until_settled_or_dropped(place: &dyn Backend) {
     assert!(admin.audit().unwrap().is_empty());
 }
 
-fn account_unknown_or_disabled_is_refused(place: &dyn Backend) {
+fn account_unknown_or_disabled_is_refused(place: &dyn TestBackend) {
     let admin = place.admin();
     let ledger = &*place.ledger();
     assert_eq!(reserve(ledger, "acme", 0).unwrap_err(), ReserveError::UnknownAccount);
@@ -158,7 +158,7 @@ fn account_unknown_or_disabled_is_refused(place: &dyn Backend) {
     assert_eq!(reserve(ledger, "acme", 94).unwrap_err(), ReserveError::Empty { available: 93 });
 }
 
-fn reservation_without_a_waiter_is_refunded(place: &dyn Backend) {
+fn reservation_without_a_waiter_is_refunded(place: &dyn TestBackend) {
     let admin = place.admin();
     open_account(&*admin, "acme", 100);
     let ledger = &*place.ledger();
@@ -169,7 +169,7 @@ fn reservation_without_a_waiter_is_refunded(place: &dyn Backend) {
     drop(reserve(ledger, "acme", 100).unwrap());
 }
 
-fn credit_with_a_reference_counts_once_and_balance_is_limited(place: &dyn Backend) {
+fn credit_with_a_reference_counts_once_and_balance_is_limited(place: &dyn TestBackend) {
     let admin = place.admin();
     admin.create(&id("acme")).unwrap();
     for repeated in [false, true] {
@@ -194,7 +194,7 @@ fn credit_with_a_reference_counts_once_and_balance_is_limited(place: &dyn Backen
     assert!(admin.audit().unwrap().is_empty());
 }
 
-fn balance_beyond_double_precision_is_exact(place: &dyn Backend) {
+fn balance_beyond_double_precision_is_exact(place: &dyn TestBackend) {
     let admin = place.admin();
     const COST: i64 = 1_000_000_000_000_001;
     // Odd numbers beyond 2^53, which a double would round.
@@ -221,7 +221,7 @@ fn balance_beyond_double_precision_is_exact(place: &dyn Backend) {
     drop(reserve(ledger, "most", left).unwrap());
 }
 
-fn usage_sums_beyond_the_largest_number_saturate(place: &dyn Backend) {
+fn usage_sums_beyond_the_largest_number_saturate(place: &dyn TestBackend) {
     let admin = place.admin();
     open_account(&*admin, "acme", 10);
     let ledger = &*place.ledger();
@@ -247,7 +247,7 @@ fn usage_sums_beyond_the_largest_number_saturate(place: &dyn Backend) {
     assert_eq!(spent.iter().map(|spent| spent.cost).collect::<Vec<_>>(), [i64::MAX]);
 }
 
-fn usage_records_are_stored_once_with_their_sums(place: &dyn Backend) {
+fn usage_records_are_stored_once_with_their_sums(place: &dyn TestBackend) {
     let admin = place.admin();
     open_account(&*admin, "acme", 1_000_000);
     let first = first_day();
@@ -310,7 +310,7 @@ fn usage_records_are_stored_once_with_their_sums(place: &dyn Backend) {
     assert_eq!(requests, (100..300).map(|n| format!("req_{n}")).collect::<Vec<_>>());
 }
 
-fn usage_without_an_account_is_recorded_and_not_charged(place: &dyn Backend) {
+fn usage_without_an_account_is_recorded_and_not_charged(place: &dyn TestBackend) {
     let admin = place.admin();
     let ledger = &*place.ledger();
     settle(ledger, None, &record("", 5));
@@ -324,7 +324,7 @@ fn usage_without_an_account_is_recorded_and_not_charged(place: &dyn Backend) {
     assert_eq!(admin.usage(&one, UsageGrouping::Key).unwrap()[0].sums.requests, 2);
 }
 
-fn account_created_later_owes_earlier_charges(place: &dyn Backend) {
+fn account_created_later_owes_earlier_charges(place: &dyn TestBackend) {
     let admin = place.admin();
     let ledger = &*place.ledger();
     settle(ledger, None, &record("acme", 7));
@@ -337,7 +337,7 @@ fn account_created_later_owes_earlier_charges(place: &dyn Backend) {
     assert!(admin.audit().unwrap().is_empty());
 }
 
-fn balance_follows_credits_and_charges_of_other_processes(place: &dyn Backend) {
+fn balance_follows_credits_and_charges_of_other_processes(place: &dyn TestBackend) {
     let admin = place.admin();
     open_account(&*admin, "acme", 100);
     let (one, other) = (place.ledger(), place.ledger());
@@ -356,7 +356,7 @@ fn balance_follows_credits_and_charges_of_other_processes(place: &dyn Backend) {
     assert_eq!(stored(&*admin, "acme"), (40, 61, 2));
 }
 
-fn reservation_sum_never_exceeds_the_balance(place: &dyn Backend) {
+fn reservation_sum_never_exceeds_the_balance(place: &dyn TestBackend) {
     let admin = place.admin();
     open_account(&*admin, "acme", 1_000);
     let one = place.ledger();
@@ -370,7 +370,7 @@ fn reservation_sum_never_exceeds_the_balance(place: &dyn Backend) {
     drop(reserve(&*one, "acme", 1_000).unwrap());
 }
 
-fn settle_from_many_threads_is_exact_to_the_unit(place: &dyn Backend) {
+fn settle_from_many_threads_is_exact_to_the_unit(place: &dyn TestBackend) {
     let admin = place.admin();
     let accounts = ["acme", "bits}", "a:{b}"];
     for account in accounts {
@@ -416,7 +416,7 @@ fn settle_from_many_threads_is_exact_to_the_unit(place: &dyn Backend) {
     assert!(admin.audit().unwrap().is_empty());
 }
 
-fn settle_before_the_end_is_charged_after_it(place: &dyn Backend) {
+fn settle_before_the_end_is_charged_after_it(place: &dyn TestBackend) {
     let admin = place.admin();
     open_account(&*admin, "acme", 100);
     {
@@ -436,7 +436,7 @@ fn settle_before_the_end_is_charged_after_it(place: &dyn Backend) {
 
 /// A charge with an idempotency key may be settled again, because nothing tells whether a process charged it before it
 /// ended.
-fn settle_with_a_known_charge_id_is_ignored(place: &dyn Backend) {
+fn settle_with_a_known_charge_id_is_ignored(place: &dyn TestBackend) {
     let admin = place.admin();
     open_account(&*admin, "acme", 100);
     let once = UsageRecord { charge_id: "task_1", ..record("acme", 30) };

@@ -57,7 +57,7 @@ impl Flushing for ClusterLedger {
 }
 
 /// Storage under test.
-pub(crate) trait Backend {
+pub(crate) trait TestBackend {
     fn store(&self, limits: StoreLimits) -> Box<dyn Store>;
     fn tasks(&self) -> Box<dyn TaskStore>;
     fn owners(&self) -> Box<dyn OwnerStore>;
@@ -82,7 +82,7 @@ impl OnFile {
     }
 }
 
-impl Backend for OnFile {
+impl TestBackend for OnFile {
     fn store(&self, limits: StoreLimits) -> Box<dyn Store> {
         Box::new(SqliteStore::open(&self.path(), limits).unwrap())
     }
@@ -144,7 +144,7 @@ impl OnServer {
     }
 }
 
-impl Backend for OnServer {
+impl TestBackend for OnServer {
     fn store(&self, limits: StoreLimits) -> Box<dyn Store> {
         Box::new(ValkeyStore::open(address(&self.server), limits).unwrap())
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Backend, on_both, wait};
+use super::{TestBackend, on_both, wait};
 use crate::store::millis;
 
 on_both!(
@@ -12,7 +12,7 @@ on_both!(
     owner_entry_is_renewed_by_a_claim_of_its_owner,
 );
 
-fn owner_is_found_by_its_key(place: &dyn Backend) {
+fn owner_is_found_by_its_key(place: &dyn TestBackend) {
     let owners = &*place.owners();
     assert_eq!(wait(owners.owner([1; 32])).unwrap(), None);
     wait(owners.claim([1; 32], "account:a")).unwrap();
@@ -23,7 +23,7 @@ fn owner_is_found_by_its_key(place: &dyn Backend) {
     assert_eq!(wait(owners.owner([3; 32])).unwrap(), None);
 }
 
-fn owner_is_found_by_other_and_later_processes(place: &dyn Backend) {
+fn owner_is_found_by_other_and_later_processes(place: &dyn TestBackend) {
     let (one, beside) = (place.owners(), place.owners());
     wait(one.claim([1; 32], "account:a")).unwrap();
     assert_eq!(wait(beside.owner([1; 32])).unwrap().as_deref(), Some("account:a"));
@@ -31,7 +31,7 @@ fn owner_is_found_by_other_and_later_processes(place: &dyn Backend) {
     assert_eq!(wait(place.owners().owner([1; 32])).unwrap().as_deref(), Some("account:a"));
 }
 
-fn owner_is_the_first_one_until_its_entry_expires(place: &dyn Backend) {
+fn owner_is_the_first_one_until_its_entry_expires(place: &dyn TestBackend) {
     let owners = &*place.owners();
     for owner in ["account:a", "account:b", "account:a"] {
         wait(owners.claim([1; 32], owner)).unwrap();
@@ -45,7 +45,7 @@ fn owner_is_the_first_one_until_its_entry_expires(place: &dyn Backend) {
     }
 }
 
-fn owner_entry_is_renewed_by_a_claim_of_its_owner(place: &dyn Backend) {
+fn owner_entry_is_renewed_by_a_claim_of_its_owner(place: &dyn TestBackend) {
     let owners = &*place.owners();
     wait(owners.claim([1; 32], "account:a")).unwrap();
     wait(owners.claim([2; 32], "account:a")).unwrap();

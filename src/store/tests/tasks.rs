@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::server::pause;
-use super::{Backend, PATIENCE, on_both, wait};
+use super::{PATIENCE, TestBackend, on_both, wait};
 use crate::kv::{NewTask, StoredTask, TaskStore};
 
 on_both!(
@@ -45,7 +45,7 @@ fn change(tasks: &dyn TaskStore, owner: &str, id: &str, version: u64, state: &'s
     wait(tasks.change(owner, id, version, Bytes::from_static(state.as_bytes()), None)).unwrap()
 }
 
-fn task_is_found_changed_and_removed_by_its_owner_only(place: &dyn Backend) {
+fn task_is_found_changed_and_removed_by_its_owner_only(place: &dyn TestBackend) {
     let tasks = &*place.tasks();
     assert_eq!(submit(tasks, new("a", "task_1")), None);
     assert_eq!(submit(tasks, new("b", "task_1")), None);
@@ -66,7 +66,7 @@ fn task_is_found_changed_and_removed_by_its_owner_only(place: &dyn Backend) {
     assert!(find(tasks, "a", "task_1").is_some());
 }
 
-fn task_is_found_by_other_and_later_processes(place: &dyn Backend) {
+fn task_is_found_by_other_and_later_processes(place: &dyn TestBackend) {
     {
         let tasks = place.tasks();
         submit(&*tasks, new("a", "task_1"));
@@ -77,7 +77,7 @@ fn task_is_found_by_other_and_later_processes(place: &dyn Backend) {
     assert_eq!((&found.state[..], found.version), (&b"changed"[..], 1));
 }
 
-fn task_version_admits_one_of_several_changes(place: &dyn Backend) {
+fn task_version_admits_one_of_several_changes(place: &dyn TestBackend) {
     let (one, other) = (place.tasks(), place.tasks());
     submit(&*one, new("a", "task_1"));
     let pending: Vec<_> = (0..20)
@@ -90,7 +90,7 @@ fn task_version_admits_one_of_several_changes(place: &dyn Backend) {
     assert!(change(&*one, "a", "task_1", 1, "next"));
 }
 
-fn idempotency_key_makes_one_task_of_two_submissions(place: &dyn Backend) {
+fn idempotency_key_makes_one_task_of_two_submissions(place: &dyn TestBackend) {
     let tasks = &*place.tasks();
     let with_key = |owner, id, key| NewTask { idempotency_key: Some(([key; 32], HOUR)), ..new(owner, id) };
     assert_eq!(submit(tasks, with_key("a", "task_1", 1)), None);
@@ -105,7 +105,7 @@ fn idempotency_key_makes_one_task_of_two_submissions(place: &dyn Backend) {
     assert_eq!(submit(tasks, with_key("a", "task_6", 1)), Some("task_5".to_owned()));
 }
 
-fn idempotency_key_expires_after_its_lifetime(place: &dyn Backend) {
+fn idempotency_key_expires_after_its_lifetime(place: &dyn TestBackend) {
     let tasks = &*place.tasks();
     let with_key = |id, span| NewTask { idempotency_key: Some(([1; 32], span)), ..new("a", id) };
     assert_eq!(submit(tasks, with_key("task_1", Duration::ZERO)), None);
@@ -125,7 +125,7 @@ fn all_due(tasks: &dyn TaskStore, expected: usize) -> Vec<StoredTask> {
     all
 }
 
-fn task_due_is_leased_to_one_poller(place: &dyn Backend) {
+fn task_due_is_leased_to_one_poller(place: &dyn TestBackend) {
     let (one, other) = (place.tasks(), place.tasks());
     for n in 0..10 {
         submit(&*one, NewTask { due: Duration::from_millis(n), ..new("a", &format!("task_{n}")) });
@@ -151,7 +151,7 @@ fn task_due_is_leased_to_one_poller(place: &dyn Backend) {
     assert!(wait(one.due(9, Duration::ZERO)).unwrap().is_empty());
 }
 
-fn task_expired_is_not_found_and_never_due(place: &dyn Backend) {
+fn task_expired_is_not_found_and_never_due(place: &dyn TestBackend) {
     let tasks = &*place.tasks();
     submit(tasks, NewTask { lifetime: Duration::ZERO, due: Duration::ZERO, ..new("a", "task_1") });
     assert_eq!(find(tasks, "a", "task_1"), None);

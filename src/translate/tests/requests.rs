@@ -8,6 +8,7 @@ use crate::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
 use crate::translate::{Outgoing, PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
 use crate::wire::Format;
 
+/// Returns the body that is sent to a provider, and the lost elements.
 pub(super) fn sent(
     kind: ProviderKind,
     model: &str,
@@ -15,18 +16,10 @@ pub(super) fn sent(
     to: Format,
     body: &Value,
 ) -> (Value, Vec<String>) {
-    sent_as(None, kind, model, from, to, body)
+    body_and_losses(&made(None, kind, model, from, to, body))
 }
 
-fn sent_as(
-    row: Option<Preset>,
-    kind: ProviderKind,
-    model: &str,
-    from: Format,
-    to: Format,
-    body: &Value,
-) -> (Value, Vec<String>) {
-    let outgoing = made(row, kind, model, from, to, body);
+fn body_and_losses(outgoing: &Outgoing) -> (Value, Vec<String>) {
     let losses = outgoing.losses.iter().map(|loss| loss.element.to_string()).collect();
     (serde_json::from_slice(&outgoing.body).unwrap(), losses)
 }
@@ -247,7 +240,8 @@ fn text_document_is_sent_to_chat_as_text_with_its_title() {
     assert_eq!(messages.len(), 3, "nothing follows: {chat}");
     // A provider that requires one string gets one.
     let (row, kind) = (Some(Preset::DeepSeek), ProviderKind::OpenAiCompatible);
-    let (joined, _) = sent_as(row, kind, "deepseek-chat", Format::Messages, Format::Chat, &body);
+    let (joined, _) =
+        body_and_losses(&made(row, kind, "deepseek-chat", Format::Messages, Format::Chat, &body));
     assert_eq!(joined["messages"][0]["content"], "Two \"lines\"\n\nLine 1\nLine 2\n\nSum up.");
 }
 

@@ -3,17 +3,17 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::streams::{self, Answer, Style};
+use super::streams::{self, SampleResponse, Style};
 use super::{Notes, Passed, pass, pieces};
 use crate::translate::Verbatim;
 use crate::translate::verbatim::{Arrival, Changes, StreamError};
 use crate::wire::Api;
 
-fn whole(answer: &Answer) -> Passed {
+fn whole(answer: &SampleResponse) -> Passed {
     pass(answer.api, answer.arrival, [answer.text.as_bytes()])
 }
 
-fn every_answer() -> Vec<Answer> {
+fn every_answer() -> Vec<SampleResponse> {
     Style::all().into_iter().flat_map(streams::all).collect()
 }
 

@@ -67,7 +67,7 @@ impl Style {
 
 /// Response and what the meter must record of it.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct SampleResponse {
     pub api: Api,
     pub arrival: Arrival,
     pub text: String,
@@ -82,7 +82,7 @@ const WORDS: [&str; 12] =
     ["Hel", "lo", " wörld", "\\n", "🌍", "\\u00e9", " \\\"data: x\\\"", "{", "}]", "[DONE]", "模", "."];
 
 /// Chat chunks: text, a tool call, a finish reason, the usage chunk, the terminator.
-pub(super) fn chat(style: Style) -> Answer {
+pub(super) fn chat(style: Style) -> SampleResponse {
     let chunk = |rest: &str| {
         ("", format!(r#"{{"id":"chatcmpl-1","object":"chat.completion.chunk","model":"m-1",{rest}}}"#))
     };
@@ -102,7 +102,7 @@ pub(super) fn chat(style: Style) -> Answer {
         r#""choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18,"prompt_tokens_details":{"cached_tokens":0}}"#,
     ));
     frames.push(("", "[DONE]".to_owned()));
-    Answer {
+    SampleResponse {
         api: Api::Chat,
         arrival: Arrival::Events,
         text: style.write(&frames),
@@ -114,7 +114,7 @@ pub(super) fn chat(style: Style) -> Answer {
 }
 
 /// Messages events: thinking, a ping inside a block, text, cumulative usage.
-pub(super) fn messages(style: Style) -> Answer {
+pub(super) fn messages(style: Style) -> SampleResponse {
     let mut frames = vec![
         (
             "message_start",
@@ -142,7 +142,7 @@ pub(super) fn messages(style: Style) -> Answer {
         r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":33}}"#.to_owned(),
     ));
     frames.push(("message_stop", r#"{"type":"message_stop"}"#.to_owned()));
-    Answer {
+    SampleResponse {
         api: Api::Messages,
         arrival: Arrival::Events,
         text: style.write(&frames),
@@ -161,7 +161,7 @@ pub(super) fn messages(style: Style) -> Answer {
 }
 
 /// Responses events.
-pub(super) fn responses(style: Style) -> Answer {
+pub(super) fn responses(style: Style) -> SampleResponse {
     let mut frames = vec![(
         "response.created",
         r#"{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","model":"m-1","output":[],"usage":null,"error":null}}"#.to_owned(),
@@ -176,7 +176,7 @@ pub(super) fn responses(style: Style) -> Answer {
         "response.completed",
         r#"{"type":"response.completed","sequence_number":13,"response":{"id":"resp_1","object":"response","status":"completed","model":"m-1","output":[],"usage":{"input_tokens":5,"input_tokens_details":{"cached_tokens":4},"output_tokens":6,"output_tokens_details":{"reasoning_tokens":3}}}}"#.to_owned(),
     ));
-    Answer {
+    SampleResponse {
         api: Api::Responses,
         arrival: Arrival::Events,
         text: style.write(&frames),
@@ -209,8 +209,8 @@ fn chunks() -> Vec<(&'static str, String)> {
 }
 
 /// Gemini chunks as events: there is no terminator.
-pub(super) fn generate(style: Style) -> Answer {
-    Answer {
+pub(super) fn generate(style: Style) -> SampleResponse {
+    SampleResponse {
         api: Api::Generate,
         arrival: Arrival::Events,
         text: style.write(&chunks()),
@@ -222,9 +222,9 @@ pub(super) fn generate(style: Style) -> Answer {
 }
 
 /// Gemini chunks as the elements of one JSON array.
-pub(super) fn array() -> Answer {
+pub(super) fn array() -> SampleResponse {
     let elements: Vec<String> = chunks().into_iter().map(|(_, data)| data).collect();
-    Answer {
+    SampleResponse {
         arrival: Arrival::Array,
         text: format!("[{}\n]\n", elements.join(",\r\n")),
         complete_at: "\n]",
@@ -233,6 +233,6 @@ pub(super) fn array() -> Answer {
 }
 
 /// Responses of all formats in one style.
-pub(super) fn all(style: Style) -> [Answer; 5] {
+pub(super) fn all(style: Style) -> [SampleResponse; 5] {
     [chat(style), messages(style), responses(style), generate(style), array()]
 }

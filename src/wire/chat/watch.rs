@@ -6,7 +6,9 @@ use memchr::memmem::Finder;
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson};
-use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, bit, elements, is_void, members, placed_string};
+use crate::wire::watch::{
+    FrameClass, FrameFacts, StreamEnd, bit, count_member, elements, is_void, members, placed_string,
+};
 
 /// Data of the frame that ends a stream.
 const DONE: &str = "[DONE]";
@@ -154,13 +156,7 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
             }
             "cache_creation_input_tokens" => written_elsewhere = json.u64_or_skip()?,
             "reasoning_tokens" => reasoned_elsewhere = json.u64_or_skip()?,
-            "server_tool_use_details" => members(json, |key, json| {
-                match key.escaped() {
-                    "web_search_requests" => usage.searches = json.u64_or_skip()?,
-                    _ => json.skip()?,
-                }
-                Ok(())
-            })?,
+            "server_tool_use_details" => usage.searches = count_member(json, "web_search_requests")?,
             "prompt_tokens_details" => members(json, |key, json| {
                 match key.escaped() {
                     "cached_tokens" => usage.cached = json.u64_or_skip()?,

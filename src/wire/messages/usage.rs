@@ -5,7 +5,7 @@ use bytes::BufMut;
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson, Writer};
-use crate::wire::watch::members;
+use crate::wire::watch::{count_member, members};
 
 /// Usage object as the provider reported it, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,20 +39,8 @@ impl Counts {
                     }
                     Ok(())
                 })?,
-                "output_tokens_details" => members(json, |key, json| {
-                    match key.escaped() {
-                        "thinking_tokens" => counts.thinking = json.u64_or_skip()?,
-                        _ => json.skip()?,
-                    }
-                    Ok(())
-                })?,
-                "server_tool_use" => members(json, |key, json| {
-                    match key.escaped() {
-                        "web_search_requests" => counts.searches = json.u64_or_skip()?,
-                        _ => json.skip()?,
-                    }
-                    Ok(())
-                })?,
+                "output_tokens_details" => counts.thinking = count_member(json, "thinking_tokens")?,
+                "server_tool_use" => counts.searches = count_member(json, "web_search_requests")?,
                 _ => json.skip()?,
             }
             Ok(())

@@ -5,6 +5,7 @@ use bytes::{BufMut, BytesMut};
 use crate::canonical::{Start, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
+use crate::wire::watch::named_members;
 
 /// Members that echo the request, with the value that is written if the request omits them: the value that the
 /// official SDKs require, otherwise null or the documented default.
@@ -232,14 +233,14 @@ fn put_tools(tools: RawJson<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
 }
 
 fn put_tool(tool: RawJson<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
-    let [kind, function] = pick(tool, ["type", "function"])?;
+    let [kind, function] = named_members(tool, ["type", "function"])?;
     if kind.and_then(RawJson::as_str).is_none_or(|kind| !kind.is("function")) {
         out.put_slice(tool.text().as_bytes());
         return Ok(());
     }
     let function = function.filter(|value| value.text().starts_with('{')).unwrap_or(tool);
     let [name, description, parameters, strict] =
-        pick(function, ["name", "description", "parameters", "strict"])?;
+        named_members(function, ["name", "description", "parameters", "strict"])?;
     let mut json = Writer::new(out);
     json.begin_object().key("type").string("function");
     json.key("name").raw(name.unwrap_or(RawJson::from_text("\"\"")));
@@ -253,11 +254,11 @@ fn put_tool(tool: RawJson<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
 
 fn put_choice(choice: RawJson<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
     let nested = match choice.text().starts_with('{') {
-        true => pick(choice, ["function"])?[0].filter(|value| value.text().starts_with('{')),
+        true => named_members(choice, ["function"])?[0].filter(|value| value.text().starts_with('{')),
         false => None,
     };
     let name = match nested {
-        Some(function) => pick(function, ["name"])?[0].and_then(RawJson::as_str),
+        Some(function) => named_members(function, ["name"])?[0].and_then(RawJson::as_str),
         None => None,
     };
     match name {
@@ -271,22 +272,4 @@ fn put_choice(choice: RawJson<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
 
 fn put_named(name: JsonStr<'_>, out: &mut Vec<u8>) {
     Writer::new(out).begin_object().key("type").string("function").key("name").paste(name).end_object();
-}
-
-/// Returns the members with these names; `None` if a member is absent or null.
-fn pick<'a, const N: usize>(
-    object: RawJson<'a>,
-    names: [&str; N],
-) -> Result<[Option<RawJson<'a>>; N], JsonError> {
-    let mut found = [None; N];
-    crate::wire::watch::members(&mut Cursor::new(object.text()), |key, json| {
-        let value = json.raw()?;
-        for (name, slot) in names.iter().zip(&mut found) {
-            if key.is(name) && !value.is_null() {
-                *slot = Some(value);
-            }
-        }
-        Ok(())
-    })?;
-    Ok(found)
 }

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind, Writer};
 use crate::wire::codec::make_id;
-use crate::wire::watch::{elements, members};
+use crate::wire::watch::{elements, members, named_members};
 
 /// Storage options of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,7 +172,7 @@ pub fn list(items: &str, response: &str, page: &ItemPage, out: &mut BytesMut) ->
     let mut listed = Vec::new();
     elements(&mut Cursor::new(&text), |json| {
         let raw = json.raw()?;
-        let known = members_of(raw, ["id"])?[0].and_then(RawJson::as_str);
+        let known = named_members(raw, ["id"])?[0].and_then(RawJson::as_str);
         let id = match known.filter(|id| !id.is_empty()) {
             Some(id) => id.decode(),
             None => make_id(prefix(raw)?, response, listed.len() as u64).into(),
@@ -217,7 +217,7 @@ pub fn removed(id: &str, out: &mut BytesMut) {
 
 /// Returns the prefix of the ids of this type of item.
 fn prefix(raw: RawJson<'_>) -> Result<&'static str, JsonError> {
-    let kind = members_of(raw, ["type"])?[0].and_then(RawJson::as_str);
+    let kind = named_members(raw, ["type"])?[0].and_then(RawJson::as_str);
     Ok(match kind.map_or("", JsonStr::escaped) {
         "function_call" => "fc_",
         "function_call_output" => "fco_",
@@ -231,7 +231,7 @@ fn prefix(raw: RawJson<'_>) -> Result<&'static str, JsonError> {
 /// Writes an item, with the short forms that clients may send (text instead of parts, no `type`) expanded.
 fn put_item(item: &Listed<'_>, out: &mut Vec<u8>) -> Result<(), JsonError> {
     let raw = item.raw;
-    let [kind, role, content, status] = members_of(raw, ["type", "role", "content", "status"])?;
+    let [kind, role, content, status] = named_members(raw, ["type", "role", "content", "status"])?;
     let kind = kind.and_then(RawJson::as_str).map_or("", JsonStr::escaped);
     let mut json = Writer::new(out);
     json.begin_object().key("id").string(&item.id);
@@ -282,22 +282,4 @@ fn put_text(text: JsonStr<'_>, output: bool, json: &mut Writer<'_, Vec<u8>>) {
         json.key("annotations").begin_array().end_array();
     }
     json.end_object();
-}
-
-/// Returns the members with these names; `None` if a member is absent or null, or if the value is not an object.
-fn members_of<'a, const N: usize>(
-    value: RawJson<'a>,
-    names: [&str; N],
-) -> Result<[Option<RawJson<'a>>; N], JsonError> {
-    let mut found = [None; N];
-    members(&mut Cursor::new(value.text()), |key, json| {
-        let value = json.raw()?;
-        for (name, slot) in names.iter().zip(&mut found) {
-            if key.is(name) && !value.is_null() {
-                *slot = Some(value);
-            }
-        }
-        Ok(())
-    })?;
-    Ok(found)
 }

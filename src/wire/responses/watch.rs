@@ -2,7 +2,9 @@
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
-use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, members, placed_string, type_in_front};
+use crate::wire::watch::{
+    FrameClass, FrameFacts, StreamEnd, count_member, members, placed_string, type_in_front,
+};
 
 /// Classifies a frame as content if its type is a delta. Any other frame must be read.
 #[inline]
@@ -129,13 +131,7 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
                 }
                 Ok(())
             })?,
-            "output_tokens_details" => members(json, |key, json| {
-                match key.escaped() {
-                    "reasoning_tokens" => usage.reasoning = json.u64_or_skip()?,
-                    _ => json.skip()?,
-                }
-                Ok(())
-            })?,
+            "output_tokens_details" => usage.reasoning = count_member(json, "reasoning_tokens")?,
             _ => json.skip()?,
         }
         Ok(())

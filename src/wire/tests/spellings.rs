@@ -3,31 +3,19 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
-use crate::canonical::{Dialect, Effort, Quirks};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport};
+use crate::canonical::{Dialect, Effort};
 use crate::wire::Api;
 use crate::wire::request::{Body, BodyReader};
 use crate::wire::spelling::{Betas, applied};
 
 fn dialect() -> Dialect<'static> {
     Dialect {
-        model: "m",
-        issuer: "i",
         reasoning: ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: false },
         max_output: 1,
         sampling: SamplingSupport::None,
-        structured: Structured::Native,
-        json_schema: true,
-        call_ids: true,
-        developer_role: false,
         max_completion_tokens: true,
-        system_in_middle: true,
-        prefill: false,
-        reasoning_replay: false,
-        media_urls: true,
-        extensions: &[],
-        think_tags: false,
-        quirks: &Quirks::PLAIN,
+        ..Dialect::plain("m", "i")
     }
 }
 

@@ -60,19 +60,7 @@ pub(super) fn functions<'a>(json: &mut Cursor<'a>, request: &mut Request<'a>) ->
 }
 
 fn tool<'a>(value: RawJson<'a>, kind: ToolKind, path: Arguments<'_>) -> Result<Tool<'a>> {
-    let mut tool = Tool {
-        name: JsonStr::default(),
-        description: JsonStr::default(),
-        schema: None,
-        openapi: false,
-        strict: None,
-        kind,
-        format: None,
-        namespace: JsonStr::default(),
-        cache: None,
-        namespace_about: JsonStr::default(),
-        extra: Vec::new(),
-    };
+    let mut tool = Tool::new(JsonStr::default(), kind);
     object(&mut Cursor::new(value.text()), path, |key, json| {
         match key.escaped() {
             "name" => tool.name = text(json, format_args!("{path}.name"))?,

@@ -26,7 +26,7 @@ use serde_json::Value;
 
 use super::{answer as whole, request, stream};
 use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, FinishOwned};
-use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport};
 use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Quirks, Request};
 use crate::json::{EscapedString, JsonStr};
 use crate::wire::Format;
@@ -188,25 +188,8 @@ fn js(text: &str) -> JsonStr<'_> {
 
 /// Returns the dialect of an OpenAI model without extensions.
 fn dialect() -> Dialect<'static> {
-    Dialect {
-        model: "provider-model",
-        issuer: "provider",
-        reasoning: ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: true },
-        max_output: 8192,
-        sampling: SamplingSupport::All,
-        structured: Structured::Native,
-        json_schema: true,
-        call_ids: true,
-        developer_role: false,
-        max_completion_tokens: false,
-        system_in_middle: true,
-        prefill: false,
-        reasoning_replay: false,
-        media_urls: true,
-        extensions: &[],
-        think_tags: false,
-        quirks: &Quirks::PLAIN,
-    }
+    let reasoning = ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: true };
+    Dialect { reasoning, ..Dialect::plain("provider-model", "provider") }
 }
 
 /// Encodes a request. Returns the body, the losses, and the error that refuses it.

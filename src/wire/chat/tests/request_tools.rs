@@ -5,19 +5,7 @@ use crate::canonical::{CacheBreakpoint, Tool, ToolChoice, ToolKind};
 use crate::json::RawJson;
 
 fn tool(name: &str) -> Tool<'_> {
-    Tool {
-        name: js(name),
-        description: js(""),
-        schema: None,
-        openapi: false,
-        strict: None,
-        kind: ToolKind::Function,
-        format: None,
-        namespace: js(""),
-        cache: None,
-        namespace_about: JsonStr::default(),
-        extra: Vec::new(),
-    }
+    Tool::new(js(name), ToolKind::Function)
 }
 
 const TOOL: &str = r#"{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{"z":{},"a":{}}},"strict":true}}"#;

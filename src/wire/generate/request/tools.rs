@@ -98,17 +98,10 @@ fn declaration<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Tool<'a>, ReadFa
         return Err(wrong(format!("{path}.name"), "is missing"));
     }
     Ok(Tool {
-        name,
         description,
         openapi: plain.is_none() && openapi.is_some(),
         schema: plain.or(openapi),
-        strict: None,
-        kind: ToolKind::Function,
-        format: None,
-        namespace: JsonStr::default(),
-        cache: None,
-        namespace_about: JsonStr::default(),
-        extra: Vec::new(),
+        ..Tool::new(name, ToolKind::Function)
     })
 }
 

@@ -10,8 +10,8 @@ mod stream_decode;
 mod stream_encode;
 mod written;
 
-use crate::canonical::dialect::{Dialect, ReasoningSupport, SamplingSupport, Structured};
-use crate::canonical::{Answer, BlockKind, Delta, Event, Finish, Grammar, Quirks, Start, ToolKind, Usage};
+use crate::canonical::dialect::{Dialect, ReasoningSupport};
+use crate::canonical::{Answer, BlockKind, Delta, Event, Finish, Grammar, Start, ToolKind, Usage};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::CutText;
 use crate::wire::generate::stream::Decoder;
@@ -77,22 +77,13 @@ fn sample_events() -> Vec<Event<'static>> {
 /// Dialect of a model that supports everything.
 fn dialect(model: &str) -> Dialect<'_> {
     Dialect {
-        model,
-        issuer: "google",
         reasoning: ReasoningSupport::Budget { min: 0, max: 24_576, off: true },
-        max_output: 8_192,
-        sampling: SamplingSupport::All,
-        structured: Structured::Native,
-        json_schema: true,
-        call_ids: true,
         developer_role: true,
         max_completion_tokens: true,
         system_in_middle: false,
         prefill: true,
         reasoning_replay: true,
-        media_urls: true,
         extensions: &["*"],
-        think_tags: false,
-        quirks: &Quirks::PLAIN,
+        ..Dialect::plain(model, "google")
     }
 }

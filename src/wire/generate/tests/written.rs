@@ -55,19 +55,7 @@ pub(super) fn result<'a>(id: &'a str, name: &'a str, content: Vec<Block<'a>>) ->
 }
 
 pub(super) fn tool<'a>(name: &'a str, schema: Option<&'a str>) -> Tool<'a> {
-    Tool {
-        name: s(name),
-        description: s(""),
-        schema: schema.map(raw),
-        openapi: false,
-        strict: None,
-        kind: ToolKind::Function,
-        format: None,
-        namespace: s(""),
-        cache: None,
-        namespace_about: JsonStr::default(),
-        extra: Vec::new(),
-    }
+    Tool { schema: schema.map(raw), ..Tool::new(s(name), ToolKind::Function) }
 }
 
 pub(super) fn of(turns: Vec<Turn<'_>>) -> Request<'_> {

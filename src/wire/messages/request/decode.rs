@@ -226,19 +226,7 @@ impl<'a> Reader<'a> {
 
     fn tool(&mut self, index: usize, value: RawJson<'a>) -> Result<(), ApiError> {
         let mut kind = JsonStr::default();
-        let mut tool = Tool {
-            name: JsonStr::default(),
-            description: JsonStr::default(),
-            schema: None,
-            openapi: false,
-            strict: None,
-            kind: ToolKind::Function,
-            format: None,
-            namespace: JsonStr::default(),
-            cache: None,
-            namespace_about: JsonStr::default(),
-            extra: Vec::new(),
-        };
+        let mut tool = Tool::new(JsonStr::default(), ToolKind::Function);
         let mut search = Search::default();
         let mut extra: [Option<(&'static str, RawJson<'a>)>; 4] = [None; 4];
         object(format_args!("tools[{index}]"), value, |key, value| {

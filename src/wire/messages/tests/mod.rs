@@ -24,8 +24,8 @@ use bytes::BytesMut;
 use serde_json::Value;
 
 use super::stream::{Decoder, Encoder};
-use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
-use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Quirks, Request};
+use crate::canonical::dialect::ReasoningSupport;
+use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Request};
 use crate::json::EscapedString;
 use crate::wire::Format;
 use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
@@ -45,23 +45,10 @@ fn reply() -> ReplyOptions {
 /// Returns the dialect of a provider without restrictions.
 fn dialect() -> Dialect<'static> {
     Dialect {
-        model: "claude-sonnet",
-        issuer: "provider",
         reasoning: ReasoningSupport::Adaptive { max: Effort::Max, off: true },
-        max_output: 8192,
-        sampling: SamplingSupport::All,
-        structured: Structured::Native,
-        json_schema: true,
-        call_ids: true,
-        developer_role: false,
-        max_completion_tokens: false,
-        system_in_middle: true,
         prefill: true,
         reasoning_replay: true,
-        media_urls: true,
-        extensions: &[],
-        think_tags: false,
-        quirks: &Quirks::PLAIN,
+        ..Dialect::plain("claude-sonnet", "provider")
     }
 }
 

@@ -27,17 +27,9 @@ fn held_to(schema: &Value, openapi: bool) -> Value {
 fn of_tool(schema: &Value) -> Value {
     let text = schema.to_string();
     let tool = Tool {
-        name: JsonStr::from_escaped("f"),
-        description: JsonStr::default(),
         schema: Some(RawJson::from_text(&text)),
         openapi: true,
-        strict: None,
-        kind: ToolKind::Function,
-        format: None,
-        namespace: JsonStr::default(),
-        cache: None,
-        namespace_about: JsonStr::default(),
-        extra: Vec::new(),
+        ..Tool::new(JsonStr::from_escaped("f"), ToolKind::Function)
     };
     let request = Request { tools: vec![tool], ..Request::default() };
     send(Format::Generate, &request, &dialect()).body["tools"][0]["input_schema"].clone()

@@ -14,19 +14,7 @@ const fn s(text: &str) -> JsonStr<'_> {
 }
 
 fn tool(name: &'static str, schema: Option<&'static str>) -> Tool<'static> {
-    Tool {
-        name: s(name),
-        description: s(""),
-        schema: schema.map(RawJson::from_text),
-        openapi: false,
-        strict: None,
-        kind: ToolKind::Function,
-        format: None,
-        namespace: s(""),
-        cache: None,
-        namespace_about: JsonStr::default(),
-        extra: Vec::new(),
-    }
+    Tool { schema: schema.map(RawJson::from_text), ..Tool::new(s(name), ToolKind::Function) }
 }
 
 fn with(tools: Vec<Tool<'static>>) -> Request<'static> {

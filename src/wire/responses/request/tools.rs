@@ -87,18 +87,15 @@ pub(super) fn read<'a>(list: RawJson<'a>, group: Group<'a>, request: &mut Reques
                     return Err(Fault::missing(format!("tools[{number}].name")));
                 }
                 let is_custom = tool.kind.is("custom");
+                let kind = if is_custom { ToolKind::Custom } else { ToolKind::Function };
                 request.tools.push(Tool {
-                    name: tool.name,
                     description: tool.description,
                     schema: tool.parameters.filter(|_| !is_custom),
-                    openapi: false,
                     strict: tool.strict,
-                    kind: if is_custom { ToolKind::Custom } else { ToolKind::Function },
                     format: tool.format.filter(|_| is_custom),
                     namespace: group.name,
-                    cache: None,
                     namespace_about: group.about,
-                    extra: Vec::new(),
+                    ..Tool::new(tool.name, kind)
                 });
             }
             // Nested namespaces are flattened to the inner one: the canonical tool has one namespace name.

@@ -18,9 +18,9 @@ use serde_json::Value;
 
 use super::{answer, request, stream};
 use crate::canonical::answer::AnswerBlock;
-use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport};
 use crate::canonical::{
-    Answer, BlockKind, Delta, Dialect, Effort, Event, Finish, Grammar, Quirks, Start, ToolKind, Usage,
+    Answer, BlockKind, Delta, Dialect, Effort, Event, Finish, Grammar, Start, ToolKind, Usage,
 };
 use crate::json::JsonStr;
 use crate::wire::Format;
@@ -177,23 +177,10 @@ fn texts(answer: &Answer) -> Vec<&str> {
 /// Dialect of an OpenAI model.
 fn dialect() -> Dialect<'static> {
     Dialect {
-        model: "gpt-x",
-        issuer: "provider",
         reasoning: ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::XHigh, off: true },
-        max_output: 8192,
-        sampling: SamplingSupport::All,
-        structured: Structured::Native,
-        json_schema: true,
-        call_ids: true,
         developer_role: true,
         max_completion_tokens: true,
-        system_in_middle: true,
-        prefill: false,
-        reasoning_replay: false,
-        media_urls: true,
-        extensions: &[],
-        think_tags: false,
-        quirks: &Quirks::PLAIN,
+        ..Dialect::plain("gpt-x", "provider")
     }
 }
 

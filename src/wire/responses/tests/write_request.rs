@@ -226,19 +226,7 @@ fn mapping_02_media_is_encoded_as_parts() {
 }
 
 fn function(name: &'static str) -> Tool<'static> {
-    Tool {
-        name: s(name),
-        description: s(""),
-        schema: Some(raw(r#"{"type":"object"}"#)),
-        openapi: false,
-        strict: None,
-        kind: ToolKind::Function,
-        format: None,
-        namespace: s(""),
-        cache: None,
-        namespace_about: JsonStr::default(),
-        extra: Vec::new(),
-    }
+    Tool { schema: Some(raw(r#"{"type":"object"}"#)), ..Tool::new(s(name), ToolKind::Function) }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, Journal};
 use crate::ledger::worker::QUEUE;
 use crate::ledger::{Ledger, ReserveError, ReserveOutcome};
 use crate::store::tests::ledger::{id, open_account, record, reserve};
-use crate::store::tests::{Backend as _, OnServer, wait};
+use crate::store::tests::{OnServer, TestBackend as _, wait};
 
 /// A stalled server does not grow the queue without limit, and requests whose client left are skipped.
 #[test]

@@ -1,6 +1,6 @@
 //! A cluster of three nodes: all keys of one account are in one slot, and accounts are spread over slots.
 
-use super::limits::Gateway;
+use super::limits::FleetNode;
 use super::wait_until;
 use crate::kv::valkey::ValkeyStore;
 use crate::ledger::admin::LedgerAdmin as _;
@@ -80,7 +80,7 @@ fn cluster_spreads_accounts_and_keeps_each_on_one_node() {
         spend_per_day: Some(100),
         spend_per_month: Some(100),
     };
-    let gateway = Gateway::new(ledger);
+    let gateway = FleetNode::new(ledger);
     for name in &names {
         let held = [(); 2].map(|()| gateway.take(name, limits, 100, 20).unwrap());
         let Denied::LimitReached(refused) = gateway.take(name, limits, 100, 20).unwrap_err() else {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::limits::Gateway;
+use super::limits::FleetNode;
 use super::{assert_audit_passes, at, flush_ledger, open_admin, opened, wait_until};
 use crate::ledger::admin::LedgerAdmin as _;
 use crate::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ValkeyAdmin};
@@ -133,7 +133,7 @@ fn failover_to_a_replica_loses_no_charge_or_permit() {
         second.ask("HGET mg:{a:acme}:account free").contains("100000")
     });
     let other = ClusterLedgerConfig { journal: folder.path().join("other"), ..config.clone() };
-    let gateway = Gateway::new(opened(|| ClusterLedger::open(address(), config.clone())));
+    let gateway = FleetNode::new(opened(|| ClusterLedger::open(address(), config.clone())));
     let limits = UsageLimits { concurrent: Some(3), ..UsageLimits::default() };
     let permits = [(); 3].map(|()| gateway.take("acme", limits, 0, 0).unwrap());
     let ledger = &gateway.ledger;
@@ -158,7 +158,7 @@ fn failover_to_a_replica_loses_no_charge_or_permit() {
         second.ask("ROLE").contains("master")
     });
     flush_ledger(ledger);
-    let late = Gateway::new(opened(|| ClusterLedger::open(address(), other.clone())));
+    let late = FleetNode::new(opened(|| ClusterLedger::open(address(), other.clone())));
     wait_until("the replication of the permits", || late.take("acme", limits, 0, 0).is_err());
     drop(permits);
     wait_until("the release of the permits", || late.take("acme", limits, 0, 0).is_ok());

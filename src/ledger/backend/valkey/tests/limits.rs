@@ -15,18 +15,18 @@ use crate::store::tests::server::pause;
 use crate::store::tests::{OnServer, runtime};
 
 /// Gateway of a fleet: what the proxy does with limits.
-pub(super) struct Gateway {
+pub(super) struct FleetNode {
     pub(super) ledger: ClusterLedger,
     registry: LimitRegistry,
     epoch: Instant,
     calendar: Calendar,
 }
 
-impl Gateway {
+impl FleetNode {
     pub(super) fn new(ledger: ClusterLedger) -> Self {
         // The day of the records that the tests write.
         let calendar = Calendar::at(record("", 0).time.div_euclid(1_000));
-        Gateway { ledger, registry: LimitRegistry::shared(), epoch: Instant::now(), calendar }
+        FleetNode { ledger, registry: LimitRegistry::shared(), epoch: Instant::now(), calendar }
     }
 
     fn limit_request(&self, tokens: u64, cost: i64) -> LimitRequest {
@@ -76,8 +76,8 @@ impl Gateway {
     }
 }
 
-fn three(place: &OnServer) -> [Gateway; 3] {
-    [(); 3].map(|()| Gateway::new(place.cluster_ledger(OnOutage::Refuse)))
+fn three(place: &OnServer) -> [FleetNode; 3] {
+    [(); 3].map(|()| FleetNode::new(place.cluster_ledger(OnOutage::Refuse)))
 }
 
 /// Runs the same function in two workers per gateway for a while.
@@ -169,7 +169,7 @@ fn limit_on_requests_is_shared_by_all_gateways() {
 fn limit_on_requests_is_not_refilled_by_a_delayed_request() {
     let Some(place) = OnServer::new() else { return };
     let limits = UsageLimits { requests_per_minute: Some(60), ..UsageLimits::default() };
-    let mut gateway = Gateway::new(place.cluster_ledger(OnOutage::Refuse));
+    let mut gateway = FleetNode::new(place.cluster_ledger(OnOutage::Refuse));
     let first = gateway.limit_request(0, 0);
     gateway.epoch = gateway.epoch.checked_sub(Duration::from_secs(5)).unwrap();
     assert!(gateway.take_by("acme", limits, first).is_ok());
@@ -309,7 +309,7 @@ fn limit_on_spend_is_shared_by_all_gateways() {
         assert_eq!(stored(&admin, account).1, spent, "{account}");
         // Exact to the unit, also for a gateway that starts later.
         drop(gateways);
-        let gateway = Gateway::new(place.cluster_ledger(OnOutage::Refuse));
+        let gateway = FleetNode::new(place.cluster_ledger(OnOutage::Refuse));
         let mut left = most - spent;
         wait_until("the use of the remaining spend", || {
             if left > 0
@@ -390,7 +390,7 @@ fn limit_during_an_outage_is_split_between_gateways() {
 #[test]
 fn limit_on_spend_during_an_outage_permits_the_overdraft() {
     let Some(mut place) = OnServer::new() else { return };
-    let gateway = Gateway::new(place.cluster_ledger(OnOutage::Allow(500)));
+    let gateway = FleetNode::new(place.cluster_ledger(OnOutage::Allow(500)));
     let limits = UsageLimits { spend_per_day: Some(10), ..UsageLimits::default() };
     drop(gateway.take("acme", limits, 0, 10).unwrap());
     place.server.kill();
