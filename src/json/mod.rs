@@ -2,15 +2,17 @@
 //!
 //! This module has slices of JSON text that are passed on unread ([`JsonStr`], [`RawJson`]), a pull reader over a whole
 //! document ([`Cursor`]), a push scanner over a document that arrives in pieces ([`Scanner`]), the pieces themselves
-//! ([`Rope`]), documents that are known to be UTF-8 ([`JsonText`], [`JsonRope`]), a speculative template for repeated documents ([`FrameTemplate`]) and a writer that appends to a byte
-//! buffer ([`Writer`]).
+//! ([`Rope`]), documents that are known to be UTF-8 ([`JsonText`], [`JsonRope`]), a speculative template for repeated
+//! documents ([`FrameTemplate`]) and a writer that appends to a byte buffer ([`Writer`]).
 //!
 //! This module must not depend on the meaning of a member or name a wire format. It allocates nothing per value read.
 
 mod block;
+mod container;
 mod cursor;
 mod document;
 mod frame_template;
+mod long_run;
 mod members;
 mod rope;
 mod run;
