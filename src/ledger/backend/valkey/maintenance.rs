@@ -77,9 +77,21 @@ impl LeaseManager {
         }
         let asked = Instant::now();
         let answers = link.run_all(commands).await;
-        let mut outcomes = answers.iter().flatten();
+        let outcomes = answers.iter().flatten().map(parse_result);
+        self.record_renewals(asked, visits, outcomes);
+        answers.map(drop).map_err(ShipError::Connection)
+    }
+
+    /// Records the results of renewals, which were requested at this time. `visits` names the accounts, in order, with
+    /// the amount that each returned; the results of the last ones may be missing.
+    fn record_renewals(
+        &mut self,
+        asked: Instant,
+        visits: Vec<(String, i64)>,
+        mut outcomes: impl Iterator<Item = Option<LeaseTxnResult>>,
+    ) {
         for (name, pool) in visits {
-            let outcome = outcomes.next().and_then(parse_result);
+            let outcome = outcomes.next().flatten();
             let Some(hand) = self.leases.get_mut(&name) else { continue };
             match outcome {
                 Some(LeaseTxnResult::Done(done)) => {
@@ -102,7 +114,6 @@ impl LeaseManager {
                 }
             }
         }
-        answers.map(drop).map_err(ShipError::Connection)
     }
 
     /// Ships the rest and returns all leases. Returns true if everything was shipped.
