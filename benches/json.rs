@@ -61,6 +61,13 @@ fn request(content: &str, size: usize) -> String {
     out
 }
 
+/// A chat request of that size whose tools are most of it, as agents write them. Only the model is read.
+fn tools(size: usize) -> String {
+    let tool = r#"{"type":"function","function":{"name":"get_weather","description":"Returns the weather of a place, now or on a day of the next week.","parameters":{"type":"object","properties":{"place":{"type":"string","description":"City and country"},"day":{"type":["string","null"],"enum":["today","tomorrow"]}},"required":["place"],"additionalProperties":false}}}"#;
+    let tools = vec![tool; size / tool.len() + 1].join(",");
+    format!(r#"{{"model":"gpt-4o","tools":[{tools}],"messages":[{{"role":"user","content":"hello"}}]}}"#)
+}
+
 /// Vectors of 256 numbers.
 fn vectors(size: usize) -> String {
     let mut out = String::from(r#"{"object":"list","data":["#);
@@ -418,6 +425,16 @@ fn main() {
                 }
             }
         }
+    }
+    for (size, bytes) in SIZES {
+        let text = tools(bytes).into_bytes();
+        let mut room = tape::Room::new();
+        let times = measure(&mut [
+            Box::new(|out| reader::conversation(&text, Use::PassedOn, out)),
+            Box::new(|out| tape::conversation(&text, Use::PassedOn, &mut room, out)),
+            Box::new(|out| lazy::conversation(&text, Use::PassedOn, out)),
+        ]);
+        row("request, tools, skipped", size, text.len(), &times);
     }
     for (size, bytes) in SIZES {
         let text = vectors(bytes).into_bytes();

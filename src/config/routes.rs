@@ -94,6 +94,7 @@ pub(super) fn read(
     routes.ok_or_else(|| Report::of_file(file, "is not valid"))
 }
 
+#[expect(clippy::too_many_lines, reason = "one line for each setting")]
 fn read_provider(
     table: &ConfigTable<'_>,
     name: String,

@@ -1,10 +1,56 @@
-//! SIMD classification of 64-byte blocks: quotes, backslashes and control characters as bit masks.
+//! SIMD classification of 64-byte blocks: special characters as bit masks.
 //!
 //! Text with many escapes (programs, JSON in JSON) is slow in a reader that stops at each escape, because the branch is
 //! unpredictable. Bit masks need no branch per escape.
+//!
+//! Each instruction set has an implementation of [`Vectors`]. All of them return the same masks as [`Words`], which is
+//! plain Rust; it serves targets without an implementation of their own, and Miri.
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod avx2;
+#[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
+mod neon;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod sse2;
+#[cfg(any(
+    test,
+    miri,
+    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))
+))]
+mod words;
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) use avx2::Avx2;
+/// Implementation for an instruction set that every processor of the target has.
+#[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
+pub(super) use neon::Neon as Baseline;
+/// Implementation for an instruction set that every processor of the target has.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) use sse2::Sse2 as Baseline;
+/// Implementation for an instruction set that every processor of the target has.
+#[cfg(any(
+    miri,
+    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))
+))]
+pub(super) use words::Words as Baseline;
+
+#[cfg(test)]
+pub(super) use words::Words;
 
 /// Block size, in bytes.
 pub(super) const BLOCK: usize = 64;
+
+/// Classification of a block with the vectors of one instruction set. A value is the proof that the processor has it.
+pub(super) trait Vectors: Copy {
+    /// Returns the special bytes of a block, by kind.
+    fn marks(self, block: &[u8; BLOCK]) -> Marks;
+
+    /// Returns the mask of all special bytes: quotes, backslashes and control characters.
+    fn specials_in(self, block: &[u8; BLOCK]) -> u64;
+
+    /// Returns the brackets of a block.
+    fn brackets(self, block: &[u8; BLOCK]) -> Brackets;
+}
 
 /// Bit masks of the special bytes of a block. The lowest bit is the first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +59,13 @@ pub(super) struct Marks {
     pub(super) slashes: u64,
     /// Control characters: bytes below 0x20.
     pub(super) controls: u64,
+}
+
+/// Bit masks of the brackets of a block, of objects and arrays alike. The lowest bit is the first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Brackets {
+    pub(super) opening: u64,
+    pub(super) closing: u64,
 }
 
 impl Marks {
@@ -40,6 +93,12 @@ impl Marks {
         let escaped = escaped(self.slashes, carry);
         ((self.quotes & !escaped) | self.controls, escaped)
     }
+
+    /// Returns the unescaped quotes, with `carry` as in `ends`.
+    #[inline]
+    pub(super) fn unescaped_quotes(self, carry: &mut bool) -> u64 {
+        self.quotes & !escaped(self.slashes, carry)
+    }
 }
 
 /// Returns the mask of escaped bytes, from the mask of backslashes. A backslash escapes unless it is escaped itself, so
@@ -59,118 +118,19 @@ const fn escaped(slashes: u64, carry: &mut bool) -> u64 {
     behind ^ (slashes | before)
 }
 
-/// Returns the special bytes of a block, by kind.
+/// Returns the bytes inside of strings, from the unescaped quotes: from each opening quote to the byte before its
+/// closing one. `inside` is whether the block begins inside of a string.
 #[inline]
-pub(super) fn marks(block: &[u8; BLOCK]) -> Marks {
-    vectors::marks(block)
-}
-
-/// Returns the mask of all special bytes: quotes, backslashes and control characters.
-#[inline]
-pub(super) fn specials_in(block: &[u8; BLOCK]) -> u64 {
-    vectors::specials_in(block)
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-use words as vectors;
-
-/// SSE2 implementation, 16 bytes at a time.
-#[cfg(target_arch = "x86_64")]
-#[allow(
-    unsafe_code,
-    reason = "the compiler does not generate such masks; half of the cost of a request with tools is here"
-)]
-mod vectors {
-    use std::arch::x86_64::{
-        __m128i, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8,
-    };
-
-    use super::{BLOCK, Marks};
-
-    #[inline]
-    pub(super) fn marks(block: &[u8; BLOCK]) -> Marks {
-        // SAFETY: SSE2 is a part of x86-64. Nothing else is asked of the caller: no pointer is involved.
-        unsafe { marks_of(block) }
-    }
-
-    #[inline]
-    pub(super) fn specials_in(block: &[u8; BLOCK]) -> u64 {
-        // SAFETY: as above.
-        unsafe { specials_of(block) }
-    }
-
-    #[target_feature(enable = "sse2")]
-    #[inline]
-    fn marks_of(block: &[u8; BLOCK]) -> Marks {
-        Marks {
-            quotes: bits(block, |bytes| is(bytes, b'"')),
-            slashes: bits(block, |bytes| is(bytes, b'\\')),
-            controls: bits(block, |bytes| control(bytes)),
-        }
-    }
-
-    #[target_feature(enable = "sse2")]
-    #[inline]
-    fn specials_of(block: &[u8; BLOCK]) -> u64 {
-        bits(block, |bytes| _mm_or_si128(_mm_or_si128(is(bytes, b'"'), is(bytes, b'\\')), control(bytes)))
-    }
-
-    #[target_feature(enable = "sse2")]
-    #[inline]
-    fn is(bytes: __m128i, byte: u8) -> __m128i {
-        _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte.cast_signed()))
-    }
-
-    #[target_feature(enable = "sse2")]
-    #[inline]
-    fn control(bytes: __m128i) -> __m128i {
-        _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes)
-    }
-
-    /// Returns one bit for each byte that is all ones.
-    #[target_feature(enable = "sse2")]
-    #[inline]
-    fn bits(block: &[u8; BLOCK], test: impl Fn(__m128i) -> __m128i) -> u64 {
-        let (quarters, _) = block.as_chunks::<16>();
-        let mut bits = 0;
-        for (n, quarter) in quarters.iter().enumerate() {
-            let both = u128::from_le_bytes(*quarter);
-            let bytes = _mm_set_epi64x(((both >> 64) as u64).cast_signed(), (both as u64).cast_signed());
-            bits |= u64::from(_mm_movemask_epi8(test(bytes)).cast_unsigned()) << (16 * n);
-        }
-        bits
-    }
-}
-
-/// Portable SWAR implementation, 8 bytes at a time.
-#[cfg(any(test, not(target_arch = "x86_64")))]
-mod words {
-    use super::{BLOCK, Marks};
-
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const LOWS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-
-    pub(super) fn marks(block: &[u8; BLOCK]) -> Marks {
-        // The high bit of each byte that is zero; no carry crosses a byte boundary.
-        let zero = |word: u64| !(((word & LOWS) + LOWS) | word | LOWS);
-        // Gathers the high bits of the 8 bytes into the low 8 bits.
-        let gather = |highs: u64| (highs >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-        let mut marks = Marks { quotes: 0, slashes: 0, controls: 0 };
-        let (words, _) = block.as_chunks::<8>();
-        for (n, word) in words.iter().enumerate() {
-            let word = u64::from_le_bytes(*word);
-            let is = |byte: u8| gather(zero(word ^ (ONES * u64::from(byte)))) << (8 * n);
-            marks.quotes |= is(b'"');
-            marks.slashes |= is(b'\\');
-            marks.controls |= gather(zero(word & (ONES * 0xe0))) << (8 * n);
-        }
-        marks
-    }
-
-    pub(super) fn specials_in(block: &[u8; BLOCK]) -> u64 {
-        let Marks { quotes, slashes, controls } = marks(block);
-        quotes | slashes | controls
-    }
+pub(super) const fn strings(quotes: u64, inside: bool) -> u64 {
+    let mut bits = quotes;
+    // Prefix sum without carry: each bit becomes the parity of the quotes up to it.
+    bits ^= bits << 1;
+    bits ^= bits << 2;
+    bits ^= bits << 4;
+    bits ^= bits << 8;
+    bits ^= bits << 16;
+    bits ^= bits << 32;
+    if inside { !bits } else { bits }
 }
 
 #[cfg(test)]
@@ -179,26 +139,47 @@ mod tests {
     use proptest::prelude::*;
 
     fn block() -> impl Strategy<Value = [u8; BLOCK]> {
-        let byte =
-            prop_oneof![4 => Just(b'\\'), 2 => Just(b'"'), 1 => 0u8..0x20, 4 => any::<u8>(), 6 => Just(b'a')];
+        let byte = prop_oneof![
+            4 => Just(b'\\'), 2 => Just(b'"'), 2 => proptest::sample::select(&b"{}[]"[..]), 1 => 0u8..0x20,
+            4 => any::<u8>(), 6 => Just(b'a'),
+        ];
         proptest::collection::vec(byte, BLOCK).prop_map(|bytes| bytes.try_into().unwrap())
+    }
+
+    fn bits(block: &[u8; BLOCK], which: impl Fn(u8) -> bool) -> u64 {
+        block.iter().enumerate().fold(0u64, |bits, (n, byte)| bits | u64::from(which(*byte)) << n)
+    }
+
+    /// Compares one implementation with the definition of the masks.
+    fn check(vectors: impl Vectors, block: &[u8; BLOCK]) {
+        let expected = Marks {
+            quotes: bits(block, |byte| byte == b'"'),
+            slashes: bits(block, |byte| byte == b'\\'),
+            controls: bits(block, |byte| byte < 0x20),
+        };
+        assert_eq!(vectors.marks(block), expected);
+        assert_eq!(vectors.specials_in(block), expected.quotes | expected.slashes | expected.controls);
+        let expected = Brackets {
+            opening: bits(block, |byte| matches!(byte, b'{' | b'[')),
+            closing: bits(block, |byte| matches!(byte, b'}' | b']')),
+        };
+        assert_eq!(vectors.brackets(block), expected);
+    }
+
+    /// Compares all implementations that this processor has.
+    fn check_all(block: &[u8; BLOCK]) {
+        check(Words, block);
+        check(Baseline, block);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if let Some(vectors) = Avx2::detect() {
+            check(vectors, block);
+        }
     }
 
     proptest! {
         #[test]
-        fn block_marks_have_one_bit_per_byte(block in block()) {
-            let bits = |which: &dyn Fn(u8) -> bool| {
-                block.iter().enumerate().fold(0u64, |bits, (n, byte)| bits | u64::from(which(*byte)) << n)
-            };
-            let expected = Marks {
-                quotes: bits(&|byte| byte == b'"'),
-                slashes: bits(&|byte| byte == b'\\'),
-                controls: bits(&|byte| byte < 0x20),
-            };
-            prop_assert_eq!(marks(&block), expected);
-            prop_assert_eq!(words::marks(&block), expected);
-            let all = expected.quotes | expected.slashes | expected.controls;
-            prop_assert_eq!((specials_in(&block), words::specials_in(&block)), (all, all));
+        fn block_masks_have_one_bit_per_byte(block in block()) {
+            check_all(&block);
         }
 
         #[test]
@@ -210,27 +191,30 @@ mod tests {
                     expected |= u64::from(next) << n;
                     next = *byte == b'\\' && !next;
                 }
-                prop_assert_eq!(escaped(marks(&block).slashes, &mut carry), expected);
+                prop_assert_eq!(escaped(Baseline.marks(&block).slashes, &mut carry), expected);
                 prop_assert_eq!(carry, next);
             }
+        }
+
+        #[test]
+        fn block_strings_begin_at_one_quote_and_end_before_the_next(quotes in any::<u64>(), inside in any::<bool>()) {
+            let (mut now, mut expected) = (inside, 0u64);
+            for n in 0..BLOCK {
+                now ^= quotes >> n & 1 == 1;
+                expected |= u64::from(now) << n;
+            }
+            prop_assert_eq!(strings(quotes, inside), expected);
         }
     }
 
     // Without a generator, which takes minutes under Miri.
     #[test]
-    fn block_of_each_byte_is_classified_by_both_implementations() {
+    fn block_of_each_byte_is_classified_by_all_implementations() {
         for byte in 0..=u8::MAX {
-            for at in [0, 15, 16, 47, 63] {
+            for at in [0, 15, 16, 31, 32, 47, 63] {
                 let mut block = [b'a'; BLOCK];
                 block[at] = byte;
-                let expected = Marks {
-                    quotes: u64::from(byte == b'"') << at,
-                    slashes: u64::from(byte == b'\\') << at,
-                    controls: u64::from(byte < 0x20) << at,
-                };
-                assert_eq!((marks(&block), words::marks(&block)), (expected, expected));
-                let all = expected.quotes | expected.slashes | expected.controls;
-                assert_eq!((specials_in(&block), words::specials_in(&block)), (all, all));
+                check_all(&block);
             }
         }
     }
@@ -238,7 +222,8 @@ mod tests {
     #[test]
     fn block_of_plain_text_has_no_marks() {
         for byte in [b'a', 0x20, 0x7f, 0x80, 0xff] {
-            assert_eq!((specials_in(&[byte; BLOCK]), words::specials_in(&[byte; BLOCK])), (0, 0));
+            check_all(&[byte; BLOCK]);
+            assert_eq!(Baseline.specials_in(&[byte; BLOCK]), 0);
         }
     }
 }

@@ -9,9 +9,11 @@
 //! This module must not depend on the meaning of a member or name a wire format. It allocates nothing per value read.
 
 mod block;
+mod container;
 mod cursor;
 mod document;
 mod frame_template;
+mod long_run;
 mod members;
 mod reverse;
 mod rope;

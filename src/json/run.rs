@@ -1,12 +1,18 @@
 //! Search for the end of plain text in a JSON string: the inner loop of every reader in this module.
 //!
-//! Most strings end within a few bytes, and a few are megabytes of base64. There are two implementations: SWAR (8 bytes
-//! in a register) for a near end, and SIMD blocks of 64 bytes for long strings.
+//! Most strings end within a few bytes, and a few are megabytes of base64. There are three stages: SWAR (8 bytes in a
+//! register) for a near end, blocks of 64 bytes with the vectors that every processor has, and for long runs the widest
+//! vectors of the processor ([`long_run`]).
 
-use super::block::{BLOCK, marks, specials_in};
+use super::block::{BLOCK, Baseline, Vectors};
+use super::long_run;
 
 /// Number of bytes that are searched with SWAR before the block search starts.
 const NEAR: usize = 24;
+
+/// Number of blocks that are searched before the processor's widest vectors are used: shorter runs would lose by the
+/// call what wider vectors gain.
+const FEW_BLOCKS: usize = 4;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
@@ -67,20 +73,23 @@ pub(super) fn string_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
 
 /// Same as [`string_end`], for long strings and strings with escapes.
 fn far_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
-    let (mut at, mut carry) = (from, false);
+    let mut carry = false;
     let (blocks, rest) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
-    for block in blocks {
-        if let Some(end) = end_in(block, &mut carry) {
-            at += end;
-            return if bytes.get(at) == Some(&b'"') { Ok(at) } else { Err(at) };
-        }
-        at += BLOCK;
+    let (few, many) = blocks.split_at(blocks.len().min(FEW_BLOCKS));
+    let mut end = end_in_blocks(Baseline, few, &mut carry);
+    if end.is_none() && !many.is_empty() {
+        end = long_run::end_in_blocks(many, &mut carry).map(|end| end + FEW_BLOCKS * BLOCK);
     }
+    if let Some(end) = end {
+        let at = from + end;
+        return if bytes.get(at) == Some(&b'"') { Ok(at) } else { Err(at) };
+    }
+    let at = from + blocks.len() * BLOCK;
     // The rest is shorter than a block: load the last 64 bytes, and shift out the bits of those that were checked
     // before.
     let escaped = carry;
     let last = bytes.last_chunk().filter(|_| !rest.is_empty());
-    if let Some(marks) = last.map(|block| marks(block).without_first(BLOCK - rest.len())) {
+    if let Some(marks) = last.map(|block| Baseline.marks(block).without_first(BLOCK - rest.len())) {
         let ends = marks.ends(&mut carry);
         let end = at + ends.trailing_zeros() as usize;
         if bytes.get(end) == Some(&b'"') {
@@ -92,10 +101,26 @@ fn far_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     tail_end(bytes, at - usize::from(escaped))
 }
 
+/// Returns the offset of the byte that ends or breaks the string; `None` if there is none. `carry` is whether the first
+/// byte is escaped; without an end it is set to whether the byte after the blocks is.
+#[inline(always)]
+pub(super) fn end_in_blocks(
+    vectors: impl Vectors,
+    blocks: &[[u8; BLOCK]],
+    carry: &mut bool,
+) -> Option<usize> {
+    for (n, block) in blocks.iter().enumerate() {
+        if let Some(end) = end_in(vectors, block, carry) {
+            return Some(n * BLOCK + end);
+        }
+    }
+    None
+}
+
 /// Returns the offset in a block of the byte that ends or breaks the string; `None` if there is none.
-#[inline]
-fn end_in(block: &[u8; BLOCK], carry: &mut bool) -> Option<usize> {
-    let first = specials_in(block).trailing_zeros() as usize;
+#[inline(always)]
+fn end_in(vectors: impl Vectors, block: &[u8; BLOCK], carry: &mut bool) -> Option<usize> {
+    let first = vectors.specials_in(block).trailing_zeros() as usize;
     let Some(&byte) = block.get(first) else {
         *carry = false;
         return None;
@@ -104,7 +129,7 @@ fn end_in(block: &[u8; BLOCK], carry: &mut bool) -> Option<usize> {
     if !*carry && byte != b'\\' {
         return Some(first);
     }
-    match marks(block).ends(carry) {
+    match vectors.marks(block).ends(carry) {
         0 => None,
         ends => Some(ends.trailing_zeros() as usize),
     }
@@ -115,8 +140,9 @@ fn end_in(block: &[u8; BLOCK], carry: &mut bool) -> Option<usize> {
 pub(super) fn escaped_run(bytes: &[u8], from: usize) -> usize {
     let (mut at, mut carry) = (from, false);
     let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
+    // Wider vectors do not pay here: each escape is checked by itself, which costs more than the masks.
     for block in blocks {
-        let (ends, escaped) = marks(block).ends_and_escaped(&mut carry);
+        let (ends, escaped) = Baseline.marks(block).ends_and_escaped(&mut carry);
         // Escaped bytes below the lowest end; all of them if there is no end.
         let mut left = escaped & (ends.wrapping_sub(1) & !ends);
         while left != 0 {
@@ -245,15 +271,21 @@ fn tail(bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\').unwrap_or(bytes.len())
 }
 
-/// Skips whole blocks without a special byte.
-fn clean_blocks(bytes: &[u8], from: usize) -> usize {
-    let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
-    from + blocks.iter().take_while(|block| specials_in(block) == 0).count() * BLOCK
+/// Returns the number of leading blocks without a special byte.
+#[inline(always)]
+pub(super) fn clean_blocks(vectors: impl Vectors, blocks: &[[u8; BLOCK]]) -> usize {
+    blocks.iter().take_while(|block| vectors.specials_in(block) == 0).count()
 }
 
 /// Continues [`plain_run`] for long text.
 fn far(bytes: &[u8], from: usize) -> usize {
-    let mut done = clean_blocks(bytes, from);
+    let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
+    let (few, many) = blocks.split_at(blocks.len().min(FEW_BLOCKS));
+    let mut clean = clean_blocks(Baseline, few);
+    if clean == FEW_BLOCKS && !many.is_empty() {
+        clean += long_run::clean_blocks(many);
+    }
+    let mut done = from + clean * BLOCK;
     while let Some(word) = word_at(bytes, done) {
         match specials(word) {
             0 => done += 8,
@@ -265,8 +297,20 @@ fn far(bytes: &[u8], from: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::Words;
     use super::*;
     use proptest::prelude::*;
+
+    /// Bytes that end, break or escape a string.
+    fn special() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            2 => proptest::collection::vec(Just(b'\\'), 1..70),
+            1 => Just(b"\"".to_vec()),
+            1 => Just(b"\\\"".to_vec()),
+            1 => Just(b"\\\n".to_vec()),
+            1 => (0u8..0x20).prop_map(|byte| vec![byte]),
+        ]
+    }
 
     proptest! {
         #[test]
@@ -283,6 +327,38 @@ mod tests {
                 }
             };
             prop_assert_eq!(string_end(bytes, 0), expected);
+        }
+
+        #[test]
+        fn string_end_in_blocks_matches_a_bytewise_search(
+            mut text in proptest::collection::vec(0x20u8..=0xff, 0..1_400),
+            marks in proptest::collection::vec((0usize..1_400, special()), 0..4),
+            start in 0usize..130,
+        ) {
+            text.iter_mut().filter(|byte| matches!(byte, b'"' | b'\\')).for_each(|byte| *byte = b'a');
+            for (at, run) in marks {
+                for (slot, byte) in text.iter_mut().skip(at).zip(run) {
+                    *slot = byte;
+                }
+            }
+            for start in [0, start, start + 1, text.len()] {
+                prop_assert_eq!(string_end(&text, start), tail_end(&text, start), "from {}", start);
+            }
+            let rest = text.get(start..).unwrap_or_default();
+            let (blocks, _) = rest.as_chunks::<BLOCK>();
+            let clean = blocks.iter().take_while(|block| tail(*block) == BLOCK).count();
+            prop_assert_eq!(clean_blocks(Words, blocks), clean);
+            prop_assert_eq!(clean_blocks(Baseline, blocks), clean);
+            prop_assert_eq!(long_run::clean_blocks(blocks), clean);
+            for carry in [false, true] {
+                let (mut plain, mut baseline, mut widest) = (carry, carry, carry);
+                let end = end_in_blocks(Words, blocks, &mut plain);
+                prop_assert_eq!(end_in_blocks(Baseline, blocks, &mut baseline), end);
+                prop_assert_eq!(long_run::end_in_blocks(blocks, &mut widest), end);
+                if end.is_none() {
+                    prop_assert_eq!((baseline, widest), (plain, plain));
+                }
+            }
         }
 
         #[test]
@@ -307,6 +383,20 @@ mod tests {
             for start in [0, 1, 7] {
                 let text = text.get(start..).unwrap_or_default();
                 prop_assert_eq!(plain_run(text), tail(text));
+            }
+        }
+    }
+
+    // Every length around the stages, with the end at every place of a block.
+    #[test]
+    fn string_end_is_found_at_every_distance() {
+        for length in 0..6 * BLOCK {
+            for end in [&b"\""[..], b"\\\"\"", b"\\\\\"", b"\n", b""] {
+                let text = [&vec![b'a'; length][..], end, &[b'b'; 70][..]].concat();
+                for from in [0, 1, 13] {
+                    assert_eq!(string_end(&text, from), tail_end(&text, from), "{length} {end:?} {from}");
+                }
+                assert_eq!(plain_run(&text), tail(&text), "{length} {end:?}");
             }
         }
     }

@@ -14,6 +14,7 @@ mod call_fingerprint;
 mod codecs;
 mod count;
 mod fit;
+mod frame_edit;
 mod join_texts;
 mod keepsake;
 mod meter;

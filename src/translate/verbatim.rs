@@ -11,6 +11,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 
 use super::Meter;
+use super::frame_edit::{self, FrameEdit};
 use super::output_slices::OutputSlices;
 use super::resume::VerbatimTap;
 use crate::framing::frame_buffer::FrameTooLarge;
@@ -20,11 +21,8 @@ use crate::framing::{FrameBuffer, Splitter};
 use crate::json::{Cursor, EscapedString, JsonText};
 use crate::wire::chat::usage::{UsageChunk, with_usage};
 use crate::wire::error::ArrayState;
-use crate::wire::watch::{self, FrameClass, FrameFacts, StreamEnd};
-use crate::wire::{Api, Format, embeddings, filler, messages};
-
-/// Number of frames at the start of a stream that are always parsed.
-const READ_WHOLE: u64 = 8;
+use crate::wire::watch::{self, FrameFacts, StreamEnd};
+use crate::wire::{Api, Format, embeddings, filler};
 
 /// Reason why a response cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -154,7 +152,7 @@ impl Verbatim {
 
     /// Parses the frame whose parsing was deferred.
     pub fn parse_deferred(&mut self) {
-        settle(self.api, &mut self.unread, &mut self.meter);
+        frame_edit::settle(self.api, &mut self.unread, &mut self.meter);
     }
 
     /// Returns the meter. Call [`parse_deferred`](Self::parse_deferred) first when no more input follows.
@@ -254,91 +252,33 @@ impl Verbatim {
             if let (Some(beside), Some(data)) = (beside.as_mut(), data) {
                 beside.frame(data, meter.frames() == 0)?;
             }
-            // Performance: the first frames are parsed for the id and the number of choices, and so is every frame
-            // after a choice has finished. Most other frames need only a substring search, which costs a tenth of
-            // parsing.
-            if let Some(data) = data
-                && meter.frames() >= READ_WHOLE
-                && changes.model.is_none()
-                && !meter.any_finished()
-            {
-                let glance = watch::classify(api.format().unwrap_or(Format::Chat), data);
-                if glance != FrameClass::Read {
-                    // Usage is cumulative: only the last of these reports counts, so its parsing is deferred.
-                    meter.observe_content();
-                    if glance == FrameClass::ContentAndUsage {
-                        unread.clear();
-                        unread.extend_from_slice(data);
-                    }
-                    run.forward(source, range, joined);
-                    return Ok(());
+            match frame_edit::read(*api, changes, meter, unread, data)? {
+                FrameEdit::None => run.forward(source, range, joined),
+                FrameEdit::Drop => {
+                    *dropped = true;
+                    run.drop(source, joined);
                 }
-            }
-            // Frames that are not JSON pass unchanged: keep-alives of some providers, and faults that the client is to
-            // see.
-            let sight = data
-                .and_then(|data| crate::json::from_utf8(data).ok())
-                .filter(|data| !data.is_empty())
-                .and_then(|data| watch_frame(*api, data).ok().map(|sight| (data, sight)));
-            let Some((data, sight)) = sight else {
-                run.forward(source, range, joined);
-                return Ok(());
-            };
-            // Nothing has been forwarded yet, so the caller can still answer with an error status or try another
-            // target.
-            if sight.end == StreamEnd::Failed && meter.frames() == 0 {
-                return Err(StreamError::FirstFrame(Bytes::copy_from_slice(data.as_bytes())));
-            }
-            // The deferred frame is older than this one: merge its usage first, because this one may report fewer
-            // figures.
-            settle(*api, unread, meter);
-            meter.observe(&sight);
-            if changes.drop_usage && sight.usage_only {
-                *dropped = true;
-                run.drop(source, joined);
-                return Ok(());
-            }
-            // Last chance: SDKs stop reading at `[DONE]`, so missing usage is counted and inserted before it.
-            if let Some(chunk) = changes.insert_usage.as_ref().filter(|_| sight.end == StreamEnd::Terminated)
-                && !meter.usage().is_known()
-                && let Some(usage) = meter.count_missing(true)
-            {
-                let id = meter.id();
-                run.edit(source, range, joined, (data, 0..0), |out| {
-                    chunk.put(id, &usage, out);
-                    out.extend_from_slice(b"\n\ndata: ");
-                });
-                return Ok(());
-            }
-            if changes.standard_errors
-                && sight.end == StreamEnd::Failed
-                && let Some((at, kind)) = messages::error::mapped(data, None)
-            {
-                run.edit(source, range, joined, (data, at), |out| out.extend_from_slice(kind.as_bytes()));
-                return Ok(());
-            }
-            match (&changes.model, &sight.model_at) {
-                (Some(model), Some(at)) => run.rename(source, range, joined, data, at.clone(), model),
-                _ => run.forward(source, range, joined),
+                FrameEdit::InsertUsage(data, chunk, usage) => {
+                    run.edit(source, range, joined, (data, 0..0), |out| {
+                        chunk.put(meter.id(), &usage, out);
+                        out.extend_from_slice(b"\n\ndata: ");
+                    });
+                }
+                FrameEdit::ErrorType(data, at, kind) => {
+                    run.edit(source, range, joined, (data, at), |out| out.extend_from_slice(kind.as_bytes()));
+                }
+                FrameEdit::Rename(data, at, model) => run.rename(source, range, joined, data, at, model),
             }
             Ok(())
         });
-        match passed {
-            Ok(()) => {
-                let out = run.finish(&piece);
-                if let Some(beside) = beside {
-                    beside.record_forwarded(&out);
-                }
-                Ok(out)
-            }
-            Err(error) => {
-                if let Some(beside) = beside {
-                    beside.ready = run.finish(&piece);
-                    beside.record_forwarded(&beside.ready.clone());
-                }
-                Err(error)
+        let out = run.finish(&piece);
+        if let Some(beside) = beside {
+            beside.record_forwarded(&out);
+            if passed.is_err() {
+                beside.ready = out.clone();
             }
         }
+        passed.map(|()| out)
     }
 
     /// Ends a stream and returns the remaining bytes to forward.
@@ -472,22 +412,6 @@ fn bare_json(frame: &[u8]) -> Option<&[u8]> {
 pub(super) fn is_whole(data: &str) -> bool {
     let mut json = Cursor::new(data);
     data.starts_with("[DONE]") || json.skip().and_then(|()| json.end()).is_ok()
-}
-
-/// Merges the usage of the frame whose parsing was deferred.
-fn settle(api: Api, unread: &mut Vec<u8>, meter: &mut Meter) {
-    if unread.is_empty() {
-        return;
-    }
-    let text = std::str::from_utf8(unread).unwrap_or_default();
-    if let Some(usage) = watch_frame(api, text).ok().and_then(|sight| sight.usage) {
-        meter.observe_usage(&usage);
-    }
-    unread.clear();
-}
-
-fn watch_frame(api: Api, data: &str) -> Result<FrameFacts<'_>, crate::json::JsonError> {
-    watch::frame(api.format().unwrap_or(Format::Chat), data)
 }
 
 fn watch_answer(api: Api, body: &str) -> Result<FrameFacts<'_>, crate::json::JsonError> {

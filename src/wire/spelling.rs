@@ -218,96 +218,94 @@ impl Body {
     pub fn respelled(&self, dialect: &Dialect<'_>) -> Respelling {
         let mut out = Respelling::default();
         let mut text = self.text.clone();
-        let mut top = |index: usize| {
-            let member = self.member(index)?;
-            let at = member.value.clone();
-            let name_at = member.name.start.saturating_sub(1)..member.name.end + 1;
-            Some(TopLevelMember { text: text.text(at.clone()), name_at, at })
-        };
         match self.api {
-            Api::Chat => {
-                if let Some(search) = top(c::WEB_SEARCH_OPTIONS) {
-                    chat::spellings::search(search.text(), search.at.start, &mut out);
-                }
-                let (old, new) = (top(c::MAX_TOKENS), top(c::MAX_COMPLETION_TOKENS));
-                if let Some(old) = old.filter(|_| chat::spellings::needs_max_completion_tokens(dialect)) {
-                    match new {
-                        None => out.replace(old.name_at.clone(), "\"max_completion_tokens\""),
-                        Some(_) => out.replace(removal(&mut text, old.whole()), ""),
-                    }
-                }
-            }
-            Api::Messages => {
-                // Only searched if the scan has seen the word `persistent`.
-                let marked = [m::SYSTEM, super::fields::CONTENT, m::TOOLS, m::CACHE_CONTROL];
-                for index in marked.into_iter().filter(|_| self.words_found & m::PERSISTENT != 0) {
-                    if let Some(member) = top(index) {
-                        let is_mark = index == m::CACHE_CONTROL;
-                        messages::spellings::marks(member.text(), member.at.start, is_mark, &mut out);
-                    }
-                }
-                if let (Some(thinking), Some(top_p)) = (top(m::THINKING), top(m::TOP_P))
-                    && messages::spellings::drops_top_p(thinking.text(), top_p.text())
-                {
-                    out.replace(removal(&mut text, top_p.whole()), "");
-                    out.dropped.push("top_p");
-                }
-            }
-            Api::Responses => {
-                if self.words_found & r::PARTS != 0
-                    && let Some(input) = top(super::fields::CONTENT)
-                {
-                    responses::spellings::input(input.text(), input.at.start, &mut out);
-                }
-                if self.words_found & r::NESTED != 0
-                    && let Some(tools) = top(r::TOOLS)
-                {
-                    responses::spellings::tools(tools.text(), tools.at.start, &mut out);
-                }
-                if let Some(choice) = top(r::TOOL_CHOICE) {
-                    responses::spellings::choice(choice.text(), choice.at.start, &mut out);
-                }
-                if let Some(reasoning) = top(r::REASONING) {
-                    responses::spellings::reasoning(
-                        reasoning.text(),
-                        reasoning.at.start,
-                        dialect.reasoning,
-                        &mut out,
-                    );
-                }
-            }
-            Api::Generate => {
-                if self.words_found != 0
-                    && let Some(tools) = top(g::TOOLS)
-                {
-                    generate::spellings::tools(tools.text(), tools.at.start, &mut out);
-                }
-                let calling = g::FUNCTION_CALLING_CONFIG.into_iter().find_map(&mut top);
-                let config = g::TOOL_CONFIG.into_iter().find_map(&mut top);
-                if let Some(calling) = calling {
-                    match config {
-                        None => {
-                            let text =
-                                format!("\"toolConfig\":{{\"functionCallingConfig\":{}}}", calling.text());
-                            out.replace(calling.whole(), text);
-                        }
-                        Some(config) => {
-                            out.replace(removal(&mut text, calling.whole()), "");
-                            generate::spellings::calling(
-                                calling.text(),
-                                config.text(),
-                                config.at.start,
-                                &mut out,
-                            );
-                        }
-                    }
-                }
-            }
+            Api::Chat => self.respell_chat(dialect, &mut text, &mut out),
+            Api::Messages => self.respell_messages(&mut text, &mut out),
+            Api::Responses => self.respell_responses(dialect, &mut text, &mut out),
+            Api::Generate => self.respell_generate(&mut text, &mut out),
             _ => {}
         }
         // The rope applies edits in ascending order.
         out.edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
         out
+    }
+
+    /// Returns a member of the outermost object; `None` if it is absent.
+    fn top(&self, index: usize, text: &mut JsonRope) -> Option<TopLevelMember> {
+        let member = self.member(index)?;
+        let at = member.value.clone();
+        let name_at = member.name.start.saturating_sub(1)..member.name.end + 1;
+        Some(TopLevelMember { text: text.text(at.clone()), name_at, at })
+    }
+
+    fn respell_chat(&self, dialect: &Dialect<'_>, text: &mut JsonRope, out: &mut Respelling) {
+        if let Some(search) = self.top(c::WEB_SEARCH_OPTIONS, text) {
+            chat::spellings::search(search.text(), search.at.start, out);
+        }
+        let (old, new) = (self.top(c::MAX_TOKENS, text), self.top(c::MAX_COMPLETION_TOKENS, text));
+        if let Some(old) = old.filter(|_| chat::spellings::needs_max_completion_tokens(dialect)) {
+            match new {
+                None => out.replace(old.name_at.clone(), "\"max_completion_tokens\""),
+                Some(_) => out.replace(removal(text, old.whole()), ""),
+            }
+        }
+    }
+
+    fn respell_messages(&self, text: &mut JsonRope, out: &mut Respelling) {
+        // Only searched if the scan has seen the word `persistent`.
+        let marked = [m::SYSTEM, super::fields::CONTENT, m::TOOLS, m::CACHE_CONTROL];
+        for index in marked.into_iter().filter(|_| self.words_found & m::PERSISTENT != 0) {
+            if let Some(member) = self.top(index, text) {
+                let is_mark = index == m::CACHE_CONTROL;
+                messages::spellings::marks(member.text(), member.at.start, is_mark, out);
+            }
+        }
+        if let (Some(thinking), Some(top_p)) = (self.top(m::THINKING, text), self.top(m::TOP_P, text))
+            && messages::spellings::drops_top_p(thinking.text(), top_p.text())
+        {
+            out.replace(removal(text, top_p.whole()), "");
+            out.dropped.push("top_p");
+        }
+    }
+
+    fn respell_responses(&self, dialect: &Dialect<'_>, text: &mut JsonRope, out: &mut Respelling) {
+        if self.words_found & r::PARTS != 0
+            && let Some(input) = self.top(super::fields::CONTENT, text)
+        {
+            responses::spellings::input(input.text(), input.at.start, out);
+        }
+        if self.words_found & r::NESTED != 0
+            && let Some(tools) = self.top(r::TOOLS, text)
+        {
+            responses::spellings::tools(tools.text(), tools.at.start, out);
+        }
+        if let Some(choice) = self.top(r::TOOL_CHOICE, text) {
+            responses::spellings::choice(choice.text(), choice.at.start, out);
+        }
+        if let Some(reasoning) = self.top(r::REASONING, text) {
+            responses::spellings::reasoning(reasoning.text(), reasoning.at.start, dialect.reasoning, out);
+        }
+    }
+
+    fn respell_generate(&self, text: &mut JsonRope, out: &mut Respelling) {
+        if self.words_found != 0
+            && let Some(tools) = self.top(g::TOOLS, text)
+        {
+            generate::spellings::tools(tools.text(), tools.at.start, out);
+        }
+        let calling = g::FUNCTION_CALLING_CONFIG.into_iter().find_map(|index| self.top(index, text));
+        let config = g::TOOL_CONFIG.into_iter().find_map(|index| self.top(index, text));
+        let Some(calling) = calling else { return };
+        match config {
+            None => {
+                let text = format!("\"toolConfig\":{{\"functionCallingConfig\":{}}}", calling.text());
+                out.replace(calling.whole(), text);
+            }
+            Some(config) => {
+                out.replace(removal(text, calling.whole()), "");
+                generate::spellings::calling(calling.text(), config.text(), config.at.start, out);
+            }
+        }
     }
 
     /// Returns the beta features of a messages request that its provider accepts only with an `anthropic-beta` header.

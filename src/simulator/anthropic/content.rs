@@ -117,6 +117,7 @@ fn check_empty(content: &Value, role: &str, last: bool, path: &str) -> Result<()
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm for each kind of block")]
 fn read_block<'a>(
     block: &Fields<'a>,
     role: &str,

@@ -112,30 +112,7 @@ fn images(request: &Request, body: &Map<String, Value>) -> Result<Reply, Refusal
         "2048x2048"
     };
     let size = text(body, "size")?.unwrap_or(usual);
-    if !has_size(model, size) {
-        return Err(invalid("The parameter `size` is not valid for this model."));
-    }
-    let scale = body.get("guidance_scale").map_or(Some(2.5), Value::as_f64);
-    if !scale.is_some_and(|scale| (1.0..=10.0).contains(&scale)) {
-        return Err(invalid("The parameter `guidance_scale` is not valid."));
-    }
-    if body.contains_key("sequential_image_generation_options")
-        && text(body, "sequential_image_generation")? != Some("auto")
-    {
-        return Err(invalid(
-            "`sequential_image_generation_options` needs `sequential_image_generation` to be auto.",
-        ));
-    }
-    let mode =
-        body.get("optimize_prompt_options").and_then(|options| options.get("mode")).and_then(Value::as_str);
-    let known = match mode {
-        None | Some("standard") => true,
-        Some("fast") => model.contains("4-0"),
-        Some(_) => false,
-    };
-    if !known {
-        return Err(invalid("The parameter `optimize_prompt_options.mode` is not valid for this model."));
-    }
+    check_options(body, model, size)?;
     let inline = match text(body, "response_format")? {
         None | Some("url") => false,
         Some("b64_json") => true,
@@ -182,4 +159,33 @@ fn images(request: &Request, body: &Map<String, Value>) -> Result<Reply, Refusal
         refuse(&Refusal(status, code, "The request was staged to fail.".to_owned()), "0")
     };
     Ok(stage(&directives, OVERLOADED, error, answer))
+}
+
+/// Checks the options that change nothing in what is simulated.
+fn check_options(body: &Map<String, Value>, model: &str, size: &str) -> Result<(), Refusal> {
+    if !has_size(model, size) {
+        return Err(invalid("The parameter `size` is not valid for this model."));
+    }
+    let scale = body.get("guidance_scale").map_or(Some(2.5), Value::as_f64);
+    if !scale.is_some_and(|scale| (1.0..=10.0).contains(&scale)) {
+        return Err(invalid("The parameter `guidance_scale` is not valid."));
+    }
+    if body.contains_key("sequential_image_generation_options")
+        && text(body, "sequential_image_generation")? != Some("auto")
+    {
+        return Err(invalid(
+            "`sequential_image_generation_options` needs `sequential_image_generation` to be auto.",
+        ));
+    }
+    let mode =
+        body.get("optimize_prompt_options").and_then(|options| options.get("mode")).and_then(Value::as_str);
+    let known = match mode {
+        None | Some("standard") => true,
+        Some("fast") => model.contains("4-0"),
+        Some(_) => false,
+    };
+    if !known {
+        return Err(invalid("The parameter `optimize_prompt_options.mode` is not valid for this model."));
+    }
+    Ok(())
 }

@@ -137,33 +137,14 @@ fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
             + everything.iter().map(weigh).sum::<usize>()
             + fields.get("tools").map_or(0, weigh),
     );
-    let reasoning = fields.object("reasoning")?;
-    let effort = reasoning.map(|reasoning| reasoning.string("effort")).transpose()?.flatten();
-    for name in ["summary", "generate_summary"] {
-        match reasoning.map(|reasoning| reasoning.string(name)).transpose()?.flatten() {
-            None | Some("auto" | "concise" | "detailed") => {}
-            Some(other) => {
-                let path = format!("reasoning.{name}");
-                return Err(wrong_value(&path, other, &["concise", "detailed", "auto"]));
-            }
-        }
-    }
     match fields.string("truncation")? {
         None | Some("auto" | "disabled") => {}
         Some(other) => return Err(wrong_value("truncation", other, &["auto", "disabled"])),
     }
     fields.integer("max_tool_calls", 1)?;
     fields.object("metadata")?;
-    let summary = reasoning.is_some_and(|r| r.get("summary").or(r.get("generate_summary")).is_some());
-    ask.thinking = match effort {
-        None => summary,
-        Some("none" | "minimal") => false,
-        Some("low" | "medium" | "high" | "xhigh" | "max") => true,
-        Some(other) => {
-            let supported = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
-            return Err(wrong_value("reasoning.effort", other, &supported));
-        }
-    };
+    let (thinking, summary) = read_reasoning(fields)?;
+    ask.thinking = thinking;
     let include = fields.array("include")?.map_or(&[][..], Vec::as_slice);
     let encrypted = include.iter().any(|name| name == "reasoning.encrypted_content");
     Ok(Asked {
@@ -176,6 +157,32 @@ fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
         history,
         input: items,
     })
+}
+
+/// Returns whether the model reasons before it answers, and whether a summary of its reasoning is requested.
+fn read_reasoning(fields: Fields<'_>) -> Result<(bool, bool), ApiError> {
+    let reasoning = fields.object("reasoning")?;
+    let effort = reasoning.map(|reasoning| reasoning.string("effort")).transpose()?.flatten();
+    for name in ["summary", "generate_summary"] {
+        match reasoning.map(|reasoning| reasoning.string(name)).transpose()?.flatten() {
+            None | Some("auto" | "concise" | "detailed") => {}
+            Some(other) => {
+                let path = format!("reasoning.{name}");
+                return Err(wrong_value(&path, other, &["concise", "detailed", "auto"]));
+            }
+        }
+    }
+    let summary = reasoning.is_some_and(|r| r.get("summary").or(r.get("generate_summary")).is_some());
+    let thinking = match effort {
+        None => summary,
+        Some("none" | "minimal") => false,
+        Some("low" | "medium" | "high" | "xhigh" | "max") => true,
+        Some(other) => {
+            let supported = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+            return Err(wrong_value("reasoning.effort", other, &supported));
+        }
+    };
+    Ok((thinking, summary))
 }
 
 fn unknown(path: &str) -> ApiError {

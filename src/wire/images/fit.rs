@@ -22,6 +22,7 @@ const USUAL_MEDIA: &str = "image/png";
 /// # Errors
 /// Returns an [`ApiError`] that names the field if the provider has no equivalent of a mask, an image sequence or a
 /// prompt optimization mode.
+#[expect(clippy::too_many_lines, reason = "one rule for each setting, in order")]
 pub fn fit(request: &mut ImageRequest, dialect: &ImageDialect, rules: &ImageRules) -> Result<(), ApiError> {
     use ImageShape::{Flat, Instances, List, Parts, PromptLater, Turns, TurnsLater};
     let shape = dialect.shape;

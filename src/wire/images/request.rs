@@ -166,6 +166,7 @@ pub(super) fn finish(mut request: ImageRequest, mut open: PendingValues) -> Resu
     Ok(request)
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm for each field")]
 fn field(
     request: &mut ImageRequest,
     open: &mut PendingValues,

@@ -79,9 +79,21 @@ impl LeaseManager {
         }
         let sent_at = Instant::now();
         let answers = connection.run_all(commands).await;
-        let mut outcomes = answers.iter().flatten();
+        let outcomes = answers.iter().flatten().map(parse_result);
+        self.record_renewals(sent_at, txns, outcomes);
+        answers.map(drop).map_err(ShipError::Connection)
+    }
+
+    /// Records the results of renewals that were sent at `sent_at`. `txns` names the accounts, in order, with the unused
+    /// amount that each returned; the results of the last ones may be missing.
+    fn record_renewals(
+        &mut self,
+        sent_at: Instant,
+        txns: Vec<(String, i64)>,
+        mut outcomes: impl Iterator<Item = Option<LeaseTxnResult>>,
+    ) {
         for (name, unused) in txns {
-            let outcome = outcomes.next().and_then(parse_result);
+            let outcome = outcomes.next().flatten();
             let Some(account_lease) = self.leases.get_mut(&name) else { continue };
             match outcome {
                 Some(LeaseTxnResult::Done(done)) => {
@@ -104,7 +116,6 @@ impl LeaseManager {
                 }
             }
         }
-        answers.map(drop).map_err(ShipError::Connection)
     }
 
     /// Ships the rest and returns all leases. Returns true if everything was shipped.
