@@ -180,7 +180,8 @@ pub(super) fn files(
     setup: &ClientSetup,
     user: &UserEnvironment,
 ) -> Result<Vec<FilePlan>, ClientSetupError> {
-    let mut file = FilePlan::new(folder(user)?.join("settings.json"), FileSyntax::Json);
+    // Claude Code ignores a file with comments or trailing commas.
+    let mut file = FilePlan::new(folder(user)?.join("settings.json"), FileSyntax::StrictJson);
     for (name, value) in variables(setup) {
         let role = match name {
             "ANTHROPIC_BASE_URL" => KeyRole::Endpoint,

@@ -75,8 +75,9 @@ pub(super) struct RunArgs {
     /// Show what would be set, and start nothing.
     #[arg(long)]
     print: bool,
-    /// Arguments of the client, unchanged.
-    #[arg(last = true, value_name = "ARGUMENTS")]
+    /// Arguments of the client, unchanged: everything from the first argument on that is no option of this command, or
+    /// everything behind --.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }
 
@@ -132,7 +133,7 @@ fn start(options: &RunArgs) -> Result<u8, ClientSetupError> {
     let program = if options.print { PathBuf::new() } else { launch::program(client, &user)? };
     let setup = setup(client, &options.gateway, false)?;
     if options.print {
-        let temporary = Path::new("$TEMPORARY");
+        let temporary = Path::new("/tmp/model-gateway-run-XXXXXX");
         let plan = client.launch(&setup, &user, temporary, &options.arguments)?;
         remark(&plan.notes);
         for line in launch::lines(client.name(), &plan, temporary) {
