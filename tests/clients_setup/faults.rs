@@ -19,10 +19,20 @@ fn refused(home: &Home, client: &str, more: &[&str], expected: &str) {
 #[test]
 fn settings_that_are_not_valid_are_named_with_the_line() {
     for (client, path, text, expected) in [
-        ("claude", ".claude/settings.json", "{\n  \"a\": 1,\n}\n", "settings.json:3: Trailing commas"),
+        ("claude", ".claude/settings.json", "{\n  \"a\": 1,\n}\n", "settings.json:2: Trailing commas"),
         ("claude", ".claude/settings.json", "{\n  // a\n}\n", "settings.json:2: Comments"),
-        ("claude", ".claude/settings.json", "{\"env\": {}, \"env\": {}}\n", "settings.json:1: the key \"env\" appears twice"),
-        ("claude", ".claude/settings.json", "{\n\n\"env\": []}\n", "settings.json:3: \"env\" is not an object"),
+        (
+            "claude",
+            ".claude/settings.json",
+            "{\"env\": {}, \"env\": {}}\n",
+            "settings.json:1: the key \"env\" appears twice",
+        ),
+        (
+            "claude",
+            ".claude/settings.json",
+            "{\n\n\"env\": []}\n",
+            "settings.json:3: \"env\" is not an object",
+        ),
         ("claude", ".claude/settings.json", "[1]\n", "settings.json:1: the top level"),
         ("claude", ".claude/settings.json", "{\n  \"env\": {\n", "settings.json:2: "),
         ("codex", ".codex/config.toml", "a = 1\nb = \n", "config.toml:2: "),
@@ -32,10 +42,20 @@ fn settings_that_are_not_valid_are_named_with_the_line() {
         ("gemini", ".gemini/settings.json", "{\n'a': 1}", "settings.json:2: "),
         ("opencode", ".config/opencode/opencode.json", "{\"a\" 1}", "opencode.json:1: "),
         ("opencode", ".config/opencode/opencode.json", "{\"providers\": {}}", "OpenCode 2"),
-        ("qwen", ".qwen/settings.json", "{\n\n  \"model\": \"x\"\n}", "settings.json:3: \"model\" is not an object"),
+        (
+            "qwen",
+            ".qwen/settings.json",
+            "{\n\n  \"model\": \"x\"\n}",
+            "settings.json:3: \"model\" is not an object",
+        ),
         ("crush", ".config/crush/crushrc", "option a \\", "crushrc:1: the last line"),
         ("crush", ".config/crush/crushrc", "a\n# <<< model-gateway <<<\n", "crushrc:2: the marks"),
-        ("aider", ".aider.conf.yml", "a: 1\nmodel: >\n  x\n", ".aider.conf.yml:2: the value of model continues"),
+        (
+            "aider",
+            ".aider.conf.yml",
+            "a: 1\nmodel: >\n  x\n",
+            ".aider.conf.yml:2: the value of model continues",
+        ),
         ("aider", ".aider.conf.yml", "{a: 1}\n", ".aider.conf.yml:1: "),
     ] {
         let home = Home::new();
@@ -107,7 +127,10 @@ fn address_and_key_are_checked_first() {
     refused(&home, "claude", &["--key-file", "nothing"], "nothing: it does not exist");
     let no_key = home.command(["configure", "claude"]).env_remove("MODEL_GATEWAY_KEY").output().unwrap();
     assert!(String::from_utf8_lossy(&no_key.stderr).contains("no key: set MODEL_GATEWAY_KEY"));
-    refused(&home, "opencode", &["-m", ""], "-m: the gateway has no model");
+    let no_model = home.fails(["configure", "opencode", "--no-check", "-m", "two words"]);
+    assert!(no_model.contains("-m: the gateway has no model \"two words\""), "{no_model}");
+    let no_model = home.fails(["configure", "opencode", "--no-check"]);
+    assert!(no_model.contains("OpenCode needs a model"), "{no_model}");
 }
 
 #[test]

@@ -39,7 +39,8 @@ impl Home {
     pub(crate) fn install(&self, client: &str, script: &str) {
         let path = self.path("bin").join(client);
         // Written by a process of its own: a program that this process has open for writing cannot be started.
-        let mut writer = Command::new("tee").arg(&path).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut writer =
+            Command::new("tee").arg(&path).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         writer.stdin.take().unwrap().write_all(format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
         assert!(writer.wait().unwrap().success());
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();

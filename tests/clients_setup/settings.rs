@@ -143,7 +143,8 @@ fn settings_with_a_key_are_readable_by_the_owner_only() {
 #[test]
 fn claude_settings_have_one_credential_and_one_address() {
     let home = Home::new();
-    let text = "{\n  \"env\": {\"ANTHROPIC_API_KEY\": \"own\", \"A\": \"b\"},\n  \"apiKeyHelper\": \"x\"\n}\n";
+    let text =
+        "{\n  \"env\": {\"ANTHROPIC_API_KEY\": \"own\", \"A\": \"b\"},\n  \"apiKeyHelper\": \"x\"\n}\n";
     let path = home.write(".claude/settings.json", text, 0o600);
     configure(&home, "claude", &["--max-output", "16000"]);
     let settings: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -173,7 +174,8 @@ fn unconfigure_keeps_what_the_user_changed() {
     let path = home.write(".claude/settings.json", "{\n  \"model\": \"opus\"\n}\n", 0o644);
     configure(&home, "claude", &[]);
     let text = fs::read_to_string(&path).unwrap();
-    let changed = text.replace("\"model\": \"gpt-4o\"", "\"model\": \"mine\"").replace("\n}\n", ",\n  \"new\": 1\n}\n");
+    let changed =
+        text.replace("\"model\": \"gpt-4o\"", "\"model\": \"mine\"").replace("\n}\n", ",\n  \"new\": 1\n}\n");
     fs::write(&path, changed).unwrap();
     let output = home.run(["unconfigure", "claude"]);
     assert_eq!(output.status.code(), Some(1));

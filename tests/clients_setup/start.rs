@@ -76,7 +76,10 @@ fn claude_gets_variables_and_unchanged_arguments() {
     assert_eq!(shown.matches("argument ").count(), 5, "{shown}");
     assert!(!shown.contains("SUBAGENT") && !shown.contains("note:"), "{shown}");
     let shown = dump("claude", &url, &["-m", "tiny"]);
-    assert!(shown.contains("context window of 32000 tokens") && shown.contains("SUBAGENT_MODEL=tiny"), "{shown}");
+    assert!(
+        shown.contains("context window of 32000 tokens") && shown.contains("SUBAGENT_MODEL=tiny"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -146,13 +149,22 @@ fn opencode_and_qwen_get_a_provider_with_limits() {
     let content: Value = serde_json::from_str(content.unwrap()).unwrap();
     assert_eq!(content["model"], "model-gateway/gpt-4o");
     let provider = &content["provider"]["model-gateway"];
-    assert_eq!(provider["options"], json!({"baseURL": format!("{url}/v1"), "apiKey": "{env:MODEL_GATEWAY_KEY}"}));
+    assert_eq!(
+        provider["options"],
+        json!({"baseURL": format!("{url}/v1"), "apiKey": "{env:MODEL_GATEWAY_KEY}"})
+    );
     assert_eq!(provider["models"]["gpt-4o"]["limit"], json!({"context": 128_000, "output": 16_000}));
-    assert_eq!(provider["models"]["claude-sonnet-4-6"]["limit"], json!({"context": 200_000, "output": 32_000}));
+    assert_eq!(
+        provider["models"]["claude-sonnet-4-6"]["limit"],
+        json!({"context": 200_000, "output": 32_000})
+    );
 
     let settings = file(&dump("qwen", &url, &["-m", "gpt-4o"]), "settings.json");
     assert_eq!(settings["model"]["name"], "gpt-4o");
-    assert_eq!(settings["modelProviders"]["model-gateway"][0]["generationConfig"]["contextWindowSize"], 128_000);
+    assert_eq!(
+        settings["modelProviders"]["model-gateway"][0]["generationConfig"]["contextWindowSize"],
+        128_000
+    );
     assert!(!settings.to_string().contains(KEY));
 }
 
@@ -176,7 +188,8 @@ fn run_against_the_demo_checks_key_and_model_first() {
     let home = Home::new();
     home.install("claude", "echo started");
     let run = |key: &str, more: &[&str]| {
-        let mut command = home.command(["run", "claude", "--url", &demo.url].iter().copied().chain(more.iter().copied()));
+        let mut command =
+            home.command(["run", "claude", "--url", &demo.url].iter().copied().chain(more.iter().copied()));
         let output = command.env("MODEL_GATEWAY_KEY", key).output().unwrap();
         (output.status.code(), text(&output))
     };
@@ -189,12 +202,19 @@ fn run_against_the_demo_checks_key_and_model_first() {
     assert!(code == Some(1) && !shown.contains("started"), "{shown}");
     assert!(shown.contains("no model \"claude-sonnet-9\"; it has claude-sonnet-4-6, "), "{shown}");
     let (code, shown) = run("mgw_wrong", &[]);
-    assert!(code == Some(1) && shown.contains("refused the key of MODEL_GATEWAY_KEY (status 401)"), "{shown}");
+    assert!(
+        code == Some(1) && shown.contains("refused the key of MODEL_GATEWAY_KEY (status 401)"),
+        "{shown}"
+    );
     assert!(!shown.contains("started") && !shown.contains("mgw_wrong"), "{shown}");
 
-    let doctor = home.command(["doctor", "claude", "--url", &demo.url]).env("MODEL_GATEWAY_KEY", &demo.key).output();
+    let doctor =
+        home.command(["doctor", "claude", "--url", &demo.url]).env("MODEL_GATEWAY_KEY", &demo.key).output();
     let shown = text(&doctor.unwrap());
-    assert!(shown.contains("ok gateway: the key is accepted") && shown.contains("ok settings: not configured"), "{shown}");
+    assert!(
+        shown.contains("ok gateway: the key is accepted") && shown.contains("ok settings: not configured"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -232,10 +252,13 @@ fn exit_status_is_that_of_the_client() {
 
 #[test]
 fn signals_reach_the_client_and_the_temporary_folder_is_removed() {
-    for (signal, name, code) in [(Signal::SIGTERM, "TERM", 7), (Signal::SIGINT, "INT", 8), (Signal::SIGHUP, "HUP", 9)] {
+    for (signal, name, code) in
+        [(Signal::SIGTERM, "TERM", 7), (Signal::SIGINT, "INT", 8), (Signal::SIGHUP, "HUP", 9)]
+    {
         let home = Home::new();
         // The loop ends by itself if the signal does not arrive.
-        let script = format!("trap 'exit {code}' {name}\necho ready\nfor i in $(seq 400); do sleep 0.1; done");
+        let script =
+            format!("trap 'exit {code}' {name}\necho ready\nfor i in $(seq 400); do sleep 0.1; done");
         home.install("aider", &script);
         let mut command = home.command(["run", "aider", "--no-check", "-m", "gpt-4o"]);
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -253,7 +276,8 @@ fn print_shows_the_start_without_the_key_and_starts_nothing() {
     for client in ["claude", "codex", "gemini", "opencode", "qwen", "crush", "aider"] {
         let home = Home::new();
         home.install(client, "echo started");
-        let shown = home.ok(["run", client, "--no-check", "--print", "-m", "gpt-4o", "--context-window", "9", "x y"]);
+        let shown =
+            home.ok(["run", client, "--no-check", "--print", "-m", "gpt-4o", "--context-window", "9", "x y"]);
         assert!(!shown.contains(KEY) && shown.contains("<key>") && !shown.contains("started"), "{shown}");
         assert!(shown.trim_end().ends_with("'x y'"), "{shown}");
     }

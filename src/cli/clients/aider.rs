@@ -56,7 +56,8 @@ pub(super) fn launch(
 ) -> Result<LaunchPlan, ClientSetupError> {
     let model = setup.required_model(TITLE)?;
     let mut plan = LaunchPlan { notes: notes(setup), ..LaunchPlan::default() };
-    let variables = [("OPENAI_API_BASE", setup.address.v1()), ("OPENAI_API_KEY", setup.key.expose().to_owned())];
+    let variables =
+        [("OPENAI_API_BASE", setup.address.v1()), ("OPENAI_API_KEY", setup.key.expose().to_owned())];
     let mut file = String::new();
     for (name, value) in variables {
         file.push_str(&format!("{name}={value}\n"));
@@ -84,10 +85,7 @@ pub(super) fn launch(
 }
 
 /// Plans the settings that `configure` writes.
-pub(super) fn files(
-    setup: &ClientSetup,
-    user: &UserEnvironment,
-) -> Result<Vec<FilePlan>, ClientSetupError> {
+pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
     let model = setup.required_model(TITLE)?;
     let mut file = FilePlan::new(user.home(TITLE, ".aider.conf.yml")?, FileSyntax::Yaml);
     file.set(&["openai-api-base"], KeyRole::Endpoint, setup.address.v1());

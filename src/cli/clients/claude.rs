@@ -49,9 +49,11 @@ fn variables(setup: &ClientSetup) -> BTreeMap<&'static str, String> {
     let foreign = is_foreign(&model.id);
     for (variable, tier) in TIERS {
         // Background requests use the small tier, which the gateway may not have.
-        let named = setup.listing.models.iter().find(|listed| {
-            !foreign && !is_foreign(&listed.id) && listed.id.contains(tier)
-        });
+        let named = setup
+            .listing
+            .models
+            .iter()
+            .find(|listed| !foreign && !is_foreign(&listed.id) && listed.id.contains(tier));
         let of_tier = if model.id.contains(tier) { Some(model) } else { named };
         set.insert(variable, of_tier.unwrap_or(model).id.clone());
     }
@@ -75,7 +77,9 @@ fn is_foreign(model: &str) -> bool {
 /// Returns remarks on the context window of the chosen model.
 pub(super) fn notes(setup: &ClientSetup) -> Vec<String> {
     let Some(model) = &setup.model else {
-        return vec!["Claude Code chooses the model; the gateway must have it. -m chooses another.".to_owned()];
+        return vec![
+            "Claude Code chooses the model; the gateway must have it. -m chooses another.".to_owned(),
+        ];
     };
     let note = match model.window {
         Some(window) if window < MIN_WINDOW => format!(
@@ -121,7 +125,11 @@ pub(super) fn launch(
         let env = settings.get("env").and_then(Value::as_object);
         env.is_some_and(|env| env.keys().any(|name| plan.set.contains_key(name) || plan.unset.contains(name)))
     };
-    let needed = files.iter().filter_map(|path| read_json(path)).chain(given.clone()).any(|settings| overrides(&settings));
+    let needed = files
+        .iter()
+        .filter_map(|path| read_json(path))
+        .chain(given.clone())
+        .any(|settings| overrides(&settings));
     if !needed {
         plan.arguments = arguments.to_vec();
         return Ok(plan);
@@ -176,10 +184,7 @@ fn given_settings(value: &OsString, user: &UserEnvironment) -> Result<Value, Cli
 }
 
 /// Plans the settings that `configure` writes.
-pub(super) fn files(
-    setup: &ClientSetup,
-    user: &UserEnvironment,
-) -> Result<Vec<FilePlan>, ClientSetupError> {
+pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
     // Claude Code ignores a file with comments or trailing commas.
     let mut file = FilePlan::new(folder(user)?.join("settings.json"), FileSyntax::StrictJson);
     for (name, value) in variables(setup) {

@@ -88,10 +88,7 @@ fn active_profile(path: &std::path::Path) -> Option<String> {
 }
 
 /// Plans the settings that `configure` writes.
-pub(super) fn files(
-    setup: &ClientSetup,
-    user: &UserEnvironment,
-) -> Result<Vec<FilePlan>, ClientSetupError> {
+pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
     let mut file = FilePlan::new(folder(user)?.join("config.toml"), FileSyntax::Toml);
     let provider = |key: &'static str| ["model_providers", PROVIDER, key];
     // Address and credential stand in the provider's own table, so its selection sends no credential elsewhere.

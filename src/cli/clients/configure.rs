@@ -80,7 +80,14 @@ pub(super) fn prepare(
             client.name()
         )));
     }
-    Ok(Configuration { client, files, receipt_path, earlier, gateway: setup.address.root().to_owned(), has_key: any_key })
+    Ok(Configuration {
+        client,
+        files,
+        receipt_path,
+        earlier,
+        gateway: setup.address.root().to_owned(),
+        has_key: any_key,
+    })
 }
 
 impl Configuration {

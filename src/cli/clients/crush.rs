@@ -69,11 +69,7 @@ pub(super) fn launch(
     temporary: &Path,
     arguments: &[OsString],
 ) -> Result<LaunchPlan, ClientSetupError> {
-    let mut plan = LaunchPlan {
-        notes: notes(setup),
-        arguments: arguments.to_vec(),
-        ..LaunchPlan::default()
-    };
+    let mut plan = LaunchPlan { notes: notes(setup), arguments: arguments.to_vec(), ..LaunchPlan::default() };
     let own = folder(user)?;
     let (script, old) = (own.join("crushrc"), SettingsFile::read(&own.join("crush.json"))?);
     let mut text = String::new();
@@ -91,12 +87,8 @@ pub(super) fn launch(
 }
 
 /// Plans the settings that `configure` writes.
-pub(super) fn files(
-    setup: &ClientSetup,
-    user: &UserEnvironment,
-) -> Result<Vec<FilePlan>, ClientSetupError> {
-    let key =
-        if setup.key_in_file { quote(setup.key.expose()) } else { format!("\"${KEY_VARIABLE}\"") };
+pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
+    let key = if setup.key_in_file { quote(setup.key.expose()) } else { format!("\"${KEY_VARIABLE}\"") };
     let mut file = FilePlan::new(folder(user)?.join("crushrc"), FileSyntax::Shell);
     file.set(&["commands"], KeyRole::Credential, commands(setup, &key)?);
     Ok(vec![file])

@@ -45,7 +45,9 @@ pub(super) fn check_settings(client: CodingClient, user: &UserEnvironment) -> Ve
 fn settings(client: CodingClient, user: &UserEnvironment) -> Result<Vec<Finding>, ClientSetupError> {
     let name = client.name();
     let Some(receipt) = SetupReceipt::load(&receipt_of(client, user)?)? else {
-        return Ok(vec![good(format!("settings: not configured; model-gateway run {name} needs no settings"))]);
+        return Ok(vec![good(format!(
+            "settings: not configured; model-gateway run {name} needs no settings"
+        ))]);
     };
     let mut findings = vec![good(format!("settings: configured for {}", receipt.gateway))];
     for part in &receipt.files {
@@ -76,14 +78,16 @@ pub(super) fn check_models(
     };
     let count = listing.models.len();
     let known = listing.models.iter().filter(|model| model.window.is_some()).count();
-    let mut findings =
-        vec![good(format!("gateway: the key is accepted; {count} models, {known} of them with their context window"))];
+    let mut findings = vec![good(format!(
+        "gateway: the key is accepted; {count} models, {known} of them with their context window"
+    ))];
     if client == CodingClient::Codex {
         let there = if listing.codex_catalogue { "has" } else { "has not" };
         findings.push(good(format!("gateway: it {there} the model catalogue of Codex")));
     }
     if let Some(model) = model {
-        let limit = |value: Option<u64>| value.map_or("not known".to_owned(), |tokens| format!("{tokens} tokens"));
+        let limit =
+            |value: Option<u64>| value.map_or("not known".to_owned(), |tokens| format!("{tokens} tokens"));
         findings.push(good(format!(
             "model {}: context window {}, maximum output {}",
             model.id,

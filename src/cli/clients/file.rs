@@ -45,7 +45,14 @@ impl SettingsFile {
                     return Err(fault("the symbolic link leads to no file".to_owned()));
                 }
                 let (path, target) = (path.to_owned(), path.to_owned());
-                return Ok(SettingsFile { path, target, mode: None, owner: None, bom: false, text: String::new() });
+                return Ok(SettingsFile {
+                    path,
+                    target,
+                    mode: None,
+                    owner: None,
+                    bom: false,
+                    text: String::new(),
+                });
             }
             Err(error) => return Err(fault(error.to_string())),
         };
@@ -108,7 +115,8 @@ impl SettingsFile {
     /// # Errors
     /// Returns an error if it cannot be removed.
     pub(super) fn remove(&self) -> Result<(), ClientSetupError> {
-        fs::remove_file(&self.target).map_err(|error| ClientSetupError::io(self.path.display().to_string(), error))
+        fs::remove_file(&self.target)
+            .map_err(|error| ClientSetupError::io(self.path.display().to_string(), error))
     }
 }
 

@@ -71,11 +71,7 @@ pub(super) fn launch(
     temporary: &Path,
     arguments: &[OsString],
 ) -> Result<LaunchPlan, ClientSetupError> {
-    let mut plan = LaunchPlan {
-        notes: notes(setup),
-        arguments: arguments.to_vec(),
-        ..LaunchPlan::default()
-    };
+    let mut plan = LaunchPlan { notes: notes(setup), arguments: arguments.to_vec(), ..LaunchPlan::default() };
     plan.set("GOOGLE_GEMINI_BASE_URL", setup.address.root());
     plan.set("GEMINI_API_KEY", setup.key.expose());
     plan.unset(&OTHER_PROVIDERS);
@@ -107,10 +103,7 @@ fn links(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
 }
 
 /// Plans the settings that `configure` writes.
-pub(super) fn files(
-    setup: &ClientSetup,
-    user: &UserEnvironment,
-) -> Result<Vec<FilePlan>, ClientSetupError> {
+pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
     let folder = folder(user)?;
     let mut variables = FilePlan::new(folder.join(".env"), FileSyntax::Env);
     variables.set(&["GOOGLE_GEMINI_BASE_URL"], KeyRole::Endpoint, setup.address.root());

@@ -81,11 +81,7 @@ pub(super) fn temporary_folder(user: &UserEnvironment) -> Result<TempDir, Client
 ///
 /// # Errors
 /// Returns an error if a temporary file cannot be written, or the client cannot be started.
-pub(super) fn launch(
-    program: &Path,
-    plan: &LaunchPlan,
-    temporary: TempDir,
-) -> Result<u8, ClientSetupError> {
+pub(super) fn launch(program: &Path, plan: &LaunchPlan, temporary: TempDir) -> Result<u8, ClientSetupError> {
     fill(temporary.path(), plan)?;
     let status = runtime()?.block_on(start(program, plan));
     // Also if the client could not be started.
@@ -98,7 +94,11 @@ pub(super) fn launch(
 /// Writes the files and links of a plan into the temporary folder.
 fn fill(folder: &Path, plan: &LaunchPlan) -> Result<(), ClientSetupError> {
     let failed = |path: &Path, error| ClientSetupError::io(path.display().to_string(), error);
-    let names = plan.files.iter().map(|(name, _)| Path::new(name)).chain(plan.links.iter().map(|(name, _)| name.as_path()));
+    let names = plan
+        .files
+        .iter()
+        .map(|(name, _)| Path::new(name))
+        .chain(plan.links.iter().map(|(name, _)| name.as_path()));
     for parent in names.filter_map(Path::parent) {
         let parent = folder.join(parent);
         std::fs::create_dir_all(&parent).map_err(|error| failed(&parent, error))?;

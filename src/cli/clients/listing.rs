@@ -42,6 +42,21 @@ impl GatewayModels {
         self.models.iter().find(|model| model.id == id)
     }
 
+    /// Returns the model that a name means: a listed id, or one with the prefix `<provider>/` or a suffix such as
+    /// `-thinking-low`. `None` if it means none.
+    pub(super) fn find(&self, name: &str) -> Option<&GatewayModel> {
+        let without_suffix = |name| {
+            ["-thinking", "-nothinking"].iter().find_map(|mark| {
+                let at = str::rfind(name, mark)?;
+                self.get(name.get(..at)?)
+            })
+        };
+        let rest = name.split_once('/').map(|(_, rest)| rest);
+        self.get(name)
+            .or_else(|| without_suffix(name))
+            .or_else(|| rest.and_then(|rest| self.get(rest).or_else(|| without_suffix(rest))))
+    }
+
     /// Returns the ids for an error message, those that resemble `wanted` first.
     pub(super) fn named(&self, wanted: &str) -> String {
         if self.models.is_empty() {
@@ -78,13 +93,6 @@ pub(super) fn fetch(
     Ok(GatewayModels { models, codex_catalogue: catalogue })
 }
 
-/// Whether the gateway accepts a model that it does not list, such as one with a suffix.
-pub(super) fn accepts(address: &GatewayAddress, key: &ClientKey, model: &str) -> bool {
-    let encode = percent_encoding::utf8_percent_encode;
-    let id = encode(model, percent_encoding::NON_ALPHANUMERIC);
-    get(&agent(address), &format!("{}/models/{id}", address.v1()), key).is_ok()
-}
-
 fn agent(address: &GatewayAddress) -> ureq::Agent {
     let mut config = ureq::Agent::config_builder()
         .timeout_global(Some(TIMEOUT))
@@ -117,7 +125,8 @@ fn roots() -> Vec<Certificate<'static>> {
 }
 
 fn get(agent: &ureq::Agent, url: &str, key: &ClientKey) -> Result<Vec<u8>, ClientSetupError> {
-    let connect = |error: ureq::Error| ClientSetupError::Connect { url: url.to_owned(), what: reason(&error) };
+    let connect =
+        |error: ureq::Error| ClientSetupError::Connect { url: url.to_owned(), what: reason(&error) };
     let bearer = format!("Bearer {}", key.expose());
     let mut response = agent.get(url).header("authorization", bearer).call().map_err(connect)?;
     match response.status().as_u16() {
@@ -209,18 +218,31 @@ mod tests {
             {"id":"c","max_input_tokens":null},
             {"id":"bad id"}, {"id":""}]}"#;
         let model = |id: &str, window, max_output| GatewayModel { id: id.to_owned(), window, max_output };
-        let expected =
-            vec![model("a", Some(200_000), Some(32_000)), model("b", Some(128_000), None), model("c", None, None)];
+        let expected = vec![
+            model("a", Some(200_000), Some(32_000)),
+            model("b", Some(128_000), None),
+            model("c", None, None),
+        ];
         assert_eq!(parse(body).unwrap(), expected);
         assert!(parse(b"<html>").is_err());
         assert!(parse(br#"{"models":[]}"#).is_err());
     }
 
     #[test]
-    fn listing_names_similar_models_first() {
+    fn listing_finds_models_and_names_similar_ones() {
         let models = ["gpt-4o", "claude-sonnet-4-6", "claude-haiku-4-5"];
         let models = models.map(|id| GatewayModel { id: id.to_owned(), ..GatewayModel::default() }).to_vec();
         let listing = GatewayModels { models, codex_catalogue: false };
+        for (name, found) in [
+            ("gpt-4o", Some("gpt-4o")),
+            ("openai/gpt-4o", Some("gpt-4o")),
+            ("claude-haiku-4-5-thinking-8192", Some("claude-haiku-4-5")),
+            ("anthropic/claude-haiku-4-5-nothinking", Some("claude-haiku-4-5")),
+            ("gpt-4o-mini", None),
+            ("thinking", None),
+        ] {
+            assert_eq!(listing.find(name).map(|model| model.id.as_str()), found, "{name}");
+        }
         assert_eq!(listing.named("claude-h"), "claude-haiku-4-5, claude-sonnet-4-6, gpt-4o");
     }
 

@@ -160,7 +160,10 @@ fn write_settings(options: &ConfigureArgs) -> Result<(), ClientSetupError> {
     if client == CodingClient::Codex && options.key_in_file {
         match launch::program(client, &user) {
             Ok(program) => codex::check_version(&launch::version(&program)?)?,
-            Err(_) => remark(&["codex is not on the PATH; a version before 0.129.0 must not be used with these settings".to_owned()]),
+            Err(_) => remark(&[
+                "codex is not on the PATH; a version before 0.129.0 must not be used with these settings"
+                    .to_owned(),
+            ]),
         }
     }
     let setup = setup(client, &options.gateway, options.key_in_file)?;
@@ -174,9 +177,15 @@ fn write_settings(options: &ConfigureArgs) -> Result<(), ClientSetupError> {
     }
     configuration.write()?;
     let name = client.name();
-    println!("{} {name} uses {}. To undo it: model-gateway unconfigure {name}", style::good("ok"), setup.address.root());
+    println!(
+        "{} {name} uses {}. To undo it: model-gateway unconfigure {name}",
+        style::good("ok"),
+        setup.address.root()
+    );
     if !configuration.has_key() {
-        println!("The settings name the variable {KEY_VARIABLE}, which must have the key when {name} starts.");
+        println!(
+            "The settings name the variable {KEY_VARIABLE}, which must have the key when {name} starts."
+        );
     }
     Ok(())
 }
@@ -215,7 +224,7 @@ pub(super) fn doctor(options: &DoctorArgs) -> ExitCode {
     let with_catalogue = client == CodingClient::Codex;
     let asked = address_and_key(&options.gateway).and_then(|(address, key)| {
         let listing = listing::fetch(&address, &key, with_catalogue)?;
-        let model = choose(&options.gateway, &address, &key, &listing)?;
+        let model = choose(&options.gateway, &listing)?;
         Ok((listing, model))
     });
     let (listing, model) = match asked {
@@ -270,29 +279,23 @@ fn setup(
     } else {
         listing::fetch(&address, &key, client == CodingClient::Codex)?
     };
-    let model = choose(options, &address, &key, &listing)?;
+    let model = choose(options, &listing)?;
     Ok(ClientSetup { address, key, model, listing, key_in_file })
 }
 
 /// Returns the chosen model with its limits. `None` if the user chose none.
 fn choose(
     options: &GatewayOptions,
-    address: &GatewayAddress,
-    key: &ClientKey,
     listing: &GatewayModels,
 ) -> Result<Option<GatewayModel>, ClientSetupError> {
     let Some(id) = &options.model else { return Ok(None) };
-    let unknown = || ClientSetupError::NoSuchModel { model: id.clone(), known: listing.named(id) };
-    if !listing::is_model_id(id) {
-        return Err(unknown());
+    let found = listing.find(id);
+    if !listing::is_model_id(id) || (found.is_none() && !options.no_check) {
+        return Err(ClientSetupError::NoSuchModel { model: id.clone(), known: listing.named(id) });
     }
-    let listed = listing.get(id).cloned();
-    // A name with a prefix or a suffix is not listed, but may be valid.
-    if listed.is_none() && !options.no_check && !listing::accepts(address, key, id) {
-        return Err(unknown());
-    }
-    let mut model = listed.unwrap_or_else(|| GatewayModel { id: id.clone(), ..GatewayModel::default() });
-    model.window = options.context_window.or(model.window);
-    model.max_output = options.max_output.or(model.max_output);
-    Ok(Some(model))
+    Ok(Some(GatewayModel {
+        id: id.clone(),
+        window: options.context_window.or(found.and_then(|model| model.window)),
+        max_output: options.max_output.or(found.and_then(|model| model.max_output)),
+    }))
 }

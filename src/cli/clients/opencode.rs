@@ -66,11 +66,7 @@ pub(super) fn launch(
     arguments: &[OsString],
 ) -> Result<LaunchPlan, ClientSetupError> {
     let model = format!("{PROVIDER}/{}", setup.required_model(TITLE)?.id);
-    let mut plan = LaunchPlan {
-        notes: notes(setup),
-        arguments: arguments.to_vec(),
-        ..LaunchPlan::default()
-    };
+    let mut plan = LaunchPlan { notes: notes(setup), arguments: arguments.to_vec(), ..LaunchPlan::default() };
     // The small model makes titles: without it, the client would send the conversation to a provider of its own choice.
     let ours = json!({
         "model": model,
@@ -90,10 +86,7 @@ pub(super) fn launch(
 }
 
 /// Plans the settings that `configure` writes.
-pub(super) fn files(
-    setup: &ClientSetup,
-    user: &UserEnvironment,
-) -> Result<Vec<FilePlan>, ClientSetupError> {
+pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
     let path = settings_path(&folder(user)?);
     // Version 2 names its keys differently; its settings would be ignored by version 1 and the other way around.
     if read_json(&path).is_some_and(|settings| settings.get("providers").is_some()) {
@@ -101,11 +94,8 @@ pub(super) fn files(
         return Err(ClientSetupError::File { path, what });
     }
     let model = format!("{PROVIDER}/{}", setup.required_model(TITLE)?.id);
-    let key = if setup.key_in_file {
-        setup.key.expose().to_owned()
-    } else {
-        format!("{{env:{KEY_VARIABLE}}}")
-    };
+    let key =
+        if setup.key_in_file { setup.key.expose().to_owned() } else { format!("{{env:{KEY_VARIABLE}}}") };
     let mut file = FilePlan::new(path, FileSyntax::Json);
     // Address and credential are in one value, so they are restored together.
     file.set(&["provider", PROVIDER], KeyRole::Credential, provider(setup, &key));

@@ -63,11 +63,7 @@ pub(super) fn launch(
     arguments: &[OsString],
 ) -> Result<LaunchPlan, ClientSetupError> {
     let model = &setup.required_model(TITLE)?.id;
-    let mut plan = LaunchPlan {
-        notes: notes(setup),
-        arguments: arguments.to_vec(),
-        ..LaunchPlan::default()
-    };
+    let mut plan = LaunchPlan { notes: notes(setup), arguments: arguments.to_vec(), ..LaunchPlan::default() };
     let system = user.get(SYSTEM_SETTINGS).unwrap_or(SYSTEM_SETTINGS_FILE);
     let mut settings = read_json(&user.current.join(system)).unwrap_or_else(|| object([]));
     merge(
@@ -87,10 +83,7 @@ pub(super) fn launch(
 }
 
 /// Plans the settings that `configure` writes.
-pub(super) fn files(
-    setup: &ClientSetup,
-    user: &UserEnvironment,
-) -> Result<Vec<FilePlan>, ClientSetupError> {
+pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
     let folder = folder(user)?;
     let model = &setup.required_model(TITLE)?.id;
     let mut settings = FilePlan::new(folder.join("settings.json"), FileSyntax::Json);

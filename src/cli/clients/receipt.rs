@@ -89,7 +89,10 @@ impl SetupReceipt {
         let receipt: SetupReceipt =
             serde_json::from_str(&file.text).map_err(|error| fault(error.to_string()))?;
         if receipt.version != VERSION {
-            return Err(fault(format!("it has version {}, and this program reads version {VERSION}", receipt.version)));
+            return Err(fault(format!(
+                "it has version {}, and this program reads version {VERSION}",
+                receipt.version
+            )));
         }
         Ok(Some(receipt))
     }
@@ -119,7 +122,8 @@ pub(super) fn receipt_path(state: &Path, client: &str, folder: &Path) -> PathBuf
 fn resolve(path: &Path) -> PathBuf {
     for existing in path.ancestors() {
         if let (Ok(resolved), Ok(rest)) = (existing.canonicalize(), path.strip_prefix(existing)) {
-            return resolved.join(rest);
+            // Joined with an empty path, the result would end with a slash.
+            return if rest.as_os_str().is_empty() { resolved } else { resolved.join(rest) };
         }
     }
     path.to_owned()

@@ -54,7 +54,8 @@ pub(super) fn prepare(
     let mut files = Vec::new();
     for (file, part) in read {
         let restored = file.exists().then(|| restore(&file.text, &part, keep_group, force)).transpose();
-        let restored = restored.map_err(|fault| ClientSetupError::Syntax { path: part.path.clone(), fault })?;
+        let restored =
+            restored.map_err(|fault| ClientSetupError::Syntax { path: part.path.clone(), fault })?;
         files.push(RestoredFile { file, receipt: part, restored });
     }
     Ok(Restoration { files, receipt, receipt_path })
@@ -68,7 +69,9 @@ impl Restoration {
             let path = part.file.path.display();
             let what = match &part.restored {
                 None => "is not there any more".to_owned(),
-                Some(restored) if restored.exact && part.receipt.mode_before.is_none() => "is removed".to_owned(),
+                Some(restored) if restored.exact && part.receipt.mode_before.is_none() => {
+                    "is removed".to_owned()
+                }
                 Some(restored) if restored.exact => "is restored exactly".to_owned(),
                 Some(restored) => {
                     let count = part.receipt.keys.len().saturating_sub(restored.kept.len());

@@ -33,10 +33,7 @@ fn parse_with<'t>(text: &'t str, options: &ParseOptions) -> Result<ParseResult<'
 }
 
 /// Returns the top-level object, or `None` if the file has no value.
-fn root<'a, 't>(
-    text: &str,
-    parsed: &'a ParseResult<'t>,
-) -> Result<Option<&'a Object<'t>>, SyntaxFault> {
+fn root<'a, 't>(text: &str, parsed: &'a ParseResult<'t>) -> Result<Option<&'a Object<'t>>, SyntaxFault> {
     match &parsed.value {
         None => Ok(None),
         Some(Node::Object(object)) => Ok(Some(object)),
@@ -52,11 +49,7 @@ enum Found<'a, 't> {
     Missing(&'a Object<'t>, usize),
 }
 
-fn find<'a, 't>(
-    text: &str,
-    object: &'a Object<'t>,
-    path: &[String],
-) -> Result<Found<'a, 't>, SyntaxFault> {
+fn find<'a, 't>(text: &str, object: &'a Object<'t>, path: &[String]) -> Result<Found<'a, 't>, SyntaxFault> {
     let mut object = object;
     for (depth, name) in path.iter().enumerate() {
         let mut named = object.properties.iter().enumerate().filter(|(_, prop)| prop.name.as_str() == name);
@@ -80,8 +73,7 @@ fn find<'a, 't>(
 }
 
 pub(super) fn check(text: &str, strict: bool) -> Result<(), SyntaxFault> {
-    let options =
-        ParseOptions { allow_comments: !strict, allow_trailing_commas: !strict, ..OPTIONS };
+    let options = ParseOptions { allow_comments: !strict, allow_trailing_commas: !strict, ..OPTIONS };
     root(text, &parse_with(text, &options)?).map(|_| ())
 }
 
@@ -127,11 +119,7 @@ fn object_of(object: &Object<'_>) -> Value {
     Value::Object(members.map(|prop| (prop.name.as_str().to_owned(), plain(&prop.value))).collect())
 }
 
-pub(super) fn set(
-    text: &str,
-    path: &[String],
-    value: NewValue<'_>,
-) -> Result<Vec<TextEdit>, SyntaxFault> {
+pub(super) fn set(text: &str, path: &[String], value: NewValue<'_>) -> Result<Vec<TextEdit>, SyntaxFault> {
     let parsed = parse(text)?;
     let newline = line_end(text);
     let Some(root) = root(text, &parsed)? else {

@@ -88,7 +88,9 @@ pub(super) fn check(syntax: FileSyntax, text: &str) -> Result<(), SyntaxFault> {
     match marks.as_slice() {
         [] => {}
         [begin, end] if begin.text == BEGIN && end.text == END => {}
-        [first, ..] => return fault(*first, "the marks of model-gateway are not one pair; remove them".to_owned()),
+        [first, ..] => {
+            return fault(*first, "the marks of model-gateway are not one pair; remove them".to_owned());
+        }
     }
     if syntax == FileSyntax::Shell {
         let last = lines(text).last();
@@ -101,7 +103,10 @@ pub(super) fn check(syntax: FileSyntax, text: &str) -> Result<(), SyntaxFault> {
     let mut within = false;
     for line in lines(text) {
         let content = line.text.trim();
-        if content.is_empty() || content.starts_with('#') || (syntax == FileSyntax::Yaml && line.number == 1 && content == "---") {
+        if content.is_empty()
+            || content.starts_with('#')
+            || (syntax == FileSyntax::Yaml && line.number == 1 && content == "---")
+        {
             continue;
         }
         let nested = syntax == FileSyntax::Yaml && line.text.starts_with([' ', '\t', '-']);
@@ -153,7 +158,9 @@ pub(super) fn set(
         FileSyntax::Yaml => format!("{name}: {value}"),
         _ => value.as_str().unwrap_or_default().replace('\n', newline),
     };
-    if syntax == FileSyntax::Yaml && let Some(line) = continued(text, name) {
+    if syntax == FileSyntax::Yaml
+        && let Some(line) = continued(text, name)
+    {
         let what = format!("the value of {name} continues on the next line; write it on one line");
         return Err(SyntaxFault { line, what });
     }
@@ -213,9 +220,8 @@ fn comment_out_except(
     name: &str,
     block: Option<&Block<'_>>,
 ) -> Vec<TextEdit> {
-    let within = |line: &Line<'_>| {
-        block.is_some_and(|block| (block.begin.start..block.end.end).contains(&line.start))
-    };
+    let within =
+        |line: &Line<'_>| block.is_some_and(|block| (block.begin.start..block.end.end).contains(&line.start));
     lines(text)
         .filter(|line| !within(line))
         .filter(|line| assignment(syntax, line.text).is_some_and(|(key, _)| key == name))

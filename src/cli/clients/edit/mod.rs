@@ -112,7 +112,12 @@ impl FileSyntax {
     ///
     /// # Errors
     /// Returns a fault if the file is not valid, or the value cannot be set without rewriting more of the file.
-    pub(super) fn set(self, text: &str, path: &[String], value: &Value) -> Result<Vec<TextEdit>, SyntaxFault> {
+    pub(super) fn set(
+        self,
+        text: &str,
+        path: &[String],
+        value: &Value,
+    ) -> Result<Vec<TextEdit>, SyntaxFault> {
         match self {
             FileSyntax::Json | FileSyntax::StrictJson => jsonc::set(text, path, NewValue::Rendered(value)),
             FileSyntax::Toml => toml::set(text, path, NewValue::Rendered(value)),
@@ -168,11 +173,7 @@ impl FileSyntax {
     ///
     /// # Errors
     /// Returns a fault if the file is not valid.
-    pub(super) fn absent_parents(
-        self,
-        text: &str,
-        path: &[String],
-    ) -> Result<Vec<Vec<String>>, SyntaxFault> {
+    pub(super) fn absent_parents(self, text: &str, path: &[String]) -> Result<Vec<Vec<String>>, SyntaxFault> {
         let mut absent = Vec::new();
         for length in (1..path.len()).rev() {
             let parent = path.get(..length).unwrap_or_default();

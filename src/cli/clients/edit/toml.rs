@@ -35,11 +35,7 @@ pub(super) fn has_table(text: &str, path: &[String]) -> Result<bool, SyntaxFault
     Ok(item(&parse(text)?, path).is_some())
 }
 
-pub(super) fn set(
-    text: &str,
-    path: &[String],
-    value: NewValue<'_>,
-) -> Result<Vec<TextEdit>, SyntaxFault> {
+pub(super) fn set(text: &str, path: &[String], value: NewValue<'_>) -> Result<Vec<TextEdit>, SyntaxFault> {
     let document = parse(text)?;
     let source = match value {
         NewValue::Source(source) => source.to_owned(),
@@ -86,7 +82,11 @@ pub(super) fn set(
     };
     // A file without a line end at its end.
     let text_before = slice(text, 0, edit.start);
-    if edit.start == text.len() && !text_before.is_empty() && !text_before.ends_with('\n') && !edit.text.starts_with(newline) {
+    if edit.start == text.len()
+        && !text_before.is_empty()
+        && !text_before.ends_with('\n')
+        && !edit.text.starts_with(newline)
+    {
         return Ok(vec![TextEdit::insert(edit.start, format!("{newline}{}", edit.text))]);
     }
     Ok(vec![edit])
