@@ -185,7 +185,8 @@ fn given_settings(value: &OsString, user: &UserEnvironment) -> Result<Value, Cli
 
 /// Plans the settings that `configure` writes.
 pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
-    let mut file = FilePlan::new(folder(user)?.join("settings.json"), FileSyntax::Json);
+    // Claude Code ignores a file with comments or trailing commas.
+    let mut file = FilePlan::new(folder(user)?.join("settings.json"), FileSyntax::StrictJson);
     for (name, value) in variables(setup) {
         let role = match name {
             "ANTHROPIC_BASE_URL" => KeyRole::Endpoint,

@@ -98,7 +98,7 @@ impl CodingClient {
         match self {
             CodingClient::Claude => claude::launch(setup, user, temporary, arguments),
             CodingClient::Codex => codex::launch(setup, user, arguments),
-            CodingClient::Gemini => Ok(gemini::launch(setup, user, temporary, arguments)),
+            CodingClient::Gemini => gemini::launch(setup, user, temporary, arguments),
             CodingClient::Opencode => opencode::launch(setup, user, arguments),
             CodingClient::Qwen => qwen::launch(setup, user, temporary, arguments),
             CodingClient::Crush => crush::launch(setup, user, temporary, arguments),

@@ -15,10 +15,10 @@ use super::plan::{
 };
 
 const TITLE: &str = "Gemini CLI";
-/// Variable that names the settings of the system, which take precedence over the user's.
-const SYSTEM_SETTINGS: &str = "GEMINI_CLI_SYSTEM_SETTINGS_PATH";
-/// Settings of the system if the variable is not set.
-const SYSTEM_SETTINGS_FILE: &str = "/etc/gemini-cli/settings.json";
+/// Variable that names the folder with the folder `.gemini`, instead of the home folder.
+const HOME: &str = "GEMINI_CLI_HOME";
+/// Kind of authentication by a key. Without it, the address alone selects a kind that the client cannot use.
+const API_KEY: &str = "gemini-api-key";
 /// Context window (tokens) that the client assumes for models that it does not know.
 const ASSUMED_WINDOW: u64 = 1_048_576;
 /// Variables by which another credential or another service would be selected.
@@ -32,7 +32,7 @@ const OTHER_PROVIDERS: [&str; 5] = [
 
 /// Returns the folder of the user's settings.
 pub(super) fn folder(user: &UserEnvironment) -> Result<PathBuf, ClientSetupError> {
-    match user.get("GEMINI_CLI_HOME") {
+    match user.get(HOME) {
         Some(home) => Ok(user.current.join(home).join(".gemini")),
         None => user.home(TITLE, ".gemini"),
     }
@@ -60,30 +60,46 @@ fn compression_threshold(model: &GatewayModel) -> Option<f64> {
     u32::try_from(share.max(1)).ok().map(|share| f64::from(share) / 100_000.0)
 }
 
-/// Plans a start: variables, and settings of the system, so that the kind of authentication is that of the gateway.
+/// Plans a start: variables; and if the user's settings have another kind of authentication, a temporary home folder with
+/// changed settings and links to everything else. (The client reads settings of the system from root's files only.)
+///
+/// # Errors
+/// Returns [`ClientSetupError::NoHome`] if the user's settings cannot be found.
 pub(super) fn launch(
     setup: &ClientSetup,
     user: &UserEnvironment,
     temporary: &Path,
     arguments: &[OsString],
-) -> LaunchPlan {
+) -> Result<LaunchPlan, ClientSetupError> {
     let mut plan = LaunchPlan { notes: notes(setup), arguments: arguments.to_vec(), ..LaunchPlan::default() };
     plan.set("GOOGLE_GEMINI_BASE_URL", setup.address.root());
     plan.set("GEMINI_API_KEY", setup.key.expose());
     plan.unset(&OTHER_PROVIDERS);
-    let mut settings = json!({ "security": { "auth": { "selectedType": "gemini-api-key" } } });
+    let mut wanted = json!({ "security": { "auth": { "selectedType": API_KEY } } });
     if let Some(model) = &setup.model {
         plan.set("GEMINI_MODEL", &model.id);
         if let Some(threshold) = compression_threshold(model) {
-            merge(&mut settings, json!({ "model": { "compressionThreshold": threshold } }));
+            merge(&mut wanted, json!({ "model": { "compressionThreshold": threshold } }));
         }
     }
-    let system = user.get(SYSTEM_SETTINGS).unwrap_or(SYSTEM_SETTINGS_FILE);
-    let mut all = read_json(&user.current.join(system)).unwrap_or_else(|| object([]));
-    merge(&mut all, settings);
-    plan.files.push(("settings.json", json_text(&all)));
-    plan.set(SYSTEM_SETTINGS, temporary.join("settings.json").to_string_lossy());
-    plan
+    let folder = folder(user)?;
+    let settings = read_json(&folder.join("settings.json")).unwrap_or_else(|| object([]));
+    let mut changed = settings.clone();
+    merge(&mut changed, wanted);
+    if changed != settings {
+        plan.links = links(&folder);
+        plan.files.push((".gemini/settings.json", json_text(&changed)));
+        plan.set(HOME, temporary.to_string_lossy());
+    }
+    Ok(plan)
+}
+
+/// Returns the links of a temporary settings folder to the entries of the user's, except for the changed settings and
+/// the variables, which would set another address.
+fn links(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let linked = entries.filter(|entry| entry.file_name() != "settings.json" && entry.file_name() != ".env");
+    linked.map(|entry| (Path::new(".gemini").join(entry.file_name()), entry.path())).collect()
 }
 
 /// Plans the settings that `configure` writes.
@@ -93,7 +109,7 @@ pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<F
     variables.set(&["GOOGLE_GEMINI_BASE_URL"], KeyRole::Endpoint, setup.address.root());
     variables.set(&["GEMINI_API_KEY"], KeyRole::Credential, setup.key.expose());
     let mut settings = FilePlan::new(folder.join("settings.json"), FileSyntax::Json);
-    settings.set(&["security", "auth", "selectedType"], KeyRole::Plain, "gemini-api-key");
+    settings.set(&["security", "auth", "selectedType"], KeyRole::Plain, API_KEY);
     if let Some(model) = &setup.model {
         settings.set(&["model", "name"], KeyRole::Plain, model.id.as_str());
         if let Some(threshold) = compression_threshold(model) {

@@ -82,19 +82,39 @@ pub(super) fn temporary_folder(user: &UserEnvironment) -> Result<TempDir, Client
 /// # Errors
 /// Returns an error if a temporary file cannot be written, or the client cannot be started.
 pub(super) fn launch(program: &Path, plan: &LaunchPlan, temporary: TempDir) -> Result<u8, ClientSetupError> {
-    for (name, text) in &plan.files {
-        let path = temporary.path().join(name);
-        let written = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        written
-            .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()))
-            .map_err(|error| ClientSetupError::io(path.display().to_string(), error))?;
-    }
+    fill(temporary.path(), plan)?;
     let status = runtime()?.block_on(start(program, plan));
     // Also if the client could not be started.
     let removed = temporary.close();
     let status = status.map_err(|error| ClientSetupError::io(program.display().to_string(), error))?;
     removed.map_err(|error| ClientSetupError::io("temporary folder", error))?;
     Ok(exit_code(status))
+}
+
+/// Writes the files and links of a plan into the temporary folder.
+fn fill(folder: &Path, plan: &LaunchPlan) -> Result<(), ClientSetupError> {
+    let failed = |path: &Path, error| ClientSetupError::io(path.display().to_string(), error);
+    let names = plan
+        .files
+        .iter()
+        .map(|(name, _)| Path::new(name))
+        .chain(plan.links.iter().map(|(name, _)| name.as_path()));
+    for parent in names.filter_map(Path::parent) {
+        let parent = folder.join(parent);
+        std::fs::create_dir_all(&parent).map_err(|error| failed(&parent, error))?;
+    }
+    for (name, text) in &plan.files {
+        let path = folder.join(name);
+        let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        created
+            .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()))
+            .map_err(|error| failed(&path, error))?;
+    }
+    for (name, target) in &plan.links {
+        let path = folder.join(name);
+        std::os::unix::fs::symlink(target, &path).map_err(|error| failed(&path, error))?;
+    }
+    Ok(())
 }
 
 fn exit_code(status: ExitStatus) -> u8 {
@@ -163,6 +183,9 @@ pub(super) fn lines(program: &str, plan: &LaunchPlan, temporary: &Path) -> Vec<S
         lines.push(format!("cat > {} <<'EOF'", temporary.join(name).display()));
         lines.extend(text.lines().map(str::to_owned));
         lines.push("EOF".to_owned());
+    }
+    for (name, target) in &plan.links {
+        lines.push(format!("ln -s {} {}", target.display(), temporary.join(name).display()));
     }
     let words = plan.arguments.iter().map(|argument: &OsString| shell_word(&argument.to_string_lossy()));
     lines.push(std::iter::once(program.to_owned()).chain(words).collect::<Vec<_>>().join(" "));

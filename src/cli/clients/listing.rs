@@ -42,6 +42,21 @@ impl GatewayModels {
         self.models.iter().find(|model| model.id == id)
     }
 
+    /// Returns the model that a name means: a listed id, or one with the prefix `<provider>/` or a suffix such as
+    /// `-thinking-low`. `None` if it means none.
+    pub(super) fn find(&self, name: &str) -> Option<&GatewayModel> {
+        let without_suffix = |name| {
+            ["-thinking", "-nothinking"].iter().find_map(|mark| {
+                let at = str::rfind(name, mark)?;
+                self.get(name.get(..at)?)
+            })
+        };
+        let rest = name.split_once('/').map(|(_, rest)| rest);
+        self.get(name)
+            .or_else(|| without_suffix(name))
+            .or_else(|| rest.and_then(|rest| self.get(rest).or_else(|| without_suffix(rest))))
+    }
+
     /// Returns the ids for an error message, those that resemble `wanted` first.
     pub(super) fn named(&self, wanted: &str) -> String {
         if self.models.is_empty() {
@@ -76,13 +91,6 @@ pub(super) fn fetch(
     let catalogue = with_catalogue
         && get(&agent, &format!("{url}?client_version=0.169.0"), key).is_ok_and(|body| is_catalogue(&body));
     Ok(GatewayModels { models, codex_catalogue: catalogue })
-}
-
-/// Whether the gateway accepts a model that it does not list, such as one with a suffix.
-pub(super) fn accepts(address: &GatewayAddress, key: &ClientKey, model: &str) -> bool {
-    let encode = percent_encoding::utf8_percent_encode;
-    let id = encode(model, percent_encoding::NON_ALPHANUMERIC);
-    get(&agent(address), &format!("{}/models/{id}", address.v1()), key).is_ok()
 }
 
 fn agent(address: &GatewayAddress) -> ureq::Agent {
@@ -221,10 +229,20 @@ mod tests {
     }
 
     #[test]
-    fn listing_names_similar_models_first() {
+    fn listing_finds_models_and_names_similar_ones() {
         let models = ["gpt-4o", "claude-sonnet-4-6", "claude-haiku-4-5"];
         let models = models.map(|id| GatewayModel { id: id.to_owned(), ..GatewayModel::default() }).to_vec();
         let listing = GatewayModels { models, codex_catalogue: false };
+        for (name, found) in [
+            ("gpt-4o", Some("gpt-4o")),
+            ("openai/gpt-4o", Some("gpt-4o")),
+            ("claude-haiku-4-5-thinking-8192", Some("claude-haiku-4-5")),
+            ("anthropic/claude-haiku-4-5-nothinking", Some("claude-haiku-4-5")),
+            ("gpt-4o-mini", None),
+            ("thinking", None),
+        ] {
+            assert_eq!(listing.find(name).map(|model| model.id.as_str()), found, "{name}");
+        }
         assert_eq!(listing.named("claude-h"), "claude-haiku-4-5, claude-sonnet-4-6, gpt-4o");
     }
 

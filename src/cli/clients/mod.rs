@@ -75,8 +75,9 @@ pub(super) struct RunArgs {
     /// Show what would be set, and start nothing.
     #[arg(long)]
     print: bool,
-    /// Arguments of the client, unchanged.
-    #[arg(last = true, value_name = "ARGUMENTS")]
+    /// Arguments of the client, unchanged: everything from the first argument on that is no option of this command, or
+    /// everything behind --.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }
 
@@ -132,7 +133,7 @@ fn start(options: &RunArgs) -> Result<u8, ClientSetupError> {
     let program = if options.print { PathBuf::new() } else { launch::program(client, &user)? };
     let setup = setup(client, &options.gateway, false)?;
     if options.print {
-        let temporary = Path::new("$TEMPORARY");
+        let temporary = Path::new("/tmp/model-gateway-run-XXXXXX");
         let plan = client.launch(&setup, &user, temporary, &options.arguments)?;
         remark(&plan.notes);
         for line in launch::lines(client.name(), &plan, temporary) {
@@ -223,7 +224,7 @@ pub(super) fn doctor(options: &DoctorArgs) -> ExitCode {
     let with_catalogue = client == CodingClient::Codex;
     let asked = address_and_key(&options.gateway).and_then(|(address, key)| {
         let listing = listing::fetch(&address, &key, with_catalogue)?;
-        let model = choose(&options.gateway, &address, &key, &listing)?;
+        let model = choose(&options.gateway, &listing)?;
         Ok((listing, model))
     });
     let (listing, model) = match asked {
@@ -278,29 +279,23 @@ fn setup(
     } else {
         listing::fetch(&address, &key, client == CodingClient::Codex)?
     };
-    let model = choose(options, &address, &key, &listing)?;
+    let model = choose(options, &listing)?;
     Ok(ClientSetup { address, key, model, listing, key_in_file })
 }
 
 /// Returns the chosen model with its limits. `None` if the user chose none.
 fn choose(
     options: &GatewayOptions,
-    address: &GatewayAddress,
-    key: &ClientKey,
     listing: &GatewayModels,
 ) -> Result<Option<GatewayModel>, ClientSetupError> {
     let Some(id) = &options.model else { return Ok(None) };
-    let unknown = || ClientSetupError::NoSuchModel { model: id.clone(), known: listing.named(id) };
-    if !listing::is_model_id(id) {
-        return Err(unknown());
+    let found = listing.find(id);
+    if !listing::is_model_id(id) || (found.is_none() && !options.no_check) {
+        return Err(ClientSetupError::NoSuchModel { model: id.clone(), known: listing.named(id) });
     }
-    let listed = listing.get(id).cloned();
-    // A name with a prefix or a suffix is not listed, but may be valid.
-    if listed.is_none() && !options.no_check && !listing::accepts(address, key, id) {
-        return Err(unknown());
-    }
-    let mut model = listed.unwrap_or_else(|| GatewayModel { id: id.clone(), ..GatewayModel::default() });
-    model.window = options.context_window.or(model.window);
-    model.max_output = options.max_output.or(model.max_output);
-    Ok(Some(model))
+    Ok(Some(GatewayModel {
+        id: id.clone(),
+        window: options.context_window.or(found.and_then(|model| model.window)),
+        max_output: options.max_output.or(found.and_then(|model| model.max_output)),
+    }))
 }

@@ -126,8 +126,10 @@ pub(super) struct LaunchPlan {
     pub(super) set: BTreeMap<String, String>,
     /// Variables that are removed.
     pub(super) unset: Vec<String>,
-    /// Files in the temporary folder, with their names there.
+    /// Files in the temporary folder, with their paths there.
     pub(super) files: Vec<(&'static str, String)>,
+    /// Symbolic links in the temporary folder: their paths there, and where they lead.
+    pub(super) links: Vec<(PathBuf, PathBuf)>,
     /// Arguments of the client.
     pub(super) arguments: Vec<OsString>,
     /// Remarks for the user.

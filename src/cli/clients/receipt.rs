@@ -122,7 +122,8 @@ pub(super) fn receipt_path(state: &Path, client: &str, folder: &Path) -> PathBuf
 fn resolve(path: &Path) -> PathBuf {
     for existing in path.ancestors() {
         if let (Ok(resolved), Ok(rest)) = (existing.canonicalize(), path.strip_prefix(existing)) {
-            return resolved.join(rest);
+            // Joined with an empty path, the result would end with a slash.
+            return if rest.as_os_str().is_empty() { resolved } else { resolved.join(rest) };
         }
     }
     path.to_owned()

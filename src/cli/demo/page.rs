@@ -94,6 +94,15 @@ impl Page<'_> {
         line(f, format_args!("curl http://127.0.0.1:{port}/v1/models -H 'authorization: Bearer {key}'"))?;
         line(f, format_args!("curl http://127.0.0.1:{admin}/metrics"))?;
         line(f, format_args!("curl http://127.0.0.1:{admin}/healthz"))?;
+        heading(f, "A coding client, if it is installed: claude, codex, gemini, opencode, qwen, crush or aider")?;
+        // As the demo was called: without an installation, the program is not on the PATH.
+        let program = std::env::args().next().unwrap_or_else(|| "model-gateway".to_owned());
+        line(
+            f,
+            format_args!(
+                "MODEL_GATEWAY_KEY={key} {program} run claude --url http://127.0.0.1:{port} -m claude-sonnet-4-6"
+            ),
+        )?;
         heading(
             f,
             "A provider error and an aborted stream: directives in [[ ]] control the simulated providers",

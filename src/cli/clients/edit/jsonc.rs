@@ -23,8 +23,12 @@ const OPTIONS: ParseOptions = ParseOptions {
 };
 
 fn parse(text: &str) -> Result<ParseResult<'_>, SyntaxFault> {
+    parse_with(text, &OPTIONS)
+}
+
+fn parse_with<'t>(text: &'t str, options: &ParseOptions) -> Result<ParseResult<'t>, SyntaxFault> {
     let collect = CollectOptions { comments: CommentCollectionStrategy::Off, tokens: true };
-    jsonc_parser::parse_to_ast(text, &collect, &OPTIONS)
+    jsonc_parser::parse_to_ast(text, &collect, options)
         .map_err(|error| SyntaxFault { line: error.line_display(), what: error.kind().to_string() })
 }
 
@@ -68,8 +72,9 @@ fn find<'a, 't>(text: &str, object: &'a Object<'t>, path: &[String]) -> Result<F
     Ok(Found::Missing(object, path.len()))
 }
 
-pub(super) fn check(text: &str) -> Result<(), SyntaxFault> {
-    root(text, &parse(text)?).map(|_| ())
+pub(super) fn check(text: &str, strict: bool) -> Result<(), SyntaxFault> {
+    let options = ParseOptions { allow_comments: !strict, allow_trailing_commas: !strict, ..OPTIONS };
+    root(text, &parse_with(text, &options)?).map(|_| ())
 }
 
 pub(super) fn get(text: &str, path: &[String]) -> Result<Option<String>, SyntaxFault> {

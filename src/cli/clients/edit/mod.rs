@@ -70,6 +70,8 @@ enum NewValue<'a> {
 pub(super) enum FileSyntax {
     /// JSON with comments and trailing commas.
     Json,
+    /// JSON without extensions: the client refuses a file that has them.
+    StrictJson,
     /// TOML.
     Toml,
     /// Environment file: `NAME=value` lines.
@@ -87,7 +89,8 @@ impl FileSyntax {
     /// Returns the first fault.
     pub(super) fn check(self, text: &str) -> Result<(), SyntaxFault> {
         match self {
-            FileSyntax::Json => jsonc::check(text),
+            FileSyntax::Json => jsonc::check(text, false),
+            FileSyntax::StrictJson => jsonc::check(text, true),
             FileSyntax::Toml => toml::check(text),
             _ => lines::check(self, text),
         }
@@ -99,7 +102,7 @@ impl FileSyntax {
     /// Returns a fault if the file is not valid, or a parent of the key is no table.
     pub(super) fn get(self, text: &str, path: &[String]) -> Result<Option<String>, SyntaxFault> {
         match self {
-            FileSyntax::Json => jsonc::get(text, path),
+            FileSyntax::Json | FileSyntax::StrictJson => jsonc::get(text, path),
             FileSyntax::Toml => toml::get(text, path),
             _ => Ok(lines::get(self, text, key(path))),
         }
@@ -116,7 +119,7 @@ impl FileSyntax {
         value: &Value,
     ) -> Result<Vec<TextEdit>, SyntaxFault> {
         match self {
-            FileSyntax::Json => jsonc::set(text, path, NewValue::Rendered(value)),
+            FileSyntax::Json | FileSyntax::StrictJson => jsonc::set(text, path, NewValue::Rendered(value)),
             FileSyntax::Toml => toml::set(text, path, NewValue::Rendered(value)),
             _ => lines::set(self, text, key(path), value),
         }
@@ -128,7 +131,7 @@ impl FileSyntax {
     /// Returns a fault if the file is not valid, or the key cannot be removed without rewriting more of the file.
     pub(super) fn remove(self, text: &str, path: &[String]) -> Result<Vec<TextEdit>, SyntaxFault> {
         match self {
-            FileSyntax::Json => jsonc::remove(text, path),
+            FileSyntax::Json | FileSyntax::StrictJson => jsonc::remove(text, path),
             FileSyntax::Toml => toml::remove(text, path),
             _ => Ok(lines::comment_out(self, text, key(path))),
         }
@@ -145,9 +148,11 @@ impl FileSyntax {
         previous: Option<&str>,
     ) -> Result<Vec<TextEdit>, SyntaxFault> {
         match (self, previous) {
-            (FileSyntax::Json, Some(source)) => jsonc::set(text, path, NewValue::Source(source)),
+            (FileSyntax::Json | FileSyntax::StrictJson, Some(source)) => {
+                jsonc::set(text, path, NewValue::Source(source))
+            }
             (FileSyntax::Toml, Some(source)) => toml::set(text, path, NewValue::Source(source)),
-            (FileSyntax::Json | FileSyntax::Toml, None) => self.remove(text, path),
+            (FileSyntax::Json | FileSyntax::StrictJson | FileSyntax::Toml, None) => self.remove(text, path),
             _ => Ok(lines::restore(self, text, key(path))),
         }
     }
@@ -158,7 +163,7 @@ impl FileSyntax {
     /// Returns a fault if the file is not valid.
     pub(super) fn remove_empty(self, text: &str, path: &[String]) -> Result<Vec<TextEdit>, SyntaxFault> {
         match self {
-            FileSyntax::Json => jsonc::remove_empty(text, path),
+            FileSyntax::Json | FileSyntax::StrictJson => jsonc::remove_empty(text, path),
             FileSyntax::Toml => toml::remove_empty(text, path),
             _ => Ok(Vec::new()),
         }
@@ -173,7 +178,7 @@ impl FileSyntax {
         for length in (1..path.len()).rev() {
             let parent = path.get(..length).unwrap_or_default();
             let there = match self {
-                FileSyntax::Json => jsonc::get(text, parent)?.is_some(),
+                FileSyntax::Json | FileSyntax::StrictJson => jsonc::get(text, parent)?.is_some(),
                 FileSyntax::Toml => toml::has_table(text, parent)?,
                 _ => true,
             };
@@ -188,7 +193,7 @@ impl FileSyntax {
     /// Returns the text by which two values are compared: source text without the layout that a formatter may change.
     pub(super) fn comparable(self, source: &str) -> String {
         match self {
-            FileSyntax::Json => jsonc::comparable(source),
+            FileSyntax::Json | FileSyntax::StrictJson => jsonc::comparable(source),
             _ => source.trim().to_owned(),
         }
     }
