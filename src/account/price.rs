@@ -170,7 +170,7 @@ fn unit_price(units: &[UnitPrice], size: &str, quality: &str, dearest: bool) -> 
     u64::try_from(found.unwrap_or(0)).unwrap_or(0)
 }
 
-/// Price as it stands in the configuration.
+/// Price as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceConfig {
     /// Token prices.

@@ -267,7 +267,7 @@ pub(super) fn join(root: &ConfigTable<'_>, drafts: Vec<Draft>) -> Vec<Model> {
                     let hint = closest(name, names).map(|meant| format!("did you mean \"{meant}\"?"));
                     Some((format!("no model is named \"{name}\""), hint))
                 }
-                Some(other) => match circle(&drafts, &draft.model.id, name) {
+                Some(other) => match find_cycle(&drafts, &draft.model.id, name) {
                     Some(cycle) => Some((format!("the fallback forms a cycle: {cycle}"), None)),
                     None if !can_replace(other, draft) => Some((
                         format!("\"{name}\" shares no API with this model"),
@@ -416,7 +416,7 @@ fn is_not_conversational(model: &str) -> bool {
 }
 
 /// Returns the cycle of fallbacks from `model` via `through` back to `model` for a message, or `None` if there is none.
-fn circle(drafts: &[Draft], model: &str, through: &str) -> Option<String> {
+fn find_cycle(drafts: &[Draft], model: &str, through: &str) -> Option<String> {
     fn walk<'d>(drafts: &'d [Draft], from: &'d str, to: &str, seen: &mut Vec<&'d str>) -> bool {
         seen.push(from);
         if from == to {

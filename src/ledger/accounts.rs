@@ -20,7 +20,7 @@ const SHARDS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum AccountStatus {
-    /// Not known, or known too long ago to rely on: the backend has to be asked.
+    /// Unknown or outdated: the backend must be queried.
     Unknown,
     /// The account may spend.
     Enabled,
@@ -158,7 +158,7 @@ pub(super) struct Accounts {
 
 impl Accounts {
     /// Creates an empty cache. `initial` is the status of an account that the backend has not reported:
-    /// [`AccountStatus::Missing`] if all accounts are loaded, [`AccountStatus::Unknown`] if the backend can be asked.
+    /// [`AccountStatus::Missing`] if all accounts are loaded, [`AccountStatus::Unknown`] if the backend can be queried.
     pub(super) fn new(initial: AccountStatus) -> Self {
         Accounts {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),

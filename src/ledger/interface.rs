@@ -160,7 +160,7 @@ pub(super) trait ReservationHolder: Send + Sync + fmt::Debug {
 
 /// Reservation of an amount for one request. It is refunded if it is dropped without being settled.
 #[derive(Debug)]
-#[must_use = "a reservation that is dropped is given back"]
+#[must_use = "a reservation that is dropped is refunded"]
 pub struct Reservation {
     amount: i64,
     holder: Arc<dyn ReservationHolder>,
@@ -195,7 +195,7 @@ impl Drop for Reservation {
 pub enum ReserveOutcome {
     /// The ledger decided at once.
     Known(Result<Reservation, ReserveError>),
-    /// The ledger asks the coordinator first.
+    /// The ledger queries the coordinator first.
     Pending(oneshot::Receiver<Result<Reservation, ReserveError>>),
 }
 

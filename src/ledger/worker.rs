@@ -135,10 +135,10 @@ pub(super) trait Backend {
     /// Interval between two ticks.
     fn interval(&self) -> Duration;
 
-    /// Begins, or begins again after a panic.
+    /// Starts the backend. Called again after a panic.
     async fn start(&mut self);
 
-    /// Does what is due: a flush, and maintenance.
+    /// Runs the periodic work: a flush, and maintenance.
     async fn tick(&mut self);
 
     /// Waits for an event of the backend's own and handles it. It may be dropped at each await.

@@ -1,7 +1,7 @@
 //! Rate limiter: the generic cell rate algorithm (GCRA) in one atomic integer, without a lock.
 //!
 //! The integer is the time at which the bucket will be full again. Taking moves it forward, giving back moves it
-//! backward. Crates for this (`governor`) cannot give back, which token limits need because usage is only known at the
+//! backward. Crates for this (`governor`) cannot refund, which token limits need because usage is only known at the
 //! end; and they read a clock for each decision, although the request has the time already.
 
 // Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.

@@ -151,10 +151,10 @@ mod tests {
         let limits = UsageLimits { requests_per_minute: Some(60), ..UsageLimits::default() };
         drop(state.admit(&limits, &LimitRequest::default()).unwrap());
         registry.sweep(0, &Calendar::default());
-        assert_eq!(registry.len(), 1, "one is held");
+        assert_eq!(registry.len(), 1, "the referenced state remains");
         drop(state);
         registry.sweep(0, &Calendar::default());
-        assert_eq!(registry.len(), 1, "and a request of it counts for a second");
+        assert_eq!(registry.len(), 1, "its request still counts for a second");
         registry.sweep(1_000_000_000, &Calendar::default());
         assert!(registry.is_empty());
     }

@@ -191,7 +191,7 @@ impl LimitState {
         limits: &UsageLimits,
         request: &LimitRequest,
     ) -> Result<LimitGrant, Exceeded> {
-        // `grant` records what was taken. A denial must give it back: a drop returns all but the counted request,
+        // `grant` records what was taken. A denial must return it: a drop returns all but the counted request,
         // which only `undo` returns.
         let mut grant = LimitGrant {
             state: self.clone(),

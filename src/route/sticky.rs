@@ -44,7 +44,7 @@ fn slot(places: &[AtomicU64], object: u64) -> Option<&AtomicU64> {
 pub struct StickyTarget(u64);
 
 impl StickyTarget {
-    /// Returns whether this is the target with the given hash.
+    /// Returns whether this is the target with this hash.
     pub fn matches(self, target: u64) -> bool {
         target & TARGET == self.0
     }

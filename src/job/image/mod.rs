@@ -269,7 +269,7 @@ impl ImageJob {
         calls
     }
 
-    /// Returns the downloads of results, if the client wants bytes.
+    /// Returns the downloads of results, if the client requires bytes.
     fn result_downloads(&mut self) -> Vec<JobCall> {
         let inline = self.inline();
         let places = self.images.iter().enumerate().filter_map(|(place, (image, _))| match image {

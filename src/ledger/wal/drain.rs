@@ -18,12 +18,12 @@ impl Drain {
         Drain { journal, segment: None }
     }
 
-    /// Returns true if a segment was begun and is not finished.
+    /// Returns true if a segment is partly applied.
     pub(in crate::ledger) fn is_pending(&self) -> bool {
         self.segment.is_some()
     }
 
-    /// Begins to apply a segment, or begins again with one that is not finished. Returns `None` if there are no frames.
+    /// Starts to apply a segment, or restarts one that is partly applied. Returns `None` if there are no frames.
     pub(in crate::ledger) fn begin(&mut self) -> io::Result<Option<Pieces>> {
         if self.segment.is_none() {
             self.segment = self.journal.rotate();

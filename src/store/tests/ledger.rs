@@ -434,8 +434,8 @@ fn settle_before_the_end_is_charged_after_it(place: &dyn TestBackend) {
     drop(reserve(&*ledger, "acme", 75).unwrap());
 }
 
-/// A charge with an idempotency key may be settled again, because nothing tells whether a process charged it before it
-/// ended.
+/// A charge with an idempotency key may be settled again, because it is unknown whether a process charged it
+/// before it ended.
 fn settle_with_a_known_charge_id_is_ignored(place: &dyn TestBackend) {
     let admin = place.admin();
     open_account(&*admin, "acme", 100);

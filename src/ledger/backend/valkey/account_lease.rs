@@ -20,15 +20,15 @@ pub(super) const RELIABLE_AGE: std::time::Duration = std::time::Duration::from_s
 /// Age from which the lease of an idle account is renewed.
 pub(super) const IDLE_RENEWAL_AGE: std::time::Duration =
     std::time::Duration::from_secs(LEASE_TTL.as_secs() / 4);
-/// Transaction number used on behalf of an ended gateway: the largest integer that Lua, which counts in doubles, tells
-/// apart from its predecessor.
+/// Transaction number used on behalf of an ended gateway: the largest integer that Lua, which counts in doubles,
+/// distinguishes from its predecessor.
 pub(super) const FINAL_TXN: u64 = (1 << 53) - 1;
 /// Retention of a journal's sequence number at the server, in milliseconds: 90 days, as long as its files may still
 /// turn up.
 const SEQ_RETENTION: i64 = 90 * 86_400_000;
 
-/// Lease of one account. What is leased equals what is left, what is reserved, and what was charged and is not shipped
-/// yet.
+/// Lease of one account. The leased amount equals the sum of the spendable part, open reservations, and charges that
+/// are not shipped yet.
 pub(super) struct AccountLease {
     /// Amount that the server has leased to this gateway, in nano-units.
     pub(super) lease: i64,

@@ -303,7 +303,7 @@ impl LeaseManager {
                 }
                 _ => {
                     if let Some(balance) = self.shared.accounts.find(account.as_str()) {
-                        // Parts of what was spendable: their sum fits.
+                        // The parts were taken from the spendable balance, so their sum does not overflow.
                         balance.add(parts.iter().fold(0, |sum: i64, part| sum.saturating_add(*part)));
                     }
                     self.reserve_offline(&account, holds);
@@ -326,8 +326,8 @@ impl LeaseManager {
         let Some(balance) = account_lease.balance.clone() else { return };
         account_lease.lease = done.lease;
         account_lease.renewed_at = Some(sent_at);
-        // Spendable is what was leased in addition, less what the granted requests took of it, plus the local parts of
-        // the denied ones.
+        // Newly spendable: the additional lease, less the part that granted requests took of it, plus the local parts
+        // of denied requests.
         let mut more = done.lease.saturating_sub(lease);
         for (at, ((amount, _), part)) in holds.iter().zip(parts).enumerate() {
             match done.granted.get(at) {

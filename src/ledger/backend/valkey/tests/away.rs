@@ -96,7 +96,7 @@ fn outage_charges_are_shipped_by_the_next_gateway() {
     assert_audit_passes(&place.server);
 }
 
-/// More is settled meanwhile than fits into the journal.
+/// Charges during the outage exceed the size limit of the journal.
 #[test]
 fn outage_full_journal_is_shipped_and_reused() {
     let Some(mut place) = OnServer::new() else { return };
