@@ -10,8 +10,8 @@ use super::long_run;
 /// Number of bytes that are searched with SWAR before the block search starts.
 const NEAR: usize = 24;
 
-/// Number of blocks that are searched before the processor's widest vectors are used: shorter runs would lose by the
-/// call what wider vectors gain.
+/// Number of blocks that are searched before the processor's widest vectors are used, so that shorter runs do not pay
+/// for the choice of them.
 const FEW_BLOCKS: usize = 4;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
