@@ -53,7 +53,7 @@ impl Body {
     /// Returns whether a list has more elements than a single question.
     fn has_more(&self, list: &std::ops::Range<usize>) -> bool {
         let mut text = self.text.clone();
-        let view = text.view(list.clone());
+        let view = text.slice(list.clone());
         let mut reader = ReverseReader::new(&view, view.len());
         let mut count = || -> Result<bool, Truncated> {
             reader.enter()?;

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::request::is_blank;
 use crate::canonical::breakpoints::TurnSearch;
 use crate::canonical::{BreakpointRule, CacheBreakpoint, Role};
-use crate::json::{Edit, JsonStr, ReverseReader, Rope, Truncated, ValueKind};
+use crate::json::{Edit, JsonRope, JsonStr, ReverseReader, Truncated, ValueKind};
 use crate::wire::Api;
 use crate::wire::fields::{CONTENT, messages as m};
 use crate::wire::request::Body;
@@ -114,7 +114,7 @@ impl Body {
             prefix += range.len();
             let place = match system.kind {
                 ValueKind::String => {
-                    let text = text.view(range.clone());
+                    let text = text.slice(range.clone());
                     (!is_blank_string(&text)).then_some(Place::String(range))
                 }
                 ValueKind::Array => find(&mut text, range, |reader, text, start| {
@@ -145,7 +145,7 @@ impl Body {
     fn has_marks(&self) -> bool {
         let is_reported = self.words_found & m::MARK != 0;
         // The whole text is copied only if a mark is reported and no piece has one.
-        is_reported && (self.text.pieces().any(has_mark) || has_mark(&self.text.clone().into_contiguous()))
+        is_reported && (self.text.pieces().any(has_mark) || has_mark(self.text.clone().into_contiguous().as_bytes()))
     }
 }
 
@@ -160,14 +160,15 @@ fn has_mark(text: &[u8]) -> bool {
 /// Searches a member of the body from its end. `search` gets the reader, the text that it reads, and the offset of that
 /// text in the body. `None` if the member is malformed, which the scan rules out.
 fn find<T>(
-    text: &mut Rope,
+    text: &mut JsonRope,
     range: Range<usize>,
     search: impl Fn(&mut ReverseReader<'_>, &[u8], usize) -> Result<T, Truncated>,
 ) -> Option<T> {
     for window in WINDOWS {
         let start = range.end.saturating_sub(window).max(range.start);
-        let view = text.view(start..range.end);
-        match search(&mut ReverseReader::new(&view, view.len()), &view, start) {
+        // A window may begin within a character, so it is bytes and not text.
+        let window = text.slice(start..range.end);
+        match search(&mut ReverseReader::new(&window, window.len()), &window, start) {
             Ok(found) => return Some(found),
             Err(Truncated) if start == range.start => return None,
             Err(Truncated) => {}
