@@ -42,6 +42,9 @@ pub(super) fn run(options: &CheckArgs) -> ExitCode {
                     eprintln!("{} {warning}", style::bad("warning:"));
                 }
             }
+            for warning in &loaded.settings.warnings {
+                eprintln!("{} {warning}", style::bad("warning:"));
+            }
             ExitCode::SUCCESS
         }
         Err(report) => {

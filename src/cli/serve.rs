@@ -38,6 +38,9 @@ pub(super) fn run(options: &ServeArgs) -> ExitCode {
         }
     };
     init_log(&loaded.settings.log);
+    for warning in &loaded.settings.warnings {
+        tracing::warn!("{warning}");
+    }
     let status = serve(options, loaded);
     log::flush();
     match status {

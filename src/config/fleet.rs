@@ -69,7 +69,7 @@ fn read_outage_policy(table: &ConfigTable<'_>) -> OnOutageSetting {
         (Some(Some(true)), _) => return OnOutageSetting::Allow(amount),
         // An invalid policy is reported already.
         (Some(None), _) | (_, None) => {}
-        (_, Some(allowance)) => allowance.wrong(
+        (_, Some(allowance)) => allowance.warn(
             "away_allowance has no effect with away = \"refuse\"",
             "set away = \"allow\", or remove away_allowance".to_owned(),
         ),

@@ -19,6 +19,7 @@ pub(super) struct TomlDocument<'t> {
     text: &'t str,
     before: Before,
     problems: RefCell<Vec<Problem>>,
+    warnings: RefCell<Vec<Problem>>,
 }
 
 /// Contents of a file before the part that is parsed, to report positions in the whole file.
@@ -51,7 +52,8 @@ impl<'t> TomlDocument<'t> {
 
     /// Creates a document of a part of a file that is valid TOML on its own.
     pub(super) fn part(file: &FilePath, text: &'t str, before: Before) -> Self {
-        TomlDocument { file: file.to_owned(), text, before, problems: RefCell::default() }
+        let (problems, warnings) = Default::default();
+        TomlDocument { file: file.to_owned(), text, before, problems, warnings }
     }
 
     /// Parses the text and reads its root table. Returns `None` after a syntax error.
@@ -75,17 +77,28 @@ impl<'t> TomlDocument<'t> {
 
     /// Returns all faults in the order of their positions.
     pub(super) fn into_report(self) -> Report {
-        let mut problems = self.problems.into_inner();
-        problems.sort_by_key(|problem| (problem.line, problem.column));
-        Report { problems }
+        Report { problems: in_order(self.problems) }
+    }
+
+    /// Returns the warnings in the order of their positions.
+    ///
+    /// # Errors
+    /// Returns all faults if there are any.
+    pub(super) fn into_warnings(self) -> Result<Vec<Problem>, Report> {
+        Report { problems: in_order(self.problems) }.into_result()?;
+        Ok(in_order(self.warnings))
     }
 
     fn report(&self, span: &Range<usize>, key: String, message: String, hint: Option<String>) {
+        let problem = self.problem(span, key, message, hint);
+        self.problems.borrow_mut().push(problem);
+    }
+
+    fn problem(&self, span: &Range<usize>, key: String, message: String, hint: Option<String>) -> Problem {
         let (line, column) = place(self.text, span.start);
         // Positions refer to the whole file, not to the part that is parsed.
         let (line, key) = (line + self.before.lines, self.numbered(key));
-        let problem = Problem { file: self.file.clone(), line, column, key, message, hint };
-        self.problems.borrow_mut().push(problem);
+        Problem { file: self.file.clone(), line, column, key, message, hint }
     }
 }
 
@@ -104,6 +117,12 @@ impl TomlDocument<'_> {
         }
         key
     }
+}
+
+fn in_order(problems: RefCell<Vec<Problem>>) -> Vec<Problem> {
+    let mut problems = problems.into_inner();
+    problems.sort_by_key(|problem| (problem.line, problem.column));
+    problems
 }
 
 impl KeyPath<'_> {
@@ -163,6 +182,12 @@ impl<'d> Value<'d> {
     /// Reports a fault of this value.
     pub(super) fn wrong(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
         self.document.report(&self.span, self.place.path(), message.into(), hint.into());
+    }
+
+    /// Warns of this value, which is valid but has no effect.
+    pub(super) fn warn(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
+        let problem = self.document.problem(&self.span, self.place.path(), message.into(), hint.into());
+        self.document.warnings.borrow_mut().push(problem);
     }
 
     fn wrong_type(&self, expected: &str) {
@@ -318,6 +343,12 @@ impl<'d> ConfigTable<'d> {
     /// Reports a fault of the table itself.
     pub(super) fn wrong(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
         self.document.report(&self.span, self.place.path(), message.into(), hint.into());
+    }
+
+    /// Warns of the table: it is valid, but a later operation cannot succeed with it.
+    pub(super) fn warn(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
+        let problem = self.document.problem(&self.span, self.place.path(), message.into(), hint.into());
+        self.document.warnings.borrow_mut().push(problem);
     }
 
     /// Reports a fault at a marked position.

@@ -62,6 +62,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
         store,
         retention,
         ledger,
+        warnings: _,
     } = &loaded.settings;
     let listen: Vec<String> = listen.iter().map(|address| format!("\"{address}\"")).collect();
     writeln!(out, "# gateway.toml")?;

@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::fleet::{self, FleetSettings};
 use super::node::{ConfigTable, TomlDocument, Value};
-use super::report::Report;
+use super::report::{Problem, Report};
 use super::secret::expand;
 use super::values;
 use super::{ReloadRules, Vault, folder, reload};
@@ -47,6 +47,8 @@ pub struct Settings {
     pub retention: RetentionSettings,
     /// Ledger settings.
     pub ledger: LedgerSettings,
+    /// Warnings: what gateway.toml sets without effect, or what a later operation cannot carry out.
+    pub warnings: Vec<Problem>,
 }
 
 /// TLS listener.
@@ -266,8 +268,9 @@ pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Setting
     let document = TomlDocument::new(file, text);
     let folder = folder(file);
     let settings = document.read(|root| read_root(root, &folder, vault));
-    document.into_report().into_result()?;
-    settings.flatten().ok_or_else(|| Report::of_file(file, "is not valid"))
+    let warnings = document.into_warnings()?;
+    let settings = settings.flatten().ok_or_else(|| Report::of_file(file, "is not valid"))?;
+    Ok(Settings { warnings, ..settings })
 }
 
 fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option<Settings> {
@@ -293,7 +296,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
         if count > MAX_LISTENERS {
             let message = format!("listen and tls have {count} listeners");
             let hint = format!("an upgrade can pass on at most {MAX_LISTENERS} listeners");
-            server.wrong(message, hint);
+            server.warn(message, hint);
         }
         let admin = server.get("admin").and_then(|value| value.parsed(values::address));
         for (index, address) in listen.iter().enumerate() {
@@ -321,6 +324,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
             store,
             retention,
             ledger,
+            warnings: Vec::new(),
         }
     })
 }

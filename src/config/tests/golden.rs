@@ -20,6 +20,14 @@ fn valid_config_is_shown_with_all_defaults() {
         let loaded = load(&case.join("gateway.toml"), &Stage)
             .unwrap_or_else(|report| panic!("{}: {report}", case.display()));
         assert_golden(&case.join("effective.txt"), &effective(&loaded));
+        let warnings = &loaded.settings.warnings;
+        let expected = case.join("warnings.txt");
+        if expected.exists() {
+            let text: String = warnings.iter().map(|warning| format!("{warning}\n")).collect();
+            assert_golden(&expected, &text);
+        } else {
+            assert!(warnings.is_empty(), "{}: {warnings:?}", case.display());
+        }
         assert!(
             load(&case.join("gateway.toml"), &NoSecrets).is_ok(),
             "without secrets too: {}",
