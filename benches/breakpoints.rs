@@ -1,11 +1,17 @@
 //! Cost of automatic prompt-cache breakpoints in a body that is forwarded: finding the places and inserting the marks,
 //! beside the scan that every body gets, for conversations of several lengths.
-#![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a benchmark"
+)]
 
 mod measure;
 
 use bytes::Bytes;
-use measure::{Subject, criterion};
+use measure::{Subject, copy, criterion, print_summary};
 use model_gateway::canonical::{BreakpointRule, CacheBreakpoint};
 use model_gateway::wire::Api;
 use model_gateway::wire::request::{Body, BodyReader};
@@ -40,16 +46,21 @@ fn scan(text: &Bytes) -> Body {
 
 fn main() {
     let mut criterion = criterion(200, 1_000);
+    let (mut summary, mut place) = (Vec::new(), Vec::new());
     for turns in [1, 20, 200] {
         let text = request(turns);
         let body = scan(&text);
         let name = format!("{turns} turns, {} bytes", text.len());
         let mut subject = Subject::new(&mut criterion, name, text.len(), 1);
+        subject.case("copy", || copy(std::slice::from_ref(&text), &mut place));
         subject.case("scan", || scan(&text));
         subject.case("breakpoints", || body.breakpoints(&RULE));
         subject.case("breakpoints and edit", || {
             let edits = body.breakpoints(&RULE).edits;
             body.text.clone().edited(&edits)
         });
+        subject.case("trees", || serde_json::from_slice::<serde_json::Value>(&text).unwrap());
+        summary.extend(subject.lines());
     }
+    print_summary(&summary);
 }

@@ -114,8 +114,11 @@ impl Body {
             prefix += range.len();
             let place = match system.kind {
                 ValueKind::String => {
-                    let text = text.slice(range.clone());
-                    (!is_blank_string(&text)).then_some(Place::String(range))
+                    // Most texts begin with a letter, and only others are read as a whole.
+                    let first = text.slice(range.start..range.end.min(range.start + 2));
+                    let is_text = matches!(*first, [b'"', byte] if is_plain_letter(byte))
+                        || !is_blank_string(&text.slice(range.clone()));
+                    is_text.then_some(Place::String(range))
                 }
                 ValueKind::Array => find(&mut text, range, |reader, text, start| {
                     Ok(last_block(reader, text)?.map(|at| Place::Object(start + at)))
@@ -279,12 +282,17 @@ fn is(text: &[u8], range: Range<usize>, word: &str) -> bool {
     text.get(range) == Some(word.as_bytes())
 }
 
+/// Returns whether a byte of a string is neither white space nor the beginning of an escape, nor the end.
+fn is_plain_letter(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'"')
+}
+
 /// Returns whether a value is an empty string, a string of white space only, or no string.
 fn is_blank_string(value: &[u8]) -> bool {
     let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or_default();
     match inner.first() {
         None => true,
-        Some(first) if first.is_ascii_graphic() && *first != b'\\' => false,
+        Some(first) if is_plain_letter(*first) => false,
         Some(_) => std::str::from_utf8(inner).is_ok_and(|text| is_blank(JsonStr::from_escaped(text))),
     }
 }

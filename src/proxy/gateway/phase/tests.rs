@@ -15,6 +15,7 @@ use crate::proxy::driver::shutdown::Shutdown;
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
 use crate::proxy::gateway::billing::Billing;
 use crate::proxy::gateway::context::{Context, SynthesizedResponse};
+use crate::proxy::gateway::prompt_cache::CachePlan;
 use crate::proxy::gateway::selection::Selection;
 use crate::proxy::gateway::settle::Completion;
 use crate::store::Pending;
@@ -102,6 +103,7 @@ impl Setup {
             upstream: Api::Chat,
             action: None,
             stream: true,
+            caching: CachePlan::default(),
         };
         RoutedRequest::from(selection.into_attempt())
     }
