@@ -94,7 +94,10 @@ impl Page<'_> {
         line(f, format_args!("curl http://127.0.0.1:{port}/v1/models -H 'authorization: Bearer {key}'"))?;
         line(f, format_args!("curl http://127.0.0.1:{admin}/metrics"))?;
         line(f, format_args!("curl http://127.0.0.1:{admin}/healthz"))?;
-        heading(f, "A coding client, if it is installed: claude, codex, gemini, opencode, qwen, crush or aider")?;
+        heading(
+            f,
+            "A coding client, if it is installed: claude, codex, gemini, opencode, qwen, crush or aider",
+        )?;
         // As the demo was called: without an installation, the program is not on the PATH.
         let program = std::env::args().next().unwrap_or_else(|| "model-gateway".to_owned());
         line(
