@@ -309,15 +309,13 @@ impl QuotaLease {
         state.tokens.available = owed(state.tokens.available, request.tokens);
     }
 
-    /// Records a denial by the coordinator: the same or a larger request is denied for 50 ms without a
-    /// round trip.
+    /// Records a denial by the coordinator: for 50 ms, the same or a larger request is denied without a round trip.
     pub fn record_denial(&self, now: Nanos, exceeded: Exceeded, cost: i64) {
         self.state.lock().last_denial = Some((now.saturating_add(DENIAL_TTL), exceeded, cost));
     }
 
     /// Enters degraded mode: from now on this gateway admits one part in `gateways`. Spend may be overdrawn by
-    /// `allowance`. Without an allowance, the leased spend may be used while the server cannot have reclaimed it
-    /// (`is_reliable`).
+    /// `allowance`. Without one, leased spend may be used only if the server cannot have reclaimed it (`is_reliable`).
     pub fn enter_degraded(&self, gateways: u32, allowance: Option<i64>, is_reliable: bool) {
         let mut state = self.state.lock();
         state.mode = Mode::Degraded;
@@ -461,10 +459,7 @@ impl LeaseState {
             return Err(Denied::LimitReached(exceeded));
         }
         if limits.has_spend()
-            && self
-                .spend
-                .overdraft
-                .is_none_or(|more| self.spend.available < request.cost.saturating_sub(more))
+            && self.spend.overdraft.is_none_or(|by| self.spend.available < request.cost.saturating_sub(by))
         {
             return Err(Denied::CoordinatorDown);
         }

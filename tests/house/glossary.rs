@@ -10,7 +10,8 @@ const REPLACED: &[&str] = &[
     "Vendor", "vendor", "vendors", "Till", "till", "Lefts", "Dear", "Purse", "Purses", "Clerk", "Parcel",
     "Bell", "Watchman", "Lane", "Corked", "Guarded", "Seam", "Joint", "Along", "Beside", "Mould", "Cast",
     "Sought", "Glance", "Sight", "Speech", "Seat", "Seats", "Nobody", "Learnt", "Homes", "Lack", "Keeper",
-    "Habits", "Gauges", "Office",
+    "Habits", "Gauges", "Office", "office", "seat", "seats", "Desk", "desk", "hand", "homes", "parcel",
+    "booked",
 ];
 
 fn glossary() -> Vec<(String, String)> {

@@ -141,7 +141,7 @@ fn loom_retry_budget_is_not_exceeded() {
     });
 }
 
-/// A reader that sees the time of a report sees its amount: the first report of a quota that is left must exclude nothing.
+/// A reader that sees the time of a report sees its amount: the first report of a positive quota must exclude nothing.
 #[test]
 fn loom_reported_quota_is_seen_whole() {
     loom::model(|| {
