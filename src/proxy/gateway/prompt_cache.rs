@@ -137,8 +137,7 @@ impl Gateway {
 
     /// Counts a finished request with automatic prompt caching, and records whether its reads repay its writes.
     pub(in crate::proxy) fn count_caching(&self, ctx: &Context, usage: &Usage) {
-        let Some(attempt) = ctx.attempt().filter(|attempt| attempt.caching != CacheAction::Off)
-        else {
+        let Some(attempt) = ctx.attempt().filter(|attempt| attempt.caching != CacheAction::Off) else {
             return;
         };
         let Attempt { model, caching, .. } = attempt;

@@ -148,7 +148,8 @@ impl Body {
     fn has_marks(&self) -> bool {
         let is_reported = self.words_found & m::MARK != 0;
         // The whole text is copied only if a mark is reported and no piece has one.
-        is_reported && (self.text.pieces().any(has_mark) || has_mark(self.text.clone().into_contiguous().as_bytes()))
+        is_reported
+            && (self.text.pieces().any(has_mark) || has_mark(self.text.clone().into_contiguous().as_bytes()))
     }
 }
 
