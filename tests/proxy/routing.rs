@@ -328,6 +328,7 @@ async fn body_malformed_is_400_that_names_the_field() {
     assert_eq!(upstream.connections(), 0);
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of headers and one exchange")]
 #[tokio::test]
 async fn headers_hop_by_hop_are_not_forwarded() {
     let upstream = Upstream::answering(reply::whole(

@@ -14,6 +14,7 @@ const PROMPT: &str = "Grüße";
 const WRONG: &str = "sk-wrong-key-of-somebody";
 
 /// Requests of every outcome, at every log level.
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 #[tokio::test]
 async fn secrets_are_not_written_at_any_log_level() {
     for level in ["info", "trace"] {

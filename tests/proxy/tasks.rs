@@ -165,6 +165,7 @@ async fn task_endpoints_reach_their_providers_and_answer_in_their_shape() {
     );
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of requests and errors")]
 #[tokio::test]
 async fn task_invalid_member_is_named_in_the_envelope() {
     let group = Group::open().await;

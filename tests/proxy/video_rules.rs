@@ -77,6 +77,7 @@ async fn video_unsupported_parameter_is_reported_as_dropped() {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of requests and errors")]
 #[tokio::test]
 async fn video_invalid_parameter_is_named() {
     let studio = Studio::open().await;

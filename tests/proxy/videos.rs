@@ -172,6 +172,7 @@ async fn video_of_every_provider_is_submitted_polled_and_downloaded() {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of providers and requests")]
 #[tokio::test]
 async fn video_request_has_the_members_of_each_provider() {
     let studio = Studio::open().await;

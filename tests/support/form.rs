@@ -138,6 +138,7 @@ impl Form {
     }
 
     /// Returns the frames of a provider's stream, with usage.
+    #[expect(clippy::too_many_lines, reason = "the frames of four formats, beside each other")]
     pub(crate) fn frames(self, model: &str) -> Vec<String> {
         let named = |name: &str, data: String| format!("event: {name}\ndata: {data}\n\n");
         match self {

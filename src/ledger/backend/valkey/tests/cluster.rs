@@ -17,6 +17,7 @@ use crate::store::valkey::ServerAddress;
 
 const SLOTS: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 #[test]
 fn cluster_spreads_accounts_and_keeps_each_on_one_node() {
     let node = || {
