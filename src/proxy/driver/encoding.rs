@@ -1,4 +1,5 @@
-//! Content decoding of responses from providers that compress although the request forbids it.
+//! Content decoding: of compressed request bodies, and of responses from providers that compress although the request
+//! forbids it.
 //!
 //! A few compressed bytes can decode to gigabytes, so nothing is decoded as a whole: the decoder is fed a piece once
 //! and drained in pieces whose size the reader chooses.
@@ -20,13 +21,15 @@ const ZSTD_WINDOW: u32 = 23;
 /// Initial size of the output buffer, in bytes.
 const ROOM: usize = 4 * 1024;
 
-/// Content decoder of one response.
+/// Content decoder of one body.
 pub(in crate::proxy) struct ContentDecoder {
     coding: Coding,
     /// Input that is not decoded yet.
     input: Bytes,
     /// Whether decoding may produce output without more input.
     pending: bool,
+    /// Whether a text, member or frame has ended and no output followed.
+    after_end: bool,
 }
 
 enum Coding {
@@ -37,7 +40,11 @@ enum Coding {
     DeflateStart,
     Deflate(Box<Decompress>),
     Brotli(Box<Brotli>),
-    Zstd(Box<ZstdDecoder<'static>>),
+    Zstd {
+        decoder: Box<ZstdDecoder<'static>>,
+        /// Whether the last frame is complete: decoded to its end, and output.
+        frame_ended: bool,
+    },
     /// After the end of the text; any further input is an error.
     Ended,
     /// The rest of the text is ignored.
@@ -49,7 +56,7 @@ enum Coding {
 pub(in crate::proxy) enum DecodeError {
     #[error("the content encoding {0:?} is not supported")]
     Unknown(String),
-    #[error("the compressed response is invalid: {0}")]
+    #[error("the compressed data is invalid: {0}")]
     Broken(#[from] io::Error),
 }
 
@@ -60,7 +67,7 @@ struct Step {
     ended: bool,
 }
 
-/// Content coding of a response (RFC 9110, section 8.4.1).
+/// Content coding (RFC 9110, section 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::proxy) enum ContentCoding {
     Identity,
@@ -98,7 +105,15 @@ impl ContentDecoder {
     /// # Errors
     /// Returns [`DecodeError::Unknown`] for any other encoding than gzip, deflate, br and zstd.
     pub(in crate::proxy) fn new(encoding: &str) -> Result<Option<Self>, DecodeError> {
-        let coding = match ContentCoding::parse(encoding)? {
+        Self::of(ContentCoding::parse(encoding)?)
+    }
+
+    /// Creates the decoder for a content coding; `None` for [`ContentCoding::Identity`].
+    ///
+    /// # Errors
+    /// Returns [`DecodeError::Broken`] if the decoder cannot be created.
+    pub(in crate::proxy) fn of(coding: ContentCoding) -> Result<Option<Self>, DecodeError> {
+        let coding = match coding {
             ContentCoding::Identity => return Ok(None),
             ContentCoding::Gzip => Coding::GzipEnd,
             ContentCoding::Deflate => Coding::DeflateStart,
@@ -110,10 +125,10 @@ impl ContentDecoder {
             ContentCoding::Zstd => {
                 let mut decoder = ZstdDecoder::new()?;
                 decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW))?;
-                Coding::Zstd(Box::new(decoder))
+                Coding::Zstd { decoder: Box::new(decoder), frame_ended: false }
             }
         };
-        Ok(Some(ContentDecoder { coding, input: Bytes::new(), pending: false }))
+        Ok(Some(ContentDecoder { coding, input: Bytes::new(), pending: false, after_end: false }))
     }
 
     /// Adds input. The earlier input should be drained first: what is left of it is copied.
@@ -126,6 +141,17 @@ impl ContentDecoder {
     /// Whether [`ContentDecoder::next`] may return more.
     pub(in crate::proxy) fn is_pending(&self) -> bool {
         self.pending
+    }
+
+    /// Whether the input so far is a complete text. For gzip and zstd, another member or frame may follow.
+    pub(in crate::proxy) fn is_complete(&self) -> bool {
+        self.input.is_empty()
+            && matches!(self.coding, Coding::GzipEnd | Coding::Ended | Coding::Zstd { frame_ended: true, .. })
+    }
+
+    /// Whether a text, member or frame has ended and no output followed. An error then is about bytes after that end.
+    pub(in crate::proxy) fn is_after_end(&self) -> bool {
+        self.after_end
     }
 
     /// Discards the rest of the text: further input is not decoded.
@@ -146,19 +172,34 @@ impl ContentDecoder {
             if length == out.len() {
                 out.resize(out.len().saturating_mul(2).clamp(1, most), 0);
             }
+            length += self.decode_into(out.get_mut(length..).unwrap_or_default())?;
+        }
+        out.truncate(length);
+        Ok(Bytes::from(out))
+    }
+
+    /// Decodes input until `out` is full or more input is needed. Returns the number of bytes written to `out`.
+    ///
+    /// # Errors
+    /// Returns [`DecodeError::Broken`] if the input does not match its encoding.
+    pub(in crate::proxy) fn decode_into(&mut self, out: &mut [u8]) -> Result<usize, DecodeError> {
+        let mut length = 0;
+        while self.pending && length < out.len() {
             let Step { consumed: taken, produced: given, ended } =
                 self.coding.step(&self.input, out.get_mut(length..).unwrap_or_default())?;
             self.input.advance(taken.min(self.input.len()));
             length += given;
             if ended {
                 self.coding.end();
+                self.after_end = true;
+            } else if given > 0 {
+                self.after_end = false;
             }
             // A step without progress needs more input or a larger output buffer.
             let stands = taken == 0 && given == 0 && !ended;
             self.pending = !stands && (!self.input.is_empty() || length == out.len());
         }
-        out.truncate(length);
-        Ok(Bytes::from(out))
+        Ok(length)
     }
 }
 
@@ -184,12 +225,17 @@ impl Coding {
             }
             Coding::Gzip(decoder) | Coding::Deflate(decoder) => inflate(decoder, input, out),
             Coding::Brotli(state) => decompress_brotli(state, input, out),
-            Coding::Zstd(decoder) => {
+            Coding::Zstd { decoder, frame_ended } => {
                 let mut from = InBuffer::around(input);
                 let mut to = OutBuffer::around(out);
                 // The zstd decoder handles the end of a frame and the start of the next one itself.
-                decoder.run(&mut from, &mut to)?;
-                Ok(Step { consumed: from.pos(), produced: to.pos(), ended: false })
+                let remaining = decoder.run(&mut from, &mut to)?;
+                // After a frame, a call without input asks for the header of the next one, which need not follow.
+                let moved = from.pos() > 0 || to.pos() > 0;
+                if moved {
+                    *frame_ended = remaining == 0;
+                }
+                Ok(Step { consumed: from.pos(), produced: to.pos(), ended: moved && remaining == 0 })
             }
             Coding::Ended if !input.is_empty() => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, "data after its end").into())
@@ -200,9 +246,13 @@ impl Coding {
         }
     }
 
-    /// Handles the end of the text or, for gzip, of a member.
+    /// Handles the end of the text or, for gzip and zstd, of a member or frame.
     fn end(&mut self) {
-        *self = if matches!(self, Coding::Gzip(_)) { Coding::GzipEnd } else { Coding::Ended };
+        match self {
+            Coding::Gzip(_) => *self = Coding::GzipEnd,
+            Coding::Zstd { .. } => {}
+            _ => *self = Coding::Ended,
+        }
     }
 }
 

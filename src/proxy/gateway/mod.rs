@@ -2,7 +2,7 @@
 //!
 //! `phases` is the implementation, each method one call into a file here; `exchange_hooks` is what the driver asks
 //! beyond it; `state` is what all requests share, `context` what one request has. Then in the order in which they run:
-//! `request` (with `auth`, `admit`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and `resume`, `reply`, `billing`,
+//! `request` (with `request_body`, `request_encoding`, `auth`, `admit`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and `resume`, `reply`, `billing`,
 //! `finish`.
 //!
 //! Must not live here: sockets, timers and the order of the phases (`driver`).
@@ -28,6 +28,8 @@ pub(in crate::proxy) mod refusals;
 pub(in crate::proxy) mod remote_media;
 pub(in crate::proxy) mod reply;
 pub(in crate::proxy) mod request;
+mod request_body;
+pub(in crate::proxy) mod request_encoding;
 pub(in crate::proxy) mod response;
 pub(in crate::proxy) mod response_owner;
 pub(in crate::proxy) mod resume;
