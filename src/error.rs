@@ -33,8 +33,10 @@ pub enum ErrorKind {
     InvalidField,
     /// The target does not support a feature that the request uses.
     Unsupported,
-    /// The body is compressed, or its type is not JSON.
+    /// The body's type is not JSON.
     UnsupportedMediaType,
+    /// The body has a content coding that the gateway does not decode, or several.
+    UnsupportedEncoding,
     /// No key was sent.
     MissingKey,
     /// The key is unknown.
@@ -126,7 +128,7 @@ pub struct ErrorRow {
 
 impl ErrorKind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [ErrorKind; 40] = [
+    pub const ALL: [ErrorKind; 41] = [
         ErrorKind::InvalidHead,
         ErrorKind::HeadTooLarge,
         ErrorKind::HeaderTimeout,
@@ -134,6 +136,7 @@ impl ErrorKind {
         ErrorKind::InvalidField,
         ErrorKind::Unsupported,
         ErrorKind::UnsupportedMediaType,
+        ErrorKind::UnsupportedEncoding,
         ErrorKind::MissingKey,
         ErrorKind::InvalidKey,
         ErrorKind::DisabledKey,
@@ -188,6 +191,7 @@ impl ErrorKind {
             ErrorKind::InvalidField         => row("invalid_field",         D, 400, (INVALID, None),                            "invalid_request",      "INVALID_ARGUMENT",   false),
             ErrorKind::Unsupported          => row("unsupported",           D, 400, (INVALID, Some("unsupported_parameter")),   "invalid_request",      "INVALID_ARGUMENT",   false),
             ErrorKind::UnsupportedMediaType => row("unsupported_media",     D, 415, (INVALID, Some("unsupported_media_type")),  "invalid_request",      "INVALID_ARGUMENT",   false),
+            ErrorKind::UnsupportedEncoding  => row("unsupported_encoding",  D, 415, (INVALID, Some("unsupported_encoding")),    "invalid_request",      "INVALID_ARGUMENT",   false),
             ErrorKind::MissingKey           => row("missing_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
             ErrorKind::InvalidKey           => row("invalid_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
             ErrorKind::DisabledKey          => row("disabled_key",          D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),

@@ -21,6 +21,7 @@ mod bodies;
 mod bounds;
 mod call_ids;
 mod checks;
+mod compressed;
 mod connections;
 mod counting;
 mod edge;

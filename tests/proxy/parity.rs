@@ -139,6 +139,7 @@ async fn parity_of_http1_and_http2_for_gateway_errors() {
             (&*path, KEY, ("x-a", "b"), Vec::new()),
             (&*path, KEY, ("x-a", "b"), body_of(70_000)),
             (&*path, KEY, ("content-encoding", "gzip"), body.clone()),
+            (&*path, KEY, ("content-encoding", "compress"), body.clone()),
             (&*path, "no-such-key", ("x-a", "b"), body.clone()),
             (&*path, DISABLED_KEY, ("x-a", "b"), body.clone()),
             (&*form.path("claude", false), NARROW_KEY, ("x-a", "b"), form.body("claude", false).into_bytes()),

@@ -8,7 +8,7 @@ use super::support::client::{post, post_with};
 use super::support::setup::KEY;
 
 /// Returns content type and body of a multipart form.
-fn form(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
+pub(crate) fn form(parts: &[(&str, Option<&str>, &[u8])]) -> (String, Vec<u8>) {
     let mut body = Vec::new();
     for (name, file, value) in parts {
         body.extend(format!("--frontier\r\nContent-Disposition: form-data; name=\"{name}\"").bytes());

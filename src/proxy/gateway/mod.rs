@@ -2,8 +2,9 @@
 //!
 //! `phases` is the implementation, each method one call into a file here; `exchange_hooks` is what the driver asks
 //! beyond it; `state` is what all requests share, `context` what one request has, in its current `phase`; `attempt` and
-//! `response_in_progress` are what passes between phases. Then in the order in which they run: `request` (with `auth`,
-//! `admit`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and `resume`, `reply`, `settle`, `finish`.
+//! `response_in_progress` are what passes between phases. Then in the order in which they run: `request` (with
+//! `request_body`, `request_encoding`, `auth`, `admit`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and
+//! `resume`, `reply`, `settle`, `finish`.
 //!
 //! Must not live here: sockets, timers and the order of the phases (`driver`).
 
@@ -30,7 +31,12 @@ pub(in crate::proxy) mod refusals;
 pub(in crate::proxy) mod remote_media;
 pub(in crate::proxy) mod reply;
 pub(in crate::proxy) mod request;
+<<<<<<< HEAD
 pub(in crate::proxy) mod request_id;
+=======
+mod request_body;
+pub(in crate::proxy) mod request_encoding;
+>>>>>>> compressed
 pub(in crate::proxy) mod response;
 pub(in crate::proxy) mod response_in_progress;
 pub(in crate::proxy) mod response_owner;

@@ -10,6 +10,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
 use super::early_response::is_array_stream;
+use super::request_encoding;
 use super::settle::Completion;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::job::BodyPieces;
@@ -103,6 +104,9 @@ impl Gateway {
         add_error_headers(&mut head, error);
         if let (ErrorKind::WrongMethod, Some(endpoint)) = (error.kind, ctx.endpoint()) {
             let _ = head.insert_header(header::ALLOW, endpoint.allow());
+        }
+        if error.kind == ErrorKind::UnsupportedEncoding {
+            let _ = head.insert_header(header::ACCEPT_ENCODING, request_encoding::ACCEPTED);
         }
         self.write_reply(client, ctx, head, body).await
     }

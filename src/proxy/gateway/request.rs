@@ -1,9 +1,8 @@
 //! Request phase: reads, authenticates and admits a request, resolves its model and builds its first attempt.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
 use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
@@ -19,7 +18,6 @@ use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::body_memory::MemoryPermit;
-use crate::proxy::driver::chunks::Misframed;
 use crate::proxy::driver::downstream::{is_head_sent, run_while_connected};
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
 use crate::proxy::driver::offload::{LARGE_BODY, run_blocking_if_large};
@@ -33,9 +31,6 @@ use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
 use crate::wire::tasks::TaskEndpoint;
 use crate::wire::{Api, Format};
-
-/// Minimum rate of a request body in bytes per second, once it has taken longer than two of its time-outs.
-const MIN_BODY_RATE: u64 = 8 * 1024;
 
 /// Maximum page size of the model listing (Anthropic and Gemini: 1000).
 const MAX_PAGE: usize = 1000;
@@ -175,62 +170,6 @@ impl Gateway {
         Ok((Box::new(body), permit))
     }
 
-    /// Reads the whole request body, at most `limit` bytes, and passes each piece to `take`. Returns the memory permit of
-    /// the body, `None` for a small one.
-    pub(in crate::proxy) async fn read_pieces(
-        &self,
-        client: &mut Client,
-        ctx: &mut Context,
-        limit: usize,
-        mut take: impl FnMut(Bytes) -> Result<(), ApiError>,
-    ) -> Result<Option<MemoryPermit>, ApiError> {
-        let head = client.req_header();
-        let announced = head.headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        if announced.and_then(|length| length.trim().parse::<u64>().ok()).is_some_and(|n| n > limit as u64) {
-            return Err(too_large(limit));
-        }
-        let expects = head.headers.get(http::header::EXPECT).is_some_and(|value| {
-            value.as_bytes().eq_ignore_ascii_case(b"100-continue") && head.version == http::Version::HTTP_11
-        });
-        if expects {
-            // Pingora does not send "100 Continue" by itself; a client such as curl would wait a second for it.
-            let keep = client.get_keepalive();
-            client.write_continue_response().await.map_err(|_| disconnect_error())?;
-            // Pingora disables keep-alive for anything that is written before the end of the body. Restore it.
-            client.set_keepalive(keep);
-        }
-        let (mut length, mut permit) = (0, None);
-        let begun = Instant::now();
-        let read = loop {
-            match read_piece(client, self.limits.body_timeout).await {
-                Ok(None) => break Ok(()),
-                Ok(Some(piece)) if length + piece.len() > limit => break Err(too_large(limit)),
-                Ok(Some(piece)) => {
-                    length += piece.len();
-                    if let Err(error) = take(piece) {
-                        break Err(error);
-                    }
-                    if !self.memory.grow(&mut permit, length) {
-                        break Err(ApiError::overloaded());
-                    }
-                    // Each piece has its own time-out. Without a minimum rate, one byte at a time could hold a request
-                    // open for hours.
-                    let earned = Duration::from_secs(length as u64 / MIN_BODY_RATE);
-                    if begun.elapsed() > self.limits.body_timeout * 2 + earned {
-                        break Err(slow_body());
-                    }
-                }
-                Err(error) => {
-                    // The position of the next request in the byte stream is unknown after a failed read.
-                    client.set_keepalive(None);
-                    break Err(body_error(&error));
-                }
-            }
-        };
-        ctx.record.request_bytes = length as u64;
-        read.map(|()| permit)
-    }
-
     /// Charges a body to the memory budget until it is dropped.
     ///
     /// # Errors
@@ -283,18 +222,6 @@ impl Gateway {
     }
 }
 
-/// Reads the next piece of the body. `None` at its end.
-async fn read_piece(client: &mut Client, wait: Duration) -> pingora::Result<Option<Bytes>> {
-    if !client.is_http2() {
-        return client.read_request_body().await;
-    }
-    // Pingora applies its read time-out to HTTP/1 only.
-    match tokio::time::timeout(wait, client.read_request_body()).await {
-        Ok(read) => read,
-        Err(_) => Err(pingora::Error::new_down(ErrorType::ReadTimedout)),
-    }
-}
-
 fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
     Hints {
         beta,
@@ -334,25 +261,16 @@ fn is_unreserved(endpoint: &Endpoint) -> bool {
     }
 }
 
-/// Checks the body's encoding and media type. Returns the multipart boundary if the body is a form that the endpoint
+/// Checks the body's media type. Returns the multipart boundary if the body is a form that the endpoint
 /// accepts.
 ///
 /// # Errors
-/// Returns [`ErrorKind::UnsupportedMediaType`] for a compressed body, and for a form at an endpoint that accepts only
-/// JSON.
+/// Returns [`ErrorKind::UnsupportedMediaType`] for a form at an endpoint that accepts only JSON.
 pub(in crate::proxy) fn check_media(
     head: &RequestHeader,
     endpoint: &Endpoint,
 ) -> Result<Option<String>, ApiError> {
-    let header = |name| head.headers.get(name).map(|value: &http::HeaderValue| value.as_bytes());
-    let encoding = header(http::header::CONTENT_ENCODING).unwrap_or(b"identity");
-    if !encoding.eq_ignore_ascii_case(b"identity") {
-        return Err(ApiError::new(
-            ErrorKind::UnsupportedMediaType,
-            "Compressed request bodies are not supported; send the JSON without content-encoding.",
-        ));
-    }
-    let kind = header(http::header::CONTENT_TYPE).unwrap_or_default();
+    let kind = head.headers.get(http::header::CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
     if endpoint.accepts_forms()
         && let Some(boundary) = std::str::from_utf8(kind).ok().and_then(form::boundary)
     {
@@ -471,31 +389,4 @@ fn unknown_path(head: &RequestHeader) -> ApiError {
 fn unknown_model(name: &str) -> ApiError {
     let message = format!("The model `{}` does not exist or you do not have access to it.", short(name));
     ApiError::new(ErrorKind::UnknownModel, message).param("model")
-}
-
-fn too_large(limit: usize) -> ApiError {
-    ApiError::new(ErrorKind::BodyTooLarge, format!("The request body is larger than {limit} bytes."))
-}
-
-fn slow_body() -> ApiError {
-    ApiError::new(ErrorKind::BodyTimeout, "The request body did not arrive in time.")
-}
-
-fn disconnect_error() -> ApiError {
-    ApiError::new(ErrorKind::ClientGone, "The client closed the connection.")
-}
-
-fn body_error(error: &pingora::Error) -> ApiError {
-    let io = error.root_cause().downcast_ref::<std::io::Error>();
-    if io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<Misframed>()) {
-        return ApiError::new(ErrorKind::InvalidField, "The framing of the request body is invalid.");
-    }
-    match error.etype().as_str() {
-        "ReadTimedout" => slow_body(),
-        // Pingora gives the last two as custom error names when it reads chunks.
-        "InvalidHTTPHeader" | "InvalidChunk" | "InvalidTrailerEnd" => {
-            ApiError::new(ErrorKind::InvalidField, "The framing of the request body is invalid.")
-        }
-        _ => disconnect_error(),
-    }
 }
