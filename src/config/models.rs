@@ -120,13 +120,12 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
         breaker: known.defaults.breaker,
     };
     // Model listings show `owned_by` as the prefix of `{provider}/{model}`.
-    let first = targets.first().map(|target| target.provider.name.to_string());
-    let owned_by = owned_by.or(first).unwrap_or_default();
+    let owned_by = owned_by.or_else(|| targets.first().map(|target| target.provider.name.to_string()));
     let model = Model {
         index: 0,
         escaped_id: EscapedString::from(id.as_str()),
         id: id.into_boxed_str(),
-        owned_by: owned_by.into_boxed_str(),
+        owned_by: owned_by.unwrap_or_default().into_boxed_str(),
         created: created.unwrap_or(0),
         context_window,
         max_output_tokens,

@@ -60,7 +60,10 @@ pub(super) fn entry<B: bytes::BufMut>(model: &ListedModel<'_>, rank: usize, json
         json.end_object();
     }
     json.end_array();
-    json.key("supports_reasoning_summaries").boolean(!model.efforts.is_empty());
+    // Without the second member, Codex 0.169 requests a summary of every model, which those without reasoning refuse.
+    let reasons = !model.efforts.is_empty();
+    json.key("supports_reasoning_summaries").boolean(reasons);
+    json.key("supports_reasoning_summary_parameter").boolean(reasons);
     json.key("shell_type").string("unified_exec");
     json.key("visibility").string("list");
     json.key("supported_in_api").boolean(true);

@@ -125,6 +125,10 @@ fn catalogue_entries_have_every_member_that_codex_requires() {
         assert_eq!(model["input_modalities"], json!(["text", "image"]));
         assert_eq!(model["supports_parallel_tool_calls"], true);
         assert_eq!(model["use_responses_lite"], false);
+        let reasons = id != "b";
+        for name in ["supports_reasoning_summaries", "supports_reasoning_summary_parameter"] {
+            assert_eq!(model[name], reasons, "{id}");
+        }
         assert_eq!(model["effective_context_window_percent"], 95);
         assert!(model["base_instructions"].as_str().unwrap().starts_with("You are a coding agent"));
     }
