@@ -22,7 +22,7 @@ use crate::proxy::Gateway;
 use crate::proxy::driver::outcome::timeout_error;
 use crate::proxy::driver::provider_addresses::ProviderAddresses;
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
-use crate::proxy::gateway::context::RequestId;
+use crate::proxy::gateway::request_id::RequestId;
 use crate::proxy::names;
 use crate::proxy::upstream_route::{address_of, template};
 use crate::route::check::{ProbeChange, ProbeOutcome, ProbeState};

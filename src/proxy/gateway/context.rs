@@ -1,37 +1,25 @@
 //! Request context: the state of one request, from its head to its access log line.
 //!
-//! Here live the types that several phases share: the attempt, the response in progress, the record for log and
-//! metrics, and the request id. What is known in each phase lives in `phase`, what happens in it in its own module.
+//! Here lives what is known in every phase, and the record for log and metrics. What is known in one phase lives in
+//! `phase`, what happens in it in its own module.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
-use http::HeaderValue;
-use rand::Rng as _;
-use smallvec::SmallVec;
-
 use super::active_snapshot::ActiveSnapshot;
+use super::attempt::Attempt;
 use super::billing::{ChargedUsage, RequestCharges};
 use super::phase::{Phase, UpstreamResponse};
-use super::prompt_cache::CacheAction;
+use super::request_id::RequestId;
+use super::response_in_progress::ResponseInProgress;
 use crate::account::Key;
-use crate::canonical::{Product, Usage};
+use crate::canonical::Usage;
 use crate::error::ErrorKind;
-use crate::job::Job;
-use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::shutdown::InFlightRequests;
-use crate::proxy::upstream_route::UpstreamRoute;
-use crate::route::target_handle::TargetPermit;
-use crate::route::{Model, Target};
-use crate::translate::{CountedRequest, Exchange, Restore, verbatim::Changes};
-use crate::wire::codec::ReplyOptions;
-use crate::wire::path::{Action, Endpoint};
-use crate::wire::spelling::Betas;
-use crate::wire::{Api, Format};
-
-/// Longest client request id that is adopted, in bytes.
-const MAX_CLIENT_ID: usize = 128;
+use crate::route::Target;
+use crate::translate::CountedRequest;
+use crate::wire::Format;
+use crate::wire::path::Endpoint;
 
 /// Request context: what is known in every phase, and the phase with the rest. Large parts are boxed or dropped early,
 /// because a stream keeps its context for minutes.
@@ -44,102 +32,6 @@ pub struct Context {
     pub(in crate::proxy) phase: Phase,
     pub(in crate::proxy) record: RequestRecord,
     _in_flight: InFlightRequests,
-}
-
-/// Upstream attempt: the target, edits and limits that were chosen for one try of a request.
-pub(in crate::proxy) struct Attempt {
-    pub(in crate::proxy) model: Arc<Model>,
-    pub(in crate::proxy) target: usize,
-    pub(in crate::proxy) api: Api,
-    pub(in crate::proxy) action: Option<Action>,
-    /// Whether the client requested a stream.
-    pub(in crate::proxy) stream: bool,
-    /// Upstream request body, in pieces. It stays until the provider has answered, so that it can be resent.
-    pub(in crate::proxy) body: SmallVec<[Bytes; 2]>,
-    pub(in crate::proxy) body_len: usize,
-    /// Number of pieces that the driver has taken.
-    pub(in crate::proxy) pieces_sent: usize,
-    pub(in crate::proxy) changes: Changes,
-    /// Translation state; `None` if the provider speaks the client's format.
-    pub(in crate::proxy) translation: Option<Box<Translation>>,
-    /// What automatic prompt caching added to the body.
-    pub(in crate::proxy) caching: CacheAction,
-    /// Value of the `x-gateway-warning` header: elements that were not carried out as requested.
-    pub(in crate::proxy) warning: Option<HeaderValue>,
-    /// Beta features whose opt-in header the provider requires.
-    pub(in crate::proxy) betas: Betas,
-    pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,
-    /// Concurrency permit at the target, until the outcome of the attempt is known.
-    pub(in crate::proxy) permit: Option<TargetPermit>,
-    /// Job that makes the response out of several provider calls.
-    pub(in crate::proxy) job: Option<Box<dyn Job>>,
-}
-
-impl Attempt {
-    pub(in crate::proxy) fn target(&self) -> Option<&Target> {
-        self.model.targets.get(self.target)
-    }
-
-    /// Returns the next piece of the upstream body, `None` at its end; with `all`, the rest as one piece, which may be
-    /// empty.
-    pub(in crate::proxy) fn next_body(&mut self, all: bool) -> Option<Bytes> {
-        let rest = self.body.get(self.pieces_sent..).unwrap_or_default();
-        let (piece, sent) = match rest {
-            [] => (all.then(Bytes::new), 0),
-            [piece, ..] if !all || rest.len() == 1 => (Some(piece.clone()), 1),
-            several => (Some(Bytes::from(several.concat())), several.len()),
-        };
-        self.pieces_sent += sent;
-        piece
-    }
-}
-
-/// Translation state of a response.
-pub(in crate::proxy) struct Translation {
-    pub(in crate::proxy) client: Format,
-    pub(in crate::proxy) provider: Format,
-    pub(in crate::proxy) reply: Arc<ReplyOptions>,
-    pub(in crate::proxy) restore: Restore,
-    /// Whether the client's stream is one JSON array instead of server-sent events.
-    pub(in crate::proxy) array: bool,
-    /// State for storing the response; `None` if it is not stored.
-    pub(in crate::proxy) storage: Option<Box<ResponseStorage>>,
-}
-
-/// Storage data of a response in progress.
-pub(in crate::proxy) struct ResponseStorage {
-    /// Id of the response.
-    pub(in crate::proxy) id: String,
-    /// Conversation up to the response, as JSON items.
-    pub(in crate::proxy) items: Bytes,
-}
-
-/// Response that the gateway made itself, as far as accounting and logging need it.
-#[derive(Debug)]
-pub(in crate::proxy) struct SynthesizedResponse {
-    pub(in crate::proxy) usage: Usage,
-    /// Products that are charged besides tokens.
-    pub(in crate::proxy) products: Vec<Product>,
-    /// Whether the gateway counted some of the usage itself.
-    pub(in crate::proxy) counted: bool,
-}
-
-/// Response in progress: the exchange that reads or translates it, and the memory that it holds.
-pub(in crate::proxy) struct ResponseInProgress {
-    pub(in crate::proxy) exchange: Exchange,
-    /// Held bytes of the provider's response: all of a document; of a stream those received since its last output.
-    pub(in crate::proxy) buffered_bytes: usize,
-    /// Memory permit of these bytes.
-    pub(in crate::proxy) memory_permit: Option<MemoryPermit>,
-    /// When the client received the first content of a stream that this one continues. `None` if it continues none, or
-    /// one without content.
-    pub(in crate::proxy) continued_content: Option<Instant>,
-}
-
-impl ResponseInProgress {
-    pub(in crate::proxy) fn new(exchange: Exchange) -> Self {
-        ResponseInProgress { exchange, buffered_bytes: 0, memory_permit: None, continued_content: None }
-    }
 }
 
 /// Request record for the access log and the metrics.
@@ -351,62 +243,5 @@ impl Context {
     /// Returns the usage as far as it is known.
     pub(in crate::proxy) fn usage(&self) -> Usage {
         self.response_in_progress().map_or(Usage::default(), |passing| passing.exchange.usage())
-    }
-}
-
-/// Request id: the client's own, or a random one.
-#[derive(Clone, Debug, Default)]
-pub(in crate::proxy) struct RequestId(SmallVec<[u8; 40]>);
-
-impl RequestId {
-    /// Adopts the client's `x-request-id` if it has 1 to 128 bytes, all of them letters, digits or `-_.:/+=`. Generates
-    /// an id otherwise.
-    pub(in crate::proxy) fn choose(client: Option<&[u8]>) -> Self {
-        let harmless = |id: &&[u8]| {
-            (1..=MAX_CLIENT_ID).contains(&id.len())
-                && id.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte))
-        };
-        match client.filter(harmless) {
-            Some(id) => RequestId(SmallVec::from_slice(id)),
-            None => RequestId::random(),
-        }
-    }
-
-    /// Generates `req_` and 24 base-32 digits, 120 random bits.
-    fn random() -> Self {
-        let mut id = SmallVec::from_slice(b"req_");
-        let mut number = rand::rng().next_u64();
-        let mut more = rand::rng().next_u64();
-        for _ in 0..24 {
-            let digit = u8::try_from(number & 31).unwrap_or(0);
-            // Crockford's base 32 in lower case has no letter that is mistaken for a digit.
-            id.push(b"0123456789abcdefghjkmnpqrstvwxyz".get(usize::from(digit)).copied().unwrap_or(b'0'));
-            number = number >> 5 | more << 59;
-            more >>= 5;
-        }
-        RequestId(id)
-    }
-
-    pub(in crate::proxy) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).unwrap_or_default()
-    }
-
-    pub(in crate::proxy) fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn request_id_of_the_client_is_used_if_harmless() {
-        assert_eq!(RequestId::choose(Some(b"abc-1.2")).as_str(), "abc-1.2");
-        for bad in [&b""[..], b"a b", b"a\"b", b"\xff", &[b'x'; 129]] {
-            let id = RequestId::choose(Some(bad));
-            assert!(id.as_str().starts_with("req_") && id.as_str().len() == 28, "{}", id.as_str());
-        }
-        assert_ne!(RequestId::choose(None).as_str(), RequestId::choose(None).as_str());
     }
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, header};
 use pingora::http::ResponseHeader;
 
-use super::context::{Attempt, Context};
+use super::attempt::Attempt;
+use super::context::Context;
 use super::response::{add_ids, disable_buffering};
 use crate::proxy::Gateway;
 use crate::proxy::names;

@@ -10,7 +10,7 @@ use pingora::modules::http::HttpModules;
 use pingora::proxy::Session;
 
 use super::context::Context;
-use super::phase::UpstreamResponse;
+use super::phase::{UpstreamResponse, internal_error};
 use super::reply::{from_pingora, own_error_head};
 use crate::error::ApiError;
 use crate::provider::Timeouts;
@@ -276,11 +276,6 @@ impl Gateway {
             self.metrics.upstream_retries.with_label_values(&[provider, reason]).inc();
         }
     }
-}
-
-/// Internal error: a phase ran before the one that it depends on.
-pub(in crate::proxy) fn internal_error() -> Box<Error> {
-    Error::new_in(pingora::ErrorType::InternalError)
 }
 
 /// Returns the data of the last SSE event in `frames`, from its first brace on.

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
-use super::context::{Attempt, Context};
+use super::attempt::Attempt;
+use super::context::Context;
 use super::plan::resolve_upstream_api;
 use super::retry_state::{RetryState, RouteRequest};
 use super::selection::{BodyRef, Selection};

@@ -2,7 +2,8 @@
 
 use pingora::http::RequestHeader;
 
-use super::context::{Attempt, Context};
+use super::attempt::Attempt;
+use super::context::Context;
 use super::selection::Selection;
 use crate::account::{Key, estimate};
 use crate::canonical::Product;

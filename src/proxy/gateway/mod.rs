@@ -1,16 +1,18 @@
 //! The gateway as an implementation of Pingora's `ProxyHttp`: one file a phase, from the request head to the access log.
 //!
 //! `phases` is the implementation, each method one call into a file here; `exchange_hooks` is what the driver asks
-//! beyond it; `state` is what all requests share, `context` what one request has. Then in the order in which they run:
-//! `request` (with `auth`, `admit`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and `resume`, `reply`, `billing`,
-//! `finish`.
+//! beyond it; `state` is what all requests share, `context` what one request has, in its current `phase`; `attempt` and
+//! `response_in_progress` are what passes between phases. Then in the order in which they run: `request` (with `auth`,
+//! `admit`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and `resume`, `reply`, `settle`, `finish`.
 //!
 //! Must not live here: sockets, timers and the order of the phases (`driver`).
 
 pub(in crate::proxy) mod active_snapshot;
 pub(in crate::proxy) mod admit;
+pub(in crate::proxy) mod attempt;
 pub(in crate::proxy) mod auth;
 pub(in crate::proxy) mod billing;
+pub(in crate::proxy) mod cache_plan;
 mod claims;
 pub(in crate::proxy) mod context;
 pub(in crate::proxy) mod early_response;
@@ -24,12 +26,14 @@ pub(in crate::proxy) mod lost;
 pub(in crate::proxy) mod phase;
 mod phases;
 pub(in crate::proxy) mod plan;
-pub(in crate::proxy) mod prompt_cache;
+mod prompt_cache;
 pub(in crate::proxy) mod refusals;
 pub(in crate::proxy) mod remote_media;
 pub(in crate::proxy) mod reply;
 pub(in crate::proxy) mod request;
+pub(in crate::proxy) mod request_id;
 pub(in crate::proxy) mod response;
+pub(in crate::proxy) mod response_in_progress;
 pub(in crate::proxy) mod response_owner;
 pub(in crate::proxy) mod resume;
 mod retry_state;

@@ -5,10 +5,12 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use pingora::Error;
 
+use super::attempt::Attempt;
 use super::billing::{Accounting, RateLimitStatus};
 use super::claims::Claims;
-use super::context::{Attempt, ResponseInProgress};
+use super::response_in_progress::ResponseInProgress;
 use super::retry_state::RetryState;
 use super::suspended::SuspendedResponse;
 use crate::account::Key;
@@ -280,6 +282,11 @@ impl Phase {
             _ => None,
         }
     }
+}
+
+/// Internal error: a phase ran before the one that it depends on.
+pub(in crate::proxy) fn internal_error() -> Box<Error> {
+    Error::new_in(pingora::ErrorType::InternalError)
 }
 
 #[cfg(test)]

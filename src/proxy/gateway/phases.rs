@@ -12,7 +12,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 
 use super::context::Context;
-use super::exchange_hooks::internal_error;
+use super::phase::internal_error;
 use super::state::Gateway;
 use crate::proxy::driver::attempt;
 use crate::proxy::driver::fault::UNRESOLVED;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use http::HeaderValue;
 use smallvec::smallvec;
 
-use super::context::{Attempt, Context, ResponseStorage, Translation};
-use super::prompt_cache::CacheAction;
+use super::attempt::{Attempt, ResponseStorage, Translation};
+use super::cache_plan::CacheAction;
+use super::context::Context;
 use super::remote_media::{MediaFault, may_need_fetch};
 use super::selection::{BodyRef, Selection};
 use super::stored::new_id;

@@ -4,98 +4,15 @@
 //! The places of breakpoints live in `canonical::breakpoints`, the edits in `wire`, the decision to pause in
 //! `route::cache_yield`.
 
-use http::HeaderValue;
-
-use super::context::{Attempt, Context};
+use super::attempt::Attempt;
+use super::cache_plan::{CacheAction, CachePlan};
+use super::context::Context;
 use crate::canonical::{BreakpointRule, CachePolicy, Usage};
-use crate::json::Edit;
 use crate::proxy::Gateway;
 use crate::route::affinity::fingerprint;
 use crate::route::{Model, Target};
-use crate::translate::PromptCaching;
 use crate::wire::request::Body;
 use crate::wire::{Api, prompt};
-
-/// Prompt caching that is planned for one attempt. Nothing by default.
-#[derive(Debug, Default)]
-pub(in crate::proxy) struct CachePlan {
-    is_on: bool,
-    is_paused: bool,
-    breakpoints: Option<BreakpointRule>,
-    key: Option<Box<str>>,
-}
-
-impl CachePlan {
-    /// Returns the plan for a request that is translated.
-    pub(in crate::proxy) fn for_translation(&self) -> PromptCaching<'_> {
-        PromptCaching { breakpoints: self.breakpoints, key: self.key.as_deref() }
-    }
-
-    /// Returns what was added to a translated request with this number of breakpoints.
-    pub(in crate::proxy) fn translated(&self, breakpoints: u8) -> CacheAction {
-        self.action(breakpoints, self.key.is_some())
-    }
-
-    /// Adds the edits of a body that is forwarded, and returns what they add.
-    pub(in crate::proxy) fn edit(&self, body: &Body, edits: &mut Vec<Edit>) -> CacheAction {
-        let key = self.key.as_deref().and_then(|key| body.set_cache_key(key));
-        let has_key = key.is_some();
-        edits.extend(key);
-        let breakpoints = self.breakpoints.map(|rule| body.breakpoints(&rule)).unwrap_or_default();
-        edits.extend(breakpoints.edits);
-        self.action(breakpoints.marks, has_key)
-    }
-
-    fn action(&self, breakpoints: u8, has_key: bool) -> CacheAction {
-        match breakpoints {
-            _ if !self.is_on => CacheAction::Off,
-            _ if self.is_paused => CacheAction::Paused,
-            0 if has_key => CacheAction::Key,
-            0 => CacheAction::None,
-            count => CacheAction::Breakpoints(count),
-        }
-    }
-}
-
-/// What automatic prompt caching added to a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::proxy) enum CacheAction {
-    /// Automatic prompt caching is off for the request.
-    #[default]
-    Off,
-    /// Nothing: the client has its own, the prompt is too short, or the provider takes neither breakpoints nor a key.
-    None,
-    /// Nothing, because the reads of the key do not repay its writes.
-    Paused,
-    /// A prompt-cache key.
-    Key,
-    /// This number of breakpoints.
-    Breakpoints(u8),
-}
-
-impl CacheAction {
-    /// Returns the label in metrics.
-    fn label(self) -> &'static str {
-        match self {
-            CacheAction::Off | CacheAction::None => "none",
-            CacheAction::Paused => "paused",
-            CacheAction::Key => "key",
-            CacheAction::Breakpoints(_) => "breakpoints",
-        }
-    }
-
-    /// Returns the value of the `x-gateway-cache` header. `None` if automatic prompt caching is off.
-    pub(in crate::proxy) fn header(self) -> Option<HeaderValue> {
-        Some(HeaderValue::from_static(match self {
-            CacheAction::Off => return None,
-            CacheAction::Breakpoints(1) => "breakpoints=1",
-            CacheAction::Breakpoints(2) => "breakpoints=2",
-            CacheAction::Breakpoints(3) => "breakpoints=3",
-            CacheAction::Breakpoints(_) => "breakpoints=4",
-            other => other.label(),
-        }))
-    }
-}
 
 impl Context {
     /// Returns the prompt-cache policy of the request: the key's, or the model's.

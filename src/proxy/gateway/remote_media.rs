@@ -6,7 +6,8 @@ use base64_simd::STANDARD;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::context::{Attempt, Context};
+use super::attempt::Attempt;
+use super::context::Context;
 use super::selection::Selection;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};

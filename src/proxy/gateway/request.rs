@@ -7,12 +7,13 @@ use pingora::ErrorType;
 use pingora::http::RequestHeader;
 
 use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
-use super::context::{Context, RequestId};
+use super::context::Context;
 use super::fallback::not_offered;
 use super::images;
 use super::listing::list_models;
 use super::phase::RoutedRequest;
 use super::refusals::short;
+use super::request_id::RequestId;
 use super::retry_state::RouteRequest;
 use crate::account::Key;
 use crate::error::{ApiError, ErrorKind};

@@ -5,9 +5,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::Error;
 use pingora::http::ResponseHeader;
 
-use super::context::{Attempt, Context, RequestId, ResponseInProgress, Translation};
-use super::exchange_hooks::internal_error;
+use super::attempt::{Attempt, Translation};
+use super::context::Context;
 use super::phase::UpstreamResponse;
+use super::phase::internal_error;
+use super::request_id::RequestId;
+use super::response_in_progress::ResponseInProgress;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
 use crate::proxy::driver::encoding::ContentCoding;

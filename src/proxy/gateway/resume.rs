@@ -6,9 +6,11 @@
 
 use std::time::Instant;
 
-use super::context::{Attempt, Context, ResponseInProgress, Translation};
+use super::attempt::{Attempt, Translation};
+use super::context::Context;
 use super::fallback::random_point;
 use super::phase::UpstreamResponse;
+use super::response_in_progress::ResponseInProgress;
 use super::retry_state::RetryState;
 use super::settle::Completion;
 use super::suspended::SuspendedResponse;

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::prompt_cache::CachePlan;
+use super::cache_plan::CachePlan;
 use crate::json::{JsonRope, JsonText};
 use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::Model;

@@ -8,8 +8,9 @@
 use std::time::{Duration, Instant};
 
 use super::billing::{Accounting, ChargedUsage, RequestCharges};
-use super::context::{Context, ResponseInProgress, SynthesizedResponse};
+use super::context::Context;
 use super::phase::UpstreamResponse;
+use super::response_in_progress::{ResponseInProgress, SynthesizedResponse};
 use crate::account::UsageBound;
 use crate::canonical::{Product, Usage};
 use crate::error::ErrorKind;

@@ -7,7 +7,8 @@ use bytes::{Bytes, BytesMut};
 use http::Method;
 use rand::Rng as _;
 
-use super::context::{Context, ResponseStorage};
+use super::attempt::ResponseStorage;
+use super::context::Context;
 use crate::error::{ApiError, ErrorKind};
 use crate::kv::{Found, Store, StoredResponse};
 use crate::proxy::Client;

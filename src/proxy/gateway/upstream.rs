@@ -4,7 +4,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType};
 
-use super::context::{Attempt, RequestId};
+use super::attempt::Attempt;
+use super::request_id::RequestId;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::names;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::context::{Attempt, Context};
+use super::attempt::Attempt;
+use super::context::Context;
 use super::remote_media::MediaFault;
 use super::selection::Selection;
 use super::stored::account;

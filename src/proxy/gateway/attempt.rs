@@ -1,0 +1,86 @@
+//! Upstream attempt: what one try of a request sends, and what its response needs to be translated and stored.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use smallvec::SmallVec;
+
+use super::cache_plan::CacheAction;
+use crate::job::Job;
+use crate::proxy::upstream_route::UpstreamRoute;
+use crate::route::target_handle::TargetPermit;
+use crate::route::{Model, Target};
+use crate::translate::{Restore, verbatim::Changes};
+use crate::wire::codec::ReplyOptions;
+use crate::wire::path::Action;
+use crate::wire::spelling::Betas;
+use crate::wire::{Api, Format};
+
+/// Upstream attempt: the target, edits and limits that were chosen for one try of a request.
+pub(in crate::proxy) struct Attempt {
+    pub(in crate::proxy) model: Arc<Model>,
+    pub(in crate::proxy) target: usize,
+    pub(in crate::proxy) api: Api,
+    pub(in crate::proxy) action: Option<Action>,
+    /// Whether the client requested a stream.
+    pub(in crate::proxy) stream: bool,
+    /// Upstream request body, in pieces. It stays until the provider has answered, so that it can be resent.
+    pub(in crate::proxy) body: SmallVec<[Bytes; 2]>,
+    pub(in crate::proxy) body_len: usize,
+    /// Number of pieces that the driver has taken.
+    pub(in crate::proxy) pieces_sent: usize,
+    pub(in crate::proxy) changes: Changes,
+    /// Translation state; `None` if the provider speaks the client's format.
+    pub(in crate::proxy) translation: Option<Box<Translation>>,
+    /// What automatic prompt caching added to the body.
+    pub(in crate::proxy) caching: CacheAction,
+    /// Value of the `x-gateway-warning` header: elements that were not carried out as requested.
+    pub(in crate::proxy) warning: Option<HeaderValue>,
+    /// Beta features whose opt-in header the provider requires.
+    pub(in crate::proxy) betas: Betas,
+    pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,
+    /// Concurrency permit at the target, until the outcome of the attempt is known.
+    pub(in crate::proxy) permit: Option<TargetPermit>,
+    /// Job that makes the response out of several provider calls.
+    pub(in crate::proxy) job: Option<Box<dyn Job>>,
+}
+
+impl Attempt {
+    pub(in crate::proxy) fn target(&self) -> Option<&Target> {
+        self.model.targets.get(self.target)
+    }
+
+    /// Returns the next piece of the upstream body, `None` at its end; with `all`, the rest as one piece, which may be
+    /// empty.
+    pub(in crate::proxy) fn next_body(&mut self, all: bool) -> Option<Bytes> {
+        let rest = self.body.get(self.pieces_sent..).unwrap_or_default();
+        let (piece, sent) = match rest {
+            [] => (all.then(Bytes::new), 0),
+            [piece, ..] if !all || rest.len() == 1 => (Some(piece.clone()), 1),
+            several => (Some(Bytes::from(several.concat())), several.len()),
+        };
+        self.pieces_sent += sent;
+        piece
+    }
+}
+
+/// Translation state of a response.
+pub(in crate::proxy) struct Translation {
+    pub(in crate::proxy) client: Format,
+    pub(in crate::proxy) provider: Format,
+    pub(in crate::proxy) reply: Arc<ReplyOptions>,
+    pub(in crate::proxy) restore: Restore,
+    /// Whether the client's stream is one JSON array instead of server-sent events.
+    pub(in crate::proxy) array: bool,
+    /// State for storing the response; `None` if it is not stored.
+    pub(in crate::proxy) storage: Option<Box<ResponseStorage>>,
+}
+
+/// Storage data of a response in progress.
+pub(in crate::proxy) struct ResponseStorage {
+    /// Id of the response.
+    pub(in crate::proxy) id: String,
+    /// Conversation up to the response, as JSON items.
+    pub(in crate::proxy) items: Bytes,
+}
