@@ -17,7 +17,7 @@ use crate::wire::Api;
 
 /// Largest weight. The sum of a thousand targets stays far below 2^64.
 const MAX_WEIGHT: i64 = 1_000_000;
-/// Largest limit of a target, far beyond any provider's.
+/// Largest limit of a target or a model, far beyond any provider's.
 const MAX_LIMIT: i64 = 1_000_000_000;
 /// Largest tier in the configuration. Fallbacks get higher ones.
 const MAX_TIER: i64 = 15;
@@ -64,6 +64,7 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
     });
     let owned_by = table.string("owned_by");
     let created = table.integer("created", &(0..=253_402_300_799));
+    let (context_window, max_output_tokens) = read_token_limits(table);
     let price = table.table("price", prices::read_price);
     let policy = table.get("policy").and_then(|value| {
         value.parsed(|text| {
@@ -119,14 +120,15 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
         breaker: known.defaults.breaker,
     };
     // Model listings show `owned_by` as the prefix of `{provider}/{model}`.
-    let first = targets.first().map(|target| target.provider.name.to_string());
-    let owned_by = owned_by.or(first).unwrap_or_default();
+    let owned_by = owned_by.or_else(|| targets.first().map(|target| target.provider.name.to_string()));
     let model = Model {
         index: 0,
         escaped_id: EscapedString::from(id.as_str()),
         id: id.into_boxed_str(),
-        owned_by: owned_by.into_boxed_str(),
+        owned_by: owned_by.unwrap_or_default().into_boxed_str(),
         created: created.unwrap_or(0),
+        context_window,
+        max_output_tokens,
         targets,
         price,
         routing,
@@ -134,6 +136,18 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
         budget: Arc::default(),
     };
     Some(Draft { model, targets: targets_at, fallback, resumes })
+}
+
+/// Reads the context window and the maximum output of a model, in tokens.
+fn read_token_limits(table: &ConfigTable<'_>) -> (Option<u32>, Option<u32>) {
+    let tokens = |value: &Value<'_>| value.as_integer(&(1..=MAX_LIMIT)).and_then(|n| u32::try_from(n).ok());
+    let window = table.get("context_window").as_ref().and_then(tokens);
+    let value = table.get("max_output_tokens");
+    let output = value.as_ref().and_then(tokens);
+    if let (Some(value), true) = (value, window.is_some() && output > window) {
+        value.wrong("the maximum output is larger than the context window", None);
+    }
+    (window, output)
 }
 
 fn is_same(one: &Target, other: &Target) -> bool {
@@ -355,10 +369,6 @@ fn check_resumes(root: &ConfigTable<'_>, draft: &Draft, added: &[Target]) {
     let Some(resumes) = &draft.resumes else { return };
     let own = &draft.model.targets;
     let enabled = || own.iter().chain(added).filter(|target| target.handle.weight > 0);
-    let chats = |target: &Target| {
-        let chats = target.provider.apis.iter().any(|api| api.format().is_some());
-        chats && !is_not_conversational(&target.model)
-    };
     let able = |target: &Target| {
         let apis =
             target.provider.apis.iter().filter(|api| **api != Api::Responses && api.format().is_some());
@@ -378,7 +388,9 @@ fn check_resumes(root: &ConfigTable<'_>, draft: &Draft, added: &[Target]) {
         (ContinueSetting::Model(mark), Some((message, hint))) => {
             root.wrong_at(mark, message, hint.to_owned())
         }
-        (ContinueSetting::Global(mark), Some((message, hint))) if enabled().any(chats) => {
+        (ContinueSetting::Global(mark), Some((message, hint)))
+            if enabled().any(Target::is_conversational) =>
+        {
             let message = format!("model \"{}\": {message}", draft.model.id);
             root.wrong_at(
                 mark,
@@ -388,31 +400,6 @@ fn check_resumes(root: &ConfigTable<'_>, draft: &Draft, added: &[Target]) {
         }
         (ContinueSetting::Global(_), Some(_)) => {}
     }
-}
-
-/// Returns whether a model name belongs to a family without conversations: embeddings, images, video, speech. The
-/// provider's APIs do not determine it, because one provider serves all families.
-fn is_not_conversational(model: &str) -> bool {
-    const WORDS: [&str; 16] = [
-        "embed",
-        "rerank",
-        "image",
-        "imagen",
-        "dall-e",
-        "seedream",
-        "seededit",
-        "seedance",
-        "sora",
-        "veo-",
-        "wan2",
-        "-t2v",
-        "-i2v",
-        "whisper",
-        "-tts",
-        "moderation",
-    ];
-    let name = model.to_ascii_lowercase();
-    WORDS.iter().any(|word| name.contains(word))
 }
 
 /// Returns the cycle of fallbacks from `model` via `through` back to `model` for a message, or `None` if there is none.

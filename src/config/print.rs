@@ -240,6 +240,13 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         writeln!(out, "\n[[model]]\nid       = {}", text(&model.id))?;
         writeln!(out, "owned_by = {}", text(&model.owned_by))?;
         writeln!(out, "created  = {}", model.created)?;
+        for (key, tokens) in
+            [("context_window", model.context_window), ("max_output_tokens", model.max_output_tokens)]
+        {
+            if let Some(tokens) = tokens {
+                writeln!(out, "{key} = {tokens}")?;
+            }
+        }
         let targets: Vec<String> = model.targets.iter().map(write_target).collect();
         writeln!(out, "targets  = [{}]", targets.join(", "))?;
         writeln!(out, "policy   = \"{}\"", model.routing.policy.name())?;

@@ -36,6 +36,37 @@ impl Target {
         let handle = TargetHandle { weight, tier: 0, limits: TargetLimits::default(), state: Arc::default() };
         Target { timeouts: provider.timeouts, provider, model: model.into(), handle }
     }
+
+    /// Returns whether the target serves conversations. The provider's APIs alone do not determine it, because one
+    /// provider serves all families of models.
+    pub fn is_conversational(&self) -> bool {
+        let chats = self.provider.apis.iter().any(|api| api.format().is_some());
+        chats && !is_not_conversational(&self.model)
+    }
+}
+
+/// Returns whether a model name belongs to a family without conversations: embeddings, images, video, speech.
+fn is_not_conversational(model: &str) -> bool {
+    const WORDS: [&str; 16] = [
+        "embed",
+        "rerank",
+        "image",
+        "imagen",
+        "dall-e",
+        "seedream",
+        "seededit",
+        "seedance",
+        "sora",
+        "veo-",
+        "wan2",
+        "-t2v",
+        "-i2v",
+        "whisper",
+        "-tts",
+        "moderation",
+    ];
+    let name = model.to_ascii_lowercase();
+    WORDS.iter().any(|word| name.contains(word))
 }
 
 /// Model that clients can request.
@@ -51,6 +82,10 @@ pub struct Model {
     pub owned_by: Box<str>,
     /// Release time in Unix seconds (`created` in model listings).
     pub created: i64,
+    /// Context window (tokens). `None` if the configuration does not say it.
+    pub context_window: Option<u32>,
+    /// Maximum output of a response (tokens). `None` if the configuration does not say it.
+    pub max_output_tokens: Option<u32>,
     /// Targets that serve the model.
     pub targets: Vec<Target>,
     /// Price of the model.
@@ -66,7 +101,12 @@ pub struct Model {
 impl Model {
     /// Returns whether any target with a positive weight offers `api`.
     pub fn offers(&self, api: Api) -> bool {
-        self.targets.iter().any(|target| target.handle.weight > 0 && target.provider.offers(api))
+        self.enabled_targets().any(|target| target.provider.offers(api))
+    }
+
+    /// Returns the targets with a positive weight, those of fallbacks included.
+    pub fn enabled_targets(&self) -> impl Iterator<Item = &Target> {
+        self.targets.iter().filter(|target| target.handle.weight > 0)
     }
 }
 

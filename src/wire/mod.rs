@@ -12,6 +12,7 @@
 pub mod body_facts;
 mod body_members;
 mod cache_key;
+mod catalogue;
 pub mod chat;
 pub mod codec;
 pub mod count_tokens;

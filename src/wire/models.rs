@@ -1,7 +1,9 @@
-//! Model listing in the shapes of the OpenAI, Anthropic and Gemini APIs.
+//! Model listing in the shapes of the OpenAI, Anthropic and Gemini APIs, and of the catalogue of Codex.
 
 use bytes::BytesMut;
 
+use super::catalogue;
+use crate::canonical::request::Effort;
 use crate::canonical::time::rfc3339;
 use crate::json::Writer;
 
@@ -14,6 +16,8 @@ pub enum ListingShape {
     Messages,
     /// Gemini's `models` list.
     Generate,
+    /// Model catalogue of Codex; a single model has OpenAI's shape.
+    Catalogue,
 }
 
 /// Properties of a request that determine the listing shape.
@@ -27,6 +31,8 @@ pub struct Hints {
     pub provider_version: bool,
     /// Whether the header `x-goog-api-key` or `x-vendor-api-key` or the query parameter `key` is present.
     pub google_key: bool,
+    /// Whether the query parameter `client_version` is present, which only Codex sends.
+    pub client_version: bool,
 }
 
 impl Hints {
@@ -38,6 +44,8 @@ impl Hints {
             ListingShape::Messages
         } else if self.google_key {
             ListingShape::Generate
+        } else if self.client_version {
+            ListingShape::Catalogue
         } else {
             ListingShape::List
         }
@@ -55,6 +63,12 @@ pub struct ListedModel<'a> {
     pub created: i64,
     /// Native Gemini methods that the model supports (`generateContent` and so on).
     pub methods: &'a [&'a str],
+    /// Context window (tokens). `None` if it is not known.
+    pub context_window: Option<u32>,
+    /// Maximum output of a response (tokens). `None` if it is not known.
+    pub max_output_tokens: Option<u32>,
+    /// Reasoning efforts that requests can name, in ascending order. Only the catalogue shows them.
+    pub efforts: Vec<Effort>,
 }
 
 /// Page of the listing that a client requests. Each shape has its own query parameters for it.
@@ -95,6 +109,13 @@ pub fn encode_list(shape: ListingShape, entries: &[ListedModel<'_>], page: &List
                 json.key("nextPageToken").string(last.id);
             }
         }
+        ListingShape::Catalogue => {
+            json.key("models").begin_array();
+            for (rank, entry) in entries.iter().enumerate() {
+                catalogue::entry(entry, rank, &mut json);
+            }
+            json.end_array();
+        }
     }
     json.end_object();
 }
@@ -103,7 +124,7 @@ pub fn encode_list(shape: ListingShape, entries: &[ListedModel<'_>], page: &List
 pub fn encode_one(shape: ListingShape, entry: &ListedModel<'_>, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     match shape {
-        ListingShape::List => list_entry(entry, &mut json),
+        ListingShape::List | ListingShape::Catalogue => list_entry(entry, &mut json),
         ListingShape::Messages => messages_entry(entry, &mut json),
         ListingShape::Generate => generate_entry(entry, &mut json),
     }
@@ -125,10 +146,20 @@ fn cut<'s, 'a>(entries: &'s [ListedModel<'a>], page: &ListingPage) -> (&'s [List
     }
 }
 
+/// Writes a member with a number of tokens, or nothing if it is not known.
+fn optional<B: bytes::BufMut>(json: &mut Writer<'_, B>, name: &str, tokens: Option<u32>) {
+    if let Some(tokens) = tokens {
+        json.key(name).number(tokens);
+    }
+}
+
 fn list_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
     json.begin_object();
     json.key("id").string(entry.id).key("object").string("model");
     json.key("created").number(entry.created).key("owned_by").string(entry.owned_by);
+    // Beyond OpenAI's API: coding clients read these names.
+    optional(json, "context_window", entry.context_window);
+    optional(json, "max_output_tokens", entry.max_output_tokens);
     json.end_object();
 }
 
@@ -138,8 +169,16 @@ fn messages_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'
     json.key("created_at").string(&rfc3339(entry.created));
     // Unknown facts are null instead of absent: the SDKs' types require these members.
     json.key("lifecycle").string("active");
-    for unknown in ["capabilities", "deprecated_at", "line", "max_input_tokens", "max_tokens", "retires_at"] {
+    for unknown in ["capabilities", "deprecated_at", "line", "retires_at"] {
         json.key(unknown).null();
+    }
+    for (name, tokens) in
+        [("max_input_tokens", entry.context_window), ("max_tokens", entry.max_output_tokens)]
+    {
+        match tokens {
+            Some(tokens) => json.key(name).number(tokens),
+            None => json.key(name).null(),
+        };
     }
     json.end_object();
 }
@@ -154,6 +193,8 @@ fn generate_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'
         .key("displayName")
         .string(entry.id);
     json.key("description").string(&format!("{} by {}", entry.id, entry.owned_by));
+    optional(json, "inputTokenLimit", entry.context_window);
+    optional(json, "outputTokenLimit", entry.max_output_tokens);
     json.key("supportedGenerationMethods").begin_array();
     for method in entry.methods {
         json.string(method);

@@ -80,7 +80,7 @@ pub enum Endpoint {
         /// Model, percent-decoded and without `models/`.
         id: String,
     },
-    /// `/`: some clients use it as a reachability check.
+    /// `/` and `/api/hello`: some clients use them as a reachability check.
     Root,
 }
 
@@ -333,7 +333,8 @@ pub fn parse(path: &str, query: Option<&str>) -> ParsedPath {
     }
     let Segments { segments: rest, beta } = whole;
     let endpoint = match rest.as_slice() {
-        [] => Some(Endpoint::Root),
+        // Claude Code sends `HEAD /api/hello` when it starts.
+        [] | ["api", "hello"] => Some(Endpoint::Root),
         ["chat", "completions"] => Some(Endpoint::Chat),
         ["messages"] => Some(Endpoint::Messages),
         ["messages", "count_tokens"] => Some(Endpoint::CountTokens),

@@ -42,6 +42,7 @@ mod linked;
 mod listing;
 mod losses;
 mod memory;
+mod models;
 mod names;
 mod other_models;
 mod overload;

@@ -22,6 +22,7 @@ pub(in crate::proxy) mod fallback;
 pub(in crate::proxy) mod fault_report;
 pub(in crate::proxy) mod finish;
 pub(in crate::proxy) mod images;
+mod listing;
 pub(in crate::proxy) mod lost;
 pub(in crate::proxy) mod phase;
 mod phases;

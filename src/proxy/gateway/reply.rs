@@ -58,7 +58,7 @@ impl Gateway {
             .map_err(|error| disconnect_error(&error))
     }
 
-    /// Answers a request for `/`, which some clients send to check that the server is up.
+    /// Answers a request for `/` or `/api/hello`, which some clients send to check that the server is up.
     pub(in crate::proxy) async fn reply_root(
         &self,
         client: &mut Client,

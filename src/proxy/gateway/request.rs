@@ -9,6 +9,7 @@ use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
 use super::context::Context;
 use super::fallback::not_offered;
 use super::images;
+use super::listing::list_models;
 use super::phase::RoutedRequest;
 use super::refusals::short;
 use super::request_id::RequestId;
@@ -23,17 +24,14 @@ use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
 use crate::proxy::driver::offload::{LARGE_BODY, run_blocking_if_large};
 use crate::proxy::names;
 use crate::route::pick::mask;
-use crate::route::{Model, Named, RoutingTable, Target, upstream_api};
+use crate::route::{Named, RoutingTable, Target, upstream_api};
 use crate::wire::form;
 use crate::wire::images::reply::ImageReplyShape;
-use crate::wire::models::{self, Hints, ListedModel, ListingPage};
+use crate::wire::models::{self, Hints};
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
 use crate::wire::tasks::TaskEndpoint;
 use crate::wire::{Api, Format};
-
-/// Maximum page size of the model listing (Anthropic and Gemini: 1000).
-const MAX_PAGE: usize = 1000;
 
 impl Gateway {
     /// Starts a request whose head has arrived: sets its id, its time-outs and the connection's keep-alive.
@@ -80,7 +78,7 @@ impl Gateway {
         let target = path::parse(head.uri.path(), query);
         let shape = || hints(head, target.beta, query).shape();
         ctx.format = target.format().unwrap_or_else(|| match shape() {
-            models::ListingShape::List => Format::Chat,
+            models::ListingShape::List | models::ListingShape::Catalogue => Format::Chat,
             models::ListingShape::Messages => Format::Messages,
             models::ListingShape::Generate => Format::Generate,
         });
@@ -230,6 +228,7 @@ fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
         google_key: head.headers.contains_key(names::X_GOOG_API_KEY)
             || head.headers.contains_key(names::X_VENDOR_API_KEY)
             || path::query_value(query, "key").is_some(),
+        client_version: path::query_value(query, "client_version").is_some(),
     }
 }
 
@@ -298,95 +297,12 @@ pub(in crate::proxy) fn resolve_model<'t>(
     Ok(named)
 }
 
-fn list_models(
-    endpoint: &Endpoint,
-    shape: models::ListingShape,
-    query: Option<&str>,
-    table: &RoutingTable,
-    key: &Key,
-) -> Result<Bytes, ApiError> {
-    let permission = &key.rules.models;
-    let mut out = bytes::BytesMut::with_capacity(128 + table.models().len() * 96);
-    if let Endpoint::Model { id } = endpoint {
-        let model = table.model(id).filter(|model| permission.permits(&model.id));
-        let model = model.ok_or_else(|| unknown_model(id))?;
-        models::encode_one(shape, &entry(model), &mut out);
-    } else {
-        let permitted = table.models().iter().filter(|model| permission.permits(&model.id));
-        let entries: Vec<ListedModel<'_>> = permitted.map(|model| entry(model)).collect();
-        let page = page(shape, query)?;
-        for (id, name) in [(&page.after, after_name(shape)), (&page.before, "before_id")] {
-            // An unknown cursor must be an error: a client that got the first page instead would page forever.
-            if id.as_ref().is_some_and(|id| !entries.iter().any(|entry| *entry.id == **id)) {
-                let message = format!("'{name}' does not name a model in this list.");
-                return Err(ApiError::new(ErrorKind::InvalidField, message).param(name));
-            }
-        }
-        models::encode_list(shape, &entries, &page, &mut out);
-    }
-    Ok(out.freeze())
-}
-
-fn entry(model: &Model) -> ListedModel<'_> {
-    ListedModel { id: &model.id, owned_by: &model.owned_by, created: model.created, methods: methods(model) }
-}
-
-/// Returns the methods of the generate API that a model serves.
-fn methods(model: &Model) -> &'static [&'static str] {
-    let chats = Format::ALL.into_iter().any(|format| model.offers(format.api()));
-    let embeds = model.offers(Api::Embeddings) || model.offers(Api::EmbedContent);
-    match (chats, embeds) {
-        (true, true) => {
-            &["generateContent", "streamGenerateContent", "countTokens", "embedContent", "batchEmbedContents"]
-        }
-        (true, false) => &["generateContent", "streamGenerateContent", "countTokens"],
-        (false, true) => &["embedContent", "batchEmbedContents"],
-        (false, false) => &[],
-    }
-}
-
-/// Returns the name of the query parameter with the cursor of the next page.
-fn after_name(shape: models::ListingShape) -> &'static str {
-    if shape == models::ListingShape::Generate { "pageToken" } else { "after_id" }
-}
-
-/// Parses the page parameters of a model listing. The default page size is 20 for Anthropic and 50 for Gemini.
-fn page(shape: models::ListingShape, query: Option<&str>) -> Result<ListingPage, ApiError> {
-    let text = |name| path::query_value(query, name).filter(|value| !value.is_empty());
-    let limit = |name: &'static str, default| match text(name).map(|value| value.parse::<usize>()) {
-        None => Ok(Some(default)),
-        Some(Ok(n)) if (1..=MAX_PAGE).contains(&n) => Ok(Some(n)),
-        Some(_) => {
-            let message = format!("'{name}' must be a number from 1 to {MAX_PAGE}.");
-            Err(ApiError::new(ErrorKind::InvalidField, message).param(name))
-        }
-    };
-    Ok(match shape {
-        models::ListingShape::List => ListingPage::default(),
-        models::ListingShape::Messages => ListingPage {
-            limit: limit("limit", 20)?,
-            after: text("after_id").map(Into::into),
-            before: text("before_id").map(Into::into),
-        },
-        models::ListingShape::Generate => {
-            // Gemini treats 0 as the default and clamps larger values.
-            let large = text("pageSize").and_then(|value| value.parse::<u64>().ok());
-            let limit = match large {
-                Some(0) => Some(50),
-                Some(n) if n > MAX_PAGE as u64 => Some(MAX_PAGE),
-                _ => limit("pageSize", 50)?,
-            };
-            ListingPage { limit, after: text("pageToken").map(Into::into), before: None }
-        }
-    })
-}
-
 fn unknown_path(head: &RequestHeader) -> ApiError {
     let message = format!("Unknown path: {} {}", short(head.method.as_str()), short(head.uri.path()));
     ApiError::new(ErrorKind::UnknownPath, message)
 }
 
-fn unknown_model(name: &str) -> ApiError {
+pub(super) fn unknown_model(name: &str) -> ApiError {
     let message = format!("The model `{}` does not exist or you do not have access to it.", short(name));
     ApiError::new(ErrorKind::UnknownModel, message).param("model")
 }

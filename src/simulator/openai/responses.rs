@@ -7,15 +7,17 @@ use super::super::ids::Ids;
 use super::super::script::{Ask, Choice, Format, Tool};
 use super::super::server::Call;
 use super::super::text::{tokens, weigh};
-use super::errors::{ApiError, Fields, OVERLOADED, for_status, missing, wrong_value};
+use super::errors::{ApiError, Fields, OVERLOADED, for_status, missing, wrong_type, wrong_value};
 use super::store::Store;
 use super::tools::{check_location, function_tool, mentions_json, read_choice, read_schema};
 use super::{input, response_answer};
 
-/// Members of a request. Source: `ResponseCreateParams` of openai-python 3.52.
-const KNOWN: [&str; 33] = [
+/// Members of a request. Source: `ResponseCreateParams` of openai-python 3.52, and `client_metadata`: OpenAI does not
+/// document it, but its API accepts it, and Codex sends it with every request.
+const KNOWN: [&str; 34] = [
     "access_programs",
     "background",
+    "client_metadata",
     "context_management",
     "conversation",
     "image",
@@ -143,6 +145,7 @@ fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
     }
     fields.integer("max_tool_calls", 1)?;
     fields.object("metadata")?;
+    check_client_metadata(fields)?;
     let (thinking, summary) = read_reasoning(fields)?;
     ask.thinking = thinking;
     let include = fields.array("include")?.map_or(&[][..], Vec::as_slice);
@@ -183,6 +186,15 @@ fn read_reasoning(fields: Fields<'_>) -> Result<(bool, bool), ApiError> {
         }
     };
     Ok((thinking, summary))
+}
+
+/// Checks `client_metadata`: an object of strings.
+fn check_client_metadata(fields: Fields<'_>) -> Result<(), ApiError> {
+    let Some(metadata) = fields.object("client_metadata")? else { return Ok(()) };
+    match metadata.0.as_object().into_iter().flatten().find(|(_, value)| !value.is_string()) {
+        None => Ok(()),
+        Some((name, value)) => Err(wrong_type(&format!("client_metadata.{name}"), "a string", value)),
+    }
 }
 
 fn unknown(path: &str) -> ApiError {

@@ -111,6 +111,24 @@ async fn reasoning_items_returned_by_the_client_are_verified() {
     assert_eq!(again(&items).await.status, 404);
 }
 
+/// Codex sends this member with every request.
+#[tokio::test]
+async fn client_metadata_is_an_object_of_strings() {
+    let simulator = start(SimulatedProvider::OpenAi).await;
+    for (metadata, param) in [
+        (json!({"x-codex-window-id": "thread:0"}), None),
+        (json!({}), None),
+        (json!(null), None),
+        (json!("thread:0"), Some("client_metadata")),
+        (json!({"x-codex-window-id": 0}), Some("client_metadata.x-codex-window-id")),
+    ] {
+        let body = json!({"model": "gpt-5", "input": "hello", "client_metadata": metadata});
+        let answer = post(&simulator, RESPONSES, &body).await;
+        assert_eq!(answer.status, if param.is_some() { 400 } else { 200 }, "{body}: {}", answer.text());
+        assert_eq!(answer.json()["error"]["param"].as_str(), param, "{body}");
+    }
+}
+
 #[tokio::test]
 async fn request_invalid_is_refused_like_the_provider() {
     let simulator = start(SimulatedProvider::OpenAi).await;

@@ -3,6 +3,7 @@
 use bytes::BytesMut;
 use serde_json::{Value, json};
 
+use crate::canonical::request::Effort;
 use crate::wire::models::{Hints, ListedModel, ListingPage, ListingShape, encode_list, encode_one};
 
 fn entries<'a>(ids: &[&'a str]) -> Vec<ListedModel<'a>> {
@@ -12,6 +13,9 @@ fn entries<'a>(ids: &[&'a str]) -> Vec<ListedModel<'a>> {
             owned_by: "someone",
             created: 1_700_000_000,
             methods: &["generateContent"],
+            context_window: None,
+            max_output_tokens: None,
+            efforts: Vec::new(),
         })
         .collect()
 }
@@ -38,7 +42,11 @@ fn listing_shape_is_derived_from_headers_and_path() {
         (true, false, false, ListingShape::Generate),
         (true, true, false, ListingShape::Generate),
     ] {
-        assert_eq!(Hints { beta, provider_version, google_key }.shape(), shape);
+        let hints = Hints { beta, provider_version, google_key, client_version: false };
+        assert_eq!(hints.shape(), shape);
+        // The version of Codex selects its catalogue only where nothing names another API.
+        let shape = if shape == ListingShape::List { ListingShape::Catalogue } else { shape };
+        assert_eq!(Hints { client_version: true, ..hints }.shape(), shape);
     }
 }
 
@@ -74,6 +82,75 @@ fn listing_of_each_shape_is_what_its_sdk_parses() {
 }
 
 #[test]
+fn listing_shows_the_token_limits_of_a_model_in_each_shape() {
+    let entry = ListedModel {
+        context_window: Some(200_000),
+        max_output_tokens: Some(64_000),
+        ..entries(&["a"]).remove(0)
+    };
+    for (shape, window, output) in [
+        (ListingShape::List, "context_window", "max_output_tokens"),
+        (ListingShape::Messages, "max_input_tokens", "max_tokens"),
+        (ListingShape::Generate, "inputTokenLimit", "outputTokenLimit"),
+        (ListingShape::Catalogue, "context_window", "max_output_tokens"),
+    ] {
+        let mut out = BytesMut::new();
+        encode_one(shape, &entry, &mut out);
+        let one: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!((&one[window], &one[output]), (&json!(200_000), &json!(64_000)), "{one}");
+    }
+}
+
+/// Codex rejects an entry without one of these members, and an effort that it does not know.
+#[test]
+fn catalogue_entries_have_every_member_that_codex_requires() {
+    let known = ListedModel {
+        context_window: Some(200_000),
+        efforts: Effort::ALL.to_vec(),
+        ..entries(&["a"]).remove(0)
+    };
+    let fixed = ListedModel { efforts: vec![Effort::High], ..entries(&["c"]).remove(0) };
+    let mut out = BytesMut::new();
+    let entries = [known, entries(&["b"]).remove(0), fixed];
+    encode_list(ListingShape::Catalogue, &entries, &ListingPage::default(), &mut out);
+    let catalogue: Value = serde_json::from_slice(&out).unwrap();
+    let models = catalogue["models"].as_array().unwrap();
+    for (rank, (model, id)) in models.iter().zip(["a", "b", "c"]).enumerate() {
+        assert_eq!((&model["slug"], &model["display_name"]), (&json!(id), &json!(id)));
+        assert_eq!(model["priority"], rank);
+        assert_eq!((&model["shell_type"], &model["visibility"]), (&json!("unified_exec"), &json!("list")));
+        assert_eq!((&model["supported_in_api"], &model["support_verbosity"]), (&json!(true), &json!(false)));
+        assert_eq!(model["truncation_policy"], json!({"mode": "tokens", "limit": 10_000}));
+        assert_eq!(model["experimental_supported_tools"], json!([]));
+        assert_eq!(model["input_modalities"], json!(["text", "image"]));
+        assert_eq!(model["supports_parallel_tool_calls"], true);
+        assert_eq!(model["use_responses_lite"], false);
+        let reasons = id != "b";
+        for name in ["supports_reasoning_summaries", "supports_reasoning_summary_parameter"] {
+            assert_eq!(model[name], reasons, "{id}");
+        }
+        assert_eq!(model["effective_context_window_percent"], 95);
+        assert!(model["base_instructions"].as_str().unwrap().starts_with("You are a coding agent"));
+    }
+    let efforts = |model: &Value| -> Vec<String> {
+        let levels = model["supported_reasoning_levels"].as_array().unwrap();
+        assert!(levels.iter().all(|level| !level["description"].as_str().unwrap().is_empty()));
+        levels.iter().map(|level| level["effort"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(efforts(&models[0]), ["low", "medium", "high", "xhigh"]);
+    assert_eq!(
+        (&models[0]["default_reasoning_level"], &models[0]["context_window"]),
+        (&json!("medium"), &json!(200_000))
+    );
+    assert_eq!((efforts(&models[1]), models[1].get("context_window")), (Vec::new(), None));
+    assert_eq!(models[1].get("default_reasoning_level"), None);
+    assert_eq!(
+        (efforts(&models[2]), &models[2]["default_reasoning_level"]),
+        (vec!["high".to_owned()], &json!("high"))
+    );
+}
+
+#[test]
 fn listing_that_is_empty_is_still_a_list() {
     let all = ListingPage::default();
     assert_eq!(list(ListingShape::List, &[], &all), json!({"object": "list", "data": []}));
@@ -82,6 +159,7 @@ fn listing_that_is_empty_is_still_a_list() {
         json!({"data": [], "has_more": false, "first_id": null, "last_id": null})
     );
     assert_eq!(list(ListingShape::Generate, &[], &all), json!({"models": []}));
+    assert_eq!(list(ListingShape::Catalogue, &[], &all), json!({"models": []}));
 }
 
 #[test]

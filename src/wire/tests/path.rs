@@ -140,8 +140,11 @@ fn endpoint_unknown_is_distinguished_from_a_wrong_method() {
 
 #[test]
 fn endpoint_root_is_found_with_and_without_a_version() {
-    for path in ["", "/", "//", "/v1", "/v1/", "/v1/v1", "/v1beta"] {
+    for path in ["", "/", "//", "/v1", "/v1/", "/v1/v1", "/v1beta", "/api/hello", "/v1/api/hello"] {
         assert_eq!(endpoint(path), Some(Endpoint::Root), "{path}");
+    }
+    for path in ["/api", "/hello", "/api/hello/x"] {
+        assert_eq!(endpoint(path), None, "{path}");
     }
 }
 

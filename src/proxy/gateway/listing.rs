@@ -1,0 +1,134 @@
+//! Model listing: which models a key sees, and which page of them a client gets.
+
+use bytes::Bytes;
+
+use super::request::unknown_model;
+use crate::account::Key;
+use crate::canonical::dialect::ReasoningSupport;
+use crate::canonical::request::Effort;
+use crate::error::{ApiError, ErrorKind};
+use crate::route::{Model, RoutingTable, Target, upstream_api};
+use crate::wire::models::{self, ListedModel, ListingPage, ListingShape};
+use crate::wire::path::{self, Endpoint};
+use crate::wire::{Api, Format};
+
+/// Maximum page size of the model listing (Anthropic and Gemini: 1000).
+const MAX_PAGE: usize = 1000;
+
+/// Builds the body of `GET /v1/models` and `GET /v1/models/{id}`: models that the key may use.
+///
+/// # Errors
+/// Returns [`ErrorKind::UnknownModel`] for a model that does not exist or that the key may not use, and
+/// [`ErrorKind::InvalidField`] for an invalid page.
+pub(super) fn list_models(
+    endpoint: &Endpoint,
+    shape: ListingShape,
+    query: Option<&str>,
+    table: &RoutingTable,
+    key: &Key,
+) -> Result<Bytes, ApiError> {
+    let permission = &key.rules.models;
+    let mut out = bytes::BytesMut::with_capacity(128 + table.models().len() * 96);
+    if let Endpoint::Model { id } = endpoint {
+        // Every name that requests can use: `claude-x`, `anthropic/claude-x`, `claude-x-thinking-low`.
+        let named = table.resolve(id).filter(|named| permission.permits(&named.model.id));
+        let named = named.ok_or_else(|| unknown_model(id))?;
+        models::encode_one(shape, &entry(named.model), &mut out);
+    } else {
+        let permitted = table.models().iter().filter(|model| permission.permits(&model.id));
+        let entries: Vec<ListedModel<'_>> = match shape {
+            ListingShape::Catalogue => permitted
+                .filter(|model| model.enabled_targets().any(Target::is_conversational))
+                .map(|model| ListedModel { efforts: efforts(model), ..entry(model) })
+                .collect(),
+            _ => permitted.map(|model| entry(model)).collect(),
+        };
+        let page = page(shape, query)?;
+        for (id, name) in [(&page.after, after_name(shape)), (&page.before, "before_id")] {
+            // An unknown cursor must be an error: a client that got the first page instead would page forever.
+            if id.as_ref().is_some_and(|id| !entries.iter().any(|entry| *entry.id == **id)) {
+                let message = format!("'{name}' does not name a model in this list.");
+                return Err(ApiError::new(ErrorKind::InvalidField, message).param(name));
+            }
+        }
+        models::encode_list(shape, &entries, &page, &mut out);
+    }
+    Ok(out.freeze())
+}
+
+fn entry(model: &Model) -> ListedModel<'_> {
+    ListedModel {
+        id: &model.id,
+        owned_by: &model.owned_by,
+        created: model.created,
+        methods: methods(model),
+        context_window: model.context_window,
+        max_output_tokens: model.max_output_tokens,
+        efforts: Vec::new(),
+    }
+}
+
+/// Returns the reasoning efforts that all enabled targets of a model support for a client of the responses format.
+fn efforts(model: &Model) -> Vec<Effort> {
+    let supports = |target: &Target, effort: &Effort| {
+        let api = upstream_api(target, Api::Responses);
+        match api.map(|api| target.provider.dialect(api, &target.model).reasoning) {
+            None | Some(ReasoningSupport::Fixed) => false,
+            Some(ReasoningSupport::Budget { .. }) => true,
+            Some(ReasoningSupport::Effort { min, max, .. }) => (min..=max).contains(effort),
+            Some(ReasoningSupport::Adaptive { max, .. }) => *effort <= max,
+        }
+    };
+    let all = |effort: &Effort| model.enabled_targets().all(|target| supports(target, effort));
+    Effort::ALL.into_iter().filter(all).collect()
+}
+
+/// Returns the methods of the generate API that a model serves.
+fn methods(model: &Model) -> &'static [&'static str] {
+    let chats = Format::ALL.into_iter().any(|format| model.offers(format.api()));
+    let embeds = model.offers(Api::Embeddings) || model.offers(Api::EmbedContent);
+    match (chats, embeds) {
+        (true, true) => {
+            &["generateContent", "streamGenerateContent", "countTokens", "embedContent", "batchEmbedContents"]
+        }
+        (true, false) => &["generateContent", "streamGenerateContent", "countTokens"],
+        (false, true) => &["embedContent", "batchEmbedContents"],
+        (false, false) => &[],
+    }
+}
+
+/// Returns the name of the query parameter with the cursor of the next page.
+fn after_name(shape: ListingShape) -> &'static str {
+    if shape == ListingShape::Generate { "pageToken" } else { "after_id" }
+}
+
+/// Parses the page parameters of a model listing. The default page size is 20 for Anthropic and 50 for Gemini.
+fn page(shape: ListingShape, query: Option<&str>) -> Result<ListingPage, ApiError> {
+    let text = |name| path::query_value(query, name).filter(|value| !value.is_empty());
+    let limit = |name: &'static str, default| match text(name).map(|value| value.parse::<usize>()) {
+        None => Ok(Some(default)),
+        Some(Ok(n)) if (1..=MAX_PAGE).contains(&n) => Ok(Some(n)),
+        Some(_) => {
+            let message = format!("'{name}' must be a number from 1 to {MAX_PAGE}.");
+            Err(ApiError::new(ErrorKind::InvalidField, message).param(name))
+        }
+    };
+    Ok(match shape {
+        ListingShape::List | ListingShape::Catalogue => ListingPage::default(),
+        ListingShape::Messages => ListingPage {
+            limit: limit("limit", 20)?,
+            after: text("after_id").map(Into::into),
+            before: text("before_id").map(Into::into),
+        },
+        ListingShape::Generate => {
+            // Gemini treats 0 as the default and clamps larger values.
+            let large = text("pageSize").and_then(|value| value.parse::<u64>().ok());
+            let limit = match large {
+                Some(0) => Some(50),
+                Some(n) if n > MAX_PAGE as u64 => Some(MAX_PAGE),
+                _ => limit("pageSize", 50)?,
+            };
+            ListingPage { limit, after: text("pageToken").map(Into::into), before: None }
+        }
+    })
+}

@@ -1,0 +1,177 @@
+//! What coding agents read besides conversations: model limits, the catalogue of Codex, names of single models, the
+//! start-up probe of Claude Code, and response headers that name a model.
+
+use serde_json::{Value, json};
+
+use super::support::client::request;
+use super::support::form::Form;
+use super::support::gateway::Gateway;
+use super::support::reply;
+use super::support::setup::{KEY, NARROW_KEY, Setup, provider_of};
+use super::support::upstream::Upstream;
+
+/// Models with limits, without limits, without conversations, and out of use.
+const ROUTES: &str = r#"
+[[model]]
+id = "gpt"
+context_window = 400000
+max_output_tokens = 128000
+targets = [{ provider = "openai", model = "gpt-5" }]
+
+[[model]]
+id = "plain"
+targets = [{ provider = "openai", model = "gpt-4o" }]
+
+[[model]]
+id = "vectors"
+targets = [{ provider = "openai", model = "text-embedding-3-small" }]
+
+[[model]]
+id = "claude"
+context_window = 200000
+targets = [{ provider = "anthropic", model = "claude-sonnet-4-6" }]
+
+[[model]]
+id = "models/with/slashes"
+targets = [{ provider = "anthropic", model = "claude-sonnet-4-6" }]
+"#;
+
+async fn gateway() -> Gateway {
+    let base = "http://127.0.0.1:9/v1";
+    let mut setup =
+        Setup::new().provider("openai", "openai", base, "").provider("anthropic", "anthropic", base, "");
+    setup.routes += ROUTES;
+    Gateway::start(&setup).await
+}
+
+/// Returns the JSON body of a GET request with this key, which must succeed.
+async fn get(gateway: &Gateway, path: &str, key: &str) -> Value {
+    let answer = gateway.ask(request("GET", path, &[("authorization", &format!("Bearer {key}"))])).await;
+    assert_eq!(answer.status(), 200, "{path}: {}", answer.text());
+    answer.json()
+}
+
+fn slugs(catalogue: &Value) -> Vec<&str> {
+    catalogue["models"].as_array().unwrap().iter().map(|model| model["slug"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn listing_shows_the_configured_token_limits_in_each_shape() {
+    let gateway = gateway().await;
+    let list = get(&gateway, "/v1/models", KEY).await;
+    let (gpt, plain) = (&list["data"][0], &list["data"][1]);
+    assert_eq!((&gpt["context_window"], &gpt["max_output_tokens"]), (&json!(400_000), &json!(128_000)));
+    assert_eq!((plain.get("context_window"), plain.get("max_output_tokens")), (None, None));
+    let headers = [("x-api-key", KEY), ("anthropic-version", "2023-06-01")];
+    let list = gateway.ask(request("GET", "/v1/models", &headers)).await.json();
+    let (gpt, claude) = (&list["data"][0], &list["data"][3]);
+    assert_eq!((&gpt["max_input_tokens"], &gpt["max_tokens"]), (&json!(400_000), &json!(128_000)));
+    assert_eq!((&claude["max_input_tokens"], &claude["max_tokens"]), (&json!(200_000), &Value::Null));
+    let list = gateway.ask(request("GET", "/v1beta/models", &[("x-goog-api-key", KEY)])).await.json();
+    let (gpt, plain) = (&list["models"][0], &list["models"][1]);
+    assert_eq!((&gpt["inputTokenLimit"], &gpt["outputTokenLimit"]), (&json!(400_000), &json!(128_000)));
+    assert_eq!((plain.get("inputTokenLimit"), plain.get("outputTokenLimit")), (None, None));
+}
+
+#[tokio::test]
+async fn catalogue_has_the_conversational_models_of_the_key() {
+    let gateway = gateway().await;
+    let path = "/v1/models?client_version=0.169.0";
+    let catalogue = get(&gateway, path, KEY).await;
+    assert_eq!(slugs(&catalogue), ["gpt", "plain", "claude", "models/with/slashes"]);
+    assert_eq!(catalogue["models"][0]["context_window"], 400_000);
+    let efforts = |at: usize| -> Vec<&str> {
+        let levels = catalogue["models"][at]["supported_reasoning_levels"].as_array().unwrap();
+        levels.iter().map(|level| level["effort"].as_str().unwrap()).collect()
+    };
+    assert!(efforts(0).starts_with(&["low", "medium", "high"]), "{:?}", efforts(0));
+    assert_eq!(efforts(1), Vec::<&str>::new(), "gpt-4o refuses an effort");
+    assert!(efforts(2).starts_with(&["low", "medium", "high"]), "{:?}", efforts(2));
+    assert_eq!(slugs(&get(&gateway, path, NARROW_KEY).await), ["gpt"]);
+    let refused = gateway.ask(request("GET", path, &[])).await;
+    assert_eq!((refused.status(), &refused.json()["error"]["code"]), (401, &json!("invalid_api_key")));
+    // A header that names another API takes precedence.
+    let headers = [("x-api-key", KEY), ("anthropic-version", "2023-06-01")];
+    let list = gateway.ask(request("GET", path, &headers)).await.json();
+    assert_eq!(list["data"][0]["id"], "gpt");
+}
+
+#[tokio::test]
+async fn model_is_found_by_every_name_that_requests_can_use() {
+    let gateway = gateway().await;
+    for (name, id) in [
+        ("claude", "claude"),
+        ("anthropic/claude", "claude"),
+        ("anthropic%2Fclaude", "claude"),
+        ("claude-thinking", "claude"),
+        ("anthropic/claude-thinking-low", "claude"),
+        ("anthropic/claude-nothinking", "claude"),
+        ("gpt-thinking-8192", "gpt"),
+        ("openai/gpt?client_version=0.169.0", "gpt"),
+    ] {
+        assert_eq!(get(&gateway, &format!("/v1/models/{name}"), KEY).await["id"], id, "{name}");
+    }
+    let one =
+        gateway.ask(request("GET", "/v1beta/models/anthropic/claude", &[("x-goog-api-key", KEY)])).await;
+    assert_eq!(one.json()["baseModelId"], "claude");
+    for (name, key) in [
+        ("openai/claude", KEY),
+        ("nobody/claude", KEY),
+        ("claude-thinking-deep", KEY),
+        ("anthropic/claude", NARROW_KEY),
+        ("claude-thinking", NARROW_KEY),
+    ] {
+        let bearer = format!("Bearer {key}");
+        let path = format!("/v1/models/{name}");
+        let missing = gateway.ask(request("GET", &path, &[("authorization", &bearer)])).await;
+        assert_eq!(missing.status(), 404, "{name}: {}", missing.text());
+        assert!(missing.json()["error"]["message"].as_str().unwrap().contains(name), "{}", missing.text());
+    }
+}
+
+#[tokio::test]
+async fn probe_of_a_starting_client_needs_no_key() {
+    let gateway = gateway().await;
+    let mut client = gateway.connect().await;
+    client.send(request("HEAD", "/api/hello", &[])).await;
+    assert_eq!(client.answer_to_head().await.status(), 200);
+    let answer = gateway.ask(request("GET", "/api/hello", &[])).await;
+    assert_eq!((answer.status(), answer.json()), (200, json!({"service": "model-gateway"})));
+    let wrong = gateway.ask(request("POST", "/api/hello", &[])).await;
+    assert_eq!((wrong.status(), wrong.get("allow")), (405, Some("GET, HEAD")));
+    for line in &gateway.wait_for_log(3).await[..2] {
+        assert_eq!((&line["endpoint"], &line["status"]), (&json!("root"), &json!(200)), "{line}");
+        assert_eq!(line.get("error"), None, "{line}");
+    }
+    let metrics = gateway.metrics_after(3).await;
+    assert_eq!(metrics.sum("gateway_requests_total", &[("endpoint", "root"), ("status", "200")]), 2.0);
+}
+
+/// Codex warns its user of a rerouted model if this header names another model than the requested one.
+#[tokio::test]
+async fn header_with_the_model_of_the_provider_is_not_forwarded() {
+    let model = ("openai-model", "gpt-other");
+    let json = ("content-type", "application/json");
+    for form in Form::ALL {
+        let headers = [("content-type", "text/event-stream"), ("transfer-encoding", "chunked"), model];
+        let frames: Vec<u8> = form.frames("gpt").iter().flat_map(reply::chunk).collect();
+        let stream = [reply::head(200, &headers).as_bytes(), &frames, reply::LAST_CHUNK].concat();
+        for (streamed, answer, status) in [
+            (false, reply::whole(200, &[json, model], form.whole("gpt")), 200),
+            (true, stream, 200),
+            (false, reply::whole(400, &[json, model], r#"{"error":{"message":"no","type":"x"}}"#), 400),
+        ] {
+            let upstream = Upstream::answering(answer).await;
+            let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
+            for client in [Form::Responses, form] {
+                let name = provider_of(form);
+                let answer = gateway.ask(client.request_for(name, streamed)).await;
+                assert_eq!(
+                    (answer.status(), answer.get("openai-model")),
+                    (status, None),
+                    "{form:?} {client:?}"
+                );
+            }
+        }
+    }
+}
