@@ -20,6 +20,7 @@ pub fn opening(journal: u64) -> [u8; OPENING] {
 /// Appends a frame to a buffer. `payload` appends the payload.
 pub fn write(journal: u64, number: u64, out: &mut Vec<u8>, payload: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
+    // The header is filled in last: the payload is written in place, and its length is not known before.
     out.extend_from_slice(&[0; HEADER]);
     payload(out);
     let Some(frame) = out.get_mut(start..) else { return };
@@ -98,6 +99,7 @@ impl<'a> Iterator for JournalFrames<'a> {
         let (sum, number) = header.split_first_chunk::<4>()?;
         let number = u64::from_le_bytes(number.try_into().ok()?);
         let length = u32::from_le_bytes(*length) as usize;
+        // A torn write can leave any length, so it is bounded before it is used.
         if length > LARGEST || self.last.is_some_and(|last| last.checked_add(1) != Some(number)) {
             return None;
         }

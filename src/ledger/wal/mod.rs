@@ -174,6 +174,7 @@ impl Journal {
                 "the journal cannot be written, and its queue is full".to_owned(),
             )));
         }
+        // Number and frame under one lock: replay ends at a gap in the sequence.
         let number = queue.last.saturating_add(1);
         write(self.id, number, &mut queue.frames, payload);
         queue.last = number;
@@ -208,6 +209,7 @@ impl Journal {
                 writing.waiting.append(&mut queue.waiting);
                 queue.writing_bytes = writing.batch.len();
             }
+            // A write that hangs returns no error: `is_failing` measures it from this time.
             self.writing_since.store(self.millis(), Ordering::Relaxed);
             let written = writing.write();
             self.writing_since.store(0, Ordering::Relaxed);
@@ -258,6 +260,7 @@ impl Journal {
     /// Flushes both segments to the disk (`fdatasync`). Called while the database does not accept frames.
     pub(super) fn sync(&self, drained: &Segment) -> io::Result<()> {
         drained.file.sync_data()?;
+        // A clone, so that writes do not wait for the lock during a flush, which may take seconds.
         let current = self.writing.lock().current.file.try_clone()?;
         current.sync_data()
     }

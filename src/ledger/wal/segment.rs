@@ -46,6 +46,7 @@ impl Pieces {
     /// Creates a reader of the bytes before `end`. If the file is not a segment, it yields no pieces.
     pub(super) fn new(file: File, end: u64) -> io::Result<Self> {
         let mut opening = vec![0; frame::OPENING];
+        // `end` is `u64::MAX` for the journal of an ended process, whose last frame is not known.
         let end = end.min(file.metadata()?.len());
         if end >= frame::OPENING as u64 {
             file.read_exact_at(&mut opening, 0)?;
@@ -68,6 +69,7 @@ impl Pieces {
         frames.by_ref().for_each(drop);
         let (last, left) = (frames.last_number(), frames.remaining_bytes());
         let whole = length.saturating_sub(left);
+        // Not one valid frame: it is torn, or left over from before the segment was recycled.
         if whole == 0 {
             self.at = self.end;
             return Ok(None);

@@ -31,6 +31,7 @@ impl JournalThread {
 
 impl Drop for JournalThread {
     fn drop(&mut self) {
+        // Set under the lock: the thread either sees it before it sleeps, or is woken.
         self.journal.queue.lock().closed = true;
         self.journal.wake.notify_one();
         if let Some(thread) = self.thread.take() {
@@ -58,7 +59,7 @@ impl Journal {
         if self.failing.load(Ordering::Relaxed) && !queue.closed {
             self.wake.wait_for(&mut queue, RETRY_INTERVAL);
         }
-        // `taken` is not zero while a failed batch waits for its retry.
+        // `writing_bytes` is not zero while a failed batch waits for its retry.
         while queue.frames.is_empty() && queue.writing_bytes == 0 && !queue.closed {
             queue.sleeping = true;
             self.wake.wait(&mut queue);

@@ -104,6 +104,7 @@ impl OpenResponse {
             let until = silent_at.min(self.until);
             let check =
                 self.rate.as_ref().and_then(Throughput::until).map_or(until, |check| check.min(until));
+            // Cancel-safe: when the check fires, the reader keeps what it has gathered.
             let Ok(read) = timeout_at(check, self.reader.read(session)).await else {
                 if Instant::now() >= until {
                     return Err(BodyError::Timeout);
@@ -118,6 +119,7 @@ impl OpenResponse {
                     self.release();
                     piece
                 }
+                // The bytes before the fault are dropped: a body that is cut short is of no use to the callers.
                 Read::Broken(_, error) => return Err(BodyError::Broken(error)),
             };
             if !piece.is_empty() {
@@ -130,6 +132,7 @@ impl OpenResponse {
 
     /// Counts received bytes. Returns an error if a rate window has ended with too few.
     fn check_rate(&mut self, bytes: usize) -> Result<(), BodyError> {
+        // Without a session the body is complete: its last window is cut short and must not fail it.
         let Some(rate) = self.rate.as_mut().filter(|_| self.session.is_some()) else { return Ok(()) };
         rate.on_received(bytes, false);
         if rate.is_too_low() { Err(BodyError::LowRate) } else { Ok(()) }

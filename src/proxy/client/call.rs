@@ -135,6 +135,7 @@ impl OpenResponse {
         let mut tally = tally.filter(|_| success);
         // A large response states its length: allocate once, instead of moving the body each time the buffer grows.
         let length = self.length.and_then(|length| usize::try_from(length).ok());
+        // The length of a compressed body is not that of the decoded one, and of an error only the beginning is kept.
         let ahead = length.filter(|length| *length > PREALLOCATED.start && plain && success);
         let capacity = ahead.map_or(0, |length| length.min(PREALLOCATED.end).min(most));
         let truncate_at = if success { usize::MAX } else { MAX_ERROR_BODY };
@@ -184,6 +185,7 @@ pub(in crate::proxy) fn upstream_error(
     log: &mut CallLog,
 ) -> ApiError {
     let reported = ProviderError::decode(body);
+    // Providers quote the credential that they reject, which is the gateway's own: no client may read it.
     let detail = redact_secrets(provider, reported.message.clone());
     let mut error = from_provider(status, reported, retry_after);
     error.message = redact_secrets(provider, error.message.into_owned()).into();

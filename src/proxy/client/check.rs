@@ -46,6 +46,7 @@ impl BackgroundService for Probes {
             let (mut shutdown, mut reloads) = (shutdown.clone(), self.0.reloads.subscribe());
             let mut runners = Vec::new();
             loop {
+                // Before the snapshot is read: a reload between the two would otherwise have no effect until the next one.
                 reloads.mark_unchanged();
                 self.0.sync_runners(&mut runners, &supervised);
                 tokio::select! {
@@ -66,6 +67,7 @@ struct Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
+        // A dropped handle only detaches its task: the check of a removed provider would continue.
         self.task.abort();
     }
 }
@@ -125,6 +127,7 @@ impl Gateway {
             result.set(LastProbe { outcome, status, time });
             self.record_probe(&live, link.provider(), outcome, &mut checked);
             let every = check.every;
+            // Not held while it sleeps: it would keep the snapshot from before a reload in memory.
             drop(live);
             // A period lasts nine tenths of `every` to all of it: checks that started together spread out.
             rest = every / 10;

@@ -175,6 +175,7 @@ impl UpstreamClient {
     pub(in crate::proxy) async fn open_url(&self, url: &str) -> Result<OpenFetch, FetchFault> {
         let until = Instant::now() + self.limits.fetch_timeout;
         let url = address(url)?;
+        // The wait for a permit counts too: the caller waits for no longer than `limits.fetch_timeout` in total.
         let place = timeout_at(until, self.fetches.clone().acquire_owned()).await;
         let Ok(Ok(place)) = place else { return Err(FetchFault::Busy) };
         timeout_at(until, Box::pin(self.follow(url, until, place))).await.map_err(|_| FetchFault::Slow)?
@@ -187,9 +188,11 @@ impl UpstreamClient {
         place: OwnedSemaphorePermit,
     ) -> Result<OpenFetch, FetchFault> {
         for _ in 0..=REDIRECTS {
+            // Each hop is resolved and checked anew: a redirect may lead from a public host into a private network.
             let mut response = self.request_url(&url, until).await?;
             match response.status {
                 200 => {
+                    // The request accepts `identity` only. Bytes in another coding would be passed on as the media itself.
                     let coding = response.text(&header::CONTENT_ENCODING);
                     if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
                         return Err(FetchFault::Broken("it is compressed".to_owned()));
@@ -340,6 +343,7 @@ fn is_public_6(ip: Ipv6Addr) -> bool {
         is_public_4(Ipv4Addr::new(a, b, c, d))
     };
     match ip.segments() {
+        // NAT64 (RFC 6052) and 6to4 (RFC 3056) embed the IPv4 address that the connection really leads to.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => within(high, low),
         // Ranges for tunnels, benchmarks, documentation and protocol assignments.
         [0x2001, 0..0x200, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..0x1000, ..] => false,

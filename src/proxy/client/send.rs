@@ -162,6 +162,7 @@ impl UpstreamClient {
             let exchange = async {
                 write_request(&mut connected.session, request).await?;
                 delivered = Some(Instant::now());
+                // Before the wait: a caller that drops this future must learn that the provider may have acted.
                 log.on_request_sent();
                 read_response_head(&mut connected.session).await
             };
@@ -199,6 +200,7 @@ impl UpstreamClient {
             let reused = idle.is_some();
             let opened = match idle {
                 Some(session) => Ok(session),
+                // Boxed: the state of a TLS handshake is large, and most requests reuse a connection.
                 None => Box::pin(self.connections.connect(&peer, within)).await,
             };
             match opened {
@@ -243,6 +245,7 @@ impl UpstreamClient {
         resends: &mut Resends,
     ) -> bool {
         let Connected { session, peer, reused } = connected;
+        // Pingora marks some errors as retryable on a reused connection only; this resolves the mark.
         error.retry.decide_reuse(*reused);
         if is_downgrade(error) {
             self.connections.prefer_http1(peer);
@@ -266,6 +269,7 @@ impl UpstreamClient {
         let Connected { session, peer, .. } = connected;
         let pool = match request.destination {
             RequestDestination::Provider(_) => Some((self.connections.clone(), peer)),
+            // Not pooled: the address was checked for this one URL.
             RequestDestination::Address(_) => None,
         };
         let response = OpenResponse::new(session, pool, request.timeouts, request.until);

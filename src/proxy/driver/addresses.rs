@@ -100,6 +100,7 @@ impl Addresses {
                 if now >= until + MAX_STALE {
                     return None;
                 }
+                // An error means that a look-up failed less than `NEGATIVE_TTL` ago: the expired addresses stay in use.
                 let _ = self.start_lookup(now, resolver);
             }
         }
@@ -125,6 +126,7 @@ impl Addresses {
             return Ok(peer);
         }
         let mut running = self.start_lookup(self.now(), resolver)?;
+        // No value is ever sent: `changed` fails when the look-up drops its sender.
         while running.changed().await.is_ok() {}
         if let Some(peer) = self.cached(resolver) {
             return Ok(peer);
@@ -159,6 +161,7 @@ impl Addresses {
         tokio::spawn(async move {
             let found = resolver.lookup(&addresses.host).await;
             addresses.on_lookup_done(found);
+            // Only after the result is stored: this wakes the requests that wait for it.
             drop(end);
         });
         Ok(running)

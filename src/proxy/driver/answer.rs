@@ -163,6 +163,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
             // Cancel-safe: `reader` keeps what it has gathered when another branch is taken.
             tokio::select! {
                 biased;
+                // Upstream first: data that has arrived is not lost to a time-out or shutdown of the same moment.
                 read = self.reader.read(self.upstream) => return Ok(read),
                 gone = client_gone(&mut session.downstream_session) => return Err(ExchangeOutcome::Failed(gone)),
                 () = ended.as_mut() => return Err(ExchangeOutcome::Failed(shutdown_error())),
@@ -184,6 +185,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         }
         if self.exchange.clock.is_due() {
             if self.held.is_some() || self.is_early() {
+                // The early head takes the place of a stream's own head: the client must not get two.
                 self.head = self.head.take().filter(|_| !streaming);
                 self.exchange.send_early_keepalive().await.map_err(failed)?;
             } else {
@@ -236,6 +238,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         };
         if self.held.is_some() {
             if let Some(error) = fault {
+                // What was held back is dropped with the attempt: the next target sends its own first frames.
                 return Err(self.exchange.failure(self.peer, error, false));
             }
             if self.hold(&body, end).map_err(ExchangeOutcome::Failed)? {
@@ -358,6 +361,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         if let Some(head) = &self.head {
             proxy.on_written(ctx, Written::Head(head.status.as_u16()));
         }
+        // A stream that was opened is not yet a success: the provider may still report an error before any content.
         if !self.succeeded && proxy.stream_state(ctx).content {
             self.succeeded = true;
             proxy.on_success(ctx);

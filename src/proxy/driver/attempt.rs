@@ -64,6 +64,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 ExchangeOutcome::Failed(error) => (error, None),
                 ExchangeOutcome::UpstreamError(error, body) => (error, Some(body)),
             };
+            // With part of a response at the client, another target can only continue it, not answer anew.
             let begun = self.sent >= Sent::Content;
             let next = if begun {
                 self.proxy.resume(&mut self.session.downstream_session, self.ctx, error).await
@@ -132,11 +133,13 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 }
                 Err(AttemptError::Abort(error)) => return ExchangeOutcome::Failed(error),
                 Err(AttemptError::Connection(mut error, delivered)) => {
+                    // Pingora marks some errors as retryable on a reused connection only; this resolves the mark.
                     error.retry.decide_reuse(reused);
                     let answered = upstream
                         .stream()
                         .and_then(CoalescingStream::of)
                         .is_some_and(CoalescingStream::has_response);
+                    // Remembered for the peer: later requests do not pay for another failed attempt at HTTP/2.
                     if is_downgrade(&error) {
                         connections.prefer_http1(&peer);
                     }

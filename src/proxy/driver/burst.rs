@@ -40,7 +40,7 @@ impl BurstDetector {
             return;
         }
         self.pieces += 1;
-        // Read the clock once in `PIECES` reads only.
+        // Read the clock once in `THRESHOLD` reads only.
         if self.since.is_some() && self.pieces < THRESHOLD {
             return;
         }

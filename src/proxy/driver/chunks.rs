@@ -58,6 +58,7 @@ impl Chunks {
                 }
             }
             if matches!(self.state, State::Extension | State::Trailer) {
+                // Stop at either byte of a line end: a bare line feed must reach `step`, which rejects it.
                 let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
                 bytes = bytes.get(end..).unwrap_or_default();
             }
@@ -75,10 +76,12 @@ impl Chunks {
             (State::Begin | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 let digit = char::from(byte).to_digit(16).ok_or(Misframed)?;
                 let size = if self.state == State::Begin { 0 } else { self.left };
+                // A size that overflows would wrap to a small one, and the rest of its chunk would be read as framing.
                 self.left =
                     size.checked_mul(16).and_then(|size| size.checked_add(digit.into())).ok_or(Misframed)?;
                 State::Size
             }
+            // BWS before an extension is permitted (RFC 9112, section 7.1.1).
             (State::Size, b';' | b' ' | b'\t') => State::Extension,
             (State::Size | State::Extension, b'\r') => State::SizeEnd,
             (State::SizeEnd, b'\n') if self.left == 0 => State::TrailerBegin,
@@ -86,6 +89,7 @@ impl Chunks {
             (State::DataCr, b'\r') => State::DataEnd,
             (State::DataEnd, b'\n') => State::Begin,
             (State::TrailerBegin, b'\r') => State::LastEnd,
+            // A lenient parser takes a bare line feed for the empty line that ends the trailers; here it is rejected.
             (State::TrailerBegin, byte) if byte != b'\n' => State::Trailer,
             (State::Trailer, b'\r') => State::TrailerEnd,
             (State::TrailerEnd, b'\n') => State::TrailerBegin,

@@ -55,6 +55,7 @@ impl CoalescingStream {
 
     /// Starts a request: writes are held back from now on.
     pub(in crate::proxy) fn cork(&self) {
+        // Atomics, because `of` gives a shared reference only. One task at a time uses a connection, so `Relaxed` does.
         self.corked.store(true, Ordering::Relaxed);
         self.response_started.store(false, Ordering::Relaxed);
     }
@@ -89,6 +90,7 @@ impl CoalescingStream {
             }
             if written >= held {
                 self.buffered.clear();
+                // A connection keeps its buffer while it is in the pool, where it would stay as large as the largest head.
                 self.buffered.shrink_to(1024);
                 return Poll::Ready(Ok(written - held));
             }
@@ -121,6 +123,7 @@ impl AsyncWrite for CoalescingStream {
             return Poll::Ready(Ok(buf.len()));
         }
         match ready!(self.poll_release(cx, buf))? {
+            // Nothing of `buf` is written yet. Returning 0 would look like a connection that accepts no more bytes.
             0 => Pin::new(&mut self.inner).poll_write(cx, buf),
             written => Poll::Ready(Ok(written)),
         }
@@ -147,6 +150,7 @@ impl AsyncWrite for CoalescingStream {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if self.corked.load(Ordering::Relaxed) || !self.buffered.is_empty() {
+            // A partial write is permitted, and `poll_write` keeps the order behind the held bytes.
             let first = bufs.iter().find(|buf| !buf.is_empty()).map_or(&[][..], |buf| buf);
             return self.poll_write(cx, first);
         }

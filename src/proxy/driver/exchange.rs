@@ -99,6 +99,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
         let heartbeat = self.proxy.settings().heartbeat;
         // Boxed: few requests need it.
         let kept = Box::pin(self.write_early_keepalive(!heartbeat.is_zero())).await;
+        // A heartbeat of zero cancels the schedule; a time that stays due would make the timer fire continuously.
         self.clock.schedule_filler(heartbeat);
         kept.map_err(|error| self.client_failure(error))
     }
@@ -112,6 +113,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             let mut head = self.proxy.early_head(self.session, self.ctx);
             set_framing(&self.session.downstream_session, &mut head, None);
             self.proxy.on_written(self.ctx, Written::EarlyHead(head.status.as_u16()));
+            // Corked only if filler follows: `uncork` does not flush, and the head alone would stay in the buffer.
             if let Some(guarded) = self.session.stream().and_then(HeaderTimeoutStream::of).filter(|_| fill) {
                 guarded.cork();
             }

@@ -54,6 +54,7 @@ impl ExchangeTimer<'_> {
 
     /// Resolves after `span`, regardless of the deadline.
     pub(in crate::proxy) fn pause(&mut self, span: Duration) -> impl Future<Output = ()> {
+        // May be before or behind the deadline; `elapsed` moves the timer back to it.
         self.sleep.as_mut().reset(Instant::now() + span);
         self.sleep.as_mut()
     }

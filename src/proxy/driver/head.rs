@@ -112,6 +112,7 @@ impl HeadScan {
 
     fn request_line(&mut self, line: &[u8]) -> Result<(), HeadFault> {
         let mut parts = line.split(|byte| *byte == b' ');
+        // Exactly one space between the parts (RFC 9112, section 3): parsers that accept more may find another target.
         let (method, target, version) = (parts.next(), parts.next(), parts.next());
         let (Some(method), Some(target), Some(version), None) = (method, target, version, parts.next())
         else {
@@ -149,6 +150,7 @@ impl HeadScan {
     }
 
     fn check(&self) -> Result<(), HeadFault> {
+        // RFC 9112, section 3.2: HTTP/1.1 requires `Host`, and no request may have it twice. Two could be routed apart.
         match self.hosts {
             0 if self.version11 => Err(HeadFault::NoHost),
             0 | 1 => Ok(()),
@@ -180,6 +182,7 @@ fn origin_form(head: &[u8]) -> Option<BytesMut> {
     let (authority, path) = absolute(target)?;
     let mut out = BytesMut::with_capacity(head.len() + 8);
     out.extend_from_slice(method);
+    // An empty path is sent as `/` (RFC 9112, section 3.2.1).
     out.extend_from_slice(if path.starts_with(b"/") { b" " } else { b" /" });
     out.extend_from_slice(path);
     out.extend_from_slice(b" ");

@@ -75,6 +75,7 @@ impl HeaderTimeoutStream {
         let agreed = match self.inner.selected_alpn_proto() {
             Some(ALPN::H2) => true,
             Some(_) => return Ok(false),
+            // Over TLS, HTTP/2 is selected by ALPN only (RFC 9113, section 3.2).
             None if self.inner.get_ssl_digest().is_some() => return Ok(false),
             None => false,
         };
@@ -155,6 +156,7 @@ impl HeaderTimeoutStream {
             Poll::Pending if !self.head_started => Poll::Pending,
             Poll::Pending => {
                 let timeout = self.timeout;
+                // Created only when a head has to wait for its rest: most arrive whole and need no timer.
                 let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
                 ready!(deadline.as_mut().poll(cx));
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))

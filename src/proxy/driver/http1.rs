@@ -239,6 +239,7 @@ async fn refuse<P: ExchangeHooks>(
     stream: &mut HeaderTimeoutStream,
     error: &ApiError,
 ) -> io::Result<()> {
+    // No session exists yet that could write this response.
     let (mut head, body) = proxy.refuse_head(error);
     let _ = head.insert_header(header::DATE, get_cached_date());
     let _ = head.insert_header(header::CONNECTION, "close");

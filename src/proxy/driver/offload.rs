@@ -73,6 +73,7 @@ impl Offload {
             self.waits.observe(0.0);
             return Ok(OffloadTurn(Some(permit)));
         }
+        // Counted by a guard: a client that disconnects drops this future, and its place in the queue must become free.
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let waiting = Waiting(&self.waiting);
         if before >= MAX_WAITING {

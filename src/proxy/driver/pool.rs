@@ -59,6 +59,7 @@ impl Pool {
                 let mut state = self.0.state.lock();
                 let stack = state.peers.get_mut(&peer)?;
                 let found = loop {
+                    // Last in, first out: surplus connections stay unused and reach their idle time-out.
                     if let Some(idle) = stack.pop()? {
                         break idle;
                     }
@@ -75,6 +76,7 @@ impl Pool {
 
     /// Returns a connection to the pool. Closes it if the pool is full.
     pub(in crate::proxy) fn put(&self, peer: u64, stream: Stream) {
+        // Owned outside of the block: if the pool is full, the connection is closed without the lock.
         let idle = Idle { stream, since: Instant::now() };
         {
             let mut state = self.0.state.lock();
@@ -101,6 +103,7 @@ async fn sweep(pool: Weak<Inner>) {
             let mut at = 0;
             while let Some(next) = pool.sweep_some(peer, at) {
                 at = next;
+                // Thousands of checks in a row would delay the streams of this worker.
                 tokio::task::yield_now().await;
             }
             pool.sweep_last(peer);

@@ -178,6 +178,7 @@ impl Decoding {
         if self.decoder.is_pending() {
             match self.decoder.next(self.left.map_or(DECODED, |left| left.min(DECODED))) {
                 Ok(decoded) => piece = decoded,
+                // The status of an error response is known: a fault of its coding must not replace it.
                 Err(_) if self.left.is_some() => self.decoder.discard(),
                 Err(error) => return Some(Read::Broken(Bytes::new(), undecodable(error))),
             }

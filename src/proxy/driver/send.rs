@@ -70,6 +70,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                         Err(error)
                     };
                 }
+                // The resend policy measures from here: a close just after the last byte means a stale connection.
                 delivered = Some(Instant::now());
                 read_response_head(upstream).await.map(|()| WrittenPart::Whole)
             });
@@ -77,6 +78,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             loop {
                 tokio::select! {
                     biased;
+                    // First: a head that has arrived is not lost to a time-out of the same moment.
                     heard = &mut talk => break heard.map_err(|error| AttemptError::Connection(error.into_up(), None)),
                     gone = client_gone(&mut self.session.downstream_session) => break Err(AttemptError::Abort(gone)),
                     () = self.ended.as_mut() => break Err(AttemptError::Abort(shutdown_error())),

@@ -48,6 +48,7 @@ impl Shutdown {
         let idle = self.guards.drain();
         self.draining.store(true, Ordering::Release);
         self.drain_started.notify_waiters();
+        // Without a guard, no drop of a guard will wake the task that waits in `idle`.
         if idle {
             self.idle.notify_waiters();
         }
@@ -143,6 +144,7 @@ pub(in crate::proxy) struct InFlightRequests {
 
 impl Drop for InFlightRequests {
     fn drop(&mut self) {
+        // Rust drops the guard after this: once `idle` resolves, the request is no longer counted.
         self.held.0.in_flight.fetch_sub(1, Ordering::AcqRel);
         self.gauge.dec();
     }

@@ -134,6 +134,7 @@ impl Gateway {
         let Some(account) = account else { return Ok(()) };
         let held = match (&self.billing.ledger, AccountId::shared(&account.name)) {
             (Some(ledger), Some(id)) => ledger.reserve(&id, cost),
+            // Without a ledger no account can pay. The request would be free.
             _ => ReserveOutcome::Known(Err(ReserveError::Unavailable)),
         };
         let held = match held {
@@ -208,6 +209,7 @@ impl Gateway {
     pub(in crate::proxy) async fn check_account(&self, key: &Key, format: Format) -> Result<(), ApiError> {
         let id = key.account.as_ref().and_then(|account| AccountId::shared(&account.name));
         let (Some(ledger), Some(id)) = (&self.billing.ledger, id) else { return Ok(()) };
+        // A reservation of zero checks the account and holds none of its balance.
         match ledger.reserve(&id, 0).within(RESERVE_TIMEOUT).await {
             Err(refused @ (ReserveError::UnknownAccount | ReserveError::Disabled)) => {
                 Err(self.reserve_error(refused, 0, format))

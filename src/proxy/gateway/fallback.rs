@@ -336,6 +336,7 @@ impl Context {
 fn conversation(headers: &HeaderMap, body: &mut Body) -> Option<u64> {
     // One pass over the headers costs less than a look-up for each name.
     let session = headers.iter().filter_map(|(name, value)| Some((names::session(name.as_str())?, value)));
+    // With several session headers, a fixed rank decides and not their order: the key must stay the same.
     if let Some((_, session)) = session.min_by_key(|(rank, _)| *rank) {
         return Some(fingerprint(0, session.as_bytes()));
     }

@@ -74,6 +74,7 @@ impl Selection {
             edits.extend(body.request_usage());
             changes.drop_usage = true;
         } else if self.api == Api::Chat && body.stream && body.requests_usage() {
+            // `apply_respelling_losses` sets the time.
             changes.insert_usage = Some(UsageChunk { model: self.model.escaped_id.clone(), created: 0 });
         }
         let mut spelled = Respelling::default();
@@ -425,6 +426,7 @@ fn respelling_losses(spelled: &Respelling) -> Vec<Loss> {
 /// Returns the value of the warning header. `None` if no loss is to be warned of.
 fn warning(losses: &[Loss]) -> Option<HeaderValue> {
     let names = losses.iter().filter(|loss| loss.policy == LossPolicy::Warn).take(WARNINGS).map(|loss| {
+        // Names come from the request: a comma would look like another entry, and a control character is invalid.
         let plain = loss.element.chars().filter(|c| c.is_ascii_graphic() && *c != ',').take(WARNING_NAME);
         plain.collect::<String>() + if loss.clamped { " clamped" } else { " dropped" }
     });

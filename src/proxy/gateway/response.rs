@@ -49,6 +49,7 @@ impl Gateway {
         let text = |name: &HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
         ctx.record.upstream_id =
             text(&names::X_REQUEST_ID).or_else(|| text(&names::REQUEST_ID)).map(truncated_id);
+        // With a single target nothing is selected, so its quota is of no use.
         if ctx.record.targets > 0 {
             ctx.observe_quota(&head.headers);
         }
@@ -113,6 +114,7 @@ impl Gateway {
     pub(in crate::proxy) fn client_head(&self, provider: &ResponseHeader, ctx: &Context) -> ResponseHeader {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = provider.status;
+        // A new map: other headers of the provider describe its own connection (framing, coding, cookies).
         let mut ours = HeaderMap::with_capacity(8);
         let theirs = &provider.headers;
         let kind = match ctx.phase.response() {
@@ -376,12 +378,14 @@ fn collect_error(body: &mut BytesMut, piece: &[u8]) {
 /// Adds the headers that stop intermediate proxies from caching or buffering a stream.
 pub(in crate::proxy) fn disable_buffering(ours: &mut HeaderMap) {
     ours.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // nginx buffers a proxied response unless this header forbids it: the client would get the stream in lumps.
     ours.insert(names::X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
 }
 
 /// Adds the request id under the names that the client's SDK reads.
 pub(in crate::proxy) fn add_ids(ours: &mut HeaderMap, format: Format, id: &RequestId) {
     let Ok(id) = HeaderValue::from_bytes(id.as_bytes()) else { return };
+    // Anthropic's SDKs read `request-id`, OpenAI's `x-request-id`.
     if format == Format::Messages {
         ours.insert(names::REQUEST_ID, id.clone());
     }
@@ -416,6 +420,7 @@ pub(in crate::proxy) fn status_of(provider: &ProviderError) -> u16 {
             .any(|text| text.to_ascii_lowercase().contains(word))
     };
     match () {
+        // 529 is Anthropic's status for an overload.
         () if says("overloaded") => 529,
         () if says("rate_limit") || says("resource_exhausted") => 429,
         () if says("invalid_request") || says("invalid_argument") => 400,

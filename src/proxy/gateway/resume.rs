@@ -209,6 +209,7 @@ impl Gateway {
                 return Err("failure");
             }
         }
+        // Taken out: put back only if another attempt follows.
         let state = ctx.phase.routed_mut().and_then(|routed| routed.retry_state.take());
         let Some(mut state) = state else { return Err(Unfit::Request.label()) };
         let attempt = self.start_continuation(ctx, &mut state, error, status).await?;

@@ -114,6 +114,7 @@ impl Context {
     /// Computes usage and cost of the request. A failed request costs nothing, unless part of a response was delivered
     /// or the client left while the provider was working.
     fn charge(&mut self, charges: &RequestCharges, completion: Completion<'_>) -> ChargedUsage {
+        // What was delivered before a break is charged, although no target has continued it.
         self.restore_suspended();
         let gone = self.record.status == 499 || self.record.error == Some(ErrorKind::ClientGone);
         if let Completion::Synthesized(made) = completion {
@@ -213,6 +214,7 @@ impl Gateway {
         if !self.is_final_piece(ctx, end) {
             return Settlement::NONE;
         }
+        // Before the end leaves: the client may continue the response at once, which must reach the same target.
         self.record_sticky(ctx);
         ctx.settle(Completion::Complete)
     }
@@ -249,6 +251,7 @@ impl Gateway {
         let settlement = ctx.settle(Completion::Incomplete);
         if let Some(pending) = self.unconfirmed(ctx, settlement) {
             let (gateway, request) = (self.clone(), ctx.id.clone());
+            // The connection need not wait, but a charge that fails must be reported.
             tokio::spawn(async move {
                 let outcome = pending.within(SETTLE_TIMEOUT).await;
                 gateway.report_settlement(request.as_str(), outcome);

@@ -143,6 +143,7 @@ impl Gateway {
         let found = store.find(&account(ctx), id).within(LOAD_TIMEOUT).await;
         self.count_store("find", &found);
         let Some(found) = found.map_err(|error| unavailable(&error))? else { return Ok(None) };
+        // A stored conversation may be far larger than the request that names it.
         Ok(Some(Found {
             items: self.charge_memory(found.items)?,
             document: self.charge_memory(found.document)?,
