@@ -32,12 +32,9 @@ pub(in crate::proxy) mod refusals;
 pub(in crate::proxy) mod remote_media;
 pub(in crate::proxy) mod reply;
 pub(in crate::proxy) mod request;
-<<<<<<< HEAD
-pub(in crate::proxy) mod request_id;
-=======
 mod request_body;
 pub(in crate::proxy) mod request_encoding;
->>>>>>> compressed
+pub(in crate::proxy) mod request_id;
 pub(in crate::proxy) mod response;
 pub(in crate::proxy) mod response_in_progress;
 pub(in crate::proxy) mod response_owner;
