@@ -241,7 +241,6 @@ impl LeaseManager {
                 ClusterCommand::ReturnSurplus { owner } => surplus_owners.push(owner),
             }
         }
-        // Surplus first: the requests may wait for the very permits that it returns.
         if !surplus_owners.is_empty() {
             self.return_surplus(surplus_owners).await;
         }
