@@ -39,6 +39,7 @@ impl ArraySplitter {
                         self.depth += 1;
                     }
                     b'}' | b']' => {
+                        // An unmatched bracket must not wrap the depth: the rest of the stream would be a single frame.
                         self.depth = self.depth.saturating_sub(1);
                         // An element of the array ends at depth 1, and the array or a bare object at depth 0.
                         if self.depth <= u32::from(!self.bare) {

@@ -153,8 +153,10 @@ fn marked_start(frame: &[u8]) -> usize {
 fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let rest = line.strip_prefix(name)?;
     match rest.split_first() {
+        // A line without a colon is a field with an empty value (WHATWG HTML, section 9.2.6).
         None => Some(rest),
         Some((b':', value)) => Some(value.strip_prefix(b" ").unwrap_or(value)),
+        // A longer name, such as `database`.
         Some(_) => None,
     }
 }

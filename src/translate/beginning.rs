@@ -77,6 +77,7 @@ impl StreamPrefix {
     /// Returns the stored part of the stream, decompressed.
     pub(super) fn text(&self) -> Vec<u8> {
         let mut text: Vec<u8> = Vec::with_capacity(self.length);
+        // Patterns follow from the lines before, in the order of `pack`, so they are not stored.
         let mut patterns = Patterns::default();
         let mut at = 0;
         for line in &self.lines {
@@ -127,6 +128,7 @@ fn alike(one: &[u8], other: &[u8]) -> usize {
     for (one, other) in blocks.0.iter().zip(others.0) {
         let unlike = u128::from_le_bytes(*one) ^ u128::from_le_bytes(*other);
         if unlike != 0 {
+            // In little-endian order the lowest differing byte is the first one.
             return alike + bytes(unlike.trailing_zeros());
         }
         alike += BLOCK;
@@ -142,6 +144,7 @@ fn alike_at_the_end(one: &[u8], other: &[u8]) -> usize {
     for (one, other) in blocks.1.iter().rev().zip(others.1.iter().rev()) {
         let unlike = u128::from_le_bytes(*one) ^ u128::from_le_bytes(*other);
         if unlike != 0 {
+            // In little-endian order the highest differing byte is the last one.
             return alike + bytes(unlike.leading_zeros());
         }
         alike += BLOCK;

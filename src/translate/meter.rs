@@ -240,6 +240,7 @@ fn finish_word(finish: Finish<'_>) -> &'static str {
 }
 
 fn note<const N: usize>(slot: &mut SmallVec<[u8; N]>, text: &str) {
+    // Cut at a character boundary: the bytes are read back as UTF-8, which would otherwise yield nothing.
     let end = (0..=text.len().min(N)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     slot.extend_from_slice(text.as_bytes().get(..end).unwrap_or_default());
 }

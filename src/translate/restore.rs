@@ -159,6 +159,7 @@ impl Open {
                 let text = escaped(object.text());
                 sink(&Event::Delta { index, delta: Delta::Text(JsonStr::from_escaped(&text)) });
             }
+            // The input is a member of a JSON object, so it can be taken out only when all of it has arrived.
             (OpenPart::Custom, Delta::Arguments(text)) => self.arguments.push_str(text.escaped()),
             (OpenPart::Custom, Delta::Object(object)) => self.arguments = escaped(object.text()),
             // The signature belongs to the call in any form: the provider needs it back.

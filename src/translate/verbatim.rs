@@ -271,6 +271,7 @@ impl Verbatim {
             }
             Ok(())
         });
+        // Also after a fault: the frames before it are whole and belong to the client.
         let out = run.finish(&piece);
         if let Some(beside) = beside {
             beside.record_forwarded(&out);

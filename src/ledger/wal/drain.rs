@@ -25,6 +25,7 @@ impl Drain {
 
     /// Starts to apply a segment, or restarts one that is partly applied. Returns `None` if there are no frames.
     pub(in crate::ledger) fn begin(&mut self) -> io::Result<Option<Pieces>> {
+        // A partly applied segment comes first: behind a later frame, the backend would skip its rest by number.
         if self.segment.is_none() {
             self.segment = self.journal.rotate();
         }

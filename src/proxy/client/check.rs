@@ -46,7 +46,7 @@ impl BackgroundService for Probes {
             let (mut shutdown, mut reloads) = (shutdown.clone(), self.0.reloads.subscribe());
             let mut runners = Vec::new();
             loop {
-                // Before the snapshot is read: a reload between the two would otherwise have no effect until the next one.
+                // Before the snapshot is read: a reload between the two must wake this task again.
                 reloads.mark_unchanged();
                 self.0.sync_runners(&mut runners, &supervised);
                 tokio::select! {

@@ -192,7 +192,7 @@ impl UpstreamClient {
             let mut response = self.request_url(&url, until).await?;
             match response.status {
                 200 => {
-                    // The request accepts `identity` only. Bytes in another coding would be passed on as the media itself.
+                    // The request accepts `identity` only: bytes in another coding would be passed on as media.
                     let coding = response.text(&header::CONTENT_ENCODING);
                     if coding.is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
                         return Err(FetchFault::Broken("it is compressed".to_owned()));

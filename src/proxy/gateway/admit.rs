@@ -126,6 +126,7 @@ impl Gateway {
                 }
                 denied => denied,
             };
+            // Also for a denied request, whose error response has the rate-limit headers too.
             *remaining = remaining_quota(&limited, ask.now);
             if let Some(denied) = denied {
                 return Err(self.denied_error(denied, cost, ctx.format));

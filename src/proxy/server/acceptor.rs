@@ -55,6 +55,7 @@ impl Acceptor {
             gateway,
             proxy: Arc::new(proxy),
             tls,
+            // Tokio panics above `MAX_PERMITS`.
             permits: Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS))),
             limits,
             metrics,
@@ -71,7 +72,7 @@ impl Acceptor {
 
     async fn serve(&self, session: Stream, acceptor: Option<Arc<TlsAcceptor>>, shutdown: &ShutdownWatch) {
         // An accepted connection may carry a request that was sent before the drain began: shutdown waits for it, but
-        // no longer than `FRESH`.
+        // no longer than `NEW_CONNECTION_GRACE`.
         let held = self.gateway.shutdown.guard();
         let stopping = async {
             self.gateway.shutdown.draining().await;
@@ -98,6 +99,7 @@ impl Acceptor {
             biased;
             http2 = stream.is_http2() => http2,
             () = stopping => return,
+            // A client that sends nothing would hold its permit for ever.
             () = tokio::time::sleep(self.limits.keepalive) => return,
         };
         let Ok(http2) = http2 else { return };

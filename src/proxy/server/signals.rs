@@ -61,6 +61,7 @@ impl RetiredSnapshots {
     }
 
     fn sweep(&self) {
+        // The list has the only reference, so no request can obtain another one.
         self.0.lock().retain(|snapshot| Arc::strong_count(snapshot) > 1);
     }
 }
@@ -83,6 +84,7 @@ impl AdminThread {
         status: Arc<dyn Status>,
         supervised: Arc<Supervised>,
     ) -> std::io::Result<Self> {
+        // A runtime of its own: the admin port responds even if every worker is busy.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _guard = runtime.enter();
@@ -344,6 +346,7 @@ impl Signals {
             notify(&[NotifyState::MainPid(std::process::id())]);
         }
         notify(&[NotifyState::Ready]);
+        // Last: after this the old process stops accepting.
         if let Some(socket) = self.ready_socket.lock().take() {
             socket.confirm();
         }
@@ -356,6 +359,7 @@ impl Signals {
         }
         self.access_log.reopen();
         let reloader = self.reloader.clone();
+        // Reads files, and takes long with many keys: on a worker it would delay requests.
         match tokio::task::spawn_blocking(move || reloader.reload()).await {
             Ok(outcome) => self.report_reload(&outcome),
             Err(error) => tracing::error!(%error, "the reload failed"),

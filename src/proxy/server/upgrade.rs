@@ -62,6 +62,7 @@ impl ReadySocket {
     /// Opens the socket. Must be called before the listening sockets are requested.
     pub(in crate::proxy) fn open(upgrade_socket: &Path) -> io::Result<ReadySocket> {
         let path = ready_socket_path(upgrade_socket);
+        // A file that a killed process has left would make `bind` fail.
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
         // An old process of an earlier version never connects: accept must not block.
@@ -71,6 +72,7 @@ impl ReadySocket {
 
     /// Confirms to the old process that this one serves.
     pub(in crate::proxy) fn confirm(self) {
+        // The listener does not block: the loop ends when no connection waits.
         while let Ok((mut old, _)) = self.listener.accept() {
             let _ = old.write_all(b"!");
         }
@@ -96,6 +98,7 @@ impl Successor {
         upgrade_socket: &Path,
         timeout: Duration,
     ) -> Result<Successor, UpgradeError> {
+        // Sockets left from an earlier upgrade would look like the request of the new process.
         let _ = std::fs::remove_file(upgrade_socket);
         let _ = std::fs::remove_file(ready_socket_path(upgrade_socket));
         let mut successor = Successor(Some(spawn().map_err(UpgradeError::Spawn)?));

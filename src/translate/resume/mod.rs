@@ -187,6 +187,7 @@ pub struct PrefillState<'a> {
 impl PrefillState<'_> {
     /// Inserts the prefill into a request: as a last turn of the assistant, or appended to the client's own prefill.
     pub(super) fn put_into<'a>(&self, request: &mut Request<'a>, bump: &'a bumpalo::Bump) {
+        // The client's limit covers both parts of the response.
         if self.remaining_tokens.is_some() {
             request.max_output = self.remaining_tokens;
         }

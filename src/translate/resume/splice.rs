@@ -54,6 +54,7 @@ impl OverlapTrimmer {
             }
             let echo = std::mem::take(&mut self.echo);
             rest = std::mem::take(&mut self.pending);
+            // Otherwise it was no repetition, and all text that was withheld is new.
             if let Some(new) = rest.strip_prefix(&*echo) {
                 rest = new.to_owned();
             }
@@ -131,6 +132,7 @@ impl Splice {
             }
             Event::BlockStart { choice, kind, .. } => {
                 let place = self.place(choice, kind, sink);
+                // Relies on the order of indices: block `n` is the `n`th to start.
                 self.places.push(place);
             }
             Event::Delta { index, delta } => {

@@ -109,6 +109,7 @@ impl Transcript {
                     block.text.push_str(text);
                 }
             }
+            // Signed reasoning is valid only at the provider that signed it.
             Event::Delta { delta: Delta::Signature(_), .. } => self.give_up(Unfit::Thinking),
             Event::Delta { .. } => self.give_up(Unfit::Content),
             Event::Start(start) => {

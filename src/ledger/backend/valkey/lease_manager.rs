@@ -83,6 +83,7 @@ impl Backend for LeaseManager {
         self.ship_piece(piece).await?;
         if let Some(last) = JournalFrames::new(piece).and_then(Iterator::last) {
             self.shipped_seq = last.number;
+            // Only once the server has it: until then the journal's segment still holds it.
             self.retain(piece.to_vec());
         }
         Ok(())
@@ -198,6 +199,7 @@ impl LeaseManager {
                 self.next.1 = RECONNECT_BACKOFF[0];
                 // The overdraft is for outages only.
                 self.overdraft_floor.store(0, Ordering::Release);
+                // Another server, or one that has lost data, may lack these entries.
                 self.indexed.clear();
                 // Force a re-sync of all leases: after failover the server may have lost state.
                 self.leases.values_mut().for_each(|account_lease| account_lease.renewed_at = None);
@@ -325,6 +327,7 @@ impl LeaseManager {
         let Some(account_lease) = self.leases.get_mut(account.as_str()) else { return };
         let Some(balance) = account_lease.balance.clone() else { return };
         account_lease.lease = done.lease;
+        // The time of sending, before the server's own: the lease must never seem younger than it is there.
         account_lease.renewed_at = Some(sent_at);
         // Newly spendable: the additional lease, less the part that granted requests took of it, plus the local parts
         // of denied requests.
@@ -384,6 +387,7 @@ impl LeaseManager {
             let account_lease = AccountLease {
                 lease: 0,
                 server_seq: 0,
+                // Frames that were shipped before are not charged to a lease that begins now.
                 deducted_seq: self.shipped_seq,
                 renewed_at: None,
                 balance,
@@ -427,6 +431,7 @@ impl LeaseManager {
             let swept = ship::ship_orphaned(&connection, &self.config).await;
             done = done.and(swept.map_err(|error| failed(&self.check_connection_error(error))));
         }
+        // The charges stay here for longer: make them durable against a loss of power.
         if done.is_err() {
             self.drain.sync();
         }

@@ -266,6 +266,7 @@ impl LeaseManager {
         let now = self.limit_leases.now();
         self.limit_leases.gateways = grant.gateways;
         let Some(leased_limit) = self.limit_leases.all.get_mut(&txn.owner) else { return };
+        // The time of sending, before the server's own: the lease must never seem younger than it is there.
         leased_limit.renewed_at = Some(sent_at);
         let Some(quota_lease) = leased_limit.state.quota_lease() else { return };
         // Count what the server granted to these requests; the rest of the grant is the new local lease.

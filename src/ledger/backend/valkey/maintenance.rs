@@ -127,6 +127,7 @@ impl LeaseManager {
         let (gateway, number) = (self.shared.journal.id(), self.next_txn());
         let mut commands = Vec::new();
         for (name, account_lease) in &self.leases {
+            // What open reservations hold stays leased, so that their charges are still covered.
             let unused = account_lease.balance.as_ref().map_or(0, |balance| balance.take_all());
             if account_lease.lease > 0 {
                 let lease = account_lease.lease.saturating_sub(unused).max(0);

@@ -135,6 +135,7 @@ pub(super) async fn records(
         for account in active(connection, day, filter.account.as_deref()).await? {
             let mut next = 0usize;
             loop {
+                // In parts: the records of a busy day may not fit into memory.
                 let mut range = get_command("LRANGE", keys::records(&account, day));
                 range.arg(next).arg(next.saturating_add(BLOCKS - 1));
                 let blocks = connection.run_one(range).await?;

@@ -139,6 +139,7 @@ impl LeaseManager {
             // Index sets first: usage of an account that no index lists would be missing from reports. A pair counts as
             // listed only after the server has confirmed it.
             connection.run_all(lists).await?;
+            // Only a cache: a pair that it forgets is added again, which has no effect at the server.
             if self.indexed.len().saturating_add(unindexed.len()) > MAX_INDEXED {
                 self.indexed.clear();
             }

@@ -76,6 +76,7 @@ impl<'a> UsageBatch<'a> {
         frames: &[(u64, UsageRecord<'a>, &'a [u8])],
     ) -> Option<Self> {
         let mut batch = UsageBatch::empty(from);
+        // A piece may be shipped again: frames that the server has already are skipped.
         for (number, record, payload) in frames.iter().filter(|frame| frame.0 > from).take(MAX_FRAMES) {
             // The server charges a batch as a whole or not at all, so a record that it may reject is alone in its
             // batch.
