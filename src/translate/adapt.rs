@@ -62,6 +62,7 @@ pub(super) fn adapt<'a>(
 
 /// Drops the number of choices for formats without it: only chat and generate have several choices.
 fn count_choices(request: &mut Request<'_>, notes: &mut LossNotes) {
+    // The default of every format: dropping it is no loss.
     if request.choices == Some(1) {
         request.choices = None;
     }
@@ -451,6 +452,7 @@ fn usual_base64<'a>(block: &mut Block<'a>, bump: &'a Bump) {
     };
     let MediaSource::Base64 { data, .. } = source else { return };
     let text = data.escaped();
+    // Standard alphabet and padded, as most media is: no copy is needed.
     if memchr::memchr2(b'-', b'_', text.as_bytes()).is_none() && text.len().is_multiple_of(4) {
         return;
     }

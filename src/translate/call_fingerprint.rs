@@ -28,6 +28,7 @@ impl HistoryHash {
     pub(super) fn add_turns(&mut self, turns: &[Turn<'_>]) {
         // Instructions are left out, because they may contain the current time.
         for turn in turns.iter().filter(|turn| !turn.role.is_system()) {
+            // Only a change of role counts: clients split and merge adjacent turns of one role.
             if self.role.replace(turn.role) != Some(turn.role) {
                 self.hash.update(if turn.role == Role::User { b"\0user" } else { b"\0mode" });
             }
@@ -133,6 +134,7 @@ fn meaning(json: &mut Cursor<'_>, depth: u32) -> Result<[u8; 32], JsonError> {
             members.sort();
             hash.update(b"{");
             for (name, value) in members {
+                // The length separates name and value. Two different objects could otherwise have the same bytes.
                 hash.update((name.len() as u64).to_le_bytes());
                 hash.update(name.as_bytes());
                 hash.update(value);
@@ -154,6 +156,7 @@ fn meaning(json: &mut Cursor<'_>, depth: u32) -> Result<[u8; 32], JsonError> {
             hash.update(b"0");
             match number.text().parse::<f64>() {
                 // Clients that use protocol buffers send all numbers as doubles.
+                // `+ 0.0` makes a negative zero positive: the two are equal, but their bits differ.
                 Ok(number) => hash.update((number + 0.0).to_bits().to_le_bytes()),
                 Err(_) => hash.update(number.text().as_bytes()),
             }

@@ -95,6 +95,7 @@ impl CountedRequest {
             }
             KeptText::End(end) => {
                 let text = String::from_utf8_lossy(end);
+                // Base64 has no spaces. Its bytes say nothing about the tokens of the text.
                 let is_text = text.split(' ').all(|word| word.len() < WORDLESS);
                 if !is_text || end.is_empty() {
                     return expected;

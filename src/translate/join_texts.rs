@@ -40,6 +40,7 @@ fn plain<'a>(block: &Block<'a>) -> Option<JsonStr<'a>> {
 
 fn join_texts<'a>(turn: &mut Turn<'a>, bump: &'a Bump) {
     let is_divided = turn.blocks.windows(2).any(|pair| pair.iter().all(|block| plain(block).is_some()));
+    // Most turns have whole texts, which need not be moved.
     if !is_divided {
         return;
     }

@@ -138,6 +138,7 @@ impl Meter {
             self.finish.clear();
             note(&mut self.finish, reason.escaped());
         }
+        // One bit per choice: the stream is complete once every choice that has started has finished.
         self.seen |= sight.seen;
         self.finished |= sight.finished;
         // The first terminator or error is final: frames behind it do not change the state.

@@ -82,9 +82,11 @@ impl WantedMedia {
 fn sound(bytes: &[u8]) -> Option<&'static str> {
     Some(match bytes {
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => "audio/wav",
+        // ID3 tag, or a frame of MPEG layer III with or without a checksum.
         [b'I', b'D', b'3', ..] | [0xff, 0xfa | 0xfb | 0xf2 | 0xf3, ..] => "audio/mp3",
         [b'O', b'g', b'g', b'S', ..] => "audio/ogg",
         [b'f', b'L', b'a', b'C', ..] => "audio/flac",
+        // ADTS frame without a checksum.
         [0xff, 0xf1 | 0xf9, ..] => "audio/aac",
         _ => return None,
     })
@@ -93,6 +95,7 @@ fn sound(bytes: &[u8]) -> Option<&'static str> {
 fn document(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [b'%', b'P', b'D', b'F', b'-', ..] => Some("application/pdf"),
+        // A zero byte is valid UTF-8, but no text has one.
         _ if bytes.is_empty() || bytes.contains(&0) => None,
         _ => std::str::from_utf8(bytes).ok().map(|_| "text/plain"),
     }
@@ -106,6 +109,7 @@ pub fn remote_urls(
     dialect: &Dialect<'_>,
     stored: StoreOptions<'_>,
 ) -> Vec<(String, WantedMedia)> {
+    // With a stored conversation, its media counts too.
     let body = whole(body, client, stored);
     let Ok(mut request) = decode_request(client, &body) else { return Vec::new() };
     let mut urls: Vec<(String, WantedMedia)> = Vec::new();

@@ -293,6 +293,7 @@ impl Translated {
     /// output that was complete before the fault.
     pub fn feed(&mut self, piece: Bytes) -> Result<Bytes, StreamError> {
         if self.arrival == Arrival::Whole {
+            // Before it is stored: a document without an end would exhaust memory.
             if self.body.len() + piece.len() > self.limit {
                 return Err(FrameTooLarge { limit: self.limit }.into());
             }

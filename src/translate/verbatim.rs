@@ -218,6 +218,7 @@ impl Verbatim {
             let data = match arrival {
                 Arrival::Array => element(frame),
                 Arrival::Events | Arrival::Whole => {
+                    // Behind the first frame, only Gemini sends JSON without a `data:` field.
                     let bare = *api == Api::Generate || meter.frames() == 0;
                     SseEvent::parse(frame, scratch).data.or_else(|| bare_json(frame).filter(|_| bare))
                 }

@@ -102,6 +102,7 @@ impl OpenResponse {
         let mut silent_at = Instant::now() + self.timeouts.idle;
         while let Some(session) = &mut self.session {
             let until = silent_at.min(self.until);
+            // Also wakes at the end of a rate window: a body that stops delivers no piece that would be checked.
             let check =
                 self.rate.as_ref().and_then(Throughput::until).map_or(until, |check| check.min(until));
             // Cancel-safe: when the check fires, the reader keeps what it has gathered.

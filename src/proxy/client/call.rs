@@ -132,6 +132,7 @@ impl OpenResponse {
         })?;
         let plain = decoder.is_none();
         self.read_decoded(decoder, !success);
+        // Error bodies are bounded by `MAX_ERROR_BODY`, so the memory budget need not count them.
         let mut tally = tally.filter(|_| success);
         // A large response states its length: allocate once, instead of moving the body each time the buffer grows.
         let length = self.length.and_then(|length| usize::try_from(length).ok());

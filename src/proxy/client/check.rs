@@ -197,6 +197,7 @@ impl Gateway {
         let name = &*provider.name;
         self.metrics.provider_checks.with_label_values(&[name, outcome.label()]).inc();
         let models = live.snapshot.routes.models().iter();
+        // All targets of a provider share its breaker: any of them leads to it.
         let mut targets = models.flat_map(|model| model.targets.iter().map(move |target| (model, target)));
         let Some((model, target)) = targets.find(|(_, target)| Arc::ptr_eq(&target.provider, provider))
         else {

@@ -153,6 +153,7 @@ impl UpstreamClient {
         let mut tally = self.memory.tally(room);
         let mut opened = self.open_url(url).await?;
         let length = opened.length().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        // A declared length saves the download. Without one, the bound below applies to what arrives.
         if length.is_some_and(|length| length > most) {
             return Err(FetchFault::TooLarge(most));
         }
@@ -270,6 +271,7 @@ fn redirect(from: &Url, response: &OpenResponse) -> Result<Url, FetchFault> {
     let to = leads.and_then(|to| from.join(to).ok());
     let to = to.ok_or_else(|| FetchFault::Broken("it redirects without a valid location".to_owned()))?;
     let to = address(to.as_str())?;
+    // A signed link would cross the network in clear text.
     if from.scheme() == "https" && to.scheme() == "http" {
         return Err(FetchFault::Downgrade);
     }
@@ -324,7 +326,9 @@ fn is_public_4(ip: Ipv4Addr) -> bool {
     !matches!(
         (a, b, c),
         (0 | 10 | 127, ..)
+            // Shared address space of carriers (RFC 6598).
             | (100, 64..=127, _)
+            // Link-local (RFC 3927): clouds have their metadata service, and credentials, at 169.254.169.254.
             | (169, 254, _)
             | (172, 16..=31, _)
             | (192, 0, 0 | 2)

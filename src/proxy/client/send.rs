@@ -166,6 +166,7 @@ impl UpstreamClient {
                 log.on_request_sent();
                 read_response_head(&mut connected.session).await
             };
+            // Each attempt has its own first-byte time-out; the deadline of the request bounds all of them.
             let until = (Instant::now() + request.timeouts.first_byte).min(request.until);
             match timeout_at(until, exchange).await {
                 Err(_) => return Err(SendError::Timeout),
@@ -247,6 +248,7 @@ impl UpstreamClient {
         let Connected { session, peer, reused } = connected;
         // Pingora marks some errors as retryable on a reused connection only; this resolves the mark.
         error.retry.decide_reuse(*reused);
+        // Remembered for the peer: later requests do not pay for another failed attempt at HTTP/2.
         if is_downgrade(error) {
             self.connections.prefer_http1(peer);
         }

@@ -351,6 +351,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
             client.write_response_body(body, true).await
         };
         let sent = sent.await;
+        // Also after a failed write: once the client has a head, no other target may send one.
         self.exchange.on_response_written(true);
         sent.map_err(|error| failed(self.exchange.client_failure(error)))
     }

@@ -76,6 +76,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             if let Err(outcome) = next {
                 return outcome;
             }
+            // The deadline still has the time-outs of the failed target.
             self.clock.apply_timeouts(self.proxy.timeouts(self.ctx));
             if begun {
                 // The client's stream is idle while the next target is contacted: filler must keep it open.
@@ -121,6 +122,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             upstream.set_write_timeout(Some(WRITE_TIMEOUT));
             match self.send_request(&mut upstream).await {
                 Ok(heard) => {
+                    // Before the head is written, which announces the close.
                     self.close_if_draining();
                     let outcome = Forwarding::run(self, &mut upstream, &peer).await;
                     // Unread bytes of this exchange would corrupt the next response on the connection.
@@ -135,6 +137,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 Err(AttemptError::Connection(mut error, delivered)) => {
                     // Pingora marks some errors as retryable on a reused connection only; this resolves the mark.
                     error.retry.decide_reuse(reused);
+                    // A byte of a response shows that the provider has read from this connection: it was not stale.
                     let answered = upstream
                         .stream()
                         .and_then(CoalescingStream::of)

@@ -90,7 +90,7 @@ impl CoalescingStream {
             }
             if written >= held {
                 self.buffered.clear();
-                // A connection keeps its buffer while it is in the pool, where it would stay as large as the largest head.
+                // An idle connection keeps its buffer, which would stay as large as the largest head.
                 self.buffered.shrink_to(1024);
                 return Poll::Ready(Ok(written - held));
             }

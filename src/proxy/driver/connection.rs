@@ -45,6 +45,7 @@ impl Connections {
         {
             return Some(HttpSession::H2(session));
         }
+        // ALPN may have selected HTTP/1.1: those connections are in this pool.
         if !is_http2_only(peer)
             && let Some(stream) = self.http1.take(peer.reuse_hash())
         {
@@ -73,12 +74,14 @@ impl Connections {
     pub(in crate::proxy) fn release(&self, session: HttpSession, peer: &Upstream) {
         match session {
             HttpSession::H1(mut session) => {
+                // After `Connection: close` the connection must not be reused.
                 session.respect_keepalive();
                 // Only closing a connection could wait, and dropping it does the same. Awaiting it would add two
                 // kilobytes of state to every request's future.
                 let reuse = tokio::task::unconstrained(session.reuse());
                 let reused = std::pin::pin!(reuse).poll(&mut Context::from_waker(Waker::noop()));
                 if let Poll::Ready(Some(stream)) = reused {
+                    // One that ALPN selected for HTTP/1.1 is not wrapped yet.
                     self.http1.put(peer.reuse_hash(), CoalescingStream::wrap(stream));
                 }
             }

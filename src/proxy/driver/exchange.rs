@@ -51,6 +51,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
         loop {
             tokio::select! {
                 biased;
+                // First: a connection that is ready is not lost to a time-out of the same moment.
                 done = &mut work => return Ok(done),
                 gone = client_gone(&mut self.session.downstream_session) => return Err(ExchangeOutcome::Failed(gone)),
                 () = self.ended.as_mut() => return Err(ExchangeOutcome::Failed(shutdown_error())),

@@ -86,6 +86,7 @@ pub(in crate::proxy) async fn serve<P: ExchangeHooks>(
         if !reusable {
             return;
         }
+        // Also reads the rest of the request body, whose bytes would be taken for the next head.
         let Ok(Some(reusable)) = session.downstream_session.finish().await else { return };
         let (stream, rest) = reusable.into_parts();
         let Ok(stream) = stream.into_any().downcast::<HeaderTimeoutStream>() else { return };
@@ -164,6 +165,7 @@ async fn read_head(
     idle: &mut Idle,
 ) -> Read {
     let mut scan = HeadScan::default();
+    // Part of the head may be here already: then its time-out starts now, and not with its next byte.
     stream.begin_head(!buf.is_empty());
     let length = loop {
         match scan.advance(buf, limit) {
@@ -175,6 +177,7 @@ async fn read_head(
         let read = if buf.is_empty() {
             tokio::select! {
                 biased;
+                // First: a head that has arrived is not lost to the idle time-out of the same moment.
                 read = stream.read_buf(buf) => read,
                 () = idle.expired() => return Read::Nothing,
             }
@@ -280,6 +283,7 @@ async fn handle_request<P: ExchangeHooks>(proxy: &P, session: &mut Session, ctx:
         Ok(()) => true,
         Err(error) => proxy.fail_to_proxy(session, error, ctx).await.can_reuse_downstream,
     };
+    // Last, as in Pingora: the log line has the status that `fail_to_proxy` has sent.
     proxy.logging(session, result.as_ref().err().map(|error| &**error), ctx).await;
     reusable
 }

@@ -161,6 +161,7 @@ impl Inner {
         let Some(stack) = peers.get_mut(&peer) else { return };
         let last = stack.last_mut().and_then(|slot| slot.take_if(|idle| !self.is_reusable(idle)));
         *count -= usize::from(last.is_some());
+        // The sweep has put all connections of this peer back: an empty slot is that of a closed one.
         stack.retain(Option::is_some);
         if stack.is_empty() {
             peers.remove(&peer);

@@ -33,6 +33,7 @@ impl ProviderAddresses {
         options.idle_timeout = Some(limits.pool_idle);
         options.max_h2_streams = H2_STREAMS;
         options.alpn = match (provider.http, provider.base.scheme()) {
+            // Without TLS there is no ALPN that would negotiate HTTP/2, so it must be configured.
             (HttpVersion::Http1, _) | (HttpVersion::Auto, Scheme::Http) => ALPN::H1,
             (HttpVersion::Http2, _) => ALPN::H2,
             (HttpVersion::Auto, Scheme::Https) => ALPN::H2H1,

@@ -240,6 +240,7 @@ async fn next(upstream: &mut HttpSession, gathered: &mut BytesMut) -> Next {
         }
     }
     match upstream.read_response_body().await {
+        // An empty DATA frame may carry the end of the stream, which `done` finds.
         Ok(Some(piece)) if piece.is_empty() => Next::Appended(0),
         Ok(Some(piece)) => Next::Whole(piece),
         Ok(None) => Next::End,

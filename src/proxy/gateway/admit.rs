@@ -172,6 +172,7 @@ impl Gateway {
                     key: (*scope == Scope::Key).then(|| (*name).clone()),
                 };
                 let asked = limiter.take(whose, gauge, limits, ask);
+                // A grant that arrives after the time-out finds no receiver, and returns what it took.
                 taken = match tokio::time::timeout(RESERVE_TIMEOUT, asked).await {
                     Ok(Ok(taken)) => taken,
                     Ok(Err(_)) | Err(_) => Err(Denied::CoordinatorDown),
@@ -254,6 +255,7 @@ fn take_grants(
     ask: &LimitRequest,
 ) -> Option<(Scope, Denied)> {
     for (scope, _, limits, gauge) in limited {
+        // All or none: a grant that stays would use up a limit for a request that is not made.
         match gauge.admit(limits, ask) {
             Ok(ticket) => charges.grants.push(ticket),
             Err(denied) => {

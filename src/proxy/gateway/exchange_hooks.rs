@@ -80,6 +80,7 @@ impl ExchangeHooks for Gateway {
     }
 
     fn resolve<'h>(&'h self, ctx: &Context, within: Duration) -> HookFuture<'h, pingora::Result<()>> {
+        // Clones: the future must not borrow the context, which the driver needs while it watches the client.
         let (live, route) = (ctx.active.clone(), ctx.attempt().map(|plan| plan.upstream_route.clone()));
         Box::pin(async move {
             let addresses = route.as_ref().and_then(|route| live.addresses_of(route));

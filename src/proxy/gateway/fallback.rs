@@ -119,6 +119,7 @@ impl Gateway {
             ctx.record.stream = wanted.is_stream(&state.body);
             match self.prepare(ctx, wanted, index, permit, BodyRef::Borrowed(&state.body)).await {
                 Ok(attempt) => {
+                    // Only after the preparation: a target that cannot encode the request was not tried.
                     state.candidates.mark_tried(index);
                     ctx.record.targets = state.candidates.targets_tried();
                     return Ok(attempt);
@@ -216,6 +217,7 @@ impl Gateway {
         let state = ctx.phase.routed_mut().and_then(|routed| routed.retry_state.take());
         let Some(mut state) = state else { return Err(outcome(error, body)) };
         let kind = error.kind;
+        // The detail belongs to this failure: the error that the client gets may be that of another attempt.
         let failed = FailedAttempt { error, body, detail: ctx.record.detail.take() };
         let now = ctx.active.billing.nanos(Instant::now());
         let budget = &state.model.budget;

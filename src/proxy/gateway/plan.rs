@@ -321,6 +321,7 @@ impl Gateway {
         let body = self.memory.charge(body, added).ok_or_else(ApiError::overloaded)?;
         let changes = Changes {
             model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
+            // Translation always requests usage from the provider; this client did not.
             drop_usage: client == Format::Chat && provider == Format::Chat && !reply.usage_wanted,
             insert_usage: (client == Format::Chat && chosen.stream && reply.usage_wanted).then(|| {
                 UsageChunk { model: chosen.model.escaped_id.clone(), created: ctx.record.unix_millis / 1000 }

@@ -57,6 +57,7 @@ impl Gateway {
         if let Err(error) = ContentCoding::parse(encoding) {
             return Err(self.malformed_response(ctx, &error));
         }
+        // An error response keeps it, so that it can still be restored.
         let suspended = ctx.phase.take_suspended();
         let plan = ctx.attempt().ok_or_else(internal_error)?;
         if head.status.is_success() {
@@ -238,6 +239,7 @@ impl Gateway {
         let out = feed_stream(passing, piece, end)?;
         passing.buffered_bytes = if out.is_empty() { held } else { 0 };
         if passing.buffered_bytes == 0 {
+            // Usually nothing is left over: a stream that waits for its provider counts nothing.
             passing.memory_permit = None;
         } else if !self.memory.grow(&mut passing.memory_permit, passing.buffered_bytes) {
             return Err(Failure::NoMemory);

@@ -108,6 +108,7 @@ fn add_forwarded(ours: &mut HeaderMap, client: &Client) {
     let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
     // Several lines of a header are one list (RFC 9110, section 5.3).
     let lines = theirs.get_all(names::X_FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
+    // The peer's address goes last: the entries before it are the client's own claim.
     let chain = lines.map(str::to_owned).chain(address.map(|address| address.to_string()));
     let chain = chain.collect::<Vec<_>>().join(", ");
     if let Ok(chain) = HeaderValue::try_from(chain) {

@@ -75,6 +75,7 @@ impl Gateway {
                 self.translate_with_media(ctx, *stuck, thinking, text, stored).await
             }
             Err(MediaFault::Rejected(error)) => Err(error),
+            // Unreachable: with looked-up signatures, even none, the encoder asks for no others.
             Err(MediaFault::NeedsSignatures(_)) => {
                 Err(ApiError::new(ErrorKind::Internal, "Internal gateway error."))
             }

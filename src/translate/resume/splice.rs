@@ -155,6 +155,7 @@ impl Splice {
             // Only the first choice is continued; the blocks of the others are suppressed.
             Event::Finish { choice, .. } if choice != 0 => {}
             Event::Finish { .. } => {
+                // A block that this provider has not continued is still open at the client.
                 self.close(sink);
                 sink(event);
             }

@@ -188,6 +188,7 @@ impl LeaseManager {
     fn connect(&mut self) {
         if self.connection.is_none() && self.attempt.is_none() && Instant::now() >= self.next.0 {
             let address = self.address.clone();
+            // As a task: meanwhile reservations are decided by the outage policy.
             self.attempt = Some(tokio::spawn(async move { Connection::connect(&address).await }));
         }
     }

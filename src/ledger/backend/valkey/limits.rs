@@ -150,6 +150,7 @@ impl LeaseManager {
                 // The registry has dropped the previous state, which held no grants.
                 leased_limit.state = request.state.clone();
             }
+            // A reload may have changed the limits since the lease was taken.
             leased_limit.limits = request.limits;
             leased_limit.calendar = request.amounts.calendar;
             by_owner.entry(owner).or_default().push(request);
@@ -306,6 +307,7 @@ impl LeaseManager {
             tokio::time::sleep(RETRY_DELAY).await;
             if let Some(commands) = commands.upgrade() {
                 let retry = Box::new(LimitTxnRequest { is_retry: true, ..request });
+                // If the queue is full, the request is dropped, and its receiver takes that for an outage.
                 let _ = commands.try_send(Command::Backend(ClusterCommand::Limit(retry)));
             }
         });

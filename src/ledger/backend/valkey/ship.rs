@@ -212,6 +212,7 @@ pub(super) async fn ship_orphaned(
                 }
             }
         }
+        // Only now is every frame at the server. After a failure before, the next search ships all of them again.
         orphan.remove()?;
     }
     Ok(())
