@@ -33,7 +33,9 @@ pub(super) enum FrameEdit<'f> {
 ///
 /// # Errors
 /// Returns [`StreamError::FirstFrame`] if the first frame is an error.
-#[inline]
+// Runs for every frame and has one caller. As a call, with the edit returned through memory, it costs a frame 3 % more
+// instructions.
+#[inline(always)]
 pub(super) fn read<'f>(
     api: Api,
     changes: &'f Changes,
