@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::request::unknown_model;
+use super::refusals::unknown_model;
 use crate::account::Key;
 use crate::canonical::dialect::ReasoningSupport;
 use crate::canonical::request::Effort;

@@ -11,7 +11,7 @@ use super::fallback::not_offered;
 use super::images;
 use super::listing::list_models;
 use super::phase::RoutedRequest;
-use super::refusals::short;
+use super::refusals::{short, unknown_model};
 use super::request_id::RequestId;
 use super::retry_state::RouteRequest;
 use crate::account::Key;
@@ -300,9 +300,4 @@ pub(in crate::proxy) fn resolve_model<'t>(
 fn unknown_path(head: &RequestHeader) -> ApiError {
     let message = format!("Unknown path: {} {}", short(head.method.as_str()), short(head.uri.path()));
     ApiError::new(ErrorKind::UnknownPath, message)
-}
-
-pub(super) fn unknown_model(name: &str) -> ApiError {
-    let message = format!("The model `{}` does not exist or you do not have access to it.", short(name));
-    ApiError::new(ErrorKind::UnknownModel, message).param("model")
 }
