@@ -212,7 +212,8 @@ mod tests {
     fn block_of_each_byte_is_classified_by_all_implementations() {
         // Miri looks for undefined behavior, which no byte's value decides: a byte of each class is enough, and all of
         // them would take minutes.
-        let is_tried = |byte: &u8| !cfg!(miri) || byte.is_multiple_of(32) || b"\"\\{}[],:\x1f\x7f".contains(byte);
+        let is_tried =
+            |byte: &u8| !cfg!(miri) || byte.is_multiple_of(32) || b"\"\\{}[],:\x1f\x7f".contains(byte);
         let places: &[usize] = if cfg!(miri) { &[0, 31, 63] } else { &[0, 15, 16, 31, 32, 47, 63] };
         for byte in (0..=u8::MAX).filter(is_tried) {
             for &at in places {
