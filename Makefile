@@ -6,18 +6,22 @@ PREFIX  ?= /usr/local
 SYSCONF ?= /etc
 UNITS   ?= $(SYSCONF)/systemd/system
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
-BINARY  := $(TARGET)/release/model-gateway
+BINARY  ?= $(TARGET)/release/model-gateway
 
 # Python interpreter with the providers' SDKs: that of `make sdks`, or else the system's.
 SDKS           := $(TARGET)/sdks
 GATEWAY_PYTHON ?= $(or $(wildcard $(abspath $(SDKS)/bin/python)),python3)
 export GATEWAY_PYTHON
 
+# Coding clients that some tests drive: installed by `make clients`, outside of the checkout.
+GATEWAY_CLIENTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/model-gateway/clients
+export GATEWAY_CLIENTS
+
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test check golden fuzz loom miri bench sdks release install
+.PHONY: help deps demo test check golden fuzz loom miri bench sdks clients dashboards rules sbom release package install
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## Install the build tools besides Rust (a C compiler, cmake), if they are missing
 	@scripts/deps
@@ -62,22 +66,47 @@ sdks: ## Install the providers' Python SDKs for the tests in target/
 	python3 -m venv $(SDKS)
 	$(SDKS)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 
+dashboards: deps ## Make the dashboard for Grafana from its table of panels
+	UPDATE_GOLDEN=1 $(CARGO) test --locked --test packaging dashboard
+
+rules: ## Run the unit tests of the alert rules (needs promtool)
+	cd packaging/prometheus && promtool check rules rules.yml && promtool test rules rules.test.yml
+
+sbom: ## Write the bill of materials of the program (CycloneDX) to target/sbom.cdx.json
+	@mkdir -p $(TARGET)
+	packaging/sbom > $(TARGET)/sbom.cdx.json
+
+clients: ## Install the coding clients for the tests in GATEWAY_CLIENTS (2.5 GB, from npm and PyPI)
+	@scripts/clients
+
 release: deps ## Build the release binary
 	$(CARGO) build --locked --release --bin model-gateway
 
 $(BINARY):
 	$(MAKE) release
 
+# BINARY=target/debug/model-gateway packages another build.
+package: $(BINARY) ## Build the .deb and the .rpm of the release build into target/packages
+	@BINARY=$(BINARY) packaging/package
+
 install: $(BINARY) ## Install the release build as a systemd service (after `make release`, as root)
 	install -D -m 0755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/model-gateway
 	install -D -m 0644 systemd/model-gateway.service $(DESTDIR)$(UNITS)/model-gateway.service
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5
+	@pages=$$(mktemp -d) && $(BINARY) man $$pages && \
+	  install -m 0644 $$pages/*.1 $(DESTDIR)$(PREFIX)/share/man/man1 && \
+	  install -m 0644 $$pages/*.5 $(DESTDIR)$(PREFIX)/share/man/man5 && rm -r $$pages
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/model-gateway/schema
+	$(BINARY) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/model-gateway
+	install -m 0644 conf/schema/*.json $(DESTDIR)$(PREFIX)/share/model-gateway/schema
 	install -D -m 0644 systemd/logrotate $(DESTDIR)$(SYSCONF)/logrotate.d/model-gateway
 	install -D -m 0644 docs/operations.md $(DESTDIR)$(PREFIX)/share/doc/model-gateway/operations.md
 	install -d -m 0700 $(DESTDIR)$(SYSCONF)/model-gateway/secrets
 	@# The service's user must be able to read these files; keys.toml has hashes only. Existing files are never replaced.
 	@for file in gateway.toml routes.toml keys.toml; do \
-	  [ -e $(DESTDIR)$(SYSCONF)/model-gateway/$$file ] || \
-	    install -m 0644 conf/production/$$file $(DESTDIR)$(SYSCONF)/model-gateway/$$file; \
+	  [ -e $(DESTDIR)$(SYSCONF)/model-gateway/$$file ] || { \
+	    install -m 0644 conf/production/$$file $(DESTDIR)$(SYSCONF)/model-gateway/$$file && \
+	    sed -i '1s|\.\./schema/|file://$(PREFIX)/share/model-gateway/schema/|' $(DESTDIR)$(SYSCONF)/model-gateway/$$file; }; \
 	done
 	@chmod 0755 $(DESTDIR)$(SYSCONF)/model-gateway
 	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi

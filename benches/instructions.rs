@@ -16,15 +16,16 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use bytes::Bytes;
+use model_gateway::canonical::{BreakpointRule, CacheBreakpoint};
 use model_gateway::json::EscapedString;
 use model_gateway::route::affinity::fingerprint;
-use model_gateway::translate::Verbatim;
 use model_gateway::translate::verbatim::{Arrival, Changes};
-use model_gateway::wire::request::BodyReader;
+use model_gateway::translate::{PromptCaching, Verbatim};
+use model_gateway::wire::request::{Body, BodyReader};
 use model_gateway::wire::{Api, Format};
 use translation::{Said, Script, requests};
 
-const CASES: [&str; 16] = [
+const CASES: [&str; 19] = [
     "chat",
     "messages",
     "responses",
@@ -41,6 +42,9 @@ const CASES: [&str; 16] = [
     "conversation-1k",
     "conversation-100k",
     "conversation-50k-system",
+    "cache-marks-40k",
+    "cache-marks-1m",
+    "cache-key-1m",
 ];
 /// Frames that pass before the count starts.
 const WARM: usize = 100;
@@ -122,10 +126,54 @@ fn conversation(body: Bytes) -> usize {
     for at in (0..body.len()).step_by(16_384) {
         reader.push(body.slice(at..body.len().min(at + 16_384))).unwrap();
     }
-    let mut body = reader.finish().unwrap();
+    let body = reader.finish().unwrap();
     measured(|| {
         for _ in 0..FRAMES {
-            black_box(model_gateway::wire::prompt::conversation(&mut body, fingerprint));
+            black_box(model_gateway::wire::prompt::conversation(&body, fingerprint));
+        }
+    });
+    FRAMES
+}
+
+/// Automatic cache marks with a minimum that all prompts reach.
+const MARKS: PromptCaching<'static> = PromptCaching {
+    breakpoints: Some(BreakpointRule {
+        instructions: CacheBreakpoint::Short,
+        turns: CacheBreakpoint::Short,
+        min_tokens: 512,
+    }),
+    key: None,
+};
+
+/// Scans a conversation of about `size` bytes that ends with a question and arrives in pieces.
+fn scanned(api: Api, format: Format, size: usize) -> Body {
+    let text = Bytes::from(requests::conversation_of(format, size / 2_000));
+    let mut reader = BodyReader::new(api, false);
+    for at in (0..text.len()).step_by(16_384) {
+        reader.push(text.slice(at..text.len().min(at + 16_384))).unwrap();
+    }
+    reader.finish().unwrap()
+}
+
+/// Sets the automatic cache marks of a body that is forwarded.
+fn cache_marks(size: usize) -> usize {
+    let body = scanned(Api::Messages, Format::Messages, size);
+    let rule = MARKS.breakpoints.unwrap();
+    assert_eq!(body.breakpoints(&rule).marks, 4);
+    measured(|| {
+        for _ in 0..FRAMES {
+            black_box(body.breakpoints(&rule));
+        }
+    });
+    FRAMES
+}
+
+/// Decides whether a body that is forwarded gets a prompt-cache key.
+fn cache_key(size: usize) -> usize {
+    let body = scanned(Api::Chat, Format::Chat, size);
+    measured(|| {
+        for _ in 0..FRAMES {
+            black_box(body.wants_cache_key());
         }
     });
     FRAMES
@@ -177,20 +225,22 @@ fn translated(provider: Format, client: Format, said: Said) -> usize {
 }
 
 /// Translates a request with ten turns.
-fn translated_request(provider: Format, client: Format) -> usize {
+fn translated_request(provider: Format, client: Format, caching: PromptCaching<'_>) -> usize {
     let body = requests::conversation(client);
     let turns = FRAMES / 50;
     measured(|| {
         for _ in 0..turns {
-            black_box(translation::translate(client, provider, &body));
+            black_box(translation::translate_cached(client, provider, &body, caching));
         }
     });
     turns
 }
 
 fn translation_case(provider: Format, client: Format, about: &str) -> Option<usize> {
-    if about == "-request" {
-        return Some(translated_request(provider, client));
+    match about {
+        "-request" => return Some(translated_request(provider, client, PromptCaching::default())),
+        "-request-marked" => return Some(translated_request(provider, client, MARKS)),
+        _ => {}
     }
     let (_, said) = TRANSLATED.into_iter().find(|(name, _)| *name == about)?;
     Some(translated(provider, client, said))
@@ -213,12 +263,18 @@ fn main() -> ExitCode {
         "conversation-1k" => conversation(workload::request(1_000)),
         "conversation-100k" => conversation(workload::request(100_000)),
         "conversation-50k-system" => conversation(with_a_long_system_prompt()),
+        "cache-marks-40k" => cache_marks(40_000),
+        "cache-marks-1m" => cache_marks(1_000_000),
+        "cache-key-1m" => cache_key(1_000_000),
         case if CASES.contains(&case) => stream(case),
         _ => {
             println!("{}", CASES.join("\n"));
             for (provider, client) in translation::pairs() {
                 println!("{provider}-to-{client}");
                 println!("{provider}-to-{client}-request");
+                if provider == Format::Messages {
+                    println!("{provider}-to-{client}-request-marked");
+                }
             }
             return ExitCode::SUCCESS;
         }

@@ -77,6 +77,8 @@ pub enum ErrorKind {
     UnknownPath,
     /// The path does not support the method.
     WrongMethod,
+    /// A WebSocket is requested where it is switched off, or in a version that is not supported.
+    UpgradeRequired,
     /// The body is larger than `limits.body`.
     BodyTooLarge,
     /// The body did not arrive in time.
@@ -99,6 +101,8 @@ pub enum ErrorKind {
     UpstreamRateLimit,
     /// The provider rejected the request as invalid.
     UpstreamRejected,
+    /// The provider rejected the request because it exceeds the context window of the model.
+    ContextOverflow,
     /// The provider failed with a server error.
     UpstreamFailed,
     /// An internal error of the gateway.
@@ -128,7 +132,7 @@ pub struct ErrorRow {
 
 impl ErrorKind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [ErrorKind; 41] = [
+    pub const ALL: [ErrorKind; 43] = [
         ErrorKind::InvalidHead,
         ErrorKind::HeadTooLarge,
         ErrorKind::HeaderTimeout,
@@ -157,6 +161,7 @@ impl ErrorKind {
         ErrorKind::TaskState,
         ErrorKind::UnknownPath,
         ErrorKind::WrongMethod,
+        ErrorKind::UpgradeRequired,
         ErrorKind::BodyTooLarge,
         ErrorKind::BodyTimeout,
         ErrorKind::ClientGone,
@@ -168,6 +173,7 @@ impl ErrorKind {
         ErrorKind::UpstreamAuth,
         ErrorKind::UpstreamRateLimit,
         ErrorKind::UpstreamRejected,
+        ErrorKind::ContextOverflow,
         ErrorKind::UpstreamFailed,
         ErrorKind::Internal,
     ];
@@ -213,6 +219,7 @@ impl ErrorKind {
             ErrorKind::TaskState            => row("task_state",            D, 409, (INVALID, Some("task_state")),              "invalid_request",      "FAILED_PRECONDITION", false),
             ErrorKind::UnknownPath          => row("unknown_path",          D, 404, (INVALID, Some("unknown_url")),             "not_found_error",      "NOT_FOUND",          false),
             ErrorKind::WrongMethod          => row("wrong_method",          D, 405, (INVALID, Some("method_not_allowed")),      "invalid_request",      "UNIMPLEMENTED",      false),
+            ErrorKind::UpgradeRequired      => row("upgrade_required",      D, 426, (INVALID, Some("upgrade_required")),        "invalid_request",      "UNIMPLEMENTED",      false),
             ErrorKind::BodyTooLarge         => row("body_too_large",        D, 413, (INVALID, Some("request_too_large")),       "request_too_large",    "INVALID_ARGUMENT",   false),
             // `final_` because the official SDKs retry a 408: they would send the same slow body again at once.
             ErrorKind::BodyTimeout          => row("body_timeout",          D, 408, (INVALID, Some("request_timeout")),         "timeout_error",        "DEADLINE_EXCEEDED",  true),
@@ -225,6 +232,8 @@ impl ErrorKind {
             ErrorKind::UpstreamAuth         => row("upstream_auth",         U, 500, ("upstream_error", Some("upstream_auth")),  "upstream_error",       "INTERNAL",           true),
             ErrorKind::UpstreamRateLimit    => row("upstream_rate_limit",   U, 429, ("rate_limit_error", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", false),
             ErrorKind::UpstreamRejected     => row("upstream_rejected",     U, 400, (INVALID, None),                            "invalid_request",      "INVALID_ARGUMENT",   false),
+            // The type and the words are Anthropic's own: clients recover by them (see `wire::overflow`).
+            ErrorKind::ContextOverflow      => row("context_overflow",      U, 400, (INVALID, Some("context_length_exceeded")), "invalid_request_error", "INVALID_ARGUMENT",  false),
             ErrorKind::UpstreamFailed       => row("upstream_failed",       U, 500, ("upstream_error", Some("upstream_error")), "upstream_error",       "INTERNAL",           false),
             ErrorKind::Internal             => row("internal",              I, 500, ("server_error", Some("internal_error")),   "svc_api_error",        "INTERNAL",           false),
         }
@@ -243,6 +252,13 @@ pub enum RetryAfter {
     Header(String),
     /// Delay that the provider gave outside of a `retry-after` header.
     Wait(Duration),
+    /// Rest of the window of an exhausted budget, in seconds, and its end, in Unix seconds.
+    Window {
+        /// Seconds until the end.
+        wait: u64,
+        /// End of the window.
+        resets_at: i64,
+    },
 }
 
 /// API error, independent of the client's format.
@@ -301,6 +317,14 @@ impl ApiError {
     pub fn retry_after(mut self, wait: Option<RetryAfter>) -> Self {
         self.retry_after = wait;
         self
+    }
+
+    /// Returns the end of the window of an exhausted budget, in Unix seconds. `None` for other errors.
+    pub fn resets_at(&self) -> Option<i64> {
+        match self.retry_after {
+            Some(RetryAfter::Window { resets_at, .. }) => Some(resets_at),
+            _ => None,
+        }
     }
 
     /// Creates the error for a missing field, with the message that OpenAI's API uses.

@@ -6,17 +6,22 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "captures/errors.rs"]
+mod errors;
 #[path = "captures/naive.rs"]
 mod naive;
 #[path = "captures/recording.rs"]
 mod recording;
 
 use bytes::Bytes;
+use model_gateway::error::ErrorKind;
 use model_gateway::json::EscapedString;
 use model_gateway::translate::verbatim::{Arrival, Changes};
 use model_gateway::translate::{StreamError, Verbatim};
-use model_gateway::wire::Api;
+use model_gateway::wire::error::{ProviderError, from_provider};
+use model_gateway::wire::overflow::restate;
 use model_gateway::wire::request::BodyReader;
+use model_gateway::wire::{Api, Format};
 use recording::{Answer, Recording};
 use serde_json::Value;
 
@@ -212,4 +217,40 @@ fn recorded_request_changes_only_its_model() {
         }
     }
     assert!(all.is_empty() || read > 0, "no request was read");
+}
+
+/// Overflows among the recorded errors: the end of the file's name, and the message for clients of the messages format
+/// whose model has a window of 1,000,000 tokens.
+const OVERFLOWS: [(&str, &str); 4] = [
+    (
+        "error-matrix-context-overflow-streaming.0-10025c.json",
+        "prompt is too long: 2009 tokens > 512 maximum",
+    ),
+    ("context-length-exceeded-errors.0-cf6c81.json", "prompt is too long: 2500021 tokens > 200000 maximum"),
+    ("context-length-exceeded-errors.0-500959.json", "prompt is too long: 2119046 tokens > 1000000 maximum"),
+    ("context-length-exceeded-errors.0-1ea694.json", "prompt is too long: 313836 tokens > 288000 maximum"),
+];
+
+#[test]
+fn recorded_context_overflow_is_recognized_and_no_other_error() {
+    let errors = errors::all();
+    let mut found = 0;
+    for error in &errors {
+        let provider = ProviderError::decode(error.body.as_bytes());
+        let mut told = from_provider(error.status, provider, None);
+        let expected = OVERFLOWS.iter().find(|(name, _)| error.name.ends_with(name));
+        assert_eq!(
+            told.kind == ErrorKind::ContextOverflow,
+            expected.is_some(),
+            "{}: {}",
+            error.name,
+            error.body
+        );
+        if let Some((_, message)) = expected {
+            restate(Format::Messages, &mut told, 10, Some(1_000_000));
+            assert!(told.message.starts_with(&format!("{message}: ")), "{}", told.message);
+            found += 1;
+        }
+    }
+    assert!(errors.is_empty() || found > 0, "{} errors without an overflow", errors.len());
 }

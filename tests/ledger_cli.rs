@@ -136,6 +136,37 @@ fn accounts_command_creates_credits_disables_and_shows() {
 }
 
 #[test]
+fn usage_command_shows_what_prompt_caches_saved() {
+    let gateway = Gateway::new();
+    gateway.good(&["accounts", "create", "acme", "--credit", "10"]);
+    let wrote = UsageRecord { cache_surcharge: 250_000_000, ..record("r1", TIME, 1_250_000_000) };
+    let read = UsageRecord { cache_saved: 900_000_000, ..record("r2", TIME + 1, 100_000_000) };
+    let other = UsageRecord { model: "claude", key: "bob", ..record("r3", TIME + DAY, 5) };
+    settle(&gateway.path("state.db"), &[wrote, read, other]);
+
+    let january = ["usage", "--from", "2026-01", "--to", "2026-01"];
+    for (by, first) in [("day", "2026-01-01"), ("model", "gpt-4o"), ("key", "alice")] {
+        let args = [&january[..], &["--by", by]].concat();
+        let table = gateway.good(&args);
+        let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(lines[0].ends_with(&["cost", "cache", "saved"]), "{table}");
+        let line = lines.iter().find(|line| line[0] == first).unwrap();
+        assert!(line.ends_with(&["1.350000000", "0.65"]), "{table}");
+        let json = gateway.good(&[&args[..], &["--json"]].concat());
+        let line: Value =
+            serde_json::from_str(json.lines().find(|line| line.contains(first)).unwrap()).unwrap();
+        assert_eq!((&line["cache_saved"], &line["cache_surcharge"]), (&json!("0.90"), &json!("0.25")));
+        let csv = gateway.good(&[&args[..], &["--csv"]].concat());
+        let mut lines = csv.lines();
+        assert!(lines.next().unwrap().ends_with(",cost,cache_saved,cache_surcharge"));
+        assert!(lines.any(|line| line.starts_with(first) && line.ends_with(",1.35,0.90,0.25")), "{csv}");
+    }
+    let records = gateway.good(&[&january[..], &["--records"]].concat());
+    assert!(records.lines().next().unwrap().ends_with(",cost,cache_saved,cache_surcharge"));
+    assert!(records.lines().nth(2).unwrap().ends_with(",0.10,0.90,0.00"), "{records}");
+}
+
+#[test]
 fn usage_command_prints_tables_csv_and_json() {
     let gateway = Gateway::new();
     gateway.good(&["accounts", "create", "acme", "--credit", "10"]);

@@ -54,6 +54,7 @@ fn operations_page_lists_every_access_log_field() {
         path: "/",
         endpoint: "chat",
         http: 11,
+        websocket: true,
         status: 200,
         error: text,
         detail: text,

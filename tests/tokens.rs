@@ -195,3 +195,25 @@ fn token_estimates_match_recorded_counts() {
     }
     assert!(faults.is_empty(), "{faults:?}");
 }
+
+/// Compressed vocabularies of the token counts, made of those of the crate that the counts are compared with.
+#[test]
+fn vocabularies_in_the_binary_are_those_of_the_reference() {
+    for (name, reference) in [("o200k", bpe_openai::o200k_base()), ("cl100k", bpe_openai::cl100k_base())] {
+        let count = u32::try_from(reference.bpe.num_tokens()).unwrap();
+        let tokens: Vec<Vec<u8>> = (0..count).map(|id| reference.bpe.decode_tokens(&[id])).collect();
+        let mut data = count.to_be_bytes().to_vec();
+        data.extend(tokens.iter().map(|token| u8::try_from(token.len()).unwrap()));
+        data.extend(tokens.concat());
+        let path = format!("{}/src/tokens/bpe/data/{name}.br", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            let settings = brotli::enc::BrotliEncoderParams { quality: 11, lgwin: 24, ..Default::default() };
+            let mut out = Vec::new();
+            brotli::BrotliCompress(&mut &data[..], &mut out, &settings).unwrap();
+            std::fs::write(&path, out).unwrap();
+        }
+        let mut found = Vec::new();
+        brotli::BrotliDecompress(&mut &std::fs::read(&path).unwrap()[..], &mut found).unwrap();
+        assert!(found == data, "{path}: run with UPDATE_GOLDEN=1");
+    }
+}

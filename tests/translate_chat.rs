@@ -13,10 +13,8 @@ mod recording;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
-use model_gateway::canonical::{
-    Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Role, Thinking,
-};
+use model_gateway::canonical::dialect::ReasoningSupport;
+use model_gateway::canonical::{Answer, Block, Dialect, Effort, Event, Grammar, Request, Role, Thinking};
 use model_gateway::json::EscapedString;
 use model_gateway::wire::chat::{answer, request, stream};
 use model_gateway::wire::codec::{LossNotes, ReplyOptions};
@@ -214,26 +212,17 @@ fn permissive(request: &Request<'_>) -> Dialect<'static> {
     ];
     let full = Effort::Minimal..=Effort::Max;
     Dialect {
-        model: "m",
-        issuer: "provider",
         reasoning: match request.thinking {
             Thinking::Budget(_) => ReasoningSupport::Budget { min: 0, max: u64::MAX, off: true },
             _ => ReasoningSupport::Effort { min: *full.start(), max: *full.end(), off: true },
         },
         max_output: 1,
-        sampling: SamplingSupport::All,
-        structured: Structured::Native,
-        json_schema: true,
-        call_ids: true,
         developer_role: request.turns.iter().any(|turn| turn.role == Role::Developer),
         max_completion_tokens: true,
-        system_in_middle: true,
         prefill: true,
         reasoning_replay: true,
-        media_urls: true,
         extensions: ALL,
-        think_tags: false,
-        quirks: &Quirks::PLAIN,
+        ..Dialect::plain("m", "provider")
     }
 }
 

@@ -11,9 +11,9 @@ mod recording;
 
 use bytes::BytesMut;
 use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
-use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use model_gateway::canonical::dialect::ReasoningSupport;
 use model_gateway::canonical::{
-    Answer, Block, Dialect, Effort, Event, Grammar, MediaSource, Quirks, Request, Thinking, Turn,
+    Answer, Block, Dialect, Effort, Event, Grammar, MediaSource, Request, Thinking, Turn,
 };
 use model_gateway::json::JsonStr;
 use model_gateway::wire::codec::LossNotes;
@@ -310,28 +310,19 @@ fn generate_recorded_response_decodes_like_the_plain_parser() {
 /// Returns the profile of a model that supports everything that this request uses.
 fn dialect(request: &Request<'_>) -> Dialect<'static> {
     Dialect {
-        model: "gemini-3-pro",
-        issuer: "google",
         reasoning: match request.thinking {
             Thinking::Effort(_) => {
                 ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true }
             }
             _ => ReasoningSupport::Budget { min: 0, max: u64::MAX, off: true },
         },
-        max_output: 8_192,
-        sampling: SamplingSupport::All,
-        structured: Structured::Native,
-        json_schema: true,
-        call_ids: true,
         developer_role: true,
         max_completion_tokens: true,
         system_in_middle: false,
         prefill: true,
         reasoning_replay: true,
-        media_urls: true,
         extensions: &["*"],
-        think_tags: false,
-        quirks: &Quirks::PLAIN,
+        ..Dialect::plain("gemini-3-pro", "google")
     }
 }
 

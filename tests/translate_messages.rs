@@ -16,9 +16,9 @@ use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 
 use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
-use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use model_gateway::canonical::dialect::ReasoningSupport;
 use model_gateway::canonical::{
-    Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Role, Thinking, Turn,
+    Answer, Block, Dialect, Effort, Event, Grammar, Request, Role, Thinking, Turn,
 };
 use model_gateway::json::EscapedString;
 use model_gateway::json::JsonStr;
@@ -298,23 +298,11 @@ fn dialect(thinking: Thinking) -> Dialect<'static> {
         _ => ReasoningSupport::Adaptive { max: Effort::Max, off: true },
     };
     Dialect {
-        model: "claude",
-        issuer: "provider",
         reasoning,
-        max_output: 8192,
-        sampling: SamplingSupport::All,
-        structured: Structured::Native,
-        json_schema: true,
-        call_ids: true,
-        developer_role: false,
-        max_completion_tokens: false,
-        system_in_middle: true,
         prefill: true,
         reasoning_replay: true,
-        media_urls: true,
         extensions: &["*"],
-        think_tags: false,
-        quirks: &Quirks::PLAIN,
+        ..Dialect::plain("claude", "provider")
     }
 }
 

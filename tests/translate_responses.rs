@@ -16,9 +16,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use model_gateway::canonical::dialect::ReasoningSupport;
 use model_gateway::canonical::{
-    Answer, Block, Dialect, Effort, Event, Grammar, Quirks, Request, Thinking, ToolKind, Turn,
+    Answer, Block, Dialect, Effort, Event, Grammar, Request, Thinking, ToolKind, Turn,
 };
 use model_gateway::error::{ApiError, ErrorKind};
 use model_gateway::wire::codec::{LossNotes, ReplyOptions};
@@ -224,23 +224,12 @@ fn responses_faulty_frames_never_violate_the_event_grammar() {
 /// Returns the profile of a model that supports the whole format.
 fn permissive() -> Dialect<'static> {
     Dialect {
-        model: "m",
-        issuer: "provider",
         reasoning: ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true },
-        max_output: 8192,
-        sampling: SamplingSupport::All,
-        structured: Structured::Native,
-        json_schema: true,
-        call_ids: true,
-        developer_role: false,
         max_completion_tokens: true,
-        system_in_middle: true,
         prefill: true,
         reasoning_replay: true,
-        media_urls: true,
         extensions: &["*"],
-        think_tags: false,
-        quirks: &Quirks::PLAIN,
+        ..Dialect::plain("m", "provider")
     }
 }
 

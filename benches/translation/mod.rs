@@ -8,12 +8,13 @@ pub(crate) mod requests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
-use model_gateway::canonical::{Dialect, Quirks, Thinking};
+use model_gateway::canonical::{Dialect, Thinking};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::Route;
 use model_gateway::translate::verbatim::Arrival;
-use model_gateway::translate::{Outgoing, Restore, TranslateRequest, Translated, outgoing};
+use model_gateway::translate::{
+    Outgoing, PromptCaching, Restore, StoreOptions, TranslateRequest, Translated, outgoing_stored,
+};
 use model_gateway::wire::Format;
 use model_gateway::wire::codec::ReplyOptions;
 
@@ -87,25 +88,17 @@ pub(crate) fn translated(provider: Format, client: Format) -> Translated {
 
 /// Translates a request.
 pub(crate) fn translate(client: Format, provider: Format, body: &str) -> Outgoing {
-    let dialect = Dialect {
-        model: "model-of-the-provider",
-        issuer: "provider",
-        reasoning: ReasoningSupport::Fixed,
-        max_output: 8_192,
-        sampling: SamplingSupport::All,
-        structured: Structured::Native,
-        json_schema: true,
-        call_ids: true,
-        developer_role: false,
-        max_completion_tokens: false,
-        system_in_middle: true,
-        prefill: false,
-        reasoning_replay: false,
-        media_urls: true,
-        extensions: &[],
-        think_tags: false,
-        quirks: &Quirks::PLAIN,
-    };
+    translate_cached(client, provider, body, PromptCaching::default())
+}
+
+/// Translates a request with automatic prompt caching.
+pub(crate) fn translate_cached(
+    client: Format,
+    provider: Format,
+    body: &str,
+    caching: PromptCaching<'_>,
+) -> Outgoing {
+    let dialect = Dialect::plain("model-of-the-provider", "provider");
     let model = EscapedString::from("the-model");
     let ask = TranslateRequest {
         client,
@@ -119,7 +112,7 @@ pub(crate) fn translate(client: Format, provider: Format, body: &str) -> Outgoin
         seed: "01JXG3ZQK5V7W8Y9A0B1C2D3E4",
         now: 1_750_000_000,
     };
-    outgoing(body, &ask).unwrap()
+    outgoing_stored(body, &ask, StoreOptions { caching, ..StoreOptions::default() }).unwrap()
 }
 
 /// Returns the frames of a response with reasoning, text and a tool call.

@@ -11,8 +11,13 @@ const TOOLS: [&str; 4] = ["read_file", "write_file", "search", "run"];
 
 /// Returns a conversation of ten turns with tools: each has a question, a tool call, its result and an answer.
 pub(crate) fn conversation(format: Format) -> String {
+    conversation_of(format, 10)
+}
+
+/// Same as [`conversation`], of this many turns of about 2 kB each.
+pub(crate) fn conversation_of(format: Format, count: usize) -> String {
     let mut turns = Vec::new();
-    for n in 0..10 {
+    for n in 0..count {
         turn(format, n, &mut turns);
     }
     whole(format, &turns)

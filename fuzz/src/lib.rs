@@ -4,9 +4,12 @@
 //! toolchain (`main.rs`). A target compares the code with a slow reference implementation, with itself under other
 //! splits, or with a documented invariant. It must not know the meaning of a response.
 
+mod caching;
 mod codec;
 #[cfg(feature = "config")]
 mod config;
+#[cfg(feature = "config")]
+mod encoding;
 mod exchange;
 #[cfg(feature = "config")]
 mod http1;
@@ -14,13 +17,17 @@ mod images;
 #[cfg(feature = "config")]
 mod journal;
 mod json;
+mod socket;
 mod translate;
 mod videos;
 mod wire;
 
+pub use caching::{breakpoints, json_reverse};
 pub use codec::framing;
 #[cfg(feature = "config")]
 pub use config::{config, keys_file};
+#[cfg(feature = "config")]
+pub use encoding::request_encoding;
 pub use exchange::verbatim;
 #[cfg(feature = "config")]
 pub use http1::{chunks, head};
@@ -28,9 +35,10 @@ pub use images::images;
 #[cfg(feature = "config")]
 pub use journal::journal;
 pub use json::{json_cursor, json_scanner};
+pub use socket::{websocket_events, websocket_frames};
 pub use translate::{answer, schemas, seals, translated, translated_request};
 pub use videos::videos;
-pub use wire::{path, provider_error, request, spellings, watch};
+pub use wire::{compaction, path, provider_error, request, spellings, watch};
 
 /// Fuzz target: its name, which is also the name of its corpus, and its function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -39,10 +47,15 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("json_scanner", json_scanner),
     ("json_cursor", json_cursor),
+    ("json_reverse", json_reverse),
+    ("breakpoints", breakpoints),
     ("framing", framing),
+    ("websocket_frames", websocket_frames),
+    ("websocket_events", websocket_events),
     ("path", path),
     ("request", request),
     ("spellings", spellings),
+    ("compaction", compaction),
     ("watch", watch),
     ("provider_error", provider_error),
     ("verbatim", verbatim),
@@ -63,6 +76,8 @@ pub const TARGETS: &[Target] = &[
     ("head", head),
     #[cfg(feature = "config")]
     ("chunks", chunks),
+    #[cfg(feature = "config")]
+    ("request_encoding", request_encoding),
 ];
 
 /// Takes one byte off the front of the input and returns a number below `count`.

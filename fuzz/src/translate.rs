@@ -222,6 +222,7 @@ fn dialect(kind: usize) -> Dialect<'static> {
         prefill: kind & 16 != 0,
         reasoning_replay: kind & 8 != 0,
         media_urls: kind & 32 != 0,
+        image_input: true,
         extensions: if odd { &["*"] } else { &[] },
         think_tags: false,
         quirks: &Quirks::PLAIN,

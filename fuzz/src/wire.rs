@@ -1,4 +1,4 @@
-//! Targets for paths, request bodies, frames and error bodies.
+//! Targets for paths, request bodies, compaction items, frames and error bodies.
 
 use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::Usage;
@@ -9,6 +9,7 @@ use model_gateway::provider::{BaseUrl, Provider, ProviderKind, Setup};
 use model_gateway::wire::error::{self, ProviderError};
 use model_gateway::wire::path::{parse, percent_decode, push_path_segment, query_value, query_without};
 use model_gateway::wire::request::{Body, BodyReader};
+use model_gateway::wire::responses::compaction::{CompactionItems, user_messages};
 use model_gateway::wire::watch::{self, FrameClass, StreamEnd};
 use model_gateway::wire::{Api, Format, embeddings, rerank};
 use serde_json::Value;
@@ -211,4 +212,31 @@ pub fn provider_error(mut data: &[u8]) {
         let tail = error::stream_tail(format, &error, "req_1", None);
         assert!(tail.ends_with(b"\n\n") || tail.ends_with(b"\r\n\r\n"));
     }
+}
+
+/// Compaction items of a request: opened items and a removed trigger leave valid JSON, and change nothing else.
+pub fn compaction(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    // Must not panic for any text. The invariants are those of bodies that the scan accepts.
+    let found = CompactionItems::read(text);
+    let _ = user_messages(text, "seed");
+    if read(Api::Responses, false, &[data]).is_err() {
+        return;
+    }
+    let (Ok(found), Ok(before)) = (found, serde_json::from_str::<Value>(text)) else { return };
+    let summaries: Vec<Option<String>> =
+        found.items.iter().map(|item| (item.index % 2 == 0).then(|| item.encrypted.clone())).collect();
+    for removes in [false, true] {
+        let after: Value =
+            serde_json::from_str(&found.rewritten(text, &summaries, removes)).expect("valid JSON");
+        let items = |body: &Value| body["input"].as_array().cloned().unwrap_or_default();
+        let (old, new) = (items(&before), items(&after));
+        assert_eq!(old.len() - new.len(), usize::from(removes && found.is_triggered()));
+        for (index, (old, new)) in old.iter().zip(&new).enumerate() {
+            let opened = found.items.iter().any(|item| item.index == index && index % 2 == 0);
+            assert!(if opened { new["role"] == "user" } else { old == new }, "{index}");
+        }
+    }
+    let kept = user_messages(text, "seed").expect("valid JSON");
+    serde_json::from_str::<Vec<Value>>(&format!("[{kept}]")).expect("items");
 }

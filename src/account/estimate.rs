@@ -75,12 +75,11 @@ impl PremiumInputKinds {
 
     /// Returns the kinds of this set that automatic prompt-cache breakpoints of a policy may cause.
     pub fn of_policy(self, policy: CachePolicy) -> PremiumInputKinds {
-        let kind = match policy.lifetime() {
-            None => return PremiumInputKinds::default(),
-            Some(CacheBreakpoint::Short) => TokenKind::CacheWrite,
-            Some(CacheBreakpoint::Long) => TokenKind::CacheWrite1h,
-        };
-        PremiumInputKinds(self.0 & PremiumInputKinds::bit(kind))
+        let caused = PremiumInputKinds::of(policy.lifetimes().iter().map(|lifetime| match lifetime {
+            CacheBreakpoint::Short => TokenKind::CacheWrite,
+            CacheBreakpoint::Long => TokenKind::CacheWrite1h,
+        }));
+        PremiumInputKinds(self.0 & caused.0)
     }
 
     /// Returns the kinds of both sets.
@@ -205,11 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn premium_kinds_of_a_policy_are_the_writes_of_its_lifetime() {
+    fn premium_kinds_of_a_policy_are_the_writes_of_its_lifetimes() {
         let all = PremiumInputKinds::of(PremiumInputKinds::KINDS.into_iter());
         for (policy, kinds) in [
             (CachePolicy::Off, &[][..]),
-            (CachePolicy::Auto, &[TokenKind::CacheWrite]),
+            (CachePolicy::Auto, &[TokenKind::CacheWrite, TokenKind::CacheWrite1h]),
+            (CachePolicy::Short, &[TokenKind::CacheWrite]),
             (CachePolicy::Hour, &[TokenKind::CacheWrite1h]),
         ] {
             let expected = PremiumInputKinds::of(kinds.iter().copied());

@@ -4,6 +4,9 @@
 //! conversation reads what this one writes: behind the tools, behind the instructions, behind the user turn that the
 //! model answered last, and behind the user turn that it is to answer now. The last place of one request is the third
 //! place of the next, so that no search for an earlier cache entry is necessary, however many blocks a turn has.
+//!
+//! The lifetimes may change from request to request: a provider finds an entry by the content before the place, of
+//! which the lifetime is no part, so that nothing that was written is lost.
 
 use super::{CacheBreakpoint, Role};
 
@@ -19,21 +22,26 @@ pub enum CachePolicy {
     /// The gateway adds nothing to requests.
     #[default]
     Off,
-    /// Breakpoints with a lifetime of 5 minutes, and a prompt-cache key.
+    /// Breakpoints and a prompt-cache key. Entries live for 5 minutes, and those of tools and instructions for 1 hour
+    /// where the pauses between requests make that the cheaper one.
     Auto,
+    /// Breakpoints with a lifetime of 5 minutes, and a prompt-cache key.
+    Short,
     /// Breakpoints with a lifetime of 1 hour, and a prompt-cache key.
     Hour,
 }
 
 impl CachePolicy {
     /// All policies, in the order of the documentation.
-    pub const ALL: [CachePolicy; 3] = [CachePolicy::Off, CachePolicy::Auto, CachePolicy::Hour];
+    pub const ALL: [CachePolicy; 4] =
+        [CachePolicy::Off, CachePolicy::Auto, CachePolicy::Short, CachePolicy::Hour];
 
     /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             CachePolicy::Off => "off",
             CachePolicy::Auto => "auto",
+            CachePolicy::Short => "5m",
             CachePolicy::Hour => "1h",
         }
     }
@@ -43,21 +51,38 @@ impl CachePolicy {
         CachePolicy::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    /// Returns the lifetime of automatic breakpoints. `None` if the gateway sets none.
-    pub const fn lifetime(self) -> Option<CacheBreakpoint> {
+    /// Returns the rule for automatic breakpoints at a model that caches prefixes of at least `min_tokens`. `long_pays`
+    /// is whether the pauses between requests make a long lifetime of tools and instructions the cheaper one. `None` if
+    /// the gateway sets no breakpoints.
+    pub const fn rule(self, min_tokens: u32, long_pays: bool) -> Option<BreakpointRule> {
+        let (instructions, turns) = match self {
+            CachePolicy::Off => return None,
+            CachePolicy::Auto if long_pays => (CacheBreakpoint::Long, CacheBreakpoint::Short),
+            CachePolicy::Auto | CachePolicy::Short => (CacheBreakpoint::Short, CacheBreakpoint::Short),
+            CachePolicy::Hour => (CacheBreakpoint::Long, CacheBreakpoint::Long),
+        };
+        Some(BreakpointRule { instructions, turns, min_tokens })
+    }
+
+    /// Returns the lifetimes that breakpoints of this policy may have.
+    pub const fn lifetimes(self) -> &'static [CacheBreakpoint] {
         match self {
-            CachePolicy::Off => None,
-            CachePolicy::Auto => Some(CacheBreakpoint::Short),
-            CachePolicy::Hour => Some(CacheBreakpoint::Long),
+            CachePolicy::Off => &[],
+            CachePolicy::Auto => &[CacheBreakpoint::Short, CacheBreakpoint::Long],
+            CachePolicy::Short => &[CacheBreakpoint::Short],
+            CachePolicy::Hour => &[CacheBreakpoint::Long],
         }
     }
 }
 
-/// Rule for the automatic breakpoints of one request.
+/// Rule for the automatic breakpoints of one request. The lifetime behind tools and instructions must not be shorter
+/// than that behind turns: providers refuse a long lifetime behind a shorter one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakpointRule {
-    /// Lifetime of all breakpoints. One lifetime for all, because providers restrict the order of different ones.
-    pub lifetime: CacheBreakpoint,
+    /// Lifetime of the breakpoints behind tools and instructions.
+    pub instructions: CacheBreakpoint,
+    /// Lifetime of the breakpoints behind turns.
+    pub turns: CacheBreakpoint,
     /// Minimum length of a cacheable prefix in tokens. The provider ignores a breakpoint behind a shorter prefix.
     pub min_tokens: u32,
 }
@@ -189,7 +214,7 @@ mod tests {
 
     #[test]
     fn breakpoint_rule_skips_prefixes_below_the_minimum() {
-        let rule = BreakpointRule { lifetime: CacheBreakpoint::Short, min_tokens: 1024 };
+        let rule = CachePolicy::Short.rule(1024, false).unwrap();
         assert!(!rule.may_cache(2047) && rule.may_cache(2048) && rule.may_cache(usize::MAX));
     }
 
@@ -199,5 +224,25 @@ mod tests {
             assert_eq!(CachePolicy::from_name(policy.name()), Some(policy));
         }
         assert_eq!(CachePolicy::from_name("on"), None);
+    }
+
+    #[test]
+    fn cache_policy_long_lifetimes_precede_short_ones() {
+        use CacheBreakpoint::{Long, Short};
+        let of = |policy: CachePolicy, long_pays| {
+            policy.rule(0, long_pays).map(|rule| [rule.instructions, rule.turns])
+        };
+        for long_pays in [false, true] {
+            assert_eq!(of(CachePolicy::Off, long_pays), None);
+            assert_eq!(of(CachePolicy::Short, long_pays), Some([Short, Short]));
+            assert_eq!(of(CachePolicy::Hour, long_pays), Some([Long, Long]));
+            for policy in CachePolicy::ALL {
+                let lifetimes = of(policy, long_pays);
+                assert_ne!(lifetimes, Some([Short, Long]), "the provider refuses this order");
+                assert!(lifetimes.iter().flatten().all(|lifetime| policy.lifetimes().contains(lifetime)));
+            }
+        }
+        assert_eq!(of(CachePolicy::Auto, false), Some([Short, Short]));
+        assert_eq!(of(CachePolicy::Auto, true), Some([Long, Short]));
     }
 }

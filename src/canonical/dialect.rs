@@ -34,6 +34,8 @@ pub struct Dialect<'d> {
     pub reasoning_replay: bool,
     /// Whether media may be given by URL, in formats where not every model can fetch it.
     pub media_urls: bool,
+    /// Whether the model reads images.
+    pub image_input: bool,
     /// Extension members of other providers (`top_k`, `enable_thinking` ...) that this one supports; `*` for all.
     pub extensions: &'static [&'static str],
     /// Whether the text of a response may start with reasoning between `<think>` and `</think>`.
@@ -155,7 +157,7 @@ impl ReasoningSupport {
 impl<'d> Dialect<'d> {
     /// Returns the profile of a model with the whole format, without extensions and deviations: its reasoning cannot be
     /// configured, and it continues no prefill.
-    pub fn plain(model: &'d str, issuer: &'d str) -> Self {
+    pub const fn plain(model: &'d str, issuer: &'d str) -> Self {
         Dialect {
             model,
             issuer,
@@ -171,6 +173,7 @@ impl<'d> Dialect<'d> {
             prefill: false,
             reasoning_replay: false,
             media_urls: true,
+            image_input: true,
             extensions: &[],
             think_tags: false,
             quirks: &Quirks::PLAIN,

@@ -6,8 +6,9 @@ use crate::json::{JsonStr, RawJson};
 
 /// Event of a response. It borrows the frame that it was read from and lives for one callback.
 ///
-/// Order: `Start`; then any number of blocks, `Usage` and `Ping`; then one `Finish` for each choice, after all blocks
-/// of that choice have stopped; `Usage` may still follow; then `End`. Several blocks may be open at once.
+/// Order: `Start`; then any number of blocks; then one `Finish` for each choice, after all blocks of that choice have
+/// stopped; then `End`. Several blocks may be open at once. `Usage` and `Ping` may come anywhere before `End`, also
+/// before `Start`: formats whose first event has usage need it then.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
     /// Start of the response.

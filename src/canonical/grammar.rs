@@ -55,7 +55,7 @@ impl Grammar {
                 self.ended = true;
                 Ok(())
             }
-            Event::Ping => Ok(()),
+            Event::Ping | Event::Usage(_) => Ok(()),
             _ if !self.started => Err("an event before the start"),
             Event::BlockStart { index, choice, kind } => self.start(index, choice, kind),
             Event::Delta { index, delta } => self.delta(index, delta),
@@ -64,7 +64,6 @@ impl Grammar {
                 block.open = false;
                 Ok(())
             }
-            Event::Usage(_) => Ok(()),
             Event::Finish { choice, .. } => self.finish(choice),
             Event::End => self.end(),
         }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{fail, style};
-use crate::canonical::{BreakpointRule, CachePolicy, Thinking};
+use crate::canonical::{CachePolicy, Thinking};
 use crate::json::EscapedString;
 use crate::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
 use crate::translate::{PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
@@ -98,8 +98,7 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
     let stream = options.stream || requests_stream(&body);
     let api = to.api();
     let min_tokens = provider.min_cached_tokens(api, model);
-    let breakpoints = options.prompt_cache.lifetime().zip(min_tokens);
-    let breakpoints = breakpoints.map(|(lifetime, min_tokens)| BreakpointRule { lifetime, min_tokens });
+    let breakpoints = min_tokens.and_then(|min_tokens| options.prompt_cache.rule(min_tokens, false));
     let caching = PromptCaching { breakpoints, key: None };
     let translated = outgoing_stored(
         &body,

@@ -8,10 +8,14 @@
 mod accounts;
 mod check;
 mod clients;
+mod completions;
 mod demo;
 mod explain;
+mod health;
 mod keys;
+mod man;
 mod replay;
+mod schema;
 mod serve;
 mod style;
 mod table;
@@ -20,7 +24,7 @@ mod usage;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 /// Gateway between applications and large language models.
 ///
@@ -50,6 +54,10 @@ enum Command {
     ///
     /// Exit status 0 if it is valid, 1 if it is not.
     Check(check::CheckArgs),
+    /// Ask a running gateway on this machine whether it is ready for requests.
+    ///
+    /// Exit status 0 if it is, 1 if it is not or does not respond: for health checks of containers and scripts.
+    Health(health::HealthArgs),
     /// Try the gateway with simulated providers; example requests to paste are printed.
     ///
     /// Needs no file, no provider key and no network. Its data is in a temporary folder, which is removed at the end;
@@ -85,6 +93,19 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Run a recorded response through the translator, offline.
     Replay(replay::ReplayArgs),
+    /// Print the JSON Schema of a configuration file, for editors.
+    Schema(schema::SchemaArgs),
+    /// Print a completion script for a shell.
+    ///
+    /// For bash: model-gateway completions bash > /usr/share/bash-completion/completions/model-gateway
+    Completions(completions::CompletionsArgs),
+    /// Write the manual pages of all commands and of the configuration files.
+    Man(man::ManArgs),
+}
+
+/// Returns the definition of the command line, from which completions and manual pages are made.
+fn definition() -> clap::Command {
+    Cli::command()
 }
 
 /// Configuration file argument.
@@ -110,6 +131,23 @@ pub fn run() -> ExitCode {
         Command::Usage(options) => usage::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Replay(options) => replay::run(&options),
+        Command::Health(options) => health::run(&options),
+        Command::Schema(options) => schema::run(&options),
+        Command::Completions(options) => completions::run(&options),
+        Command::Man(options) => man::run(&options),
+    }
+}
+
+/// Writes a document to standard output. A reader that closes early, such as `head`, is no error.
+///
+/// # Errors
+/// Returns an error if standard output cannot be written for another reason.
+fn print(document: &[u8]) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(document).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
     }
 }
 

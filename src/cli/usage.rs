@@ -167,16 +167,24 @@ impl UsageArgs {
             value.insert(kind.name.to_owned(), sum.into());
         }
         value.insert("cost".to_owned(), money(line.sums.cost).into());
+        value.insert("cache_saved".to_owned(), money(line.sums.cache_saved).into());
+        value.insert("cache_surcharge".to_owned(), money(line.sums.cache_surcharge).into());
         Value::Object(value)
     }
 
     fn write_csv(&self, out: &mut impl Write, lines: &[UsageRow]) -> io::Result<()> {
         let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
-        writeln!(out, "{},requests,failed,{},cost", self.by.name(), kinds.join(","))?;
+        writeln!(
+            out,
+            "{},requests,failed,{},cost,cache_saved,cache_surcharge",
+            self.by.name(),
+            kinds.join(",")
+        )?;
         lines.iter().try_for_each(|line| {
-            let UsageSums { requests, failed, cost, usage } = line.sums;
+            let UsageSums { requests, failed, cost, usage, cache_saved, cache_surcharge } = line.sums;
             let usage = usage.map(|sum| sum.to_string()).join(",");
-            writeln!(out, "{},{requests},{failed},{usage},{}", csv(&line.name), money(cost))
+            let money = [cost, cache_saved, cache_surcharge].map(money).join(",");
+            writeln!(out, "{},{requests},{failed},{usage},{money}", csv(&line.name))
         })
     }
 
@@ -200,17 +208,24 @@ impl UsageArgs {
         let mut head = vec![self.by.name(), "requests", "failed"];
         head.extend(KINDS.iter().zip(&shown).filter(|(_, shown)| **shown).map(|(kind, _)| kind.name));
         head.push("cost");
+        // What caches saved, less what their writes cost more.
+        let is_cached = total.sums.cache_saved != 0 || total.sums.cache_surcharge != 0;
+        head.extend(is_cached.then_some("cache saved"));
         let mut table = TextTable::new(1, head);
         let all: Vec<UsageRow> = lines.into_iter().chain([total]).collect();
         let mut costs: Vec<String> = all.iter().map(|line| money(line.sums.cost)).collect();
         align(&mut costs.iter_mut().collect::<Vec<_>>());
-        for (line, cost) in all.into_iter().zip(costs) {
+        let saved = |line: &UsageRow| line.sums.cache_saved.saturating_sub(line.sums.cache_surcharge);
+        let mut savings: Vec<String> = all.iter().map(|line| money(saved(line))).collect();
+        align(&mut savings.iter_mut().collect::<Vec<_>>());
+        for ((line, cost), saved) in all.into_iter().zip(costs).zip(savings) {
             let name = if line.name.is_empty() { "(none)".to_owned() } else { line.name };
             let mut row = vec![name, grouped(line.sums.requests), grouped(line.sums.failed)];
             row.extend(
                 line.sums.usage.iter().zip(&shown).filter(|(_, shown)| **shown).map(|(sum, _)| grouped(*sum)),
             );
             row.push(cost);
+            row.extend(is_cached.then_some(saved));
             table.row(row);
         }
         table.print(1);
@@ -257,6 +272,9 @@ fn write_record(
 ) -> io::Result<()> {
     let usage = KINDS.iter().map(|kind| (kind.name, (kind.get)(&record.usage)));
     let cost = money(record.cost);
+    let nanos = |effect: u64| i64::try_from(effect).unwrap_or(i64::MAX);
+    let effects =
+        [("cache_saved", nanos(record.cache_saved)), ("cache_surcharge", nanos(record.cache_surcharge))];
     if as_json {
         let mut value = Map::new();
         value.insert("time".to_owned(), began(record).into());
@@ -266,13 +284,14 @@ fn write_record(
         value.insert("counted".to_owned(), record.counted.into());
         value.extend(usage.map(|(name, sum)| (name.to_owned(), json!(sum))));
         value.insert("cost".to_owned(), cost.into());
+        value.extend(effects.map(|(name, nanos)| (name.to_owned(), money(nanos).into())));
         return writeln!(out, "{}", Value::Object(value));
     }
     let (texts, numbers) = (texts(record), numbers(record));
     if first {
         let names = texts.iter().map(|(name, _)| *name).chain(numbers.iter().map(|(name, _)| *name));
         let names = names.chain(["stream", "counted"]).chain(KINDS.iter().map(|kind| kind.name));
-        writeln!(out, "time,{},cost", names.collect::<Vec<_>>().join(","))?;
+        writeln!(out, "time,{},cost,cache_saved,cache_surcharge", names.collect::<Vec<_>>().join(","))?;
     }
     let known = |number: Option<String>| number.unwrap_or_default();
     let fields = [csv(&began(record))].into_iter();
@@ -281,6 +300,7 @@ fn write_record(
         fields.chain(numbers.iter().map(|(_, number)| known(number.map(|number| number.to_string()))));
     let fields = fields.chain([record.stream.to_string(), record.counted.to_string()]);
     let fields = fields.chain(usage.map(|(_, sum)| known(sum.map(|sum| sum.to_string())))).chain([cost]);
+    let fields = fields.chain(effects.into_iter().map(|(_, nanos)| money(nanos)));
     writeln!(out, "{}", fields.collect::<Vec<_>>().join(","))
 }
 

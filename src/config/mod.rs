@@ -9,14 +9,17 @@
 mod fleet;
 mod keys;
 mod keys_file;
+mod limits;
 mod models;
 mod node;
 mod prices;
 mod print;
+pub mod reference;
 mod reload;
 mod report;
 mod routes;
 mod routing;
+mod schema;
 mod secret;
 mod settings;
 mod stable_read;
@@ -26,18 +29,21 @@ mod values;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use fleet::{FleetSettings, OnOutageSetting};
 pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed};
+pub use limits::Limits;
 pub use print::effective;
 pub use reload::{Baseline, ReloadOutcome, ReloadRules, Reloader};
 pub use report::{Problem, Report};
+pub use schema::schema;
 pub use secret::{Environment, NoSecrets, Secret, SecretSource, Vault};
 pub use settings::{
-    AccessLogSettings, LedgerSettings, Limits, LogFormat, LogSettings, RetentionSettings, Settings,
-    StoreSettings, TlsListener,
+    AccessLogSettings, LedgerSettings, LogFormat, LogSettings, RetentionSettings, Settings, StoreSettings,
+    TlsListener,
 };
 
 use crate::account::Keys;
@@ -109,6 +115,14 @@ pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<
 /// Returns [`Report`] if gateway.toml is invalid.
 pub fn keys_path(file: &Path) -> Result<PathBuf, Report> {
     load_settings(file, &NoSecrets).map(|settings| settings.keys)
+}
+
+/// Returns the address of the admin port that gateway.toml gives. The other files are not read.
+///
+/// # Errors
+/// Returns [`Report`] if gateway.toml is invalid.
+pub fn admin(file: &Path) -> Result<SocketAddr, Report> {
+    load_settings(file, &NoSecrets).map(|settings| settings.admin)
 }
 
 /// Returns the store settings of gateway.toml. The other files are not read.

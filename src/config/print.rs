@@ -55,6 +55,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
         keys,
         threads,
         upgrade_socket,
+        websocket,
         drain,
         limits,
         reload: ReloadRules { allow_empty, settle },
@@ -72,6 +73,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "routes         = {}", text(&routes.display().to_string()))?;
     writeln!(out, "keys           = {}", text(&keys.display().to_string()))?;
     writeln!(out, "threads        = {threads}")?;
+    writeln!(out, "websocket      = {websocket}")?;
     writeln!(out, "drain          = {}", span(*drain))?;
     writeln!(out, "upgrade_socket = {}", text(&upgrade_socket.display().to_string()))?;
     for TlsListener { listen, cert, key } in tls {
@@ -109,6 +111,9 @@ fn write_limits(out: &mut String, limits: &Limits) -> std::fmt::Result {
         heartbeat,
         slow_start,
         write_timeout,
+        websockets,
+        websocket_lifetime,
+        websocket_ping,
         pool,
         pool_idle,
         fetch_allow,
@@ -130,6 +135,9 @@ fn write_limits(out: &mut String, limits: &Limits) -> std::fmt::Result {
     writeln!(out, "heartbeat      = {}", span(*heartbeat))?;
     writeln!(out, "slow_start     = {}", span(*slow_start))?;
     writeln!(out, "keepalive      = {}", span(*keepalive))?;
+    writeln!(out, "websockets     = {websockets}")?;
+    writeln!(out, "websocket_lifetime = {}", span(*websocket_lifetime))?;
+    writeln!(out, "websocket_ping = {}", span(*websocket_ping))?;
     writeln!(out, "pool           = {pool}")?;
     writeln!(out, "pool_idle      = {}", span(*pool_idle))?;
     let networks: Vec<String> = fetch_allow.iter().map(|network| format!("\"{network}\"")).collect();
@@ -191,6 +199,7 @@ fn masked_url(url: &str) -> String {
 
 fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
     writeln!(out, "\n# routes.toml")?;
+    writeln!(out, "claude_alias = {}", text(routes.aliases().prefix()))?;
     for provider in routes.providers() {
         let apis: Vec<String> = provider.apis.iter().map(|api| format!("\"{api}\"")).collect();
         writeln!(out, "\n[[provider]]\nname       = {}", text(&provider.name))?;

@@ -13,7 +13,7 @@ use super::secret::{self, Vault};
 use super::{Secret, folder, models, prices, routing, tokens};
 use crate::account::Tokens;
 use crate::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
-use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes};
+use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes, alias};
 use crate::wire::Api;
 
 /// Smallest `check.every`.
@@ -49,6 +49,7 @@ pub(super) fn read(
             }
         });
         let prices = prices.unwrap_or_default();
+        let alias = root.get("claude_alias").and_then(|value| value.parsed(alias_prefix));
         let mut providers: Vec<Arc<Provider>> = Vec::new();
         let mut names: Vec<String> = Vec::new();
         root.tables("provider", |table| {
@@ -85,13 +86,24 @@ pub(super) fn read(
         let mut drafts = Vec::new();
         root.tables("model", |table| drafts.extend(models::read(table, &known, &drafts)));
         let tokens = root.table("tokens", |table| tokens::read(table, &folder, vault)).flatten();
-        Routed { routes: Routes::new(models::join(root, drafts), providers), tokens }
+        let routes = Routes::new(models::join(root, drafts), providers);
+        Routed { routes: routes.with_aliases(alias.as_deref().unwrap_or(alias::DEFAULT_PREFIX)), tokens }
     });
     // Faults of the price file follow those of routes.toml.
     let mut report = document.into_report();
     report.merge(price_faults.unwrap_or_default());
     report.into_result()?;
     routes.ok_or_else(|| Report::of_file(file, "is not valid"))
+}
+
+/// Reads the prefix of the aliases for Claude Code.
+fn alias_prefix(text: &str) -> Result<String, String> {
+    let shown = ["claude", "anthropic"].iter().any(|word| text.to_ascii_lowercase().contains(word));
+    let sound = text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"');
+    if text.is_empty() || (shown && sound) {
+        return Ok(text.to_owned());
+    }
+    Err("write up to 64 visible ASCII characters with \"claude\" or \"anthropic\" among them, or \"\" for no aliases".to_owned())
 }
 
 #[expect(clippy::too_many_lines, reason = "one line for each setting")]

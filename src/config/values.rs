@@ -44,7 +44,7 @@ fn split(text: &str) -> Option<(u64, &str)> {
     Some((number.parse().ok()?, unit.trim_start()))
 }
 
-/// Parses a prompt-cache policy: `"off"`, `"auto"` or `"1h"`. The error is a hint for the user.
+/// Parses a prompt-cache policy: `"off"`, `"auto"`, `"5m"` or `"1h"`. The error is a hint for the user.
 pub(super) fn cache_policy(text: &str) -> Result<CachePolicy, String> {
     CachePolicy::from_name(text).ok_or_else(|| one_of(text, &CachePolicy::ALL.map(CachePolicy::name)))
 }

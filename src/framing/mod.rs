@@ -2,13 +2,14 @@
 //!
 //! It supports the framings that providers stream in: server-sent events ([`sse`]) and one JSON array in pieces
 //! ([`json_array`], Gemini without `alt=sse`). A splitter stores a few bits of state and no text; [`FrameBuffer`]
-//! stores the start of a frame whose end has not arrived.
+//! stores the start of a frame whose end has not arrived. [`websocket`] reads and writes the frames of a WebSocket.
 //!
 //! This module must not depend on the meaning of a frame, name a wire format or parse JSON.
 
 pub mod frame_buffer;
 pub mod json_array;
 pub mod sse;
+pub mod websocket;
 
 #[cfg(test)]
 mod tests;

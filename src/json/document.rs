@@ -8,6 +8,7 @@ use std::ops::{Deref, Range};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use super::array_tail::ArrayTail;
 use super::members::Member;
 use super::rope::{Edit, Rope};
 use super::scan::Scanner;
@@ -123,13 +124,20 @@ impl JsonRope {
 
     /// Returns a range of the bytes, which may begin or end within a character; copies only if it straddles pieces. A
     /// range beyond the end is cut.
-    pub fn slice(&mut self, range: Range<usize>) -> Bytes {
+    pub fn slice(&self, range: Range<usize>) -> Bytes {
         self.0.slice(range)
+    }
+
+    /// Returns a range of the bytes, borrowed, which may begin or end within a character; copies only if it straddles
+    /// pieces. A range beyond the end is cut.
+    #[inline]
+    pub fn bytes(&self, range: Range<usize>) -> Cow<'_, [u8]> {
+        self.0.view(range)
     }
 
     /// Returns a range of the text, shared; copies only if it straddles pieces. Empty if the range begins or ends within
     /// a character.
-    pub fn text(&mut self, range: Range<usize>) -> JsonText {
+    pub fn text(&self, range: Range<usize>) -> JsonText {
         let bytes = self.0.slice(range);
         if is_whole_characters(&bytes) { JsonText(bytes) } else { JsonText::default() }
     }
@@ -137,12 +145,27 @@ impl JsonRope {
     /// Returns a range of the text, borrowed; copies only if it straddles pieces. Empty if the range begins or ends
     /// within a character, or is not within the text.
     #[inline]
-    pub fn view(&mut self, range: Range<usize>) -> Cow<'_, str> {
+    pub fn view(&self, range: Range<usize>) -> Cow<'_, str> {
         match self.0.view(range) {
             Cow::Borrowed(bytes) if is_whole_characters(bytes) => Cow::Borrowed(known_utf8(bytes)),
             Cow::Borrowed(_) => Cow::Borrowed(""),
             // Rare and short: a member that straddles two pieces is copied anyway.
             Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).unwrap_or_default()),
+        }
+    }
+
+    /// Replaces ASCII texts by others of the same length, so that the text stays UTF-8 and offsets into it stay valid.
+    /// The edits must be sorted and must not overlap. Does nothing if one of them is of another kind.
+    pub fn overwrite(&mut self, edits: &[Edit]) {
+        let mut fits = |edit: &Edit| {
+            let old = self.0.slice(edit.range.clone());
+            old.len() == edit.range.len()
+                && old.len() == edit.text.len()
+                && old.is_ascii()
+                && edit.text.is_ascii()
+        };
+        if edits.iter().all(&mut fits) {
+            self.0 = std::mem::take(&mut self.0).edited(edits);
         }
     }
 
@@ -165,6 +188,8 @@ pub struct ScannedDocument {
     pub text: JsonRope,
     /// Members of the outermost object, in order.
     pub members: SmallVec<[Member; 12]>,
+    /// Last elements of those of its wanted members that are arrays of objects or arrays.
+    pub tails: Vec<ArrayTail>,
     /// Set of the words found: see [`Scanner::words_found`].
     pub words_found: u32,
 }
@@ -201,9 +226,11 @@ impl DocumentReader {
     /// Returns [`ScanError`] and the text if the document is invalid or incomplete, or if a member is duplicated.
     pub fn finish(self) -> Result<ScannedDocument, Box<(ScanError, Rope)>> {
         let words_found = self.scan.words_found();
-        match self.scan.finish() {
+        match self.scan.finish_with_tails() {
             // The scanner has checked the bytes of all pieces in order, which are those that the rope stores.
-            Ok(members) => Ok(ScannedDocument { text: JsonRope(self.text), members, words_found }),
+            Ok((members, tails)) => {
+                Ok(ScannedDocument { text: JsonRope(self.text), members, tails, words_found })
+            }
             Err(error) => Err(Box::new((error, self.text))),
         }
     }
@@ -267,7 +294,7 @@ mod tests {
         reader.finish().unwrap().text
     }
 
-    fn check_ranges(text: &str, mut rope: JsonRope) {
+    fn check_ranges(text: &str, rope: &JsonRope) {
         for start in 0..=text.len() {
             for end in start..=text.len() {
                 let expected = text.get(start..end).unwrap_or_default();
@@ -283,12 +310,12 @@ mod tests {
         let text = "{\"é\":\"€🌍x\"}";
         for step in [1, 3, 100] {
             assert_eq!(read(text, step).into_contiguous(), text);
-            check_ranges(text, read(text, step));
+            check_ranges(text, &read(text, step));
         }
         // Pieces of this size are not copied together, so characters straddle them.
         let long = format!("{{\"a\":\"{}\"}}", "x€".repeat(5_000));
         for step in [4_096, 4_097, 4_098, 9_000] {
-            let mut rope = read(&long, step);
+            let rope = read(&long, step);
             for at in [4_095, 4_096, 4_097, 4_098, 8_192, 8_194] {
                 let expected = long.get(at..at + 9).unwrap_or_default();
                 assert_eq!((&*rope.text(at..at + 9), &*rope.view(at..at + 9)), (expected, expected));
@@ -315,7 +342,7 @@ mod tests {
         #[test]
         fn document_ranges_of_any_text_are_text_or_empty(inside in "[a-zäé€🌍]{0,24}", step in 1usize..12) {
             let text = format!("{{\"k\":\"{inside}\"}}");
-            check_ranges(&text, read(&text, step));
+            check_ranges(&text, &read(&text, step));
         }
     }
 }

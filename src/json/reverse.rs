@@ -5,10 +5,36 @@ use std::ops::Range;
 
 use memchr::memrchr;
 
+use super::JsonRope;
+
+/// Sizes in bytes of the end of a value that is read, per attempt. A text in several pieces is copied for that.
+const WINDOWS: [usize; 4] = [8 * 1024, 64 * 1024, 1024 * 1024, usize::MAX];
+
 /// Error of a read that needs text before the beginning of the slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the text begins inside of the value")]
 pub struct Truncated;
+
+/// Reads a value of a text in pieces from its end. `search` gets the reader, the bytes that it reads, and their offset
+/// in the text. It is called again with more bytes as long as it returns [`Truncated`]. `None` if it does so with the
+/// whole value.
+pub fn read_from_end<T>(
+    text: &JsonRope,
+    range: Range<usize>,
+    search: impl Fn(&mut ReverseReader<'_>, &[u8], usize) -> Result<T, Truncated>,
+) -> Option<T> {
+    for window in WINDOWS {
+        let start = range.end.saturating_sub(window).max(range.start);
+        // A window may begin within a character, so it is bytes and not text.
+        let window = text.bytes(start..range.end);
+        match search(&mut ReverseReader::new(&window, window.len()), &window, start) {
+            Ok(found) => return Some(found),
+            Err(Truncated) if start == range.start => return None,
+            Err(Truncated) => {}
+        }
+    }
+    None
+}
 
 /// Reader of a validated document, or of the end of one, from its end to its beginning. Positions are byte offsets in
 /// the slice. It does not validate again. Every method returns [`Truncated`] if the slice begins too late.

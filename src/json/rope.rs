@@ -97,49 +97,74 @@ impl Rope {
     }
 
     /// Returns a range of the text; copies only if it straddles pieces. A range beyond the end is cut.
-    pub fn slice(&mut self, range: Range<usize>) -> Bytes {
-        self.seal();
-        let mut start = 0;
-        let mut straddling: Option<BytesMut> = None;
-        for piece in &self.pieces {
-            let end = start + piece.len();
-            let from = range.start.max(start);
-            let to = range.end.min(end);
-            if from < to {
-                let part = piece.slice(from - start..to - start);
-                match &mut straddling {
-                    None if range.end <= end => return part,
-                    None => {
-                        let mut whole = BytesMut::with_capacity(range.len().min(self.len));
-                        whole.extend_from_slice(&part);
-                        straddling = Some(whole);
-                    }
-                    Some(whole) => whole.extend_from_slice(&part),
+    pub fn slice(&self, range: Range<usize>) -> Bytes {
+        match self.locate(range.start) {
+            Some((index, start)) => match self.pieces.get(index) {
+                Some(piece) if range.end <= start + piece.len() => {
+                    piece.slice(range.start - start..range.end.max(range.start) - start)
                 }
-            }
-            start = end;
+                _ => Bytes::from(self.joined(index, start, range)),
+            },
+            None => Bytes::new(),
         }
-        straddling.unwrap_or_default().freeze()
     }
 
-    /// Returns a borrowed range of the text; copies only if it straddles pieces.
-    pub fn view(&mut self, range: Range<usize>) -> Cow<'_, [u8]> {
-        self.seal();
+    /// Returns a borrowed range of the text; copies only if it straddles pieces. A range beyond the end is cut.
+    pub fn view(&self, range: Range<usize>) -> Cow<'_, [u8]> {
+        let Some((index, start)) = self.locate(range.start) else { return Cow::Borrowed(&[]) };
+        let piece = self.piece(index);
+        if range.end <= start + piece.len() {
+            return Cow::Borrowed(piece.get(range.start - start..range.end - start).unwrap_or_default());
+        }
+        Cow::Owned(self.joined(index, start, range))
+    }
+
+    /// Returns a piece; the last one is that of the gathered bytes.
+    fn piece(&self, index: usize) -> &[u8] {
+        self.pieces.get(index).map_or(&self.gathered[..], |piece| &piece[..])
+    }
+
+    /// Returns the index of the piece with this offset, and the offset of the piece. Searches from the nearer end.
+    /// `None` if the offset is not within the text.
+    fn locate(&self, at: usize) -> Option<(usize, usize)> {
+        if at >= self.len {
+            return None;
+        }
+        if at >= self.len / 2 {
+            let mut end = self.len;
+            for index in (0..=self.pieces.len()).rev() {
+                end -= self.piece(index).len();
+                if end <= at {
+                    return Some((index, end));
+                }
+            }
+            return None;
+        }
         let mut start = 0;
         for (index, piece) in self.pieces.iter().enumerate() {
-            let end = start + piece.len();
-            if start <= range.start && range.end <= end {
-                // Indexed again instead of using `piece`: the borrow checker rejects returning a borrow from inside the
-                // loop.
-                let piece = self.pieces.get(index).map(|piece| &piece[..]).unwrap_or_default();
-                return Cow::Borrowed(piece.get(range.start - start..range.end - start).unwrap_or_default());
+            if at < start + piece.len() {
+                return Some((index, start));
             }
-            if range.start < end {
+            start += piece.len();
+        }
+        Some((self.pieces.len(), start))
+    }
+
+    /// Copies a range that begins in the piece `index`, whose offset is `start`.
+    fn joined(&self, index: usize, mut start: usize, range: Range<usize>) -> Vec<u8> {
+        let end = range.end.min(self.len);
+        let mut out = Vec::with_capacity(end.saturating_sub(range.start));
+        for index in index..=self.pieces.len() {
+            let piece = self.piece(index);
+            let from = range.start.max(start);
+            let to = end.min(start + piece.len());
+            if from >= end {
                 break;
             }
-            start = end;
+            out.extend_from_slice(piece.get(from - start..to - start).unwrap_or_default());
+            start += piece.len();
         }
-        Cow::Owned(self.slice(range).to_vec())
+        out
     }
 
     /// Applies edits, which must be sorted and must not overlap. The unchanged text is shared, not copied.
@@ -153,6 +178,8 @@ impl Rope {
         }
         self.seal();
         let mut out = Rope::new();
+        // Each edit splits a piece at most once more than it adds one.
+        out.pieces.reserve(self.pieces.len() + 2 * edits.len());
         let mut edits = edits.iter().peekable();
         let mut start = 0;
         // Offset up to which the old text is replaced.

@@ -9,12 +9,14 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::array_tail::{ArrayTail, ArrayTails};
 use super::cursor::ValueKind;
 use super::members::{Member, Name, doubled};
 use super::run::{escaped_run, plain_run};
 use super::scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
 use super::utf8::Utf8;
 use super::wanted_members::{MemberNames, WantedMembers};
+use super::wanted_words::CutString;
 
 /// Maximum nesting depth. Recursive readers behind the gateway have limits of this order.
 const MAX_DEPTH: usize = 512;
@@ -100,6 +102,10 @@ pub struct Scanner {
     value_start: usize,
     value_kind: ValueKind,
     members: SmallVec<[Member; 12]>,
+    /// `None` if no array tails are wanted. Boxed, because the scanner is moved.
+    tails: Option<Box<ArrayTails>>,
+    /// End of the last piece, if it is within a string.
+    cut: CutString,
     failed: Option<ScanError>,
 }
 
@@ -111,7 +117,8 @@ impl Scanner {
 
     /// Creates a scanner that reports members of the outermost object, and notes which words occur.
     pub fn seeking(sought: &'static WantedMembers) -> Self {
-        Scanner::with(MemberNames::Table(sought), sought.lengths)
+        let tails = sought.has_tails.then(Box::default);
+        Scanner { tails, ..Scanner::with(MemberNames::Table(sought), sought.lengths) }
     }
 
     fn with(wanted: MemberNames, lengths: u64) -> Self {
@@ -133,6 +140,8 @@ impl Scanner {
             value_start: 0,
             value_kind: ValueKind::Null,
             members: SmallVec::new(),
+            tails: None,
+            cut: CutString::default(),
             failed: None,
         }
     }
@@ -189,6 +198,9 @@ impl Scanner {
                 _ => at += usize::from(self.step(byte, self.offset + at)?),
             }
         }
+        if self.state == State::String {
+            self.cut.end_piece(piece);
+        }
         self.offset += piece.len();
         Ok(())
     }
@@ -206,10 +218,13 @@ impl Scanner {
         match rest.get(run) {
             None => Ok(end),
             Some(b'"') => {
-                // The length filter skips the word comparison for nearly every string. At offset 0 the string may be
-                // cut, so its length is unknown.
-                if at == 0 || self.lengths >> (run & 63) & 1 == 1 {
-                    self.note_words(rest.get(..run).unwrap_or_default(), at == 0);
+                // The length filter skips the word comparison for nearly every string. At offset 0 the string began in
+                // an earlier piece.
+                if at == 0 {
+                    let joined = self.cut.join(rest.get(..run).unwrap_or_default());
+                    joined.into_iter().for_each(|text| self.note_words(&text));
+                } else if self.lengths >> (run & 63) & 1 == 1 {
+                    self.note_words(rest.get(..run).unwrap_or_default());
                 }
                 if self.in_name {
                     if naming {
@@ -241,18 +256,11 @@ impl Scanner {
         }
     }
 
-    /// Notes the words that equal a string. If the string began in an earlier piece (`cut`), only its end is known, and
-    /// every word with that end is noted. A bit may therefore be set wrongly; callers check the document itself.
-    fn note_words(&mut self, text: &[u8], cut: bool) {
+    /// Notes the words that equal a string. Of a string with escapes this is the text behind the last one, so that a
+    /// bit may be set wrongly; callers check the document itself.
+    fn note_words(&mut self, text: &[u8]) {
         let MemberNames::Table(sought) = self.wanted else { return };
-        for (index, word) in sought.words.iter().enumerate() {
-            let (least, most) = word.depth;
-            let is_there = word.is_name == self.in_name && (least..=most).contains(&self.depth);
-            let is_it = if cut { word.text.as_bytes().ends_with(text) } else { word.text.as_bytes() == text };
-            if is_there && is_it {
-                self.seen |= 1 << index;
-            }
-        }
+        self.seen |= sought.words_equal_to(text, self.in_name, self.depth);
     }
 
     /// Returns the set of words found: bit n for word n. A bit may be set for a word that is absent. It is always set
@@ -383,6 +391,9 @@ impl Scanner {
                 *bits &= !bit;
             }
         }
+        if let Some(tails) = &mut self.tails {
+            tails.open(self.depth, at);
+        }
         self.depth += 1;
         Ok(())
     }
@@ -397,6 +408,9 @@ impl Scanner {
             return self.syntax(at, "the brackets do not match");
         }
         self.depth -= 1;
+        if let Some(tails) = &mut self.tails {
+            tails.close(self.depth, at + 1, object, self.member_wanted.is_some());
+        }
         self.end_value(at + 1);
         Ok(())
     }
@@ -440,6 +454,14 @@ impl Scanner {
     /// # Errors
     /// Returns [`ScanError`] if the document is invalid or incomplete, or if a member is duplicated.
     pub fn finish(self) -> Result<SmallVec<[Member; 12]>, ScanError> {
+        self.finish_with_tails().map(|(members, _)| members)
+    }
+
+    /// Same as [`Self::finish`], with the last elements of the wanted arrays.
+    ///
+    /// # Errors
+    /// Returns [`ScanError`] as [`Self::finish`] does.
+    pub(super) fn finish_with_tails(self) -> Result<(SmallVec<[Member; 12]>, Vec<ArrayTail>), ScanError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -454,7 +476,7 @@ impl Scanner {
         // Readers disagree on which duplicate counts: the gateway could route by one `model` and the provider use the
         // other.
         match doubled(&self.members) {
-            None => Ok(self.members),
+            None => Ok((self.members, self.tails.map(|tails| tails.finish()).unwrap_or_default())),
             Some(member) => {
                 Err(ScanError { at: member.name.start, kind: ScanErrorKind::Duplicate(member.name.clone()) })
             }

@@ -1,5 +1,7 @@
 //! Search targets of a scan: members of the outermost object, and words at certain depths.
 
+use super::wanted_words::WantedWord;
+
 /// Names of members that a scan reports, found with a perfect hash table, and words whose presence it notes.
 #[derive(Debug)]
 pub struct WantedMembers {
@@ -13,17 +15,8 @@ pub struct WantedMembers {
     pub(super) words: &'static [WantedWord],
     /// Set of the word lengths: bit n for length n.
     pub(super) lengths: u64,
-}
-
-/// Word whose presence is noted: a string value or a member name.
-#[derive(Clone, Copy, Debug)]
-pub struct WantedWord {
-    /// Text, in characters that need no escapes; shorter than 64 bytes.
-    pub text: &'static str,
-    /// Whether it is a member name instead of a value.
-    pub is_name: bool,
-    /// Minimum and maximum number of containers around it. A member of the outermost object has 1.
-    pub depth: (usize, usize),
+    /// Whether the last elements of wanted arrays are noted.
+    pub(super) has_tails: bool,
 }
 
 const SLOTS: usize = 128;
@@ -44,11 +37,28 @@ impl WantedMembers {
         let mut factor = 1;
         while factor < 1 << 16 {
             if let Some(slots) = table(names, factor) {
-                return WantedMembers { names, slots, factor, words, lengths };
+                return WantedMembers { names, slots, factor, words, lengths, has_tails: false };
             }
             factor += 2;
         }
         panic!("two of the names have the same length and letters")
+    }
+
+    /// Also has the last elements of those members noted that are arrays ([`ArrayTail`](super::ArrayTail)).
+    pub const fn with_tails(mut self) -> Self {
+        self.has_tails = true;
+        self
+    }
+
+    /// Returns the set of words that equal a string, a name or a value with `depth` containers around it: bit n for
+    /// word n.
+    pub(super) fn words_equal_to(&self, text: &[u8], is_name: bool, depth: usize) -> u32 {
+        let is_it = |word: &WantedWord| {
+            let (least, most) = word.depth;
+            word.is_name == is_name && (least..=most).contains(&depth) && word.text.as_bytes() == text
+        };
+        let found = self.words.iter().enumerate().filter(|(_, word)| is_it(word));
+        found.fold(0, |found, (index, _)| found | 1 << index)
     }
 
     /// Returns the names, ordered by index.

@@ -47,6 +47,10 @@ pub struct UsageRecord<'a> {
     pub usage: Usage,
     /// Cost in nano-units, before [`UsageRecord::charge`] bounds it.
     pub cost: i64,
+    /// Savings of prompt-cache reads against plain input, in nano-units. Part of no charge.
+    pub cache_saved: u64,
+    /// Surcharges of prompt-cache writes against plain input, in nano-units. Part of `cost` already.
+    pub cache_surcharge: u64,
 }
 
 /// Kind of usage that a record stores.
@@ -93,6 +97,7 @@ const STREAM: u8 = 1;
 const COUNTED: u8 = 2;
 const FIRST_BYTE: u8 = 4;
 const ONCE: u8 = 8;
+const CACHED: u8 = 16;
 
 impl<'a> UsageRecord<'a> {
     /// Returns the charge in nano-units: the cost, bounded to 0 ..= [`LARGEST_COST`]. A figure beyond that is
@@ -111,8 +116,9 @@ impl<'a> UsageRecord<'a> {
         let flag = |on: bool, bit| if on { bit } else { 0 };
         let first = flag(self.first_byte.is_some(), FIRST_BYTE);
         let once = flag(!self.charge_id.is_empty(), ONCE);
+        let cached = flag(self.cache_saved | self.cache_surcharge != 0, CACHED);
         out.push(VERSION);
-        out.push(flag(self.stream, STREAM) | flag(self.counted, COUNTED) | once | first);
+        out.push(flag(self.stream, STREAM) | flag(self.counted, COUNTED) | once | first | cached);
         for number in [zigzag(self.time), zigzag(self.charge())] {
             put_number(out, number);
         }
@@ -124,6 +130,10 @@ impl<'a> UsageRecord<'a> {
         }
         if !self.charge_id.is_empty() {
             put_text(out, self.charge_id);
+        }
+        if cached != 0 {
+            put_number(out, bounded_effect(self.cache_saved));
+            put_number(out, bounded_effect(self.cache_surcharge));
         }
         for text in self.texts() {
             put_text(out, text);
@@ -157,7 +167,7 @@ impl<'a> UsageRecord<'a> {
         let (&version, after) = rest.split_first()?;
         let (&flags, after) = after.split_first()?;
         rest = after;
-        if version != VERSION || flags & !(STREAM | COUNTED | FIRST_BYTE | ONCE) != 0 {
+        if version != VERSION || flags & !(STREAM | COUNTED | FIRST_BYTE | ONCE | CACHED) != 0 {
             return None;
         }
         let rest = &mut rest;
@@ -176,6 +186,10 @@ impl<'a> UsageRecord<'a> {
         }
         if flags & ONCE != 0 {
             record.charge_id = take_text(rest)?;
+        }
+        if flags & CACHED != 0 {
+            record.cache_saved = take_number(rest)?;
+            record.cache_surcharge = take_number(rest)?;
         }
         for slot in [
             &mut record.request,
@@ -200,6 +214,11 @@ impl<'a> UsageRecord<'a> {
         }
         rest.is_empty().then_some(record)
     }
+}
+
+/// Returns an effect of the prompt cache, bounded as a charge is.
+fn bounded_effect(nanos: u64) -> u64 {
+    nanos.min(LARGEST_COST.unsigned_abs())
 }
 
 /// Returns the longest prefix of at most [`LONGEST`] bytes that ends at a character boundary.
@@ -283,6 +302,7 @@ mod tests {
             first_byte in prop::option::of(any::<u32>()),
             flags in any::<[bool; 2]>(),
             usage in usage(),
+            effect in (0..=LARGEST_COST.unsigned_abs(), 0..=LARGEST_COST.unsigned_abs()),
         ) {
             let (time, cost, status, attempts, total) = numbers;
             let record = UsageRecord {
@@ -306,6 +326,8 @@ mod tests {
                 charge_id: &texts[10],
                 usage,
                 cost,
+                cache_saved: effect.0,
+                cache_surcharge: effect.1,
             };
             let mut bytes = Vec::new();
             record.encode(&mut bytes);

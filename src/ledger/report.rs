@@ -60,6 +60,10 @@ pub struct UsageSums {
     pub cost: i64,
     /// Usage by kind, in the order of [`KINDS`].
     pub usage: [i64; KINDS.len()],
+    /// Savings of prompt-cache reads against plain input, in nano-units.
+    pub cache_saved: i64,
+    /// Surcharges of prompt-cache writes against plain input, in nano-units. They are part of the charges.
+    pub cache_surcharge: i64,
 }
 
 impl UsageSums {
@@ -71,13 +75,16 @@ impl UsageSums {
         for (sum, more) in self.usage.iter_mut().zip(other.usage) {
             *sum = sum.saturating_add(more);
         }
+        self.cache_saved = self.cache_saved.saturating_add(other.cache_saved);
+        self.cache_surcharge = self.cache_surcharge.saturating_add(other.cache_surcharge);
     }
 }
 
 impl UsageSums {
     /// Returns true if one of the sums is saturated, so that the true value is unknown.
     pub fn is_beyond(&self) -> bool {
-        [self.requests, self.failed, self.cost].iter().chain(&self.usage).any(|sum| *sum == i64::MAX)
+        let others = [self.requests, self.failed, self.cost, self.cache_saved, self.cache_surcharge];
+        others.iter().chain(&self.usage).any(|sum| *sum == i64::MAX)
     }
 }
 

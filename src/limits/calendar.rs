@@ -32,6 +32,13 @@ impl Calendar {
         }
     }
 
+    /// Returns the length of the month, in minutes.
+    pub fn month_minutes(&self) -> u64 {
+        let begun = u64::try_from(self.day.saturating_sub(self.month_begins())).unwrap_or(0);
+        let ahead = self.month_ends_in.saturating_sub(self.day_ends_in) / 86_400;
+        begun.saturating_add(ahead).saturating_add(1).saturating_mul(24 * 60)
+    }
+
     /// Returns the first day of the month, in days since 1970-01-01.
     pub fn month_begins(&self) -> i64 {
         let year = i16::try_from(self.month.div_euclid(12));
@@ -57,6 +64,8 @@ mod tests {
             let calendar = Calendar::at(unix);
             assert_eq!((calendar.day, calendar.month), (day, year * 12 + month - 1), "{unix}");
             assert_eq!(calendar.month_begins(), first, "{unix}");
+            let days = calendar.month_minutes() / (24 * 60);
+            assert_eq!(days, if month == 2 { 29 } else { 31 }, "{unix}");
             let next = unix + i64::try_from(calendar.month_ends_in).unwrap();
             assert_eq!(Calendar::at(next).month, calendar.month + 1, "{unix}");
             assert_eq!(Calendar::at(next - 1).month, calendar.month, "{unix}");

@@ -258,6 +258,16 @@ impl LimitState {
         (left(&self.requests, limits.requests_per_minute), left(&self.tokens, limits.tokens_per_minute))
     }
 
+    /// Returns the spend of this day and this month, with what requests in progress have reserved, in nano-units. `None`
+    /// if the limits are shared: a single gateway knows only its part.
+    pub fn spent(&self, calendar: &Calendar) -> Option<(i64, i64)> {
+        if self.quota_lease.is_some() {
+            return None;
+        }
+        let mut spend = self.spend.lock();
+        Some((*spend.day.of(calendar.day), *spend.month.of(calendar.month)))
+    }
+
     /// Returns true if this state holds no more information than a new one, so that it may be dropped.
     pub fn is_idle(&self, now: Nanos, calendar: &Calendar) -> bool {
         if let Some(lease) = &self.quota_lease {

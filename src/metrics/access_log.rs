@@ -55,6 +55,8 @@ pub struct Line<'a> {
     pub endpoint: &'a str,
     /// HTTP version: 10, 11 or 20 for 1.0, 1.1 and 2.
     pub http: u8,
+    /// Whether the request came over a WebSocket.
+    pub websocket: bool,
     /// HTTP status sent to the client.
     pub status: u16,
     /// Error kind; `None` without an error.
@@ -121,6 +123,9 @@ impl Line<'_> {
             20 => "2",
             _ => "1.1",
         });
+        if self.websocket {
+            json.key("websocket").boolean(true);
+        }
         json.key("status").number(self.status);
         text(&mut json, "error", self.error);
         text(&mut json, "detail", self.detail);

@@ -66,6 +66,10 @@ pub struct Metrics {
     pub connections: IntGauge,
     /// Rejected client connections.
     pub connections_refused: IntCounter,
+    /// Open WebSockets.
+    pub websockets: IntGauge,
+    /// WebSockets that ended, by reason.
+    pub websocket_closes: IntCounterVec,
     /// Failed TLS handshakes of clients.
     pub handshakes_failed: IntCounterVec,
     /// Upstream exchanges by whether the connection was reused.
@@ -154,6 +158,8 @@ impl Metrics {
             in_flight: make.gauge(&table::IN_FLIGHT)?,
             connections: make.gauge(&table::CONNECTIONS)?,
             connections_refused: make.counter(&table::CONNECTIONS_REFUSED)?,
+            websockets: make.gauge(&table::WEBSOCKETS)?,
+            websocket_closes: make.counters(&table::WEBSOCKET_CLOSES)?,
             handshakes_failed: make.counters(&table::HANDSHAKES_FAILED)?,
             upstream_connections: make.counters(&table::UPSTREAM_CONNECTIONS)?,
             upstream_retries: make.counters(&table::UPSTREAM_RETRIES)?,

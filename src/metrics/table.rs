@@ -126,6 +126,13 @@ table! {
     /// Rejected client connections.
     CONNECTIONS_REFUSED = "gateway_connections_refused_total" MetricType::Counter, &[],
         "Client connections that were refused because limits.connections was reached.";
+    /// Open WebSockets.
+    WEBSOCKETS = "gateway_websocket_connections" MetricType::Gauge, &[],
+        "Open WebSockets of clients.";
+    /// Closed WebSockets.
+    WEBSOCKET_CLOSES = "gateway_websocket_closes_total" MetricType::Counter, &["reason"],
+        "WebSockets that ended, by reason (client, gone, drain, lifetime, key, overload, too_large, protocol, \
+         silent, slow).";
     /// Failed TLS handshakes.
     HANDSHAKES_FAILED = "gateway_tls_handshakes_failed_total" MetricType::Counter, &["reason"],
         "TLS handshakes of clients that failed, by reason (failed, timeout).";

@@ -26,7 +26,9 @@ impl Provider {
         // Cloud providers add parts to model names: `us.anthropic.claude-...`, `models/gemini-...`.
         let plain = model.rsplit('/').next().unwrap_or(model);
         let plain_dialect = Dialect::plain(model, &self.issuer);
-        let base = Dialect { max_output: MAX_OUTPUT, think_tags: self.think_tags, ..plain_dialect };
+        let image_input = !is_text_only(plain);
+        let base =
+            Dialect { max_output: MAX_OUTPUT, think_tags: self.think_tags, image_input, ..plain_dialect };
         match api {
             Api::Messages | Api::CountTokens => Dialect {
                 quirks: if self.kind == ProviderKind::VertexAnthropic {
@@ -74,6 +76,15 @@ impl Provider {
 /// The model is in the path, and the API version in the body. Source: Vertex AI, "Claude models".
 const VERTEX_CLAUDE: Quirks =
     Quirks { model_replacement: Some(("anthropic_version", "vertex-2023-10-16")), ..Quirks::PLAIN };
+
+/// Returns whether a model reads text only. The names are those of open-weight families, which many providers serve; a
+/// model that is not listed counts as one that reads images. Source: the model cards of their makers, November 2026.
+fn is_text_only(model: &str) -> bool {
+    let name = model.to_ascii_lowercase();
+    let sees = ["vl", "vision", "ocr", "omni"].iter().any(|word| name.contains(word));
+    let families = ["deepseek", "gpt-oss", "qwq", "qwen3-coder", "qwen3-next", "codestral", "devstral"];
+    !sees && families.iter().any(|family| name.starts_with(family))
+}
 
 /// Returns whether an OpenAI model is not available through chat completions: the pro reasoning models, the Codex
 /// models, the deep research models and the computer-use model.

@@ -259,7 +259,9 @@ impl Provider {
                 let streams = matches!(action, Some(Action::Stream { .. }));
                 path.push_str(if streams { ":streamRawPredict" } else { ":rawPredict" });
             }
-            (api, _) if self.kind == ProviderKind::Azure => self.push_azure(&mut path, api, model),
+            (api, action) if self.kind == ProviderKind::Azure => {
+                self.push_azure(&mut path, api, model, action)
+            }
             (Api::Generate | Api::EmbedContent, Some(action)) => {
                 if self.kind == ProviderKind::Vertex {
                     path.push_str("/publishers/google");
@@ -274,16 +276,18 @@ impl Provider {
                     Action::Embed => ":embedContent",
                     Action::BatchEmbed => ":batchEmbedContents",
                     Action::Predict => ":predict",
+                    // A method of another API.
+                    Action::Compact => "",
                 });
             }
-            _ => path.push_str(resource(api)),
+            _ => path.push_str(resource(api, action)),
         }
         path
     }
 
     /// Appends a path of Azure OpenAI. Azure has two address schemes: `/openai/v1` with the model in the body, as at
     /// OpenAI, and the older one with the model's deployment in the path.
-    fn push_azure(&self, path: &mut String, api: Api, model: &str) {
+    fn push_azure(&self, path: &mut String, api: Api, model: &str, action: Option<Action>) {
         if !self.base.prefix().contains("/openai") {
             path.push_str("/openai");
         }
@@ -292,7 +296,7 @@ impl Provider {
             path.push_str("/deployments/");
             push_path_segment(path, model);
         }
-        path.push_str(resource(api));
+        path.push_str(resource(api, action));
         // Only the older API requires a version.
         let old = !self.base.prefix().ends_with("/v1");
         if let Some(version) = self.api_version.as_deref().or(old.then_some(AZURE_VERSION)) {
@@ -304,6 +308,18 @@ impl Provider {
     /// Returns whether the request path depends on the action, not only on the API and the model.
     pub fn path_needs_action(&self, api: Api) -> bool {
         matches!(api, Api::Generate | Api::EmbedContent) || self.kind == ProviderKind::VertexAnthropic
+    }
+
+    /// Returns whether the provider makes and reads the compaction items of the responses API itself (OpenAI API,
+    /// "Compact a response"; Azure, "Compact a conversation"). Of all other providers the gateway requests a summary.
+    pub fn compacts(&self, api: Api) -> bool {
+        api == Api::Responses && matches!(self.preset, Preset::OpenAi | Preset::Azure)
+    }
+
+    /// Returns whether the provider routes the requests of a turn by the header `x-codex-turn-state`, which it sets in
+    /// the first response (observed with Codex CLI 0.169).
+    pub fn has_turn_state(&self, api: Api) -> bool {
+        self.compacts(api)
     }
 
     /// Redacts the provider's credential and host in a text for clients. Returns `None` if the text contains neither.
@@ -321,8 +337,9 @@ impl Provider {
 }
 
 /// Returns the path of an API below the base URL (docs/configuration.md).
-fn resource(api: Api) -> &'static str {
+fn resource(api: Api, action: Option<Action>) -> &'static str {
     match api {
+        Api::Responses if action == Some(Action::Compact) => "/responses/compact",
         Api::Chat => "/chat/completions",
         Api::Messages => "/messages",
         Api::Responses => "/responses",

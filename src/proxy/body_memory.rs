@@ -41,6 +41,19 @@ impl BodyMemory {
         self.used.fetch_add(more, Ordering::Relaxed).saturating_add(more) <= self.limit
     }
 
+    /// Sets a permit to `bytes`, however few: for what a connection holds between requests, which no limit of requests
+    /// bounds. Returns false if the budget is exceeded; the bytes count nevertheless.
+    pub(in crate::proxy) fn set(&self, permit: &mut Option<MemoryPermit>, bytes: usize) -> bool {
+        let permit = permit.get_or_insert_with(|| MemoryPermit { memory: self.clone(), bytes: 0 });
+        let before = std::mem::replace(&mut permit.bytes, bytes);
+        if bytes <= before {
+            self.used.fetch_sub(before - bytes, Ordering::Relaxed);
+            return true;
+        }
+        let more = bytes - before;
+        self.used.fetch_add(more, Ordering::Relaxed).saturating_add(more) <= self.limit
+    }
+
     /// Counts `bytes` for the lifetime of a body. `None` if the budget is exceeded.
     pub(in crate::proxy) fn charge(&self, body: Bytes, bytes: usize) -> Option<Bytes> {
         let mut weight = None;
@@ -156,6 +169,18 @@ mod tests {
         drop(one);
         assert!(memory.grow(&mut other, 4 * MIN_COUNTED));
         drop(other);
+        assert_eq!(held(&memory), 0);
+    }
+
+    #[test]
+    fn body_memory_of_a_connection_grows_and_shrinks() {
+        let memory = BodyMemory::new(1_000);
+        let mut permit = None;
+        assert!(memory.set(&mut permit, 10) && held(&memory) == 10);
+        assert!(!memory.set(&mut permit, 1_001) && held(&memory) == 1_001);
+        assert!(memory.set(&mut permit, 1_000) && memory.set(&mut permit, 0) && held(&memory) == 0);
+        assert!(memory.set(&mut permit, 7));
+        drop(permit);
         assert_eq!(held(&memory), 0);
     }
 

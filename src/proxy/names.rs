@@ -33,6 +33,22 @@ pub(in crate::proxy) const ANTHROPIC_RATELIMIT_TOKENS_REMAINING: HeaderName =
     HeaderName::from_static("anthropic-ratelimit-tokens-remaining");
 pub(in crate::proxy) const ANTHROPIC_RATELIMIT_TOKENS_RESET: HeaderName =
     HeaderName::from_static("anthropic-ratelimit-tokens-reset");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_UNIFIED_STATUS: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-unified-status");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_UNIFIED_RESET: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-unified-reset");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_UNIFIED_CLAIM: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-unified-representative-claim");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_UNIFIED_OVERAGE_STATUS: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-unified-overage-status");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_UNIFIED_OVERAGE_UTILIZATION: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-unified-overage-utilization");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_UNIFIED_OVERAGE_THRESHOLD: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-unified-overage-surpassed-threshold");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_UNIFIED_OVERAGE_PERIOD: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-unified-overage-period");
+pub(in crate::proxy) const ANTHROPIC_RATELIMIT_UNIFIED_OVERAGE_DISABLED_REASON: HeaderName =
+    HeaderName::from_static("anthropic-ratelimit-unified-overage-disabled-reason");
 pub(in crate::proxy) const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 pub(in crate::proxy) const API_KEY: HeaderName = HeaderName::from_static("api-key");
 pub(in crate::proxy) const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
@@ -41,14 +57,32 @@ pub(in crate::proxy) const OPENAI_PROCESSING_MS: HeaderName = HeaderName::from_s
 pub(in crate::proxy) const OPENAI_VERSION: HeaderName = HeaderName::from_static("openai-version");
 pub(in crate::proxy) const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 pub(in crate::proxy) const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+pub(in crate::proxy) const SEC_WEBSOCKET_KEY: HeaderName = HeaderName::from_static("sec-websocket-key");
+pub(in crate::proxy) const SEC_WEBSOCKET_VERSION: HeaderName =
+    HeaderName::from_static("sec-websocket-version");
 pub(in crate::proxy) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub(in crate::proxy) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 pub(in crate::proxy) const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 pub(in crate::proxy) const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub(in crate::proxy) const X_CODEX_PRIMARY_USED_PERCENT: HeaderName =
+    HeaderName::from_static("x-codex-primary-used-percent");
+pub(in crate::proxy) const X_CODEX_PRIMARY_WINDOW_MINUTES: HeaderName =
+    HeaderName::from_static("x-codex-primary-window-minutes");
+pub(in crate::proxy) const X_CODEX_PRIMARY_RESET_AT: HeaderName =
+    HeaderName::from_static("x-codex-primary-reset-at");
+pub(in crate::proxy) const X_CODEX_SECONDARY_USED_PERCENT: HeaderName =
+    HeaderName::from_static("x-codex-secondary-used-percent");
+pub(in crate::proxy) const X_CODEX_SECONDARY_WINDOW_MINUTES: HeaderName =
+    HeaderName::from_static("x-codex-secondary-window-minutes");
+pub(in crate::proxy) const X_CODEX_SECONDARY_RESET_AT: HeaderName =
+    HeaderName::from_static("x-codex-secondary-reset-at");
+pub(in crate::proxy) const X_CODEX_TURN_STATE: HeaderName = HeaderName::from_static("x-codex-turn-state");
 pub(in crate::proxy) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(in crate::proxy) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub(in crate::proxy) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(in crate::proxy) const X_GATEWAY_CACHE: HeaderName = HeaderName::from_static("x-gateway-cache");
+pub(in crate::proxy) const X_GATEWAY_CACHE_USAGE: HeaderName =
+    HeaderName::from_static("x-gateway-cache-usage");
 pub(in crate::proxy) const X_GATEWAY_IMAGES: HeaderName = HeaderName::from_static("x-gateway-images");
 pub(in crate::proxy) const X_GATEWAY_WARNING: HeaderName = HeaderName::from_static("x-gateway-warning");
 pub(in crate::proxy) const X_GATEWAY_ATTEMPTS: HeaderName = HeaderName::from_static("x-gateway-attempts");

@@ -75,7 +75,9 @@ impl UpstreamRoute {
 
     /// Returns the request URI: a path, and over HTTP/2 also scheme and authority. `None` if it is not a valid URI.
     pub(in crate::proxy) fn uri(&self, target: &Target, action: Option<Action>) -> Option<Uri> {
-        self.uri.clone().or_else(|| address(target, self.api, action))
+        // The prepared address is that of the API itself.
+        let fixed = self.uri.clone().filter(|_| action != Some(Action::Compact));
+        fixed.or_else(|| address(target, self.api, action))
     }
 
     /// Returns the shared headers. Headers that differ per request hold a placeholder.

@@ -45,6 +45,8 @@ pub enum RetryDecision {
 pub fn classify(error: &ApiError, status: Option<u16>) -> FaultClass {
     use Blame::{Busy, Client, Credential, Gateway, Provider, Target};
     let (blame, next) = match (error.kind, status) {
+        // Whatever the status: a target that refuses a long request is healthy.
+        (ErrorKind::ContextOverflow, _) => (Client, RetryDecision::ContextLength),
         (ErrorKind::UpstreamUnreachable, None) => (Provider, RetryDecision::Yes),
         // The response failed after a success status.
         (ErrorKind::UpstreamBroken | ErrorKind::UpstreamTimeout, None | Some(200..=299)) => {
@@ -89,16 +91,6 @@ fn names_model(error: &ApiError) -> bool {
 
 /// Classifies the rejection of a request by the error codes and message texts that providers use.
 fn classify_rejection(error: &ApiError) -> RetryDecision {
-    const LONG: [&str; 8] = [
-        "context_length",
-        "context length",
-        "context window",
-        "prompt is too long",
-        "input is too long",
-        "input token count",
-        "maximum number of tokens",
-        "too many tokens",
-    ];
     const UNABLE: [&str; 5] = [
         "unsupported",
         "not supported",
@@ -109,7 +101,7 @@ fn classify_rejection(error: &ApiError) -> RetryDecision {
     let code = error.code.as_deref().unwrap_or_default();
     let message = error.message.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| code.contains(word) || message.contains(word));
-    if error.status == 413 || says(&LONG) {
+    if error.status == 413 {
         RetryDecision::ContextLength
     } else if says(&UNABLE) {
         RetryDecision::Unsupported
@@ -124,7 +116,10 @@ pub fn error_rank(error: &ApiError) -> u8 {
         // Lowest rank: another target, which failed, may be the one that has the response.
         ErrorKind::UpstreamRejected | ErrorKind::UnknownResponse if is_response_missing(error) => 0,
         // The client can correct the request.
-        ErrorKind::UpstreamRejected | ErrorKind::Unsupported | ErrorKind::InvalidField => 5,
+        ErrorKind::UpstreamRejected
+        | ErrorKind::ContextOverflow
+        | ErrorKind::Unsupported
+        | ErrorKind::InvalidField => 5,
         // The client learns when to retry.
         ErrorKind::UpstreamRateLimit if error.retry_after.is_some() => 4,
         ErrorKind::UpstreamRateLimit => 3,
@@ -196,19 +191,6 @@ mod tests {
     #[test]
     fn verdict_distinguishes_context_length_from_unsupported() {
         for (status, code, message, next) in [
-            (
-                400,
-                "context_length_exceeded",
-                "This model's maximum context length is 128000 tokens.",
-                RetryDecision::ContextLength,
-            ),
-            (400, "", "prompt is too long: 210000 tokens > 200000 maximum", RetryDecision::ContextLength),
-            (
-                400,
-                "",
-                "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-                RetryDecision::ContextLength,
-            ),
             (413, "", "Request exceeds the maximum size", RetryDecision::ContextLength),
             (400, "unsupported_parameter", "Unsupported parameter: 'logprobs'.", RetryDecision::Unsupported),
             (400, "", "thinking is not supported by this model", RetryDecision::Unsupported),
@@ -223,6 +205,10 @@ mod tests {
             let mut error = ApiError::new(ErrorKind::UpstreamRejected, message).status(status);
             error.code = (!code.is_empty()).then(|| code.into());
             assert_eq!(classify(&error, Some(status)).next, next, "{message}");
+        }
+        let long = FaultClass { blame: Blame::Client, next: RetryDecision::ContextLength };
+        for status in [200, 400, 422, 500] {
+            assert_eq!(of(ErrorKind::ContextOverflow, Some(status)), long, "{status}");
         }
     }
 }

@@ -3,14 +3,18 @@
 //! Contains the routing table of models and targets ([`RoutingTable`]), the resolution of model names ([`Named`]), the
 //! load balancer ([`pick`](pick::pick)) with tiers, weights, policies and limits ([`target_handle`]), circuit breakers
 //! ([`breaker`]), the evaluation of health checks ([`check`]) and of failures ([`blame`]), the decision whether another
-//! target is tried ([`candidates`]), retry budgets ([`retry_budget`]), session stickiness ([`sticky`]) and whether prompt
-//! caching repays its cost ([`cache_yield`]). The state of a target survives a reload. The caller passes in time and randomness, so that tests can simulate all of it.
+//! target is tried ([`candidates`]), retry budgets ([`retry_budget`]), session stickiness ([`sticky`]), whether prompt
+//! caching repays its cost ([`cache_yield`]) and for how long entries should live ([`cache_lifetime`]). The state of a
+//! target survives a reload. The caller passes in time and randomness, so that tests can simulate all of it.
 //!
 //! Connections, bodies and the semantics of formats must not live here.
 
 pub mod affinity;
+#[cfg(feature = "proxy")]
+pub mod alias;
 pub mod blame;
 pub mod breaker;
+pub mod cache_lifetime;
 pub mod cache_yield;
 pub mod candidates;
 pub mod check;

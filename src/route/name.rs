@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::alias::Alias;
 use super::{Model, RoutingTable};
 use crate::canonical::{Effort, Thinking};
 
@@ -14,14 +15,24 @@ pub struct Named<'t> {
     pub thinking: Thinking,
     /// Provider prefix: only targets of this provider may serve the request. `None` without a prefix.
     pub provider: Option<&'t str>,
+    /// Alias under which the model was named. `None` if it was named by its id.
+    pub alias: Option<&'t Alias>,
 }
 
 impl RoutingTable {
     /// Resolves a model name: an id of the table first, then `<provider>/<id>`, or an id with the suffix `-thinking`,
-    /// `-nothinking`, `-thinking-<budget>` or `-thinking-<effort>`, or both. Returns `None` if no model matches, or if
-    /// the named provider does not serve the model.
+    /// `-nothinking`, `-thinking-<budget>` or `-thinking-<effort>`, or both; last an alias of any of these. Returns
+    /// `None` if no model matches, or if the named provider does not serve the model.
     pub fn resolve(&self, name: &str) -> Option<Named<'_>> {
-        let plain = |model, thinking| Named { model, thinking, provider: None };
+        self.resolve_id(name).or_else(|| {
+            let named = self.resolve_id(self.aliases().strip(name)?)?;
+            let alias = self.aliases().of(named.model)?;
+            Some(Named { alias: Some(alias), ..named })
+        })
+    }
+
+    fn resolve_id(&self, name: &str) -> Option<Named<'_>> {
+        let plain = |model, thinking| Named { model, thinking, provider: None, alias: None };
         // An exact id wins: model ids may contain slashes and end in `-thinking` themselves.
         if let Some(model) = self.model(name) {
             return Some(plain(model, Thinking::Unset));
@@ -42,7 +53,7 @@ impl RoutingTable {
         };
         // A fallback target counts as well, because fallbacks are part of `targets`.
         let served = model.targets.iter().any(|target| Arc::ptr_eq(&target.provider, provider));
-        served.then(|| Named { model, thinking, provider: Some(&provider.name) })
+        served.then(|| Named { model, thinking, provider: Some(&provider.name), alias: None })
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::affinity::fingerprint;
+use super::alias::Aliases;
 use super::breaker::Breaker;
 use super::pick::TargetList;
 use super::retry_budget::RetryBudget;
@@ -126,6 +127,7 @@ pub struct RoutingTable {
     models: Vec<Arc<Model>>,
     by_id: Map<Box<str>, usize>,
     providers: Vec<Arc<Provider>>,
+    aliases: Aliases,
 }
 
 impl RoutingTable {
@@ -146,6 +148,18 @@ impl RoutingTable {
             }
         }
         table
+    }
+
+    /// Adds the aliases of models for Claude Code. An empty prefix adds none.
+    #[must_use]
+    pub fn with_aliases(mut self, prefix: &str) -> Self {
+        self.aliases = Aliases::new(prefix, &self.models, |id| self.by_id.contains_key(id));
+        self
+    }
+
+    /// Returns the aliases of models.
+    pub fn aliases(&self) -> &Aliases {
+        &self.aliases
     }
 
     /// Adopts the target states and retry budgets of an older table. A provider whose address or credential has changed

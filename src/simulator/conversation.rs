@@ -22,9 +22,9 @@ impl Conversation {
         join(&mut self.system, text);
     }
 
-    /// Starts a user turn.
+    /// Starts a user turn. Tool results before it stay those of the last turn: clients add text of their own behind
+    /// them, and a response that called the mentioned tools again would never end.
     pub(super) fn user(&mut self) {
-        self.results.clear();
         self.fresh = true;
     }
 

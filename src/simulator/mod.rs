@@ -12,11 +12,13 @@
 //! deterministic: the text depends on neither time nor chance, and identifiers derive from a counter and a hash of the
 //! request.
 //!
-//! * **Tools** are called if `tool_choice` forces it or the user's text mentions their name, unless the last turn
-//!   is a tool result. The arguments are generated from the tool's JSON schema.
+//! * **Tools** are called if `tool_choice` forces it or the user's text mentions their name outside of a block
+//!   `<system-reminder>`, unless the last turn has tool results. The arguments are generated from the tool's JSON schema.
 //! * **Structured output** is generated from its JSON schema.
 //! * **Thinking** has the provider's format, with signatures that are verified when the client sends them back.
 //! * **Limits** (maximum tokens, stop sequences) are enforced. A token is four bytes.
+//!
+//! A test can prescribe the responses of a conversation instead: see [`Simulator::prescribe`].
 //!
 //! # Directives
 //! The last user text (for embeddings: the last input) may contain directives in double square brackets, several of
@@ -25,7 +27,6 @@
 //!
 //! | Directive | Effect |
 //! |---|---|
-//! | `[[status 429]]` | the provider's error for this HTTP status (200 to 599); 429 and 503 have `retry-after: 7` |
 //! | `[[status 429]]` | the provider's error for this HTTP status (200 to 599); 429 and 503 have `retry-after: 7` |
 //! | `[[delay 1500]]` | milliseconds before the response head |
 //! | `[[first 800]]` | streams: milliseconds between the head and the first token |
@@ -61,6 +62,7 @@ mod http;
 mod ids;
 mod image;
 mod openai;
+mod scenario;
 mod schema;
 mod script;
 mod search;
@@ -78,6 +80,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
+
+pub use scenario::PrescribedResponse;
 
 /// Provider whose API a simulator implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -235,5 +239,22 @@ impl Simulator {
     /// Returns the last request that was read completely.
     pub fn last_request(&self) -> Option<Recorded> {
         self.server.last_request()
+    }
+
+    /// Prescribes responses, in place of those of an earlier call. Each request for a conversation receives the next one,
+    /// whole or streamed; when none is left, responses are generated again. With `tool`, only requests that offer this
+    /// tool count: a client's side requests, such as for a title, offer none.
+    pub fn prescribe(&self, tool: Option<&str>, responses: Vec<PrescribedResponse>) {
+        self.server.scenario().set(tool, responses);
+    }
+
+    /// Returns the number of prescribed responses that no request has received.
+    pub fn prescribed_left(&self) -> usize {
+        self.server.scenario().left()
+    }
+
+    /// Returns the bodies of the requests that received a prescribed response, in their order.
+    pub fn prescribed_requests(&self) -> Vec<Bytes> {
+        self.server.scenario().requests()
     }
 }

@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 
 use super::directive::Directives;
+use super::scenario::PrescribedResponse;
 use super::schema;
 use super::text::{
-    BYTES_PER_TOKEN, by_bytes, cut_at_stop, filler, floor, mentions, padding, shortened, tokens, words,
+    BYTES_PER_TOKEN, by_bytes, cut_at_stop, filler, floor, mentions, padding, shortened, tokens,
+    without_reminders, words,
 };
 
 /// Tool that the model may call.
@@ -73,6 +75,8 @@ pub(super) struct Ask {
     pub(super) max_tokens: Option<u64>,
     pub(super) stop: Vec<String>,
     pub(super) prompt_tokens: u64,
+    /// Response of a scenario. `None` if the response is generated.
+    pub(super) prescribed: Option<PrescribedResponse>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,6 +148,12 @@ impl Ask {
             plan.thinking = None;
             plan.finish = Finish::Refused;
             text.push_str("I'm sorry, but I can't help with that.");
+        } else if let Some(prescribed) = &self.prescribed {
+            text.push_str(&prescribed.text);
+            plan.calls = prescribed.tool_calls(self);
+            if !plan.calls.is_empty() {
+                plan.finish = Finish::Calls;
+            }
         } else {
             plan.calls = self.calls();
             if plan.calls.is_empty() {
@@ -214,8 +224,9 @@ impl Ask {
                 (self.tools.iter().filter(|t| names.contains(&t.name)).collect(), false)
             }
         };
+        let typed = without_reminders(&self.text);
         let mut called: Vec<&Tool> =
-            offered.iter().copied().filter(|tool| mentions(&self.text, &tool.name)).collect();
+            offered.iter().copied().filter(|tool| mentions(&typed, &tool.name)).collect();
         if called.is_empty() && must {
             called.extend(offered.first());
         }

@@ -18,6 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::body::Playback;
 use super::http::{Content, Reply, Request, Start, parse_query};
+use super::scenario::Scenario;
 use super::stream::Pacing;
 use super::{Options, Recorded, SimulatedProvider, anthropic, google, image, openai, search, video};
 
@@ -45,6 +46,7 @@ struct Shared {
     credential: Option<String>,
     pacing: Pacing,
     counts: Arc<Counts>,
+    scenario: Scenario,
     last: Mutex<Option<Recorded>>,
 }
 
@@ -73,6 +75,7 @@ pub(super) struct Call<'a> {
     pub(super) pacing: Pacing,
     /// Number of this request at the server, from which identifiers derive.
     pub(super) serial: u64,
+    pub(super) scenario: &'a Scenario,
 }
 
 impl Server {
@@ -100,6 +103,7 @@ impl Server {
             credential: options.credential,
             pacing: Pacing { first_token: options.first_token, per_token: options.per_token },
             counts: Arc::default(),
+            scenario: Scenario::default(),
             last: Mutex::new(None),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -116,6 +120,10 @@ impl Server {
 
     pub(super) fn aborted(&self) -> u64 {
         self.shared.counts.aborted.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn scenario(&self) -> &Scenario {
+        &self.shared.scenario
     }
 
     pub(super) fn last_request(&self) -> Option<Recorded> {
@@ -181,6 +189,7 @@ async fn serve(shared: Arc<Shared>, incoming: http::Request<Incoming>) -> Result
             credential: shared.credential.as_deref(),
             pacing: shared.pacing,
             serial,
+            scenario: &shared.scenario,
         };
         match (shared.film.answer(shared.provider, &call, &shared.addr.to_string()), &shared.site) {
             (Some(reply), _) => reply,

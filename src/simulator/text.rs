@@ -100,6 +100,17 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
+/// Returns the text without the blocks `<system-reminder>...</system-reminder>`, which coding clients (Claude Code 2.1,
+/// Qwen Code 0.24) add to what the user wrote.
+pub(super) fn without_reminders(text: &str) -> String {
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, inside)) = rest.split_once("<system-reminder>") {
+        kept.push_str(before);
+        rest = inside.split_once("</system-reminder>").map_or("", |(_, after)| after);
+    }
+    kept + rest
+}
+
 /// Returns true if the text contains the name as a whole word, ignoring case.
 pub(super) fn mentions(text: &str, name: &str) -> bool {
     let word = |c: char| c.is_alphanumeric() || c == '_';
@@ -141,6 +152,15 @@ const FILLER: &str = "The quick brown fox jumps over the lazy dog and runs away.
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reminders_are_removed() {
+        let text =
+            "<system-reminder>read</system-reminder>Hello<system-reminder>\nwrite</system-reminder> you";
+        assert_eq!(without_reminders(text), "Hello you");
+        assert_eq!(without_reminders("a <system-reminder> b"), "a ");
+        assert_eq!(without_reminders("no reminder"), "no reminder");
+    }
 
     #[test]
     fn text_words_concatenate_to_the_text() {

@@ -16,7 +16,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Migrations, each from one schema version to the next; a new file starts at version 0. Never edit an existing entry:
 /// files of each version exist.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     // 1: responses.
     "
     CREATE TABLE response (
@@ -137,6 +137,11 @@ const MIGRATIONS: [&str; 5] = [
         PRIMARY KEY (account, id)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX charge_by_time ON charge (time);
+    ",
+    // 6: effect of prompt caches on costs.
+    "
+    ALTER TABLE daily ADD COLUMN cache_saved INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE daily ADD COLUMN cache_surcharge INTEGER NOT NULL DEFAULT 0;
     ",
 ];
 

@@ -1,6 +1,6 @@
 //! Model families: tokenizer, and token overhead of a request.
 
-use super::text::Vocabulary;
+use super::bpe::Vocabulary;
 
 /// Family of models with the same token counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,11 +1,12 @@
 //! Token estimation: counts the tokens of a request or a text locally, without a call to a provider.
 //!
 //! Contains the model families with the overhead that each adds to the text of a request ([`TokenizerFamily`]), the
-//! tokenizers (`text`), the walk over a canonical request (`tally`), and the estimates for documents, audio and video
+//! vocabularies and the split of text into their tokens (`bpe`), the count of a request's texts (`text`), the walk over a canonical request (`tally`), and the estimates for documents, audio and video
 //! (`media`). `tests/tokens.rs` measures the deviation from the providers' counts; docs/token-counting.md lists it.
 //!
 //! Formats (requests are canonical, so that all formats count alike), prices, limits and sockets must not live here.
 
+mod bpe;
 mod family;
 mod media;
 mod tally;
@@ -47,12 +48,17 @@ pub fn decode(family: TokenizerFamily, tokens: &[u32]) -> Option<String> {
     family.has_own_vocabulary().then(|| text::decode(family.rule().table, tokens)).flatten()
 }
 
-/// Loads the vocabulary of a family if it is not loaded yet (about 60 ms), so that the first count does not have to.
+/// Loads the vocabulary of a family if it is not loaded yet, so that the first count does not have to.
 pub fn prepare(family: TokenizerFamily) {
     text::prepare(family.rule().table);
 }
 
 /// Returns whether the vocabulary of a family is loaded.
 pub fn is_ready(family: TokenizerFamily) -> bool {
-    text::is_ready(family.rule().table)
+    family.rule().table.is_loaded()
+}
+
+/// Releases the vocabularies that were not used since the last call, and returns how many. The next use loads them again.
+pub fn release_unused() -> usize {
+    bpe::release_unused()
 }

@@ -1,4 +1,5 @@
-use super::text::{TextPiece, Vocabulary, count, count_up_to};
+use super::bpe::Vocabulary;
+use super::text::{TextPiece, count, count_up_to};
 use super::*;
 use crate::canonical::{Block, MediaSource, Role, Tool, ToolKind, Turn};
 use crate::json::{JsonStr, RawJson};

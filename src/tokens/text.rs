@@ -1,8 +1,8 @@
 //! Token counts of texts: exact for short texts, sampled at regular intervals for long ones.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::bpe::Vocabulary;
 use crate::json::{JsonStr, RawJson};
 
 /// Maximum size in bytes of texts that are counted exactly, and sample size of longer ones. A core tokenizes 20 to 30
@@ -13,55 +13,14 @@ const WINDOW: usize = 4 << 10;
 /// Maximum distance in bytes to search for a clean cut.
 const NEAR: usize = 64;
 
-/// Tokenizer vocabulary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Vocabulary {
-    /// GPT-4o and later.
-    O200k,
-    /// GPT-4, GPT-3.5 and the third-generation embedding models.
-    Cl100k,
-}
-
-// Set by the first use: `is_ready` must not trigger the load itself, which blocks for tens of milliseconds.
-static READY: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
-
-impl Vocabulary {
-    fn tokenizer(self) -> &'static bpe_openai::Tokenizer {
-        let tokenizer = match self {
-            Vocabulary::O200k => bpe_openai::o200k_base(),
-            Vocabulary::Cl100k => bpe_openai::cl100k_base(),
-        };
-        self.ready().store(true, Ordering::Release);
-        tokenizer
-    }
-
-    fn ready(self) -> &'static AtomicBool {
-        let [o200k, cl100k] = &READY;
-        match self {
-            Vocabulary::O200k => o200k,
-            Vocabulary::Cl100k => cl100k,
-        }
-    }
-}
-
 /// See [`super::prepare`].
 pub(super) fn prepare(table: Vocabulary) {
-    table.tokenizer().count("ready");
-}
-
-/// See [`super::is_ready`].
-pub(super) fn is_ready(table: Vocabulary) -> bool {
-    table.ready().load(Ordering::Acquire)
+    table.encoder();
 }
 
 /// See [`super::decode`].
 pub(super) fn decode(table: Vocabulary, tokens: &[u32]) -> Option<String> {
-    let tokenizer = table.tokenizer();
-    let known = u32::try_from(tokenizer.bpe.num_tokens()).ok()?;
-    if tokens.iter().any(|token| *token >= known) {
-        return None;
-    }
-    tokenizer.decode(tokens)
+    table.encoder().decode(tokens)
 }
 
 /// Text of a request in its source form.
@@ -105,8 +64,8 @@ pub(super) fn count_up_to(table: Vocabulary, pieces: &[TextPiece<'_>], exact: us
     if bytes == 0 {
         return 0;
     }
-    let tokenizer = table.tokenizer();
-    let tokens = |piece: TextPiece<'_>, part| tokenizer.count(&*piece.meaning(part)) as u64;
+    let encoder = table.encoder();
+    let tokens = |piece: TextPiece<'_>, part| encoder.count(&piece.meaning(part));
     if bytes <= exact {
         return pieces.iter().map(|piece| tokens(*piece, piece.source())).sum();
     }

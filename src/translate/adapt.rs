@@ -211,7 +211,9 @@ fn settle_history<'a>(
                     all_calls.push(key);
                     names.push(*name);
                 }
-                Block::ToolResult { id, name, kind, .. } => {
+                Block::ToolResult { id, name, kind, content, .. } => {
+                    // Before the encoders choose the form of the result by its blocks.
+                    content.retain(|block| keep_opaque(block, notes));
                     if !custom_tools {
                         *kind = ToolKind::Function;
                     }
@@ -238,17 +240,20 @@ fn settle_history<'a>(
         }
         turn.blocks.retain(|block| match block {
             Block::Reasoning { text, signature: None, hidden } => !hidden && !text.is_empty(),
-            // Same format: its encoder can write the block as it came.
-            Block::Opaque { .. } if notes.from() == to => true,
-            Block::Opaque { .. } => {
-                notes.lose("server_tool_block");
-                false
-            }
-            _ => true,
+            block => keep_opaque(block, notes),
         });
         order_results(turn, &calls);
     }
     order_result_turns(&mut request.turns);
+}
+
+/// Returns whether a block can be carried: a block of one format only is lost in others.
+fn keep_opaque(block: &Block<'_>, notes: &mut LossNotes) -> bool {
+    let is_kept = !matches!(block, Block::Opaque { .. }) || notes.from() == notes.to();
+    if !is_kept {
+        notes.lose("server_tool_block");
+    }
+    is_kept
 }
 
 fn has_calls(turn: &Turn<'_>) -> bool {

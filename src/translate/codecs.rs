@@ -104,6 +104,16 @@ impl AnyEncoder {
         }
     }
 
+    /// Sets the number of input tokens that the stream starts with if the provider reports none by then. Has no effect
+    /// on formats that report usage only at the end.
+    pub(super) fn expect_input(&mut self, tokens: u64) {
+        match self {
+            AnyEncoder::Messages(encoder) => encoder.expect_input(tokens),
+            AnyEncoder::Generate(encoder) => encoder.expect_input(tokens),
+            AnyEncoder::Chat(_) | AnyEncoder::Responses(_) => {}
+        }
+    }
+
     /// Sets the id, model and creation time under which the client already knows the response.
     pub(super) fn continue_as(&mut self, start: &Start<'_>) {
         match self {

@@ -10,7 +10,7 @@ use crate::canonical::Usage;
 use crate::json::{EscapedString, JsonError};
 use crate::wire::chat::usage::UsageChunk;
 use crate::wire::watch::{self, FrameClass, FrameFacts, StreamEnd};
-use crate::wire::{Api, Format, messages};
+use crate::wire::{Api, Format};
 
 /// Number of frames at the start of a stream that are always parsed.
 const READ_WHOLE: u64 = 8;
@@ -23,8 +23,6 @@ pub(super) enum FrameEdit<'f> {
     Drop,
     /// The usage chunk is inserted before the frame, whose data this is.
     InsertUsage(&'f str, &'f UsageChunk, Usage),
-    /// A range of the data, the type of an error, is replaced.
-    ErrorType(&'f str, Range<usize>, String),
     /// A range of the data, the model's name, is replaced.
     Rename(&'f str, Range<usize>, &'f EscapedString),
 }
@@ -83,12 +81,6 @@ pub(super) fn read<'f>(
         && let Some(usage) = meter.count_missing(true)
     {
         return Ok(FrameEdit::InsertUsage(data, chunk, usage));
-    }
-    if changes.standard_errors
-        && sight.end == StreamEnd::Failed
-        && let Some((at, kind)) = messages::error::mapped(data, None)
-    {
-        return Ok(FrameEdit::ErrorType(data, at, kind));
     }
     Ok(match (&changes.model, sight.model_at) {
         (Some(model), Some(at)) => FrameEdit::Rename(data, at, model),

@@ -12,6 +12,7 @@ mod beginning;
 mod bounds;
 mod call_fingerprint;
 mod codecs;
+mod compaction;
 mod count;
 mod fit;
 mod frame_edit;
@@ -23,6 +24,7 @@ mod output_slices;
 mod remote_parts;
 mod restore;
 pub mod resume;
+mod synthetic_error;
 pub mod translated;
 pub mod verbatim;
 
@@ -37,8 +39,8 @@ pub use count::CountedRequest;
 pub use keepsake::{SignatureBundle, SignatureKey, StoredSignatures, issues_signatures};
 pub use meter::Meter;
 pub use outgoing::{
-    EncodeBlocked, EncodeError, Outgoing, PromptCaching, StoreOptions, TranslateRequest, outgoing,
-    outgoing_sealed, outgoing_stored,
+    CompactionOptions, EncodeBlocked, EncodeError, Outgoing, PromptCaching, StoreOptions, TranslateRequest,
+    outgoing, outgoing_sealed, outgoing_stored,
 };
 pub use remote_parts::{FetchedMedia, RemoteParts, WantedMedia, remote_urls};
 pub use restore::Restore;
@@ -78,9 +80,13 @@ impl Exchange {
     }
 
     /// Sets the tokenizer family and the expected number of input tokens, as a fallback if the provider reports no
-    /// usage.
+    /// usage. A translated stream whose format reports usage at its start begins with this number, if the provider has
+    /// reported none by then.
     pub fn expect(&mut self, family: TokenizerFamily, input: u64) {
         self.meter_mut().expect(family, input);
+        if let Exchange::Translated(translated) = self {
+            translated.expect_input(input);
+        }
     }
 
     /// Stores the request, as a fallback for counting its input tokens if the provider reports none.

@@ -9,6 +9,7 @@ use super::adapt::adapt;
 use super::bounds;
 use super::call_fingerprint::HistoryHash;
 use super::codecs::{decode_request_with, encode_request};
+use super::compaction;
 use super::join_texts::join_pieces;
 use super::keepsake::{SignatureKey, StoredSignatures, may_sign, missing_keys};
 use super::remote_parts::FetchedMedia;
@@ -18,9 +19,9 @@ use crate::canonical::request::Extra;
 use crate::canonical::{Block, BreakpointRule, Dialect, Request, Thinking};
 use crate::error::ApiError;
 use crate::json::{Cursor, EscapedString, JsonStr, RawJson};
-use crate::wire::codec::{Loss, LossNotes, ReplyOptions};
+use crate::wire::codec::{Loss, LossNotes, ReplyOptions, Sealer};
 use crate::wire::responses::stored::Conversation;
-use crate::wire::{Format, generate};
+use crate::wire::{Format, generate, messages};
 
 /// Members of a responses request that the response repeats
 /// (<https://platform.openai.com/docs/api-reference/responses/object>).
@@ -88,6 +89,17 @@ pub struct StoreOptions<'a> {
     pub prefill: Option<PrefillState<'a>>,
     /// Prompt caching that the gateway adds to the request.
     pub caching: PromptCaching<'a>,
+    /// Compaction of the conversation in place of its continuation; `None` for all other requests.
+    pub compaction: Option<&'a CompactionOptions>,
+}
+
+/// Compaction of a conversation: the model writes a summary, and the response becomes one item with it.
+#[derive(Clone, Debug)]
+pub struct CompactionOptions {
+    /// Seals the summary.
+    pub seal: Sealer,
+    /// Whether the client receives the compacted conversation, with the messages of the user, instead of a response.
+    pub conversation: bool,
 }
 
 /// Prompt caching that the gateway adds to a request whose client requested none. Nothing by default.
@@ -172,6 +184,15 @@ pub fn outgoing_sealed(
     run(body, ask, stored, Some(EncodeBlocked::MissingSignatures))
 }
 
+/// Returns whether the provider's signatures are stored: the client will not send them back.
+fn collects_signatures(request: &Request<'_>, ask: &TranslateRequest<'_>, stored: &StoreOptions<'_>) -> bool {
+    stored.stores_signatures
+        && stored.compaction.is_none()
+        && ask.client != ask.provider
+        && may_sign(request, ask.dialect, ask.provider)
+        && !sends_back(request, ask.dialect.issuer)
+}
+
 /// Translates a request. If `bare` is given and signatures must be looked up, returns its result as the error.
 fn run<E: From<EncodeError>>(
     body: &str,
@@ -201,6 +222,9 @@ fn run<E: From<EncodeError>>(
         echoed = echo(body, ask.client);
     }
     request.stream = ask.stream;
+    if stored.compaction.is_some() {
+        compaction::request_summary(&mut request);
+    }
     // A reasoning suffix of the model name is a default: an explicit setting in the body wins.
     if request.thinking == Thinking::Unset {
         request.thinking = ask.thinking;
@@ -216,10 +240,10 @@ fn run<E: From<EncodeError>>(
     }
     let reply = ReplyOptions {
         store_as: stored.store_as.into(),
-        collect_signatures: stored.stores_signatures
-            && ask.client != ask.provider
-            && may_sign(&request, ask.dialect, ask.provider)
-            && !sends_back(&request, ask.dialect.issuer),
+        compaction: stored
+            .compaction
+            .map(|options| Box::new(compaction::reply(options, longer.as_deref().unwrap_or(body), ask.seed))),
+        collect_signatures: collects_signatures(&request, ask, &stored),
         ..reply_with(&request, echoed, ask)
     };
     // Hash the history before signatures, media and prefill are inserted: the next request has it without them.
@@ -241,6 +265,9 @@ fn run<E: From<EncodeError>>(
         request.cache_key = stored.caching.key.map(JsonStr::from_escaped);
     }
     let mut notes = LossNotes::new(ask.client, ask.provider);
+    if ask.client == Format::Messages && ask.provider != Format::Messages {
+        messages::request::prepare(&mut request, &mut notes);
+    }
     let restore = adapt(&mut request, ask.dialect, &mut notes, &bump);
     if ask.client == Format::Generate && ask.provider != Format::Generate {
         join_pieces(&mut request, &bump);
@@ -323,6 +350,7 @@ fn reply_with(request: &Request<'_>, echo: String, ask: &TranslateRequest<'_>) -
         collect_signatures: false,
         before: Default::default(),
         echo: echo.into_boxed_str(),
+        compaction: None,
     }
 }
 

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::codecs::{AnyDecoder, AnyEncoder, decode_answer, encode_answer};
+use super::compaction::Compactor;
 use super::keepsake::{Collector, SignatureBundle};
 use super::restore::{Restore, Restorer};
 use super::resume::TranslatedTap;
+use super::synthetic_error::error_body;
 use super::verbatim::{Arrival, is_whole};
 use super::{Meter, StreamError};
 use crate::canonical::answer::MAX_BLOCKS;
@@ -20,15 +22,14 @@ use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{self, SseSplitter};
 use crate::framing::{FrameBuffer, Splitter};
-use crate::json::{JsonStr, Writer};
+use crate::json::JsonStr;
 use crate::wire::Format;
 use crate::wire::codec::{ReplyOptions, is_to_come};
 use crate::wire::watch::StreamEnd;
 
 /// Initial capacity of the output buffer, in bytes. The buffer is reused once its earlier content has been written.
 const OUT: usize = 4_096;
-/// Maximum capacity that is reserved for the output of a piece, in bytes. Growing the buffer during a write would copy
-/// it.
+/// Maximum capacity that is reserved for the output of a piece, in bytes. Growing during a write would copy the buffer.
 const MAX_OUT: usize = 16_384;
 
 /// Translator of one response.
@@ -59,6 +60,8 @@ struct Through {
     meter: Meter,
     collector: Option<Box<Collector>>,
     restorer: Option<Restorer>,
+    /// Compaction that the response becomes; `None` for all other responses.
+    compactor: Option<Box<Compactor>>,
     to: To,
     out: BytesMut,
     /// Error of the provider, once it has arrived.
@@ -100,9 +103,7 @@ impl Through {
             }
             // State is stored per block: an endless series of blocks would exhaust memory.
             Event::BlockStart { index, .. } if *index >= MAX_BLOCKS => {
-                let error =
-                    br#"{"error":{"type":"server_error","message":"The response has too many parts."}}"#;
-                self.error = Some(Bytes::from_static(error));
+                self.error = Some(error_body("server_error", &["The response has too many parts."]));
                 return;
             }
             Event::BlockStart { kind, .. } => {
@@ -117,9 +118,9 @@ impl Through {
             }
             _ => {}
         }
-        let Through { meter, restorer, to, out, tap: along, .. } = self;
-        // Send the merged figures of the meter, so that the client and the accounting have the same. Usage that the
-        // provider does not report is counted before the end, which is the last chance to send it.
+        let Through { meter, restorer, compactor, to, out, tap: along, error: fault, .. } = self;
+        // Send the merged figures of the meter, so that client and accounting have the same. Usage that the provider does
+        // not report is counted before the end, the last chance to send it.
         let mut usage = match event {
             Event::Usage(_) => Some(*meter.usage()),
             Event::End => meter.count_missing(true),
@@ -140,10 +141,13 @@ impl Through {
         if let Event::Usage(_) = event {
             return;
         }
-        // Most requests have no adaptations, and their events skip the restorer.
-        match restorer {
-            None => write(event),
-            Some(restorer) => restorer.event(event, &mut write),
+        // What the model did beside its summary is not restored: the client does not see it.
+        match (compactor, restorer) {
+            // What the model did beside its summary is not restored: the client does not see it.
+            (Some(compactor), _) => *fault = compactor.event(event, &mut write),
+            // Most requests have no adaptations, and their events skip the restorer.
+            (None, None) => write(event),
+            (None, Some(restorer)) => restorer.event(event, &mut write),
         }
     }
 }
@@ -193,6 +197,7 @@ impl Translated {
                     .collect_signatures
                     .then(|| Box::new(Collector::new(&reply.issuer, reply.before, route.client))),
                 restorer: (!restore.is_empty()).then(|| Restorer::new(restore)),
+                compactor: Compactor::of(&reply),
                 to,
                 out: BytesMut::with_capacity(OUT),
                 error: None,
@@ -226,7 +231,8 @@ impl Translated {
 
     /// Starts the transcript: see [`Exchange::follow`](super::Exchange::record_transcript).
     pub fn record_transcript(&mut self) {
-        if let To::Stream(_) = self.through.to {
+        // A compaction has no part that another provider could continue.
+        if let (To::Stream(_), None) = (&self.through.to, &self.through.compactor) {
             self.through.tap.get_or_insert_default();
         }
     }
@@ -258,6 +264,13 @@ impl Translated {
     /// Handles an event that did not come from a provider.
     pub(super) fn event(&mut self, event: &Event<'_>) {
         self.through.event(event);
+    }
+
+    /// Sets the input tokens that the client's stream starts with if the provider reports none by then.
+    pub(super) fn expect_input(&mut self, tokens: u64) {
+        if let To::Stream(encoder) = &mut self.through.to {
+            encoder.expect_input(tokens);
+        }
     }
 
     /// Parses the frames whose parsing was deferred.
@@ -434,14 +447,7 @@ impl Translated {
 fn gave_up(word: JsonStr<'_>) -> Bytes {
     // Client error: the request lacks a signature that the provider requires.
     let kind = if word.is("MISSING_THOUGHT_SIGNATURE") { "invalid_request_error" } else { "server_error" };
-    let mut out = BytesMut::with_capacity(160);
-    let mut json = Writer::new(&mut out);
-    json.begin_object().key("error").begin_object().key("type").string(kind).key("message").pasted(|out| {
-        out.extend_from_slice(b"The model stopped before it had produced content: ");
-        out.extend_from_slice(word.escaped().as_bytes());
-    });
-    json.end_object().end_object();
-    out.freeze()
+    error_body(kind, &["The model stopped before it had produced content: ", word.escaped()])
 }
 
 impl Through {

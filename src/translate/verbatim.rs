@@ -64,8 +64,6 @@ pub struct Changes {
     pub drop_usage: bool,
     /// Usage chunk to insert if the provider reports no usage, for a chat stream whose client requested usage.
     pub insert_usage: Option<UsageChunk>,
-    /// Whether errors of the messages format get the standard type for their status.
-    pub standard_errors: bool,
     /// Encoding of embedding vectors that the client wants: base64 or numbers. Some providers ignore the requested
     /// encoding.
     pub base64: Option<bool>,
@@ -264,9 +262,6 @@ impl Verbatim {
                         chunk.put(meter.id(), &usage, out);
                         out.extend_from_slice(b"\n\ndata: ");
                     });
-                }
-                FrameEdit::ErrorType(data, at, kind) => {
-                    run.edit(source, range, joined, (data, at), |out| out.extend_from_slice(kind.as_bytes()));
                 }
                 FrameEdit::Rename(data, at, model) => run.rename(source, range, joined, data, at, model),
             }

@@ -1,12 +1,13 @@
 //! Facts of a request body that pricing and permission checks need besides its model: the output limit, other models
 //! that it names, and stored responses that it refers to. They are read from the members that the scanner found.
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::fields::{Fields, STORE};
+use super::fields::{Fields, STORE, responses};
 use super::request::Body;
 use super::{Api, watch};
-use crate::json::{Cursor, JsonError, RawJson, ValueKind};
+use crate::json::{Cursor, Edit, JsonError, RawJson, ValueKind};
 
 /// Output limits that the client sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +64,44 @@ impl Body {
         most
     }
 
+    /// Lowers the output limits that the client sets to `most` tokens, in place: a provider refuses a request with a
+    /// limit beyond its model's. Spaces fill up the place of the longer number, so that nothing else moves. Limits that
+    /// are not whole numbers stay.
+    pub fn clamp_output(&mut self, most: u64) {
+        let Fields { caps, loose, .. } = *self.fields;
+        let mut edits: SmallVec<[Edit; 1]> = SmallVec::new();
+        for (_, member) in self.members.with_any(caps & !loose).filter(|(_, member)| member.wanted.is_some())
+        {
+            let text = self.text.view(member.value.clone());
+            let start = member.value.start;
+            let mut lower = |at: usize, number: &str| {
+                if number.parse::<u64>().is_ok_and(|tokens| tokens > most) {
+                    let range = start + at..start + at + number.len();
+                    let text = format!("{most:<width$}", width = number.len());
+                    edits.push(Edit { range, text: Bytes::from(text) });
+                }
+            };
+            match member.kind {
+                ValueKind::Number => lower(0, &text),
+                ValueKind::Object => {
+                    // Cannot fail: the scanner has validated the text.
+                    let _ = watch::members(&mut Cursor::new(&text), |key, json| {
+                        let value = json.raw()?.text();
+                        if matches!(key.decode().as_ref(), "maxOutputTokens" | "max_output_tokens") {
+                            lower(json.offset() - value.len(), value);
+                        }
+                        Ok(())
+                    });
+                }
+                _ => {}
+            }
+        }
+        if !edits.is_empty() {
+            edits.sort_by_key(|edit| edit.range.start);
+            self.text.overwrite(&edits);
+        }
+    }
+
     /// Returns whether the body may name models besides `model`.
     pub fn names_models(&self) -> bool {
         self.members.has_any(self.fields.models)
@@ -89,6 +128,11 @@ impl Body {
     pub fn may_be_stored(&mut self) -> bool {
         self.api == Api::Responses
             && self.members.find(STORE).is_none_or(|store| self.text.view(store.value.clone()) != "false")
+    }
+
+    /// Returns whether the input may have compaction items, or a trigger of one.
+    pub fn may_have_compaction(&self) -> bool {
+        self.api == Api::Responses && self.words_found & responses::COMPACTION != 0
     }
 
     /// Returns whether the provider may store the response, or whether the request continues a stored one.

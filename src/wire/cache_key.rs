@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::Api;
 use super::fields::{CONTENT, MODEL, chat, generate, messages, responses};
 use super::request::Body;
-use crate::json::{Edit, ReverseReader, Truncated, ValueKind};
+use crate::json::{Edit, Member, ReverseReader, ValueKind, read_from_end};
 
 /// Number of messages up to which a request without tools counts as a single question: instructions and a user turn.
 const SINGLE_QUESTION: usize = 2;
@@ -26,7 +26,7 @@ impl Body {
         };
         let list = |index| self.member(index).filter(|member| member.kind == ValueKind::Array);
         let has_tools = list(tools).is_some_and(|member| member.value.len() > "[]".len());
-        has_tools || self.continues_stored() || list(CONTENT).is_some_and(|turns| self.has_more(&turns.value))
+        has_tools || self.continues_stored() || list(CONTENT).is_some_and(|turns| self.has_more(turns))
     }
 
     /// Returns the edit that sets the prompt-cache key, which must not need escapes. `None` if the API has no such
@@ -39,23 +39,9 @@ impl Body {
         Some(Edit { range: at..at, text: Bytes::from(format!(",\"prompt_cache_key\":\"{key}\"")) })
     }
 
-    fn has_cache_key(&self) -> bool {
-        let key = self.fields.label.filter(|_| matches!(self.api, Api::Chat | Api::Responses));
-        key.and_then(|index| self.member(index)).is_some()
-    }
-
-    fn continues_stored(&self) -> bool {
-        let refs = [responses::PREVIOUS_RESPONSE_ID, responses::CONVERSATION];
-        let is_there = |index| self.member(index).is_some_and(|member| member.kind != ValueKind::Null);
-        self.api == Api::Responses && refs.into_iter().any(is_there)
-    }
-
     /// Returns whether a list has more elements than a single question.
-    fn has_more(&self, list: &std::ops::Range<usize>) -> bool {
-        let mut text = self.text.clone();
-        let view = text.slice(list.clone());
-        let mut reader = ReverseReader::new(&view, view.len());
-        let mut count = || -> Result<bool, Truncated> {
+    fn has_more(&self, list: &Member) -> bool {
+        let count = |reader: &mut ReverseReader<'_>, _: &[u8], _| {
             reader.enter()?;
             for _ in 0..=SINGLE_QUESTION {
                 if !reader.has_previous()? {
@@ -65,7 +51,18 @@ impl Body {
             }
             Ok(true)
         };
-        count().unwrap_or(false)
+        read_from_end(&self.text, list.value.clone(), count).unwrap_or(false)
+    }
+
+    fn has_cache_key(&self) -> bool {
+        let key = self.fields.label.filter(|_| matches!(self.api, Api::Chat | Api::Responses));
+        key.and_then(|index| self.member(index)).is_some()
+    }
+
+    fn continues_stored(&self) -> bool {
+        let refs = [responses::PREVIOUS_RESPONSE_ID, responses::CONVERSATION];
+        let is_there = |index| self.member(index).is_some_and(|member| member.kind != ValueKind::Null);
+        self.api == Api::Responses && refs.into_iter().any(is_there)
     }
 }
 

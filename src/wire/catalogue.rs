@@ -44,6 +44,14 @@ without it. Never print or store credentials.
 Say in a sentence what you are about to do before a longer series of tool calls. At the end, report briefly what changed, \
 with the paths, what was verified and how, and what is left. Write plain text, with short lists where they help.";
 
+/// Returns the number of tokens from which Codex compacts a conversation: nine tenths of the window, or less if a
+/// response of full length would not fit beside it; never less than half of the window.
+fn compacts_from(window: u32, max_output: Option<u32>) -> u32 {
+    let most = window / 10 * 9;
+    let fitting = window.saturating_sub(max_output.unwrap_or(0));
+    most.min(fitting).max(window / 2)
+}
+
 /// Writes the entry of a model. `rank` is its position: Codex lists lower numbers first.
 pub(super) fn entry<B: bytes::BufMut>(model: &ListedModel<'_>, rank: usize, json: &mut Writer<'_, B>) {
     let efforts = || EFFORTS.iter().filter(|(effort, _)| model.efforts.contains(effort));
@@ -73,11 +81,18 @@ pub(super) fn entry<B: bytes::BufMut>(model: &ListedModel<'_>, rank: usize, json
     json.key("truncation_policy").begin_object();
     json.key("mode").string("tokens").key("limit").number(TOOL_OUTPUT_TOKENS);
     json.end_object();
+    // Models that cannot make several calls in one turn make one. Without the member, Codex forbids them in each request,
+    // which some providers cannot carry out.
     json.key("supports_parallel_tool_calls").boolean(true);
     json.key("experimental_supported_tools").begin_array().end_array();
-    json.key("input_modalities").begin_array().string("text").string("image").end_array();
+    json.key("input_modalities").begin_array().string("text");
+    if model.image_input {
+        json.string("image");
+    }
+    json.end_array();
     if let Some(tokens) = model.context_window {
         json.key("context_window").number(tokens).key("max_context_window").number(tokens);
+        json.key("auto_compact_token_limit").number(compacts_from(tokens, model.max_output_tokens));
     }
     json.key("effective_context_window_percent").number(USABLE_PERCENT);
     // Requests of that mode have no member `tools`, which only OpenAI's own models understand.

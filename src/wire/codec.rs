@@ -2,6 +2,7 @@
 //! helpers for ids.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -41,6 +42,44 @@ pub struct ReplyOptions {
     pub before: [u8; 32],
     /// Request members that the format repeats in its response: JSON text, `"name":value` pairs joined with commas.
     pub echo: Box<str>,
+    /// Compaction that the response becomes; `None` for a response that is forwarded as it is. Only for the responses
+    /// format.
+    pub compaction: Option<Box<CompactionReply>>,
+}
+
+/// Compaction of a conversation: the text of the response, which is a summary, becomes one item with sealed content.
+#[derive(Clone, Debug)]
+pub struct CompactionReply {
+    /// Seals the summary.
+    pub seal: Sealer,
+    /// Messages of the user that a compacted conversation keeps: JSON items joined with commas. `None` if the client
+    /// requested a response, which has the compaction item only.
+    pub messages: Option<Box<str>>,
+}
+
+/// Encryption of a text that only this gateway, or another one of its fleet, can open again.
+#[derive(Clone)]
+pub struct Sealer(Arc<SealFn>);
+
+/// Function that encrypts a text.
+type SealFn = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+impl Sealer {
+    /// Creates a sealer. `seal` returns characters that need no JSON escapes; `None` if the text cannot be encrypted.
+    pub fn new(seal: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Sealer(Arc::new(seal))
+    }
+
+    /// Returns the sealed text. `None` if the text cannot be encrypted.
+    pub fn seal(&self, text: &str) -> Option<String> {
+        (self.0)(text)
+    }
+}
+
+impl std::fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sealer")
+    }
 }
 
 /// Maximum number of losses recorded per request. A client may send any number of unknown members; this many are enough

@@ -8,7 +8,7 @@
 
 use bytes::BytesMut;
 
-use super::Format;
+use super::{Format, overflow};
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::json::{Cursor, JsonError, RawJson, Writer};
 
@@ -152,6 +152,7 @@ pub fn from_provider(status: u16, provider: ProviderError, retry_after: Option<R
     let refused_key = matches!(status, 401..=403) || google_key || says_invalid_key(&provider.message);
     let kind = match status {
         _ if refused_key => ErrorKind::UpstreamAuth,
+        _ if overflow::is_overflow(status, &provider) => ErrorKind::ContextOverflow,
         429 => ErrorKind::UpstreamRateLimit,
         408 => ErrorKind::UpstreamTimeout,
         400..=499 => ErrorKind::UpstreamRejected,
@@ -177,7 +178,12 @@ pub fn from_provider(status: u16, provider: ProviderError, retry_after: Option<R
     ApiError {
         kind,
         // Status 3xx and undefined codes would confuse every client.
-        status: if (400..600).contains(&status) { status } else { row.status },
+        status: match kind {
+            // Clients recover from an overflow with the status that most providers have for it.
+            ErrorKind::ContextOverflow => row.status,
+            _ if (400..600).contains(&status) => status,
+            _ => row.status,
+        },
         message: message.into(),
         param: provider.param.map(Into::into),
         // Drop a code that only repeats the status: the client's format has a more precise one.
@@ -201,6 +207,9 @@ fn says_invalid_key(message: &str) -> bool {
 pub fn body(format: Format, error: &ApiError, request_id: &str) -> BytesMut {
     let mut out = BytesMut::with_capacity(192 + error.message.len());
     match format {
+        Format::Responses if error.resets_at().is_some() => {
+            super::responses::error::encode_usage_limit(error, &mut out);
+        }
         Format::Chat | Format::Responses => super::chat::error::encode(error, &mut out),
         Format::Messages => super::messages::error::encode(error, request_id, &mut out),
         Format::Generate => super::generate::error::encode(error, &mut out),
@@ -226,9 +235,7 @@ pub fn stream_tail(
             out.extend_from_slice(b"\n\ndata: [DONE]\n\n");
         }
         (Format::Messages, _) => {
-            out.extend_from_slice(b"event: error\ndata: ");
-            super::messages::error::encode(error, request_id, &mut out);
-            out.extend_from_slice(b"\n\n");
+            super::messages::error::encode_event(error, request_id, &mut out);
         }
         (Format::Responses, _) => super::responses::error::encode_event(error, &mut out),
         (Format::Generate, None) => {

@@ -161,8 +161,10 @@ static MESSAGES_SOUGHT: WantedMembers = WantedMembers::new(
     &[
         WantedWord { text: "persistent", is_name: false, depth: (2, 16) },
         WantedWord { text: "cache_control", is_name: true, depth: (1, 16) },
+        WantedWord { text: "defer_loading", is_name: true, depth: (3, 3) },
     ],
-);
+)
+.with_tails();
 /// Indexes of members of a messages request, and bit masks of its wanted words.
 pub(super) mod messages {
     pub(in crate::wire) const TEMPERATURE: usize = 5;
@@ -178,6 +180,8 @@ pub(super) mod messages {
     pub(in crate::wire) const PERSISTENT: u32 = 0b01;
     /// Name of a cache mark.
     pub(in crate::wire) const MARK: u32 = 0b10;
+    /// Member of a tool that is loaded on demand.
+    pub(in crate::wire) const DEFERRED: u32 = 0b100;
 }
 static MESSAGES: Fields = Fields {
     sought: &MESSAGES_SOUGHT,
@@ -235,6 +239,8 @@ static RESPONSES_SOUGHT: WantedMembers = WantedMembers::new(
         WantedWord { text: "function", is_name: true, depth: (3, 3) },
         WantedWord { text: "custom", is_name: true, depth: (3, 3) },
         WantedWord { text: "user_location", is_name: true, depth: (3, 3) },
+        WantedWord { text: "compaction", is_name: false, depth: (3, 3) },
+        WantedWord { text: "compaction_trigger", is_name: false, depth: (3, 3) },
     ],
 );
 /// Indexes of members of a responses request, and bit masks of its wanted words.
@@ -254,6 +260,8 @@ pub(super) mod responses {
     pub(in crate::wire) const PARTS: u32 = 0b111;
     /// Tools in the nested form of the chat format, and the location of web search users.
     pub(in crate::wire) const NESTED: u32 = 0b11_1000;
+    /// Types of items that stand for an earlier conversation, or request such an item.
+    pub(in crate::wire) const COMPACTION: u32 = 0b1100_0000;
 }
 static RESPONSES: Fields = Fields {
     sought: &RESPONSES_SOUGHT,

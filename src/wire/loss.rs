@@ -99,6 +99,8 @@ pub const ROWS: &[LossRow] = &[
     row("toolConfig.retrievalConfig",        [S, S, S, S]),
     row("toolConfig.includeServerSideToolInvocations", [S, S, S, S]),
     row("functionCallingConfig.streamFunctionCallArguments", [S, S, S, S]),
+    // Only a search over tools: without it the model still gets all tools.
+    row("tool_search_tool",                  [W, W, W, W]),
     row("server_tool_block",                 [W, W, W, W]),
     row("input_examples",                    [S, S, S, S]),
     row("eager_input_streaming",             [S, S, S, S]),
@@ -169,6 +171,7 @@ pub const ROWS: &[LossRow] = &[
     row("inference_geo",                     [S, S, S, S]),
     row("speed",                             [S, S, S, S]),
     row("diagnostics",                       [S, S, S, S]),
+    row("safeguards",                        [W, W, W, W]),
     row("safetySettings",                    [S, S, S, S]),
     row("labels",                            [S, S, S, S]),
 ];

@@ -26,6 +26,7 @@ pub mod images;
 pub mod loss;
 pub mod messages;
 pub mod models;
+pub mod overflow;
 pub mod path;
 pub mod pieces;
 pub mod prompt;

@@ -57,6 +57,8 @@ impl Hints {
 pub struct ListedModel<'a> {
     /// Model id, as requests name it.
     pub id: &'a str,
+    /// Id of the model that this entry is an alias of. `None` if it is none.
+    pub alias_of: Option<&'a str>,
     /// Organization that made the model.
     pub owned_by: &'a str,
     /// Release time (Unix seconds).
@@ -69,6 +71,8 @@ pub struct ListedModel<'a> {
     pub max_output_tokens: Option<u32>,
     /// Reasoning efforts that requests can name, in ascending order. Only the catalogue shows them.
     pub efforts: Vec<Effort>,
+    /// Whether requests may have images. Only the catalogue shows it.
+    pub image_input: bool,
 }
 
 /// Page of the listing that a client requests. Each shape has its own query parameters for it.
@@ -165,7 +169,12 @@ fn list_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'_, B
 
 fn messages_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
     json.begin_object();
-    json.key("type").string("model").key("id").string(entry.id).key("display_name").string(entry.id);
+    let shown = entry.alias_of.unwrap_or(entry.id);
+    json.key("type").string("model").key("id").string(entry.id).key("display_name").string(shown);
+    if entry.alias_of.is_some() {
+        // Claude Code shows it in its list of models. Anthropic's own entries have none.
+        json.key("description").string(&format!("{shown} by {}", entry.owned_by));
+    }
     json.key("created_at").string(&rfc3339(entry.created));
     // Unknown facts are null instead of absent: the SDKs' types require these members.
     json.key("lifecycle").string("active");

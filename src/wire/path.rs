@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{Api, Format, tasks, video};
 
-/// Method of a model named in a path (`/models/{model}:{action}`).
+/// Method of a model: `/models/{model}:{action}`, or the one of the responses API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `:generateContent`
@@ -29,6 +29,8 @@ pub enum Action {
     BatchEmbed,
     /// `:predict`: image generation.
     Predict,
+    /// `/responses/compact`: the model is in the body.
+    Compact,
 }
 
 /// An endpoint of the gateway.
@@ -42,6 +44,8 @@ pub enum Endpoint {
     CountTokens,
     /// `POST /v1/responses`
     Responses,
+    /// `POST /v1/responses/compact`: makes a conversation shorter.
+    Compact,
     /// `POST /v1/responses/input_tokens`
     InputTokens,
     /// `GET` and `DELETE /v1/responses/{id}`: a stored response.
@@ -121,7 +125,7 @@ impl Endpoint {
             Endpoint::Chat => Some(Api::Chat),
             Endpoint::Messages => Some(Api::Messages),
             Endpoint::CountTokens => Some(Api::CountTokens),
-            Endpoint::Responses | Endpoint::InputTokens => Some(Api::Responses),
+            Endpoint::Responses | Endpoint::Compact | Endpoint::InputTokens => Some(Api::Responses),
             Endpoint::Embeddings => Some(Api::Embeddings),
             Endpoint::Rerank => Some(Api::Rerank),
             Endpoint::Images | Endpoint::ImageEdits | Endpoint::Native { action: Action::Predict, .. } => {
@@ -153,10 +157,11 @@ impl Endpoint {
         }
     }
 
-    /// Returns the method that the path calls on its model. `None` for other endpoints.
+    /// Returns the method that the path calls on a model. `None` for other endpoints.
     pub fn action(&self) -> Option<Action> {
         match self {
             Endpoint::Native { action, .. } => Some(*action),
+            Endpoint::Compact => Some(Action::Compact),
             _ => None,
         }
     }
@@ -177,7 +182,7 @@ impl Endpoint {
             Endpoint::Chat => "chat",
             Endpoint::Messages => "messages",
             Endpoint::CountTokens | Endpoint::InputTokens => "count_tokens",
-            Endpoint::Responses => "responses",
+            Endpoint::Responses | Endpoint::Compact => "responses",
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => "stored_responses",
             Endpoint::Embeddings => "embeddings",
             Endpoint::Rerank => "rerank",
@@ -339,6 +344,7 @@ pub fn parse(path: &str, query: Option<&str>) -> ParsedPath {
         ["messages"] => Some(Endpoint::Messages),
         ["messages", "count_tokens"] => Some(Endpoint::CountTokens),
         ["responses"] => Some(Endpoint::Responses),
+        ["responses", "compact"] => Some(Endpoint::Compact),
         ["responses", "input_tokens"] => Some(Endpoint::InputTokens),
         // Names of other methods, not response ids.
         ["responses", "compact" | "input_tokens", ..] => None,

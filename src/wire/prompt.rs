@@ -34,7 +34,7 @@ fn places(word: u64, byte: u8) -> u64 {
 /// The name alone does not identify a conversation: all users of an application may share one, and an agent's session
 /// has several prompts. If the provider stores the conversation, the beginning is not in the request, and the name or
 /// the stored id is used alone.
-pub fn conversation(body: &mut Body, fingerprint: Fingerprint) -> Option<u64> {
+pub fn conversation(body: &Body, fingerprint: Fingerprint) -> Option<u64> {
     let named = body.label().map(|label| fingerprint(0, &label));
     if let Some(kept) = body.stored_id() {
         return named.or_else(|| Some(fingerprint(0, &kept)));
@@ -81,7 +81,7 @@ pub fn beginning(content: &[u8], each: &mut impl FnMut(&[u8])) -> bool {
 
 /// Returns the name of a conversation in this member of a body, without its quotes: a string, or the member `name`
 /// (written with its quotes) of an object. `None` if it is absent or empty.
-pub(super) fn name_in(member: &Member, name: &[u8], body: &mut JsonRope) -> Option<Bytes> {
+pub(super) fn name_in(member: &Member, name: &[u8], body: &JsonRope) -> Option<Bytes> {
     if !matches!(member.kind, ValueKind::String | ValueKind::Object) {
         return None;
     }
@@ -332,7 +332,7 @@ mod tests {
         for piece in body.as_bytes().chunks(piece) {
             reader.push(Bytes::copy_from_slice(piece)).unwrap();
         }
-        conversation(&mut reader.finish().unwrap(), fingerprint)
+        conversation(&reader.finish().unwrap(), fingerprint)
     }
 
     fn key(messages: &str, piece: usize) -> u64 {

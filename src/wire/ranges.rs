@@ -83,7 +83,7 @@ pub(super) fn check_values(
     api: Api,
     members: &BodyMembers,
     fields: &Fields,
-    body: &mut JsonRope,
+    body: &JsonRope,
 ) -> Result<u32, ApiError> {
     for (index, rule) in fields.rules {
         let Some(member) = members.find(*index) else { continue };
@@ -101,7 +101,7 @@ pub(super) fn check_values(
 
 /// Returns whether a responses request has an empty input and no other member (`prompt`, `previous_response_id`,
 /// `conversation`) that supplies one.
-fn has_no_input(members: &BodyMembers, body: &mut JsonRope) -> bool {
+fn has_no_input(members: &BodyMembers, body: &JsonRope) -> bool {
     let find = |index: usize| members.find(index).filter(|member| member.kind != ValueKind::Null);
     let elsewhere = [EXTRA, responses::PREVIOUS_RESPONSE_ID, responses::CONVERSATION];
     // Only a short input can be empty.

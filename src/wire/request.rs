@@ -7,15 +7,15 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::body_members::BodyMembers;
-use super::fields::{CONTENT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields};
+use super::fields::{CONTENT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields, responses};
 use super::prompt::name_in;
 use super::ranges::check_values;
 use super::{Api, form, images};
 use crate::canonical::image::ImageRequest;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::{
-    Cursor, DocumentReader, Edit, JsonRope, Member, Rope, ScanError, ScanErrorKind, ScannedDocument,
-    ValueKind,
+    ArrayTail, Cursor, DocumentReader, Edit, JsonRope, Member, Rope, ScanError, ScanErrorKind,
+    ScannedDocument, ValueKind,
 };
 
 /// Maximum length of a model id in bytes. Providers' ids stay below 100 bytes; the bound keeps logs and errors
@@ -57,6 +57,8 @@ pub struct Body {
     pub(super) fields: &'static Fields,
     /// Members of the body that matter to the API.
     pub(super) members: BodyMembers,
+    /// Last elements of those members that are lists of objects.
+    pub(super) tails: Vec<ArrayTail>,
     /// Wanted words that occur in the body, one bit each.
     pub(super) words_found: u32,
     /// Members that may need a different spelling (`super::spelling`), one bit each.
@@ -122,13 +124,13 @@ impl BodyReader {
         if let Some(form) = self.form {
             return read_form(form.body, &form.boundary);
         }
-        let ScannedDocument { mut text, members, words_found } =
+        let ScannedDocument { text, members, tails, words_found } =
             self.document.finish().map_err(|mut invalid| invalid_json(&invalid.0, &mut invalid.1))?;
         let members = BodyMembers::new(members);
         let find = |index: usize| members.find(index);
         // Checked before all else: authorization and price depend on the model.
         if let Some(model) = members.second_model() {
-            return Err(ambiguous(&mut text, model));
+            return Err(ambiguous(&text, model));
         }
         for &(index, kinds) in self.fields.required {
             let name = self.fields.name(index);
@@ -148,14 +150,14 @@ impl BodyReader {
         };
         let model = match find(MODEL) {
             Some(member) if !matches!(self.api, Api::Generate | Api::EmbedContent) => {
-                Some(read_model(&mut text, member)?)
+                Some(read_model(&text, member)?)
             }
             _ => None,
         };
-        let spelled = check_values(self.api, &members, self.fields, &mut text)?;
+        let spelled = check_values(self.api, &members, self.fields, &text)?;
         let stream_options = match find(EXTRA) {
             _ if self.api != Api::Chat => StreamOptions::Strange,
-            Some(member) => read_stream_options(&mut text, member),
+            Some(member) => read_stream_options(&text, member),
             None => StreamOptions::Absent,
         };
         if self.api == Api::Images {
@@ -176,6 +178,7 @@ impl BodyReader {
             words_found,
             spelled,
             members,
+            tails,
         })
     }
 }
@@ -199,6 +202,7 @@ impl Body {
             api: Api::Images,
             fields: fields(Api::Images, false),
             members: BodyMembers::default(),
+            tails: Vec::new(),
             words_found: 0,
             spelled: 0,
         }
@@ -207,6 +211,11 @@ impl Body {
     /// Returns the member with this index. `None` if it is absent.
     pub(super) fn member(&self, index: usize) -> Option<&Member> {
         self.members.find(index)
+    }
+
+    /// Returns the last elements of a member that is a list, as the scan noted them. `None` if it has no objects.
+    pub(super) fn tail(&self, list: &Member) -> Option<&ArrayTail> {
+        self.tails.iter().find(|tail| tail.start == list.value.start)
     }
 
     /// Returns the byte range of the model name, quotes included. `None` for APIs that name it in the path.
@@ -234,14 +243,14 @@ impl Body {
         };
         let names_resource = matches!(self.api, Api::Generate | Api::EmbedContent);
         let name = if names_resource { quoted(&format!("models/{model}")) } else { quoted(model) };
-        let inner = self.inner().map(|member| inner_models(&mut self.text.clone(), member));
+        let inner = self.inner().map(|member| inner_models(&self.text, member));
         // Requests inside the body name the model again; all names must be replaced.
         let places = self.model_at().into_iter().chain(inner.unwrap_or_default());
         places.map(|range| Edit { range, text: name.clone() }).collect()
     }
 
     /// Returns the first `most` bytes of the content member. `None` if the body has none.
-    pub fn beginning(&mut self, most: usize) -> Option<Bytes> {
+    pub fn beginning(&self, most: usize) -> Option<Bytes> {
         let at = self.member(CONTENT)?.value.clone();
         let end = at.end.min(at.start.saturating_add(most));
         Some(self.text.slice(at.start..end))
@@ -249,19 +258,19 @@ impl Body {
 
     /// Returns the client's name of the conversation as raw text: the key of its prompt cache, or its user id, which
     /// coding agents set per session. `None` if there is none.
-    pub fn label(&mut self) -> Option<Bytes> {
+    pub fn label(&self) -> Option<Bytes> {
         let label = self.members.find(self.fields.label?)?;
-        name_in(label, b"\"user_id\"", &mut self.text)
+        name_in(label, b"\"user_id\"", &self.text)
     }
 
     /// Returns the id of the stored response or conversation that the request continues, as raw text. `None` if there
     /// is none.
-    pub fn stored_id(&mut self) -> Option<Bytes> {
+    pub fn stored_id(&self) -> Option<Bytes> {
         let kept = (0..u32::BITS as usize).filter(|index| self.fields.stored_refs >> index & 1 == 1);
         let mut members = kept.filter_map(|index| self.members.find(index));
         members
             .find(|member| matches!(member.kind, ValueKind::String | ValueKind::Object))
-            .and_then(|member| name_in(member, b"\"id\"", &mut self.text))
+            .and_then(|member| name_in(member, b"\"id\"", &self.text))
     }
 
     /// Returns the edit that replaces the model member by another member, for providers that take the model in the URL.
@@ -311,18 +320,21 @@ impl Body {
     }
 }
 
-/// Returns whether a request is valid without its content member: a stored prompt (responses), or a request inside the
-/// body whose tokens are to be counted (generate).
+/// Returns whether a request is valid without its content member: a stored prompt or conversation (responses), or a
+/// request inside the body whose tokens are to be counted (generate).
 fn content_is_elsewhere<'m>(api: Api, find: impl Fn(usize) -> Option<&'m Member>) -> bool {
     match api {
-        Api::Responses => find(EXTRA).is_some(),
+        Api::Responses => {
+            let previous = find(responses::PREVIOUS_RESPONSE_ID);
+            find(EXTRA).is_some() || previous.is_some_and(|member| member.kind == ValueKind::String)
+        }
         Api::Generate => find(EXTRA).or_else(|| find(EXTRA_SNAKE)).is_some(),
         _ => false,
     }
 }
 
 /// Returns the byte ranges of `model` in a request inside the body, or in each of a list of requests.
-fn inner_models(body: &mut JsonRope, member: &Member) -> Vec<Range<usize>> {
+fn inner_models(body: &JsonRope, member: &Member) -> Vec<Range<usize>> {
     let start = member.value.start;
     let text = body.text(member.value.clone());
     let mut found = Vec::new();
@@ -348,13 +360,13 @@ fn inner_models(body: &mut JsonRope, member: &Member) -> Vec<Range<usize>> {
 
 /// Returns the error for a second model member in a different letter case. A provider that ignores case could use it
 /// instead of the model that was authorized and priced.
-fn ambiguous(body: &mut JsonRope, member: &Member) -> ApiError {
+fn ambiguous(body: &JsonRope, member: &Member) -> ApiError {
     let name: String = body.view(member.name.clone()).chars().take(64).collect();
     let message = format!("The member '{name}' is ambiguous: the model is named by 'model', in lower case.");
     ApiError::new(ErrorKind::InvalidField, message).param(name)
 }
 
-fn read_model(body: &mut JsonRope, member: &Member) -> Result<String, ApiError> {
+fn read_model(body: &JsonRope, member: &Member) -> Result<String, ApiError> {
     let escaped = body.view(member.value.start + 1..member.value.end - 1);
     let model = crate::json::JsonStr::from_escaped(&escaped).decode();
     check_model(&model).map(str::to_owned)
@@ -371,7 +383,7 @@ fn check_model(model: &str) -> Result<&str, ApiError> {
     Ok(model)
 }
 
-fn read_stream_options(body: &mut JsonRope, member: &Member) -> StreamOptions {
+fn read_stream_options(body: &JsonRope, member: &Member) -> StreamOptions {
     const ASK: &[u8] = br#"{"include_usage":true}"#;
     if member.kind == ValueKind::Null {
         return StreamOptions::AskBy(Edit { range: member.value.clone(), text: Bytes::from_static(ASK) });
@@ -422,7 +434,8 @@ fn kind_name(kind: ValueKind) -> &'static str {
     }
 }
 
-fn wrong_type(name: &'static str, kinds: &[ValueKind], found: ValueKind) -> ApiError {
+/// Returns the error of a member whose value is of another kind.
+pub(super) fn wrong_type(name: &'static str, kinds: &[ValueKind], found: ValueKind) -> ApiError {
     let expected: Vec<&str> = kinds.iter().copied().map(kind_name).collect();
     let message = format!(
         "Invalid type for '{name}': expected {}, but got {} instead.",
@@ -432,7 +445,8 @@ fn wrong_type(name: &'static str, kinds: &[ValueKind], found: ValueKind) -> ApiE
     ApiError::new(ErrorKind::InvalidField, message).param(name)
 }
 
-fn invalid_json(ScanError { at, kind }: &ScanError, body: &mut Rope) -> ApiError {
+/// Returns the error of a body that is not a valid JSON object.
+pub(super) fn invalid_json(ScanError { at, kind }: &ScanError, body: &mut Rope) -> ApiError {
     let message = match kind {
         ScanErrorKind::Duplicate(range) => {
             let name = body.slice(range.clone());

@@ -209,8 +209,12 @@ impl TopLevelMember {
 impl Body {
     /// Returns whether the body may need edits for a provider of its own format.
     pub fn may_be_spelled(&self) -> bool {
-        // A cache mark by itself needs no other spelling.
-        let words = if self.api == Api::Messages { m::PERSISTENT } else { u32::MAX };
+        // A cache mark or a compaction item by itself needs no other spelling.
+        let words = match self.api {
+            Api::Messages => m::PERSISTENT,
+            Api::Responses => r::PARTS | r::NESTED,
+            _ => u32::MAX,
+        };
         self.spelled != 0 || self.words_found & words != 0
     }
 
@@ -327,8 +331,8 @@ impl Body {
 
     /// Returns whether the request sets a stop sequence. Only for messages and generate; false for other APIs.
     pub fn has_stop_sequence(&self) -> bool {
-        let mut text = self.text.clone();
-        let mut value = |index: usize| self.member(index).map(|member| text.text(member.value.clone()));
+        let text = self.text.clone();
+        let value = |index: usize| self.member(index).map(|member| text.text(member.value.clone()));
         let has = |list: &str| !elements(list, 0).is_empty() || list.starts_with('"');
         match self.api {
             Api::Messages => value(m::STOP_SEQUENCES).is_some_and(|list| has(&list)),

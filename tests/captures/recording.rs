@@ -27,8 +27,7 @@ pub(crate) struct Recording {
 
 /// Returns all recordings of APIs that the verbatim exchange supports. `None` if there are none.
 pub(crate) fn all() -> Option<Vec<Recording>> {
-    let folder = std::env::var_os("GATEWAY_CAPTURES")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/captures"), PathBuf::from);
+    let folder = folder();
     if !folder.is_dir() {
         skipped("no recorded traffic here (GATEWAY_CAPTURES names its folder)");
         return None;
@@ -46,12 +45,18 @@ pub(crate) fn all() -> Option<Vec<Recording>> {
     Some(recordings)
 }
 
+/// Returns the folder of the recordings, which may be missing.
+pub(crate) fn folder() -> PathBuf {
+    std::env::var_os("GATEWAY_CAPTURES")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/captures"), PathBuf::from)
+}
+
 /// Writes to standard error directly: the test harness captures the output of eprintln.
 fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
-fn find(folder: &Path, files: &mut Vec<PathBuf>) {
+pub(crate) fn find(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

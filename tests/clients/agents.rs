@@ -171,6 +171,73 @@ async fn client_1_codex_tools_and_reasoning_round_trip() {
     }
 }
 
+/// Codex without a member `tools`: the tools are in an item, and the shell is a custom tool. The simulated providers are
+/// strict about what they receive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_1_codex_tools_in_items_work_with_every_provider() {
+    let providers = Providers::start().await;
+    let exec = json!({"type": "custom", "name": "exec", "description": "Runs JavaScript."});
+    for format in ["chat", "messages", "generate", "responses"] {
+        // The simulated OpenAI calls no tool in a namespace.
+        let tools = if format == "responses" {
+            json!([exec])
+        } else {
+            json!([{"type": "namespace", "name": "shell", "description": "The shell.", "tools": [exec]}])
+        };
+        let mut body = codex(at(format), &[], json!("auto"));
+        let members = body.as_object_mut().unwrap();
+        members.remove("tools");
+        members["parallel_tool_calls"] = json!(false);
+        members["reasoning"] = json!({"effort": "low", "context": "all_turns"});
+        let mut input = codex_start("Please exec shell__exec.");
+        input.insert(0, json!({"type": "additional_tools", "role": "developer", "tools": tools}));
+        body["input"] = Value::Array(input.clone());
+        let headers = [("originator", CODEX), ("x-openai-internal-codex-responses-lite", "true")];
+        let (seen, _) = stream(&providers, "/v1/responses", &headers, &body).await;
+        let items = codex_items(&seen);
+        let call =
+            items.iter().find(|item| item["name"] == "exec").unwrap_or_else(|| panic!("{format}: {items:?}"));
+        assert_eq!(call["type"], "custom_tool_call", "{format}: {call}");
+        let namespace = if format == "responses" { Value::Null } else { json!("shell") };
+        assert_eq!((&call["namespace"], call["input"].is_string()), (&namespace, true), "{format}: {call}");
+        input.extend(items.iter().cloned());
+        input.push(
+            json!({"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "It is done."}),
+        );
+        body["input"] = Value::Array(input);
+        let (seen, _) = stream(&providers, "/v1/responses", &headers, &body).await;
+        let said = codex_items(&seen).into_iter().find(|item| item["type"] == "message").unwrap();
+        let text = said["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(text.contains("answered: It is done."), "{format}: {said}");
+    }
+}
+
+/// Codex compacts its conversation with a trigger and goes on from the item that it gets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_1_codex_compacts_with_every_provider() {
+    let providers = Providers::start().await;
+    for format in ["chat", "messages", "generate", "responses"] {
+        let mut input = codex_start("Go on, please.");
+        input.push(json!({"type": "compaction_trigger"}));
+        let body = codex(at(format), &input, json!("auto"));
+        let (seen, _) = stream(&providers, "/v1/responses", &[("originator", CODEX)], &body).await;
+        let names: Vec<&str> = seen.iter().map(|event| event.name.as_str()).collect();
+        let item = ["response.output_item.added", "response.output_item.done", "response.completed"];
+        assert_eq!(names, [&["response.created", "response.in_progress"], &item[..]].concat(), "{format}");
+        let response = seen.last().unwrap().json()["response"].clone();
+        let [item] = response["output"].as_array().unwrap().as_slice() else {
+            panic!("{format}: {response}")
+        };
+        assert_eq!(item["type"], "compaction", "{format}");
+        assert!(response["usage"]["total_tokens"].as_u64().unwrap() > 0, "{format}");
+        let mut next = codex_start("Go on, please.");
+        next.insert(1, item.clone());
+        let body = codex(at(format), &next, json!("none"));
+        let (seen, _) = stream(&providers, "/v1/responses", &[("originator", CODEX)], &body).await;
+        assert!(codex_items(&seen).iter().any(|item| item["type"] == "message"), "{format}");
+    }
+}
+
 /// Codex retries only if the response has a retry-after header.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_1_codex_receives_retry_after() {

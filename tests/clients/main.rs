@@ -11,3 +11,4 @@ mod agents;
 mod endpoints;
 mod providers;
 mod sdks;
+mod shipped;

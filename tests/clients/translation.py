@@ -149,6 +149,16 @@ class Responses:
         said(answer.output_text)
         assert answer.status == "completed" and answer.model == model
         assert answer.usage.input_tokens > 0 and answer.usage.output_tokens > 0, answer.usage
+        self.compaction(model)
+
+    def compaction(self, model):
+        """The compacted conversation is the beginning of the next request."""
+        messages = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
+        compacted = self.api.responses.compact(model=model, input=messages)
+        assert compacted.object == "response.compaction" and compacted.usage.total_tokens > 0, compacted
+        assert [item.type for item in compacted.output] == ["message", "compaction"], compacted.output
+        items = [item.model_dump(exclude_none=True) for item in compacted.output]
+        assert "Hello" in self.create(model, items + [{"role": "user", "content": "Hello"}]).output_text
 
     def stream(self, model):
         pieces = []

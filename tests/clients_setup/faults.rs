@@ -41,7 +41,6 @@ fn settings_that_are_not_valid_are_named_with_the_line() {
         ("gemini", ".gemini/.env", "A=1\nnonsense\n", ".env:2: the line is not of the form NAME=value"),
         ("gemini", ".gemini/settings.json", "{\n'a': 1}", "settings.json:2: "),
         ("opencode", ".config/opencode/opencode.json", "{\"a\" 1}", "opencode.json:1: "),
-        ("opencode", ".config/opencode/opencode.json", "{\"providers\": {}}", "OpenCode 2"),
         (
             "qwen",
             ".qwen/settings.json",

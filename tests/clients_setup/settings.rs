@@ -162,10 +162,40 @@ fn claude_settings_have_one_credential_and_one_address() {
                 "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "128000",
                 "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "16000",
                 "CLAUDE_CODE_SUBAGENT_MODEL": "gpt-4o",
+                "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
             },
             "model": "gpt-4o",
         })
     );
+}
+
+#[test]
+fn opencode_settings_of_version_2_keep_their_layout() {
+    let home = Home::new();
+    let own = "{\n  // mine\n  \"providers\": {\"own\": {\"env\": [\"KEY\"]}}\n}\n";
+    let path = home.write(".config/opencode/opencode.jsonc", own, 0o600);
+    configure(&home, "opencode", &[]);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("// mine"), "{text}");
+    let settings: serde_json::Value = serde_json::from_str(&text.replace("// mine", "")).unwrap();
+    assert_eq!(
+        settings,
+        serde_json::json!({
+            "model": "model-gateway/gpt-4o",
+            "agents": {"title": {"model": "model-gateway/gpt-4o"}},
+            "providers": {
+                "own": {"env": ["KEY"]},
+                "model-gateway": {
+                    "name": "model-gateway",
+                    "package": "aisdk:@ai-sdk/openai-compatible",
+                    "settings": {"apiKey": "{env:MODEL_GATEWAY_KEY}", "baseURL": "http://127.0.0.1:8080/v1"},
+                    "models": {"gpt-4o": {"name": "gpt-4o", "limit": {"context": 128_000, "output": 32_000}}},
+                },
+            },
+        })
+    );
+    home.ok(["unconfigure", "opencode"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), own);
 }
 
 #[test]

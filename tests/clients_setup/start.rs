@@ -14,7 +14,8 @@ use crate::home::{Home, KEY, text};
 /// Script that prints its arguments, its environment, and the files of its temporary folder.
 const DUMP: &str = r#"for argument in "$@"; do echo "argument $argument"; done
 env | grep -E '^(ANTHROPIC|CLAUDE|MODEL_GATEWAY_KEY|GEMINI|GOOGLE|OPENCODE|OPENAI|QWEN|CRUSH)' | sed 's/^/variable /'
-for file in "$HOME"/tmp/model-gateway-run-*/* "$HOME"/tmp/model-gateway-run-*/.gemini/*; do
+for file in "$HOME"/tmp/model-gateway-run-*/* "$HOME"/tmp/model-gateway-run-*/.gemini/* \
+  "$HOME"/tmp/model-gateway-run-*/state/*; do
   [ -f "$file" ] && echo "file $(stat -c %a "$file") $(basename "$file") $(tr -d '\n' < "$file")"
 done
 true"#;
@@ -159,6 +160,23 @@ fn opencode_and_qwen_get_a_provider_with_limits() {
         json!({"context": 200_000, "output": 32_000})
     );
 
+    // Settings in the layout of version 2 stay in it.
+    let home = Home::new();
+    home.install("opencode", DUMP);
+    let own = r#"{"agents": {"build": {"steps": 9}}}"#;
+    let output = home
+        .command(["run", "opencode", "--url", &scripted("200 OK", LISTING), "-m", "gpt-4o"])
+        .env("OPENCODE_CONFIG_CONTENT", own)
+        .output()
+        .unwrap();
+    let shown = text(&output);
+    let content = shown.lines().find_map(|line| line.strip_prefix("variable OPENCODE_CONFIG_CONTENT="));
+    let content: Value = serde_json::from_str(content.unwrap()).unwrap();
+    assert_eq!(content["agents"]["build"]["steps"], 9);
+    assert_eq!(content["agents"]["title"]["model"], "model-gateway/gpt-4o");
+    assert_eq!(content["providers"]["model-gateway"]["package"], "aisdk:@ai-sdk/openai-compatible");
+    assert!(content.get("provider").is_none() && content.get("small_model").is_none(), "{content}");
+
     let settings = file(&dump("qwen", &url, &["-m", "gpt-4o"]), "settings.json");
     assert_eq!(settings["model"]["name"], "gpt-4o");
     assert_eq!(
@@ -178,8 +196,31 @@ fn crush_and_aider_get_temporary_files() {
 
     let shown = dump("aider", &url, &["-m", "gpt-4o", "--yes"]);
     has(&shown, &["argument openai/gpt-4o", "argument --yes", &format!("variable OPENAI_API_BASE={url}/v1")]);
+    // Commit messages and summaries must not go to a model that the gateway may not have.
+    has(&shown, &["argument --weak-model", "argument --editor-model"]);
+    assert_eq!(shown.matches("argument openai/gpt-4o").count(), 3, "{shown}");
     let limits = file(&shown, "metadata.json");
     assert_eq!(limits["openai/gpt-4o"]["max_input_tokens"], 128_000);
+}
+
+/// The client's dialog stores the selected model in the folder of its state, which takes precedence over crushrc.
+#[test]
+fn crush_selection_of_another_model_is_set_aside() {
+    let home = Home::new();
+    home.install("crush", DUMP);
+    home.write(".config/crush/crushrc", "source ./more\n", 0o644);
+    let state = r#"{"models": {"large": {"model": "x", "provider": "y"}},
+        "providers": {"y": {"api_key": "own"}}, "options": {"debug": true}}"#;
+    home.write(".local/share/crush/crush.json", state, 0o600);
+    home.write(".local/share/crush/projects.json", "{}", 0o600);
+    let shown = home.ok(["run", "crush", "--url", &scripted("200 OK", LISTING), "-m", "gpt-4o"]);
+    assert!(shown.lines().any(|line| line.starts_with("variable CRUSH_GLOBAL_DATA=/")), "{shown}");
+    assert_eq!(file(&shown, "crush.json"), json!({"options": {"debug": true}}));
+    assert!(shown.contains("projects.json {}"), "{shown}");
+    let own = home.path(".config/crush");
+    let script = shown.lines().find(|line| line.starts_with("file 600 crushrc")).unwrap();
+    assert!(script.contains(&format!("cd '{0}'source '{0}/crushrc'", own.display())), "{script}");
+    assert_eq!(fs::read_to_string(home.path(".local/share/crush/crush.json")).unwrap(), state);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use model_gateway::canonical::dialect::{ReasoningSupport, Structured};
 use model_gateway::canonical::quirks::ToolChoiceSupport;
 use model_gateway::canonical::{Dialect, Quirks, Thinking};
 use model_gateway::json::EscapedString;
@@ -31,23 +31,11 @@ const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses,
 
 /// Capability profile that supports everything.
 const RICH: Dialect<'static> = Dialect {
-    model: "model-of-the-provider",
-    issuer: "provider",
     reasoning: ReasoningSupport::Budget { min: 1_024, max: 32_000, off: true },
-    max_output: 8_192,
-    sampling: SamplingSupport::All,
-    structured: Structured::Native,
-    json_schema: true,
-    call_ids: true,
-    developer_role: false,
-    max_completion_tokens: false,
-    system_in_middle: true,
     prefill: true,
     reasoning_replay: true,
-    media_urls: true,
     extensions: &["reasoning", "cache_control", "images", "top_k"],
-    think_tags: false,
-    quirks: &Quirks::PLAIN,
+    ..Dialect::plain("model-of-the-provider", "provider")
 };
 
 /// Capability profile that supports little.

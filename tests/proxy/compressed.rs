@@ -9,6 +9,7 @@ use crate::bodies::{assert_arrived, body_of, chat};
 use crate::images::{EDITED, PLAIN, Studio, picture};
 use crate::pictures::form;
 use crate::support::client::{Answer, Client};
+use crate::support::compression::{CODINGS, compress};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::setup::{KEY, Setup};
@@ -17,31 +18,7 @@ use crate::support::{Gate, http2, reply};
 
 const MB: usize = 1 << 20;
 
-const CODINGS: [&str; 4] = ["zstd", "gzip", "deflate", "br"];
-
 const CHAT: &str = "/v1/chat/completions";
-
-fn compress(coding: &str, text: &[u8]) -> Vec<u8> {
-    let level = flate2::Compression::default();
-    match coding {
-        "zstd" => zstd::encode_all(text, 3).unwrap(),
-        "gzip" => {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
-            encoder.write_all(text).unwrap();
-            encoder.finish().unwrap()
-        }
-        "deflate" => {
-            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
-            encoder.write_all(text).unwrap();
-            encoder.finish().unwrap()
-        }
-        _ => {
-            let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4096, 5, 22);
-            encoder.write_all(text).unwrap();
-            encoder.into_inner()
-        }
-    }
-}
 
 /// Returns the head of a request with `lines` in addition, each ended by CRLF.
 fn head(path: &str, lines: &str) -> String {

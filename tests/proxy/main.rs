@@ -17,10 +17,13 @@
 mod support;
 
 mod accounts;
+mod agent_headers;
 mod bodies;
 mod bounds;
 mod call_ids;
 mod checks;
+mod claude_code;
+mod compaction;
 mod compressed;
 mod connections;
 mod counting;
@@ -45,6 +48,7 @@ mod memory;
 mod models;
 mod names;
 mod other_models;
+mod overflow;
 mod overload;
 mod owned;
 mod parity;
@@ -75,3 +79,4 @@ mod verbatim;
 mod video_money;
 mod video_rules;
 mod videos;
+mod websocket;

@@ -214,11 +214,7 @@ async fn provider_error_in_the_middle_of_a_stream_passes() {
         let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         let answer = gateway.ask(form.request(true)).await;
         assert_eq!(answer.status(), 200);
-        assert!(
-            answer.text().starts_with(&standard(form, &frames.concat(), "upstream_error")),
-            "{form:?}: {}",
-            answer.text()
-        );
+        assert!(answer.text().starts_with(&frames.concat()), "{form:?}: {}", answer.text());
         assert!(!form.looks_complete(answer.text()), "{form:?}: {}", answer.text());
         assert_eq!(answer.text().matches("overloaded, sorry").count(), 1);
     }

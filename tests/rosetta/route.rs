@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
-use model_gateway::canonical::{Dialect, Effort, Quirks, Thinking};
+use model_gateway::canonical::dialect::ReasoningSupport;
+use model_gateway::canonical::{Dialect, Effort, Thinking};
 use model_gateway::error::{ApiError, ErrorKind};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::{Route, Translated};
@@ -39,8 +39,6 @@ pub(crate) fn issuer(format: Format) -> &'static str {
 /// Returns the profile of a model that supports everything that its format can express.
 pub(crate) fn dialect(format: Format) -> Dialect<'static> {
     Dialect {
-        model: "model-1",
-        issuer: issuer(format),
         reasoning: match format {
             Format::Chat | Format::Responses => {
                 ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true }
@@ -50,19 +48,10 @@ pub(crate) fn dialect(format: Format) -> Dialect<'static> {
             }
         },
         max_output: 4_096,
-        sampling: SamplingSupport::All,
-        structured: Structured::Native,
-        json_schema: true,
-        call_ids: true,
-        developer_role: false,
         max_completion_tokens: true,
-        system_in_middle: true,
         prefill: true,
         reasoning_replay: true,
-        media_urls: true,
-        extensions: &[],
-        think_tags: false,
-        quirks: &Quirks::PLAIN,
+        ..Dialect::plain("model-1", issuer(format))
     }
 }
 

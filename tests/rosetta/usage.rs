@@ -314,3 +314,42 @@ fn usage_of_input_is_counted_by_the_family_of_the_model() {
     exchange.cut();
     assert_eq!(exchange.meter().usage().input, Some(INPUT));
 }
+
+/// Codex decides by `total_tokens` alone when to compact a conversation: the response always has usage, and the total is
+/// that of input, with what was cached, and output.
+#[test]
+fn usage_total_of_a_response_is_input_and_output_in_every_pair() {
+    for provider in Format::ALL.into_iter().filter(|provider| *provider != Format::Responses) {
+        let rich: Value = serde_json::from_str(rich(provider)).unwrap();
+        for (arrival, text) in answers(provider) {
+            let stream = arrival == Arrival::Events;
+            for text in [text.clone(), changed(arrival, &text, Some(&rich)), changed(arrival, &text, None)] {
+                let (out, exchange) =
+                    pass(exchange(provider, Format::Responses, arrival, stream), arrival, stream, &text);
+                let response: Value = if stream {
+                    let data = out.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap();
+                    let last: Value = serde_json::from_str(data).unwrap();
+                    assert!(
+                        ["response.completed", "response.incomplete"]
+                            .contains(&last["type"].as_str().unwrap())
+                    );
+                    last["response"].clone()
+                } else {
+                    serde_json::from_str(&out).unwrap()
+                };
+                let usage = &response["usage"];
+                let place = format!("{provider} {arrival:?}: {usage}");
+                let figure = |name: &str| usage[name].as_u64().unwrap_or_else(|| panic!("{name}: {place}"));
+                let charged = exchange.meter().usage();
+                assert_eq!(
+                    figure("total_tokens"),
+                    figure("input_tokens") + figure("output_tokens"),
+                    "{place}"
+                );
+                assert_eq!(Some(figure("input_tokens")), charged.input, "{place}");
+                let cached = usage["input_tokens_details"]["cached_tokens"].as_u64().unwrap();
+                assert!(cached <= figure("input_tokens"), "{place}");
+            }
+        }
+    }
+}

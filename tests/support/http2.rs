@@ -93,6 +93,18 @@ impl Client {
         ready.send_request(request.body(()).unwrap(), false).unwrap()
     }
 
+    /// Sends a request without a body, and returns its response.
+    pub(crate) async fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> (Response<()>, Vec<u8>) {
+        let uri = format!("{}://gateway.test{path}", self.scheme);
+        let mut request = Request::builder().method(Method::GET).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut ready = soon(self.requests.clone().ready()).await.unwrap();
+        let (response, _) = ready.send_request(request.body(()).unwrap(), true).unwrap();
+        answer(response).await
+    }
+
     /// Sends a request.
     pub(crate) async fn post(&mut self, path: &str, body: impl Into<Bytes>) -> ResponseFuture {
         let (answer, mut send) = self.begin(path, &[]).await;

@@ -48,6 +48,10 @@ fn name(model: &GatewayModel) -> String {
     format!("openai/{}", model.id)
 }
 
+/// Options of the models besides the main one. Without them, Aider takes a model of its own choice from the same address
+/// for commit messages and summaries, which the gateway may not have.
+const OTHER_MODELS: [&str; 2] = ["weak-model", "editor-model"];
+
 /// Plans a start: variables, arguments, and a file of variables.
 pub(super) fn launch(
     setup: &ClientSetup,
@@ -64,6 +68,9 @@ pub(super) fn launch(
         plan.set(name, value);
     }
     plan.arguments = vec!["--model".into(), name(model).into()];
+    for option in OTHER_MODELS {
+        plan.arguments.extend([format!("--{option}").into(), name(model).into()]);
+    }
     let given = |option: &str| {
         let text = arguments.iter().filter_map(|argument| argument.to_str());
         text.take_while(|argument| *argument != "--").any(|argument| {
@@ -91,6 +98,9 @@ pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<F
     file.set(&["openai-api-base"], KeyRole::Endpoint, setup.address.v1());
     file.set(&["openai-api-key"], KeyRole::Credential, setup.key.expose());
     file.set(&["model"], KeyRole::Plain, name(model));
+    for option in OTHER_MODELS {
+        file.set(&[option], KeyRole::Plain, name(model));
+    }
     let mut plans = vec![file];
     if let Some(limits) = metadata(model) {
         let mut file = FilePlan::new(user.home(TITLE, ".aider.model.metadata.json")?, FileSyntax::Json);

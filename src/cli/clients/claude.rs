@@ -59,6 +59,8 @@ fn variables(setup: &ClientSetup) -> BTreeMap<&'static str, String> {
     }
     if foreign {
         set.insert("CLAUDE_CODE_SUBAGENT_MODEL", model.id.clone());
+        // Otherwise each conversation begins with a line of its own, and no two of them share the prompt cache.
+        set.insert("CLAUDE_CODE_ATTRIBUTION_HEADER", "0".to_owned());
     }
     if let Some(window) = model.window {
         set.insert("CLAUDE_CODE_MAX_CONTEXT_TOKENS", window.to_string());

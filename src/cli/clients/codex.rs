@@ -52,7 +52,7 @@ pub(super) fn launch(
         (provider("base_url"), text(&setup.address.v1())),
         (provider("wire_api"), text("responses")),
         (provider("env_key"), text(KEY_VARIABLE)),
-        (provider("supports_websockets"), "false".to_owned()),
+        (provider("supports_websockets"), setup.listing.websockets.to_string()),
     ];
     if setup.listing.codex_catalogue {
         overrides.push((provider("model_catalog_url"), text(&format!("{}/models", setup.address.v1()))));
@@ -112,7 +112,7 @@ pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<F
         file.set(&provider("env_key"), KeyRole::Credential, KEY_VARIABLE);
         file.remove(&provider("http_headers"), KeyRole::Credential);
     }
-    file.set(&provider("supports_websockets"), KeyRole::Plain, false);
+    file.set(&provider("supports_websockets"), KeyRole::Plain, setup.listing.websockets);
     if setup.listing.codex_catalogue {
         let url = format!("{}/models", setup.address.v1());
         file.set(&provider("model_catalog_url"), KeyRole::Plain, url);

@@ -8,12 +8,18 @@ use std::path::{Path, PathBuf};
 
 use super::edit::FileSyntax;
 use super::error::ClientSetupError;
-use super::file::SettingsFile;
-use super::plan::{ClientSetup, FilePlan, KEY_VARIABLE, KeyRole, LaunchPlan, PROVIDER, UserEnvironment};
+use super::file::{SettingsFile, links};
+use super::plan::{
+    ClientSetup, FilePlan, KEY_VARIABLE, KeyRole, LaunchPlan, PROVIDER, UserEnvironment, json_text, read_json,
+};
 
 const TITLE: &str = "Crush";
 /// Variable that names the folder of the user's settings.
 const FOLDER: &str = "CRUSH_GLOBAL_CONFIG";
+/// Variable that names the folder of the client's own state.
+const STATE: &str = "CRUSH_GLOBAL_DATA";
+/// File with the state, and with settings in the older form.
+const JSON_FILE: &str = "crush.json";
 
 /// Returns the folder of the user's settings.
 pub(super) fn folder(user: &UserEnvironment) -> Result<PathBuf, ClientSetupError> {
@@ -62,6 +68,34 @@ fn commands(setup: &ClientSetup, key: &str) -> Result<String, ClientSetupError> 
     Ok(script)
 }
 
+/// Returns the folder of the client's own state.
+fn state_folder(user: &UserEnvironment) -> Result<PathBuf, ClientSetupError> {
+    match user.get(STATE) {
+        Some(folder) => Ok(user.current.join(folder)),
+        None => Ok(user.xdg(TITLE, "XDG_DATA_HOME", ".local/share")?.join("crush")),
+    }
+}
+
+/// Replaces the folder of the client's state if a model is selected in it, as the client's own dialog does: such a
+/// selection takes precedence over crushrc. The credentials of other providers stay where they are.
+fn drop_selection(
+    plan: &mut LaunchPlan,
+    user: &UserEnvironment,
+    temporary: &Path,
+) -> Result<(), ClientSetupError> {
+    let folder = state_folder(user)?;
+    let Some(mut state) = read_json(&folder.join(JSON_FILE)) else { return Ok(()) };
+    let Some(members) = state.as_object_mut() else { return Ok(()) };
+    if members.remove("models").is_none() {
+        return Ok(());
+    }
+    members.remove("providers");
+    plan.files.push(("state/crush.json", json_text(&state)));
+    plan.links.extend(links(&folder, "state", &[JSON_FILE]));
+    plan.set(STATE, temporary.join("state").to_string_lossy());
+    Ok(())
+}
+
 /// Plans a start: a temporary folder of settings that reads the user's own first.
 pub(super) fn launch(
     setup: &ClientSetup,
@@ -71,16 +105,19 @@ pub(super) fn launch(
 ) -> Result<LaunchPlan, ClientSetupError> {
     let mut plan = LaunchPlan { notes: notes(setup), arguments: arguments.to_vec(), ..LaunchPlan::default() };
     let own = folder(user)?;
-    let (script, old) = (own.join("crushrc"), SettingsFile::read(&own.join("crush.json"))?);
+    let (script, old) = (own.join("crushrc"), SettingsFile::read(&own.join(JSON_FILE))?);
     let mut text = String::new();
     if script.exists() {
-        let _ = writeln!(text, "source {}", quote(&script.to_string_lossy()));
+        // Its relative paths are relative to its own folder.
+        let own = quote(&own.to_string_lossy());
+        let _ = writeln!(text, "cd {own}\nsource {}", quote(&script.to_string_lossy()));
     }
     let _ = writeln!(text, "{}", commands(setup, &format!("\"${KEY_VARIABLE}\""))?);
     plan.files.push(("crushrc", text));
     if old.exists() {
-        plan.files.push(("crush.json", old.text));
+        plan.files.push((JSON_FILE, old.text));
     }
+    drop_selection(&mut plan, user, temporary)?;
     plan.set(FOLDER, temporary.to_string_lossy());
     plan.set(KEY_VARIABLE, setup.key.expose());
     Ok(plan)

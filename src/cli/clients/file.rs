@@ -14,6 +14,14 @@ const BOM: &str = "\u{feff}";
 /// Permission bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
 
+/// Returns links to the entries of a folder, except for those named, below the folder `under` of a temporary one. None if
+/// the folder does not exist.
+pub(super) fn links(folder: &Path, under: &str, except: &[&str]) -> Vec<(PathBuf, PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let linked = entries.filter(|entry| !except.iter().any(|name| entry.file_name() == *name));
+    linked.map(|entry| (Path::new(under).join(entry.file_name()), entry.path())).collect()
+}
+
 /// Settings file as it was read.
 #[derive(Clone, Debug)]
 pub(super) struct SettingsFile {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::edit::FileSyntax;
 use super::error::ClientSetupError;
+use super::file::links;
 use super::listing::GatewayModel;
 use super::plan::{
     ClientSetup, FilePlan, KeyRole, LaunchPlan, UserEnvironment, json_text, merge, object, read_json,
@@ -87,19 +88,12 @@ pub(super) fn launch(
     let mut changed = settings.clone();
     merge(&mut changed, wanted);
     if changed != settings {
-        plan.links = links(&folder);
+        // The variables there would set another address.
+        plan.links = links(&folder, ".gemini", &["settings.json", ".env"]);
         plan.files.push((".gemini/settings.json", json_text(&changed)));
         plan.set(HOME, temporary.to_string_lossy());
     }
     Ok(plan)
-}
-
-/// Returns the links of a temporary settings folder to the entries of the user's, except for the changed settings and
-/// the variables, which would set another address.
-fn links(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let linked = entries.filter(|entry| entry.file_name() != "settings.json" && entry.file_name() != ".env");
-    linked.map(|entry| (Path::new(".gemini").join(entry.file_name()), entry.path())).collect()
 }
 
 /// Plans the settings that `configure` writes.

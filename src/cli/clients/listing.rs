@@ -34,6 +34,8 @@ pub(super) struct GatewayModels {
     pub(super) models: Vec<GatewayModel>,
     /// Whether the gateway also has the model catalogue of Codex.
     pub(super) codex_catalogue: bool,
+    /// Whether the gateway serves the responses API over WebSocket. False unless the client may use it.
+    pub(super) websockets: bool,
 }
 
 impl GatewayModels {
@@ -90,7 +92,20 @@ pub(super) fn fetch(
     let models = parse(&body).map_err(|what| ClientSetupError::Listing { url: url.clone(), what })?;
     let catalogue = with_catalogue
         && get(&agent, &format!("{url}?client_version=0.169.0"), key).is_ok_and(|body| is_catalogue(&body));
-    Ok(GatewayModels { models, codex_catalogue: catalogue })
+    let websockets = with_catalogue && has_websockets(&agent, address, key);
+    Ok(GatewayModels { models, codex_catalogue: catalogue, websockets })
+}
+
+/// Asks for a WebSocket in a version that does not exist. A server that supports another one names it (RFC 6455,
+/// section 4.4), and no socket is opened.
+fn has_websockets(agent: &ureq::Agent, address: &GatewayAddress, key: &ClientKey) -> bool {
+    let bearer = format!("Bearer {}", key.expose());
+    let asking = agent.get(format!("{}/responses", address.v1()));
+    let answer = asking.header("authorization", bearer).header("sec-websocket-version", "0").call();
+    answer.is_ok_and(|answer| {
+        let supported = answer.headers().get("sec-websocket-version").and_then(|value| value.to_str().ok());
+        answer.status().as_u16() == 426 && supported == Some("13")
+    })
 }
 
 fn agent(address: &GatewayAddress) -> ureq::Agent {
@@ -232,7 +247,7 @@ mod tests {
     fn listing_finds_models_and_names_similar_ones() {
         let models = ["gpt-4o", "claude-sonnet-4-6", "claude-haiku-4-5"];
         let models = models.map(|id| GatewayModel { id: id.to_owned(), ..GatewayModel::default() }).to_vec();
-        let listing = GatewayModels { models, codex_catalogue: false };
+        let listing = GatewayModels { models, codex_catalogue: false, websockets: false };
         for (name, found) in [
             ("gpt-4o", Some("gpt-4o")),
             ("openai/gpt-4o", Some("gpt-4o")),

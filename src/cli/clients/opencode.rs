@@ -1,6 +1,7 @@
 //! OpenCode: a provider with a list of models, in opencode.json or in `OPENCODE_CONFIG_CONTENT`.
 //!
-//! Keys: <https://opencode.ai/docs/config> and <https://opencode.ai/docs/providers> (November 2026), version 1.
+//! Keys: <https://opencode.ai/docs/config> and <https://opencode.ai/docs/providers> (November 2026), for version 2 also
+//! <https://opencode.ai/docs/migrate-v1>.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -37,8 +38,32 @@ pub(super) fn notes(setup: &ClientSetup) -> Vec<String> {
         .collect()
 }
 
+/// Layout of the settings. Version 2 of OpenCode reads both, version 1 fails on the keys of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    V1,
+    V2,
+}
+
+impl Layout {
+    /// Returns the layout of settings: that of version 2 if they have a key that only it has.
+    fn of(settings: &Value) -> Layout {
+        let only_v2 = ["providers", "agents", "commands", "permissions", "plugins"];
+        if only_v2.iter().any(|key| settings.get(key).is_some()) { Layout::V2 } else { Layout::V1 }
+    }
+
+    /// Returns the paths of the keys of the provider and of the model that makes titles. Without the latter, the client
+    /// would send the conversation to a provider of its own choice.
+    fn paths(self) -> ([&'static str; 2], &'static [&'static str]) {
+        match self {
+            Layout::V1 => (["provider", PROVIDER], &["small_model"]),
+            Layout::V2 => (["providers", PROVIDER], &["agents", "title", "model"]),
+        }
+    }
+}
+
 /// Returns the provider with its models.
-fn provider(setup: &ClientSetup, key: &str) -> Value {
+fn provider(setup: &ClientSetup, layout: Layout, key: &str) -> Value {
     let models: Map<String, Value> = setup
         .models()
         .into_iter()
@@ -51,12 +76,21 @@ fn provider(setup: &ClientSetup, key: &str) -> Value {
             (model.id.clone(), entry)
         })
         .collect();
-    json!({
-        "npm": "@ai-sdk/openai-compatible",
-        "name": PROVIDER,
-        "options": { "baseURL": setup.address.v1(), "apiKey": key },
-        "models": models,
-    })
+    let options = json!({ "baseURL": setup.address.v1(), "apiKey": key });
+    match layout {
+        Layout::V1 => json!({
+            "npm": "@ai-sdk/openai-compatible",
+            "name": PROVIDER,
+            "options": options,
+            "models": models,
+        }),
+        Layout::V2 => json!({
+            "package": "aisdk:@ai-sdk/openai-compatible",
+            "name": PROVIDER,
+            "settings": options,
+            "models": models,
+        }),
+    }
 }
 
 /// Plans a start: settings in a variable, which are merged over the user's files.
@@ -67,19 +101,22 @@ pub(super) fn launch(
 ) -> Result<LaunchPlan, ClientSetupError> {
     let model = format!("{PROVIDER}/{}", setup.required_model(TITLE)?.id);
     let mut plan = LaunchPlan { notes: notes(setup), arguments: arguments.to_vec(), ..LaunchPlan::default() };
-    // The small model makes titles: without it, the client would send the conversation to a provider of its own choice.
-    let ours = json!({
-        "model": model,
-        "small_model": model,
-        "provider": { PROVIDER: provider(setup, &format!("{{env:{KEY_VARIABLE}}}")) },
-    });
     let mut settings = match user.get(CONTENT) {
         Some(text) => json_tree(text)
             .map_err(|fault| ClientSetupError::Syntax { path: PathBuf::from(CONTENT), fault })?
             .unwrap_or_else(|| json!({})),
         None => json!({}),
     };
-    merge(&mut settings, ours);
+    let layout = Layout::of(&settings);
+    let (provider_path, title_model) = layout.paths();
+    let ours = [
+        (&["model"][..], model.as_str().into()),
+        (title_model, model.as_str().into()),
+        (&provider_path[..], provider(setup, layout, &format!("{{env:{KEY_VARIABLE}}}"))),
+    ];
+    for (path, value) in ours {
+        merge(&mut settings, path.iter().rev().fold(value, |value, key| json!({ *key: value })));
+    }
     plan.set(CONTENT, settings.to_string());
     plan.set(KEY_VARIABLE, setup.key.expose());
     Ok(plan)
@@ -88,19 +125,16 @@ pub(super) fn launch(
 /// Plans the settings that `configure` writes.
 pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
     let path = settings_path(&folder(user)?);
-    // Version 2 names its keys differently; its settings would be ignored by version 1 and the other way around.
-    if read_json(&path).is_some_and(|settings| settings.get("providers").is_some()) {
-        let what = "it has the layout of OpenCode 2 (`providers`), which is not supported".to_owned();
-        return Err(ClientSetupError::File { path, what });
-    }
+    let layout = read_json(&path).map_or(Layout::V1, |settings| Layout::of(&settings));
+    let (provider_path, title_model) = layout.paths();
     let model = format!("{PROVIDER}/{}", setup.required_model(TITLE)?.id);
     let key =
         if setup.key_in_file { setup.key.expose().to_owned() } else { format!("{{env:{KEY_VARIABLE}}}") };
     let mut file = FilePlan::new(path, FileSyntax::Json);
     // Address and credential are in one value, so they are restored together.
-    file.set(&["provider", PROVIDER], KeyRole::Credential, provider(setup, &key));
+    file.set(&provider_path, KeyRole::Credential, provider(setup, layout, &key));
     file.set(&["model"], KeyRole::Plain, model.as_str());
-    file.set(&["small_model"], KeyRole::Plain, model.as_str());
+    file.set(title_model, KeyRole::Plain, model.as_str());
     Ok(vec![file])
 }
 

@@ -116,18 +116,24 @@ id       = "gpt-4o"
 owned_by = "openai"
 created  = 1715367049
 targets  = [{{ provider = "openai", model = "gpt-4o-2024-11-20" }}]
+context_window    = 128000
+max_output_tokens = 16384
 
 [[model]]
 id       = "claude-sonnet-4-6"
 owned_by = "anthropic"
 created  = 1771286400
 targets  = [{{ provider = "anthropic", model = "claude-sonnet-4-6" }}]
+context_window    = 200000
+max_output_tokens = 64000
 
 [[model]]
 id       = "gemini-2.5-flash"
 owned_by = "google"
 created  = 1750118400
 targets  = [{{ provider = "google", model = "gemini-2.5-flash" }}]
+context_window    = 1048576
+max_output_tokens = 65536
 
 [[model]]
 id       = "text-embedding-3-small"

@@ -6,39 +6,21 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::SqliteStore;
-use crate::kv::{Store as _, StoreLimits, StoredResponse};
+use crate::kv::{Store as _, StoreLimits};
 use crate::ledger::AccountId;
 use crate::ledger::admin::LedgerAdmin as _;
 use crate::ledger::backend::sqlite::SqliteAdmin;
+use crate::store::tests::documents::{LIMITS, joined, response};
 use crate::store::{OpenError, Pending, StoreError, schema};
 
-const LIMITS: StoreLimits = StoreLimits {
-    lifetime: Duration::from_secs(3600),
-    response: 1000,
-    total: 10_000,
-    signature_lifetime: Duration::from_secs(3600),
-    signature_total: 10_000,
-};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn open(folder: &Path, limits: StoreLimits) -> SqliteStore {
     SqliteStore::open(&folder.join("state.db"), limits).unwrap()
 }
 
-fn response(account: &str, id: &str, text: &str) -> StoredResponse {
-    let bytes = |text: String| Bytes::from(text.into_bytes());
-    StoredResponse {
-        account: account.to_owned(),
-        id: id.to_owned(),
-        items: bytes(format!("items of {text}")),
-        document: bytes(format!("document of {text}")),
-    }
-}
-
 async fn find(store: &SqliteStore, account: &str, id: &str) -> Option<String> {
-    let found = store.find(account, id).within(PATIENCE).await.unwrap()?;
-    let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
-    Some(format!("{}; {}", text(found.items), text(found.document)))
+    store.find(account, id).within(PATIENCE).await.unwrap().map(joined)
 }
 
 /// Another connection locks the file: the outcome is an error, and the store stays consistent.

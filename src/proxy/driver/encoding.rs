@@ -74,11 +74,16 @@ struct Step {
 
 /// Content coding (RFC 9110, section 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proxy) enum ContentCoding {
+pub enum ContentCoding {
+    /// No coding.
     Identity,
+    /// `gzip` (RFC 1952).
     Gzip,
+    /// `deflate` (RFC 1950).
     Deflate,
+    /// `br` (RFC 7932).
     Brotli,
+    /// `zstd` (RFC 8878).
     Zstd,
 }
 

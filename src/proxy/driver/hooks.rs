@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use pingora::Error;
 use pingora::http::ResponseHeader;
 use pingora::modules::http::HttpModules;
@@ -11,6 +11,7 @@ use pingora::protocols::http::ServerSession;
 use pingora::proxy::{ProxyHttp, Session};
 
 use super::connection::Connections;
+use super::header_timeout::HeaderTimeoutStream;
 use super::offload::Offload;
 use super::outcome::{DrainDeadline, ExchangeOutcome};
 use super::shutdown::Shutdown;
@@ -19,6 +20,11 @@ use crate::provider::Timeouts;
 
 /// Future of a hook that few requests run. Boxed, so that its state does not enlarge every exchange.
 pub(in crate::proxy) type HookFuture<'h, T> = Pin<Box<dyn Future<Output = T> + Send + 'h>>;
+
+/// Continuation of an HTTP/1 connection in another protocol: takes the connection and the bytes that were read beyond the
+/// request head.
+pub(in crate::proxy) type Upgrade =
+    Box<dyn FnOnce(Box<HeaderTimeoutStream>, BytesMut) -> HookFuture<'static, ()> + Send + Sync>;
 
 /// How a response is forwarded, once its head has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +87,10 @@ pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + S
 
     /// Counts a request whose head is not valid, and returns the response to it. Pingora closes the connection instead.
     fn refuse_head(&self, error: &ApiError) -> (Box<ResponseHeader>, Bytes);
+
+    /// Takes the upgrade that a request was accepted for; `None` for nearly all. Nothing was written to the client yet.
+    /// Pingora forwards upgrades to an upstream, and has no phase that serves one.
+    fn take_upgrade(&self, ctx: &mut Self::CTX) -> Option<Upgrade>;
 
     /// Time-outs of the selected target. Pingora has them in `HttpPeer`, without one for the first byte, the whole
     /// exchange or a minimum rate.

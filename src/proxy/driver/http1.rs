@@ -21,7 +21,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::head::{HeadFault, HeadScan};
 use super::header_timeout::HeaderTimeoutStream;
-use super::hooks::ExchangeHooks;
+use super::hooks::{ExchangeHooks, HookFuture};
 use super::shutdown::DrainGuard;
 use crate::error::{ApiError, ErrorKind};
 
@@ -43,13 +43,14 @@ const ROOM: usize = 4 * 1024;
 type Draining<'d> = Pin<&'d mut (dyn Future<Output = ()> + Send)>;
 
 /// Serves a connection until either side closes it. `first` holds the bytes that were read already. `held` is the drain
-/// guard of the connection until its first head has arrived or is given up.
+/// guard of the connection until its first head has arrived or is given up. Returns what serves the connection from then
+/// on, if it was upgraded to another protocol; `None` if it is closed.
 pub(in crate::proxy) async fn serve<P: ExchangeHooks>(
     proxy: &P,
     stream: Box<HeaderTimeoutStream>,
     first: BytesMut,
     held: DrainGuard,
-) {
+) -> Option<HookFuture<'static, ()>> {
     let settings = proxy.settings();
     let mut draining = pin!(proxy.shutdown().draining());
     let mut idle = Idle::new(settings.keepalive.max(Duration::from_secs(1)));
@@ -62,10 +63,10 @@ pub(in crate::proxy) async fn serve<P: ExchangeHooks>(
         };
         match read {
             Read::Head => {}
-            Read::Nothing => return,
+            Read::Nothing => return None,
             Read::Broken(error) => {
                 let _ = tokio::time::timeout(BROKEN, refuse(proxy, &mut stream, &error)).await;
-                return;
+                return None;
             }
         }
         let mut session = Session::new_h1_with_modules(stream as Stream, proxy.modules());
@@ -75,24 +76,32 @@ pub(in crate::proxy) async fn serve<P: ExchangeHooks>(
         session.set_pipelined_prefix(buf);
         let parsed = parse_head(proxy, &mut session);
         if !unless_draining(parsed, draining.as_mut(), fresh.is_some()).await {
-            return;
+            return None;
         }
-        let reusable = {
+        let (reusable, upgrade) = {
             let mut ctx = proxy.new_ctx();
             // From here on the context delays the shutdown in place of the drain guard.
             drop(fresh.take());
-            handle_request(proxy, &mut session, &mut ctx).await
+            let reusable = handle_request(proxy, &mut session, &mut ctx).await;
+            (reusable, proxy.take_upgrade(&mut ctx))
         };
         if !reusable {
-            return;
+            return None;
         }
         // Also reads the rest of the request body, whose bytes would be taken for the next head.
-        let Ok(Some(reusable)) = session.downstream_session.finish().await else { return };
+        let Ok(Some(reusable)) = session.downstream_session.finish().await else { return None };
         let (stream, rest) = reusable.into_parts();
-        let Ok(stream) = stream.into_any().downcast::<HeaderTimeoutStream>() else { return };
+        let Ok(stream) = stream.into_any().downcast::<HeaderTimeoutStream>() else { return None };
+        let rest = rest.unwrap_or_default();
+        if let Some(upgrade) = upgrade {
+            // The connection belongs to another protocol from here on.
+            stream.head_complete();
+            return Some(upgrade(stream, rest));
+        }
         idle.begin();
-        next = Some((stream, rest.unwrap_or_default()));
+        next = Some((stream, rest));
     }
+    None
 }
 
 /// Result of reading a request head.
@@ -277,7 +286,11 @@ async fn refuse<P: ExchangeHooks>(
 
 /// Handles a request: calls the phases as Pingora's `HttpProxy` does. Returns false if the connection cannot be used for
 /// another one.
-async fn handle_request<P: ExchangeHooks>(proxy: &P, session: &mut Session, ctx: &mut P::CTX) -> bool {
+pub(super) async fn handle_request<P: ExchangeHooks>(
+    proxy: &P,
+    session: &mut Session,
+    ctx: &mut P::CTX,
+) -> bool {
     let result = phases(proxy, session, ctx).await;
     let reusable = match &result {
         Ok(()) => true,

@@ -2,7 +2,8 @@
 //! (docs/decisions/002). Connections, bytes, timers, write coalescing, pooling and resends.
 //!
 //! Generic over `ProxyHttp`: `http1` serves a connection of a client and calls the phases, `attempt` runs the exchange
-//! that `proxy_upstream_filter` starts, `send` writes the request, `answer` forwards the response. `hooks` is what
+//! that `proxy_upstream_filter` starts, `send` writes the request, `answer` forwards the response. `in_process` runs the phases for a request that comes over no HTTP
+//! connection. `hooks` is what
 //! Pingora's trait has no phase for. The day that Pingora's own loop can carry such a body, this module can go.
 //!
 //! Must not live here: formats, keys, money.
@@ -25,6 +26,7 @@ pub(in crate::proxy) mod header_timeout;
 pub(in crate::proxy) mod hooks;
 pub(in crate::proxy) mod http1;
 pub(in crate::proxy) mod idle_tracker;
+pub(in crate::proxy) mod in_process;
 pub(in crate::proxy) mod interim;
 pub(in crate::proxy) mod offload;
 pub(in crate::proxy) mod outcome;

@@ -1,28 +1,25 @@
 //! Admission: whether a request may be made, by the limits of its key and account and by the balance that pays for it.
 //!
-//! Admission takes limit grants and a reservation, and builds the rate-limit headers. Settlement belongs to `billing`,
-//! the arithmetic of limits to `account`, balances to `store`.
+//! Admission takes limit grants and a reservation. The headers that show what is left are in `rate_limit_headers`.
+//! Settlement belongs to `billing`, the arithmetic of limits to `account`, balances to `store`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-use super::billing::{RateLimitStatus, RequestCharges};
+use super::billing::{BudgetStatus, RateLimitStatus, RequestCharges};
 use super::context::Context;
 use super::phase::Identity;
 use crate::account::{Amount, ExpectedUsage, Key, Price, estimate};
-use crate::canonical::time::rfc3339;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::ledger::{AccountId, ReserveError, ReserveOutcome};
 use crate::limits::Denied;
 use crate::limits::LimitOwner;
 use crate::limits::Remaining;
 use crate::limits::{Calendar, Exceeded, LimitState, Scope, UsageLimits};
-use crate::limits::{LimitRequest, Nanos, Which};
+use crate::limits::{LimitRequest, Which};
 use crate::proxy::Gateway;
-use crate::proxy::names;
 use crate::route::Model;
 use crate::wire::Format;
 use crate::wire::request::Body;
@@ -127,9 +124,10 @@ impl Gateway {
                 denied => denied,
             };
             // Also for a denied request, whose error response has the rate-limit headers too.
-            *remaining = remaining_quota(&limited, ask.now);
+            let own = if denied.is_none() { cost } else { 0 };
+            *remaining = remaining_quota(&limited, &ask, ctx.record.unix_seconds(), own);
             if let Some(denied) = denied {
-                return Err(self.denied_error(denied, cost, ctx.format));
+                return Err(self.denied_error(denied, cost, ctx.format, ctx.record.unix_seconds()));
             }
         }
         let Some(account) = account else { return Ok(()) };
@@ -189,13 +187,19 @@ impl Gateway {
         None
     }
 
-    /// Converts a denied limit to the client's error, and counts it.
-    fn denied_error(&self, (scope, denied): (Scope, Denied), cost: i64, format: Format) -> ApiError {
+    /// Converts a denied limit to the client's error, and counts it. `now` is in Unix seconds.
+    fn denied_error(
+        &self,
+        (scope, denied): (Scope, Denied),
+        cost: i64,
+        format: Format,
+        now: i64,
+    ) -> ApiError {
         match denied {
             Denied::LimitReached(exceeded) => {
                 let labels = [scope.name(), exceeded.which.name()];
                 self.metrics.limit_refusals.with_label_values(&labels).inc();
-                limit_error(scope, &exceeded, cost, format)
+                limit_error(scope, &exceeded, cost, format, now)
             }
             Denied::NeedsCoordinator | Denied::CoordinatorDown => {
                 self.metrics.ledger_failures.with_label_values(&["limit", "unavailable"]).inc();
@@ -267,15 +271,37 @@ fn take_grants(
     None
 }
 
-/// Returns the remaining quota for the rate-limit headers. `None` if requests and tokens are not limited.
-fn remaining_quota(limited: &[Limited<'_>], now: Nanos) -> Option<Box<RateLimitStatus>> {
+/// Returns the remaining quota for the rate-limit headers. `None` if requests, tokens and spend are not limited. `now` is
+/// in Unix seconds, `own` what this request has reserved, in nano-units: it is not spent yet.
+fn remaining_quota(
+    limited: &[Limited<'_>],
+    ask: &LimitRequest,
+    now: i64,
+    own: i64,
+) -> Option<Box<RateLimitStatus>> {
     let mut lefts = RateLimitStatus::default();
+    let Calendar { day_ends_in, month_ends_in, .. } = ask.calendar;
     for (_, _, limits, gauge) in limited {
-        let (requests, tokens) = gauge.remaining(limits, now);
+        let (requests, tokens) = gauge.remaining(limits, ask.now);
         lefts.requests = tighter(lefts.requests, requests);
         lefts.tokens = tighter(lefts.tokens, tokens);
+        let Some((day, month)) = gauge.spent(&ask.calendar).filter(|_| limits.has_spend()) else { continue };
+        let ends = |wait: u64| now.saturating_add(i64::try_from(wait).unwrap_or(0));
+        let (of_day, of_month) = (24 * 60, ask.calendar.month_minutes());
+        let (day, month) = (day.saturating_sub(own), month.saturating_sub(own));
+        lefts.day = lefts.day.max(budget(limits.spend_per_day, day, of_day, ends(day_ends_in)));
+        lefts.month = lefts.month.max(budget(limits.spend_per_month, month, of_month, ends(month_ends_in)));
     }
-    (lefts.requests.is_some() || lefts.tokens.is_some()).then(|| Box::new(lefts))
+    let RateLimitStatus { requests, tokens, day, month } = lefts;
+    let any = requests.is_some() || tokens.is_some() || day.is_some() || month.is_some();
+    any.then(|| Box::new(lefts))
+}
+
+/// Returns the used part of a budget. `None` without one.
+fn budget(limit: Option<i64>, spent: i64, minutes: u64, resets_at: i64) -> Option<BudgetStatus> {
+    let limit = i128::from(limit?).max(1);
+    let used = (i128::from(spent.max(0)) * 1_000 / limit).min(1_000);
+    Some(BudgetStatus { used: u32::try_from(used).unwrap_or(1_000), minutes, resets_at })
 }
 
 pub(in crate::proxy) fn unavailable() -> ApiError {
@@ -289,7 +315,7 @@ fn billing(kind: ErrorKind, message: String, format: Format) -> ApiError {
     if format == Format::Messages { error.status(402) } else { error }
 }
 
-fn limit_error(scope: Scope, exceeded: &Exceeded, cost: i64, format: Format) -> ApiError {
+fn limit_error(scope: Scope, exceeded: &Exceeded, cost: i64, format: Format, now: i64) -> ApiError {
     let (whose, limit) = (scope.name(), exceeded.limit);
     let error = match (exceeded.which, exceeded.wait) {
         (Which::Requests, _) => {
@@ -317,10 +343,17 @@ fn limit_error(scope: Scope, exceeded: &Exceeded, cost: i64, format: Format) -> 
                 "Spending limit reached: this {whose} may spend {limit} a {span} (UTC), and this request may cost {}.",
                 Amount(cost)
             );
-            billing(ErrorKind::SpendLimit, message, format)
+            let error = billing(ErrorKind::SpendLimit, message, format);
+            return error.retry_after(exceeded.wait.map(|wait| window(wait, now)));
         }
     };
     error.retry_after(exceeded.wait.map(RetryAfter::Wait))
+}
+
+/// Returns the rest of a budget's window that begins at `now`, in Unix seconds.
+fn window(wait: Duration, now: i64) -> RetryAfter {
+    let wait = wait.as_secs();
+    RetryAfter::Window { wait, resets_at: now.saturating_add(i64::try_from(wait).unwrap_or(0)) }
 }
 
 fn tighter(one: Option<Remaining>, other: Option<Remaining>) -> Option<Remaining> {
@@ -330,99 +363,17 @@ fn tighter(one: Option<Remaining>, other: Option<Remaining>) -> Option<Remaining
     }
 }
 
-/// Rate-limit headers of a response.
-type RateLimitHeaders = SmallVec<[(HeaderName, HeaderValue); 6]>;
-
-impl Context {
-    /// Returns the rate-limit headers in the names of the client's format: OpenAI's for chat and responses, Anthropic's
-    /// for messages. Google has none.
-    pub(in crate::proxy) fn rate_limit_headers(&self) -> RateLimitHeaders {
-        let mut shown = RateLimitHeaders::new();
-        let remaining = self.phase.identity().and_then(|identity| identity.remaining.as_deref());
-        let Some(lefts) = remaining else { return shown };
-        let (format, now) = (self.format, self.now());
-        let (requests, tokens) = match format {
-            Format::Chat | Format::Responses => (
-                [
-                    names::X_RATELIMIT_LIMIT_REQUESTS,
-                    names::X_RATELIMIT_REMAINING_REQUESTS,
-                    names::X_RATELIMIT_RESET_REQUESTS,
-                ],
-                [
-                    names::X_RATELIMIT_LIMIT_TOKENS,
-                    names::X_RATELIMIT_REMAINING_TOKENS,
-                    names::X_RATELIMIT_RESET_TOKENS,
-                ],
-            ),
-            Format::Messages => (
-                [
-                    names::ANTHROPIC_RATELIMIT_REQUESTS_LIMIT,
-                    names::ANTHROPIC_RATELIMIT_REQUESTS_REMAINING,
-                    names::ANTHROPIC_RATELIMIT_REQUESTS_RESET,
-                ],
-                [
-                    names::ANTHROPIC_RATELIMIT_TOKENS_LIMIT,
-                    names::ANTHROPIC_RATELIMIT_TOKENS_REMAINING,
-                    names::ANTHROPIC_RATELIMIT_TOKENS_RESET,
-                ],
-            ),
-            Format::Generate => return shown,
-        };
-        for (left, [limit, remaining, reset]) in [(lefts.requests, requests), (lefts.tokens, tokens)] {
-            let Some(left) = left else { continue };
-            shown.push((limit, HeaderValue::from(left.limit)));
-            shown.push((remaining, HeaderValue::from(left.remaining)));
-            let text = match format {
-                Format::Messages => {
-                    let seconds = i64::try_from(left.reset.as_millis().div_ceil(1_000)).unwrap_or(0);
-                    rfc3339(now.saturating_add(seconds))
-                }
-                _ => span(left.reset),
-            };
-            shown.extend(HeaderValue::try_from(text).ok().map(|value| (reset, value)));
-        }
-        shown
-    }
-}
-
-/// A time span as OpenAI writes it: `20ms`, `1s`, `6m0s`.
-fn span(span: Duration) -> String {
-    let millis = span.as_nanos().div_ceil(1_000_000);
-    let (minutes, rest) = (millis / 60_000, millis % 60_000);
-    let seconds = match (rest / 1_000, rest % 1_000) {
-        (seconds, 0) => format!("{seconds}s"),
-        (0, millis) if minutes == 0 => return format!("{millis}ms"),
-        (seconds, millis) => format!("{seconds}.{millis:03}").trim_end_matches('0').to_owned() + "s",
-    };
-    if minutes == 0 { seconds } else { format!("{minutes}m{seconds}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rate_limit_reset_is_formatted_as_clients_expect() {
-        for (millis, text) in [
-            (0, "0s"),
-            (20, "20ms"),
-            (1_000, "1s"),
-            (1_250, "1.25s"),
-            (59_999, "59.999s"),
-            (60_000, "1m0s"),
-            (360_500, "6m0.5s"),
-        ] {
-            assert_eq!(span(Duration::from_millis(millis)), text);
-        }
-        assert_eq!(span(Duration::from_nanos(1)), "1ms");
-    }
 
     #[test]
     fn spend_limit_refusal_has_the_status_of_the_format() {
         let exceeded =
             Exceeded { which: Which::SpendPerDay, limit: 2_500_000_000, wait: Some(Duration::from_secs(9)) };
         for format in Format::ALL {
-            let error = limit_error(Scope::Key, &exceeded, 1, format);
+            let error = limit_error(Scope::Key, &exceeded, 1, format, 100);
+            assert_eq!(error.resets_at(), Some(109));
             assert_eq!(error.status, if format == Format::Messages { 402 } else { 429 });
             assert!(error.message.contains("may spend 2.5 a day"), "{}", error.message);
             assert!(error.kind.row().final_);

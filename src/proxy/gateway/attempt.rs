@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::cache_plan::CacheAction;
 use crate::job::Job;
+use crate::json::EscapedString;
 use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Target};
@@ -20,6 +21,8 @@ use crate::wire::{Api, Format};
 /// Upstream attempt: the target, edits and limits that were chosen for one try of a request.
 pub(in crate::proxy) struct Attempt {
     pub(in crate::proxy) model: Arc<Model>,
+    /// Alias that names the model in the request. `None` if it has none.
+    pub(in crate::proxy) alias: Option<Arc<EscapedString>>,
     pub(in crate::proxy) target: usize,
     pub(in crate::proxy) api: Api,
     pub(in crate::proxy) action: Option<Action>,
@@ -49,6 +52,18 @@ pub(in crate::proxy) struct Attempt {
 impl Attempt {
     pub(in crate::proxy) fn target(&self) -> Option<&Target> {
         self.model.targets.get(self.target)
+    }
+
+    /// Returns the name of the model in the response.
+    pub(in crate::proxy) fn reply_name(&self) -> &EscapedString {
+        self.alias.as_deref().unwrap_or(&self.model.escaped_id)
+    }
+
+    /// Returns whether the opaque routing state of a turn passes between client and provider: both speak the responses
+    /// format, and the provider has such a state.
+    pub(in crate::proxy) fn forwards_turn_state(&self) -> bool {
+        self.translation.is_none()
+            && self.target().is_some_and(|target| target.provider.has_turn_state(self.api))
     }
 
     /// Returns the next piece of the upstream body, `None` at its end; with `all`, the rest as one piece, which may be

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::spend_queries::SpendQueries;
+use crate::account::CacheEffect;
 use crate::canonical::Usage;
 use crate::ledger::{Ledger, Reservation, Settled, UsageRecord};
 use crate::limits::{Calendar, LimitGrant, LimitRegistry};
@@ -79,11 +80,26 @@ pub(in crate::proxy) struct RequestCharges {
     pub(in crate::proxy) output_limit: Option<(Option<u64>, u64)>,
 }
 
-/// Remaining requests and tokens: the tighter of the key's and the account's limits.
+/// Remaining requests and tokens, and used budgets: the tighter of the key's and the account's limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::proxy) struct RateLimitStatus {
     pub(in crate::proxy) requests: Option<Remaining>,
     pub(in crate::proxy) tokens: Option<Remaining>,
+    /// Budget of the day.
+    pub(in crate::proxy) day: Option<BudgetStatus>,
+    /// Budget of the month.
+    pub(in crate::proxy) month: Option<BudgetStatus>,
+}
+
+/// Budget of a calendar window, and how much of it is used. Ordered by the used part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::proxy) struct BudgetStatus {
+    /// Used part, in thousandths; at most 1,000.
+    pub(in crate::proxy) used: u32,
+    /// Length of the window, in minutes.
+    pub(in crate::proxy) minutes: u64,
+    /// End of the window, in Unix seconds.
+    pub(in crate::proxy) resets_at: i64,
 }
 
 /// Charged usage and cost of a request.
@@ -92,6 +108,8 @@ pub(in crate::proxy) struct ChargedUsage {
     pub(in crate::proxy) usage: Usage,
     /// Cost in nano-units.
     pub(in crate::proxy) cost: i64,
+    /// Effect of the provider's prompt cache on the cost.
+    pub(in crate::proxy) cache: CacheEffect,
     /// Whether the gateway counted some of the usage itself.
     pub(in crate::proxy) counted: bool,
     /// Whether the provider reported more than the request could have used, so that the charge was bounded.

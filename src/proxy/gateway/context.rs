@@ -15,7 +15,9 @@ use super::response_in_progress::ResponseInProgress;
 use crate::account::Key;
 use crate::canonical::Usage;
 use crate::error::ErrorKind;
+use crate::proxy::driver::hooks::Upgrade;
 use crate::proxy::driver::shutdown::InFlightRequests;
+use crate::proxy::websocket::origin::RequestOrigin;
 use crate::route::Target;
 use crate::translate::CountedRequest;
 use crate::wire::Format;
@@ -31,6 +33,10 @@ pub struct Context {
     pub(in crate::proxy) format: Format,
     pub(in crate::proxy) phase: Phase,
     pub(in crate::proxy) record: RequestRecord,
+    /// Where the request comes from.
+    pub(in crate::proxy) origin: RequestOrigin,
+    /// Upgrade of the connection that the request was accepted for.
+    pub(in crate::proxy) upgrade: Option<Upgrade>,
     _in_flight: InFlightRequests,
 }
 
@@ -86,6 +92,8 @@ impl Context {
             seed: OnceLock::new(),
             format: Format::Chat,
             phase: Phase::Head,
+            origin: RequestOrigin::default(),
+            upgrade: None,
             record: RequestRecord {
                 started: Instant::now(),
                 unix_millis: u64::try_from(now.as_millis()).unwrap_or(0),

@@ -32,7 +32,10 @@ impl Gateway {
     /// `limits.slow_start` is zero.
     pub(in crate::proxy) fn slow_start_delay(&self, ctx: &Context) -> Option<Duration> {
         let plan = ctx.attempt()?;
-        let streams = plan.stream && plan.job.is_none() && plan.api.format().is_some();
+        // An event that reports a failure over a WebSocket has the status of the response, which is not fixed early; the
+        // connection is kept alive by pings.
+        let streams =
+            !ctx.origin.is_websocket() && plan.stream && plan.job.is_none() && plan.api.format().is_some();
         Some(self.limits.slow_start).filter(|span| streams && !span.is_zero())
     }
 
@@ -76,7 +79,7 @@ impl Attempt {
         }
         let format = self.api.format()?;
         let reply = ReplyOptions {
-            model: self.model.escaped_id.clone(),
+            model: self.reply_name().clone(),
             request: ctx.id.as_str().into(),
             seed: ctx.seed().into(),
             created: ctx.record.unix_millis / 1000,

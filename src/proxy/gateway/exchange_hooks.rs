@@ -17,7 +17,7 @@ use crate::provider::Timeouts;
 use crate::proxy::driver::connection::Connections;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::hooks::{
-    Delivery, DriverSettings, ExchangeHooks, HookFuture, StreamState, Written,
+    Delivery, DriverSettings, ExchangeHooks, HookFuture, StreamState, Upgrade, Written,
 };
 use crate::proxy::driver::offload::Offload;
 use crate::proxy::driver::outcome::{DrainDeadline, ExchangeOutcome, resolution_error};
@@ -55,6 +55,10 @@ impl ExchangeHooks for Gateway {
         // The client's format and a request id are not known at that point.
         let body = wire_error::body(Format::Chat, error, "").freeze();
         (own_error_head(error, body.len()), body)
+    }
+
+    fn take_upgrade(&self, ctx: &mut Context) -> Option<Upgrade> {
+        ctx.upgrade.take()
     }
 
     fn timeouts(&self, ctx: &Context) -> Timeouts {

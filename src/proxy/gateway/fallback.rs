@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use super::attempt::Attempt;
+use super::compaction::CompactionPlan;
 use super::context::Context;
 use super::plan::resolve_upstream_api;
 use super::retry_state::{RetryState, RouteRequest};
@@ -30,6 +31,7 @@ use crate::route::pick::{NoTarget, PickRequest, Policy, pick};
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Nanos};
 use crate::translate::StoreOptions;
+use crate::wire::path::Action;
 use crate::wire::prompt;
 use crate::wire::request::Body;
 use crate::wire::{Api, Format};
@@ -141,20 +143,33 @@ impl Gateway {
         permit: TargetPermit,
         body: BodyRef<'_>,
     ) -> Result<Attempt, ApiError> {
-        let RouteRequest { model, name, thinking, api, action, label } = wanted;
-        let (upstream, betas) = resolve_upstream_api(model.targets.get(index), api, &body);
+        let RouteRequest { model, name, alias, thinking, api, action, label } = wanted;
+        let target = model.targets.get(index);
+        let (upstream, betas) = resolve_upstream_api(target, api, &body);
+        let compacts = target.is_some_and(|target| target.provider.compacts(upstream));
+        let is_compact = action == Some(Action::Compact);
+        let CompactionPlan { body: opened, options: compaction } =
+            match is_compact || body.may_have_compaction() {
+                false => CompactionPlan::default(),
+                // Boxed: few requests have compaction items.
+                true => Box::pin(self.plan_compaction(ctx, &wanted, compacts, &body)).await?,
+            };
+        let body = opened.map_or(body, BodyRef::Owned);
         let lane = ctx.active.upstream_route(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
         let chosen = Selection {
             model: model.clone(),
+            alias: alias.cloned(),
             index,
             permit: Some(permit),
             upstream_route: lane,
             api,
             upstream,
-            action,
+            // A provider that does not compact is asked for an ordinary response.
+            action: action.filter(|_| compaction.is_none()),
             stream: wanted.is_stream(&body),
-            caching: self.plan_caching(ctx, model, model.targets.get(index), upstream, &body),
+            caching: self.plan_caching(ctx, model, target, upstream, &body),
+            compaction,
         };
         let length = body.text.len();
         let turn = self.offload.acquire(if chosen.needs_parse(&body) { length } else { 0 }).await?;
@@ -165,7 +180,9 @@ impl Gateway {
         } else if let Some(request) = &body.image {
             turn.run(|| self.image_attempt(ctx, chosen, (**request).clone()))
         } else if upstream == api
-            && thinking == Thinking::Unset
+            // The endpoint that compacts has no setting for reasoning.
+            && (thinking == Thinking::Unset || is_compact)
+            && chosen.compaction.is_none()
             && ctx.phase.suspended().is_none()
             && turn.run(|| chosen.accepts_verbatim(&body))
         {

@@ -1,6 +1,6 @@
 //! Failure reports of targets: in the request's record, in metrics, and in the target's breakers.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::fallback::random_point;
@@ -69,6 +69,7 @@ impl Gateway {
 fn requested_cooldown(wait: &RetryAfter) -> Option<Nanos> {
     let span = match wait {
         RetryAfter::Wait(span) => *span,
+        RetryAfter::Window { wait, .. } => Duration::from_secs(*wait),
         RetryAfter::Header(text) => spans::retry_after(text)?,
     };
     Nanos::try_from(span.as_nanos()).ok()

@@ -95,9 +95,7 @@ impl Gateway {
         };
         let usage = usage(ctx);
         self.count_caching(ctx, &usage);
-        let effect = ctx.charged().zip(ctx.attempt());
-        let effect = effect.map(|(charged, plan)| plan.model.price.cache_effect(&charged.usage));
-        let effect = effect.unwrap_or_default();
+        let effect = ctx.charged().map(|charged| charged.cache).unwrap_or_default();
         let done = Finished {
             status: record.status,
             seconds: seconds(record.started, now),
@@ -133,6 +131,7 @@ impl Gateway {
                 http::Version::HTTP_11 => 11,
                 _ => 10,
             },
+            websocket: ctx.origin.is_websocket(),
             status: record.status,
             error: record.error.map(|kind| kind.label()),
             detail: record.detail.as_deref().filter(|_| record.error.is_some()),

@@ -7,6 +7,7 @@ use crate::account::Key;
 use crate::canonical::dialect::ReasoningSupport;
 use crate::canonical::request::Effort;
 use crate::error::{ApiError, ErrorKind};
+use crate::route::alias::{Alias, Aliases};
 use crate::route::{Model, RoutingTable, Target, upstream_api};
 use crate::wire::models::{self, ListedModel, ListingPage, ListingShape};
 use crate::wire::path::{self, Endpoint};
@@ -33,17 +34,27 @@ pub(super) fn list_models(
         // Every name that requests can use: `claude-x`, `anthropic/claude-x`, `claude-x-thinking-low`.
         let named = table.resolve(id).filter(|named| permission.permits(&named.model.id));
         let named = named.ok_or_else(|| unknown_model(id))?;
-        models::encode_one(shape, &entry(named.model), &mut out);
+        let model = entry(named.model);
+        let listed = named.alias.map_or(model.clone(), |alias| aliased(model, alias));
+        models::encode_one(shape, &listed, &mut out);
     } else {
+        let page = page(shape, query)?;
         let permitted = table.models().iter().filter(|model| permission.permits(&model.id));
         let entries: Vec<ListedModel<'_>> = match shape {
             ListingShape::Catalogue => permitted
                 .filter(|model| model.enabled_targets().any(Target::is_conversational))
-                .map(|model| ListedModel { efforts: efforts(model), ..entry(model) })
+                .map(|model| ListedModel {
+                    efforts: efforts(model),
+                    image_input: reads_images(model),
+                    ..entry(model)
+                })
                 .collect(),
+            // As Claude Code asks for its list of models. Other clients would show these models twice.
+            ListingShape::Messages if page.limit == Some(MAX_PAGE) => {
+                permitted.flat_map(|model| with_alias(model, table.aliases())).collect()
+            }
             _ => permitted.map(|model| entry(model)).collect(),
         };
-        let page = page(shape, query)?;
         for (id, name) in [(&page.after, after_name(shape)), (&page.before, "before_id")] {
             // An unknown cursor must be an error: a client that got the first page instead would page forever.
             if id.as_ref().is_some_and(|id| !entries.iter().any(|entry| *entry.id == **id)) {
@@ -56,16 +67,37 @@ pub(super) fn list_models(
     Ok(out.freeze())
 }
 
+/// Returns the entry of a model, and that of its alias if it has one.
+fn with_alias<'t>(model: &'t Model, aliases: &'t Aliases) -> impl Iterator<Item = ListedModel<'t>> + use<'t> {
+    let alias = aliases.of(model).map(|alias| aliased(entry(model), alias));
+    std::iter::once(entry(model)).chain(alias)
+}
+
+/// Returns the entry of the alias of a model.
+fn aliased<'t>(model: ListedModel<'t>, alias: &'t Alias) -> ListedModel<'t> {
+    ListedModel { id: &alias.id, alias_of: Some(model.id), ..model }
+}
+
 fn entry(model: &Model) -> ListedModel<'_> {
     ListedModel {
         id: &model.id,
+        alias_of: None,
         owned_by: &model.owned_by,
         created: model.created,
         methods: methods(model),
         context_window: model.context_window,
         max_output_tokens: model.max_output_tokens,
         efforts: Vec::new(),
+        image_input: true,
     }
+}
+
+/// Returns whether all enabled targets of a model read images, as a client of the responses format sends them.
+fn reads_images(model: &Model) -> bool {
+    model.enabled_targets().all(|target| {
+        let api = upstream_api(target, Api::Responses);
+        api.is_none_or(|api| target.provider.dialect(api, &target.model).image_input)
+    })
 }
 
 /// Returns the reasoning efforts that all enabled targets of a model support for a client of the responses format.

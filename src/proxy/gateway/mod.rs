@@ -3,7 +3,7 @@
 //! `phases` is the implementation, each method one call into a file here; `exchange_hooks` is what the driver asks
 //! beyond it; `state` is what all requests share, `context` what one request has, in its current `phase`; `attempt` and
 //! `response_in_progress` are what passes between phases. Then in the order in which they run: `request` (with
-//! `request_body`, `request_encoding`, `auth`, `admit`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and
+//! `request_body`, `request_encoding`, `auth`, `admit`, `compaction`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and
 //! `resume`, `reply`, `settle`, `finish`.
 //!
 //! Must not live here: sockets, timers and the order of the phases (`driver`).
@@ -15,6 +15,8 @@ pub(in crate::proxy) mod auth;
 pub(in crate::proxy) mod billing;
 pub(in crate::proxy) mod cache_plan;
 mod claims;
+pub(in crate::proxy) mod compaction;
+pub(in crate::proxy) mod compaction_seal;
 pub(in crate::proxy) mod context;
 pub(in crate::proxy) mod early_response;
 pub(in crate::proxy) mod exchange_hooks;
@@ -28,6 +30,7 @@ pub(in crate::proxy) mod phase;
 mod phases;
 pub(in crate::proxy) mod plan;
 mod prompt_cache;
+mod rate_limit_headers;
 pub(in crate::proxy) mod refusals;
 pub(in crate::proxy) mod remote_media;
 pub(in crate::proxy) mod reply;

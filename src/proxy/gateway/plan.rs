@@ -64,18 +64,14 @@ impl Selection {
             None if *target.model != *name => edits.extend(body.set_model(&target.model)),
             None => {}
         }
-        let maps = self.api == Api::Messages && target.provider.standard_errors;
-        let mut changes = Changes { standard_errors: maps, ..Changes::default() };
-        if *target.model != *self.model.id {
-            changes.model = Some(self.model.escaped_id.clone());
-        }
+        let mut changes = Changes { model: self.renamed(&target.model), ..Changes::default() };
         // Billing needs the usage of a stream. A client that did not ask for it must not receive the extra chunk.
         if self.api == Api::Chat && body.stream && !body.requests_usage() && target.provider.ask_usage {
             edits.extend(body.request_usage());
             changes.drop_usage = true;
         } else if self.api == Api::Chat && body.stream && body.requests_usage() {
             // `apply_respelling_losses` sets the time.
-            changes.insert_usage = Some(UsageChunk { model: self.model.escaped_id.clone(), created: 0 });
+            changes.insert_usage = Some(UsageChunk { model: self.reply_name().clone(), created: 0 });
         }
         let mut spelled = Respelling::default();
         if body.may_be_spelled() && self.upstream == self.api {
@@ -139,6 +135,7 @@ impl Selection {
         Attempt {
             upstream_route: self.upstream_route,
             model: self.model,
+            alias: self.alias,
             target: self.index,
             api: self.upstream,
             action,
@@ -153,6 +150,25 @@ impl Selection {
             betas: Betas::default(),
             permit: self.permit,
             job: None,
+        }
+    }
+
+    /// Returns the changes to the response of a translated request, from the client's and to the provider's format. `now` is
+    /// in Unix seconds.
+    fn translated_changes(
+        &self,
+        target: &Target,
+        [client, provider]: [Format; 2],
+        usage_wanted: bool,
+        now: u64,
+    ) -> Changes {
+        Changes {
+            model: self.renamed(&target.model),
+            // Translation always requests usage from the provider; this client did not.
+            drop_usage: client == Format::Chat && provider == Format::Chat && !usage_wanted,
+            insert_usage: (client == Format::Chat && self.stream && usage_wanted)
+                .then(|| UsageChunk { model: self.reply_name().clone(), created: now }),
+            base64: None,
         }
     }
 
@@ -172,7 +188,7 @@ impl Selection {
             },
             body: body.text.clone().into_contiguous(),
             named: name.to_owned(),
-            model: self.model.escaped_id.clone(),
+            model: self.reply_name().clone(),
             upstream: target.model.clone(),
             dialect: target.provider.embedding(self.upstream, &target.model),
         };
@@ -191,7 +207,7 @@ impl Selection {
         let target = self.target()?;
         let asked = rank::RankRequest {
             body: body.into_contiguous(),
-            model: self.model.escaped_id.clone(),
+            model: self.reply_name().clone(),
             upstream: target.model.clone(),
             dialect: target.provider.ranking(&target.model),
         };
@@ -230,8 +246,10 @@ impl Gateway {
             Some(id) => self.conversation(ctx, id).await?,
             None => None,
         };
-        // A stream that another target has begun has its response id already.
-        let keep_as = if storage.store && ctx.phase.suspended().is_none() { new_id() } else { String::new() };
+        // A stream that another target has begun has its response id already. A compaction replaces the conversation,
+        // so nothing continues from its response.
+        let stores = storage.store && ctx.phase.suspended().is_none() && chosen.compaction.is_none();
+        let keep_as = if stores { new_id() } else { String::new() };
         let remembers = self.may_need_signatures(&chosen);
         let stored = StoreOptions {
             before: before.as_deref(),
@@ -272,7 +290,12 @@ impl Gateway {
     ) -> Result<Attempt, MediaFault> {
         let target = chosen.target()?;
         let begun = ctx.phase.suspended().map(|resume| resume.prefill_state());
-        let stored = StoreOptions { prefill: begun, caching: chosen.caching.for_translation(), ..stored };
+        let stored = StoreOptions {
+            prefill: begun,
+            caching: chosen.caching.for_translation(),
+            compaction: chosen.compaction.as_ref(),
+            ..stored
+        };
         let (Some(client), Some(provider)) = (chosen.api.format(), chosen.upstream.format()) else {
             let message =
                 format!("The model `{}` does not support reasoning through this API.", chosen.model.id);
@@ -287,7 +310,7 @@ impl Gateway {
             array,
             thinking,
             dialect: &dialect,
-            model: &chosen.model.escaped_id,
+            model: chosen.reply_name(),
             id: ctx.id.as_str(),
             seed: ctx.seed(),
             now: ctx.record.unix_millis / 1000,
@@ -319,21 +342,14 @@ impl Gateway {
         // The memory budget counts the bytes that translation adds, such as fetched media, beside the client's body.
         let added = body.len().saturating_sub(text.len());
         let body = self.memory.charge(body, added).ok_or_else(ApiError::overloaded)?;
-        let changes = Changes {
-            model: (*target.model != *chosen.model.id).then(|| chosen.model.escaped_id.clone()),
-            // Translation always requests usage from the provider; this client did not.
-            drop_usage: client == Format::Chat && provider == Format::Chat && !reply.usage_wanted,
-            insert_usage: (client == Format::Chat && chosen.stream && reply.usage_wanted).then(|| {
-                UsageChunk { model: chosen.model.escaped_id.clone(), created: ctx.record.unix_millis / 1000 }
-            }),
-            base64: None,
-            standard_errors: provider == Format::Messages && target.provider.standard_errors,
-        };
+        let now = ctx.record.unix_millis / 1000;
+        let changes = chosen.translated_changes(target, [client, provider], reply.usage_wanted, now);
         let keep = (!stored.store_as.is_empty())
             .then(|| Box::new(ResponseStorage { id: stored.store_as.to_owned(), items: items.into() }));
-        // Within one format the response is forwarded as it is, unless the continuation of another target's stream or a
-        // restored name requires a translation, or the provider only streams and the client wants no stream.
-        let whole = dialect.quirks.streams_only && !chosen.stream;
+        // Within one format the response is forwarded as it is, unless the continuation of another target's stream, a
+        // restored name or a compaction requires a translation, or the provider only streams and the client wants no
+        // stream.
+        let whole = dialect.quirks.streams_only && !chosen.stream || chosen.compaction.is_some();
         let translation =
             (client != provider || whole || begun.is_some() || !restore.is_empty()).then(|| {
                 Box::new(Translation {

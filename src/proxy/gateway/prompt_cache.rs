@@ -2,12 +2,15 @@
 //! of it.
 //!
 //! The places of breakpoints live in `canonical::breakpoints`, the edits in `wire`, the decision to pause in
-//! `route::cache_yield`.
+//! `route::cache_yield`, and the choice of the lifetime in `route::cache_lifetime`.
+
+use http::HeaderValue;
 
 use super::attempt::Attempt;
 use super::cache_plan::{CacheAction, CachePlan};
 use super::context::Context;
-use crate::canonical::{BreakpointRule, CachePolicy, Usage};
+use crate::account::{Amount, CacheEffect};
+use crate::canonical::{CachePolicy, Usage};
 use crate::proxy::Gateway;
 use crate::route::affinity::fingerprint;
 use crate::route::{Model, Target};
@@ -36,14 +39,18 @@ impl Gateway {
         upstream: Api,
         body: &Body,
     ) -> CachePlan {
-        let lifetime = ctx.cache_policy(model).lifetime().filter(|_| upstream.format().is_some());
-        let Some((lifetime, target)) = lifetime.zip(target) else { return CachePlan::default() };
+        let policy = ctx.cache_policy(model);
+        let target = target.filter(|_| policy != CachePolicy::Off && upstream.format().is_some());
+        let Some(target) = target else { return CachePlan::default() };
         let mut plan = CachePlan { is_on: true, ..CachePlan::default() };
         if let Some(min_tokens) = target.provider.min_cached_tokens(upstream, &target.model) {
             plan.is_paused = !self.cache_yields.admits(ctx.key_name(), &model.id);
-            plan.breakpoints = (!plan.is_paused).then_some(BreakpointRule { lifetime, min_tokens });
+            let seconds = ctx.record.unix_millis / 1_000;
+            let long_pays = policy == CachePolicy::Auto
+                && self.cache_lifetimes.observe(ctx.key_name(), &model.id, seconds);
+            plan.breakpoints = policy.rule(min_tokens, long_pays).filter(|_| !plan.is_paused);
         } else if target.provider.takes_cache_key(upstream) && body.wants_cache_key() {
-            let conversation = prompt::conversation(&mut body.clone(), fingerprint);
+            let conversation = prompt::conversation(body, fingerprint);
             // Owners are separate: with equal keys their conversations would share the provider's rate per key.
             let owner = ctx.key().map_or("", |key| key.owner());
             plan.key =
@@ -68,4 +75,18 @@ impl Gateway {
             tracing::info!(key, model, "automatic prompt caching pauses: reads do not repay writes");
         }
     }
+}
+
+/// Returns the value of the `x-gateway-cache-usage` header: input tokens that were read from and written to the
+/// provider's prompt cache, and what that saved, less what the writes cost more. `None` for a stream, whose usage
+/// follows its head, and if the usage is unknown.
+pub(super) fn cache_usage(ctx: &Context) -> Option<HeaderValue> {
+    let usage = ctx.charged().map_or_else(|| ctx.usage(), |charged| charged.usage);
+    let plan = ctx.attempt().filter(|_| !ctx.record.stream && usage.is_known())?;
+    let read = usage.cached.unwrap_or(0);
+    let written = usage.cache_write.unwrap_or(0).saturating_add(usage.cache_write_1h.unwrap_or(0));
+    let CacheEffect { saved, surcharge } = plan.model.price.cache_effect(&usage);
+    let nanos = |effect: u64| i64::try_from(effect).unwrap_or(i64::MAX);
+    let saved = Amount(nanos(saved).saturating_sub(nanos(surcharge)));
+    HeaderValue::try_from(format!("read={read}; written={written}; saved={saved}")).ok()
 }

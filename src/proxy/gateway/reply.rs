@@ -105,6 +105,13 @@ impl Gateway {
         if let (ErrorKind::WrongMethod, Some(endpoint)) = (error.kind, ctx.endpoint()) {
             let _ = head.insert_header(header::ALLOW, endpoint.allow());
         }
+        if error.kind == ErrorKind::UpgradeRequired && !client.is_http2() {
+            // RFC 9110, section 15.5.22, and RFC 6455, section 4.4.
+            let _ = head.insert_header(header::UPGRADE, HeaderValue::from_static("websocket"));
+            if self.websockets.is_some() {
+                let _ = head.insert_header(names::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            }
+        }
         if error.kind == ErrorKind::UnsupportedEncoding {
             let _ = head.insert_header(header::ACCEPT_ENCODING, request_encoding::ACCEPTED);
         }
@@ -306,6 +313,7 @@ pub(in crate::proxy) fn add_error_headers(head: &mut ResponseHeader, error: &Api
     let wait = match &error.retry_after {
         Some(RetryAfter::Header(text)) => HeaderValue::from_str(text).ok(),
         Some(RetryAfter::Wait(wait)) => Some(HeaderValue::from(wait.as_millis().div_ceil(1000) as u64)),
+        Some(RetryAfter::Window { wait, .. }) => Some(HeaderValue::from(*wait)),
         None => None,
     };
     if let Some(wait) = wait {
@@ -343,12 +351,18 @@ pub(in crate::proxy) fn from_pingora(error: &Error) -> ApiError {
             ApiError::new(ErrorKind::UpstreamUnreachable, "The upstream provider cannot be reached.")
         }
         ReadTimedout | WriteTimedout => {
-            ApiError::new(ErrorKind::UpstreamTimeout, "The upstream provider did not respond in time.")
+            broken_off(ErrorKind::UpstreamTimeout, "The upstream provider did not respond in time.")
         }
         Custom(UNDECODABLE) => {
             ApiError::new(ErrorKind::UpstreamBroken, "The upstream provider's response is not valid.")
         }
         InternalError => ApiError::new(ErrorKind::Internal, "Internal gateway error."),
-        _ => ApiError::new(ErrorKind::UpstreamBroken, "The upstream provider's response ended early."),
+        _ => broken_off(ErrorKind::UpstreamBroken, "The upstream provider's response ended early."),
     }
+}
+
+/// Returns the error for a response that broke off. An error inside a stream has no status, so clients decide by its words
+/// whether they repeat the request: OpenCode 1.18.33 by these, which OpenAI's server errors have too.
+pub(in crate::proxy) fn broken_off(kind: ErrorKind, what: &str) -> ApiError {
+    ApiError::new(kind, format!("{what} Please retry your request."))
 }

@@ -23,6 +23,8 @@ use crate::proxy::driver::downstream::{is_head_sent, run_while_connected};
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
 use crate::proxy::driver::offload::{LARGE_BODY, run_blocking_if_large};
 use crate::proxy::names;
+use crate::proxy::websocket::handshake;
+use crate::proxy::websocket::origin::RequestOrigin;
 use crate::route::pick::mask;
 use crate::route::{Named, RoutingTable, Target, upstream_api};
 use crate::wire::form;
@@ -40,6 +42,7 @@ impl Gateway {
             guarded.head_complete();
         }
         let head = client.req_header();
+        ctx.origin = RequestOrigin::of(head);
         ctx.id = RequestId::choose(head.headers.get(names::X_REQUEST_ID).map(|id| id.as_bytes()));
         // Set keep-alive explicitly: Pingora would otherwise take an unlimited one over from the request's head.
         let http10 = head.version < http::Version::HTTP_11;
@@ -93,6 +96,9 @@ impl Gateway {
         // Errors have the shape of the endpoint's responses, also before the key is known.
         let image_shape = images::shape(&endpoint, None, head).unwrap_or(Some(ImageReplyShape::Envelope));
         ctx.phase.set_image_shape(image_shape);
+        if endpoint == Endpoint::Responses && handshake::is_requested(head) {
+            return self.accept_websocket(client, ctx, &endpoint).map(|()| true);
+        }
         if !endpoint.allows(head.method.as_str()) {
             let message = format!(
                 "{} is not allowed for this path; use {}.",
@@ -131,11 +137,14 @@ impl Gateway {
         }
         let form = check_media(head, &endpoint)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
-        if endpoint.label() != COUNTING {
+        if endpoint.label() != COUNTING && !ctx.origin.only_prepares() {
             ctx.open_charges();
         }
         let (body, permit) = self.read_body(client, ctx, api, &endpoint, form).await?;
         ctx.record.body_received_at = Some(Instant::now());
+        if ctx.origin.only_prepares() {
+            return Box::pin(self.reply_prepared(client, ctx, &key, body)).await;
+        }
         if let Some(format) = endpoint.counts() {
             let live = ctx.active.clone();
             let name = endpoint.model().or(body.model.as_deref()).unwrap_or_default();
@@ -168,6 +177,24 @@ impl Gateway {
         Ok((Box::new(body), permit))
     }
 
+    /// Answers a request that only prepares the next one (`generate: false` over WebSocket): it has the permissions that
+    /// the next one needs. No provider is called, and nothing is charged.
+    async fn reply_prepared(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        key: &Key,
+        mut body: Box<Body>,
+    ) -> Result<bool, ApiError> {
+        let live = ctx.active.clone();
+        resolve_model(&live.snapshot.routes, ctx, body.model.as_deref().unwrap_or_default())?;
+        authorize_named_models(&live.snapshot.routes, key, &mut body)?;
+        if body.refers_to_stored() {
+            self.check_response_owner(ctx, key, Api::Responses, &mut body).await?;
+        }
+        self.reply_json(client, ctx, Bytes::from_static(b"{}")).await
+    }
+
     /// Charges a body to the memory budget until it is dropped.
     ///
     /// # Errors
@@ -196,6 +223,9 @@ impl Gateway {
         if body.refers_to_stored() {
             claims = Box::pin(self.check_response_owner(ctx, key, api, &mut body)).await?;
         }
+        if let Some(most) = model.max_output_tokens.filter(|_| api.format().is_some()) {
+            body.clamp_output(most.into());
+        }
         self.admit(ctx, model, &mut body).await?;
         let fits = |target: &Target| {
             named.provider.is_none_or(|name| *name == *target.provider.name)
@@ -205,8 +235,15 @@ impl Gateway {
         if fitting == 0 {
             return Err(not_offered(&model.id, api));
         }
-        let wanted =
-            RouteRequest { model, name, thinking, api, action: endpoint.action(), label: endpoint.label() };
+        let wanted = RouteRequest {
+            model,
+            name,
+            alias: named.alias.map(|alias| &alias.escaped_id),
+            thinking,
+            api,
+            action: endpoint.action(),
+            label: endpoint.label(),
+        };
         let (attempt, retry_state) = if body.text.len() < LARGE_BODY {
             self.select_target(ctx, client.req_header(), wanted, fitting, body).await?
         } else {

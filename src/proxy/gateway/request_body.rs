@@ -103,7 +103,7 @@ impl Gateway {
         take: &mut impl FnMut(Bytes) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
         loop {
-            let piece = decoding.decoder.next()?;
+            let piece = decoding.decoder.next_piece()?;
             self.grow(permit, decoding.decoder.decoded())?;
             self.grow(&mut decoding.permit, decoding.decoder.memory())?;
             let Some(piece) = piece else { return Ok(()) };

@@ -23,7 +23,7 @@ const FREE_BYTES: usize = 4 << 20;
 const MAX_RATIO: usize = 256;
 
 /// Decoder of one compressed request body.
-pub(super) struct RequestDecoder {
+pub struct RequestDecoder {
     decoder: ContentDecoder,
     coding: ContentCoding,
     /// Maximum decoded size in bytes.
@@ -65,7 +65,7 @@ impl RequestDecoder {
     ///
     /// # Errors
     /// Returns [`ErrorKind::Internal`] if the decoder cannot be created.
-    pub(super) fn new(coding: ContentCoding, limit: usize) -> Result<Option<Self>, ApiError> {
+    pub fn new(coding: ContentCoding, limit: usize) -> Result<Option<Self>, ApiError> {
         let decoder = ContentDecoder::of(coding)
             .map_err(|_| ApiError::new(ErrorKind::Internal, "Internal gateway error."))?;
         Ok(decoder.map(|decoder| RequestDecoder {
@@ -81,12 +81,12 @@ impl RequestDecoder {
 
     /// Returns the maximum received size in bytes of a body with this maximum decoded size. Data that does not compress
     /// grows: by 5 bytes per block of 16 KiB or more, and by a header and a trailer.
-    pub(super) fn max_received(limit: usize) -> usize {
+    pub fn max_received(limit: usize) -> usize {
         limit.saturating_add(limit / 64).saturating_add(1024)
     }
 
-    /// Adds a received piece. The earlier ones must have been decoded: [`RequestDecoder::next`] returned `None`.
-    pub(super) fn push(&mut self, received: Bytes) {
+    /// Adds a received piece. The earlier ones must have been decoded: [`RequestDecoder::next_piece`] returned `None`.
+    pub fn push(&mut self, received: Bytes) {
         self.received = self.received.saturating_add(received.len());
         self.decoder.push(received);
     }
@@ -96,7 +96,7 @@ impl RequestDecoder {
     /// # Errors
     /// Returns [`ErrorKind::BodyTooLarge`] if the decoded size or its ratio exceeds its bound, and
     /// [`ErrorKind::InvalidField`] if the body does not match its coding.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
+    pub fn next_piece(&mut self) -> Result<Option<Bytes>, ApiError> {
         while self.decoder.is_pending() {
             if self.piece.is_empty() {
                 // One byte more than the limit is enough to notice that it is exceeded.
@@ -120,7 +120,7 @@ impl RequestDecoder {
     ///
     /// # Errors
     /// Returns [`ErrorKind::InvalidField`] if the compressed data is incomplete.
-    pub(super) fn finish(&mut self) -> Result<Bytes, ApiError> {
+    pub fn finish(&mut self) -> Result<Bytes, ApiError> {
         // A body without a byte is an empty one: there is nothing to decode.
         if self.received > 0 && !self.decoder.is_complete() {
             return Err(match self.decoder.is_after_end() {
@@ -134,12 +134,12 @@ impl RequestDecoder {
     }
 
     /// Decoded bytes so far.
-    pub(super) fn decoded(&self) -> usize {
+    pub fn decoded(&self) -> usize {
         self.decoded
     }
 
     /// Memory of the decoder in bytes: its tables, and the part of its window that has been written.
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         let (tables, window) = match self.coding {
             ContentCoding::Identity => (0, 0),
             ContentCoding::Gzip | ContentCoding::Deflate => (48 << 10, 32 << 10),
@@ -204,35 +204,15 @@ fn refused(reason: &str) -> ApiError {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+#[path = "../../../tests/support/compression.rs"]
+mod compression;
+
+#[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 mod tests {
-    use std::io::Write as _;
-
+    use super::compression::{CODINGS, compress};
     use super::*;
-
-    const CODINGS: [&str; 4] = ["zstd", "gzip", "deflate", "br"];
-
-    fn compress(coding: &str, text: &[u8]) -> Vec<u8> {
-        let level = flate2::Compression::default();
-        match coding {
-            "zstd" => zstd::encode_all(text, 3).unwrap(),
-            "gzip" => {
-                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
-                encoder.write_all(text).unwrap();
-                encoder.finish().unwrap()
-            }
-            "deflate" => {
-                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
-                encoder.write_all(text).unwrap();
-                encoder.finish().unwrap()
-            }
-            _ => {
-                let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4096, 5, 22);
-                encoder.write_all(text).unwrap();
-                encoder.into_inner()
-            }
-        }
-    }
 
     fn decode<'p>(
         coding: &str,
@@ -243,7 +223,7 @@ mod tests {
         let mut out = Vec::new();
         for piece in pieces {
             decoder.push(Bytes::copy_from_slice(piece));
-            while let Some(piece) = decoder.next()? {
+            while let Some(piece) = decoder.next_piece()? {
                 assert!(piece.len() <= PIECE);
                 out.extend_from_slice(&piece);
             }

@@ -9,6 +9,8 @@ use super::attempt::{Attempt, Translation};
 use super::context::Context;
 use super::phase::UpstreamResponse;
 use super::phase::internal_error;
+use super::prompt_cache::cache_usage;
+use super::reply::broken_off;
 use super::request_id::RequestId;
 use super::response_in_progress::ResponseInProgress;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
@@ -24,7 +26,7 @@ use crate::translate::{Exchange, StreamError, Translated, Verbatim};
 use crate::wire::error::{self as wire_error, ProviderError};
 use crate::wire::path::Action;
 use crate::wire::watch::StreamEnd as Ending;
-use crate::wire::{Format, messages};
+use crate::wire::{Format, messages, overflow};
 
 /// Upstream response headers that are forwarded to the client.
 const FORWARDED_HEADERS: [HeaderName; 6] = [
@@ -138,6 +140,11 @@ impl Gateway {
                 ours.insert(name, value.clone());
             }
         }
+        if ctx.attempt().is_some_and(Attempt::forwards_turn_state)
+            && let Some(state) = theirs.get(names::X_CODEX_TURN_STATE)
+        {
+            ours.insert(names::X_CODEX_TURN_STATE, state.clone());
+        }
         if let Some(UpstreamResponse::Refused { retry_after: Some(RetryAfter::Header(wait)), .. }) =
             ctx.phase.response()
             && let Ok(wait) = HeaderValue::from_str(wait)
@@ -152,6 +159,9 @@ impl Gateway {
         }
         if let Some(cache) = ctx.attempt().and_then(|plan| plan.caching.header()) {
             ours.insert(names::X_GATEWAY_CACHE, cache);
+            if let Some(usage) = cache_usage(ctx) {
+                ours.insert(names::X_GATEWAY_CACHE_USAGE, usage);
+            }
         }
         for (name, value) in ctx.target_headers() {
             ours.insert(name, value);
@@ -260,21 +270,30 @@ impl Gateway {
         let detail = redact_secrets(provider, reported.message.clone());
         let mut error = wire_error::from_provider(status, reported, retry_after);
         error.message = redact_secrets(provider, error.message.into_owned()).into();
-        let detail = (*detail != *error.message).then(|| detail.into_boxed_str());
         let same_format = ctx.attempt().is_some_and(|plan| plan.api.error_format() == ctx.format);
         // Forward the provider's own body if it is valid in the client's format, because it has more details than a new
         // one. Not for `UpstreamAuth`, which is about the gateway's own credential.
         let told = std::str::from_utf8(&body)
             .ok()
-            .filter(|_| same_format && error.kind != ErrorKind::UpstreamAuth && error.status == status)
+            .filter(|_| same_format && error.kind != ErrorKind::UpstreamAuth)
+            .filter(|_| error.status == status || error.kind == ErrorKind::ContextOverflow)
             .filter(|text| wire_error::is_in_shape(ctx.format, status, text))
             .map(|text| {
                 let maps = ctx.format == Format::Messages && provider.is_some_and(|by| by.standard_errors);
                 let mapped = if maps { messages::error::standardised(text, status) } else { None };
                 Bytes::from(redact_secrets(provider, mapped.unwrap_or_else(|| text.to_owned())))
             });
-        let told = told.unwrap_or_else(|| wire_error::body(ctx.format, &error, ctx.id.as_str()).freeze());
-        ctx.record.detail = detail;
+        let told = match told {
+            Some(told) => {
+                error.status = status;
+                told
+            }
+            None => {
+                restate_overflow(ctx, &mut error);
+                wire_error::body(ctx.format, &error, ctx.id.as_str()).freeze()
+            }
+        };
+        ctx.record.detail = (*detail != *error.message).then(|| detail.into_boxed_str());
         Failure::Refused(Box::new(error), told)
     }
 
@@ -299,7 +318,7 @@ impl Gateway {
                     StreamError::Cut => "The upstream provider's stream ended before it was complete.",
                     _ => "The upstream provider's response is not valid.",
                 };
-                (ApiError::new(ErrorKind::UpstreamBroken, message), FaultBody::Unsent(rest))
+                (broken_off(ErrorKind::UpstreamBroken, message), FaultBody::Unsent(rest))
             }
         };
         match body {
@@ -321,7 +340,16 @@ impl Gateway {
         let mut error = wire_error::from_provider(status, reported, None);
         let provider = ctx.target().map(|target| &target.provider);
         error.message = redact_secrets(provider, error.message.into_owned()).into();
+        restate_overflow(ctx, &mut error);
         error
+    }
+}
+
+/// Restates a context overflow in the words of the client's format. A provider of the same format has used its own
+/// words, which stay.
+fn restate_overflow(ctx: &Context, error: &mut ApiError) {
+    if let Some(plan) = ctx.attempt().filter(|plan| plan.api.error_format() != ctx.format) {
+        overflow::restate(ctx.format, error, ctx.expected_input(), plan.model.context_window);
     }
 }
 

@@ -28,7 +28,7 @@ fn key(id: &str) -> StoreKey {
 }
 
 /// Returns the owner: an account, or a key without an account. The prefix keeps their names apart.
-fn owner(key: &Key) -> String {
+pub(super) fn owner(key: &Key) -> String {
     match &key.account {
         Some(account) => format!("account:{}", account.name),
         None => format!("key:{}", key.name),

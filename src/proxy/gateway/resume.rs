@@ -114,7 +114,7 @@ impl Context {
             array: matches!(state.action, Some(Action::Stream { sse: false })),
             thinking: state.thinking,
             dialect: &dialect,
-            model: &state.model.escaped_id,
+            model: plan.reply_name(),
             id: self.id.as_str(),
             seed: self.seed(),
             now: self.record.unix_millis / 1000,

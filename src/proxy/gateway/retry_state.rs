@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::canonical::Thinking;
+use crate::json::EscapedString;
 use crate::route::Model;
 use crate::route::candidates::Candidates;
 use crate::route::pick::PickRequest;
@@ -16,6 +17,8 @@ pub(in crate::proxy) struct RouteRequest<'w> {
     pub(in crate::proxy) model: &'w Arc<Model>,
     /// Name of the model in the request.
     pub(in crate::proxy) name: &'w str,
+    /// Alias that names the model; responses have it as well. `None` if the request has none.
+    pub(in crate::proxy) alias: Option<&'w Arc<EscapedString>>,
     pub(in crate::proxy) thinking: Thinking,
     pub(in crate::proxy) api: Api,
     pub(in crate::proxy) action: Option<Action>,
@@ -25,7 +28,12 @@ pub(in crate::proxy) struct RouteRequest<'w> {
 impl RouteRequest<'_> {
     /// Returns whether the client requests a stream, in the body or in the path.
     pub(super) fn is_stream(&self, body: &Body) -> bool {
-        body.stream || matches!(self.action, Some(Action::Stream { .. }))
+        match self.action {
+            Some(Action::Stream { .. }) => true,
+            // Its response is a document always.
+            Some(Action::Compact) => false,
+            _ => body.stream,
+        }
     }
 }
 
@@ -35,6 +43,7 @@ pub(in crate::proxy) struct RetryState {
     pub(in crate::proxy) model: Arc<Model>,
     /// Name of the model in the request; `None` if it is the model's id.
     name: Option<Box<str>>,
+    alias: Option<Arc<EscapedString>>,
     pub(in crate::proxy) thinking: Thinking,
     pub(in crate::proxy) api: Api,
     pub(in crate::proxy) action: Option<Action>,
@@ -46,15 +55,17 @@ pub(in crate::proxy) struct RetryState {
 
 impl RetryState {
     pub(super) fn new(wanted: &RouteRequest<'_>, body: Box<Body>, ask: PickRequest) -> RetryState {
-        let RouteRequest { model, name, thinking, api, action, label } = *wanted;
+        let RouteRequest { model, name, alias, thinking, api, action, label } = *wanted;
         let name = (*name != *model.id).then(|| name.into());
         let candidates = Candidates::new(ask, model.routing.retry);
-        RetryState { model: model.clone(), name, thinking, api, action, label, body, candidates }
+        let alias = alias.cloned();
+        RetryState { model: model.clone(), name, alias, thinking, api, action, label, body, candidates }
     }
 
     pub(super) fn route_request(&self) -> RouteRequest<'_> {
-        let RetryState { model, name, thinking, api, action, label, .. } = self;
+        let RetryState { model, name, alias, thinking, api, action, label, .. } = self;
         let name = name.as_deref().unwrap_or(&model.id);
-        RouteRequest { model, name, thinking: *thinking, api: *api, action: *action, label }
+        let alias = alias.as_ref();
+        RouteRequest { model, name, alias, thinking: *thinking, api: *api, action: *action, label }
     }
 }

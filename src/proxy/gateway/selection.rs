@@ -4,10 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::cache_plan::CachePlan;
-use crate::json::{JsonRope, JsonText};
+use crate::json::{EscapedString, JsonRope, JsonText};
 use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::Model;
 use crate::route::target_handle::TargetPermit;
+use crate::translate::CompactionOptions;
 use crate::wire::Api;
 use crate::wire::path::Action;
 use crate::wire::request::Body;
@@ -47,6 +48,8 @@ impl Deref for BodyRef<'_> {
 /// Selected target of a request, with the client's and the upstream API.
 pub(in crate::proxy) struct Selection {
     pub(in crate::proxy) model: Arc<Model>,
+    /// Alias that names the model in the request. `None` if it has none.
+    pub(in crate::proxy) alias: Option<Arc<EscapedString>>,
     pub(in crate::proxy) index: usize,
     /// Concurrency permit at the target. `None` for a request that is not subject to the target's limits.
     pub(in crate::proxy) permit: Option<TargetPermit>,
@@ -59,4 +62,18 @@ pub(in crate::proxy) struct Selection {
     pub(in crate::proxy) stream: bool,
     /// Prompt caching that is added to the body.
     pub(in crate::proxy) caching: CachePlan,
+    /// Compaction by the gateway; `None` for all other requests.
+    pub(in crate::proxy) compaction: Option<CompactionOptions>,
+}
+
+impl Selection {
+    /// Returns the name of the model in the response.
+    pub(super) fn reply_name(&self) -> &EscapedString {
+        self.alias.as_deref().unwrap_or(&self.model.escaped_id)
+    }
+
+    /// Returns the name of the model that replaces the provider's in the response. `None` if both are the same.
+    pub(super) fn renamed(&self, upstream: &str) -> Option<EscapedString> {
+        (self.alias.is_some() || *upstream != *self.model.id).then(|| self.reply_name().clone())
+    }
 }

@@ -71,7 +71,7 @@ impl Context {
         completion: Completion<'_>,
         now: Instant,
     ) -> UsageRecord<'_> {
-        let ChargedUsage { usage, cost, counted, .. } = *charged;
+        let ChargedUsage { usage, cost, counted, cache, .. } = *charged;
         let record = &self.record;
         let target = self.target();
         let millis = |at: Instant| {
@@ -101,6 +101,8 @@ impl Context {
             charge_id: "",
             usage,
             cost,
+            cache_saved: cache.saved,
+            cache_surcharge: cache.surcharge,
         }
     }
 
@@ -177,8 +179,9 @@ impl Context {
             );
         }
         let charged = bounded.unwrap_or(usage);
-        let cost = plan.model.price.cost(&charged, products);
-        ChargedUsage { usage: charged, cost, counted, bounded: bounded.is_some() }
+        let price = &plan.model.price;
+        let (cost, cache) = (price.cost(&charged, products), price.cache_effect(&charged));
+        ChargedUsage { usage: charged, cost, cache, counted, bounded: bounded.is_some() }
     }
 }
 

@@ -7,9 +7,11 @@ use arc_swap::ArcSwap;
 use pingora::Result;
 use pingora::connectors::ConnectorOptions;
 use pingora::modules::http::HttpModules;
+use tokio::sync::Semaphore;
 
 use super::active_snapshot::ActiveSnapshot;
 use super::billing::Billing;
+use super::compaction_seal::CompactionSecret;
 use crate::config::Limits;
 use crate::kv::{OwnerStore, Store, TaskStore};
 use crate::ledger::Ledger;
@@ -23,6 +25,7 @@ use crate::proxy::driver::dns::{self, Resolver};
 use crate::proxy::driver::offload::Offload;
 use crate::proxy::driver::shutdown::Shutdown;
 use crate::proxy::endpoints::task::service::TaskService;
+use crate::route::cache_lifetime::CacheLifetimeTable;
 use crate::route::cache_yield::CacheYieldTable;
 use crate::route::sticky::StickyTable;
 use crate::snapshot::Snapshot;
@@ -39,6 +42,8 @@ pub struct Gateway(Arc<GatewayInner>);
 pub struct GatewayInner {
     pub(in crate::proxy) live: ArcSwap<ActiveSnapshot>,
     pub(in crate::proxy) limits: Limits,
+    /// Permits of open WebSockets. `None` if the responses API is not served over WebSocket.
+    pub(in crate::proxy) websockets: Option<Arc<Semaphore>>,
     pub(in crate::proxy) connections: Arc<Connections>,
     pub(in crate::proxy) resolver: Resolver,
     pub(in crate::proxy) metrics: Arc<Metrics>,
@@ -49,12 +54,15 @@ pub struct GatewayInner {
     pub(in crate::proxy) tasks: TaskService,
     pub(in crate::proxy) owners: Arc<dyn OwnerStore>,
     pub(in crate::proxy) refuse_foreign: bool,
+    /// Secret of the compaction items that the gateway makes.
+    pub(in crate::proxy) compaction_secret: CompactionSecret,
     pub(in crate::proxy) memory: BodyMemory,
     pub(in crate::proxy) offload: Offload,
     /// Client for the gateway's own requests: jobs, tasks, health checks and remote media.
     pub(in crate::proxy) upstream_client: UpstreamClient,
     pub(in crate::proxy) sticky_table: StickyTable,
     pub(in crate::proxy) cache_yields: CacheYieldTable,
+    pub(in crate::proxy) cache_lifetimes: CacheLifetimeTable,
     pub(in crate::proxy) probe_results: ProbeResults,
     pub(in crate::proxy) supervisor: Arc<Supervisor>,
     /// Pingora's modules: none.
@@ -69,6 +77,8 @@ pub struct GatewayParts {
     pub snapshot: Snapshot,
     /// Limits of requests, bodies and connections.
     pub limits: Limits,
+    /// Whether the responses API is served over WebSocket too.
+    pub websocket: bool,
     /// Metrics registry.
     pub metrics: Arc<Metrics>,
     /// Access log.
@@ -125,6 +135,10 @@ impl Gateway {
             live: ArcSwap::from_pointee(live),
             connections,
             resolver,
+            // Tokio panics above `MAX_PERMITS`.
+            websockets: parts
+                .websocket
+                .then(|| Arc::new(Semaphore::new(parts.limits.websockets.min(Semaphore::MAX_PERMITS)))),
             limits: parts.limits,
             offload: Offload::new(&parts.metrics),
             metrics: parts.metrics,
@@ -134,11 +148,13 @@ impl Gateway {
             tasks: TaskService::new(parts.tasks),
             owners: parts.owners,
             refuse_foreign: parts.refuse_foreign,
+            compaction_secret: CompactionSecret::default(),
             billing,
             memory,
             upstream_client,
             sticky_table: StickyTable::default(),
             cache_yields: CacheYieldTable::default(),
+            cache_lifetimes: CacheLifetimeTable::default(),
             probe_results: ProbeResults::default(),
             supervisor: parts.supervisor,
             modules: HttpModules::new(),

@@ -73,6 +73,11 @@ fn copy_client_headers(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Attempt)
         ours.append(&beta, value.clone());
     }
     add_betas(ours, plan);
+    if plan.forwards_turn_state()
+        && let Some(state) = theirs.get(names::X_CODEX_TURN_STATE)
+    {
+        ours.insert(names::X_CODEX_TURN_STATE, state.clone());
+    }
     if plan.api.error_format() == Format::Messages
         && let Some(version) = theirs.get(names::ANTHROPIC_VERSION)
     {

@@ -24,6 +24,7 @@ use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::proxy::Gateway;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
+use crate::proxy::driver::hooks::HookFuture;
 use crate::proxy::driver::http1;
 
 /// Error body for a connection beyond the limit. The client's format is not known at that point.
@@ -70,7 +71,13 @@ impl Acceptor {
         Some(Admitted { _permit: permit, open })
     }
 
-    async fn serve(&self, session: Stream, acceptor: Option<Arc<TlsAcceptor>>, shutdown: &ShutdownWatch) {
+    /// Serves a connection. Returns what serves it from then on, if it was upgraded to another protocol.
+    async fn serve(
+        &self,
+        session: Stream,
+        acceptor: Option<Arc<TlsAcceptor>>,
+        shutdown: &ShutdownWatch,
+    ) -> Option<HookFuture<'static, ()>> {
         // An accepted connection may carry a request that was sent before the drain began: shutdown waits for it, but
         // no longer than `NEW_CONNECTION_GRACE`.
         let held = self.gateway.shutdown.guard();
@@ -86,31 +93,29 @@ impl Acceptor {
                 let encrypted = tokio::select! {
                     biased;
                     encrypted = Box::pin(self.encrypt(&acceptor, session)) => encrypted,
-                    () = stopping.as_mut() => return,
+                    () = stopping.as_mut() => return None,
                 };
-                match encrypted {
-                    Some(session) => session,
-                    None => return,
-                }
+                encrypted?
             }
         };
         let mut stream = Box::new(HeaderTimeoutStream::new(session, self.limits.header_timeout));
         let http2 = tokio::select! {
             biased;
             http2 = stream.is_http2() => http2,
-            () = stopping => return,
+            () = stopping => return None,
             // A client that sends nothing would hold its permit for ever.
-            () = tokio::time::sleep(self.limits.keepalive) => return,
+            () = tokio::time::sleep(self.limits.keepalive) => return None,
         };
-        let Ok(http2) = http2 else { return };
+        let Ok(http2) = http2 else { return None };
         if http2 {
             // HTTP/2 interleaves heads and bodies of many streams, so the head time-out cannot apply to the connection.
             stream.head_complete();
             drop(held);
             Box::pin(self.proxy.process_new(stream, shutdown)).await;
+            None
         } else {
             let first = stream.take_first();
-            http1::serve(&self.gateway, stream, first, held).await;
+            http1::serve(&self.gateway, stream, first, held).await
         }
     }
 
@@ -146,8 +151,14 @@ impl ServerApp for Acceptor {
         // A task of its own: Pingora's task keeps space for the state of a TLS handshake for the life of the
         // connection.
         tokio::spawn(async move {
-            front.serve(session, acceptor, &shutdown).await;
-            drop(admitted);
+            if let Some(upgraded) = front.serve(session, acceptor, &shutdown).await {
+                // A further task: this one keeps space for the phases of a request, which an idle WebSocket has no use
+                // for.
+                tokio::spawn(async move {
+                    upgraded.await;
+                    drop(admitted);
+                });
+            }
         });
         None
     }

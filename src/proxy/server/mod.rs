@@ -140,6 +140,7 @@ impl Server {
         let gateway = Gateway::new(GatewayParts {
             snapshot: unset,
             limits: settings.limits.clone(),
+            websocket: settings.websocket,
             metrics: metrics.clone(),
             access_log: access_log.clone(),
             shutdown: shutdown.clone(),

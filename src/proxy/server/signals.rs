@@ -31,6 +31,7 @@ use crate::metrics::admin::{self, Status};
 use crate::proxy::Gateway;
 use crate::proxy::Shutdown;
 use crate::supervise::Supervised;
+use crate::tokens;
 
 /// Called when the gateway accepts requests.
 pub type Started = Box<dyn FnOnce() + Send>;
@@ -48,6 +49,8 @@ const ACCEPT_SETTLE: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two sweeps of retired snapshots.
 const SWEEP: Duration = Duration::from_secs(30);
+/// Time without use after which the memory of a tokenizer vocabulary is released, at most twice this long.
+const VOCABULARY_IDLE: Duration = Duration::from_secs(600);
 
 /// Retired snapshots that requests may still use. A background task drops them: dropping 100,000 keys takes
 /// milliseconds.
@@ -267,6 +270,7 @@ impl Signals {
         }
         tokio::spawn(watchdog::serve(self.listeners.clone()));
         let mut sweep = tokio::time::interval(SWEEP);
+        let mut release = tokio::time::interval(VOCABULARY_IDLE);
         let (mut reload, mut once_more) = (BackgroundTask(None), false);
         let mut upgrade = BackgroundTask(None);
         // Reloads and upgrades run as tasks, so that SIGTERM takes effect during a slow file or a hung process.
@@ -299,6 +303,9 @@ impl Signals {
                     None => tracing::error!("the upgrade task failed; this process continues"),
                 },
                 _ = sweep.tick() => self.retired.sweep(),
+                _ = release.tick() => if tokens::release_unused() > 0 {
+                    tracing::debug!("unused tokenizer vocabularies were released");
+                },
             }
         }
         // Dropping the task kills a new process that does not serve yet.

@@ -109,6 +109,7 @@ fn min_tokens(model: &str) -> u64 {
     match model {
         _ if model.starts_with("claude-opus-4-5") || model.starts_with("claude-opus-4-6") => 4_096,
         _ if model.starts_with("claude-haiku-4-5") => 4_096,
+        _ if model.starts_with("claude-opus-5") || model.starts_with("claude-fable-5") => 512,
         _ => 1_024,
     }
 }
@@ -170,8 +171,10 @@ fn breakpoint(block: &Value) -> Option<bool> {
 }
 
 pub(super) fn check(body: &Value) -> Result<(), ApiError> {
-    let mut found = 0;
+    let mut found = Breakpoints::default();
     check_in(&Fields::new(body, ""), &mut found)?;
+    // The breakpoint of the request itself is behind all others.
+    found.has_short = false;
     for (list, at) in ["tools", "system", "messages"].iter().filter_map(|name| Some((body.get(name)?, name)))
     {
         for (index, item) in list.as_array().into_iter().flatten().enumerate() {
@@ -184,6 +187,7 @@ pub(super) fn check(body: &Value) -> Result<(), ApiError> {
             }
         }
     }
+    let found = found.count;
     if found > MAX_BREAKPOINTS {
         return Err(ApiError::invalid(format!(
             "A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
@@ -192,18 +196,35 @@ pub(super) fn check(body: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn check_in(block: &Fields<'_>, found: &mut usize) -> Result<(), ApiError> {
+/// Breakpoints of the blocks that were checked, in the provider's order.
+#[derive(Default)]
+struct Breakpoints {
+    count: usize,
+    /// Whether one of them lives for five minutes.
+    has_short: bool,
+}
+
+fn check_in(block: &Fields<'_>, found: &mut Breakpoints) -> Result<(), ApiError> {
     let Some(control) = block.object("cache_control")? else {
         return Ok(());
     };
-    *found += 1;
+    found.count += 1;
     match control.string("type")? {
         Some("ephemeral") => {}
         Some(other) => return Err(wrong_tag(&control.path, other, &["ephemeral"])),
         None => return Err(required(&control.at("type"))),
     }
     match control.string("ttl")? {
-        None | Some("5m" | "1h") => Ok(()),
+        Some("1h") if found.has_short => Err(ApiError::invalid(format!(
+            "{}: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. Note that blocks are \
+             processed in the following order: `tools`, `system`, `messages`.",
+            control.at("ttl")
+        ))),
+        Some("1h") => Ok(()),
+        None | Some("5m") => {
+            found.has_short = true;
+            Ok(())
+        }
         Some(_) => Err(should_be(&format!("{}.ephemeral.ttl", control.path), "'5m' or '1h'")),
     }
 }
@@ -240,6 +261,20 @@ mod tests {
             json!({"role": "user", "content": [block]})
         };
         json!({"model": "m", "messages": (0..count).map(turn).collect::<Vec<_>>()})
+    }
+
+    #[test]
+    fn cache_breakpoints_of_an_hour_come_first() {
+        let mark = |ttl: &str| json!({"type": "ephemeral", "ttl": ttl});
+        let body = |tool: &str, turn: &str| {
+            json!({"tools": [{"name": "f", "cache_control": mark(tool)}],
+                   "messages": [{"role": "user", "content": [{"type": "text", "text": "a", "cache_control": mark(turn)}]}]})
+        };
+        for (tool, turn, valid) in
+            [("1h", "5m", true), ("1h", "1h", true), ("5m", "5m", true), ("5m", "1h", false)]
+        {
+            assert_eq!(check(&body(tool, turn)).is_ok(), valid, "{tool} {turn}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ const BLOCKS: [(&str, &[&str]); 7] = [
 ];
 
 /// Block types that are accepted without checks.
-const PASSED: [&str; 14] = [
+const PASSED: [&str; 16] = [
     "advisor_tool_result",
     "bash_code_execution_tool_result",
     "code_execution_tool_result",
@@ -41,6 +41,8 @@ const PASSED: [&str; 14] = [
     "search_result",
     "server_tool_use",
     "text_editor_code_execution_tool_result",
+    "tool_addition",
+    "tool_removal",
     "tool_search_tool_result",
     "web_fetch_tool_result",
     "web_search_tool_result",

@@ -82,7 +82,8 @@ impl Site {
         request_id: &str,
         ids: Ids,
     ) -> Result<Reply, ApiError> {
-        let asked = request::messages(body, version)?;
+        let mut asked = request::messages(body, version)?;
+        call.scenario.apply(&mut asked.ask, &call.request.body);
         let error = |status| for_status(status).reply(request_id);
         let reply = || {
             let cached = self.cache.account(body, &asked.ask);

@@ -163,7 +163,8 @@ fn thinking(fields: &Fields<'_>, model: &str, max_tokens: Option<i64>) -> Result
     // From this generation on, thinking is only adaptive, and its text is omitted by default.
     let newer = generation(model) >= Some((4, 7));
     let shown = match thinking.string("display")? {
-        Some("summarized") => Thinking::Shown,
+        // `updates` is a beta of August 2026.
+        Some("summarized" | "updates") => Thinking::Shown,
         Some("omitted") => Thinking::Omitted,
         None if newer => Thinking::Omitted,
         None => Thinking::Shown,

@@ -117,7 +117,8 @@ fn act(call: &Call<'_>, model: &str, action: &str, style: Style) -> Result<Reply
             Ok(stage(&asked.ask.directives, OVERLOADED, error, reply))
         }
         _ => {
-            let asked = request::generate(&body, model)?;
+            let mut asked = request::generate(&body, model)?;
+            call.scenario.apply(&mut asked.ask, &call.request.body);
             let ids = Ids::new(call.serial, &call.request.body);
             let reply = || answer::reply(&asked, style, call.pacing, ids);
             Ok(stage(&asked.ask.directives, OVERLOADED, error, reply))

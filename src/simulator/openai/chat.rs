@@ -70,7 +70,8 @@ pub(super) struct Chat {
 }
 
 pub(super) fn answer(call: &Call<'_>, body: &Value, ids: Ids) -> Result<Reply, ApiError> {
-    let chat = read(body)?;
+    let mut chat = read(body)?;
+    call.scenario.apply(&mut chat.ask, &call.request.body);
     let reply = || chat_answer::reply(&chat, call.pacing, ids);
     Ok(stage(&chat.ask.directives, OVERLOADED, |status| for_status(status).reply(), reply))
 }

@@ -4,18 +4,16 @@ use serde_json::{Map, Value, json};
 
 use super::super::conversation::Conversation;
 use super::super::ids::is_opaque;
+use super::compaction;
 use super::errors::{ApiError, missing, wrong_type, wrong_value};
 use super::store::Store;
 use super::tools::check_image;
 
 /// Items of tools that the provider runs itself. They are accepted without checks.
-const PASSED: [&str; 24] = [
-    "additional_tools",
+const PASSED: [&str; 21] = [
     "apply_patch_call",
     "apply_patch_call_output",
     "code_interpreter_call",
-    "compaction",
-    "compaction_trigger",
     "computer_call",
     "computer_call_output",
     "file_search_call",
@@ -102,6 +100,10 @@ fn item_of(item: &Value, at: usize, store: &Store) -> Result<Value, ApiError> {
             }
         }
         "reasoning" => check_sealed(item, &path, store)?,
+        "compaction" => compaction::check_item(item, &path)?,
+        // Its place is checked when all items are known.
+        "compaction_trigger" => {}
+        "additional_tools" => check_added_tools(item, &path)?,
         "item_reference" => {
             let id = string("id")?;
             return store.item(id).ok_or_else(|| item_not_found(id));
@@ -110,6 +112,9 @@ fn item_of(item: &Value, at: usize, store: &Store) -> Result<Value, ApiError> {
         other => {
             let mut supported = PASSED.to_vec();
             supported.extend([
+                "additional_tools",
+                "compaction",
+                "compaction_trigger",
                 "custom_tool_call",
                 "custom_tool_call_output",
                 "function_call",
@@ -123,6 +128,19 @@ fn item_of(item: &Value, at: usize, store: &Store) -> Result<Value, ApiError> {
         }
     }
     Ok(item.clone())
+}
+
+/// Checks an item that adds tools. The tools themselves are read with those of the request.
+fn check_added_tools(item: &Value, path: &str) -> Result<(), ApiError> {
+    let role = item.get("role").and_then(Value::as_str).ok_or_else(|| missing(&format!("{path}.role")))?;
+    if role != "developer" {
+        return Err(wrong_value(&format!("{path}.role"), role, &["developer"]));
+    }
+    match item.get("tools") {
+        Some(Value::Array(_)) => Ok(()),
+        Some(other) => Err(wrong_type(&format!("{path}.tools"), "an array of objects", other)),
+        None => Err(missing(&format!("{path}.tools"))),
+    }
 }
 
 const INPUT_PARTS: [&str; 3] = ["input_text", "input_image", "input_file"];

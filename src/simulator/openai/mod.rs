@@ -9,6 +9,7 @@
 
 mod chat;
 mod chat_answer;
+mod compaction;
 mod embeddings;
 mod errors;
 mod images;
@@ -67,6 +68,7 @@ impl Site {
             ["models"] => get(&|| Ok(models::list())),
             ["models", id] => get(&|| models::one(id)),
             ["responses"] => post(&|body| responses::answer(call, &self.store, body, ids.clone())),
+            ["responses", "compact"] => post(&|body| responses::compact(&self.store, body, ids.clone())),
             ["responses", "input_tokens"] => post(&|body| responses::input_tokens(&self.store, body)),
             ["responses", id] if method == Method::DELETE => self.store.delete(id),
             ["responses", id] => get(&|| self.store.response(id)),

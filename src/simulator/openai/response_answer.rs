@@ -8,6 +8,7 @@ use super::super::ids::{self, Ids};
 use super::super::script::{Finish, Plan};
 use super::super::stream::{Frame, Kind, Pacing, schedule};
 use super::super::text::{fragments, words};
+use super::compaction;
 use super::errors::server_error;
 use super::responses::Asked;
 use super::store::{Store, Stored};
@@ -81,9 +82,18 @@ enum ItemKind {
         name: String,
         custom: bool,
     },
+    /// Compaction, which has no pieces and no status.
+    Compaction {
+        encrypted: String,
+    },
 }
 
 fn items(asked: &Asked<'_>, plan: &Plan, ids: &mut Ids) -> Vec<Item> {
+    if asked.compacts {
+        let (id, encrypted) = compaction::item(ids);
+        let kind = ItemKind::Compaction { encrypted };
+        return vec![Item { id, kind, pieces: Vec::new(), end: Status::Completed }];
+    }
     let mut items = Vec::new();
     if let Some(thinking) = &plan.thinking {
         let encrypted = asked.encrypted.then(|| ids::encrypted(ids.next()));
@@ -94,7 +104,7 @@ fn items(asked: &Asked<'_>, plan: &Plan, ids: &mut Ids) -> Vec<Item> {
             end: Status::Completed,
         });
     }
-    let silent = !plan.calls.is_empty() || (plan.finish == Finish::Length && plan.pieces.is_empty());
+    let silent = plan.pieces.is_empty() && (!plan.calls.is_empty() || plan.finish == Finish::Length);
     if !silent {
         items.push(Item {
             id: ids.hex("msg_", 50),
@@ -153,6 +163,9 @@ impl Item {
             ItemKind::Call { call_id, name, custom: true } => {
                 json!({"id": self.id, "type": "custom_tool_call", "status": status.name(), "input": text,
                        "call_id": call_id, "name": name})
+            }
+            ItemKind::Compaction { encrypted } => {
+                json!({"id": self.id, "type": "compaction", "encrypted_content": encrypted})
             }
         }
     }
@@ -305,6 +318,7 @@ impl Events {
             }
             ItemKind::Message { refusal } => self.message(index, item, *refusal),
             ItemKind::Call { custom, .. } => self.call(index, item, *custom),
+            ItemKind::Compaction { .. } => {}
         }
         self.push(
             Kind::Other,

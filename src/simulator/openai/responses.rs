@@ -10,7 +10,7 @@ use super::super::text::{tokens, weigh};
 use super::errors::{ApiError, Fields, OVERLOADED, for_status, missing, wrong_type, wrong_value};
 use super::store::Store;
 use super::tools::{check_location, function_tool, mentions_json, read_choice, read_schema};
-use super::{input, response_answer};
+use super::{compaction, input, response_answer};
 
 /// Members of a request. Source: `ResponseCreateParams` of openai-python 3.52, and `client_metadata`: OpenAI does not
 /// document it, but its API accepts it, and Codex sends it with every request.
@@ -72,6 +72,8 @@ pub(super) struct Asked<'a> {
     pub(super) summary: bool,
     /// The reasoning item has encrypted content.
     pub(super) encrypted: bool,
+    /// The request asks for a compaction instead of a message.
+    pub(super) compacts: bool,
     /// Items of the previous responses.
     pub(super) history: Vec<Value>,
     /// Items of this request.
@@ -79,19 +81,27 @@ pub(super) struct Asked<'a> {
 }
 
 pub(super) fn answer(call: &Call<'_>, store: &Store, body: &Value, ids: Ids) -> Result<Reply, ApiError> {
-    let asked = read(body, store)?;
+    let mut asked = read(body, store, &KNOWN)?;
+    call.scenario.apply(&mut asked.ask, &call.request.body);
     let reply = || response_answer::reply(&asked, store, call.pacing, ids);
+    Ok(stage(&asked.ask.directives, OVERLOADED, |status| for_status(status).reply(), reply))
+}
+
+/// Answers `POST /v1/responses/compact`.
+pub(super) fn compact(store: &Store, body: &Value, ids: Ids) -> Result<Reply, ApiError> {
+    let asked = read(body, store, &compaction::KNOWN)?;
+    let reply = || compaction::reply(&asked, ids);
     Ok(stage(&asked.ask.directives, OVERLOADED, |status| for_status(status).reply(), reply))
 }
 
 /// Answers `POST /v1/responses/input_tokens` with the number of input tokens.
 pub(super) fn input_tokens(store: &Store, body: &Value) -> Result<Reply, ApiError> {
-    let asked = read(body, store)?;
+    let asked = read(body, store, &KNOWN)?;
     let count = asked.ask.prompt_tokens;
     Ok(Reply::json(200, &json!({"object": "response.input_tokens", "input_tokens": count})))
 }
 
-fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
+fn read<'a>(body: &'a Value, store: &Store, known: &[&str]) -> Result<Asked<'a>, ApiError> {
     let fields = Fields(body);
     for (name, moved) in MOVED {
         if fields.get(name).is_some() {
@@ -104,7 +114,7 @@ fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
             .code("unsupported_parameter"));
         }
     }
-    fields.only(&KNOWN)?;
+    fields.only(known)?;
     let model = super::model(Some(fields.string("model")?.ok_or_else(|| missing("model"))?))?;
     check_sampling(fields, model)?;
     let history = match fields.string("previous_response_id")? {
@@ -122,10 +132,11 @@ fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
     if items.is_empty() && history.is_empty() && fields.get("prompt").is_none() {
         return Err(input::none_given());
     }
+    let compacts = compaction::is_triggered(&items)?;
     let everything: Vec<Value> = history.iter().chain(&items).cloned().collect();
     let instructions = fields.string("instructions")?.unwrap_or_default();
     let mut ask = input::conversation(instructions, &everything)?.ask("OpenAI", model);
-    ask.tools = tools(fields)?;
+    ask.tools = tools(fields, &everything)?;
     ask.choice = match fields.get("tool_choice") {
         Some(choice) if choice.get("function").is_some() => return Err(unknown("tool_choice.function")),
         Some(choice) => read_choice(choice, "tool_choice")?,
@@ -157,6 +168,7 @@ fn read<'a>(body: &'a Value, store: &Store) -> Result<Asked<'a>, ApiError> {
         store: fields.boolean("store")?.unwrap_or(true),
         summary,
         encrypted,
+        compacts,
         history,
         input: items,
     })
@@ -215,29 +227,49 @@ fn check_sampling(fields: Fields<'_>, model: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn tools(fields: Fields<'_>) -> Result<Vec<Tool>, ApiError> {
+/// Reads the tools of the member `tools`, and of the items `additional_tools`.
+fn tools(fields: Fields<'_>, items: &[Value]) -> Result<Vec<Tool>, ApiError> {
     let mut read = Vec::new();
-    for (at, tool) in fields.array("tools")?.into_iter().flatten().enumerate() {
-        let path = format!("tools[{at}]");
+    read_tools(fields.array("tools")?.map_or(&[][..], Vec::as_slice), "tools", &mut read)?;
+    for (at, item) in items.iter().enumerate() {
+        if item.get("type").and_then(Value::as_str) == Some("additional_tools") {
+            let tools = item.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            read_tools(tools, &format!("input[{at}].tools"), &mut read)?;
+        }
+    }
+    Ok(read)
+}
+
+fn read_tools(list: &[Value], path: &str, read: &mut Vec<Tool>) -> Result<(), ApiError> {
+    for (at, tool) in list.iter().enumerate() {
+        let path = format!("{path}[{at}]");
+        let string = |name: &str| tool.get(name).and_then(Value::as_str);
+        let required = |name: &str| string(name).ok_or_else(|| missing(&format!("{path}.{name}")));
         if let Some(location) = Fields(tool).object("user_location")? {
             check_location(location, &format!("{path}.user_location"))?;
         }
         if tool.get("function").is_some() {
             return Err(unknown(&format!("{path}.function")));
         }
-        match tool.get("type").and_then(Value::as_str) {
-            Some("function") => read.push(function_tool(tool, &path, true)?),
-            Some("custom") => {
-                let name = tool.get("name").and_then(Value::as_str);
-                let name = name.ok_or_else(|| missing(&format!("{path}.name")))?;
-                read.push(Tool { name: name.to_owned(), schema: Value::Null, custom: true });
+        match required("type")? {
+            "function" => read.push(function_tool(tool, &path, true)?),
+            "custom" => {
+                let name = required("name")?.to_owned();
+                read.push(Tool { name, schema: Value::Null, custom: true });
+            }
+            "namespace" => {
+                required("name")?;
+                required("description")?;
+                let inner = tool.get("tools").and_then(Value::as_array);
+                let inner = inner.ok_or_else(|| missing(&format!("{path}.tools")))?;
+                // Checked like the others, and never called.
+                read_tools(inner, &format!("{path}.tools"), &mut Vec::new())?;
             }
             // Tools that the provider runs itself are accepted and never called.
-            Some(_) => {}
-            None => return Err(missing(&format!("{path}.type"))),
+            _ => {}
         }
     }
-    Ok(read)
+    Ok(())
 }
 
 fn format(fields: Fields<'_>, items: &[Value]) -> Result<Format, ApiError> {

@@ -1,4 +1,5 @@
-//! Tests over real sockets: one file per format, one for the server (`server`) and one for the directives (`faults`).
+//! Tests over real sockets: one file per format, one for the server (`server`), one for the directives (`faults`) and
+//! one for prescribed responses (`scenario`).
 //! The test client (`client`) writes HTTP/1.1 itself, so that no library hides the bytes on the wire. Tests of single
 //! functions live beside the functions.
 
@@ -8,6 +9,7 @@ mod faults;
 mod google;
 mod openai;
 mod responses;
+mod scenario;
 mod server;
 
 use super::{Options, SimulatedProvider, Simulator};

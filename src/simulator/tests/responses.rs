@@ -197,3 +197,61 @@ async fn request_with_spellings_of_other_apis_is_refused() {
     refused("/v1/chat/completions", chat("gpt-4o"), place, "web_search_options.user_location.type").await;
     refused("/v1/chat/completions", chat("o3-pro"), json!({}), "model").await;
 }
+
+#[tokio::test]
+async fn tools_in_items_are_checked_and_called() {
+    let simulator = start(SimulatedProvider::OpenAi).await;
+    let ask = |item: Value| json!({"model": "gpt-5", "tool_choice": "required", "input": [item, {"role": "user", "content": "Go"}]});
+    let exec = json!({"type": "custom", "name": "exec"});
+    let item = json!({"type": "additional_tools", "role": "developer", "tools": [exec]});
+    let answer = post(&simulator, RESPONSES, &ask(item)).await.json();
+    let call = answer["output"].as_array().unwrap().iter().find(|item| item["name"] == "exec").unwrap();
+    assert_eq!(call["type"], "custom_tool_call");
+    for (item, param) in [
+        (json!({"type": "additional_tools", "tools": []}), "input[0].role"),
+        (json!({"type": "additional_tools", "role": "user", "tools": []}), "input[0].role"),
+        (json!({"type": "additional_tools", "role": "developer"}), "input[0].tools"),
+        (json!({"type": "additional_tools", "role": "developer", "tools": [{}]}), "input[0].tools[0].type"),
+        (
+            json!({"type": "additional_tools", "role": "developer", "tools": [
+                {"type": "namespace", "name": "n", "description": "d", "tools": [{"type": "custom"}]}]}),
+            "input[0].tools[0].tools[0].name",
+        ),
+    ] {
+        let answer = post(&simulator, RESPONSES, &ask(item)).await;
+        assert_eq!((answer.status, answer.json()["error"]["param"].as_str().unwrap()), (400, param));
+    }
+}
+
+#[tokio::test]
+async fn compaction_is_one_item_that_the_provider_accepts_again() {
+    let simulator = start(SimulatedProvider::OpenAi).await;
+    let user = json!({"role": "user", "content": "Remember: 42."});
+    let trigger = json!({"type": "compaction_trigger"});
+    let body = json!({"model": "gpt-5", "stream": true, "input": [user, trigger]});
+    let data = post(&simulator, RESPONSES, &body).await.data();
+    let kinds: Vec<&str> = data.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let item = "response.output_item.";
+    let expected =
+        ["response.created", "response.in_progress", &format!("{item}added"), &format!("{item}done")];
+    assert_eq!(kinds, [&expected[..], &["response.completed"]].concat());
+    let item = data.last().unwrap()["response"]["output"][0].clone();
+    assert_eq!(item["type"], "compaction");
+    let again = post(&simulator, RESPONSES, &json!({"model": "gpt-5", "input": [item, user]})).await;
+    assert_eq!(again.status, 200);
+    let compacted =
+        post(&simulator, "/v1/responses/compact", &json!({"model": "gpt-5", "input": [user]})).await;
+    let compacted = compacted.json();
+    assert_eq!(
+        (&compacted["object"], &compacted["output"][1]["type"]),
+        (&json!("response.compaction"), &json!("compaction"))
+    );
+    for (input, param) in [
+        (json!([trigger, user]), "input[0]"),
+        (json!([user, {"type": "compaction", "encrypted_content": "AAAA"}]), "input[1].encrypted_content"),
+        (json!([user, {"type": "compaction"}]), "input[1].encrypted_content"),
+    ] {
+        let answer = post(&simulator, RESPONSES, &json!({"model": "gpt-5", "input": input})).await;
+        assert_eq!((answer.status, answer.json()["error"]["param"].as_str().unwrap()), (400, param));
+    }
+}

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::server::pause;
 use super::{PATIENCE, TestBackend, on_both, wait};
-use crate::kv::{Store, StoreLimits, StoredResponse};
+use crate::kv::{Found, Store, StoreLimits, StoredResponse};
 use crate::store::StoreError;
 
 pub(crate) const LIMITS: StoreLimits = StoreLimits {
@@ -29,7 +29,8 @@ on_both!(
     signature_expired_is_not_found,
 );
 
-fn response(account: &str, id: &str, text: &str) -> StoredResponse {
+/// Returns a response whose items and document name this text.
+pub(crate) fn response(account: &str, id: &str, text: &str) -> StoredResponse {
     let bytes = |text: String| Bytes::from(text.into_bytes());
     StoredResponse {
         account: account.to_owned(),
@@ -44,9 +45,13 @@ pub(crate) fn store_response(store: &dyn Store, account: &str, id: &str, text: &
 }
 
 pub(crate) fn find(store: &dyn Store, account: &str, id: &str) -> Option<String> {
-    let found = wait(store.find(account, id)).unwrap()?;
+    wait(store.find(account, id)).unwrap().map(joined)
+}
+
+/// Returns the items and the document of a response as one text.
+pub(crate) fn joined(found: Found) -> String {
     let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).unwrap();
-    Some(format!("{}; {}", text(found.items), text(found.document)))
+    format!("{}; {}", text(found.items), text(found.document))
 }
 
 fn response_is_found_and_removed_by_its_account_only(place: &dyn TestBackend) {

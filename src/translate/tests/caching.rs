@@ -11,7 +11,8 @@ use crate::translate::PromptCaching;
 use crate::wire::request::BodyReader;
 use crate::wire::{Api, Format};
 
-const RULE: BreakpointRule = BreakpointRule { lifetime: CacheBreakpoint::Short, min_tokens: 0 };
+const RULE: BreakpointRule =
+    BreakpointRule { instructions: CacheBreakpoint::Long, turns: CacheBreakpoint::Short, min_tokens: 0 };
 
 /// Translates a request for a provider of the messages format.
 fn to_messages(from: Format, caching: PromptCaching<'_>, body: &Value) -> (String, u8) {
@@ -93,7 +94,9 @@ fn caching_of_a_translated_request_sets_the_marks_of_a_forwarded_one() {
 #[test]
 fn caching_of_a_translated_request_keeps_its_prefix_from_turn_to_turn() {
     let caching = PromptCaching { breakpoints: Some(RULE), key: None };
-    let unmarked = |text: &str| text.replace(r#","cache_control":{"type":"ephemeral"}"#, "");
+    let unmarked = |text: &str| {
+        text.replace(r#","ttl":"1h""#, "").replace(r#","cache_control":{"type":"ephemeral"}"#, "")
+    };
     let mut before: Option<String> = None;
     for (from, body) in conversations().into_iter().take(6) {
         let (sent, _) = to_messages(from, caching, &body);

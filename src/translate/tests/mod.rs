@@ -4,11 +4,16 @@
 
 mod bounds;
 mod caching;
+mod caching_prefix;
 mod changes;
+mod claude_code;
+mod compaction;
 mod ends;
 mod first_error;
+mod first_usage;
 mod keep_alive;
 mod linked;
+mod lite;
 mod requests;
 mod resume;
 mod rows;

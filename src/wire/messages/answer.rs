@@ -83,7 +83,7 @@ pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
         None => json.null(),
     };
     json.key("usage");
-    usage::write(&answer.usage, true, &mut json);
+    usage::write_whole(&answer.usage, &mut json);
     json.end_object();
 }
 

@@ -12,29 +12,47 @@ use crate::wire::spelling::{find, is_object, member_ranges};
 /// Writes `{"type":"error","error":{"type","message"},"request_id"}`: Anthropic's envelope
 /// (<https://docs.anthropic.com/en/api/errors>) with the error types of the gateway's specification.
 pub fn encode(error: &ApiError, request_id: &str, out: &mut BytesMut) {
+    encode_as(error.kind.row().messages_type, error, request_id, out);
+}
+
+/// Writes an error event of a stream, with Anthropic's own type. The specification gives its types by HTTP status, which
+/// an event has none of, and clients decide by the type of the event: Claude Code 2.1.330 repeats a request whose stream
+/// ended with `api_error` or `overloaded_error`, and gives up after any type that it does not know.
+pub fn encode_event(error: &ApiError, request_id: &str, out: &mut BytesMut) {
+    let kind = match error.kind.row().messages_type {
+        "invalid_request" => "invalid_request_error",
+        "upstream_error" | "svc_api_error" => "api_error",
+        other => other,
+    };
+    out.extend_from_slice(b"event: error\ndata: ");
+    encode_as(kind, error, request_id, out);
+    out.extend_from_slice(b"\n\n");
+}
+
+fn encode_as(kind: &str, error: &ApiError, request_id: &str, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("type").string("error").key("error").begin_object();
-    json.key("type").string(error.kind.row().messages_type).key("message").string(&error.message);
+    json.key("type").string(kind).key("message").string(&error.message);
     json.end_object();
     json.key("request_id").string(request_id);
     json.end_object();
 }
 
-/// Returns the specification's type for an error type of Anthropic. `status` is `None` for an error in a stream.
-fn type_of(own: &str, status: Option<u16>) -> &'static str {
+/// Returns the specification's type for an error type of Anthropic in a response with this status.
+fn type_of(own: &str, status: u16) -> &'static str {
     match (own, status) {
         ("invalid_request_error" | "not_found_error" | "request_too_large", _) => "invalid_request",
-        ("rate_limit_error", _) | (_, Some(429)) => "rate_limit_error",
+        ("rate_limit_error", _) | (_, 429) => "rate_limit_error",
         ("api_error" | "overloaded_error" | "timeout_error", _) => "upstream_error",
         // Types of other providers. A refused credential does not get here, because it is the gateway's fault.
-        (_, Some(400..=499)) => "invalid_request",
+        (_, 400..=499) => "invalid_request",
         _ => "upstream_error",
     }
 }
 
 /// Returns the edit that replaces an error's type by that of the specification and adds the original as
 /// `provider_type`: byte range and new text. `None` if both are the same, or if the body has no error type.
-pub fn mapped(body: &str, status: Option<u16>) -> Option<(Range<usize>, String)> {
+fn mapped(body: &str, status: u16) -> Option<(Range<usize>, String)> {
     let body_members = member_ranges(body, 0);
     let error = find(&body_members, "error").filter(|place| is_object(place.value))?;
     let members = member_ranges(error.value.text(), error.at.start);
@@ -47,7 +65,7 @@ pub fn mapped(body: &str, status: Option<u16>) -> Option<(Range<usize>, String)>
 
 /// Returns a whole error body with the type of the specification. `None` if it need not change.
 pub fn standardised(body: &str, status: u16) -> Option<String> {
-    let (at, kind) = mapped(body, Some(status))?;
+    let (at, kind) = mapped(body, status)?;
     Some([body.get(..at.start)?, &kind, body.get(at.end..)?].concat())
 }
 

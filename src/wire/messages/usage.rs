@@ -114,26 +114,80 @@ impl Counts {
     }
 }
 
+/// Writes the usage object of a whole message.
+pub(super) fn write_whole<B: BufMut>(usage: &Usage, json: &mut Writer<'_, B>) {
+    write(usage, InputCounts::of(usage), true, json);
+}
+
+/// Writes the usage object of `message_start`: the provider's first report, or `expected` input tokens before any.
+///
+/// Clients show it while the response arrives, and keep it if the response is interrupted. All of an estimate counts as
+/// uncached input: a zero at the end does not overwrite a count of the start
+/// (<https://docs.anthropic.com/en/docs/build-with-claude/streaming>: usage is cumulative), so that cache counts that
+/// turn out to be zero could not be taken back.
+pub(super) fn write_start<B: BufMut>(usage: &Usage, expected: u64, json: &mut Writer<'_, B>) {
+    // As in Anthropic's own streams, the first token is counted already.
+    let output = usage.output.or(Some(1));
+    // Some providers begin with an input of 0.
+    let start = match usage.input {
+        Some(1..) => Usage { output, ..*usage },
+        _ => Usage { input: Some(expected), output, ..Usage::default() },
+    };
+    write(&start, InputCounts::of(&start), true, json);
+}
+
+/// Writes the usage object of `message_delta`, which is that of the whole response.
+pub(super) fn write_end<B: BufMut>(usage: &Usage, json: &mut Writer<'_, B>) {
+    write(usage, InputCounts::of(usage).with_uncached(), false, json);
+}
+
+/// Input tokens as this format counts them.
+#[derive(Clone, Copy, Debug)]
+struct InputCounts {
+    /// Input tokens without cache reads and writes.
+    uncached: u64,
+    /// Input tokens written to the cache.
+    written: u64,
+    /// Input tokens read from the cache.
+    read: u64,
+}
+
+impl InputCounts {
+    /// Returns the counts of a usage. More cached tokens than input leave no uncached ones.
+    fn of(usage: &Usage) -> Self {
+        let part = |count: Option<u64>| count.unwrap_or(0);
+        let read = part(usage.cached);
+        let written = part(usage.cache_write).saturating_add(part(usage.cache_write_1h));
+        let uncached = part(usage.input).saturating_sub(read).saturating_sub(written);
+        InputCounts { uncached, written, read }
+    }
+
+    /// Returns the same sum with at least one uncached token. Clients keep the count of `message_start` where the end
+    /// has zero, and would add an estimate to the tokens that were read from the cache.
+    fn with_uncached(mut self) -> Self {
+        if self.uncached == 0
+            && let Some(from) = [&mut self.read, &mut self.written].into_iter().find(|count| **count > 0)
+        {
+            *from -= 1;
+            self.uncached = 1;
+        }
+        self
+    }
+}
+
 /// Writes a usage object. `whole` selects the object of a whole message, which has more members than the one at the end
-/// of a stream.
-pub(super) fn write<B: BufMut>(usage: &Usage, whole: bool, json: &mut Writer<'_, B>) {
-    let part = |count: Option<u64>| count.unwrap_or(0);
-    let written = part(usage.cache_write).saturating_add(part(usage.cache_write_1h));
-    let uncached = part(usage.input).saturating_sub(part(usage.cached)).saturating_sub(written);
-    json.begin_object().key("input_tokens").number(uncached);
-    if usage.cache_write.is_some() || usage.cache_write_1h.is_some() {
-        json.key("cache_creation_input_tokens").number(written);
-    }
-    if let Some(cached) = usage.cached {
-        json.key("cache_read_input_tokens").number(cached);
-    }
+/// of a stream. The four counts are always present: clients add them up, and older ones fail without them.
+fn write<B: BufMut>(usage: &Usage, input: InputCounts, whole: bool, json: &mut Writer<'_, B>) {
+    json.begin_object().key("input_tokens").number(input.uncached);
+    json.key("cache_creation_input_tokens").number(input.written);
+    json.key("cache_read_input_tokens").number(input.read);
     if let Some(long) = usage.cache_write_1h.filter(|_| whole) {
         json.key("cache_creation").begin_object();
-        json.key("ephemeral_5m_input_tokens").number(part(usage.cache_write));
+        json.key("ephemeral_5m_input_tokens").number(usage.cache_write.unwrap_or(0));
         json.key("ephemeral_1h_input_tokens").number(long);
         json.end_object();
     }
-    json.key("output_tokens").number(part(usage.output));
+    json.key("output_tokens").number(usage.output.unwrap_or(0));
     if let Some(reasoning) = usage.reasoning {
         json.key("output_tokens_details")
             .begin_object()

@@ -18,8 +18,13 @@ pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Resul
     Decoder::new(seed).whole(body, sink)
 }
 
-/// Writes one whole response body. A collected error becomes a response object with the status `failed`.
+/// Writes one whole response body, or the compacted conversation that the client requested instead. A collected error
+/// becomes a response object with the status `failed`.
 pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
+    if let Some(messages) = reply.compaction.as_ref().and_then(|compaction| compaction.messages.as_deref()) {
+        super::compaction::encode(answer, messages, reply, out);
+        return;
+    }
     let mut encoder = Encoder::collecting(reply);
     let id = JsonStr::from_escaped(&answer.id);
     let model = JsonStr::from_escaped(&answer.model);

@@ -16,9 +16,11 @@
 //! on the provider does not belong here.
 
 pub mod answer;
+pub mod compaction;
 pub mod error;
 pub mod request;
 mod shell;
+pub mod socket;
 pub(super) mod spellings;
 pub mod stored;
 pub mod stream;

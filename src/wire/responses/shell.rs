@@ -168,7 +168,7 @@ fn each_member(echo: &str, mut each: impl FnMut(&'static str, RawJson<'_>)) -> R
 }
 
 /// Writes a usage object. All counts are present, 0 if unknown, because the SDKs' types require them.
-fn put_usage(usage: &Usage, out: &mut BytesMut) {
+pub(super) fn put_usage(usage: &Usage, out: &mut BytesMut) {
     let input = usage.input.unwrap_or(0);
     let output = usage.output.unwrap_or(0);
     let written = usage.cache_write.unwrap_or(0).saturating_add(usage.cache_write_1h.unwrap_or(0));

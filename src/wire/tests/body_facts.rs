@@ -165,3 +165,50 @@ fn stored_ids_are_found_in_every_form() {
         assert_eq!(kept.iter().map(|(_, id)| &**id).collect::<Vec<_>>(), ids, "{members}");
     }
 }
+
+#[test]
+fn output_limit_is_lowered_in_place() {
+    for (api, members, lowered) in [
+        (Api::Chat, r#""max_completion_tokens":32000,"n":2"#, r#""max_completion_tokens":8192 ,"n":2"#),
+        (
+            Api::Chat,
+            r#""max_tokens": 9000 ,"max_completion_tokens":10000"#,
+            r#""max_tokens": 8192 ,"max_completion_tokens":8192 "#,
+        ),
+        (Api::Responses, r#""max_output_tokens":128000"#, r#""max_output_tokens":8192  "#),
+        (
+            Api::Generate,
+            r#""generationConfig":{"temperature":0,"maxOutputTokens":65536}"#,
+            r#""generationConfig":{"temperature":0,"maxOutputTokens":8192 }"#,
+        ),
+        // Within the limit, not a whole number, or a member of another API.
+        (Api::Chat, r#""max_tokens":8192"#, r#""max_tokens":8192"#),
+        (Api::Chat, r#""max_tokens":null"#, r#""max_tokens":null"#),
+        (Api::Chat, r#""max_tokens":1e9"#, r#""max_tokens":1e9"#),
+        (Api::Chat, r#""max_output_tokens":32000"#, r#""max_output_tokens":32000"#),
+    ] {
+        let mut body = read(api, members);
+        body.clamp_output(8_192);
+        let cap = body.output_caps().output;
+        assert!(cap.is_none_or(|cap| cap <= 8_192 || members.contains("1e9")), "{members}");
+        let text = body.text.into_contiguous();
+        assert!(text.ends_with(&format!("{lowered}}}")), "{}", &*text);
+    }
+}
+
+#[test]
+fn output_limit_is_lowered_wherever_the_body_is_split() {
+    let body = r#"{"model":"m","max_tokens":32000,"messages":[{"role":"user","content":"\u00fc Ã¼"}],"stream":true}"#;
+    let expected = body.replace("32000", "8192 ");
+    for cut in 0..body.len() {
+        let mut reader = BodyReader::new(Api::Messages, false);
+        let (first, second) = body.as_bytes().split_at(cut);
+        reader.push(Bytes::copy_from_slice(first)).unwrap();
+        reader.push(Bytes::copy_from_slice(second)).unwrap();
+        let mut body = reader.finish().unwrap();
+        body.clamp_output(8_192);
+        assert_eq!(body.output_caps().output, Some(8_192));
+        assert!(body.set_model("other").iter().all(|edit| edit.range == (9..12)));
+        assert_eq!(&*body.text.into_contiguous(), expected, "cut at {cut}");
+    }
+}

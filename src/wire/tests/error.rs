@@ -83,6 +83,36 @@ fn stream_tail_is_an_error_and_never_a_finish() {
     }
 }
 
+/// Claude Code repeats a request whose stream ended with one of Anthropic's types for faults of the server, and gives up
+/// after a type that it does not know.
+#[test]
+fn client_2_stream_error_of_messages_has_a_type_of_anthropic() {
+    for kind in ErrorKind::ALL {
+        let tail = stream_tail(Format::Messages, &ApiError::new(kind, "cut"), "req_1", None);
+        let data = text(&tail).strip_prefix("event: error\ndata: ").unwrap();
+        let event: Value = serde_json::from_str(data).unwrap();
+        let told = event["error"]["type"].as_str().unwrap();
+        assert!(!["upstream_error", "svc_api_error", "invalid_request"].contains(&told), "{told}");
+    }
+    let tail = stream_tail(Format::Messages, &ApiError::new(ErrorKind::UpstreamBroken, "cut"), "req_1", None);
+    assert!(text(&tail).contains(r#""error":{"type":"api_error","message":"cut"}"#), "{}", text(&tail));
+}
+
+/// Gemini CLI waits for the time of `RetryInfo`, and reads no header.
+#[test]
+fn client_3_wait_of_the_provider_is_in_the_retry_info() {
+    let mut error = ApiError::new(ErrorKind::UpstreamRateLimit, "slow");
+    for (retry_after, delay) in [
+        (RetryAfter::Header("7".to_owned()), json!("7s")),
+        (RetryAfter::Wait(std::time::Duration::from_millis(1_200)), json!("2s")),
+        (RetryAfter::Header("Wed, 21 Oct 2026 07:28:00 GMT".to_owned()), Value::Null),
+    ] {
+        error.retry_after = Some(retry_after);
+        let tree: Value = serde_json::from_slice(&body(Format::Generate, &error, "req_1")).unwrap();
+        assert_eq!(tree["error"]["details"][0]["retryDelay"], delay);
+    }
+}
+
 #[test]
 fn stream_tail_closes_a_json_array() {
     let error = ApiError::new(ErrorKind::UpstreamTimeout, "late");
@@ -193,11 +223,11 @@ fn provider_status_and_message_are_kept() {
         (302, ErrorKind::UpstreamFailed, 500),
         (999, ErrorKind::UpstreamFailed, 500),
     ] {
-        let error = from_provider(status, provider("why", Some("context_length_exceeded")), None);
+        let error = from_provider(status, provider("why", Some("invalid_value")), None);
         assert_eq!((error.kind, error.status), (kind, out), "{status}");
         assert_eq!(error.message, "why");
         let code = matches!(kind, ErrorKind::UpstreamRejected | ErrorKind::UpstreamRateLimit);
-        assert_eq!(error.code.as_deref(), code.then_some("context_length_exceeded"), "{status}");
+        assert_eq!(error.code.as_deref(), code.then_some("invalid_value"), "{status}");
     }
     let error = from_provider(502, provider("  ", None), Some(RetryAfter::Header("7".into())));
     assert_eq!(error.message, "The upstream provider responded with HTTP status 502.");

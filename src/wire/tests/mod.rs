@@ -6,6 +6,7 @@
 mod body_facts;
 mod error;
 mod models;
+mod overflow;
 mod path;
 mod provider_error;
 mod request;

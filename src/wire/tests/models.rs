@@ -10,12 +10,14 @@ fn entries<'a>(ids: &[&'a str]) -> Vec<ListedModel<'a>> {
     ids.iter()
         .map(|&id| ListedModel {
             id,
+            alias_of: None,
             owned_by: "someone",
             created: 1_700_000_000,
             methods: &["generateContent"],
             context_window: None,
             max_output_tokens: None,
             efforts: Vec::new(),
+            image_input: true,
         })
         .collect()
 }
@@ -217,5 +219,31 @@ fn page_at_an_unknown_id_is_empty_and_the_last() {
             let got = list(ListingShape::Generate, &["a", "b", "c"], &page);
             assert_eq!(got, json!({"models": []}), "{page:?}");
         }
+    }
+}
+
+#[test]
+fn catalogue_has_the_modalities_and_the_compaction_limit_of_a_model() {
+    let entry = |window, output, image_input| ListedModel {
+        context_window: window,
+        max_output_tokens: output,
+        image_input,
+        ..entries(&["a"]).remove(0)
+    };
+    for (entry, limit, modalities) in [
+        (entry(Some(200_000), None, true), json!(180_000), json!(["text", "image"])),
+        (entry(Some(200_000), Some(8_000), true), json!(180_000), json!(["text", "image"])),
+        (entry(Some(200_000), Some(64_000), false), json!(136_000), json!(["text"])),
+        (entry(Some(128_000), Some(128_000), false), json!(64_000), json!(["text"])),
+        (entry(None, Some(64_000), false), Value::Null, json!(["text"])),
+    ] {
+        let mut out = BytesMut::new();
+        encode_list(ListingShape::Catalogue, &[entry], &ListingPage::default(), &mut out);
+        let model = serde_json::from_slice::<Value>(&out).unwrap()["models"][0].clone();
+        assert_eq!(
+            (&model["auto_compact_token_limit"], &model["input_modalities"]),
+            (&limit, &modalities),
+            "{model}"
+        );
     }
 }

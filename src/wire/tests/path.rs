@@ -174,7 +174,7 @@ fn endpoint_of_other_paths_is_none() {
         "/completions",
         "/v1/responses/resp_1/cancel",
         "/v1/responses/resp_1/input_items/x",
-        "/v1/responses/compact",
+        "/v1/responses/compact/x",
         "/v1/responses/input_tokens/x",
         "/v2/embed",
         "/v1/messages/batches",
@@ -370,5 +370,17 @@ proptest! {
         push_path_segment(&mut out, &text);
         prop_assert!(out.is_ascii());
         prop_assert_eq!(percent_decode(&out), text);
+    }
+}
+
+#[test]
+fn endpoint_that_compacts_is_a_method_of_the_responses_api() {
+    for path in ["/v1/responses/compact", "/v1/v1/responses/compact/", "/responses/compact"] {
+        let endpoint = parse(path, None).endpoint.unwrap();
+        assert_eq!((&endpoint, endpoint.api()), (&Endpoint::Compact, Some(Api::Responses)), "{path}");
+        assert_eq!(
+            (endpoint.label(), endpoint.allow(), endpoint.action()),
+            ("responses", "POST", Some(Action::Compact))
+        );
     }
 }

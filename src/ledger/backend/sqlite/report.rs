@@ -34,11 +34,13 @@ pub(super) fn sums(
     let (from, to) = (filter.from.max(first), filter.to.min(last.saturating_add(1)));
     let text = format!(
         "WITH RECURSIVE days (d) AS (SELECT {from} WHERE {from} < {to} UNION ALL SELECT d + 1 FROM days WHERE d + 1 < {to})
-         SELECT {name}, {}, {}, {}{usage}
+         SELECT {name}, {}, {}, {}, {}, {}{usage}
          FROM days CROSS JOIN daily ON day = d WHERE TRUE{conditions} GROUP BY 1 ORDER BY 1",
         summed("requests"),
         summed("failed"),
         summed("cost"),
+        summed("cache_saved"),
+        summed("cache_surcharge"),
     );
     let mut select = connection.prepare(&text)?;
     let mut lines: Vec<UsageRow> = select.query_map(&values[..], line)?.collect::<rusqlite::Result<_>>()?;
@@ -70,10 +72,12 @@ fn line(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
         requests: sum(row, 1)?,
         failed: sum(row, 3)?,
         cost: sum(row, 5)?,
+        cache_saved: sum(row, 7)?,
+        cache_surcharge: sum(row, 9)?,
         ..UsageSums::default()
     };
     for (at, used) in sums.usage.iter_mut().enumerate() {
-        *used = sum(row, at.saturating_mul(2).saturating_add(7))?;
+        *used = sum(row, at.saturating_mul(2).saturating_add(11))?;
     }
     Ok(UsageRow { name, sums })
 }

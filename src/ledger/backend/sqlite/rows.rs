@@ -57,15 +57,18 @@ struct Sums {
     failed: i64,
     cost: i64,
     usage: [i64; KINDS.len()],
+    cache_saved: i64,
+    cache_surcharge: i64,
 }
 
 /// SQL that adds to a daily sum. Sums saturate at `i64::MAX`: an overflow would fail the transaction and block every
 /// later frame.
 static ADD_TO_DAY: LazyLock<String> = LazyLock::new(|| {
     let sums = ["requests", "failed", "cost"].into_iter().chain(KINDS.iter().map(|kind| kind.name));
+    let sums = sums.chain(["cache_saved", "cache_surcharge"]);
     let add = |sum: &str| format!("{sum} = MIN({sum}, {} - excluded.{sum}) + excluded.{sum}", i64::MAX);
     format!(
-        "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+        "INSERT INTO daily VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
          ON CONFLICT (day, account, key, model) DO UPDATE SET {}",
         sums.map(add).collect::<Vec<_>>().join(", ")
     )
@@ -171,6 +174,8 @@ impl Sums {
             let value = (kind.get)(&record.usage).and_then(|value| i64::try_from(value).ok());
             *sum = sum.saturating_add(value.unwrap_or(0));
         }
+        self.cache_saved = self.cache_saved.saturating_add_unsigned(record.cache_saved);
+        self.cache_surcharge = self.cache_surcharge.saturating_add_unsigned(record.cache_surcharge);
     }
 
     fn insert(
@@ -184,7 +189,7 @@ impl Sums {
         let mut insert = connection.prepare_cached(&ADD_TO_DAY)?;
         let [input, cached, write, write_1h, output, reasoning, audio_input, audio_output, images, searches] =
             self.usage;
-        let Sums { requests, failed, cost, .. } = self;
+        let Sums { requests, failed, cost, cache_saved, cache_surcharge, .. } = self;
         let (name, sums) = ((day, account, key, model), (requests, failed, cost));
         insert.execute(params![
             name.0,
@@ -203,7 +208,9 @@ impl Sums {
             audio_input,
             audio_output,
             images,
-            searches
+            searches,
+            cache_saved,
+            cache_surcharge
         ])?;
         Ok(())
     }

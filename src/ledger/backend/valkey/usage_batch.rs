@@ -146,16 +146,25 @@ fn sums_of(record: &UsageRecord<'_>) -> UsageSums {
     for (sum, kind) in usage.iter_mut().zip(&KINDS) {
         *sum = (kind.get)(&record.usage).and_then(|value| i64::try_from(value).ok()).unwrap_or(0);
     }
-    UsageSums { requests: 1, failed: record.failed().into(), cost: record.cost, usage }
+    let nanos = |effect: u64| i64::try_from(effect).unwrap_or(i64::MAX);
+    UsageSums {
+        requests: 1,
+        failed: record.failed().into(),
+        cost: record.cost,
+        usage,
+        cache_saved: nanos(record.cache_saved),
+        cache_surcharge: nanos(record.cache_surcharge),
+    }
 }
 
 /// First character of a field name, in the order of [`amounts`].
-const CODES: [char; 13] = ['r', 'f', 'c', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'];
+const CODES: [char; 15] = ['r', 'f', 'c', 's', 'w', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'];
 
-const _: () = assert!(CODES.len() == 3 + KINDS.len());
+const _: () = assert!(CODES.len() == 5 + KINDS.len());
 
 fn amounts(sums: &UsageSums) -> impl Iterator<Item = i64> {
-    [sums.requests, sums.failed, sums.cost].into_iter().chain(sums.usage)
+    let UsageSums { requests, failed, cost, usage, cache_saved, cache_surcharge } = *sums;
+    [requests, failed, cost, cache_saved, cache_surcharge].into_iter().chain(usage)
 }
 
 /// Parses a field of the daily sums into key, model and sums. Returns `None` if the field is of another kind.
@@ -169,7 +178,9 @@ pub(super) fn field(name: &str, amount: i64) -> Option<(&str, &str, UsageSums)> 
         0 => sums.requests = amount,
         1 => sums.failed = amount,
         2 => sums.cost = amount,
-        kind => *sums.usage.get_mut(kind.checked_sub(3)?)? = amount,
+        3 => sums.cache_saved = amount,
+        4 => sums.cache_surcharge = amount,
+        kind => *sums.usage.get_mut(kind.checked_sub(5)?)? = amount,
     }
     Some((key, model, sums))
 }
@@ -181,7 +192,8 @@ mod tests {
     #[test]
     fn usage_field_name_encodes_key_and_model() {
         for (key, model) in [("alice", "gpt-4o"), ("", ""), ("a:1", ":"), ("schlüssel", "modèle")] {
-            let record = UsageRecord { key, model, cost: 7, status: 500, ..UsageRecord::default() };
+            let cached = UsageRecord { cache_saved: 5, cache_surcharge: 3, ..UsageRecord::default() };
+            let record = UsageRecord { key, model, cost: 7, status: 500, ..cached };
             let mut payload = Vec::new();
             record.encode(&mut payload);
             let batch = UsageBatch::after(0, 0, "a", &[(1, record, &payload)]).unwrap();
@@ -191,7 +203,8 @@ mod tests {
                 assert_eq!((found, at), (key, model));
                 sums.add(&part);
             }
-            assert_eq!(sums, UsageSums { requests: 1, failed: 1, cost: 7, ..UsageSums::default() });
+            let expected = UsageSums { requests: 1, failed: 1, cost: 7, ..UsageSums::default() };
+            assert_eq!(sums, UsageSums { cache_saved: 5, cache_surcharge: 3, ..expected });
         }
         let wrong = ["", "r", "r1", "r:", "r9:x", "x0:", "r-1:a", "r1:é"];
         assert!(wrong.iter().all(|name| field(name, 1).is_none()));

@@ -21,7 +21,7 @@ use crate::proxy::driver::attempt;
 use crate::proxy::driver::connection::Connections;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::hooks::{
-    Delivery, DriverSettings, ExchangeHooks, HookFuture, StreamState, Written,
+    Delivery, DriverSettings, ExchangeHooks, HookFuture, StreamState, Upgrade, Written,
 };
 use crate::proxy::driver::offload::Offload;
 use crate::proxy::driver::outcome::{DrainDeadline, ExchangeOutcome};
@@ -253,6 +253,10 @@ impl ExchangeHooks for Recorder {
 
     fn refuse_head(&self, error: &ApiError) -> (Box<ResponseHeader>, Bytes) {
         (Box::new(ResponseHeader::build(error.status, None).unwrap()), Bytes::new())
+    }
+
+    fn take_upgrade(&self, _ctx: &mut Ctx) -> Option<Upgrade> {
+        None
     }
 
     fn timeouts(&self, _ctx: &Ctx) -> Timeouts {

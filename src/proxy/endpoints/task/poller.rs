@@ -352,6 +352,9 @@ impl Gateway {
                 charge_id: &task.id,
                 usage,
                 cost,
+                // Videos have no prompt cache.
+                cache_saved: 0,
+                cache_surcharge: 0,
             },
         );
         let outcome = match settled {

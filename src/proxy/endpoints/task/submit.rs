@@ -361,6 +361,7 @@ fn set_request_facts(facts: &mut TaskFacts, ctx: &Context, road: &TaskRoute) -> 
 fn bodyless_attempt(road: &TaskRoute, permit: Option<TargetPermit>, api: Api) -> Attempt {
     let chosen = Selection {
         model: road.model.clone(),
+        alias: None,
         index: road.target,
         permit,
         upstream_route: road.upstream_route.clone(),
@@ -369,6 +370,7 @@ fn bodyless_attempt(road: &TaskRoute, permit: Option<TargetPermit>, api: Api) ->
         action: None,
         stream: false,
         caching: CachePlan::default(),
+        compaction: None,
     };
     chosen.into_attempt()
 }

@@ -97,6 +97,7 @@ impl Setup {
         let route = active.upstream_route(&self.metrics, "chat", model, 0, Api::Chat).unwrap();
         let selection = Selection {
             model: model.clone(),
+            alias: None,
             index: 0,
             permit: None,
             upstream_route: route,
@@ -105,6 +106,7 @@ impl Setup {
             action: None,
             stream: true,
             caching: CachePlan::default(),
+            compaction: None,
         };
         RoutedRequest::from(selection.into_attempt())
     }

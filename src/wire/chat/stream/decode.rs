@@ -7,7 +7,7 @@ use super::fast_path::FastPath;
 use super::ids::IdCounters;
 use super::parsed_choice::{ChoiceMembers, DeltaMembers};
 use crate::canonical::answer::MAX_CHOICES;
-use crate::canonical::{Event, Index, IndexKey, Start, Usage};
+use crate::canonical::{Event, Index, IndexKey, Start};
 use crate::json::{Cursor, FrameTemplate, JsonError, JsonStr, RawJson, TemplateParts, ValueKind};
 use crate::wire::chat::watch::usage;
 use crate::wire::codec::CutText;
@@ -20,8 +20,6 @@ pub struct Decoder {
     choices: SmallVec<[ChoiceDecoder; 1]>,
     /// Positions of choices by their index.
     places: Index,
-    /// Usage that arrived before the first choice.
-    early: Option<Usage>,
     started: bool,
     over: bool,
     /// Whether the input is one completion, whose `message` takes precedence over a `delta`.
@@ -88,7 +86,6 @@ impl Decoder {
             ids: IdCounters::new(seed),
             choices: SmallVec::new(),
             places: Index::default(),
-            early: None,
             started: false,
             over: false,
             whole: false,
@@ -291,11 +288,8 @@ impl Decoder {
         let said = frame.usage.filter(is_object).or(frame.usage_elsewhere.filter(is_object));
         if let Some(said) = said {
             let usage = usage(said)?;
-            // Usage before the first choice is held back, because no event may precede the start.
-            match (self.started, usage.is_known()) {
-                (true, true) => sink(Event::Usage(usage)),
-                (false, true) => self.early = Some(usage),
-                (_, false) => {}
+            if usage.is_known() {
+                sink(Event::Usage(usage));
             }
             // Some providers send an error object without an `error` member: a message and a code, but no choices.
         }
@@ -341,9 +335,6 @@ impl Decoder {
         }
         self.started = true;
         sink(Event::Start(start));
-        if let Some(usage) = self.early.take() {
-            sink(Event::Usage(usage));
-        }
         Ok(())
     }
 

@@ -146,7 +146,7 @@ impl Decoder {
     /// Emits the start event. The first frame is read ahead for it, because the id and the model follow the
     /// candidates. Returns false if the frame has none of the members that start a response.
     fn start(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<bool, JsonError> {
-        let mut start = Start::default();
+        let (mut start, mut usage) = (Start::default(), None);
         let (mut known, mut error) = (false, false);
         let mut json = Cursor::new(data);
         json.begin_object()?;
@@ -164,9 +164,8 @@ impl Decoder {
                     let seconds = value.as_str().and_then(|text| unix_seconds(text.escaped()));
                     start.created = seconds.and_then(|seconds| u64::try_from(seconds).ok());
                 }
-                "candidates" | "usageMetadata" | "usage_metadata" | "promptFeedback" | "prompt_feedback" => {
-                    known = true;
-                }
+                "usageMetadata" | "usage_metadata" => (known, usage) = (true, Some(value)),
+                "candidates" | "promptFeedback" | "prompt_feedback" => known = true,
                 "error" => error = true,
                 _ => {}
             }
@@ -174,6 +173,8 @@ impl Decoder {
         json.end()?;
         if known && !error {
             self.started = true;
+            // First the usage: an encoder whose format starts with it has it then.
+            usage.map_or(Ok(()), |usage| emit_usage(usage, sink))?;
             sink(Event::Start(start));
         }
         Ok(known || error)

@@ -35,6 +35,10 @@ pub struct Encoder {
     open: Slots<Open>,
     choices: BTreeMap<u32, Choice>,
     usage: Usage,
+    /// Expected input tokens, for the first frame if the provider has reported none by then; 0 if unknown.
+    expected_input: u64,
+    /// Whether text of candidate 0 is written by the fast path: in an event stream, after the first frame.
+    is_fast: bool,
 }
 
 /// Open block.
@@ -86,7 +90,15 @@ impl Encoder {
             open: Slots::default(),
             choices: BTreeMap::new(),
             usage: Usage::default(),
+            expected_input: 0,
+            is_fast: false,
         }
+    }
+
+    /// Sets the number of input tokens that the first frame has if the provider reports none by then. Clients show it
+    /// while the response arrives.
+    pub fn expect_input(&mut self, tokens: u64) {
+        self.expected_input = tokens;
     }
 
     /// Replaces the reply options, because another provider resumes the response.
@@ -175,6 +187,7 @@ impl Encoder {
     /// Writes a frame with one part of one candidate.
     #[inline]
     fn frame(&mut self, choice: u32, out: &mut BytesMut, part: impl FnOnce(&mut BytesMut)) {
+        let is_first = !self.begun;
         self.begin_frame(out);
         out.extend_from_slice(HEAD);
         part(out);
@@ -185,14 +198,33 @@ impl Encoder {
             out.extend_from_slice(itoa::Buffer::new().format(choice).as_bytes());
             out.extend_from_slice(b"}");
         }
-        out.extend_from_slice(&self.tail);
+        let tail = if is_first { self.first_tail(out) } else { &self.tail };
+        out.extend_from_slice(tail);
+    }
+
+    /// Writes the usage of the first frame. Returns the rest of the frame.
+    #[cold]
+    fn first_tail(&mut self, out: &mut BytesMut) -> &[u8] {
+        self.is_fast = !self.reply.array;
+        let usage = match self.usage.input {
+            // Some providers begin with an input of 0.
+            None | Some(0) => Usage { input: Some(self.expected_input), ..Usage::default() },
+            input => Usage { input, cached: self.usage.cached, ..Usage::default() },
+        };
+        if usage.input == Some(0) {
+            return &self.tail;
+        }
+        out.extend_from_slice(b"],");
+        usage::write(&usage, &mut Writer::new(out));
+        // The tail starts with the bracket that closes the candidates, which is already written.
+        self.tail.strip_prefix(b"]").unwrap_or_default()
     }
 
     /// Writes a frame with text.
     #[inline]
     fn text(&mut self, choice: u32, text: JsonStr<'_>, thought: bool, out: &mut BytesMut) {
         let text = text.escaped().as_bytes();
-        if choice != 0 || self.reply.array {
+        if choice != 0 || !self.is_fast {
             let after = if thought { AFTER_THOUGHT } else { AFTER_TEXT };
             return self.frame(choice, out, |out| {
                 for part in [b"{\"text\":\"", text, after] {
@@ -200,10 +232,9 @@ impl Encoder {
                 }
             });
         }
-        // Hot path: candidate 0 of an event stream. The whole frame is the text between two constant slices.
+        // Hot path: candidate 0 of an event stream after its first frame. The whole frame is the text between two constant slices.
         let head = b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"";
         let tail = if thought { &self.thought_tail } else { &self.text_tail };
-        self.begun = true;
         out.reserve(head.len() + text.len() + tail.len());
         out.extend_from_slice(head);
         out.extend_from_slice(text);

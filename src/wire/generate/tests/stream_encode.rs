@@ -85,7 +85,7 @@ fn fact_33_stream_has_data_lines_only() {
     events.insert(events.len() - 1, Event::Usage(usage));
     let stream = write(&events, reply());
     assert!(stream.starts_with(
-        r#"data: {"candidates":[{"content":{"parts":[{"text":"a\n\"b\u00e9"}],"role":"model"},"index":0}],"modelVersion":"the \"model\"","responseId":"01x"}"#
+        r#"data: {"candidates":[{"content":{"parts":[{"text":"a\n\"b\u00e9"}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":11,"totalTokenCount":11},"modelVersion":"the \"model\"","responseId":"01x"}"#
     ), "{stream}");
     assert_eq!(stream.matches('\n').count(), stream.matches("\r\n").count());
     let frames = frames(&stream);
@@ -102,6 +102,30 @@ fn fact_33_stream_has_data_lines_only() {
         json!({"promptTokenCount":11,"cachedContentTokenCount":0,"candidatesTokenCount":5,"thoughtsTokenCount":2,"totalTokenCount":18})
     );
     assert_eq!(frames[2]["candidates"][0]["content"]["parts"], json!([{"text":""}]));
+}
+
+#[test]
+fn usage_of_the_first_frame_is_an_estimate_until_the_provider_reports() {
+    let text = block(0, BlockKind::Text, &[Delta::Text(s("a")), Delta::Text(s("b")), Delta::Text(s("c"))]);
+    let usage = Usage { input: Some(11), output: Some(7), ..Usage::default() };
+    for array in [false, true] {
+        let mut events = around(&text, Finish::Stop);
+        events.insert(events.len() - 1, Event::Usage(usage));
+        let mut encoder = Encoder::new(Arc::new(ReplyOptions { array, ..reply() }));
+        encoder.expect_input(777);
+        let mut out = BytesMut::new();
+        events.iter().for_each(|event| encoder.event(event, &mut out));
+        let stream = String::from_utf8(out.to_vec()).unwrap();
+        let usages: Vec<_> = if array {
+            let all: Vec<Value> = serde_json::from_str(&stream).unwrap();
+            all.iter().map(|frame| frame.get("usageMetadata").cloned()).collect()
+        } else {
+            frames(&stream).iter().map(|frame| frame.get("usageMetadata").cloned()).collect()
+        };
+        let first = json!({"promptTokenCount": 777, "totalTokenCount": 777});
+        let last = json!({"promptTokenCount": 11, "candidatesTokenCount": 7, "totalTokenCount": 18});
+        assert_eq!(usages, [Some(first), None, None, Some(last)], "{stream}");
+    }
 }
 
 #[test]

@@ -11,7 +11,10 @@ pub(super) struct AutomaticMarks<'r, 'a> {
     tool: Option<&'r Tool<'a>>,
     /// Whether the web search is the last tool.
     search: bool,
-    blocks: [Option<&'r Block<'a>>; 3],
+    /// Last block of the system prompt.
+    system: Option<&'r Block<'a>>,
+    /// Last blocks of the last answered user turn and of the last one.
+    turns: [Option<&'r Block<'a>>; 2],
 }
 
 impl<'r, 'a> AutomaticMarks<'r, 'a> {
@@ -42,34 +45,40 @@ impl<'r, 'a> AutomaticMarks<'r, 'a> {
                 break;
             }
         }
-        let [answered, current] = turns.finish(has_tools);
         let system = plan.system.iter().rev().copied().find(|block| can_have_mark(block));
         AutomaticMarks {
             rule: Some(rule),
             tool: last.filter(|_| !search),
             search,
-            blocks: [system, answered, current],
+            system,
+            turns: turns.finish(has_tools),
         }
     }
 
-    /// Returns whether a tool is selected.
-    pub(super) fn has_tool(&self, tool: &Tool<'_>) -> bool {
-        self.tool.is_some_and(|last| is_same(last, tool))
+    /// Returns the mark of a tool. `None` if it is not selected.
+    pub(super) fn of_tool(&self, tool: &Tool<'_>) -> Option<CacheBreakpoint> {
+        self.tool.filter(|last| is_same(*last, tool))?;
+        self.rule.map(|rule| rule.instructions)
     }
 
-    /// Returns whether the web search is selected.
-    pub(super) fn has_search(&self) -> bool {
-        self.search
+    /// Returns the mark of the web search. `None` if it is not selected.
+    pub(super) fn of_search(&self) -> Option<CacheBreakpoint> {
+        self.rule.filter(|_| self.search).map(|rule| rule.instructions)
     }
 
-    /// Returns whether a block is selected.
-    pub(super) fn has_block(&self, block: &Block<'_>) -> bool {
-        self.blocks.iter().flatten().any(|marked| is_same(*marked, block))
+    /// Returns the mark of a block. `None` if it is not selected.
+    pub(super) fn of_block(&self, block: &Block<'_>) -> Option<CacheBreakpoint> {
+        let rule = self.rule?;
+        let is_it = |marked: &Option<&Block<'_>>| marked.is_some_and(|marked| is_same(marked, block));
+        if self.turns.iter().any(is_it) {
+            return Some(rule.turns);
+        }
+        is_it(&self.system).then_some(rule.instructions)
     }
 
-    /// Returns the mark of a selected element. `None` if the prompt up to it, of `prefix` bytes, is below the minimum.
-    pub(super) fn mark(&self, prefix: usize) -> Option<CacheBreakpoint> {
-        self.rule.filter(|rule| rule.may_cache(prefix)).map(|rule| rule.lifetime)
+    /// Returns whether the prompt up to a selected element, of `prefix` bytes, may have the minimum length.
+    pub(super) fn may_cache(&self, prefix: usize) -> bool {
+        self.rule.is_some_and(|rule| rule.may_cache(prefix))
     }
 }
 

@@ -9,6 +9,10 @@ use crate::error::{ApiError, ErrorKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
 use crate::wire::ranges::is_unset;
 
+/// Beginning of the types of the provider's tools that search the list of tools. Other formats need none: they offer
+/// the whole list.
+pub(super) const TOOL_SEARCH: &str = "tool_search_tool";
+
 /// Decodes a client's request.
 ///
 /// # Errors
@@ -30,6 +34,13 @@ pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
         }
     }
     reader.finish()
+}
+
+/// Decodes the definition of a tool of the client. `None` for a tool that the provider runs.
+pub(super) fn decode_tool(value: RawJson<'_>) -> Result<Option<Tool<'_>>, ApiError> {
+    let mut reader = Reader::default();
+    reader.tool(0, value)?;
+    Ok(reader.request.tools.pop())
 }
 
 /// State of the decoder, with members that depend on others.
@@ -270,6 +281,9 @@ impl<'a> Reader<'a> {
             }
             kind if kind.starts_with("web_search") => {
                 self.request.search = Some(Search { cache: tool.cache, ..search });
+            }
+            kind if kind.starts_with(TOOL_SEARCH) => {
+                self.request.extra.push(Extra { name: TOOL_SEARCH, value });
             }
             _ => self.request.extra.push(Extra { name: "server_tool", value }),
         }

@@ -3,6 +3,7 @@
 use bytes::BytesMut;
 
 use super::automatic::AutomaticMarks;
+use super::decode::TOOL_SEARCH;
 use super::plan::{Plan, check_result_block, is_blank};
 use super::schema;
 use super::turns::WrittenIds;
@@ -301,7 +302,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
         for Extra { name, value } in &request.extra {
             match *name {
                 // Written by `tools`, or beside the element that they belong to.
-                "server_tool" => {}
+                "server_tool" | TOOL_SEARCH => {}
                 "safety_identifier" if request.user.is_none() && value.as_str().is_some() => {}
                 "citations"
                 | "output_config.effort"
@@ -356,7 +357,11 @@ impl<'a> RequestWriter<'_, '_, 'a> {
         let search = self.search_offered().is_some_and(|search| search.cache.is_some());
         let own = self.notes.from() == Format::Messages;
         let whole = (own || self.dialect.supports("cache_control")) && self.extra("cache_control").is_some();
-        let server = self.request.extra.iter().filter(|extra| own && extra.name == "server_tool");
+        let server = self
+            .request
+            .extra
+            .iter()
+            .filter(|extra| own && matches!(extra.name, "server_tool" | TOOL_SEARCH));
         let blocks = plan.messages.iter().flat_map(|message| &message.blocks).chain(&plan.system);
         tools
             + usize::from(search)

@@ -1,9 +1,10 @@
 //! Encoder of tools and tool choice.
 
+use super::decode::TOOL_SEARCH;
 use super::encode::RequestWriter;
 use super::schema;
 use crate::canonical::dialect::Structured;
-use crate::canonical::request::Search;
+use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Index, IndexKey, Tool, ToolChoice};
 use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::Format;
@@ -35,7 +36,8 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
 
     /// Writes `tool_choice` and `tools`. With `budget`, reasoning has a budget and no call can be forced.
     pub(super) fn tools(&mut self, budget: bool) {
-        let server = || self.request.extra.iter().filter(|extra| extra.name == "server_tool");
+        let is_server = |extra: &&Extra<'_>| matches!(extra.name, "server_tool" | TOOL_SEARCH);
+        let server = || self.request.extra.iter().filter(is_server);
         let own = self.notes.from() == Format::Messages;
         if !own && server().next().is_some() {
             self.notes.lose("server_tool");
@@ -58,7 +60,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
             self.search(search);
         }
         if own {
-            for tool in self.request.extra.iter().filter(|extra| extra.name == "server_tool") {
+            for tool in self.request.extra.iter().filter(is_server) {
                 self.json.raw(tool.value);
             }
         }
@@ -90,7 +92,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         for extra in tool.extra.iter().filter(|_| own) {
             self.json.key(extra.name).raw(extra.value);
         }
-        self.write_mark(tool.cache, self.automatic.has_tool(tool));
+        self.write_mark(tool.cache, self.automatic.of_tool(tool));
         self.json.end_object();
     }
 
@@ -122,7 +124,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         if let Some(location) = search.location {
             self.location(location);
         }
-        self.write_mark(search.cache, self.automatic.has_search());
+        self.write_mark(search.cache, self.automatic.of_search());
         self.json.end_object();
     }
 

@@ -63,14 +63,14 @@ impl RequestWriter<'_, '_, '_> {
         self.json.begin_object().key("role").string(role).key("content").begin_array();
         if message.blocks.is_empty() {
             // A filler turn: the provider refuses empty content and text of white space only.
-            self.text(JsonStr::from_escaped("."), None, false);
+            self.text(JsonStr::from_escaped("."), None, None);
         }
         let last = message.blocks.len().saturating_sub(1);
         for (index, block) in message.blocks.iter().enumerate() {
             match block {
                 // The provider refuses a prefill that ends in white space.
                 Block::Text { text, cache, .. } if prefill && index == last => {
-                    self.text(trimmed(*text), *cache, false);
+                    self.text(trimmed(*text), *cache, None);
                 }
                 _ => self.block(block),
             }
@@ -83,16 +83,16 @@ impl RequestWriter<'_, '_, '_> {
         self.prompt_start.get_or_insert(self.json.buffer_len());
     }
 
-    /// Writes the client's cache mark of an element, or an automatic one if the element is selected for it.
-    pub(super) fn write_mark(&mut self, mark: Option<CacheBreakpoint>, is_selected: bool) {
-        let Some(start) = self.prompt_start.filter(|_| is_selected && mark.is_none()) else {
+    /// Writes the client's cache mark of an element, or the automatic one if there is one and the prompt is long
+    /// enough.
+    pub(super) fn write_mark(&mut self, mark: Option<CacheBreakpoint>, automatic: Option<CacheBreakpoint>) {
+        let Some(start) = self.prompt_start.filter(|_| automatic.is_some() && mark.is_none()) else {
             return self.write_breakpoint(mark);
         };
-        let mark = self.automatic.mark(self.json.buffer_len() - start);
-        if mark.is_some() {
+        if self.automatic.may_cache(self.json.buffer_len() - start) {
             self.notes.count_breakpoint();
+            self.write_breakpoint(automatic);
         }
-        self.write_breakpoint(mark);
     }
 
     /// Writes a cache mark, unless the maximum is exceeded.
@@ -111,24 +111,24 @@ impl RequestWriter<'_, '_, '_> {
         self.json.end_object();
     }
 
-    fn text(&mut self, text: JsonStr<'_>, mark: Option<CacheBreakpoint>, is_selected: bool) {
+    fn text(&mut self, text: JsonStr<'_>, mark: Option<CacheBreakpoint>, automatic: Option<CacheBreakpoint>) {
         self.json.begin_object().key("type").string("text").key("text").paste(text);
-        self.write_mark(mark, is_selected);
+        self.write_mark(mark, automatic);
         self.json.end_object();
     }
 
     fn block(&mut self, block: &Block<'_>) {
-        let is_selected = self.automatic.has_block(block);
+        let automatic = self.automatic.of_block(block);
         match block {
-            Block::Text { text, cache, .. } => self.text(*text, *cache, is_selected),
-            Block::Refusal { text } => self.text(*text, None, false),
+            Block::Text { text, cache, .. } => self.text(*text, *cache, automatic),
+            Block::Refusal { text } => self.text(*text, None, None),
             Block::Image { source, cache, .. } => {
                 self.json.begin_object().key("type").string("image");
                 self.source(*source);
-                self.write_mark(*cache, is_selected);
+                self.write_mark(*cache, automatic);
                 self.json.end_object();
             }
-            Block::File { source, name, cache } => self.file(*source, *name, (*cache, is_selected)),
+            Block::File { source, name, cache } => self.file(*source, *name, (*cache, automatic)),
             Block::Reasoning { text, signature: Some(seal), hidden } => {
                 let seal = JsonStr::from_escaped(&seal.text);
                 self.json.begin_object().key("type");
@@ -170,7 +170,7 @@ impl RequestWriter<'_, '_, '_> {
                 if *error || failed {
                     self.json.key("is_error").boolean(true);
                 }
-                self.write_mark(*cache, is_selected);
+                self.write_mark(*cache, automatic);
                 self.json.end_object();
             }
             Block::Opaque { raw, .. } => {
@@ -207,7 +207,7 @@ impl RequestWriter<'_, '_, '_> {
         &mut self,
         source: MediaSource<'_>,
         name: JsonStr<'_>,
-        (mark, is_selected): (Option<CacheBreakpoint>, bool),
+        (mark, automatic): (Option<CacheBreakpoint>, Option<CacheBreakpoint>),
     ) {
         let document = match source {
             MediaSource::Base64 { mime, data } => Some((DocumentForm::of(mime, data), data)),
@@ -234,7 +234,7 @@ impl RequestWriter<'_, '_, '_> {
                 self.json.key("citations").raw(citations);
             }
         }
-        self.write_mark(mark, is_selected);
+        self.write_mark(mark, automatic);
         self.json.end_object();
     }
 

@@ -174,6 +174,7 @@ impl Decoder {
                 if let Some(delta) = frame.delta {
                     members(&mut Cursor::new(delta.text()), |key, json| self.stop_member(key, json))?;
                 }
+                self.start(Start::default(), sink);
                 self.usage(frame.usage, sink)?;
             }
             "message_stop" => self.end(sink),
@@ -212,8 +213,10 @@ impl Decoder {
             }
             Ok(())
         })?;
+        // First the usage: an encoder whose format starts with it has it then.
+        self.usage(usage, sink)?;
         self.start(start, sink);
-        self.usage(usage, sink)
+        Ok(())
     }
 
     /// Merges a usage report and emits the result. Reports are merged in the provider's own counts before the
@@ -227,7 +230,6 @@ impl Decoder {
         self.counts.update(&Counts::read(usage)?);
         let mut usage = self.counts.canonical();
         usage.searches = usage.searches.or((self.searches > 0).then_some(self.searches));
-        self.start(Start::default(), sink);
         sink(Event::Usage(usage));
         Ok(())
     }

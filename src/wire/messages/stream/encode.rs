@@ -38,6 +38,8 @@ pub struct Encoder {
     called: bool,
     refused: bool,
     usage: Usage,
+    /// Expected input tokens, for a `message_start` before any report of the provider; 0 if unknown.
+    expected_input: u64,
     finish: Option<FinishOwned>,
 }
 
@@ -59,8 +61,14 @@ impl Encoder {
             called: false,
             refused: false,
             usage: Usage::default(),
+            expected_input: 0,
             finish: None,
         }
+    }
+
+    /// Sets the number of input tokens that `message_start` has if the provider reports none by then.
+    pub fn expect_input(&mut self, tokens: u64) {
+        self.expected_input = tokens;
     }
 
     /// Replaces the options, because another provider continues the response.
@@ -99,9 +107,7 @@ impl Encoder {
     /// Ends the stream with an error event.
     pub fn fail(&mut self, error: &ApiError, out: &mut BytesMut) {
         if !std::mem::replace(&mut self.over, true) {
-            out.put_slice(b"event: error\ndata: ");
-            super::super::error::encode(error, &self.reply.request, out);
-            out.put_slice(b"\n\n");
+            super::super::error::encode_event(error, &self.reply.request, out);
         }
     }
 
@@ -128,7 +134,7 @@ impl Encoder {
         json.key("model").paste(self.reply.model.as_json_str());
         json.key("content").begin_array().end_array();
         json.key("stop_reason").null().key("stop_sequence").null().key("usage");
-        usage::write(&self.usage, true, &mut json);
+        usage::write_start(&self.usage, self.expected_input, &mut json);
         json.end_object().end_object();
         out.put_slice(b"\n\n");
         // As in Anthropic's own streams.
@@ -282,7 +288,7 @@ impl Encoder {
             None => json.null(),
         };
         json.end_object().key("usage");
-        usage::write(&self.usage, false, &mut json);
+        usage::write_end(&self.usage, &mut json);
         json.end_object();
         out.put_slice(b"\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
         self.over = true;

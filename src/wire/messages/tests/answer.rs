@@ -184,7 +184,7 @@ fn mapping_8_usage_of_a_whole_response_has_its_cache_parts() {
     let message = whole(&reply(), &[START, Event::Usage(usage), finish(Finish::Stop)]);
     assert_eq!(
         message["usage"],
-        json!({"input_tokens": 4, "cache_creation_input_tokens": 5,
+        json!({"input_tokens": 4, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 0,
             "cache_creation": {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 3}, "output_tokens": 1})
     );
 }

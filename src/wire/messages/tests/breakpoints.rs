@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::canonical::{BreakpointRule, CacheBreakpoint};
+use crate::canonical::{BreakpointRule, CachePolicy};
 use crate::wire::Api;
 use crate::wire::messages::breakpoints::BreakpointEdits;
 use crate::wire::request::{Body, BodyReader};
@@ -13,7 +13,7 @@ use crate::wire::request::{Body, BodyReader};
 const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
 fn rule(min_tokens: u32) -> BreakpointRule {
-    BreakpointRule { lifetime: CacheBreakpoint::Short, min_tokens }
+    CachePolicy::Short.rule(min_tokens, false).unwrap()
 }
 
 fn body(text: &str, piece: usize) -> Body {
@@ -51,6 +51,10 @@ fn breakpoints_are_behind_tools_system_answered_and_last_user_turn() {
         r#""messages":[{"role":"user","content":[{"type":"text","text":"a"@}]},{"role":"assistant","content":"b"},{"role":"user","content":[{"type":"text","text":"c"@}]},{"role":"system","content":"d"},{"role":"assistant","content":"e"}]"#,
         // A tool that is loaded on demand, an empty text, white space, and blocks without marks.
         r#""tools":[{"name":"f","defer_loading":false@},{"name":"g","defer_loading":true}],"system":[{"type":"text","text":"s"@},{"type":"text","text":" \n\t"}],"messages":[{"role":"user","content":[{"type":"document","source":{}@},{"type":"container_upload","file_id":"x"},{"type":"text","text":""}]}]"#,
+        // An answer without content, which the provider refuses, is an answer.
+        r#""messages":[{"role":"user","content":[{"type":"text","text":"a"@}]},{"role":"assistant"},{"role":"user","content":[{"type":"text","text":"b"@}]}]"#,
+        // A tool without members, which the provider refuses, gets no mark: it would not be JSON any more.
+        r#""tools":[{"name":"f"@},{}],"messages":[{"role":"user","content":[{"type":"text","text":"b"@}]}]"#,
         // White space between tokens.
         " \"tools\" : [ { \"name\" : \"f\" @} ] , \"messages\" : [ { \"role\" : \"user\" , \"content\" : [ { \"type\" : \"text\" , \"text\" : \"a\" @} ] } ]",
         // Nothing that can have a mark.
@@ -77,11 +81,15 @@ fn breakpoints_turn_strings_into_text_blocks() {
 fn breakpoints_have_the_lifetime_of_the_rule() {
     let text = request(r#""tools":[{"name":"f"}],"system":"s","messages":[{"role":"user","content":"a"}]"#);
     let body = body(&text, usize::MAX);
-    let long = body.breakpoints(&BreakpointRule { lifetime: CacheBreakpoint::Long, min_tokens: 0 });
-    let long_text = applied(&body, &long);
-    assert_eq!(long_text.matches(r#"{"type":"ephemeral","ttl":"1h"}"#).count(), 3);
-    assert_eq!(long.marks, 3);
-    assert_eq!(long_text.replace(r#","ttl":"1h""#, ""), marked(&text));
+    for (policy, count) in [(CachePolicy::Short, 0), (CachePolicy::Auto, 2), (CachePolicy::Hour, 3)] {
+        let long = body.breakpoints(&policy.rule(0, true).unwrap());
+        let long_text = applied(&body, &long);
+        let (ttl, short) = (r#""ttl":"1h""#, r#"{"type":"ephemeral"}"#);
+        assert_eq!((long_text.matches(ttl).count(), long.marks), (count, 3));
+        // A long lifetime behind a shorter one would be refused.
+        assert!(long_text.rfind(ttl) < long_text.find(short) || count == 3);
+        assert_eq!(long_text.replace(r#","ttl":"1h""#, ""), marked(&text));
+    }
 }
 
 #[test]

@@ -74,7 +74,8 @@ fn stream_of_text_has_every_event_once_and_in_order() {
         heard.message,
         json!({"id": "msg_9x", "type": "message", "role": "assistant", "model": "claude",
             "content": [{"type": "text", "text": "Hello"}], "stop_reason": "end_turn", "stop_sequence": null,
-            "usage": {"input_tokens": 0, "output_tokens": 0}})
+            "usage": {"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+                "output_tokens": 0}})
     );
     // A ping follows the start, as in the provider's own streams.
     assert_eq!(heard.events[1].0, "ping");
@@ -249,9 +250,64 @@ fn bug_38_and_41_usage_zero_is_kept_and_never_negative() {
     let heard = Heard::to(&write(reply(), &[START, Event::Usage(usage), finish(Finish::Stop), Event::End]));
     assert_eq!(
         heard.message["usage"],
-        json!({"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 9,
+        json!({"input_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 8,
             "output_tokens": 1})
     );
+}
+
+/// Returns the usage of `message_start` and of `message_delta` of a stream that expects 777 input tokens.
+fn usages(events: &[Event<'_>]) -> (serde_json::Value, serde_json::Value) {
+    let mut encoder = Encoder::new(Arc::new(reply()));
+    encoder.expect_input(777);
+    let mut out = BytesMut::new();
+    events.iter().for_each(|event| encoder.event(event, &mut out));
+    let stream = std::str::from_utf8(&out).unwrap();
+    let frames: Vec<serde_json::Value> = stream
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    let of = |kind: &str| frames.iter().find(|frame| frame["type"] == kind).unwrap();
+    (of("message_start")["message"]["usage"].clone(), of("message_delta")["usage"].clone())
+}
+
+fn counts(input: u64, written: u64, read: u64, output: u64) -> serde_json::Value {
+    json!({"input_tokens": input, "cache_creation_input_tokens": written, "cache_read_input_tokens": read,
+        "output_tokens": output})
+}
+
+#[test]
+fn usage_starts_with_an_estimate_and_ends_with_the_providers_counts() {
+    let told = |input, cached| {
+        Event::Usage(Usage { input: Some(input), cached, output: Some(9), ..Usage::default() })
+    };
+    let end = [finish(Finish::Stop), Event::End];
+    for (usage, expected) in [
+        (told(500, None), counts(500, 0, 0, 9)),
+        (told(500, Some(40)), counts(460, 0, 40, 9)),
+        // A zero would not overwrite the estimate: the client would count 777 tokens beside the cached ones.
+        (told(500, Some(500)), counts(1, 0, 499, 9)),
+        (told(0, None), counts(0, 0, 0, 9)),
+    ] {
+        let events = [&[START, usage][..], &end].concat();
+        assert_eq!(usages(&events), (counts(777, 0, 0, 1), expected));
+    }
+    let written = Event::Usage(Usage { input: Some(30), cache_write: Some(30), ..Usage::default() });
+    assert_eq!(usages(&[&[START, written][..], &end].concat()).1, counts(1, 29, 0, 0));
+}
+
+#[test]
+fn usage_at_the_start_is_the_providers_if_it_comes_first() {
+    let usage = |input| {
+        let usage = Usage { input: Some(input), cached: Some(40), output: Some(3), ..Usage::default() };
+        Event::Usage(usage)
+    };
+    let events = |input| [usage(input), START, finish(Finish::Stop), Event::End];
+    assert_eq!(usages(&events(500)), (counts(460, 0, 40, 3), counts(460, 0, 40, 3)));
+    // Some providers begin with zero.
+    let zero = Event::Usage(Usage { input: Some(0), output: Some(0), ..Usage::default() });
+    let events = [zero, START, usage(500), finish(Finish::Stop), Event::End];
+    assert_eq!(usages(&events), (counts(777, 0, 0, 0), counts(460, 0, 40, 3)));
 }
 
 #[test]
@@ -337,7 +393,7 @@ fn bug_48_and_49_error_in_mid_stream_is_the_last_event() {
         encoder.keep_alive(&mut out);
         let heard = Heard::to(std::str::from_utf8(&out).unwrap());
         let error = heard.error.unwrap();
-        assert_eq!((&error["type"], &error["message"]), (&json!("upstream_error"), &json!("It \"broke\".")));
+        assert_eq!((&error["type"], &error["message"]), (&json!("api_error"), &json!("It \"broke\".")));
         assert!(!heard.events.iter().any(|(name, _)| name == "message_stop"));
         assert_eq!(heard.events.last().unwrap().1["request_id"], "req_1");
     }
@@ -404,7 +460,7 @@ fn bug_8_fragments_are_written_at_once() {
 #[test]
 fn stream_of_the_same_format_round_trips() {
     let frames = [
-        r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":1}}}"#,
+        r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":1}}}"#,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\n"}}"#,
         r#"{"type":"content_block_stop","index":0}"#,
@@ -412,7 +468,7 @@ fn stream_of_the_same_format_round_trips() {
         r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a\": [1,"}}"#,
         r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":" 2.5e3]}"}}"#,
         r#"{"type":"content_block_stop","index":1}"#,
-        r#"{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":3,"output_tokens":9}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":9}}"#,
         r#"{"type":"message_stop"}"#,
     ];
     let stream = rewrite(&frames);
@@ -421,8 +477,8 @@ fn stream_of_the_same_format_round_trips() {
         .filter_map(|line| line.strip_prefix("data: "))
         .filter(|data| *data != r#"{"type":"ping"}"#)
         .collect();
-    // The start is written before the usage is known; a comma is held back until the next element.
-    assert_eq!(data[1..5], frames[1..5]);
+    // A comma is held back until the next element.
+    assert_eq!(data[..5], frames[..5]);
     assert_eq!(data[7..], frames[7..]);
     assert_eq!(Heard::to(&stream).content()[1]["input"], json!({"a": [1, 2.5e3]}));
 }

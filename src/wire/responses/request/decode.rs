@@ -3,7 +3,7 @@
 use super::items::Items;
 use super::{Fault, options, tools};
 use crate::canonical::request::Extra;
-use crate::canonical::{Block, Request, Role, Turn};
+use crate::canonical::{Block, Index, IndexKey, Request, Role, Tool, Turn};
 use crate::error::ApiError;
 use crate::json::{Cursor, JsonStr, RawJson};
 
@@ -56,14 +56,36 @@ fn read<'a>(body: &'a str, mut member: impl FnMut(&'a str, RawJson<'a>)) -> Resu
     if !has_input && request.previous.is_none() && !has_prompt {
         return Err(Fault::missing("input".to_owned()));
     }
-    for more in items.tools {
-        tools::read(more, tools::Group::default(), &mut request)?;
+    let adds_tools = !items.tools.is_empty();
+    for (item, more) in items.tools {
+        tools::read(more, tools::Group::default(), &mut request).map_err(|fault| fault.within(item))?;
+    }
+    if adds_tools {
+        keep_last_definitions(&mut request.tools);
     }
     if let Some(text) = instructions.filter(|text| !text.is_empty()) {
         request.turns.push(Turn::new(Role::System, vec![Block::text(text)]));
     }
     request.turns.append(&mut items.turns);
     Ok(request)
+}
+
+/// Removes repeated definitions of a tool: the last one counts, in the place of the first. Items with tools stay in the
+/// conversation when a client sends a newer list, and providers refuse two tools of one name.
+fn keep_last_definitions(tools: &mut Vec<Tool<'_>>) {
+    let mut known = Index::default();
+    let mut kept: Vec<Tool<'_>> = Vec::with_capacity(tools.len());
+    for tool in std::mem::take(tools) {
+        let key = IndexKey::of((tool.name, tool.namespace));
+        match known.first(key).and_then(|at| kept.get_mut(at)) {
+            Some(earlier) => *earlier = tool,
+            None => {
+                known.push(key);
+                kept.push(tool);
+            }
+        }
+    }
+    *tools = kept;
 }
 
 pub(super) fn string<'a>(value: RawJson<'a>, path: &str) -> Result<JsonStr<'a>, Fault> {

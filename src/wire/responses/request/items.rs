@@ -12,8 +12,9 @@ use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 #[derive(Default)]
 pub(super) struct Items<'a> {
     pub turns: Vec<Turn<'a>>,
-    /// Tool lists of `additional_tools` items, which extend the tools in the middle of the conversation.
-    pub tools: Vec<RawJson<'a>>,
+    /// Tool lists of `additional_tools` items, each with its item. They extend the tools of the request, or are all of
+    /// them: Codex sends no other list for some models.
+    pub tools: Vec<(Path, RawJson<'a>)>,
     /// Whether the last turn consists of parts in place of items. A further such part joins it.
     bare: bool,
     seen: Seen,
@@ -75,7 +76,10 @@ impl<'a> Items<'a> {
             "custom_tool_call_output" => self.result(piece, ToolKind::Custom, path)?,
             "reasoning" => self.reasoning(piece),
             "image_generation_call" if !piece.result.is_empty() => self.image(&piece),
-            "additional_tools" => self.tools.extend(piece.tools),
+            "additional_tools" => {
+                let tools = piece.tools.ok_or_else(|| Fault::missing(format!("{path}.tools")))?;
+                self.tools.push((path, tools));
+            }
             _ if piece.is_bare_part() => {
                 let block = piece.part(raw, path)?;
                 match self.turns.last_mut().filter(|_| bare) {

@@ -75,6 +75,16 @@ impl Fault {
         Fault(Box::new(ApiError::new(ErrorKind::InvalidField, message).param(path)))
     }
 
+    /// Returns the error with its path below `outer`: `tools[0].name` in an item becomes `input[3].tools[0].name`.
+    fn within(mut self, outer: impl fmt::Display) -> Self {
+        if let Some(inner) = self.0.param.take() {
+            let path = format!("{outer}.{inner}");
+            self.0.message = self.0.message.replacen(&*inner, &path, 1).into();
+            self.0.param = Some(path.into());
+        }
+        self
+    }
+
     /// Returns the error of a missing member.
     fn missing(path: String) -> Self {
         let message = format!("Missing required parameter: '{path}'.");

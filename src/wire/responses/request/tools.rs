@@ -108,7 +108,8 @@ pub(super) fn read<'a>(list: RawJson<'a>, group: Group<'a>, request: &mut Reques
                 }
                 if let Some(tools) = tool.tools {
                     let depth = group.depth + 1;
-                    read(tools, Group { name: tool.name, about: tool.description, depth }, request)?;
+                    read(tools, Group { name: tool.name, about: tool.description, depth }, request)
+                        .map_err(|fault| fault.within(format_args!("tools[{number}]")))?;
                 }
             }
             kind if kind.starts_with("web_search") => request.search = Some(search(&tool)?),

@@ -173,6 +173,7 @@ impl Encoder {
         // `invalid_prompt`.
         let code = match error.kind {
             error::ErrorKind::UpstreamRateLimit => "rate_limit_exceeded",
+            error::ErrorKind::ContextOverflow => "context_length_exceeded",
             error::ErrorKind::UpstreamRejected
             | error::ErrorKind::Unsupported
             | error::ErrorKind::InvalidField => error.code.as_deref().unwrap_or("invalid_prompt"),

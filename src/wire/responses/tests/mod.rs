@@ -1,6 +1,7 @@
 //! Tests of the responses format, as its users observe it. The facts, needs of clients and mapping rows under
 //! test are in docs/provider-facts.md and docs/mapping.md.
 
+mod compaction;
 mod read_request;
 mod read_stream;
 mod read_whole;

@@ -78,7 +78,10 @@ fn namespaces_nested_deeply_are_refused() {
     };
     let two = nested(2);
     assert_eq!(request::decode(&two).unwrap().tools[0].namespace.escaped(), "n0");
-    assert_eq!(request::decode(&nested(100)).unwrap_err().param.as_deref(), Some("tools[0].tools"));
+    assert_eq!(
+        request::decode(&nested(100)).unwrap_err().param.as_deref(),
+        Some("tools[0].tools[0].tools[0].tools[0].tools[0].tools")
+    );
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! `model-gateway health`: readiness of a running gateway.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{Conf, complain, fail};
+use crate::config;
+
+/// Maximum size of the reason that the gateway gives, in bytes.
+const MAX_REASON: u64 = 4096;
+
+#[derive(Debug, Args)]
+pub(super) struct HealthArgs {
+    #[command(flatten)]
+    conf: Conf,
+    /// Time-out in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: u64,
+}
+
+pub(super) fn run(options: &HealthArgs) -> ExitCode {
+    let admin = match config::admin(&options.conf.conf) {
+        Ok(admin) => local(admin),
+        Err(report) => {
+            for problem in &report.problems {
+                complain(problem);
+            }
+            return fail("the configuration is not valid");
+        }
+    };
+    match readiness(admin, Duration::from_secs(options.timeout)) {
+        Ok((200, text)) => {
+            println!("{}", text.trim_end());
+            ExitCode::SUCCESS
+        }
+        Ok((status, text)) => fail(format_args!("{admin} responds with {status}: {}", text.trim_end())),
+        Err(error) => fail(format_args!("{admin}: {error}")),
+    }
+}
+
+/// Returns an address that can be connected to: an unspecified one stands for every address of the machine.
+fn local(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Returns the status and the text of `/readyz`.
+///
+/// # Errors
+/// Returns an error if the admin port does not respond in time.
+fn readiness(admin: SocketAddr, timeout: Duration) -> Result<(u16, String), ureq::Error> {
+    let agent = ureq::Agent::config_builder()
+        .timeout_global(Some(timeout))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        // The proxy of the environment is for other machines.
+        .proxy(None)
+        .build()
+        .new_agent();
+    let mut response = agent.get(format!("http://{admin}/readyz")).call()?;
+    let text = response.body_mut().with_config().limit(MAX_REASON).read_to_vec()?;
+    Ok((response.status().as_u16(), String::from_utf8_lossy(&text).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::local;
+
+    #[test]
+    fn local_address_can_be_connected_to() {
+        for (configured, expected) in [
+            ("0.0.0.0:9090", "127.0.0.1:9090"),
+            ("[::]:9090", "[::1]:9090"),
+            ("127.0.0.1:1", "127.0.0.1:1"),
+            ("10.0.0.7:9", "10.0.0.7:9"),
+        ] {
+            assert_eq!(local(configured.parse().unwrap()).to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! JSON Schemas of the configuration files, for editors that check and complete TOML.
+//!
+//! Draft 4, which is the latest that TOML editors understand. Descriptions, defaults and required keys are those of
+//! docs/configuration.md ([`reference`](super::reference)); the types are the table [`shape`]. A schema is never stricter
+//! than the reader, and sees one file only: references between entries and files are left to `model-gateway check`.
+
+use serde_json::{Map, Value, json};
+
+use super::reference::{ConfigFile, ReferenceKey, keys, plain};
+use super::routing::ALSO;
+use crate::account::{Losses, Signature};
+use crate::canonical::CachePolicy;
+use crate::provider::{Preset, ProviderKind};
+use crate::route::Policy;
+use crate::wire::Api;
+
+/// Type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// Any text.
+    Text,
+    /// `true` or `false`.
+    Flag,
+    /// Whole number within these bounds.
+    Integer(i64, i64),
+    /// Number that is not negative.
+    Amount,
+    /// Number with a unit of time.
+    Duration,
+    /// Number with a unit of bytes.
+    Size,
+    /// IP address with a port.
+    Address,
+    /// 64 hexadecimal digits.
+    Digest,
+    /// Point in time, a date-time of TOML.
+    Time,
+    /// One of a few names.
+    OneOf(Names),
+    /// List of texts.
+    Texts,
+    /// List of such names.
+    Some(Names),
+    /// List of addresses.
+    Addresses,
+    /// Text or list of texts.
+    TextOrTexts,
+    /// Table with the keys below it.
+    Table,
+    /// Table of which exactly one key is set.
+    Choice,
+    /// Table with keys of the user's own and texts as values.
+    Open,
+    /// List of tables with the keys below it.
+    Tables,
+    /// Amount, or list of tables with the keys below it.
+    AmountOrTables,
+}
+
+/// Names that a text may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Names {
+    Apis,
+    Kinds,
+    Dialects,
+    CachePolicies,
+    Policies,
+    Losses,
+    Signatures,
+    RetryAlso,
+    /// Names that only one key has.
+    Own(&'static [&'static str]),
+}
+
+impl Names {
+    fn list(self) -> Vec<&'static str> {
+        match self {
+            Names::Apis => Api::ALL.map(Api::name).to_vec(),
+            Names::Kinds => ProviderKind::ALL.map(ProviderKind::name).to_vec(),
+            Names::Dialects => Preset::ALL.map(Preset::name).to_vec(),
+            Names::CachePolicies => CachePolicy::ALL.map(CachePolicy::name).to_vec(),
+            Names::Policies => Policy::ALL.map(Policy::name).to_vec(),
+            Names::Losses => [Losses::Allow, Losses::Warn, Losses::Refuse].map(Losses::name).to_vec(),
+            Names::Signatures => vec![Signature::Hs256.name(), Signature::EdDsa.name()],
+            Names::RetryAlso => ALSO.to_vec(),
+            Names::Own(names) => names.to_vec(),
+        }
+    }
+}
+
+/// Upper bound of numbers that count requests, tokens and the like.
+const BILLION: i64 = 1_000_000_000;
+/// End of the year 9999 in Unix seconds.
+const LAST_SECOND: i64 = 253_402_300_799;
+
+/// Returns the type of a key by its path. `None` for a key without an entry, which a test rejects.
+fn shape(path: &str) -> Option<Shape> {
+    let last = path.rsplit('.').next().unwrap_or(path);
+    let parent = path.strip_suffix(last).unwrap_or_default();
+    match parent {
+        // Tables with the same keys share their types.
+        "provider.timeouts." | "model.timeouts." => timeout(last),
+        "model.price." | "model.price.tiers." => price(last),
+        "key.limits." | "account.limits." => usage_limit(last),
+        "provider.credential." | "tokens.key.secret." => Some(Shape::Text),
+        "limits." => limit(last),
+        "store." => store(last),
+        "breaker." | "retry." | "model.retry." => routing(last),
+        "key." | "account." => access(last),
+        _ => other(path),
+    }
+}
+
+fn timeout(key: &str) -> Option<Shape> {
+    Some(match key {
+        "connect" | "first_byte" | "idle" | "total" | "rate_window" => Shape::Duration,
+        "min_rate" => Shape::Size,
+        _ => return None,
+    })
+}
+
+fn price(key: &str) -> Option<Shape> {
+    Some(match key {
+        "input" | "cached_input" | "cache_write" | "cache_write_1h" | "output" | "reasoning"
+        | "audio_input" | "audio_output" | "image_input" | "image_output" | "search" | "request" => {
+            Shape::Amount
+        }
+        "image" | "video_second" => Shape::AmountOrTables,
+        "tiers" => Shape::Tables,
+        "above" => Shape::Integer(1, BILLION),
+        _ => return None,
+    })
+}
+
+fn usage_limit(key: &str) -> Option<Shape> {
+    Some(match key {
+        "requests_per_minute" | "tokens_per_minute" => Shape::Integer(1, BILLION),
+        "concurrent" => Shape::Integer(1, 1_000_000),
+        "spend_per_day" | "spend_per_month" => Shape::Amount,
+        _ => return None,
+    })
+}
+
+fn limit(key: &str) -> Option<Shape> {
+    Some(match key {
+        "body" | "answer" | "frame" | "memory" | "head" | "fetch" => Shape::Size,
+        "connections" | "requests" => Shape::Integer(1, 10_000_000),
+        "pool" | "websockets" => Shape::Integer(0, 10_000_000),
+        "fetches" => Shape::Integer(1, 1_000_000),
+        "fetch_allow" => Shape::Texts,
+        "header_timeout" | "body_timeout" | "keepalive" | "heartbeat" | "slow_start" | "write_timeout"
+        | "pool_idle" | "fetch_timeout" | "websocket_lifetime" | "websocket_ping" => Shape::Duration,
+        _ => return None,
+    })
+}
+
+fn store(key: &str) -> Option<Shape> {
+    const POLICY: Names = Names::Own(&["allow", "refuse"]);
+    Some(match key {
+        "sqlite" | "sentinel" | "journal" => Shape::Text,
+        "valkey" => Shape::TextOrTexts,
+        "away" | "foreign_responses" => Shape::OneOf(POLICY),
+        "away_allowance" => Shape::Amount,
+        "response_lifetime" | "seal_lifetime" | "flush" | "record_lifetime" => Shape::Duration,
+        "response_limit" | "total_limit" | "seal_limit" => Shape::Size,
+        _ => return None,
+    })
+}
+
+fn routing(key: &str) -> Option<Shape> {
+    Some(match key {
+        "failures" | "requests" => Shape::Integer(1, 1_000_000),
+        // In `[breaker]` at least 1, which the reader checks.
+        "percent" => Shape::Integer(0, 100),
+        "within" | "cooldown" | "longest" | "deadline" | "hold" => Shape::Duration,
+        "attempts" => Shape::Integer(1, 16),
+        "reserve" => Shape::Integer(0, 1_000_000),
+        "continue" => Shape::Flag,
+        "also" => Shape::Some(Names::RetryAlso),
+        _ => return None,
+    })
+}
+
+fn access(key: &str) -> Option<Shape> {
+    Some(match key {
+        "name" | "account" => Shape::Text,
+        "sha256" => Shape::Digest,
+        "enabled" => Shape::Flag,
+        "expires" => Shape::Time,
+        "images" => Shape::OneOf(Names::Own(&["envelope", "plain"])),
+        "losses" => Shape::OneOf(Names::Losses),
+        "prompt_cache" => Shape::OneOf(Names::CachePolicies),
+        "models" | "endpoints" | "networks" => Shape::Texts,
+        "limits" => Shape::Table,
+        _ => return None,
+    })
+}
+
+/// Keys of tables that no other table resembles.
+fn other(path: &str) -> Option<Shape> {
+    Some(match path {
+        "server" | "limits" | "reload" | "log" | "store" | "tokens" | "breaker" | "retry"
+        | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry" | "model.price" => {
+            Shape::Table
+        }
+        "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {
+            Shape::Tables
+        }
+        "provider.credential" | "tokens.key.secret" => Shape::Choice,
+        "provider.headers" => Shape::Open,
+        "server.listen" => Shape::Addresses,
+        "server.admin" | "server.tls.listen" => Shape::Address,
+        "server.threads" => Shape::Integer(0, 1024),
+        "server.drain"
+        | "reload.settle"
+        | "tokens.lifetime"
+        | "provider.check.every"
+        | "provider.check.timeout" => Shape::Duration,
+        "reload.allow_empty"
+        | "server.websocket"
+        | "provider.think_tags"
+        | "provider.prefill"
+        | "provider.ask_usage"
+        | "provider.forward_client" => Shape::Flag,
+        "log.format" => Shape::OneOf(Names::Own(&["json", "text"])),
+        "tokens.key.algorithm" => Shape::OneOf(Names::Signatures),
+        "provider.kind" => Shape::OneOf(Names::Kinds),
+        "provider.dialect" => Shape::OneOf(Names::Dialects),
+        "provider.apis" => Shape::Some(Names::Apis),
+        "provider.http" => Shape::OneOf(Names::Own(&["auto", "1.1", "2"])),
+        "provider.errors" => Shape::OneOf(Names::Own(&["standard", "own"])),
+        "model.policy" => Shape::OneOf(Names::Policies),
+        "model.prompt_cache" => Shape::OneOf(Names::CachePolicies),
+        "model.created" => Shape::Integer(0, LAST_SECOND),
+        "model.context_window"
+        | "model.max_output_tokens"
+        | "model.targets.concurrent"
+        | "model.targets.requests_per_minute"
+        | "model.targets.tokens_per_minute" => Shape::Integer(1, BILLION),
+        "model.targets.weight" => Shape::Integer(0, 1_000_000),
+        "model.targets.tier" => Shape::Integer(0, 15),
+        "model.fallback" => Shape::Texts,
+        "model.price.image.each" | "model.price.video_second.each" => Shape::Amount,
+        "prices"
+        | "claude_alias"
+        | "server.routes"
+        | "server.keys"
+        | "server.upgrade_socket"
+        | "server.tls.cert"
+        | "server.tls.key"
+        | "log.level"
+        | "log.access"
+        | "tokens.issuer"
+        | "tokens.audience"
+        | "tokens.key.id"
+        | "tokens.key.public"
+        | "provider.name"
+        | "provider.api_version"
+        | "provider.base_url"
+        | "provider.ca"
+        | "provider.check.path"
+        | "model.id"
+        | "model.owned_by"
+        | "model.targets.provider"
+        | "model.targets.model"
+        | "model.price.image.size"
+        | "model.price.image.quality"
+        | "model.price.video_second.size" => Shape::Text,
+        _ => return None,
+    })
+}
+
+/// Returns the schema of a file as JSON text with a final line break.
+pub fn schema(file: ConfigFile) -> String {
+    let keys = keys(file);
+    let mut root = Map::new();
+    root.insert("$schema".to_owned(), json!("http://json-schema.org/draft-04/schema#"));
+    root.insert("title".to_owned(), json!(format!("{}.toml of model-gateway", file.name())));
+    root.extend(table(&keys, ""));
+    format!("{:#}\n", Value::Object(root))
+}
+
+/// Returns the members that describe a table: those whose path is `parent` and one name.
+fn table(keys: &[ReferenceKey], parent: &str) -> Map<String, Value> {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for key in keys {
+        let name = key.path.strip_prefix(parent).filter(|name| !name.is_empty() && !name.contains('.'));
+        let Some(name) = name else { continue };
+        properties.insert(name.to_owned(), property(keys, key));
+        if key.default == "required" {
+            required.push(json!(name));
+        }
+    }
+    let mut table = Map::new();
+    table.insert("type".to_owned(), json!("object"));
+    if !required.is_empty() {
+        table.insert("required".to_owned(), Value::Array(required));
+    }
+    table.insert("properties".to_owned(), Value::Object(properties));
+    table.insert("additionalProperties".to_owned(), json!(false));
+    table
+}
+
+fn property(keys: &[ReferenceKey], key: &ReferenceKey) -> Value {
+    let below = || table(keys, &format!("{}.", key.path));
+    let mut property = Map::new();
+    let description = description(key);
+    if !description.is_empty() {
+        property.insert("description".to_owned(), json!(description));
+    }
+    let shape = shape(&key.path);
+    match shape {
+        Some(Shape::Table) => property.extend(below()),
+        Some(Shape::Choice) => {
+            property.extend(below());
+            property.insert("minProperties".to_owned(), json!(1));
+            property.insert("maxProperties".to_owned(), json!(1));
+        }
+        Some(Shape::Tables) => {
+            property.insert("type".to_owned(), json!("array"));
+            property.insert("items".to_owned(), Value::Object(below()));
+        }
+        Some(Shape::AmountOrTables) => {
+            let list = json!({ "type": "array", "items": below() });
+            property.insert("anyOf".to_owned(), json!([amount(), list]));
+        }
+        Some(shape) => property.extend(simple(shape)),
+        None => {}
+    }
+    if let Some(default) = default(&key.default) {
+        property.insert("default".to_owned(), default);
+    }
+    Value::Object(property)
+}
+
+/// Returns the meaning, and the default where it is a text about other keys.
+fn description(key: &ReferenceKey) -> String {
+    let meaning = plain(&key.meaning);
+    let stated = ["", "required", "none"].contains(&key.default.as_str()) || default(&key.default).is_some();
+    let default = if stated { String::new() } else { format!("Default: {}.", plain(&key.default)) };
+    [meaning, default].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a default that is written as a value of TOML. `None` for a text about it.
+fn default(cell: &str) -> Option<Value> {
+    let code = cell.strip_prefix('`')?.strip_suffix('`')?;
+    let value: toml::Table = format!("value = {code}").parse().ok()?;
+    serde_json::to_value(value.get("value")?).ok()
+}
+
+fn amount() -> Value {
+    json!({ "type": "number", "minimum": 0 })
+}
+
+/// Returns the members that describe a value without keys.
+fn simple(shape: Shape) -> Map<String, Value> {
+    let text = json!({ "type": "string" });
+    let names = |names: Names| json!({ "type": "string", "enum": names.list() });
+    let address = json!({ "type": "string", "pattern": "^[^ ]+:[0-9]{1,5}$" });
+    let value = match shape {
+        Shape::Text => text,
+        Shape::Flag => json!({ "type": "boolean" }),
+        Shape::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Shape::Amount => amount(),
+        Shape::Duration => json!({ "type": "string", "pattern": "^[0-9]+ *(ms|s|m|min|h|d)$" }),
+        Shape::Size => json!({ "type": "string", "pattern": "^[0-9]+ *(B|KiB|MiB|GiB|kB|KB|MB|GB)$" }),
+        Shape::Address => address,
+        Shape::Addresses => json!({ "type": "array", "items": address }),
+        Shape::Digest => json!({ "type": "string", "pattern": "^[0-9a-fA-F]{64}$" }),
+        Shape::Time => json!({ "type": "string", "format": "date-time" }),
+        Shape::OneOf(list) => names(list),
+        Shape::Some(list) => json!({ "type": "array", "items": names(list) }),
+        Shape::Texts => json!({ "type": "array", "items": text }),
+        Shape::TextOrTexts => json!({ "anyOf": [text, { "type": "array", "items": text }] }),
+        Shape::Open => json!({ "type": "object", "additionalProperties": text }),
+        // Described by the caller.
+        Shape::Table | Shape::Choice | Shape::Tables | Shape::AmountOrTables => return Map::new(),
+    };
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schema_knows_the_type_of_every_key() {
+        for file in ConfigFile::ALL {
+            let unknown: Vec<_> = keys(file).into_iter().filter(|key| shape(&key.path).is_none()).collect();
+            assert!(unknown.is_empty(), "src/config/schema.rs, shape: {unknown:?}");
+        }
+    }
+
+    #[test]
+    fn schema_tables_have_keys_and_values_have_none() {
+        for file in ConfigFile::ALL {
+            let keys = keys(file);
+            for key in &keys {
+                let below = keys.iter().any(|other| other.path.starts_with(&format!("{}.", key.path)));
+                let is_table = matches!(
+                    shape(&key.path),
+                    Some(Shape::Table | Shape::Choice | Shape::Tables | Shape::AmountOrTables)
+                );
+                assert_eq!(below, is_table, "{}", key.path);
+            }
+        }
+    }
+
+    #[test]
+    fn schema_has_defaults_as_values() {
+        let schema: Value = serde_json::from_str(&schema(ConfigFile::Gateway)).unwrap();
+        let at = |path: &str| schema.pointer(path).cloned().unwrap_or_default();
+        assert_eq!(at("/properties/limits/properties/body/default"), json!("64MiB"));
+        assert_eq!(at("/properties/limits/properties/fetch_allow/default"), json!([]));
+        assert_eq!(at("/properties/server/properties/threads/default"), json!(0));
+        assert_eq!(at("/properties/server/properties/listen/default"), Value::Null);
+        assert_eq!(at("/required"), json!(["server"]));
+        assert_eq!(at("/properties/server/properties/tls/items/required"), json!(["listen", "cert", "key"]));
+    }
+}

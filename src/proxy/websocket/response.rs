@@ -1,0 +1,341 @@
+//! One response of a socket: its request runs through the phases of any request, and its stream becomes messages.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::{Bytes, BytesMut};
+use http::header;
+use pingora::http::ResponseHeader;
+use tokio::sync::mpsc;
+
+use super::accepted::Accepted;
+use super::outbox::{FrameBatch, FrameWriter};
+use crate::error::{ApiError, ErrorKind};
+use crate::framing::frame_buffer::FrameTooLarge;
+use crate::framing::sse::{SseEvent, SseSplitter};
+use crate::framing::{FrameBuffer, Splitter};
+use crate::json::from_utf8;
+use crate::proxy::Gateway;
+use crate::proxy::body_memory::MemoryPermit;
+use crate::proxy::driver::in_process::{self, InProcessRequest, ResponsePart};
+use crate::proxy::gateway::stored::new_id;
+use crate::wire::responses::socket::{
+    self, ContinuedFrom, ErrorEvent, Origin, Watched, empty_response, error_event, lane_member,
+    response_completed,
+};
+
+/// Largest error body that is read for its event, in bytes.
+const MAX_ERROR: usize = 1 << 20;
+
+/// Request of a lane whose turn it is.
+#[derive(Debug)]
+pub(super) struct LaneRequest {
+    pub(super) lane: Option<Box<str>>,
+    /// Whether output is generated.
+    pub(super) generate: bool,
+    pub(super) model: Box<str>,
+    pub(super) previous: Option<Box<str>>,
+    /// Where the conversation is held after the response.
+    pub(super) origin: Origin,
+    pub(super) before: ContinuedFrom,
+    /// Input items, for the memory of the socket.
+    pub(super) items: Bytes,
+    pub(super) body: Vec<Bytes>,
+    /// Memory of the received message; `None` for a small one.
+    pub(super) permit: Option<MemoryPermit>,
+}
+
+/// Turn that the memory of the socket takes over.
+#[derive(Debug)]
+pub(super) struct FinishedTurn {
+    pub(super) lane: Option<Box<str>>,
+    pub(super) id: Box<str>,
+    pub(super) origin: Origin,
+    pub(super) before: ContinuedFrom,
+    pub(super) texts: [Bytes; 2],
+}
+
+/// What a response tells its socket.
+#[derive(Debug)]
+pub(super) enum FromResponse {
+    /// Whole messages to write, and the turn that the client may continue once it has them.
+    Messages(FrameBatch, Option<Box<FinishedTurn>>),
+    /// The response has ended; `is_unauthenticated` if its key was refused.
+    End { lane: Option<Box<str>>, is_unauthenticated: bool },
+}
+
+/// Runs a response to its end. Stops when the socket has dropped its receiver.
+pub(super) async fn run(
+    gateway: Gateway,
+    accepted: Arc<Accepted>,
+    request: LaneRequest,
+    socket: mpsc::Sender<FromResponse>,
+) {
+    let LaneRequest { lane, generate, model, previous, origin, before, items, body, permit } = request;
+    let head = accepted.request_head(!generate);
+    let http = InProcessRequest { head, body, digest: accepted.digest.clone() };
+    let limits = (gateway.limits.frame, gateway.limits.body);
+    let (running, parts) = in_process::run(gateway, http);
+    let marks = lane.as_deref().map(lane_member).unwrap_or_default();
+    let forwarder = Forwarder {
+        socket: &socket,
+        writer: FrameWriter::new(marks),
+        memory: TurnText { before: Some(before), items, done: BytesMut::new(), limit: limits.1, origin },
+        lane: lane.clone(),
+        is_unauthenticated: false,
+        has_ended: false,
+    };
+    let prepared = (!generate).then_some((model, previous));
+    let events = &socket;
+    let forwarding = async move {
+        let forwarded = tokio::select! {
+            forwarded = forwarder.forward(parts, prepared, limits.0) => forwarded,
+            // The receiver of the parts is dropped, which ends the request as a disconnect does.
+            () = events.closed() => Err(SocketGone),
+        };
+        drop(permit);
+        forwarded
+    };
+    let ((), forwarded) = tokio::join!(running, forwarding);
+    if let Ok(is_unauthenticated) = forwarded {
+        let _ = socket.send(FromResponse::End { lane, is_unauthenticated }).await;
+    }
+}
+
+/// The socket is gone: no message is of use any more.
+struct SocketGone;
+
+/// Text of a turn, while it is collected.
+struct TurnText {
+    /// `None` once the turn is complete, or cannot be continued.
+    before: Option<ContinuedFrom>,
+    items: Bytes,
+    /// Complete output items, joined with commas: for streams whose last event does not repeat them.
+    done: BytesMut,
+    limit: usize,
+    origin: Origin,
+}
+
+/// Makes messages of one response.
+struct Forwarder<'s> {
+    socket: &'s mpsc::Sender<FromResponse>,
+    writer: FrameWriter,
+    memory: TurnText,
+    lane: Option<Box<str>>,
+    is_unauthenticated: bool,
+    /// The client was told how the response has ended.
+    has_ended: bool,
+}
+
+impl Forwarder<'_> {
+    /// Passes the response on. Returns whether its key was refused.
+    async fn forward(
+        mut self,
+        mut parts: mpsc::Receiver<ResponsePart>,
+        prepared: Option<(Box<str>, Option<Box<str>>)>,
+        largest_frame: usize,
+    ) -> Result<bool, SocketGone> {
+        let head = loop {
+            match parts.recv().await {
+                Some(ResponsePart::Head(head)) => break head,
+                Some(_) => {}
+                None => {
+                    self.fail().await?;
+                    return Ok(false);
+                }
+            }
+        };
+        let kind = head.headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes()).unwrap_or_default();
+        if head.status == 200 && kind.starts_with(b"text/event-stream") {
+            self.stream(parts, largest_frame).await?;
+        } else {
+            self.document(parts, &head, prepared).await?;
+        }
+        Ok(self.is_unauthenticated)
+    }
+
+    async fn stream(
+        &mut self,
+        mut parts: mpsc::Receiver<ResponsePart>,
+        largest_frame: usize,
+    ) -> Result<(), SocketGone> {
+        let mut frames = FrameBuffer::new(Splitter::Sse(SseSplitter::default()), largest_frame);
+        let mut scratch = Vec::new();
+        while let Some(part) = parts.recv().await {
+            let ResponsePart::Body(piece) = part else { continue };
+            let mut turn = None;
+            let fed = frames.feed(&piece, |bytes, range| {
+                let frame = bytes.get(range).unwrap_or_default();
+                let event = SseEvent::parse_json(frame, &mut scratch);
+                let Some(data) = event.data else { return Ok::<(), FrameTooLarge>(()) };
+                // The data of nearly every event is a slice of what was received.
+                let offset = (data.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize);
+                let is_slice = bytes.as_ptr_range().contains(&data.as_ptr());
+                let data = match is_slice && offset + data.len() <= bytes.len() {
+                    true => bytes.slice(offset..offset + data.len()),
+                    false => Bytes::copy_from_slice(data),
+                };
+                if let Some(finished) = self.event(event.name, data) {
+                    turn = Some(finished);
+                }
+                Ok(())
+            });
+            self.send(turn).await?;
+            if fed.is_err() {
+                break;
+            }
+        }
+        if self.has_ended { Ok(()) } else { self.fail().await }
+    }
+
+    /// Writes one event. Returns the turn that it completes, if it does.
+    fn event(&mut self, name: Option<&[u8]>, data: Bytes) -> Option<Box<FinishedTurn>> {
+        // Not an event: some servers end their streams with `[DONE]`.
+        if data.first() != Some(&b'{') {
+            return None;
+        }
+        let data = match from_utf8(&data) {
+            Ok(_) => data,
+            // A text message must be UTF-8.
+            Err(_) => Bytes::from(String::from_utf8_lossy(&data).into_owned()),
+        };
+        self.writer.event(&data);
+        let watched = from_utf8(&data).ok().and_then(|text| socket::watch(name, text).ok());
+        match watched? {
+            Watched::Other => None,
+            Watched::Item(item) => {
+                self.memory.push(item.text());
+                None
+            }
+            Watched::Failed => {
+                self.has_ended = true;
+                None
+            }
+            Watched::End { id, output } => {
+                self.has_ended = true;
+                let texts = self.memory.finish(id, output)?;
+                Some(Box::new(FinishedTurn { lane: self.lane.clone(), ..texts }))
+            }
+        }
+    }
+
+    /// Reads a response that is no stream: an error, or the whole response in one document.
+    async fn document(
+        &mut self,
+        mut parts: mpsc::Receiver<ResponsePart>,
+        head: &ResponseHeader,
+        prepared: Option<(Box<str>, Option<Box<str>>)>,
+    ) -> Result<(), SocketGone> {
+        let status = head.status.as_u16();
+        let limit = if status == 200 { self.memory.limit } else { MAX_ERROR };
+        let mut body = BytesMut::new();
+        let mut is_complete = false;
+        while let Some(part) = parts.recv().await {
+            match part {
+                ResponsePart::Body(piece) if body.len() + piece.len() <= limit => {
+                    body.extend_from_slice(&piece)
+                }
+                ResponsePart::Body(_) => break,
+                ResponsePart::End => is_complete = true,
+                ResponsePart::Head(_) => {}
+            }
+        }
+        self.has_ended = true;
+        if status != 200 {
+            self.is_unauthenticated = status == 401;
+            let event =
+                error_event(status, ErrorEvent::Body(&body), told_headers(head), self.lane.as_deref());
+            self.writer_without_lane().event(&event);
+            return self.send(None).await;
+        }
+        if !is_complete {
+            return self.fail().await;
+        }
+        let Some((model, previous)) = prepared else {
+            let turn = self.event(Some(b"response.completed"), response_completed(&body));
+            return self.send(turn).await;
+        };
+        let id = new_id();
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        for event in empty_response(&id, &model, previous.as_deref(), created) {
+            self.writer.event(&event);
+        }
+        let turn = self.memory.finish(&id, "");
+        let lane = self.lane.clone();
+        self.send(turn.map(|turn| Box::new(FinishedTurn { lane, ..turn }))).await
+    }
+
+    /// Tells the client that the response has ended without an end.
+    async fn fail(&mut self) -> Result<(), SocketGone> {
+        self.has_ended = true;
+        let error = ApiError::new(ErrorKind::UpstreamBroken, "The response ended before it was complete.");
+        let none = std::iter::empty();
+        let event = error_event(error.status, ErrorEvent::Own(&error), none, self.lane.as_deref());
+        self.writer_without_lane().event(&event);
+        self.send(None).await
+    }
+
+    /// Returns the writer for an event that names its lane itself.
+    fn writer_without_lane(&mut self) -> &mut FrameWriter {
+        self.writer = FrameWriter::new(Bytes::new());
+        &mut self.writer
+    }
+
+    async fn send(&mut self, turn: Option<Box<FinishedTurn>>) -> Result<(), SocketGone> {
+        let frames = self.writer.take();
+        if frames.is_empty() && turn.is_none() {
+            return Ok(());
+        }
+        self.socket.send(FromResponse::Messages(frames, turn)).await.map_err(|_| SocketGone)
+    }
+}
+
+impl TurnText {
+    /// Adds an output item.
+    fn push(&mut self, item: &str) {
+        if self.done.len() + item.len() >= self.limit {
+            // It could not be sent to a provider again.
+            self.before = None;
+        }
+        if self.before.is_none() {
+            self.done = BytesMut::new();
+            return;
+        }
+        if !self.done.is_empty() {
+            self.done.extend_from_slice(b",");
+        }
+        self.done.extend_from_slice(item.as_bytes());
+    }
+
+    /// Completes the turn; `None` if it cannot be continued.
+    fn finish(&mut self, id: &str, output: &str) -> Option<FinishedTurn> {
+        let done = std::mem::take(&mut self.done);
+        let before = self.before.take()?;
+        // An id with an escape is none of a provider's; it would have to be compared decoded.
+        if id.is_empty() || id.contains('\\') {
+            return None;
+        }
+        let output =
+            if output.is_empty() { done.freeze() } else { Bytes::copy_from_slice(output.as_bytes()) };
+        let texts = [std::mem::take(&mut self.items), output];
+        Some(FinishedTurn { lane: None, id: id.into(), origin: self.origin, before, texts })
+    }
+}
+
+/// Returns the headers of an error response that concern the client: not those of its body and its connection.
+fn told_headers(head: &ResponseHeader) -> impl Iterator<Item = (&str, &str)> {
+    head.headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str();
+        let ours = matches!(
+            name,
+            "content-type"
+                | "content-length"
+                | "transfer-encoding"
+                | "connection"
+                | "date"
+                | "allow"
+                | "upgrade"
+        );
+        value.to_str().ok().filter(|_| !ours).map(|value| (name, value))
+    })
+}

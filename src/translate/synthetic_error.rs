@@ -1,0 +1,16 @@
+//! Error bodies in place of a provider's, for responses that are none. They are read like those of a provider.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::json::Writer;
+
+/// Returns an error body of this type. `message` is in pieces, each the inside of a JSON string.
+pub(super) fn error_body(kind: &str, message: &[&str]) -> Bytes {
+    let mut out = BytesMut::with_capacity(160);
+    let mut json = Writer::new(&mut out);
+    json.begin_object().key("error").begin_object().key("type").string(kind).key("message").pasted(|out| {
+        message.iter().for_each(|piece| out.extend_from_slice(piece.as_bytes()));
+    });
+    json.end_object().end_object();
+    out.freeze()
+}

@@ -1,0 +1,238 @@
+//! The scenarios: which responses the provider gives, and what a user must see.
+
+use std::fmt::Write as _;
+
+use model_gateway::simulator::PrescribedResponse;
+use serde_json::Value;
+
+use super::client::Client;
+use super::session::{Ended, Session, Upstream};
+
+/// Context window of the model, in tokens.
+const WINDOW: u64 = 200_000;
+/// Last words of the model in every scenario.
+const FAREWELL: &str = "The work is complete and checked.";
+/// Command with an output that its own text does not have, and that output. The pause is for Qwen Code 0.24, which now and
+/// then reports no output of a command that ends at once.
+const SUM: (&str, &str) = ("printf 'sum-%s-end\\n' 42 && sleep 0.5", "sum-42-end");
+/// Word of the prescribed summary of a conversation.
+const SUMMARY: &str = "handoff-4711";
+/// Words of a generated response of the simulator.
+const GENERATED: &str = "simulated by";
+/// Context window (tokens) of a conversation that is to be summarized.
+const SMALL_WINDOW: u64 = 60_000;
+/// Tokens of a conversation after which each client makes a summary.
+const FULL: u64 = 50_000;
+
+/// What is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scenario {
+    /// Tools over several turns.
+    Tools,
+    /// The same with the settings that `configure` writes.
+    Configured,
+    /// The first stream breaks off.
+    Cut,
+    /// The first request is answered with 429 and `retry-after`.
+    Limited,
+    /// The conversation fills the context window, and the client replaces it by a summary.
+    Compaction,
+    /// The same with a summary that the client requests of its provider, as Codex does of OpenAI.
+    RemoteCompaction,
+    /// Tools over several turns, over a WebSocket.
+    WebSocket,
+}
+
+impl Scenario {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Scenario::Tools => "tools",
+            Scenario::Configured => "configured",
+            Scenario::Cut => "cut stream",
+            Scenario::Limited => "429",
+            Scenario::Compaction => "compaction",
+            Scenario::RemoteCompaction => "remote compaction",
+            Scenario::WebSocket => "WebSocket",
+        }
+    }
+}
+
+/// Result of a scenario.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) upstream: Upstream,
+    pub(super) scenario: Scenario,
+    /// `Err` has what a reader needs to find the fault.
+    pub(super) result: Result<(), String>,
+    pub(super) ended: Ended,
+    pub(super) requests: usize,
+    pub(super) hosts: Vec<String>,
+}
+
+fn text(text: &str) -> PrescribedResponse {
+    PrescribedResponse { text: text.to_owned(), ..PrescribedResponse::default() }
+}
+
+fn call(text: &str, call: (String, Value)) -> PrescribedResponse {
+    PrescribedResponse { text: text.to_owned(), calls: vec![call], ..PrescribedResponse::default() }
+}
+
+/// Edit of a file as Aider reads it from the text of a response.
+fn aider_edit(file: &str, from: &str, to: &str) -> PrescribedResponse {
+    text(&format!(
+        "I edit the file now.\n\n{file}\n```\n<<<<<<< SEARCH\n{from}=======\n{to}>>>>>>> REPLACE\n```\n"
+    ))
+}
+
+/// Returns the responses of the work: it leaves `alpha` in notes.txt, and `checked` in checked.txt, and puts the output of
+/// [`SUM`] into the conversation.
+fn work(client: Client, session: &Session) -> Vec<PrescribedResponse> {
+    if client == Client::Aider {
+        return vec![
+            aider_edit("notes.txt", "", "beta\n"),
+            // The test command fails first; its output is the next prompt.
+            aider_edit("notes.txt", "beta\n", "alpha\n"),
+            text(FAREWELL),
+        ];
+    }
+    let notes = session.file("notes.txt");
+    let shell = |command: &str| client.shell(command);
+    vec![
+        call(
+            "I write the notes first.",
+            client.write(session.model, &notes, "alpha\n").unwrap_or_else(|| shell("echo alpha > notes.txt")),
+        ),
+        call("", shell(&format!("test -s notes.txt && echo checked > checked.txt && {}", SUM.0))),
+        call("Now I read them.", client.read(&notes).unwrap_or_else(|| shell("cat notes.txt"))),
+        text(FAREWELL),
+    ]
+}
+
+/// Runs a scenario.
+pub(super) async fn try_out(client: Client, upstream: Upstream, scenario: Scenario) -> Outcome {
+    let compacts = matches!(scenario, Scenario::Compaction | Scenario::RemoteCompaction);
+    let window = if compacts { SMALL_WINDOW } else { WINDOW };
+    let session = Session::start(client, upstream, window).await;
+    let mut responses = work(client, &session);
+    match scenario {
+        Scenario::Tools | Scenario::Configured | Scenario::WebSocket => {}
+        Scenario::Cut => {
+            let cut = PrescribedResponse { directives: "cut 3".to_owned(), ..responses[0].clone() };
+            responses.insert(0, cut);
+        }
+        Scenario::Limited => {
+            let limited =
+                PrescribedResponse { directives: "status 429 retry-after 1".to_owned(), ..text("") };
+            responses.insert(0, limited);
+        }
+        Scenario::Compaction | Scenario::RemoteCompaction => {
+            // Before the last response, the conversation is full.
+            let last = responses.len() - 2;
+            responses[last].prompt_tokens = Some(FULL);
+            // The request for the summary follows. If it offers no tools, as that of Codex itself, its response is
+            // generated.
+            match (scenario, client) {
+                (Scenario::RemoteCompaction, _) => responses.push(text(FAREWELL)),
+                (_, Client::Codex) => {}
+                _ => responses.insert(last + 1, text(&format!("<summary>Remember {SUMMARY}.</summary>"))),
+            }
+        }
+    }
+    if client == Client::Aider {
+        std::fs::write(session.file("check.sh"), check_command()).unwrap();
+    }
+    let prescribed = responses.len();
+    session.prescribe(responses);
+    let mut arguments = client.arguments("Do the work, please.");
+    arguments.splice(0..0, options(client, scenario));
+    let ended = match scenario {
+        Scenario::Configured => session.run_configured(&arguments).await,
+        _ => session.run(&arguments).await,
+    };
+    let result = judge(client, scenario, &session, &ended, prescribed);
+    Outcome { upstream, scenario, result, requests: session.requests().len(), hosts: session.hosts(), ended }
+}
+
+/// Returns the arguments that a scenario needs.
+fn options(client: Client, scenario: Scenario) -> Vec<String> {
+    let limit = format!("model_auto_compact_token_limit={}", FULL / 2);
+    let provider = |key: &str| format!("model_providers.model-gateway-run.{key}");
+    let overrides = match scenario {
+        Scenario::Compaction if client == Client::Codex => vec![limit],
+        // Codex requests the summary of a provider with this name.
+        Scenario::RemoteCompaction => vec![limit, provider("name=\"OpenAI\"")],
+        Scenario::WebSocket => vec![provider("supports_websockets=true")],
+        _ => Vec::new(),
+    };
+    overrides.into_iter().flat_map(|value| ["-c".to_owned(), value]).collect()
+}
+
+/// Returns the test command of Aider.
+fn check_command() -> String {
+    format!("if grep -q alpha notes.txt; then echo checked > checked.txt; else {}; exit 1; fi\n", SUM.0)
+}
+
+/// Checks what the user sees, and that the results of the tools reached the provider.
+fn judge(
+    client: Client,
+    scenario: Scenario,
+    session: &Session,
+    ended: &Ended,
+    prescribed: usize,
+) -> Result<(), String> {
+    let mut faults = String::new();
+    let mut expect = |holds: bool, what: &str| {
+        if !holds {
+            let _ = writeln!(faults, "  * not so: {what}");
+        }
+    };
+    let requests = session.requests();
+    expect(ended.status == Some(0), "the exit status is 0");
+    expect(session.read("notes.txt").trim() == "alpha", "notes.txt was written");
+    expect(session.read("checked.txt").trim() == "checked", "checked.txt was written");
+    // Aider ends when the test command succeeds.
+    let expected = if client == Client::Aider { prescribed - 1 } else { prescribed };
+    if client != Client::Aider {
+        expect(ended.stdout.contains(FAREWELL), "the last text is shown");
+    }
+    let enough = requests.len() == expected || scenario == Scenario::RemoteCompaction;
+    expect(enough, &format!("{} of {expected} responses were requested", requests.len()));
+    let last = requests.last().map(Value::to_string).unwrap_or_default();
+    match scenario {
+        Scenario::Compaction | Scenario::RemoteCompaction => {
+            // A provider that makes the summary itself may have encrypted it.
+            let encrypted = scenario == Scenario::RemoteCompaction;
+            let summary = last.contains(if client == Client::Codex { GENERATED } else { SUMMARY });
+            expect(encrypted || summary, "the summary is in the last request");
+            expect(!last.contains(SUM.1), "the conversation before it is not");
+        }
+        _ => expect(last.contains(SUM.1), "the output of the command reached the provider"),
+    }
+    if scenario == Scenario::WebSocket {
+        let log = session.gateway.access_log();
+        // The upgrade is a GET.
+        let is_turn = |line: &&Value| line["endpoint"] == "responses" && line["method"] == "POST";
+        let turns: Vec<&Value> = log.iter().filter(is_turn).collect();
+        let all = turns.iter().all(|line| line["websocket"] == true);
+        expect(all && !turns.is_empty(), "every turn came over a WebSocket");
+    }
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let tail = |text: &str| {
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(25)..].join("\n")
+    };
+    let log: Vec<String> = session.gateway.access_log().iter().map(Value::to_string).collect();
+    // The end of the conversation, without its beginning and the tools.
+    let turns = ["messages", "input", "contents"].iter().find_map(|name| requests.last()?[name].as_array());
+    let turns = turns.map(|turns| turns.iter().map(Value::to_string).collect::<Vec<_>>().join("\n"));
+    Err(format!(
+        "{faults}  status {:?}\n--- stdout\n{}\n--- stderr\n{}\n--- access log\n{}\n--- last request\n{}\n",
+        ended.status,
+        tail(&ended.stdout),
+        tail(&ended.stderr),
+        log.join("\n"),
+        tail(&turns.unwrap_or_default()),
+    ))
+}
