@@ -36,6 +36,28 @@ pub struct ProviderError {
 }
 
 impl ProviderError {
+    /// Returns the HTTP status that fits an error inside a 200 response.
+    pub fn status(&self) -> u16 {
+        let numeric = self.code.as_deref().and_then(|code| code.parse::<u16>().ok());
+        if let Some(status) = numeric.filter(|status| (400..600).contains(status)) {
+            return status;
+        }
+        let says = |word: &str| {
+            [&self.kind, &self.code]
+                .into_iter()
+                .flatten()
+                .any(|text| text.to_ascii_lowercase().contains(word))
+        };
+        match () {
+            // 529 is Anthropic's status for an overload.
+            () if says("overloaded") => 529,
+            () if says("rate_limit") || says("resource_exhausted") || says("insufficient_quota") => 429,
+            () if says("invalid_") || says("context_length") => 400,
+            () if says("unavailable") => 503,
+            () => 500,
+        }
+    }
+
     /// Reads an error body of any shape. Never fails: a body that cannot be understood gives an empty message.
     pub fn decode(body: &[u8]) -> ProviderError {
         let text = String::from_utf8_lossy(body);

@@ -369,5 +369,5 @@ fn success_body(way: &JobRoute, heard: CallResponse, notes: &mut CallLog) -> Res
 
 /// Returns the status that fits an error body which a provider sent with status 200.
 fn error_status(body: &[u8]) -> u16 {
-    crate::proxy::gateway::response::status_of(&ProviderError::decode(body))
+    ProviderError::decode(body).status()
 }

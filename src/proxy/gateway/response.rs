@@ -336,7 +336,7 @@ impl Gateway {
     /// Returns the client's error for an error frame inside a 200 response, with the status that fits it.
     pub(in crate::proxy) fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
         let reported = ProviderError::decode(frame);
-        let status = status_of(&reported);
+        let status = reported.status();
         let mut error = wire_error::from_provider(status, reported, None);
         let provider = ctx.target().map(|target| &target.provider);
         error.message = redact_secrets(provider, error.message.into_owned()).into();
@@ -434,27 +434,5 @@ fn arrival(plan: &Attempt, content_type: &str) -> Arrival {
         // Some servers send streams without a content type.
         _ if plan.stream && kind.is_empty() => Arrival::Events,
         _ => Arrival::Whole,
-    }
-}
-
-/// Returns the HTTP status that fits an error inside a 200 response.
-pub(in crate::proxy) fn status_of(provider: &ProviderError) -> u16 {
-    let numeric = provider.code.as_deref().and_then(|code| code.parse::<u16>().ok());
-    if let Some(status) = numeric.filter(|status| (400..600).contains(status)) {
-        return status;
-    }
-    let says = |word: &str| {
-        [&provider.kind, &provider.code]
-            .into_iter()
-            .flatten()
-            .any(|text| text.to_ascii_lowercase().contains(word))
-    };
-    match () {
-        // 529 is Anthropic's status for an overload.
-        () if says("overloaded") => 529,
-        () if says("rate_limit") || says("resource_exhausted") => 429,
-        () if says("invalid_request") || says("invalid_argument") => 400,
-        () if says("unavailable") => 503,
-        () => 500,
     }
 }

@@ -19,6 +19,7 @@ use crate::proxy::Gateway;
 use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::in_process::{self, InProcessRequest, ResponsePart};
 use crate::proxy::gateway::stored::new_id;
+use crate::wire::error::ProviderError;
 use crate::wire::responses::socket::{
     self, ContinuedFrom, ErrorEvent, Origin, Watched, empty_response, error_event, lane_member,
     response_completed,
@@ -199,10 +200,14 @@ impl Forwarder<'_> {
             // A text message must be UTF-8.
             Err(_) => Bytes::from(String::from_utf8_lossy(&data).into_owned()),
         };
-        self.writer.event(&data);
         let watched = from_utf8(&data).ok().and_then(|text| socket::watch(name, text).ok());
+        if watched == Some(Watched::ErrorWithoutStatus) {
+            self.streamed_error(&data);
+            return None;
+        }
+        self.writer.event(&data);
         match watched? {
-            Watched::Other => None,
+            Watched::Other | Watched::ErrorWithoutStatus => None,
             Watched::Item(item) => {
                 self.memory.push(item.text());
                 None
@@ -217,6 +222,16 @@ impl Forwarder<'_> {
                 Some(Box::new(FinishedTurn { lane: self.lane.clone(), ..texts }))
             }
         }
+    }
+
+    /// Writes the error that a stream ends with as an error of the connection, which has a status.
+    fn streamed_error(&mut self, data: &[u8]) {
+        self.has_ended = true;
+        let error = ProviderError::decode(data);
+        let none = std::iter::empty();
+        // The writer marks the event with the lane.
+        let event = error_event(error.status(), ErrorEvent::Streamed(&error), none, None);
+        self.writer.event(&event);
     }
 
     /// Reads a response that is no stream: an error, or the whole response in one document.

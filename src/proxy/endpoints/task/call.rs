@@ -15,7 +15,6 @@ use crate::proxy::client::body::OpenResponse;
 use crate::proxy::client::call::{malformed_response, to_get, upstream_error as provider_error};
 use crate::proxy::client::send::{CallLog, RequestDestination, UpstreamRequest};
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
-use crate::proxy::gateway::response::status_of;
 use crate::proxy::names;
 use crate::proxy::upstream_route::{UpstreamRoute, address_of};
 use crate::route::{Model, Target};
@@ -172,7 +171,7 @@ pub(super) async fn read_error(road: &TaskRoute, response: OpenResponse, notes: 
 
 /// Maps an error body that a provider sent with a success status to the client's error.
 pub(super) fn reported_error(road: &TaskRoute, body: &[u8], notes: &mut CallLog) -> ApiError {
-    upstream_error(road, status_of(&ProviderError::decode(body)), None, body, notes)
+    upstream_error(road, ProviderError::decode(body).status(), None, body, notes)
 }
 
 fn upstream_error(

@@ -7,7 +7,7 @@ use crate::canonical::{Start, Usage};
 use crate::error::ApiError;
 use crate::json::{Cursor, EscapedString, JsonError, RawJson, Writer, from_utf8, push_escaped};
 use crate::wire::codec::ReplyOptions;
-use crate::wire::error::nullable;
+use crate::wire::error::{ProviderError, nullable};
 use crate::wire::responses::shell::{ResponseEnvelope, ResponseStatus};
 use crate::wire::watch::named_members;
 
@@ -18,6 +18,8 @@ pub enum ErrorEvent<'a> {
     Own(&'a ApiError),
     /// The body of an HTTP error response.
     Body(&'a [u8]),
+    /// An error that a stream ends with.
+    Streamed(&'a ProviderError),
 }
 
 /// Returns the event of an error, with the status and the headers that the HTTP response would have. Codex and the SDKs
@@ -51,6 +53,16 @@ pub fn error_event<'h>(
                 json.key("message").string(&message).key("param").null().end_object();
             }
         },
+        ErrorEvent::Streamed(error) => {
+            // Many streams say no more than `error` here, which is the type of the event.
+            let kind = error.kind.as_deref().filter(|kind| *kind != "error");
+            let fallback = if status < 500 { "invalid_request_error" } else { "server_error" };
+            json.begin_object().key("type").string(kind.unwrap_or(fallback));
+            nullable(&mut json, "code", error.code.as_deref());
+            json.key("message").string(&error.message);
+            nullable(&mut json, "param", error.param.as_deref());
+            json.end_object();
+        }
     }
     let mut headers = headers.peekable();
     if headers.peek().is_some() {
@@ -157,6 +169,9 @@ pub enum Watched<'a> {
     },
     /// The response has failed and cannot be continued.
     Failed,
+    /// The same, as an `error` event without a status. Over a connection such an event is not the end of a response for
+    /// Codex, which would wait for more.
+    ErrorWithoutStatus,
 }
 
 /// Reads an event. `name` is that of the server-sent event, if it has one.
@@ -184,7 +199,11 @@ pub fn watch<'a>(name: Option<&[u8]>, data: &'a str) -> Result<Watched<'a>, Json
             let output = output.strip_prefix('[').and_then(|output| output.strip_suffix(']'));
             Watched::End { id, output: output.unwrap_or_default().trim_ascii() }
         }
-        "response.failed" | "error" => Watched::Failed,
+        "response.failed" => Watched::Failed,
+        "error" => {
+            let [status] = named_members(RawJson::from_text(data), ["status"])?;
+            if status.is_some() { Watched::Failed } else { Watched::ErrorWithoutStatus }
+        }
         _ => Watched::Other,
     })
 }
