@@ -326,3 +326,9 @@ fn alerts_pass_their_unit_tests() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
     }
 }
+
+/// The chart needs a file of its own: a link would lead out of it.
+#[test]
+fn alerts_of_the_chart_are_those_of_the_repository() {
+    golden("packaging/helm/model-gateway/rules.yml", &text("packaging/prometheus/rules.yml"));
+}

@@ -288,8 +288,12 @@ async fn claude_code_betas_and_query_go_to_anthropic_only() {
 }
 
 async fn list(gateway: &Gateway, query: &str, key: &str) -> Vec<(String, Value)> {
-    let answer =
-        gateway.ask(request("GET", &format!("/v1/models{query}"), &[("x-api-key", key), VERSION])).await;
+    list_as(gateway, "claude-code/2.1.330", query, key).await
+}
+
+async fn list_as(gateway: &Gateway, agent: &str, query: &str, key: &str) -> Vec<(String, Value)> {
+    let headers = [("x-api-key", key), ("user-agent", agent), VERSION];
+    let answer = gateway.ask(request("GET", &format!("/v1/models{query}"), &headers)).await;
     let all = answer.json();
     let entry = |entry: &Value| (entry["id"].as_str().unwrap().to_owned(), entry.clone());
     all["data"].as_array().unwrap_or_else(|| panic!("{all}")).iter().map(entry).collect()
@@ -320,7 +324,8 @@ async fn claude_code_finds_other_models_under_an_alias() {
     assert_eq!((&alias["display_name"], &alias["description"]), (&json!("gpt"), &json!("gpt by openai")));
     assert!(listed[0].1.get("description").is_none());
     // Other clients, and other shapes, do not see the models twice.
-    assert_eq!(list(&gateway, "?limit=100", KEY).await.len(), 5);
+    assert_eq!(list_as(&gateway, "Anthropic/Python 0.75.0", "?limit=1000", KEY).await.len(), 5);
+    assert_eq!(list_as(&gateway, "claude-cli/2.1.330 (external, cli)", "", KEY).await.len(), 6);
     let bearer = format!("Bearer {KEY}");
     let plain = gateway.ask(request("GET", "/v1/models?limit=1000", &[("authorization", &bearer)])).await;
     assert_eq!(plain.json()["data"].as_array().unwrap().len(), 5);

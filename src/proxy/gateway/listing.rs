@@ -16,6 +16,16 @@ use crate::wire::{Api, Format};
 /// Maximum page size of the model listing (Anthropic and Gemini: 1000).
 const MAX_PAGE: usize = 1000;
 
+/// What a client asks of the listing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListingRequest<'q> {
+    pub(super) shape: ListingShape,
+    pub(super) query: Option<&'q str>,
+    /// Whether the client is Claude Code, which shows models by their names only: the others are listed under an alias too.
+    /// Any other client would show these models twice.
+    pub(super) shows_aliases: bool,
+}
+
 /// Builds the body of `GET /v1/models` and `GET /v1/models/{id}`: models that the key may use.
 ///
 /// # Errors
@@ -23,11 +33,11 @@ const MAX_PAGE: usize = 1000;
 /// [`ErrorKind::InvalidField`] for an invalid page.
 pub(super) fn list_models(
     endpoint: &Endpoint,
-    shape: ListingShape,
-    query: Option<&str>,
+    request: &ListingRequest<'_>,
     table: &RoutingTable,
     key: &Key,
 ) -> Result<Bytes, ApiError> {
+    let ListingRequest { shape, query, shows_aliases } = *request;
     let permission = &key.rules.models;
     let mut out = bytes::BytesMut::with_capacity(128 + table.models().len() * 96);
     if let Endpoint::Model { id } = endpoint {
@@ -49,8 +59,7 @@ pub(super) fn list_models(
                     ..entry(model)
                 })
                 .collect(),
-            // As Claude Code asks for its list of models. Other clients would show these models twice.
-            ListingShape::Messages if page.limit == Some(MAX_PAGE) => {
+            ListingShape::Messages if shows_aliases => {
                 permitted.flat_map(|model| with_alias(model, table.aliases())).collect()
             }
             _ => permitted.map(|model| entry(model)).collect(),

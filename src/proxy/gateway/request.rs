@@ -9,7 +9,7 @@ use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
 use super::context::Context;
 use super::fallback::not_offered;
 use super::images;
-use super::listing::list_models;
+use super::listing::{ListingRequest, list_models};
 use super::phase::RoutedRequest;
 use super::refusals::{short, unknown_model};
 use super::request_id::RequestId;
@@ -130,7 +130,8 @@ impl Gateway {
                 return Box::pin(self.reply_task(client, ctx, &endpoint)).await;
             }
             Endpoint::Models | Endpoint::Model { .. } => {
-                let body = list_models(&endpoint, shape(), query, &ctx.active.snapshot.routes, &key)?;
+                let request = ListingRequest { shape: shape(), query, shows_aliases: is_claude_code(head) };
+                let body = list_models(&endpoint, &request, &ctx.active.snapshot.routes, &key)?;
                 return self.reply_json(client, ctx, body).await;
             }
             _ => {}
@@ -267,6 +268,13 @@ fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
             || path::query_value(query, "key").is_some(),
         client_version: path::query_value(query, "client_version").is_some(),
     }
+}
+
+/// Returns whether a request is one of Claude Code, which asks for its list of models as `claude-code/2.1.330` and for
+/// messages as `claude-cli/2.1.330`.
+fn is_claude_code(head: &RequestHeader) -> bool {
+    let agent = head.headers.get(http::header::USER_AGENT).map(|agent| agent.as_bytes()).unwrap_or_default();
+    agent.starts_with(b"claude-code/") || agent.starts_with(b"claude-cli/")
 }
 
 /// Returns whether a header is `<vendor>-version` of docs/specification.md, 4.13. Its value is a date:
