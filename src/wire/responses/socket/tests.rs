@@ -272,7 +272,8 @@ fn stream_events_are_watched_with_and_without_names() {
             r#"{"type":"response.output_text.delta","delta":"x"}"#,
             Watched::Other,
         ),
-        ("error", r#"{"type":"error"}"#, Watched::Failed),
+        ("error", r#"{"type":"error"}"#, Watched::ErrorWithoutStatus),
+        ("error", r#"{"type":"error","status":500}"#, Watched::Failed),
         ("response.failed", r#"{"type":"response.failed","response":{}}"#, Watched::Failed),
     ] {
         assert_eq!(watch(Some(name.as_bytes()), data), Ok(expected));
