@@ -112,18 +112,16 @@ async fn upstream_socket_serves_clients_of_other_formats() {
 
 #[tokio::test]
 async fn upstream_socket_error_has_the_status_of_the_event() {
-    let (_provider, gateway) = started().await;
+    let (provider, gateway) = started().await;
     let answer = gateway.ask(post("/v1/responses", body("[[status 429]]").to_string())).await;
     assert_eq!((answer.status(), answer.get("retry-after")), (429, Some("7")));
     assert_eq!(answer.json()["error"]["code"], "rate_limit_exceeded", "{}", answer.text());
     gateway.idle().await;
-    let mut wrong = body("hi");
-    wrong["truncation"] = json!("some");
-    let answer = gateway.ask(post("/v1/responses", wrong.to_string())).await;
-    assert_eq!((answer.status(), answer.json()["error"]["param"].as_str()), (400, Some("truncation")));
+    let answer = gateway.ask(post("/v1/responses", body("[[status 404]]").to_string())).await;
+    assert_eq!((answer.status(), answer.json()["error"]["code"].as_str()), (404, Some("model_not_found")));
     // The socket is used again.
     stream(&gateway, &body("hi")).await;
-    assert_eq!(reused(&gateway).await, 2.0);
+    assert_eq!((provider.requests(), reused(&gateway).await), (3, 2.0));
 }
 
 async fn reused(gateway: &Gateway) -> f64 {
