@@ -15,6 +15,7 @@ use pingora::protocols::http::custom::{BodyWrite, CustomMessageWrite};
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::protocols::{Digest, Stream};
 use pingora::{Error, ErrorType, Result, RetryType};
+use smallvec::SmallVec;
 use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tungstenite::error::ProtocolError;
@@ -43,7 +44,7 @@ struct State {
     opened: Instant,
     write_timeout: Duration,
     /// Request that is sent if the provider does not know the response that the shortened one continues.
-    whole: Option<Bytes>,
+    whole: Option<SmallVec<[Bytes; 2]>>,
     head: Option<ResponseHeader>,
     /// Server-sent events that were not taken yet.
     out: BytesMut,
@@ -109,19 +110,17 @@ impl ProviderSocket {
     ) -> Result<()> {
         let state = &mut *self.0;
         let no_object = || Error::explain(ErrorType::InternalError, "the body is no JSON object");
-        let shortened =
-            held.filter(|held| state.held.as_deref() == Some(&*held.id)).and_then(|held| held.shorten(body));
-        let whole = create_event(body).ok_or_else(no_object)?;
-        state.head = None;
-        state.held = None;
-        let first = match shortened {
-            None => whole,
+        let held = held.filter(|held| state.held.as_deref() == Some(&*held.id));
+        let event = match held.and_then(|held| held.shorten(body)) {
+            None => create_event(body),
             Some(shortened) => {
-                state.whole = Some(whole);
-                create_event(&shortened).ok_or_else(no_object)?
+                state.whole = Some(SmallVec::from(body));
+                create_event(&shortened)
             }
         };
-        state.send(first).await
+        state.head = None;
+        state.held = None;
+        state.send(event.ok_or_else(no_object)?).await
     }
 
     /// Waits for what an idle socket receives. Returns whether it is still open. Pings are answered by the next read.
@@ -240,7 +239,7 @@ impl State {
             Some((_, ProviderEvent::Refused(refusal))) => match refusal.code {
                 // The whole conversation is at hand.
                 "previous_response_not_found" if self.whole.is_some() => {
-                    if let Some(whole) = self.whole.take() {
+                    if let Some(whole) = self.whole.take().and_then(|whole| create_event(&whole)) {
                         self.send(whole).await?;
                     }
                     return Ok(false);
