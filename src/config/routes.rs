@@ -108,8 +108,7 @@ fn alias_prefix(text: &str) -> Result<String, String> {
 
 #[expect(clippy::too_many_lines, reason = "one line for each setting")]
 /// Reads whether streams go over WebSockets. A provider where they could not is an error.
-fn read_websocket(table: &ConfigTable<'_>, kind: ProviderKind, apis: &[Api], http: HttpVersion) -> bool {
-    let Some(value) = table.get("websocket") else { return false };
+fn read_websocket(value: &Value<'_>, kind: ProviderKind, apis: &[Api], http: HttpVersion) -> bool {
     let wanted = value.as_bool().unwrap_or(false);
     let missing = if kind != ProviderKind::OpenAi {
         "only providers of the kind \"openai\" have WebSockets"
@@ -195,12 +194,14 @@ fn read_provider(
         })
     });
     let prefill = table.boolean("prefill");
+    let websocket = table.get("websocket");
     let kind = kind?;
     let apis = match apis {
         Some(apis) => apis?,
         None => kind.default_apis().to_vec(),
     };
-    let websocket = read_websocket(table, kind, &apis, http.unwrap_or_default());
+    let websocket =
+        websocket.is_some_and(|value| read_websocket(&value, kind, &apis, http.unwrap_or_default()));
     let mut provider = Provider::new(Setup { name, kind, apis, base: base? });
     if let Some(secret) = credential {
         provider.set_credential(secret.expose()).ok()?;

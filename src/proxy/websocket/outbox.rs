@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn read(frames: FrameBatch) -> Vec<String> {
-        let io = std::io::Cursor::new(frames.concat());
+        let io = io::Cursor::new(frames.concat());
         let mut client =
             tungstenite::WebSocket::from_raw_socket(io, tungstenite::protocol::Role::Client, None);
         let mut events = Vec::new();

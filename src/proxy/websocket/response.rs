@@ -1,5 +1,6 @@
 //! One response of a socket: its request runs through the phases of any request, and its stream becomes messages.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +8,6 @@ use bytes::{Bytes, BytesMut};
 use http::header;
 use pingora::http::ResponseHeader;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 use super::accepted::Accepted;
 use super::outbox::{FrameBatch, FrameWriter};
@@ -21,6 +21,7 @@ use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::in_process::{self, InProcessRequest, ResponsePart};
 use crate::proxy::driver::provider_socket::conversation::Conversation;
 use crate::proxy::gateway::stored::new_id;
+use crate::supervise::{catch_panic, message_of};
 use crate::wire::error::ProviderError;
 use crate::wire::responses::socket::{
     self, ContinuedFrom, ErrorEvent, Origin, Watched, empty_response, error_event, lane_member,
@@ -77,16 +78,19 @@ pub(super) fn spawn(
     socket: mpsc::Sender<FromResponse>,
 ) {
     let lane = request.lane.clone();
-    let running = tokio::spawn(run(gateway, accepted, request, socket.clone()));
-    tokio::spawn(supervise(running, lane, socket));
+    let running = run(gateway, accepted, request, socket.clone());
+    tokio::spawn(supervise(Box::pin(running), lane, socket));
 }
 
 /// Awaits a response. If it panics, the client gets an error and its lane is freed: the next request of the lane, and
 /// the close of the socket, would otherwise wait for it.
-async fn supervise(running: JoinHandle<()>, lane: Option<Box<str>>, socket: mpsc::Sender<FromResponse>) {
-    if running.await.is_ok() {
-        return;
-    }
+async fn supervise(
+    running: Pin<Box<dyn Future<Output = ()> + Send>>,
+    lane: Option<Box<str>>,
+    socket: mpsc::Sender<FromResponse>,
+) {
+    let Err(panic) = catch_panic(running).await else { return };
+    tracing::error!(panic = message_of(&*panic), "a response over a WebSocket panicked");
     let mut writer = FrameWriter::default();
     writer.event(&broken_off(lane.as_deref()));
     let _ = socket.send(FromResponse::Messages(writer.take(), None)).await;
@@ -230,17 +234,22 @@ impl Forwarder<'_> {
         if data.first() != Some(&b'{') {
             return None;
         }
-        let data = match from_utf8(&data) {
-            Ok(_) => data,
+        let replaced;
+        let (text, data) = match from_utf8(&data) {
+            Ok(text) => (text, &data),
             // A text message must be UTF-8.
-            Err(_) => Bytes::from(String::from_utf8_lossy(&data).into_owned()),
+            Err(_) => {
+                replaced = Bytes::from(String::from_utf8_lossy(&data).into_owned());
+                (from_utf8(&replaced).unwrap_or_default(), &replaced)
+            }
         };
-        let watched = from_utf8(&data).ok().and_then(|text| socket::watch(name, text).ok());
+        // The items of most streams have passed before its end, which repeats them.
+        let watched = socket::watch(name, text, self.memory.done.is_empty()).ok();
         if watched == Some(Watched::ErrorWithoutStatus) {
-            self.streamed_error(&data);
+            self.streamed_error(data);
             return None;
         }
-        self.writer.event(&data);
+        self.writer.event(data);
         match watched? {
             Watched::Other | Watched::ErrorWithoutStatus => None,
             Watched::Item(item) => {
@@ -396,12 +405,12 @@ mod tests {
     async fn response_that_panics_frees_its_lane_with_an_error() {
         let (socket, mut events) = mpsc::channel(1);
         // The error event and the end follow what the response has sent.
-        let running = tokio::spawn(async { std::panic::resume_unwind(Box::new("a defect")) });
+        let running = Box::pin(async { std::panic::resume_unwind(Box::new("a defect")) });
         tokio::spawn(supervise(running, Some("a".into()), socket));
         let Some(FromResponse::Messages(frames, None)) = events.recv().await else { panic!() };
         let text = String::from_utf8_lossy(&frames.concat()).into_owned();
         assert!(
-            text.contains(r#""type":"error","status":502"#) && text.contains(r#""stream_id":"a""#),
+            text.contains(r#""type":"error","status":500"#) && text.contains(r#""stream_id":"a""#),
             "{text}"
         );
         let end = events.recv().await;
@@ -414,7 +423,7 @@ mod tests {
     #[tokio::test]
     async fn response_that_ends_is_not_reported_again() {
         let (socket, mut events) = mpsc::channel(1);
-        supervise(tokio::spawn(async {}), None, socket).await;
+        supervise(Box::pin(async {}), None, socket).await;
         assert!(events.recv().await.is_none());
     }
 }

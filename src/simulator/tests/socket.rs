@@ -58,7 +58,9 @@ async fn simulator(options: Options) -> Simulator {
 #[tokio::test]
 async fn socket_responses_continue_the_latest_one_of_their_connection() {
     let simulator = simulator(Options::default()).await;
-    assert!(matches!(Socket::open(&simulator, "wrong").await, Err(tungstenite::Error::Http(answer)) if answer.status() == 401));
+    assert!(
+        matches!(Socket::open(&simulator, "wrong").await, Err(tungstenite::Error::Http(answer)) if answer.status() == 401)
+    );
     let mut socket = Socket::open(&simulator, "k").await.unwrap();
     let request = json!({"model": "m", "input": [], "generate": false, "store": false});
     let prepared = socket.ask(request).await;
@@ -72,7 +74,10 @@ async fn socket_responses_continue_the_latest_one_of_their_connection() {
         id = end["response"]["id"].clone();
     }
     let unknown = socket.ask(json!({"model": "m", "input": "hi", "previous_response_id": "resp_0"})).await;
-    assert_eq!((&unknown["status"], &unknown["error"]["code"]), (&json!(400), &json!("previous_response_not_found")));
+    assert_eq!(
+        (&unknown["status"], &unknown["error"]["code"]),
+        (&json!(400), &json!("previous_response_not_found"))
+    );
     // Another connection does not know what is not stored.
     let mut other = Socket::open(&simulator, "k").await.unwrap();
     let unknown = other.ask(json!({"model": "m", "input": "hi", "previous_response_id": id})).await;
@@ -84,7 +89,9 @@ async fn socket_has_one_response_in_progress() {
     let simulator = simulator(Options { per_token: Duration::from_millis(1), ..Options::default() }).await;
     let mut socket = Socket::open(&simulator, "k").await.unwrap();
     for _ in 0..2 {
-        socket.send(json!({"type": "response.create", "model": "m", "input": "one two three", "store": false})).await;
+        socket
+            .send(json!({"type": "response.create", "model": "m", "input": "one two three", "store": false}))
+            .await;
     }
     let mut kinds = Vec::new();
     while kinds.iter().filter(|kind| *kind == "response.completed").count() < 2 {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
+use super::server::end_of;
 use crate::json::{Cursor, RawJson};
 use crate::wire::watch::named_members;
 
@@ -168,9 +169,7 @@ pub fn read_event(text: &str) -> Option<(&str, ProviderEvent<'_>)> {
     let kind = event_type(text)?;
     let event = match kind {
         "response.completed" | "response.incomplete" => {
-            let [response] = named_members(RawJson::from_text(text), ["response"]).ok()?;
-            let [id] = named_members(response.unwrap_or(RawJson::NULL), ["id"]).ok()?;
-            ProviderEvent::End(id.and_then(RawJson::as_str).map_or("", |id| id.escaped()))
+            ProviderEvent::End(end_of(text, false).map_or("", |(id, _)| id))
         }
         "response.failed" => ProviderEvent::Failed,
         "error" => {

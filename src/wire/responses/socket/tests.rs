@@ -276,12 +276,13 @@ fn stream_events_are_watched_with_and_without_names() {
         ("error", r#"{"type":"error","status":500}"#, Watched::Failed),
         ("response.failed", r#"{"type":"response.failed","response":{}}"#, Watched::Failed),
     ] {
-        assert_eq!(watch(Some(name.as_bytes()), data), Ok(expected));
-        assert_eq!(watch(None, data), Ok(expected));
+        assert_eq!(watch(Some(name.as_bytes()), data, true), Ok(expected));
+        assert_eq!(watch(None, data, true), Ok(expected));
     }
     let none = r#"{"type":"response.incomplete","response":{"id":"r"}}"#;
-    assert_eq!(watch(None, none), Ok(Watched::End { id: "r", output: "" }));
-    assert!(watch(None, "{").is_err());
+    assert_eq!(watch(None, none, true), Ok(Watched::End { id: "r", output: "" }));
+    assert_eq!(watch(Some(b"response.completed"), end, false), Ok(Watched::End { id: "resp_1", output: "" }));
+    assert!(watch(None, "{", true).is_err());
 }
 
 proptest! {
@@ -381,7 +382,8 @@ fn provider_body_is_shortened_by_what_the_socket_holds() {
     let mut event = create(text);
     let held = event.held(&turn).unwrap();
     let body = event.into_body(Some(&turn)).unwrap().concat();
-    let shortened = json!({"previous_response_id": "resp_1", "stream": true, "model": "m", "input": [{"c": 1}]});
+    let shortened =
+        json!({"previous_response_id": "resp_1", "stream": true, "model": "m", "input": [{"c": 1}]});
     for size in 1..body.len() {
         let pieces: Vec<Bytes> = body.chunks(size).map(Bytes::copy_from_slice).collect();
         assert_eq!(value(held.shorten(&pieces).unwrap()), shortened, "{size}");
@@ -405,5 +407,7 @@ fn provider_body_is_shortened_by_what_the_socket_holds() {
     assert!(nothing.held(&turn).is_none());
     let before = ContinuedFrom::Stored("resp_0".into());
     memory.insert(None, "resp_2".into(), Origin::Memory, before, [items("1"), items("2")]);
-    assert!(create(r#"{"type":"response.create","input":"x"}"#).held(&memory.find("resp_2").unwrap()).is_none());
+    assert!(
+        create(r#"{"type":"response.create","input":"x"}"#).held(&memory.find("resp_2").unwrap()).is_none()
+    );
 }
