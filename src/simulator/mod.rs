@@ -86,7 +86,7 @@ pub use scenario::PrescribedResponse;
 /// Provider whose API a simulator implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SimulatedProvider {
-    /// OpenAI: chat completions, responses, embeddings, images, videos and models.
+    /// OpenAI: chat completions, responses (also over WebSocket), embeddings, images, videos and models.
     OpenAi,
     /// Anthropic: messages, token counting and models.
     Anthropic,

@@ -18,7 +18,7 @@ use super::hooks::{ExchangeHooks, Written};
 use super::interim::read_response_head;
 use super::outcome::{AttemptError, shutdown_error, timeout_error};
 use super::provider_socket::ProviderSession;
-use super::provider_socket::conversation::Conversation;
+use super::provider_socket::conversation::SocketConversation;
 use crate::wire::responses::socket::provider::HeldConversation;
 
 /// Largest slice of a request body in one write, in bytes. The write time-out applies to one slice.
@@ -60,7 +60,9 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
         }
         let pieces = self.body_pieces(&head).await?;
         let held = match upstream {
-            HttpSession::Custom(_) => Conversation::of(self.session.req_header()).and_then(|one| one.held),
+            HttpSession::Custom(_) => {
+                SocketConversation::of(self.session.req_header()).and_then(|one| one.held)
+            }
             _ => None,
         };
         let mut delivered = None;

@@ -7,7 +7,7 @@ use pingora::http::RequestHeader;
 use pingora::protocols::Digest;
 
 use super::origin::RequestOrigin;
-use crate::proxy::driver::provider_socket::conversation::Conversation;
+use crate::proxy::driver::provider_socket::conversation::SocketConversation;
 use crate::proxy::names;
 
 /// Prefix of beta features that concern the socket and not the provider's HTTP interface.
@@ -35,7 +35,7 @@ impl Accepted {
     }
 
     /// Returns the head of one request of the socket.
-    pub(super) fn request_head(&self, prepares: bool, conversation: Conversation) -> RequestHeader {
+    pub(super) fn request_head(&self, prepares: bool, conversation: SocketConversation) -> RequestHeader {
         let mut parts = self.head.clone();
         parts.extensions.insert(RequestOrigin::WebSocket { prepares });
         parts.extensions.insert(conversation);

@@ -25,7 +25,7 @@ use crate::proxy::Gateway;
 use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
 use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::proxy::driver::provider_socket::conversation::Conversation;
+use crate::proxy::driver::provider_socket::conversation::SocketConversation;
 use crate::wire::responses::socket::{
     ClientEvent, ConversationMemory, Create, ErrorEvent, Origin, error_event, steer_failed,
 };
@@ -337,7 +337,7 @@ impl Connection {
         let socket = self.sockets.of_lane(create.lane.as_deref());
         // Most providers have no socket.
         let held = turn.as_ref().filter(|_| socket.is_some()).and_then(|turn| create.held(turn));
-        let conversation = Conversation { socket, held: held.map(Arc::new) };
+        let conversation = SocketConversation { socket, held: held.map(Arc::new) };
         Ok(LaneRequest {
             lane: create.lane.clone(),
             generate: create.generate,

@@ -19,7 +19,7 @@ use crate::json::from_utf8;
 use crate::proxy::Gateway;
 use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::in_process::{self, InProcessRequest, ResponsePart};
-use crate::proxy::driver::provider_socket::conversation::Conversation;
+use crate::proxy::driver::provider_socket::conversation::SocketConversation;
 use crate::proxy::gateway::stored::new_id;
 use crate::supervise::{catch_panic, message_of};
 use crate::wire::error::ProviderError;
@@ -46,7 +46,7 @@ pub(super) struct LaneRequest {
     pub(super) items: Bytes,
     pub(super) body: Vec<Bytes>,
     /// Socket to a provider that the conversation keeps.
-    pub(super) conversation: Conversation,
+    pub(super) conversation: SocketConversation,
     /// Memory of the received message; `None` for a small one.
     pub(super) permit: Option<MemoryPermit>,
 }

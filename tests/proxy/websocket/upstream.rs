@@ -353,3 +353,48 @@ async fn upstream_socket_that_was_closed_while_idle_is_replaced() {
         assert_eq!(events.last().unwrap()["response"]["id"], format!("resp_{number}"));
     }
 }
+
+#[tokio::test]
+async fn upstream_socket_that_is_idle_answers_pings() {
+    let ponged = Arc::new(Mutex::new(false));
+    let seen = ponged.clone();
+    let gateway = scripted(|listener| async move {
+        let mut socket = accept(&listener).await;
+        receive(&mut socket).await;
+        send(&mut socket, completed("resp_1")).await;
+        socket.send(Message::Ping(Vec::new().into())).await.unwrap();
+        assert!(matches!(socket.next().await, Some(Ok(Message::Pong(_)))));
+        *seen.lock().unwrap() = true;
+        receive(&mut socket).await;
+        send(&mut socket, completed("resp_2")).await;
+        let _ = socket.next().await;
+    })
+    .await;
+    stream(&gateway, &body("hi")).await;
+    crate::support::until(|| *ponged.lock().unwrap()).await;
+    let events = stream(&gateway, &body("hi")).await;
+    assert_eq!(events.last().unwrap()["response"]["id"], "resp_2");
+}
+
+#[tokio::test]
+async fn upstream_socket_with_what_is_no_event_is_a_broken_response() {
+    let gateway = scripted(|listener| async move {
+        for message in [Message::text("{"), Message::text("[]"), Message::Binary(Vec::new().into())] {
+            let mut socket = accept(&listener).await;
+            receive(&mut socket).await;
+            let created =
+                json!({"id": "resp_1", "object": "response", "status": "in_progress", "output": []});
+            send(&mut socket, json!({"type": "response.created", "response": created})).await;
+            socket.send(message).await.unwrap();
+            while let Some(Ok(_)) = socket.next().await {}
+        }
+    })
+    .await;
+    for _ in 0..3 {
+        gateway.idle().await;
+        let answer = gateway.ask(post("/v1/responses", body("hi").to_string())).await;
+        let failed =
+            answer.status() >= 500 || events(answer.text()).last().unwrap().json()["type"] == "error";
+        assert!(failed, "{} {}", answer.status(), answer.text());
+    }
+}

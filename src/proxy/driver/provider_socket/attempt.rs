@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use pingora::http::RequestHeader;
 use pingora::upstreams::peer::Peer as _;
+use tokio::time::Instant;
 
-use super::conversation::Conversation;
-use super::open::{OpenError, handshake_head, open};
+use super::conversation::SocketConversation;
+use super::open::{HandshakeError, handshake_head, open};
 use super::pool::socket_key;
 use super::session::ProviderSocket;
 use crate::proxy::driver::exchange::ExchangeState;
@@ -40,7 +41,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
         let Some(handshake) = handshake_head(&head, peer.tls()) else { return Ok(None) };
         let key = socket_key(peer.reuse_hash(), &handshake);
         if may_reuse {
-            let conversation = Conversation::of(self.session.req_header());
+            let conversation = SocketConversation::of(self.session.req_header());
             let kept = match &conversation {
                 Some(conversation) => conversation.socket.take(key).await,
                 None => None,
@@ -53,6 +54,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 return Ok(Some((socket, true)));
             }
         }
+        let begun = Instant::now();
         let stream = match self.run_cancellable(connections.connect_for_upgrade(peer, within)).await? {
             Ok(stream) => stream,
             Err(error) => {
@@ -61,14 +63,15 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             }
         };
         let largest = self.proxy.settings().frame;
+        let within = within.saturating_sub(begun.elapsed());
         match self.run_cancellable(open(stream, handshake, key, largest, within)).await? {
             Ok(socket) => Ok(Some((socket, false))),
-            Err(error @ OpenError::Unsupported(_)) => {
+            Err(error @ HandshakeError::Unsupported(_)) => {
                 tracing::warn!(provider, %error, "requests go over HTTP for some minutes");
                 sockets.set_refused(provider);
                 Ok(None)
             }
-            Err(error @ OpenError::Refused(_)) => {
+            Err(error @ HandshakeError::Refused(_)) => {
                 tracing::debug!(provider, %error, "the request goes over HTTP");
                 Ok(None)
             }
@@ -77,7 +80,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
 
     /// Keeps a socket whose response has ended: for its conversation, if the request belongs to one, or for any request.
     pub(in crate::proxy::driver) fn release_socket(&self, socket: ProviderSocket) {
-        match Conversation::of(self.session.req_header()) {
+        match SocketConversation::of(self.session.req_header()) {
             Some(conversation) => conversation.socket.put(socket),
             None => self.proxy.connections().sockets().put(socket),
         }

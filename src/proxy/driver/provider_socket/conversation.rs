@@ -43,16 +43,16 @@ impl std::fmt::Debug for KeptSocket {
 
 /// Conversation that a request belongs to, as an extension of its head.
 #[derive(Clone, Debug)]
-pub(in crate::proxy) struct Conversation {
+pub(in crate::proxy) struct SocketConversation {
     /// Its socket.
     pub(in crate::proxy) socket: Arc<KeptSocket>,
     /// Items that the provider has if the socket holds the response that this request continues.
     pub(in crate::proxy) held: Option<Arc<HeldConversation>>,
 }
 
-impl Conversation {
+impl SocketConversation {
     /// Returns the conversation of the request with this head. `None` for a request over HTTP.
-    pub(in crate::proxy) fn of(head: &RequestHeader) -> Option<Conversation> {
-        head.extensions.get::<Conversation>().cloned()
+    pub(in crate::proxy) fn of(head: &RequestHeader) -> Option<SocketConversation> {
+        head.extensions.get::<SocketConversation>().cloned()
     }
 }

@@ -32,7 +32,7 @@ const REQUEST_HEADERS: [HeaderName; 11] = [
 
 /// Reason for which a socket was not opened over a connection.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::proxy) enum OpenError {
+pub(in crate::proxy) enum HandshakeError {
     /// The provider does not serve WebSockets at this path.
     #[error("the provider does not accept WebSockets: {0}")]
     Unsupported(String),
@@ -61,20 +61,20 @@ pub(in crate::proxy) fn handshake_head(request: &RequestHeader, is_encrypted: bo
 /// read, in bytes.
 ///
 /// # Errors
-/// Returns [`OpenError`] if the provider does not switch protocols in time.
+/// Returns [`HandshakeError`] if the provider does not switch protocols in time.
 pub(in crate::proxy) async fn open(
     stream: Stream,
     mut head: Request,
     key: SocketKey,
     largest: usize,
     within: Duration,
-) -> Result<ProviderSocket, OpenError> {
+) -> Result<ProviderSocket, HandshakeError> {
     let headers = head.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(names::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
     let nonce =
-        HeaderValue::try_from(generate_key()).map_err(|error| OpenError::Refused(error.to_string()))?;
+        HeaderValue::try_from(generate_key()).map_err(|error| HandshakeError::Refused(error.to_string()))?;
     headers.insert(names::SEC_WEBSOCKET_KEY, nonce);
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
@@ -88,15 +88,15 @@ pub(in crate::proxy) async fn open(
             // 200 is what a server without upgrades answers a GET with, 400 what some proxies answer an upgrade with.
             match status.as_u16() {
                 401 | 402 | 403 | 408 | 409 | 425 | 429 | 500 | 502..=599 => {
-                    Err(OpenError::Refused(status.to_string()))
+                    Err(HandshakeError::Refused(status.to_string()))
                 }
-                _ => Err(OpenError::Unsupported(status.to_string())),
+                _ => Err(HandshakeError::Unsupported(status.to_string())),
             }
         }
         Ok(Err(error @ (tungstenite::Error::Utf8(_) | tungstenite::Error::Url(_)))) => {
-            Err(OpenError::Refused(error.to_string()))
+            Err(HandshakeError::Refused(error.to_string()))
         }
-        Ok(Err(error)) => Err(OpenError::Unsupported(error.to_string())),
-        Err(_) => Err(OpenError::Unsupported("no response to the handshake in time".to_owned())),
+        Ok(Err(error)) => Err(HandshakeError::Unsupported(error.to_string())),
+        Err(_) => Err(HandshakeError::Unsupported("no response to the handshake in time".to_owned())),
     }
 }
