@@ -261,6 +261,30 @@ pub enum RetryAfter {
     },
 }
 
+impl RetryAfter {
+    /// Returns the delay. `None` for a point in time: this module has no clock.
+    pub fn delay(&self) -> Option<Duration> {
+        match self {
+            RetryAfter::Header(text) => text.trim().parse().ok().map(Duration::from_secs),
+            RetryAfter::Wait(wait) => Some(*wait),
+            RetryAfter::Window { wait, .. } => Some(Duration::from_secs(*wait)),
+        }
+    }
+
+    /// Returns the delay in seconds, rounded up from milliseconds. `None` for a point in time.
+    pub fn seconds(&self) -> Option<u64> {
+        self.delay().and_then(|delay| u64::try_from(delay.as_millis().div_ceil(1_000)).ok())
+    }
+
+    /// Returns the value of a `retry-after` header: one that the provider sent, or the delay in seconds, rounded up.
+    pub fn header_value(&self) -> Cow<'_, str> {
+        match self {
+            RetryAfter::Header(text) => Cow::Borrowed(text),
+            other => Cow::Owned(other.seconds().unwrap_or_default().to_string()),
+        }
+    }
+}
+
 /// API error, independent of the client's format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

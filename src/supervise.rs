@@ -89,9 +89,7 @@ impl Supervised {
 
     fn panicked(&self, panic: &(dyn Any + Send)) {
         self.down.store(true, Ordering::Release);
-        let message = panic.downcast_ref::<&str>().copied();
-        let message =
-            message.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+        let message = message_of(panic);
         tracing::error!(
             thread = self.name,
             panic = message,
@@ -103,6 +101,12 @@ impl Supervised {
         self.restarts.fetch_add(1, Ordering::Relaxed);
         self.down.store(false, Ordering::Release);
     }
+}
+
+/// Returns the message of a panic.
+pub fn message_of(panic: &(dyn Any + Send)) -> &str {
+    let message = panic.downcast_ref::<&str>().copied();
+    message.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Returns the pause after a panic. `last` is the pause before this run, `None` for the first run; `started_at` is the
@@ -126,6 +130,14 @@ pub fn spawn(
     let own = supervised.clone();
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || own.run_supervised(run))?;
     Ok((supervised, thread))
+}
+
+/// Awaits a future, and catches its panic.
+///
+/// # Errors
+/// Returns what the future panicked with.
+pub async fn catch_panic<F: Future>(future: F) -> Result<F::Output, Box<dyn Any + Send>> {
+    Caught(Box::pin(future)).await
 }
 
 /// Future that yields a panic of the inner future as `Err`.

@@ -193,7 +193,8 @@ fn codecs_use_no_sockets_files_or_clocks() {
         if !file.module().is_some_and(|module| CODECS.contains(&module)) {
             continue;
         }
-        let code = code_of(&file.text);
+        // A cursor reads memory: the parser of frame headers takes one.
+        let code = code_of(&file.text).replace("std::io::Cursor", "");
         for name in &crates {
             if code.contains(&format!("{name}::")) && words(&code).any(|word| word == name) {
                 faults.push(format!("{}: {name}", file.path));

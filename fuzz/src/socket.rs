@@ -1,7 +1,7 @@
 //! Targets for the responses API over WebSocket.
 
 use bytes::{Bytes, BytesMut};
-use model_gateway::framing::websocket::{FrameFault, FrameReader, Incoming, MessageKind, SocketRole};
+use model_gateway::framing::websocket::{FrameFault, FrameReader, Incoming, MessageKind};
 use model_gateway::json::Rope;
 use model_gateway::wire::responses::socket::{
     ClientEvent, ContinuedFrom, ConversationMemory, ErrorEvent, Origin, error_event, steer_failed,
@@ -13,8 +13,8 @@ use crate::{choose, pieces};
 const LIMIT: usize = 1 << 16;
 
 /// What a socket has received: messages, control frames, and the violation that ended it.
-fn read(role: SocketRole, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Option<FrameFault>) {
-    let mut reader = FrameReader::new(role, LIMIT);
+fn read(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Option<FrameFault>) {
+    let mut reader = FrameReader::new(LIMIT);
     let (mut buf, mut whole, mut message) = (BytesMut::new(), Vec::new(), Vec::new());
     for piece in pieces {
         buf.extend_from_slice(piece);
@@ -43,9 +43,8 @@ fn read(role: SocketRole, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Option<FrameFault>
 
 /// WebSocket frames: every split gives the same messages and the same violation.
 pub fn websocket_frames(mut data: &[u8]) {
-    let role = if choose(&mut data, 2) == 0 { SocketRole::Server } else { SocketRole::Client };
     let seed = choose(&mut data, 256);
-    assert_eq!(read(role, &pieces(data, seed)), read(role, &[data]));
+    assert_eq!(read(&pieces(data, seed)), read(&[data]));
 }
 
 fn rope(pieces: &[&[u8]]) -> Rope {

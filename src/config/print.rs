@@ -230,6 +230,9 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         writeln!(out, "ask_usage  = {}", provider.ask_usage)?;
         writeln!(out, "forward_client = {}", provider.forward_client)?;
         writeln!(out, "think_tags = {}", provider.think_tags)?;
+        if provider.websocket {
+            writeln!(out, "websocket  = true")?;
+        }
         if !provider.standard_errors {
             writeln!(out, "errors     = \"own\"")?;
         }

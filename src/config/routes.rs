@@ -107,6 +107,24 @@ fn alias_prefix(text: &str) -> Result<String, String> {
 }
 
 #[expect(clippy::too_many_lines, reason = "one line for each setting")]
+/// Reads whether streams go over WebSockets. A provider where they could not is an error.
+fn read_websocket(value: &Value<'_>, kind: ProviderKind, apis: &[Api], http: HttpVersion) -> bool {
+    let wanted = value.as_bool().unwrap_or(false);
+    let missing = if kind != ProviderKind::OpenAi {
+        "only providers of the kind \"openai\" have WebSockets"
+    } else if !apis.contains(&Api::Responses) {
+        "only the API \"responses\" has WebSockets, and `apis` does not list it"
+    } else if http == HttpVersion::Http2 {
+        "a WebSocket needs HTTP/1.1, and `http` is \"2\""
+    } else {
+        return wanted;
+    };
+    if wanted {
+        value.wrong(missing, "remove `websocket`".to_owned());
+    }
+    false
+}
+
 fn read_provider(
     table: &ConfigTable<'_>,
     name: String,
@@ -176,11 +194,14 @@ fn read_provider(
         })
     });
     let prefill = table.boolean("prefill");
+    let websocket = table.get("websocket");
     let kind = kind?;
     let apis = match apis {
         Some(apis) => apis?,
         None => kind.default_apis().to_vec(),
     };
+    let websocket =
+        websocket.is_some_and(|value| read_websocket(&value, kind, &apis, http.unwrap_or_default()));
     let mut provider = Provider::new(Setup { name, kind, apis, base: base? });
     if let Some(secret) = credential {
         provider.set_credential(secret.expose()).ok()?;
@@ -197,6 +218,7 @@ fn read_provider(
     provider.prefill = prefill;
     provider.standard_errors = errors.unwrap_or(true);
     provider.forward_client = forward_client.unwrap_or(false);
+    provider.websocket = websocket;
     Some(provider)
 }
 

@@ -221,7 +221,8 @@ fn other(path: &str) -> Option<Shape> {
         | "provider.think_tags"
         | "provider.prefill"
         | "provider.ask_usage"
-        | "provider.forward_client" => Shape::Flag,
+        | "provider.forward_client"
+        | "provider.websocket" => Shape::Flag,
         "log.format" => Shape::OneOf(Names::Own(&["json", "text"])),
         "tokens.key.algorithm" => Shape::OneOf(Names::Signatures),
         "provider.kind" => Shape::OneOf(Names::Kinds),

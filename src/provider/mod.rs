@@ -123,6 +123,8 @@ pub struct Provider {
     pub standard_errors: bool,
     /// Whether to forward the client's address (`x-forwarded-for` and similar headers), for trusted upstreams.
     pub forward_client: bool,
+    /// Whether streams of the responses API go over WebSockets.
+    pub websocket: bool,
 }
 
 #[derive(Clone)]
@@ -180,6 +182,7 @@ impl Provider {
             prefill: None,
             ask_usage: true,
             forward_client: false,
+            websocket: false,
             standard_errors: true,
         }
     }

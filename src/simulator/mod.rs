@@ -86,7 +86,7 @@ pub use scenario::PrescribedResponse;
 /// Provider whose API a simulator implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SimulatedProvider {
-    /// OpenAI: chat completions, responses, embeddings, images, videos and models.
+    /// OpenAI: chat completions, responses (also over WebSocket), embeddings, images, videos and models.
     OpenAi,
     /// Anthropic: messages, token counting and models.
     Anthropic,
@@ -137,6 +137,8 @@ pub struct Options {
     pub first_token: Duration,
     /// Pause before each further token of a stream. Zero for no pause.
     pub per_token: Duration,
+    /// Lifetime of a WebSocket. OpenAI closes one after 60 minutes.
+    pub websocket_lifetime: Duration,
 }
 
 impl Default for Options {
@@ -147,6 +149,7 @@ impl Default for Options {
             credential: None,
             first_token: Duration::ZERO,
             per_token: Duration::ZERO,
+            websocket_lifetime: Duration::from_secs(3_600),
         }
     }
 }

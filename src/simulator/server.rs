@@ -1,4 +1,7 @@
-//! Server of a simulator: accepts connections, reads, counts and records requests, and plays responses.
+//! Server of a simulator: accepts connections, reads, counts and records requests, and plays responses. `socket` serves
+//! connections that were upgraded to a WebSocket.
+
+mod socket;
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,6 +14,7 @@ use http::{HeaderName, HeaderValue, Method, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
@@ -45,6 +49,7 @@ struct Shared {
     film: video::Film,
     credential: Option<String>,
     pacing: Pacing,
+    websocket_lifetime: Duration,
     counts: Arc<Counts>,
     scenario: Scenario,
     last: Mutex<Option<Recorded>>,
@@ -102,6 +107,7 @@ impl Server {
             film: video::Film::default(),
             credential: options.credential,
             pacing: Pacing { first_token: options.first_token, per_token: options.per_token },
+            websocket_lifetime: options.websocket_lifetime,
             counts: Arc::default(),
             scenario: Scenario::default(),
             last: Mutex::new(None),
@@ -166,9 +172,26 @@ async fn connection(socket: TcpStream, shared: Arc<Shared>) {
         .initial_stream_window_size(H2_WINDOW)
         .initial_connection_window_size(2 * H2_WINDOW)
         .max_frame_size(Some(64 * 1024));
-    let service = service_fn(move |request| serve(Arc::clone(&shared), request));
+    let upgraded = Arc::new(Mutex::new(None));
+    let service = {
+        let (shared, upgraded) = (Arc::clone(&shared), Arc::clone(&upgraded));
+        service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&upgraded), request))
+    };
     // The requests of a connection record how it ended, so its result is ignored.
-    let _ = builder.serve_connection(TokioIo::new(socket), service).await;
+    let _ = builder.serve_connection_with_upgrades(TokioIo::new(socket), service).await;
+    let upgraded = upgraded.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let (Some(Upgrade { connection, handshake }), Site::OpenAi(site)) = (upgraded, &shared.site)
+        && let Ok(connection) = connection.await
+    {
+        socket::Session::new(&shared, site, connection, handshake).await.run().await;
+    }
+}
+
+/// Connection that is to be upgraded to a WebSocket, with the request for it.
+#[derive(Debug)]
+struct Upgrade {
+    connection: OnUpgrade,
+    handshake: Request,
 }
 
 /// Error for a client that disconnected before its request was complete. There is no client to respond to.
@@ -176,11 +199,26 @@ async fn connection(socket: TcpStream, shared: Arc<Shared>) {
 #[error("the client went away in the middle of its request")]
 struct Gone;
 
-async fn serve(shared: Arc<Shared>, incoming: http::Request<Incoming>) -> Result<Response<Playback>, Gone> {
+async fn serve(
+    shared: Arc<Shared>,
+    upgraded: Arc<Mutex<Option<Upgrade>>>,
+    mut incoming: http::Request<Incoming>,
+) -> Result<Response<Playback>, Gone> {
     let mut in_flight = InFlight::new(Arc::clone(&shared.counts));
+    let connection = hyper::upgrade::on(&mut incoming);
     let Some((request, record)) = read(incoming).await else {
         return Err(Gone);
     };
+    if let Site::OpenAi(site) = &shared.site
+        && let Some(reply) = site.handshake(&request, shared.credential.as_deref())
+    {
+        in_flight.complete();
+        if reply.status == 101 {
+            let upgrade = Upgrade { connection, handshake: request };
+            *upgraded.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
+        }
+        return Ok(respond(reply, in_flight));
+    }
     *shared.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
     let serial = shared.counts.requests.fetch_add(1, Ordering::SeqCst) + 1;
     let reply = {

@@ -1,26 +1,21 @@
 //! Frame reader: payloads of messages in parts, and control frames.
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use std::io::Cursor;
 
-use super::close::is_sendable;
-use super::header::{OpCode, mask};
+use bytes::{Buf as _, Bytes, BytesMut};
+use tungstenite::protocol::frame::FrameHeader;
+use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
+
+use super::header::unmask;
+use super::utf8::Utf8Check;
 
 /// Longest payload of a control frame, in bytes (RFC 6455, section 5.5).
-const MAX_CONTROL: usize = 125;
-
-/// Side of the connection that reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SocketRole {
-    /// Reads frames of a client, which must be masked.
-    Server,
-    /// Reads frames of a server, which must not be masked.
-    Client,
-}
+const MAX_CONTROL: u64 = 125;
 
 /// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Text. Whether it is UTF-8 is not checked here.
+    /// Text, which is UTF-8: a part may end inside a character, the message does not.
     Text,
     /// Bytes.
     Binary,
@@ -55,8 +50,8 @@ pub enum FrameFault {
     /// An unknown opcode.
     #[error("the opcode is unknown")]
     OpCode,
-    /// A frame of a client is not masked, or a frame of a server is.
-    #[error("the masking of the frame is wrong")]
+    /// A frame of a client is not masked.
+    #[error("the frame is not masked")]
     Masking,
     /// A control frame is fragmented or longer than 125 bytes.
     #[error("a control frame is fragmented or too long")]
@@ -70,6 +65,9 @@ pub enum FrameFault {
     /// The payload of a close frame is not a valid code with a reason.
     #[error("the close frame is not valid")]
     Close,
+    /// A text message is not UTF-8.
+    #[error("a text message is not UTF-8")]
+    Utf8,
     /// A message is larger than the limit.
     #[error("a message is larger than {0} bytes")]
     TooBig(usize),
@@ -80,26 +78,26 @@ pub enum FrameFault {
 struct Open {
     opcode: OpCode,
     end: bool,
-    key: Option<[u8; 4]>,
+    key: [u8; 4],
     left: usize,
     /// Bytes of the payload that were read already: the place in the masking key.
     read: usize,
 }
 
-/// Frame reader. Stores a few bytes of state and no payload.
+/// Reader of a client's frames. Stores a few bytes of state and no payload.
 #[derive(Debug)]
 pub struct FrameReader {
-    role: SocketRole,
     limit: usize,
     /// Kind of the message whose fragments are being read, and its length so far.
     message: Option<(MessageKind, usize)>,
+    text: Utf8Check,
     open: Option<Open>,
 }
 
 impl FrameReader {
-    /// Creates a reader for one side of the connection; `limit` is the largest message in bytes.
-    pub fn new(role: SocketRole, limit: usize) -> Self {
-        FrameReader { role, limit, message: None, open: None }
+    /// Creates a reader; `limit` is the largest message in bytes.
+    pub fn new(limit: usize) -> Self {
+        FrameReader { limit, message: None, text: Utf8Check::default(), open: None }
     }
 
     /// Returns whether a message or frame has begun that is not complete.
@@ -127,12 +125,12 @@ impl FrameReader {
         };
         self.open = Some(open);
         let ready = buf.len().min(open.left);
-        if open.opcode.is_control() {
+        if let OpCode::Control(opcode) = open.opcode {
             if ready < open.left {
                 return Ok(None);
             }
             self.open = None;
-            return control(open, take(buf, ready, open)).map(Some);
+            return control(opcode, take(buf, ready, open)).map(Some);
         }
         if ready == 0 && open.left > 0 {
             return Ok(None);
@@ -143,6 +141,9 @@ impl FrameReader {
         let complete = open.left == 0;
         let Some((kind, length)) = self.message else { return Err(FrameFault::Fragment) };
         let end = complete && open.end;
+        if kind == MessageKind::Text && !self.text.push(&bytes, end) {
+            return Err(FrameFault::Utf8);
+        }
         self.open = (!complete).then_some(open);
         self.message = (!end).then_some((kind, length + ready));
         Ok(Some(Incoming::Part { kind, bytes, end }))
@@ -150,56 +151,44 @@ impl FrameReader {
 
     /// Reads a header. `None` if it is incomplete.
     fn header(&mut self, buf: &mut BytesMut) -> Result<Option<Open>, FrameFault> {
-        let (Some(&first), Some(&second)) = (buf.first(), buf.get(1)) else { return Ok(None) };
-        if first & 0x70 != 0 {
+        let mut cursor = Cursor::new(&*buf);
+        let (header, length) = match FrameHeader::parse(&mut cursor) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => return Ok(None),
+            // A header in memory has no other error.
+            Err(_) => return Err(FrameFault::OpCode),
+        };
+        let size = usize::try_from(cursor.position()).unwrap_or(usize::MAX);
+        if header.rsv1 || header.rsv2 || header.rsv3 {
             return Err(FrameFault::ReservedBit);
         }
-        let opcode = OpCode::of(first & 0x0f).ok_or(FrameFault::OpCode)?;
-        let end = first & 0x80 != 0;
-        let masked = second & 0x80 != 0;
-        if masked != (self.role == SocketRole::Server) {
-            return Err(FrameFault::Masking);
-        }
-        let short = usize::from(second & 0x7f);
-        if opcode.is_control() && (!end || short > MAX_CONTROL) {
+        let Some(key) = header.mask else { return Err(FrameFault::Masking) };
+        let is_control = matches!(header.opcode, OpCode::Control(_));
+        if is_control && (!header.is_final || length > MAX_CONTROL) {
             return Err(FrameFault::Control);
         }
-        let extended = match short {
-            126 => 2,
-            127 => 8,
-            _ => 0,
-        };
-        let header = 2 + extended + if masked { 4 } else { 0 };
-        let Some(head) = buf.get(2..header) else { return Ok(None) };
-        let (length, key) = head.split_at_checked(extended).unwrap_or_default();
-        let length = if extended == 0 {
-            short
-        } else {
-            let number = length.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
-            let least = if extended == 2 { 126 } else { 1 << 16 };
-            // The highest bit must be 0 (RFC 6455, section 5.2).
-            if number < least || number >> 63 != 0 {
-                return Err(FrameFault::Length);
-            }
-            usize::try_from(number).map_err(|_| FrameFault::TooBig(self.limit))?
-        };
-        let key = key.first_chunk::<4>().copied().filter(|_| masked);
-        buf.advance(header);
-        if !opcode.is_control() {
+        // The highest bit must be 0, and the length in its shortest form (RFC 6455, section 5.2).
+        if length >> 63 != 0 || header.len(length) != size {
+            return Err(FrameFault::Length);
+        }
+        let length = usize::try_from(length).map_err(|_| FrameFault::TooBig(self.limit))?;
+        buf.advance(size);
+        if let OpCode::Data(opcode) = header.opcode {
             self.begin(opcode, length)?;
         }
-        Ok(Some(Open { opcode, end, key, left: length, read: 0 }))
+        Ok(Some(Open { opcode: header.opcode, end: header.is_final, key, left: length, read: 0 }))
     }
 
     /// Begins a frame of a message: checks the order of fragments and the limit.
-    fn begin(&mut self, opcode: OpCode, length: usize) -> Result<(), FrameFault> {
+    fn begin(&mut self, opcode: Data, length: usize) -> Result<(), FrameFault> {
         let before = match (opcode, self.message) {
-            (OpCode::Continuation, Some((_, before))) => before,
-            (OpCode::Text, None) => {
+            (Data::Continue, Some((_, before))) => before,
+            (Data::Text, None) => {
                 self.message = Some((MessageKind::Text, 0));
+                self.text = Utf8Check::default();
                 0
             }
-            (OpCode::Binary, None) => {
+            (Data::Binary, None) => {
                 self.message = Some((MessageKind::Binary, 0));
                 0
             }
@@ -216,20 +205,19 @@ impl FrameReader {
 /// Takes bytes of the current payload out of the buffer and unmasks them.
 fn take(buf: &mut BytesMut, length: usize, open: Open) -> Bytes {
     let mut part = buf.split_to(length);
-    if let Some(key) = open.key {
-        mask(&mut part, key, open.read);
-    }
+    unmask(&mut part, open.key, open.read);
     part.freeze()
 }
 
-fn control(open: Open, payload: Bytes) -> Result<Incoming, FrameFault> {
-    match open.opcode {
-        OpCode::Ping => Ok(Incoming::Ping(payload)),
-        OpCode::Pong => Ok(Incoming::Pong),
-        _ => match payload.split_first_chunk::<2>() {
+fn control(opcode: Control, payload: Bytes) -> Result<Incoming, FrameFault> {
+    match opcode {
+        Control::Ping => Ok(Incoming::Ping(payload)),
+        Control::Pong => Ok(Incoming::Pong),
+        Control::Close | Control::Reserved(_) => match payload.split_first_chunk::<2>() {
             None if payload.is_empty() => Ok(Incoming::Close(None)),
             Some((code, reason))
-                if is_sendable(u16::from_be_bytes(*code)) && std::str::from_utf8(reason).is_ok() =>
+                if CloseCode::from(u16::from_be_bytes(*code)).is_allowed()
+                    && std::str::from_utf8(reason).is_ok() =>
             {
                 Ok(Incoming::Close(Some(u16::from_be_bytes(*code))))
             }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, header};
-use pingora::protocols::http::client::HttpSession;
 use tokio::time::{Instant, timeout_at};
 
 use crate::provider::Timeouts;
 use crate::proxy::driver::connection::Connections;
 use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::peer::Upstream;
+use crate::proxy::driver::provider_socket::ProviderSession;
 use crate::proxy::driver::reader::{Read, ResponseReader};
 use crate::proxy::driver::throughput::Throughput;
 
@@ -21,7 +21,7 @@ type PoolEntry = (Arc<Connections>, Arc<Upstream>);
 /// read to its end, and is closed if the response is dropped before.
 pub(in crate::proxy) struct OpenResponse {
     /// `None` once the body has been read to its end.
-    session: Option<HttpSession>,
+    session: Option<ProviderSession>,
     pool: Option<PoolEntry>,
     reader: ResponseReader,
     until: Instant,
@@ -50,7 +50,7 @@ impl OpenResponse {
     /// Creates the response of a connection whose response head has been read. `None` if it has not. Without a `pool`
     /// the connection is closed at the end of the body. `until` is the deadline of the whole request.
     pub(super) fn new(
-        session: HttpSession,
+        session: ProviderSession,
         pool: Option<PoolEntry>,
         timeouts: Timeouts,
         until: Instant,

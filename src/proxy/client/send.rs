@@ -22,6 +22,7 @@ use crate::proxy::driver::dns::DnsError;
 use crate::proxy::driver::interim::read_response_head;
 use crate::proxy::driver::peer::Upstream;
 use crate::proxy::driver::provider_addresses::ProviderAddresses;
+use crate::proxy::driver::provider_socket::ProviderSession;
 use crate::proxy::driver::resend::{Resends, Unanswered, is_downgrade};
 use crate::proxy::driver::send::{WRITE_TIMEOUT, send_piece};
 use crate::proxy::names;
@@ -134,7 +135,7 @@ pub(in crate::proxy) enum SendError {
 
 /// Connection that carries one request.
 struct Connected {
-    session: HttpSession,
+    session: ProviderSession,
     peer: Arc<Upstream>,
     /// The connection comes from the pool.
     reused: bool,
@@ -282,7 +283,7 @@ impl UpstreamClient {
 }
 
 /// Writes the request. The head is corked, so that it leaves in one write with the body.
-async fn write_request(session: &mut HttpSession, request: &UpstreamRequest<'_>) -> pingora::Result<()> {
+async fn write_request(session: &mut ProviderSession, request: &UpstreamRequest<'_>) -> pingora::Result<()> {
     let mut head = Box::new(RequestHeader::from(request.parts.clone()));
     // HTTP/2 carries the host in `:authority` (RFC 9113, section 8.3.1).
     if let HttpSession::H2(_) = session {

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use http::header;
 use pingora::Error;
 use pingora::http::ResponseHeader;
-use pingora::protocols::http::client::HttpSession;
 
 use super::burst::{self, BurstDetector};
 use super::downstream::{client_gone, set_framing, write};
@@ -23,6 +22,7 @@ use super::offload::LARGE_BODY;
 use super::outcome::{ExchangeOutcome, failed, low_rate_error, shutdown_error, timeout_error};
 use super::peer::Upstream;
 use super::prefix_buffer::PrefixBuffer;
+use super::provider_socket::ProviderSession;
 use super::reader::{Read, ResponseReader, undecodable};
 use super::throughput::Throughput;
 use crate::error::{ApiError, ErrorKind};
@@ -34,7 +34,7 @@ const MAX_HOLD: Duration = Duration::from_secs(2);
 /// One response on its way to the client.
 pub(super) struct Forwarding<'f, 'x, P: ExchangeHooks> {
     exchange: &'f mut ExchangeState<'x, P>,
-    upstream: &'f mut HttpSession,
+    upstream: &'f mut ProviderSession,
     peer: &'f Upstream,
     delivery: Delivery,
     /// Head for the client; of a document, the provider's head until the document is complete. `None` once it is sent.
@@ -54,7 +54,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
     /// the response has been read to its end, and the connection may be reused.
     pub(super) async fn run(
         exchange: &'f mut ExchangeState<'x, P>,
-        upstream: &'f mut HttpSession,
+        upstream: &'f mut ProviderSession,
         peer: &'f Upstream,
     ) -> ExchangeOutcome {
         match Self::begin(exchange, upstream, peer).await {
@@ -66,7 +66,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
     /// Passes the head to the filters and prepares the timers.
     async fn begin(
         exchange: &'f mut ExchangeState<'x, P>,
-        upstream: &'f mut HttpSession,
+        upstream: &'f mut ProviderSession,
         peer: &'f Upstream,
     ) -> pingora::Result<Self> {
         let Some(head) = upstream.response_header() else {

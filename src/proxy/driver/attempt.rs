@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use pingora::ErrorType;
+use pingora::protocols::http::client::HttpSession;
 use pingora::proxy::Session;
 use tokio::time::Instant;
 
@@ -97,10 +98,25 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             };
             // A resend bypasses the pool: another pooled connection may be stale too, and there is only one resend.
             let connections = self.proxy.connections();
-            let pooled = if resends.may_reuse() { connections.take_idle(&peer).await } else { None };
-            let reused = pooled.is_some();
+            // Boxed: few providers take requests over a WebSocket.
+            let socket = match self.proxy.websocket_provider(self.ctx) {
+                Some(provider) => {
+                    let opening = self.take_or_open_socket(&provider, &peer, within, resends.may_reuse());
+                    match Box::pin(opening).await {
+                        Ok(socket) => socket,
+                        Err(outcome) => return outcome,
+                    }
+                }
+                None => None,
+            };
+            let pooled = match socket {
+                Some((socket, reused)) => Some((HttpSession::Custom(socket), reused)),
+                None if resends.may_reuse() => connections.take_idle(&peer).await.map(|idle| (idle, true)),
+                None => None,
+            };
+            let reused = pooled.as_ref().is_some_and(|(_, reused)| *reused);
             let mut upstream = match pooled {
-                Some(upstream) => upstream,
+                Some((upstream, _)) => upstream,
                 // Boxed: the state of a TLS handshake is larger than that of the rest of an exchange, and most requests
                 // reuse a connection.
                 None => match self.run_cancellable(Box::pin(connections.connect(&peer, within))).await {
@@ -121,15 +137,18 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             upstream.set_read_timeout(None);
             upstream.set_write_timeout(Some(WRITE_TIMEOUT));
             match self.send_request(&mut upstream).await {
-                Ok(heard) => {
+                Ok(written) => {
                     // Before the head is written, which announces the close.
                     self.close_if_draining();
                     let outcome = Forwarding::run(self, &mut upstream, &peer).await;
                     // Unread bytes of this exchange would corrupt the next response on the connection.
                     let read =
                         matches!(outcome, ExchangeOutcome::Complete | ExchangeOutcome::UpstreamError(..));
-                    if read && heard == WrittenPart::Whole {
-                        connections.release(upstream, &peer);
+                    if read && written == WrittenPart::Whole {
+                        match upstream {
+                            HttpSession::Custom(socket) => self.release_socket(socket),
+                            upstream => connections.release(upstream, &peer),
+                        }
                     }
                     return outcome;
                 }

@@ -1,4 +1,4 @@
-//! Upstream connections: from the pool or new, HTTP/1.1 or HTTP/2.
+//! Upstream connections: from the pool or new, HTTP/1.1, HTTP/2 or a WebSocket.
 //!
 //! This replaces Pingora's `connectors::http::Connector`, from the same parts, for three reasons: an HTTP/1 connection
 //! is wrapped so that a head leaves with its body; a pooled connection, which nearly every request uses, does not carry
@@ -9,20 +9,23 @@ use std::time::Duration;
 
 use pingora::connectors::http::v2;
 use pingora::connectors::{ConnectorOptions, TransportConnector};
-use pingora::protocols::ALPN;
 use pingora::protocols::http::client::HttpSession;
 use pingora::protocols::http::v1::client::HttpSession as Http1Session;
+use pingora::protocols::{ALPN, Stream};
 use pingora::upstreams::peer::Peer as _;
 
 use super::coalesce::CoalescingStream;
 use super::peer::Upstream;
 use super::pool::Pool;
+use super::provider_socket::ProviderSession;
+use super::provider_socket::pool::SocketPool;
 
 /// Upstream connections of the process.
 pub(in crate::proxy) struct Connections {
     transport: TransportConnector,
     http1: Pool,
     http2: v2::Connector,
+    sockets: SocketPool,
     idle: Duration,
 }
 
@@ -32,6 +35,7 @@ impl Connections {
         let http1 = Pool::new(options.keepalive_pool_size, idle);
         Connections {
             http1,
+            sockets: SocketPool::new(options.keepalive_pool_size),
             transport: TransportConnector::new(Some(options.clone())),
             http2: v2::Connector::new(Some(options)),
             idle,
@@ -39,7 +43,7 @@ impl Connections {
     }
 
     /// Takes a connection from the pool. `None` if there is none that can take a request.
-    pub(in crate::proxy) async fn take_idle(&self, peer: &Upstream) -> Option<HttpSession> {
+    pub(in crate::proxy) async fn take_idle(&self, peer: &Upstream) -> Option<ProviderSession> {
         if is_http2(peer)
             && let Ok(Some(session)) = self.http2.reused_http_session(peer).await
         {
@@ -59,7 +63,7 @@ impl Connections {
         &self,
         peer: &Upstream,
         within: Duration,
-    ) -> pingora::Result<HttpSession> {
+    ) -> pingora::Result<ProviderSession> {
         let peer = &*peer.with_connect_timeout(within);
         if is_http2(peer) {
             // ALPN may still choose HTTP/1.1.
@@ -69,9 +73,24 @@ impl Connections {
         Ok(HttpSession::H1(Http1Session::new_with_options(stream, peer)))
     }
 
+    /// Opens a new connection for the handshake of a WebSocket: HTTP/1.1, TLS handshake included, within this time.
+    pub(in crate::proxy) async fn connect_for_upgrade(
+        &self,
+        peer: &Upstream,
+        within: Duration,
+    ) -> pingora::Result<Stream> {
+        let peer = &*peer.with_connect_timeout(within);
+        self.transport.new_stream(&peer.with_http1()).await
+    }
+
+    /// Returns the idle WebSockets.
+    pub(in crate::proxy) fn sockets(&self) -> &SocketPool {
+        &self.sockets
+    }
+
     /// Returns a connection to the pool after its response has been read to the end. One that cannot be reused is
     /// closed.
-    pub(in crate::proxy) fn release(&self, session: HttpSession, peer: &Upstream) {
+    pub(in crate::proxy) fn release(&self, session: ProviderSession, peer: &Upstream) {
         match session {
             HttpSession::H1(mut session) => {
                 // After `Connection: close` the connection must not be reused.
@@ -86,7 +105,7 @@ impl Connections {
                 }
             }
             HttpSession::H2(session) => self.http2.release_http_session(session, peer, Some(self.idle)),
-            HttpSession::Custom(()) => {}
+            HttpSession::Custom(socket) => self.sockets.put(socket),
         }
     }
 

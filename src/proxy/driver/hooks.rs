@@ -74,6 +74,8 @@ pub(in crate::proxy) struct DriverSettings {
     pub(in crate::proxy) keepalive: Duration,
     /// Maximum length of a request head, in bytes.
     pub(in crate::proxy) head: usize,
+    /// Maximum length of a frame of a stream, in bytes.
+    pub(in crate::proxy) frame: usize,
 }
 
 /// A proxy that the driver can run: Pingora's phases, and the hooks that Pingora does not have.
@@ -106,6 +108,10 @@ pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + S
         ctx: &'h mut Self::CTX,
         ended: &'h mut DrainDeadline<'_>,
     ) -> HookFuture<'h, ExchangeOutcome>;
+
+    /// The name of the provider, if the attempt may go over a WebSocket; `None` for nearly all. Pingora opens none to a
+    /// provider.
+    fn websocket_provider(&self, ctx: &Self::CTX) -> Option<Box<str>>;
 
     /// An attempt at the selected target begins: a new exchange, or a resend on a new connection.
     fn begin_attempt(&self, ctx: &mut Self::CTX);

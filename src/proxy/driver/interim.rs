@@ -1,8 +1,9 @@
 //! Upstream response heads, with a bound on the interim responses (1xx, RFC 9110 section 15.2) before them.
 
 use http::StatusCode;
-use pingora::protocols::http::client::HttpSession;
 use pingora::{Error, ErrorType};
+
+use super::provider_socket::ProviderSession;
 
 /// Interim responses (100, 102, 103) that may precede one final response. A server sends one or two.
 const INTERIM_HEADS: usize = 8;
@@ -13,7 +14,7 @@ const INTERIM_BYTES: usize = 64 * 1024;
 ///
 /// # Errors
 /// Returns [`ErrorType::InvalidHTTPHeader`] for 101 and for interim responses above the bounds.
-pub(in crate::proxy) async fn read_response_head(upstream: &mut HttpSession) -> pingora::Result<()> {
+pub(in crate::proxy) async fn read_response_head(upstream: &mut ProviderSession) -> pingora::Result<()> {
     let (mut heads, mut bytes) = (0, 0);
     loop {
         upstream.read_response_header().await?;

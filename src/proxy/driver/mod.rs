@@ -2,9 +2,9 @@
 //! (docs/decisions/002). Connections, bytes, timers, write coalescing, pooling and resends.
 //!
 //! Generic over `ProxyHttp`: `http1` serves a connection of a client and calls the phases, `attempt` runs the exchange
-//! that `proxy_upstream_filter` starts, `send` writes the request, `answer` forwards the response. `in_process` runs the phases for a request that comes over no HTTP
-//! connection. `hooks` is what
-//! Pingora's trait has no phase for. The day that Pingora's own loop can carry such a body, this module can go.
+//! that `proxy_upstream_filter` starts, `send` writes the request, `answer` forwards the response. `in_process` runs the
+//! phases for a request that comes over no HTTP connection, `provider_socket` carries one over a WebSocket. `hooks` is
+//! what Pingora's trait has no phase for. The day that Pingora's own loop can carry such a body, this module can go.
 //!
 //! Must not live here: formats, keys, money.
 
@@ -34,6 +34,7 @@ pub(in crate::proxy) mod peer;
 pub(in crate::proxy) mod pool;
 mod prefix_buffer;
 pub(in crate::proxy) mod provider_addresses;
+pub(in crate::proxy) mod provider_socket;
 pub(in crate::proxy) mod reader;
 pub(in crate::proxy) mod resend;
 pub(in crate::proxy) mod send;

@@ -40,6 +40,13 @@ impl Upstream {
         Cow::Owned(other)
     }
 
+    /// Returns the same peer for a connection over which HTTP/1.1 is spoken.
+    pub(in crate::proxy) fn with_http1(&self) -> Upstream {
+        let mut other = self.clone();
+        other.http.options.alpn = ALPN::H1;
+        other
+    }
+
     /// Creates a peer that belongs to no provider, for remote media: HTTP/1.1 only, and its connections are not pooled.
     pub(in crate::proxy) fn for_remote_media(address: SocketAddr, tls: bool, name: String) -> Self {
         let mut http = HttpPeer::new(address, tls, name);

@@ -9,6 +9,7 @@ use pingora::{Error, ErrorType};
 
 use super::coalesce::CoalescingStream;
 use super::encoding::{ContentDecoder, DecodeError};
+use super::provider_socket::ProviderSession;
 
 /// Bytes of a stream that are gathered into one write. A fast provider must not delay the client's first byte.
 const GATHER: usize = 64 * 1024;
@@ -73,7 +74,7 @@ impl ResponseReader {
     }
 
     /// Reads the next piece. Cancel-safe: bytes that were gathered stay in the reader.
-    pub(in crate::proxy) async fn read(&mut self, upstream: &mut HttpSession) -> Read {
+    pub(in crate::proxy) async fn read(&mut self, upstream: &mut ProviderSession) -> Read {
         if self.decoding.is_none() {
             return self.gather(upstream).await;
         }
@@ -93,7 +94,7 @@ impl ResponseReader {
     }
 
     /// Reads pieces until no more are readable, or enough are gathered.
-    async fn gather(&mut self, upstream: &mut HttpSession) -> Read {
+    async fn gather(&mut self, upstream: &mut ProviderSession) -> Read {
         let mut step = self.first(upstream).await;
         loop {
             let grown = match step {
@@ -129,7 +130,7 @@ impl ResponseReader {
     }
 
     /// Reads the first piece, and notes whether it had to wait.
-    async fn first(&mut self, upstream: &mut HttpSession) -> Next {
+    async fn first(&mut self, upstream: &mut ProviderSession) -> Next {
         self.blocked = false;
         let ResponseReader { gathered, blocked: waited, .. } = self;
         let mut first = std::pin::pin!(next(upstream, gathered));
@@ -143,7 +144,7 @@ impl ResponseReader {
 
     /// Returns whether to stop gathering: the limit is reached, or the last read from the socket contained only this
     /// piece, so that another read would find nothing.
-    fn should_flush(&self, upstream: &HttpSession, grown: usize) -> bool {
+    fn should_flush(&self, upstream: &ProviderSession, grown: usize) -> bool {
         if !self.streaming {
             return self.gathered.len() >= GATHER_WHOLE;
         }
@@ -206,7 +207,7 @@ pub(super) fn undecodable(error: DecodeError) -> Box<Error> {
     Error::because(ErrorType::Custom(UNDECODABLE), "while decoding a response", error).into_up()
 }
 
-fn single(upstream: &mut HttpSession, whole: Bytes) -> Read {
+fn single(upstream: &mut ProviderSession, whole: Bytes) -> Read {
     match done(upstream) {
         Ok(false) => Read::Piece(whole),
         Ok(true) => Read::Last(whole),
@@ -224,7 +225,7 @@ enum Next {
     Broken(Box<Error>),
 }
 
-async fn next(upstream: &mut HttpSession, gathered: &mut BytesMut) -> Next {
+async fn next(upstream: &mut ProviderSession, gathered: &mut BytesMut) -> Next {
     if let HttpSession::H1(h1) = upstream {
         loop {
             match h1.read_body_ref().await {
@@ -249,7 +250,7 @@ async fn next(upstream: &mut HttpSession, gathered: &mut BytesMut) -> Next {
 }
 
 /// Returns whether the body is complete. A reset HTTP/2 stream looks complete unless this check asks for its error.
-fn done(upstream: &mut HttpSession) -> pingora::Result<bool> {
+fn done(upstream: &mut ProviderSession) -> pingora::Result<bool> {
     match upstream {
         HttpSession::H2(h2) => h2.check_response_end_or_error().map_err(|error| error.into_up()),
         other => Ok(other.response_done()),

@@ -17,6 +17,9 @@ use super::fault::Fault;
 use super::hooks::{ExchangeHooks, Written};
 use super::interim::read_response_head;
 use super::outcome::{AttemptError, shutdown_error, timeout_error};
+use super::provider_socket::ProviderSession;
+use super::provider_socket::conversation::SocketConversation;
+use crate::wire::responses::socket::provider::HeldConversation;
 
 /// Largest slice of a request body in one write, in bytes. The write time-out applies to one slice.
 const WRITE_SLICE: usize = 128 * 1024;
@@ -46,7 +49,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
     /// arrived.
     pub(super) async fn send_request(
         &mut self,
-        upstream: &mut HttpSession,
+        upstream: &mut ProviderSession,
     ) -> Result<WrittenPart, AttemptError> {
         let mut head = Box::new(RequestHeader::build_no_case("POST", b"/", None)?);
         self.proxy.upstream_request_filter(self.session, &mut head, self.ctx).await?;
@@ -56,10 +59,16 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             head.remove_header(&header::HOST);
         }
         let pieces = self.body_pieces(&head).await?;
+        let held = match upstream {
+            HttpSession::Custom(_) => {
+                SocketConversation::of(self.session.req_header()).and_then(|one| one.held)
+            }
+            _ => None,
+        };
         let mut delivered = None;
         let outcome = {
-            let mut talk = pin!(async {
-                if let Err(error) = write_request(upstream, head, pieces).await {
+            let mut sending = pin!(async {
+                if let Err(error) = write_request(upstream, head, pieces, held.as_deref()).await {
                     // A provider may reject a request before it has read the whole body. The write then fails although
                     // the error response has arrived: read it, because it explains the failure.
                     let answered =
@@ -79,7 +88,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 tokio::select! {
                     biased;
                     // First: a head that has arrived is not lost to a time-out of the same moment.
-                    heard = &mut talk => break heard.map_err(|error| AttemptError::Connection(error.into_up(), None)),
+                    sent = &mut sending => break sent.map_err(|error| AttemptError::Connection(error.into_up(), None)),
                     gone = client_gone(&mut self.session.downstream_session) => break Err(AttemptError::Abort(gone)),
                     () = self.ended.as_mut() => break Err(AttemptError::Abort(shutdown_error())),
                     () = self.clock.elapsed() => {
@@ -122,12 +131,16 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
     }
 }
 
-/// Writes the request. The head is corked, so that it leaves in one write with the first piece of the body.
+/// Writes the request. Over a WebSocket it is one message, without the items that the provider has (`held`). Over HTTP the head is corked, so that it leaves in one write with the first piece of the body.
 async fn write_request(
-    upstream: &mut HttpSession,
+    upstream: &mut ProviderSession,
     head: Box<RequestHeader>,
     pieces: Pieces,
+    held: Option<&HeldConversation>,
 ) -> pingora::Result<()> {
+    if let HttpSession::Custom(socket) = upstream {
+        return socket.send_create(&pieces, held).await;
+    }
     if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
         corked.cork();
     }
@@ -147,7 +160,7 @@ async fn write_request(
 
 /// Writes a piece of the request body in slices of [`WRITE_SLICE`] bytes. `last` ends the body.
 pub(in crate::proxy) async fn send_piece(
-    upstream: &mut HttpSession,
+    upstream: &mut ProviderSession,
     mut piece: Bytes,
     last: bool,
 ) -> pingora::Result<()> {

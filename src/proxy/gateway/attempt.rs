@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::cache_plan::CacheAction;
 use crate::job::Job;
-use crate::json::EscapedString;
+use crate::json::{EscapedString, Scanner};
 use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Target};
@@ -64,6 +64,23 @@ impl Attempt {
     pub(in crate::proxy) fn forwards_turn_state(&self) -> bool {
         self.translation.is_none()
             && self.target().is_some_and(|target| target.provider.has_turn_state(self.api))
+    }
+
+    /// Returns whether the request may go over a WebSocket: a stream of the responses API that the provider does not run
+    /// in the background, which it supports over HTTP only.
+    pub(in crate::proxy) fn fits_websocket(&self) -> bool {
+        const BACKGROUND: &[u8] = b"\"background\"";
+        let is_stream = self.stream && self.api == Api::Responses && self.action != Some(Action::Compact);
+        let is_named = || self.body.iter().any(|piece| memchr::memmem::find(piece, BACKGROUND).is_some());
+        is_stream && self.job.is_none() && (!is_named() || !self.has_background())
+    }
+
+    /// Returns whether the body has the member `background`.
+    fn has_background(&self) -> bool {
+        static MEMBERS: [&str; 1] = ["background"];
+        let mut scan = Scanner::new(&MEMBERS);
+        let scanned = self.body.iter().try_for_each(|piece| scan.push(piece)).and_then(|()| scan.finish());
+        scanned.map_or(true, |members| members.iter().any(|member| member.wanted == Some(0)))
     }
 
     /// Returns the next piece of the upstream body, `None` at its end; with `all`, the rest as one piece, which may be

@@ -31,7 +31,12 @@ use crate::wire::{Format, chat, error as wire_error, filler};
 impl ExchangeHooks for Gateway {
     fn settings(&self) -> DriverSettings {
         let limits = &self.limits;
-        DriverSettings { heartbeat: limits.heartbeat, keepalive: limits.keepalive, head: limits.head }
+        DriverSettings {
+            heartbeat: limits.heartbeat,
+            keepalive: limits.keepalive,
+            head: limits.head,
+            frame: limits.frame,
+        }
     }
 
     fn shutdown(&self) -> &Shutdown {
@@ -76,6 +81,12 @@ impl ExchangeHooks for Gateway {
         ended: &'h mut DrainDeadline<'_>,
     ) -> HookFuture<'h, ExchangeOutcome> {
         Box::pin(self.send_job(client, ctx, ended))
+    }
+
+    fn websocket_provider(&self, ctx: &Context) -> Option<Box<str>> {
+        let attempt = ctx.attempt()?;
+        let provider = &attempt.target()?.provider;
+        (provider.websocket && attempt.fits_websocket()).then(|| provider.name.clone())
     }
 
     fn begin_attempt(&self, ctx: &mut Context) {

@@ -1,6 +1,6 @@
 //! Failure reports of targets: in the request's record, in metrics, and in the target's breakers.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::context::Context;
 use super::fallback::random_point;
@@ -68,9 +68,8 @@ impl Gateway {
 /// Returns the cooldown that the provider requests, in nanoseconds. `None` if its header cannot be parsed.
 fn requested_cooldown(wait: &RetryAfter) -> Option<Nanos> {
     let span = match wait {
-        RetryAfter::Wait(span) => *span,
-        RetryAfter::Window { wait, .. } => Duration::from_secs(*wait),
         RetryAfter::Header(text) => spans::retry_after(text)?,
+        RetryAfter::Wait(_) | RetryAfter::Window { .. } => wait.delay()?,
     };
     Nanos::try_from(span.as_nanos()).ok()
 }

@@ -310,12 +310,8 @@ pub(in crate::proxy) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context
 
 /// Adds the headers that tell an SDK whether and when to retry.
 pub(in crate::proxy) fn add_error_headers(head: &mut ResponseHeader, error: &ApiError) {
-    let wait = match &error.retry_after {
-        Some(RetryAfter::Header(text)) => HeaderValue::from_str(text).ok(),
-        Some(RetryAfter::Wait(wait)) => Some(HeaderValue::from(wait.as_millis().div_ceil(1000) as u64)),
-        Some(RetryAfter::Window { wait, .. }) => Some(HeaderValue::from(*wait)),
-        None => None,
-    };
+    let wait = error.retry_after.as_ref().map(RetryAfter::header_value);
+    let wait = wait.and_then(|wait| HeaderValue::from_str(&wait).ok());
     if let Some(wait) = wait {
         let _ = head.insert_header(header::RETRY_AFTER, wait);
     }

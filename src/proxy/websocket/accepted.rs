@@ -7,6 +7,7 @@ use pingora::http::RequestHeader;
 use pingora::protocols::Digest;
 
 use super::origin::RequestOrigin;
+use crate::proxy::driver::provider_socket::conversation::SocketConversation;
 use crate::proxy::names;
 
 /// Prefix of beta features that concern the socket and not the provider's HTTP interface.
@@ -28,10 +29,16 @@ impl Accepted {
         Accepted { head: common_head(head), digest, response }
     }
 
+    /// Returns the head that all requests of the socket have.
+    pub(super) fn head(&self) -> RequestHeader {
+        RequestHeader::from(self.head.clone())
+    }
+
     /// Returns the head of one request of the socket.
-    pub(super) fn request_head(&self, prepares: bool) -> RequestHeader {
+    pub(super) fn request_head(&self, prepares: bool, conversation: SocketConversation) -> RequestHeader {
         let mut parts = self.head.clone();
         parts.extensions.insert(RequestOrigin::WebSocket { prepares });
+        parts.extensions.insert(conversation);
         RequestHeader::from(parts)
     }
 }

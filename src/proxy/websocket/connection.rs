@@ -12,18 +12,20 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::accepted::Accepted;
 use super::deadlines::{Deadlines, Due};
+use super::kept_sockets::KeptSockets;
 use super::lanes::{Lanes, Queued};
 use super::outbox::Outbox;
 use super::response::{self, FinishedTurn, FromResponse, LaneRequest};
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::framing::websocket::{
-    CloseCode, FrameFault, FrameReader, Incoming, MessageKind, OpCode, SocketRole, close_payload,
+    CloseCode, Control, FrameFault, FrameReader, Incoming, MessageKind, close_payload,
 };
 use crate::json::Rope;
 use crate::proxy::Gateway;
 use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
 use crate::proxy::driver::offload::run_blocking_if_large;
+use crate::proxy::driver::provider_socket::conversation::SocketConversation;
 use crate::wire::responses::socket::{
     ClientEvent, ConversationMemory, Create, ErrorEvent, Origin, error_event, steer_failed,
 };
@@ -50,7 +52,7 @@ pub(super) async fn serve(
     let permit = gateway.websockets.as_ref().and_then(|permits| permits.clone().try_acquire_owned().ok());
     let mut connection = Connection::new(gateway.clone(), accepted, rest);
     if permit.is_none() {
-        connection.close(CloseCode::TryAgain, "Too many WebSockets are open; try again later.", "overload");
+        connection.close(CloseCode::Again, "Too many WebSockets are open; try again later.", "overload");
     }
     let reason = connection.run(stream).await;
     gateway.metrics.websocket_closes.with_label_values(&[reason]).inc();
@@ -92,6 +94,8 @@ struct Connection {
     lanes: Lanes,
     memory: ConversationMemory,
     memory_permit: Option<MemoryPermit>,
+    /// Sockets to providers that the conversations keep.
+    sockets: KeptSockets,
     /// Messages of the responses in progress. `None` while there are none: a channel takes memory.
     events: Option<(mpsc::Sender<FromResponse>, mpsc::Receiver<FromResponse>)>,
     deadlines: Deadlines,
@@ -111,7 +115,7 @@ impl Connection {
         let mut outbox = Outbox::default();
         outbox.push(Bytes::copy_from_slice(&accepted.response));
         Connection {
-            reader: FrameReader::new(SocketRole::Server, limits.body),
+            reader: FrameReader::new(limits.body),
             buf: rest,
             message: Message::default(),
             outbox,
@@ -119,6 +123,7 @@ impl Connection {
             // A longer conversation could not be sent to a provider: it would exceed the limit of a body.
             memory: ConversationMemory::new(limits.body),
             memory_permit: None,
+            sockets: KeptSockets::default(),
             events: None,
             deadlines: Deadlines::new(limits),
             is_draining: false,
@@ -210,7 +215,11 @@ impl Connection {
                 Ok(Some(incoming)) => self.on_incoming(incoming),
                 Err(FrameFault::TooBig(limit)) => {
                     let reason = format!("A message may have {limit} bytes.");
-                    self.close(CloseCode::TooBig, &reason, "too_large");
+                    self.close(CloseCode::Size, &reason, "too_large");
+                    return self.ignore_rest();
+                }
+                Err(FrameFault::Utf8) => {
+                    self.close(CloseCode::Invalid, "A text message must be UTF-8.", "protocol");
                     return self.ignore_rest();
                 }
                 Err(fault) => {
@@ -246,7 +255,7 @@ impl Connection {
                 if !self.gateway.memory.grow(&mut self.message.permit, self.message.length) {
                     self.message = Message::default();
                     let reason = "The gateway has no memory for this message; try again later.";
-                    return self.close(CloseCode::TryAgain, reason, "overload");
+                    return self.close(CloseCode::Again, reason, "overload");
                 }
                 if end {
                     let message = std::mem::take(&mut self.message);
@@ -254,7 +263,7 @@ impl Connection {
                 }
             }
             Incoming::Ping(payload) if self.closing.is_none() => {
-                self.outbox.push_frame(OpCode::Pong, &payload);
+                self.outbox.push_control(Control::Pong, &payload);
             }
             Incoming::Ping(_) | Incoming::Pong => {}
             Incoming::Close(code) => {
@@ -262,7 +271,7 @@ impl Connection {
                 if self.closing.is_none() {
                     let code = code.map(u16::to_be_bytes).unwrap_or_default();
                     let payload: &[u8] = if code == [0; 2] { &[] } else { &code };
-                    self.outbox.push_frame(OpCode::Close, payload);
+                    self.outbox.push_control(Control::Close, payload);
                     self.begin_close("client");
                 }
             }
@@ -307,7 +316,7 @@ impl Connection {
                 Ok(request) => {
                     let (events, _) = self.events.get_or_insert_with(|| mpsc::channel(BATCHES));
                     let (gateway, accepted) = (self.gateway.clone(), self.accepted.clone());
-                    tokio::spawn(response::run(gateway, accepted, request, events.clone()));
+                    response::spawn(gateway, accepted, request, events.clone());
                     return;
                 }
                 Err(error) => {
@@ -318,13 +327,17 @@ impl Connection {
         }
     }
 
-    fn lane_request(&self, queued: Queued) -> Result<LaneRequest, ApiError> {
+    fn lane_request(&mut self, queued: Queued) -> Result<LaneRequest, ApiError> {
         let Queued { create, permit } = queued;
         let mut create: Create = *create;
         // Looked up now and not when the request arrived: the response that it continues may have been in progress.
         let turn = create.previous.as_deref().and_then(|id| self.memory.find(id));
         let items = create.items()?;
         let before = create.before(turn.clone());
+        let socket = self.sockets.of_lane(create.lane.as_deref());
+        // Most providers have no socket.
+        let held = turn.as_ref().filter(|_| socket.is_some()).and_then(|turn| create.held(turn));
+        let conversation = SocketConversation { socket, held: held.map(Arc::new) };
         Ok(LaneRequest {
             lane: create.lane.clone(),
             generate: create.generate,
@@ -334,6 +347,7 @@ impl Connection {
             before,
             items,
             body: create.into_body(turn.as_ref())?,
+            conversation,
             permit,
         })
     }
@@ -378,13 +392,13 @@ impl Connection {
     fn on_timer(&mut self) {
         while let Some(due) = self.deadlines.take(Instant::now(), self.outbox.len()) {
             match due {
-                Due::Ping if self.closing.is_none() => self.outbox.push_frame(OpCode::Ping, b""),
+                Due::Ping if self.closing.is_none() => self.outbox.push_control(Control::Ping, b""),
                 Due::Ping => {}
                 Due::Silent => return self.broken = Some("silent"),
                 Due::SlowReader => return self.broken = Some("slow"),
                 Due::Close => return self.broken = Some("gone"),
                 Due::SlowMessage => {
-                    self.close(CloseCode::Internal, "The message did not arrive in time.", "slow");
+                    self.close(CloseCode::Error, "The message did not arrive in time.", "slow");
                     return self.ignore_rest();
                 }
                 Due::Lifetime => self.close_if_due(),
@@ -424,7 +438,7 @@ impl Connection {
     /// Queues a close frame. Responses in progress end.
     fn close(&mut self, code: CloseCode, reason: &str, label: &'static str) {
         if self.closing.is_none() {
-            self.outbox.push_frame(OpCode::Close, &close_payload(code, reason));
+            self.outbox.push_control(Control::Close, &close_payload(code, reason));
             self.begin_close(label);
         }
     }
@@ -437,17 +451,12 @@ impl Connection {
     }
 
     fn push_event(&mut self, event: &[u8]) {
-        self.outbox.push_frame(OpCode::Text, event);
+        self.outbox.push_text(event);
     }
 
     fn push_error(&mut self, error: &ApiError, lane: Option<&str>) {
-        let wait = match &error.retry_after {
-            Some(crate::error::RetryAfter::Wait(wait)) => Some(wait.as_millis().div_ceil(1000).to_string()),
-            Some(crate::error::RetryAfter::Header(wait)) => Some(wait.clone()),
-            Some(crate::error::RetryAfter::Window { wait, .. }) => Some(wait.to_string()),
-            None => None,
-        };
-        let headers = wait.iter().map(|wait| ("retry-after", wait.as_str()));
+        let wait = error.retry_after.as_ref().map(RetryAfter::header_value);
+        let headers = wait.iter().map(|wait| ("retry-after", &**wait));
         self.push_event(&error_event(error.status, ErrorEvent::Own(error), headers, lane));
     }
 }

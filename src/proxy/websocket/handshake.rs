@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method, Version, header};
 use pingora::http::RequestHeader;
+use tungstenite::handshake::derive_accept_key;
 
 use super::accepted::Accepted;
 use super::connection;
@@ -16,9 +17,6 @@ use crate::proxy::gateway::auth::{authenticate, authorize, extract_key};
 use crate::proxy::gateway::context::Context;
 use crate::proxy::names;
 use crate::wire::path::Endpoint;
-
-/// What the key of the handshake is hashed with (RFC 6455, section 1.3).
-const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Returns whether a request asks for a WebSocket, validly or not.
 pub(in crate::proxy) fn is_requested(head: &RequestHeader) -> bool {
@@ -56,7 +54,8 @@ impl Gateway {
         let _ = client.server_addr();
         authorize(&key, address, endpoint)?;
         let digest = Arc::new(client.digest().cloned().unwrap_or_default());
-        let accepted = Accepted::new(head, digest, response(&accept_key(nonce.as_bytes()), ctx.id.as_str()));
+        let accepted =
+            Accepted::new(head, digest, response(&derive_accept_key(nonce.as_bytes()), ctx.id.as_str()));
         let gateway = self.clone();
         ctx.upgrade = Some(Box::new(move |stream, rest| {
             Box::pin(connection::serve(gateway, Arc::new(accepted), stream, rest))
@@ -69,7 +68,7 @@ impl Gateway {
 
     /// Returns whether the key of a socket still exists and is usable.
     pub(super) fn is_key_usable(&self, accepted: &Accepted, now: i64) -> bool {
-        let head = accepted.request_head(false);
+        let head = accepted.head();
         let Ok(Some(text)) = extract_key(&head) else { return false };
         let live = self.live.load();
         let key: Option<&Arc<Key>> = live.snapshot.keys.find(&text);
@@ -117,14 +116,6 @@ fn has_token(headers: &HeaderMap, name: &http::HeaderName, token: &str) -> bool 
         .any(|one| one.trim().eq_ignore_ascii_case(token))
 }
 
-/// Returns the confirmation of a handshake's key (RFC 6455, section 4.2.2).
-fn accept_key(key: &[u8]) -> String {
-    let mut hash = sha1_smol::Sha1::new();
-    hash.update(key);
-    hash.update(GUID);
-    base64_simd::STANDARD.encode_to_string(hash.digest().bytes())
-}
-
 /// Returns the response to the handshake. It has no `openai-model`, which Codex takes for a rerouted model.
 fn response(accept: &str, id: &str) -> Vec<u8> {
     format!(
@@ -132,15 +123,4 @@ fn response(accept: &str, id: &str) -> Vec<u8> {
          Sec-WebSocket-Accept: {accept}\r\nx-request-id: {id}\r\n\r\n"
     )
     .into_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn handshake_example_of_the_rfc_is_confirmed() {
-        // RFC 6455, section 1.3.
-        assert_eq!(accept_key(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-    }
 }

@@ -7,7 +7,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
-use crate::framing::websocket::{MAX_HEADER, OpCode, put_header};
+use crate::framing::websocket::{Control, Data, MAX_HEADER, OpCode, put_header};
 
 /// Size from which the payload of an event is written from where it is, instead of being copied behind its header, in
 /// bytes: then a write of its own costs less than the copy.
@@ -37,8 +37,17 @@ impl Outbox {
         }
     }
 
-    /// Appends a frame that is not part of a stream.
-    pub(super) fn push_frame(&mut self, opcode: OpCode, payload: &[u8]) {
+    /// Appends a control frame.
+    pub(super) fn push_control(&mut self, opcode: Control, payload: &[u8]) {
+        self.push_frame(OpCode::Control(opcode), payload);
+    }
+
+    /// Appends a text message that is not part of a stream.
+    pub(super) fn push_text(&mut self, text: &[u8]) {
+        self.push_frame(OpCode::Data(Data::Text), text);
+    }
+
+    fn push_frame(&mut self, opcode: OpCode, payload: &[u8]) {
         let mut frame = BytesMut::with_capacity(MAX_HEADER + payload.len());
         put_header(opcode, payload.len(), &mut frame);
         frame.put_slice(payload);
@@ -107,7 +116,7 @@ impl FrameWriter {
         let lane = if empty { Bytes::new() } else { self.lane.clone() };
         let length = event.len() + lane.len();
         self.out.reserve(MAX_HEADER + lane.len() + 1 + if event.len() < LARGE { event.len() } else { 0 });
-        put_header(OpCode::Text, length, &mut self.out);
+        put_header(OpCode::Data(Data::Text), length, &mut self.out);
         let rest = if lane.is_empty() {
             event.clone()
         } else {
@@ -135,16 +144,15 @@ impl FrameWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::framing::websocket::{FrameReader, Incoming, SocketRole};
 
     fn read(frames: FrameBatch) -> Vec<String> {
-        let mut buf = BytesMut::from(&frames.concat()[..]);
-        let mut reader = FrameReader::new(SocketRole::Client, 1 << 20);
+        let io = io::Cursor::new(frames.concat());
+        let mut client =
+            tungstenite::WebSocket::from_raw_socket(io, tungstenite::protocol::Role::Client, None);
         let mut events = Vec::new();
-        while let Some(Incoming::Part { bytes, end: true, .. }) = reader.next(&mut buf).unwrap() {
-            events.push(String::from_utf8(bytes.to_vec()).unwrap());
+        while let Ok(tungstenite::Message::Text(text)) = client.read() {
+            events.push(text.to_string());
         }
-        assert!(buf.is_empty());
         events
     }
 
@@ -170,7 +178,7 @@ mod tests {
         let (mut ours, mut theirs) = tokio::io::duplex(7);
         let mut outbox = Outbox::default();
         outbox.push(Bytes::from_static(b"head"));
-        outbox.push_frame(OpCode::Ping, b"12345678901234567890");
+        outbox.push_control(Control::Ping, b"12345678901234567890");
         outbox.push(Bytes::new());
         assert!(!outbox.is_empty() && !outbox.is_full());
         let reading = tokio::spawn(async move {

@@ -1,5 +1,6 @@
 //! One response of a socket: its request runs through the phases of any request, and its stream becomes messages.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +19,9 @@ use crate::json::from_utf8;
 use crate::proxy::Gateway;
 use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::in_process::{self, InProcessRequest, ResponsePart};
+use crate::proxy::driver::provider_socket::conversation::SocketConversation;
 use crate::proxy::gateway::stored::new_id;
+use crate::supervise::{catch_panic, message_of};
 use crate::wire::error::ProviderError;
 use crate::wire::responses::socket::{
     self, ContinuedFrom, ErrorEvent, Origin, Watched, empty_response, error_event, lane_member,
@@ -42,6 +45,8 @@ pub(super) struct LaneRequest {
     /// Input items, for the memory of the socket.
     pub(super) items: Bytes,
     pub(super) body: Vec<Bytes>,
+    /// Socket to a provider that the conversation keeps.
+    pub(super) conversation: SocketConversation,
     /// Memory of the received message; `None` for a small one.
     pub(super) permit: Option<MemoryPermit>,
 }
@@ -56,7 +61,7 @@ pub(super) struct FinishedTurn {
     pub(super) texts: [Bytes; 2],
 }
 
-/// What a response tells its socket.
+/// Message of a response to its socket.
 #[derive(Debug)]
 pub(super) enum FromResponse {
     /// Whole messages to write, and the turn that the client may continue once it has them.
@@ -65,15 +70,49 @@ pub(super) enum FromResponse {
     End { lane: Option<Box<str>>, is_unauthenticated: bool },
 }
 
-/// Runs a response to its end. Stops when the socket has dropped its receiver.
-pub(super) async fn run(
+/// Starts a response on a task of its own. It stops when the socket has dropped its receiver.
+pub(super) fn spawn(
     gateway: Gateway,
     accepted: Arc<Accepted>,
     request: LaneRequest,
     socket: mpsc::Sender<FromResponse>,
 ) {
-    let LaneRequest { lane, generate, model, previous, origin, before, items, body, permit } = request;
-    let head = accepted.request_head(!generate);
+    let lane = request.lane.clone();
+    let running = run(gateway, accepted, request, socket.clone());
+    tokio::spawn(supervise(Box::pin(running), lane, socket));
+}
+
+/// Awaits a response. If it panics, the client gets an error and its lane is freed: the next request of the lane, and
+/// the close of the socket, would otherwise wait for it.
+async fn supervise(
+    running: Pin<Box<dyn Future<Output = ()> + Send>>,
+    lane: Option<Box<str>>,
+    socket: mpsc::Sender<FromResponse>,
+) {
+    let Err(panic) = catch_panic(running).await else { return };
+    tracing::error!(panic = message_of(&*panic), "a response over a WebSocket panicked");
+    let mut writer = FrameWriter::default();
+    writer.event(&broken_off(lane.as_deref()));
+    let _ = socket.send(FromResponse::Messages(writer.take(), None)).await;
+    let _ = socket.send(FromResponse::End { lane, is_unauthenticated: false }).await;
+}
+
+/// Returns the event of a response that ended without an end.
+fn broken_off(lane: Option<&str>) -> Bytes {
+    let error = ApiError::new(ErrorKind::UpstreamBroken, "The response ended before it was complete.");
+    error_event(error.status, ErrorEvent::Own(&error), std::iter::empty(), lane)
+}
+
+/// Runs a response to its end.
+async fn run(
+    gateway: Gateway,
+    accepted: Arc<Accepted>,
+    request: LaneRequest,
+    socket: mpsc::Sender<FromResponse>,
+) {
+    let LaneRequest { lane, generate, model, previous, origin, before, items, body, conversation, permit } =
+        request;
+    let head = accepted.request_head(!generate, conversation);
     let http = InProcessRequest { head, body, digest: accepted.digest.clone() };
     let limits = (gateway.limits.frame, gateway.limits.body);
     let (running, parts) = in_process::run(gateway, http);
@@ -124,7 +163,7 @@ struct Forwarder<'s> {
     memory: TurnText,
     lane: Option<Box<str>>,
     is_unauthenticated: bool,
-    /// The client was told how the response has ended.
+    /// The client has the event that ends the response.
     has_ended: bool,
 }
 
@@ -195,17 +234,22 @@ impl Forwarder<'_> {
         if data.first() != Some(&b'{') {
             return None;
         }
-        let data = match from_utf8(&data) {
-            Ok(_) => data,
+        let replaced;
+        let (text, data) = match from_utf8(&data) {
+            Ok(text) => (text, &data),
             // A text message must be UTF-8.
-            Err(_) => Bytes::from(String::from_utf8_lossy(&data).into_owned()),
+            Err(_) => {
+                replaced = Bytes::from(String::from_utf8_lossy(&data).into_owned());
+                (from_utf8(&replaced).unwrap_or_default(), &replaced)
+            }
         };
-        let watched = from_utf8(&data).ok().and_then(|text| socket::watch(name, text).ok());
+        // The items of most streams have passed before its end, which repeats them.
+        let watched = socket::watch(name, text, self.memory.done.is_empty()).ok();
         if watched == Some(Watched::ErrorWithoutStatus) {
-            self.streamed_error(&data);
+            self.streamed_error(data);
             return None;
         }
-        self.writer.event(&data);
+        self.writer.event(data);
         match watched? {
             Watched::Other | Watched::ErrorWithoutStatus => None,
             Watched::Item(item) => {
@@ -259,7 +303,7 @@ impl Forwarder<'_> {
         if status != 200 {
             self.is_unauthenticated = status == 401;
             let event =
-                error_event(status, ErrorEvent::Body(&body), told_headers(head), self.lane.as_deref());
+                error_event(status, ErrorEvent::Body(&body), client_headers(head), self.lane.as_deref());
             self.writer_without_lane().event(&event);
             return self.send(None).await;
         }
@@ -280,12 +324,10 @@ impl Forwarder<'_> {
         self.send(turn.map(|turn| Box::new(FinishedTurn { lane, ..turn }))).await
     }
 
-    /// Tells the client that the response has ended without an end.
+    /// Sends the error of a response that ended without an end.
     async fn fail(&mut self) -> Result<(), SocketGone> {
         self.has_ended = true;
-        let error = ApiError::new(ErrorKind::UpstreamBroken, "The response ended before it was complete.");
-        let none = std::iter::empty();
-        let event = error_event(error.status, ErrorEvent::Own(&error), none, self.lane.as_deref());
+        let event = broken_off(self.lane.as_deref());
         self.writer_without_lane().event(&event);
         self.send(None).await
     }
@@ -338,7 +380,7 @@ impl TurnText {
 }
 
 /// Returns the headers of an error response that concern the client: not those of its body and its connection.
-fn told_headers(head: &ResponseHeader) -> impl Iterator<Item = (&str, &str)> {
+fn client_headers(head: &ResponseHeader) -> impl Iterator<Item = (&str, &str)> {
     head.headers.iter().filter_map(|(name, value)| {
         let name = name.as_str();
         let ours = matches!(
@@ -353,4 +395,35 @@ fn told_headers(head: &ResponseHeader) -> impl Iterator<Item = (&str, &str)> {
         );
         value.to_str().ok().filter(|_| !ours).map(|value| (name, value))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn response_that_panics_frees_its_lane_with_an_error() {
+        let (socket, mut events) = mpsc::channel(1);
+        // The error event and the end follow what the response has sent.
+        let running = Box::pin(async { std::panic::resume_unwind(Box::new("a defect")) });
+        tokio::spawn(supervise(running, Some("a".into()), socket));
+        let Some(FromResponse::Messages(frames, None)) = events.recv().await else { panic!() };
+        let text = String::from_utf8_lossy(&frames.concat()).into_owned();
+        assert!(
+            text.contains(r#""type":"error","status":500"#) && text.contains(r#""stream_id":"a""#),
+            "{text}"
+        );
+        let end = events.recv().await;
+        assert!(
+            matches!(&end, Some(FromResponse::End { lane: Some(lane), is_unauthenticated: false }) if &**lane == "a")
+        );
+        assert!(events.recv().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn response_that_ends_is_not_reported_again() {
+        let (socket, mut events) = mpsc::channel(1);
+        supervise(Box::pin(async {}), None, socket).await;
+        assert!(events.recv().await.is_none());
+    }
 }

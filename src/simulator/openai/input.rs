@@ -6,7 +6,7 @@ use super::super::conversation::Conversation;
 use super::super::ids::is_opaque;
 use super::compaction;
 use super::errors::{ApiError, missing, wrong_type, wrong_value};
-use super::store::Store;
+use super::store::StoreView;
 use super::tools::check_image;
 
 /// Items of tools that the provider runs itself. They are accepted without checks.
@@ -35,7 +35,7 @@ const PASSED: [&str; 21] = [
 ];
 
 /// Returns the items of an input. A string becomes a user message, and references are resolved.
-pub(super) fn items(input: &Value, store: &Store) -> Result<Vec<Value>, ApiError> {
+pub(super) fn items(input: &Value, store: StoreView<'_>) -> Result<Vec<Value>, ApiError> {
     let items = match input {
         Value::String(text) => {
             vec![
@@ -51,7 +51,7 @@ pub(super) fn items(input: &Value, store: &Store) -> Result<Vec<Value>, ApiError
     Ok(items)
 }
 
-fn item_of(item: &Value, at: usize, store: &Store) -> Result<Value, ApiError> {
+fn item_of(item: &Value, at: usize, store: StoreView<'_>) -> Result<Value, ApiError> {
     let path = format!("input[{at}]");
     let Some(members) = item.as_object() else {
         return Err(wrong_type(&path, "an object", item));
@@ -198,7 +198,7 @@ fn check_parts(parts: &[Value], path: &str, supported: &[&str]) -> Result<(), Ap
 }
 
 /// Checks a reasoning item: its encrypted content must be one that the simulator issued, or the item must be stored.
-fn check_sealed(item: &Value, path: &str, store: &Store) -> Result<(), ApiError> {
+fn check_sealed(item: &Value, path: &str, store: StoreView<'_>) -> Result<(), ApiError> {
     match item.get("summary") {
         Some(Value::Array(_)) => {}
         None | Some(Value::Null) => return Err(missing(&format!("{path}.summary"))),

@@ -2,7 +2,8 @@
 //!
 //! This file has the routes and headers. The submodules have the errors (`errors`), per format a request reader
 //! (`chat`, `responses`, `input`) and a response writer (`chat_answer`, `response_answer`), the smaller endpoints
-//! (`embeddings`, `images`, `models`), the common parts of the formats (`tools`) and the stored responses (`store`).
+//! (`embeddings`, `images`, `models`), responses over a WebSocket (`socket`), the common parts of the formats (`tools`)
+//! and the stored responses (`store`).
 //! Other providers do not belong here.
 //!
 //! Sources: the types of openai-python 3.52, and recorded responses of the API from 2025 and 2026.
@@ -17,6 +18,7 @@ mod input;
 mod models;
 mod response_answer;
 mod responses;
+pub(super) mod socket;
 mod store;
 mod tools;
 
@@ -27,7 +29,7 @@ use super::http::{Reply, Request};
 use super::ids::{Ids, hash};
 use super::server::Call;
 use errors::ApiError;
-use store::Store;
+use store::{Store, StoreView};
 
 /// API, with its stored responses.
 #[derive(Debug, Default)]
@@ -41,6 +43,10 @@ impl Site {
         let request_id = ids.hex("req_", 32);
         let reply = self.route(call, &ids).unwrap_or_else(|error| error.reply());
         with_headers(reply.with_retry_after(), call.request, request_id)
+    }
+
+    fn view(&self) -> StoreView<'_> {
+        StoreView { stored: &self.store, connection: None }
     }
 
     fn route(&self, call: &Call<'_>, ids: &Ids) -> Result<Reply, ApiError> {
@@ -67,7 +73,7 @@ impl Site {
             ["images", "edits"] if method == Method::POST => images::edit(request),
             ["models"] => get(&|| Ok(models::list())),
             ["models", id] => get(&|| models::one(id)),
-            ["responses"] => post(&|body| responses::answer(call, &self.store, body, ids.clone())),
+            ["responses"] => post(&|body| responses::answer(call, self.view(), body, ids.clone())),
             ["responses", "compact"] => post(&|body| responses::compact(&self.store, body, ids.clone())),
             ["responses", "input_tokens"] => post(&|body| responses::input_tokens(&self.store, body)),
             ["responses", id] if method == Method::DELETE => self.store.delete(id),

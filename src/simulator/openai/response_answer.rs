@@ -11,33 +11,53 @@ use super::super::text::{fragments, words};
 use super::compaction;
 use super::errors::server_error;
 use super::responses::Asked;
-use super::store::{Store, Stored};
+use super::store::{StoreView, Stored};
 
 /// Returns the response, and stores it unless the request disables `store`.
-pub(super) fn reply(asked: &Asked<'_>, store: &Store, pacing: Pacing, mut ids: Ids) -> Reply {
+pub(super) fn reply(asked: &Asked<'_>, store: StoreView<'_>, pacing: Pacing, mut ids: Ids) -> Reply {
     let plan = asked.ask.plan(0);
     let head = Head { id: ids.hex("resp_", 50), created: clock::unix(), asked, plan: &plan };
     let items = items(asked, &plan, &mut ids);
     let output: Vec<Value> = items.iter().map(Item::done).collect();
     let response = head.object(head.status(), &output);
-    if asked.store {
-        let listed = |item: &Value| {
-            let mut item = item.clone();
-            if let Some(members) = item.as_object_mut().filter(|members| !members.contains_key("id")) {
-                members.insert("id".to_owned(), json!(ids.hex("msg_", 50)));
-            }
-            item
-        };
-        let input: Vec<Value> = asked.input.iter().map(listed).collect();
-        let history = asked.history.iter().chain(&asked.input).chain(&output).cloned().collect();
-        store.insert(Stored { response: response.clone(), input, history });
-    }
+    remember(asked, store, &response, &output, &mut ids);
     if !asked.stream {
         return Reply::json(200, &response);
     }
     let frames = head.frames(&items, response);
     let steps = schedule(frames, pacing, &asked.ask.directives, |at| head.failure(at));
     Reply::stream("text/event-stream; charset=utf-8", steps).with("cache-control", "no-cache")
+}
+
+/// Returns the stream of a response that has neither output nor usage.
+pub(super) fn empty(asked: &Asked<'_>, store: StoreView<'_>, mut ids: Ids) -> Reply {
+    let plan = asked.ask.plan(0);
+    let head = Head { id: ids.hex("resp_", 50), created: clock::unix(), asked, plan: &plan };
+    let mut response = head.object("completed", &[]);
+    if let Some(usage) = response.get_mut("usage") {
+        *usage = json!({"input_tokens": 0, "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
+                        "output_tokens": 0, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 0});
+    }
+    remember(asked, store, &response, &[], &mut ids);
+    let mut events = Events::default();
+    events.push(Kind::Lead, "response.created", json!({"response": head.object("in_progress", &[])}));
+    events.push(Kind::Other, "response.completed", json!({"response": response}));
+    let steps = schedule(events.frames, Pacing::default(), &asked.ask.directives, |at| head.failure(at));
+    Reply::stream("text/event-stream; charset=utf-8", steps)
+}
+
+/// Adds a response to those that can be continued.
+fn remember(asked: &Asked<'_>, store: StoreView<'_>, response: &Value, output: &[Value], ids: &mut Ids) {
+    let listed = |item: &Value| {
+        let mut item = item.clone();
+        if let Some(members) = item.as_object_mut().filter(|members| !members.contains_key("id")) {
+            members.insert("id".to_owned(), json!(ids.hex("msg_", 50)));
+        }
+        item
+    };
+    let input: Vec<Value> = asked.input.iter().map(listed).collect();
+    let history = asked.history.iter().chain(&asked.input).chain(output).cloned().collect();
+    store.insert(Stored { response: response.clone(), input, history }, asked.store);
 }
 
 /// Item status.

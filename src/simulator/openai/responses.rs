@@ -8,7 +8,7 @@ use super::super::script::{Ask, Choice, Format, Tool};
 use super::super::server::Call;
 use super::super::text::{tokens, weigh};
 use super::errors::{ApiError, Fields, OVERLOADED, for_status, missing, wrong_type, wrong_value};
-use super::store::Store;
+use super::store::{Store, StoreView};
 use super::tools::{check_location, function_tool, mentions_json, read_choice, read_schema};
 use super::{compaction, input, response_answer};
 
@@ -80,28 +80,45 @@ pub(super) struct Asked<'a> {
     pub(super) input: Vec<Value>,
 }
 
-pub(super) fn answer(call: &Call<'_>, store: &Store, body: &Value, ids: Ids) -> Result<Reply, ApiError> {
-    let mut asked = read(body, store, &KNOWN)?;
+pub(super) fn answer(
+    call: &Call<'_>,
+    store: StoreView<'_>,
+    body: &Value,
+    ids: Ids,
+) -> Result<Reply, ApiError> {
+    let mut asked = read(body, store, &KNOWN, true)?;
     call.scenario.apply(&mut asked.ask, &call.request.body);
     let reply = || response_answer::reply(&asked, store, call.pacing, ids);
     Ok(stage(&asked.ask.directives, OVERLOADED, |status| for_status(status).reply(), reply))
 }
 
+/// Answers a request with `generate: false`, which exists over a WebSocket only: a response without output and usage,
+/// which can be continued.
+pub(super) fn prepare(store: StoreView<'_>, body: &Value, ids: Ids) -> Result<Reply, ApiError> {
+    let asked = read(body, store, &KNOWN, false)?;
+    Ok(response_answer::empty(&asked, store, ids))
+}
+
 /// Answers `POST /v1/responses/compact`.
 pub(super) fn compact(store: &Store, body: &Value, ids: Ids) -> Result<Reply, ApiError> {
-    let asked = read(body, store, &compaction::KNOWN)?;
+    let asked = read(body, StoreView { stored: store, connection: None }, &compaction::KNOWN, true)?;
     let reply = || compaction::reply(&asked, ids);
     Ok(stage(&asked.ask.directives, OVERLOADED, |status| for_status(status).reply(), reply))
 }
 
 /// Answers `POST /v1/responses/input_tokens` with the number of input tokens.
 pub(super) fn input_tokens(store: &Store, body: &Value) -> Result<Reply, ApiError> {
-    let asked = read(body, store, &KNOWN)?;
+    let asked = read(body, StoreView { stored: store, connection: None }, &KNOWN, true)?;
     let count = asked.ask.prompt_tokens;
     Ok(Reply::json(200, &json!({"object": "response.input_tokens", "input_tokens": count})))
 }
 
-fn read<'a>(body: &'a Value, store: &Store, known: &[&str]) -> Result<Asked<'a>, ApiError> {
+fn read<'a>(
+    body: &'a Value,
+    store: StoreView<'_>,
+    known: &[&str],
+    generates: bool,
+) -> Result<Asked<'a>, ApiError> {
     let fields = Fields(body);
     for (name, moved) in MOVED {
         if fields.get(name).is_some() {
@@ -129,7 +146,7 @@ fn read<'a>(body: &'a Value, store: &Store, known: &[&str]) -> Result<Asked<'a>,
         Some(value) => input::items(value, store)?,
         None => Vec::new(),
     };
-    if items.is_empty() && history.is_empty() && fields.get("prompt").is_none() {
+    if generates && items.is_empty() && history.is_empty() && fields.get("prompt").is_none() {
         return Err(input::none_given());
     }
     let compacts = compaction::is_triggered(&items)?;

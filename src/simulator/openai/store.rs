@@ -41,17 +41,54 @@ struct Inner {
     bytes: usize,
 }
 
+/// Responses that a request can continue: the stored ones, and over a WebSocket the latest of its connection, also with
+/// `store: false`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StoreView<'a> {
+    pub(super) stored: &'a Store,
+    pub(super) connection: Option<&'a Store>,
+}
+
+impl StoreView<'_> {
+    /// Returns a response by its id.
+    pub(super) fn get(&self, id: &str) -> Option<Arc<Stored>> {
+        self.connection.and_then(|connection| connection.get(id)).or_else(|| self.stored.get(id))
+    }
+
+    /// Returns an item of any of the conversations by its id.
+    pub(super) fn item(&self, id: &str) -> Option<Value> {
+        self.connection.and_then(|connection| connection.item(id)).or_else(|| self.stored.item(id))
+    }
+
+    /// Adds a response; `stores` is the request's `store`.
+    pub(super) fn insert(&self, response: Stored, stores: bool) {
+        let response = Arc::new(response);
+        if let Some(connection) = self.connection {
+            connection.clear();
+            connection.insert(response.clone());
+        }
+        if stores {
+            self.stored.insert(response);
+        }
+    }
+}
+
 impl Store {
+    /// Removes all responses.
+    pub(super) fn clear(&self) {
+        *self.lock() = Inner::default();
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores a response, and evicts the oldest ones above the limits.
-    pub(super) fn insert(&self, stored: Stored) {
+    pub(super) fn insert(&self, stored: Arc<Stored>) {
         let size = stored.history.iter().map(|item| item.to_string().len()).sum::<usize>();
         let mut inner = self.lock();
         inner.bytes += size;
-        inner.responses.push_back((Arc::new(stored), size));
+        inner.responses.push_back((stored, size));
         while inner.responses.len() > MAX_RESPONSES || inner.bytes > MAX_BYTES {
             match inner.responses.pop_front() {
                 Some((_, size)) => inner.bytes -= size,
@@ -111,12 +148,12 @@ fn not_found(id: &str) -> ApiError {
 mod tests {
     use super::*;
 
-    fn stored(id: usize, size: usize) -> Stored {
-        Stored {
+    fn stored(id: usize, size: usize) -> Arc<Stored> {
+        Arc::new(Stored {
             response: json!({"id": id.to_string()}),
             input: Vec::new(),
             history: vec![json!({"id": format!("i{id}"), "text": "x".repeat(size)})],
-        }
+        })
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod openai;
 mod responses;
 mod scenario;
 mod server;
+mod socket;
 
 use super::{Options, SimulatedProvider, Simulator};
 

@@ -14,22 +14,13 @@ pub fn encode(error: &ApiError, out: &mut BytesMut) {
     json.key("message").string(&error.message);
     json.key("status").string(status_name(error));
     // Google's clients read the delay from here; its servers send no `Retry-After` header.
-    if let Some(seconds) = error.retry_after.as_ref().and_then(delay) {
+    if let Some(seconds) = error.retry_after.as_ref().and_then(RetryAfter::seconds) {
         json.key("details").begin_array().begin_object();
         json.key("@type").string("type.googleapis.com/google.rpc.RetryInfo");
         json.key("retryDelay").string(&format!("{seconds}s"));
         json.end_object().end_array();
     }
     json.end_object().end_object();
-}
-
-/// Returns a delay in seconds, rounded up. `None` for a point in time: this module has no clock.
-fn delay(retry_after: &RetryAfter) -> Option<u64> {
-    match retry_after {
-        RetryAfter::Wait(wait) => u64::try_from(wait.as_millis().div_ceil(1_000)).ok(),
-        RetryAfter::Header(text) => text.trim().parse().ok(),
-        RetryAfter::Window { wait, .. } => Some(*wait),
-    }
 }
 
 /// Returns the name for `status`: the one of the error's kind, or a more precise one for the HTTP status of the

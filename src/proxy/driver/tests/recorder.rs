@@ -232,7 +232,12 @@ impl ProxyHttp for Recorder {
 
 impl ExchangeHooks for Recorder {
     fn settings(&self) -> DriverSettings {
-        DriverSettings { heartbeat: Duration::ZERO, keepalive: Duration::from_secs(60), head: 16 * 1024 }
+        DriverSettings {
+            heartbeat: Duration::ZERO,
+            keepalive: Duration::from_secs(60),
+            head: 16 * 1024,
+            frame: 1 << 20,
+        }
     }
 
     fn shutdown(&self) -> &Shutdown {
@@ -274,6 +279,10 @@ impl ExchangeHooks for Recorder {
         _ended: &'h mut DrainDeadline<'_>,
     ) -> HookFuture<'h, ExchangeOutcome> {
         Box::pin(async { unreachable!("no request is a job") })
+    }
+
+    fn websocket_provider(&self, _ctx: &Self::CTX) -> Option<Box<str>> {
+        None
     }
 
     fn begin_attempt(&self, _ctx: &mut Ctx) {}

@@ -7,6 +7,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::memory::{ContinuedFrom, ConversationTurn};
+use super::provider::HeldConversation;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::{JsonStr, Member, RawJson, Rope, Scanner, ValueKind, Writer, from_utf8};
 use crate::wire::request::{invalid_json, wrong_type};
@@ -283,6 +284,26 @@ impl Create {
             body.push(Bytes::from_static(b"}"));
         }
         Ok(body)
+    }
+
+    /// Returns the part of the body that a provider's socket has if it holds the response that this request continues.
+    /// `None` if the body is not made of the conversation up to that response and new items.
+    pub fn held(&mut self, before: &Arc<ConversationTurn>) -> Option<HeldConversation> {
+        let own = self.items().ok().filter(|own| !own.is_empty())?;
+        if before.stored().is_some() {
+            return None;
+        }
+        let mut history = Vec::new();
+        for items in before.items().into_iter().filter(|items| !items.is_empty()) {
+            history.push(items);
+            history.push(Bytes::from_static(b","));
+        }
+        // What follows is the bracket of the input and the brace of the body.
+        (!history.is_empty()).then(|| HeldConversation {
+            id: before.id().into(),
+            history,
+            rest: own.len() + 2,
+        })
     }
 
     /// Returns what the conversation of this request continues, for the memory of the connection.

@@ -9,6 +9,7 @@
 
 mod client;
 mod memory;
+pub mod provider;
 mod server;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use super::client::Steer;
 use crate::canonical::{Start, Usage};
 use crate::error::ApiError;
-use crate::json::{Cursor, EscapedString, JsonError, RawJson, Writer, from_utf8, push_escaped};
+use crate::json::{Cursor, EscapedString, JsonError, RawJson, ValueKind, Writer, from_utf8, push_escaped};
 use crate::wire::codec::ReplyOptions;
 use crate::wire::error::{ProviderError, nullable};
 use crate::wire::responses::shell::{ResponseEnvelope, ResponseStatus};
@@ -174,11 +174,12 @@ pub enum Watched<'a> {
     ErrorWithoutStatus,
 }
 
-/// Reads an event. `name` is that of the server-sent event, if it has one.
+/// Reads an event. `name` is that of the server-sent event, if it has one. Without `reads_output`, the output of the last
+/// event is not read.
 ///
 /// # Errors
-/// Returns [`JsonError`] if the data is not JSON.
-pub fn watch<'a>(name: Option<&[u8]>, data: &'a str) -> Result<Watched<'a>, JsonError> {
+/// Returns [`JsonError`] if the data is not JSON, as far as it is read.
+pub fn watch<'a>(name: Option<&[u8]>, data: &'a str, reads_output: bool) -> Result<Watched<'a>, JsonError> {
     let kind = match name {
         Some(name) => std::str::from_utf8(name).unwrap_or_default(),
         None => {
@@ -192,10 +193,7 @@ pub fn watch<'a>(name: Option<&[u8]>, data: &'a str) -> Result<Watched<'a>, Json
             item.map_or(Watched::Other, Watched::Item)
         }
         "response.completed" | "response.incomplete" => {
-            let [response] = named_members(RawJson::from_text(data), ["response"])?;
-            let [id, output] = named_members(response.unwrap_or(RawJson::NULL), ["id", "output"])?;
-            let id = id.and_then(RawJson::as_str).map_or("", |id| id.escaped());
-            let output = output.map_or("", RawJson::text);
+            let (id, output) = end_of(data, reads_output)?;
             let output = output.strip_prefix('[').and_then(|output| output.strip_suffix(']'));
             Watched::End { id, output: output.unwrap_or_default().trim_ascii() }
         }
@@ -206,4 +204,32 @@ pub fn watch<'a>(name: Option<&[u8]>, data: &'a str) -> Result<Watched<'a>, Json
         }
         _ => Watched::Other,
     })
+}
+
+/// Returns the id of the response in its last event, without its quotes, and the text of its output; empty if they are
+/// absent, or not read. Stops when it has them: the rest of the event repeats the request.
+pub(super) fn end_of(data: &str, reads_output: bool) -> Result<(&str, &str), JsonError> {
+    let (mut id, mut output) = (None, None);
+    let mut json = Cursor::new(data);
+    json.begin_object()?;
+    while let Some(key) = json.next_key()? {
+        if !key.is("response") || json.kind()? != ValueKind::Object {
+            json.skip()?;
+            continue;
+        }
+        json.begin_object()?;
+        while let Some(key) = json.next_key()? {
+            if key.is("id") {
+                id = Some(json.raw()?.as_str().map_or("", |id| id.escaped()));
+            } else if key.is("output") && reads_output {
+                output = Some(json.raw()?.text());
+            } else {
+                json.skip()?;
+            }
+            if id.is_some() && (output.is_some() || !reads_output) {
+                return Ok((id.unwrap_or_default(), output.unwrap_or_default()));
+            }
+        }
+    }
+    Ok((id.unwrap_or_default(), output.unwrap_or_default()))
 }

@@ -276,12 +276,13 @@ fn stream_events_are_watched_with_and_without_names() {
         ("error", r#"{"type":"error","status":429,"error":{}}"#, Watched::Failed),
         ("response.failed", r#"{"type":"response.failed","response":{}}"#, Watched::Failed),
     ] {
-        assert_eq!(watch(Some(name.as_bytes()), data), Ok(expected));
-        assert_eq!(watch(None, data), Ok(expected));
+        assert_eq!(watch(Some(name.as_bytes()), data, true), Ok(expected));
+        assert_eq!(watch(None, data, true), Ok(expected));
     }
     let none = r#"{"type":"response.incomplete","response":{"id":"r"}}"#;
-    assert_eq!(watch(None, none), Ok(Watched::End { id: "r", output: "" }));
-    assert!(watch(None, "{").is_err());
+    assert_eq!(watch(None, none, true), Ok(Watched::End { id: "r", output: "" }));
+    assert_eq!(watch(Some(b"response.completed"), end, false), Ok(Watched::End { id: "resp_1", output: "" }));
+    assert!(watch(None, "{", true).is_err());
 }
 
 proptest! {
@@ -313,4 +314,100 @@ proptest! {
         object.insert("stream".to_owned(), json!(true));
         prop_assert_eq!(value(event.into_body(None).unwrap()), Value::Object(object));
     }
+}
+
+#[test]
+fn provider_request_is_the_body_with_a_type() {
+    let body = [items(" "), items(" {"), items(r#""model":"m","input":[1]}"#)];
+    let event = provider::create_event(&body).unwrap();
+    assert_eq!(&event[..], br#"{"type":"response.create","model":"m","input":[1]}"#);
+    assert!(provider::create_event(&[items("[]")]).is_none());
+    assert!(provider::create_event(&[]).is_none());
+}
+
+#[test]
+fn provider_events_are_told_apart() {
+    use provider::ProviderEvent;
+    let read = |text| provider::read_event(text).map(|(kind, event)| (kind.to_owned(), event));
+    for (text, kind, event) in [
+        (r#"{"type":"response.created","response":{}}"#, "response.created", ProviderEvent::Part),
+        (r#"{ "a": 1, "type" : "x" }"#, "x", ProviderEvent::Part),
+        (
+            r#"{"type":"response.incomplete","response":{"id":"r"}}"#,
+            "response.incomplete",
+            ProviderEvent::End("r"),
+        ),
+        (r#"{"type":"response.completed"}"#, "response.completed", ProviderEvent::End("")),
+        (r#"{"type":"response.failed"}"#, "response.failed", ProviderEvent::Failed),
+        (r#"{"type":"codex.rate_limits"}"#, "codex.rate_limits", ProviderEvent::Account),
+        // An error without a status, or with one that is none, ends the stream.
+        (r#"{"type":"error","error":{}}"#, "error", ProviderEvent::Failed),
+        (r#"{"type":"error","status":200,"error":{}}"#, "error", ProviderEvent::Failed),
+        (r#"{"type":"error","status":429,"error":"x"}"#, "error", ProviderEvent::Failed),
+    ] {
+        assert_eq!(read(text), Some((kind.to_owned(), event)), "{text}");
+    }
+    for text in ["", "[]", "{}", r#"{"type":1}"#, "{\"type\":\"error"] {
+        assert_eq!(read(text), None, "{text}");
+    }
+}
+
+#[test]
+fn provider_error_becomes_a_response_with_its_headers() {
+    let text = r#"{"type":"error","status_code":429,"error":{"code":"c","message":"m"},
+        "headers":{"retry-after":"7","x-n":3,"x-o":{},"x-p":"a"}}"#;
+    let Some((_, provider::ProviderEvent::Refused(refusal))) = provider::read_event(text) else { panic!() };
+    assert_eq!((refusal.status, refusal.code), (429, "c"));
+    assert_eq!(&refusal.body()[..], br#"{"error":{"code":"c","message":"m"}}"#);
+    let headers: Vec<(String, String)> =
+        refusal.headers().into_iter().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+    let expected = [("retry-after", "7"), ("x-n", "3"), ("x-p", "a")];
+    assert_eq!(headers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+}
+
+#[test]
+fn provider_event_becomes_one_server_sent_event() {
+    let mut out = bytes::BytesMut::new();
+    provider::put_server_sent("x", "{\r\n\"a\":\n\"b\\n\"}", &mut out);
+    assert_eq!(&out[..], b"event: x\ndata: {  \"a\": \"b\\n\"}\n\n");
+}
+
+#[test]
+fn provider_body_is_shortened_by_what_the_socket_holds() {
+    let mut memory = ConversationMemory::new(1 << 20);
+    let texts = [items(r#"{"a":1}"#), items(r#"{"b":"é"}"#)];
+    memory.insert(None, "resp_1".into(), Origin::Memory, ContinuedFrom::Nothing, texts);
+    let turn = memory.find("resp_1").unwrap();
+    let text = r#"{"type":"response.create","model":"m","previous_response_id":"resp_1","input":[{"c":1}]}"#;
+    let mut event = create(text);
+    let held = event.held(&turn).unwrap();
+    let body = event.into_body(Some(&turn)).unwrap().concat();
+    let shortened =
+        json!({"previous_response_id": "resp_1", "stream": true, "model": "m", "input": [{"c": 1}]});
+    for size in 1..body.len() {
+        let pieces: Vec<Bytes> = body.chunks(size).map(Bytes::copy_from_slice).collect();
+        assert_eq!(value(held.shorten(&pieces).unwrap()), shortened, "{size}");
+    }
+    // The model was renamed: the items are the same.
+    let renamed = String::from_utf8(body.clone()).unwrap().replace("\"m\"", "\"gpt-4.1\"");
+    assert_eq!(value(held.shorten(&[Bytes::from(renamed)]).unwrap())["model"], "gpt-4.1");
+    // Items were changed, or something follows them.
+    let text = String::from_utf8(body).unwrap();
+    for changed in [
+        text.replace("\"a\":1", "\"a\":2"),
+        text.replace("]}", "],\"store\":true}"),
+        text.replace("{\"a\"", "{\"x\":0,\"a\""),
+        String::new(),
+        "{}".to_owned(),
+    ] {
+        assert!(held.shorten(&[Bytes::from(changed.clone())]).is_none(), "{changed}");
+    }
+    // Nothing new, or the conversation begins with a response that is stored elsewhere.
+    let mut nothing = create(r#"{"type":"response.create","previous_response_id":"resp_1","input":[]}"#);
+    assert!(nothing.held(&turn).is_none());
+    let before = ContinuedFrom::Stored("resp_0".into());
+    memory.insert(None, "resp_2".into(), Origin::Memory, before, [items("1"), items("2")]);
+    assert!(
+        create(r#"{"type":"response.create","input":"x"}"#).held(&memory.find("resp_2").unwrap()).is_none()
+    );
 }
