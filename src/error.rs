@@ -209,8 +209,8 @@ impl ErrorKind {
             ErrorKind::UnknownAccount       => row("unknown_account",       D, 401, (INVALID, Some("account_unknown")),         "authentication_error", "UNAUTHENTICATED",    true),
             ErrorKind::RateLimited          => row("rate_limited",          D, 429, ("rate_limit_exceeded", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", false),
             ErrorKind::OverLimit            => row("over_limit",            D, 429, ("rate_limit_exceeded", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", true),
-            // For both kinds, clients of the messages format get 402 instead (see `proxy::gateway::admit`).
             ErrorKind::SpendLimit           => row("spend_limit",           D, 429, ("insufficient_quota", Some("insufficient_quota")), "billing_error",  "RESOURCE_EXHAUSTED", true),
+            // Clients of the messages format get 402 instead (see `proxy::gateway::admit`).
             ErrorKind::EmptyBalance         => row("empty_balance",         D, 429, ("insufficient_quota", Some("insufficient_quota")), "billing_error",  "RESOURCE_EXHAUSTED", true),
             ErrorKind::LedgerUnavailable    => row("ledger_unavailable",    I, 503, ("service_unavailable", Some("service_unavailable")), "svc_api_error",  "UNAVAILABLE",        false),
             ErrorKind::UnknownModel         => row("unknown_model",         D, 404, (INVALID, Some("model_not_found")),         "not_found_error",      "NOT_FOUND",          false),

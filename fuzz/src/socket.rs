@@ -7,6 +7,7 @@ use model_gateway::wire::responses::socket::{
     ClientEvent, ContinuedFrom, ConversationMemory, ErrorEvent, Origin, error_event, steer_failed,
 };
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::{choose, pieces};
 
@@ -53,6 +54,11 @@ fn rope(pieces: &[&[u8]]) -> Rope {
     rope
 }
 
+/// Returns whether bytes are JSON, also with half of a surrogate pair.
+fn is_json(text: &[u8]) -> bool {
+    serde_json::from_slice::<&RawValue>(text).is_ok()
+}
+
 /// Events of clients: every split reads the same; the body of a request is the event without its own members, and the
 /// conversation before it goes before its input.
 pub fn websocket_events(mut data: &[u8]) {
@@ -66,13 +72,12 @@ pub fn websocket_events(mut data: &[u8]) {
             assert_eq!(one, other);
             let event =
                 error_event(one.0.status, ErrorEvent::Own(&one.0), std::iter::empty(), one.1.as_deref());
-            serde_json::from_slice::<Value>(&event).unwrap();
+            assert!(is_json(&event));
             return;
         }
     };
     match (whole, split) {
         (ClientEvent::Create(one), ClientEvent::Create(other)) => {
-            let value: Value = serde_json::from_slice(data).unwrap();
             assert_eq!(
                 (&one.lane, &one.previous, one.generate),
                 (&other.lane, &other.previous, other.generate)
@@ -84,6 +89,9 @@ pub fn websocket_events(mut data: &[u8]) {
                 (one, other) => return assert_eq!(one.unwrap_err(), other.unwrap_err()),
             };
             assert_eq!(body, again);
+            assert!(is_json(&body));
+            // serde_json refuses half of a surrogate pair, which is JSON and passes unchanged.
+            let Ok(value) = serde_json::from_slice::<Value>(data) else { return };
             let body: Value = serde_json::from_slice(&body).unwrap();
             assert_eq!(body["stream"], true);
             for (name, member) in value.as_object().unwrap() {
@@ -98,7 +106,7 @@ pub fn websocket_events(mut data: &[u8]) {
             continued(data, &value);
         }
         (ClientEvent::Steer(steer), ClientEvent::Steer(_)) => {
-            serde_json::from_slice::<Value>(&steer_failed(&steer, "c", "m")).unwrap();
+            assert!(is_json(&steer_failed(&steer, "c", "m")));
         }
         (ClientEvent::Other, ClientEvent::Other) => {}
         (one, other) => panic!("{one:?} {other:?}"),

@@ -36,6 +36,8 @@ pub struct Dialect<'d> {
     pub media_urls: bool,
     /// Whether the model reads images.
     pub image_input: bool,
+    /// Whether the model can call several tools in one turn.
+    pub parallel_tool_calls: bool,
     /// Extension members of other providers (`top_k`, `enable_thinking` ...) that this one supports; `*` for all.
     pub extensions: &'static [&'static str],
     /// Whether the text of a response may start with reasoning between `<think>` and `</think>`.
@@ -174,6 +176,7 @@ impl<'d> Dialect<'d> {
             reasoning_replay: false,
             media_urls: true,
             image_input: true,
+            parallel_tool_calls: true,
             extensions: &[],
             think_tags: false,
             quirks: &Quirks::PLAIN,

@@ -12,7 +12,7 @@ use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
 use crate::route::pick::MAX_TARGETS;
 use crate::route::target_handle::TargetLimits;
-use crate::route::{Model, Policy, RoutingRules, Target};
+use crate::route::{ConfiguredAbilities, Model, Policy, RoutingRules, Target};
 use crate::wire::Api;
 
 /// Largest weight. The sum of a thousand targets stays far below 2^64.
@@ -65,6 +65,11 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
     let owned_by = table.string("owned_by");
     let created = table.integer("created", &(0..=253_402_300_799));
     let (context_window, max_output_tokens) = read_token_limits(table);
+    let abilities = ConfiguredAbilities {
+        max_output_tokens,
+        image_input: table.boolean("image_input"),
+        parallel_tool_calls: table.boolean("parallel_tool_calls"),
+    };
     let price = table.table("price", prices::read_price);
     let policy = table.get("policy").and_then(|value| {
         value.parsed(|text| {
@@ -97,6 +102,7 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
             list.elements(|element| match element.as_table(|table| read_target(table, known)).flatten() {
                 Some(mut target) => {
                     timeouts.apply(&mut target.timeouts);
+                    target.abilities = abilities;
                     if targets.iter().any(|other| is_same(other, &target)) {
                         element.wrong("this target is listed twice", "remove one of the two".to_owned());
                     }
@@ -128,7 +134,7 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
         owned_by: owned_by.unwrap_or_default().into_boxed_str(),
         created: created.unwrap_or(0),
         context_window,
-        max_output_tokens,
+        abilities,
         targets,
         price,
         routing,
@@ -352,7 +358,8 @@ fn more(root: &ConfigTable<'_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> 
             let mut handle = target.handle.clone();
             handle.tier = tier;
             let (provider, model) = (target.provider.clone(), target.model.clone());
-            more.push(Target { provider, model, handle, timeouts: target.timeouts });
+            let (timeouts, abilities) = (target.timeouts, target.abilities);
+            more.push(Target { provider, model, handle, timeouts, abilities });
         }
     }
     if own.len() + more.len() > MAX_TARGETS {

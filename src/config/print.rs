@@ -12,7 +12,7 @@ use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
 use crate::canonical::CachePolicy;
 use crate::provider::{HttpVersion, Timeouts};
-use crate::route::{RetryRules, RoutingTable, Target};
+use crate::route::{ConfiguredAbilities, RetryRules, RoutingTable, Target};
 
 /// Returns the configuration in effect as TOML. Secrets are shown as `***`, keys by their number only.
 pub fn effective(loaded: &Loaded) -> String {
@@ -252,11 +252,18 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         writeln!(out, "\n[[model]]\nid       = {}", text(&model.id))?;
         writeln!(out, "owned_by = {}", text(&model.owned_by))?;
         writeln!(out, "created  = {}", model.created)?;
-        for (key, tokens) in
-            [("context_window", model.context_window), ("max_output_tokens", model.max_output_tokens)]
-        {
+        for (key, tokens) in [
+            ("context_window", model.context_window),
+            ("max_output_tokens", model.abilities.max_output_tokens),
+        ] {
             if let Some(tokens) = tokens {
                 writeln!(out, "{key} = {tokens}")?;
+            }
+        }
+        let ConfiguredAbilities { max_output_tokens: _, image_input, parallel_tool_calls } = model.abilities;
+        for (key, ability) in [("image_input", image_input), ("parallel_tool_calls", parallel_tool_calls)] {
+            if let Some(ability) = ability {
+                writeln!(out, "{key} = {ability}")?;
             }
         }
         let targets: Vec<String> = model.targets.iter().map(write_target).collect();

@@ -220,6 +220,8 @@ fn other(path: &str) -> Option<Shape> {
         | "server.websocket"
         | "provider.think_tags"
         | "provider.prefill"
+        | "model.image_input"
+        | "model.parallel_tool_calls"
         | "provider.ask_usage"
         | "provider.forward_client"
         | "provider.websocket" => Shape::Flag,

@@ -125,7 +125,8 @@ mod tests {
         for piece in text.as_bytes().chunks(piece) {
             scan.push(piece).unwrap();
         }
-        scan.finish_with_tails().unwrap().1
+        scan.check_end().unwrap();
+        scan.into_found().1
     }
 
     #[test]

@@ -225,14 +225,13 @@ impl DocumentReader {
     /// # Errors
     /// Returns [`ScanError`] and the text if the document is invalid or incomplete, or if a member is duplicated.
     pub fn finish(self) -> Result<ScannedDocument, Box<(ScanError, Rope)>> {
-        let words_found = self.scan.words_found();
-        match self.scan.finish_with_tails() {
-            // The scanner has checked the bytes of all pieces in order, which are those that the rope stores.
-            Ok((members, tails)) => {
-                Ok(ScannedDocument { text: JsonRope(self.text), members, tails, words_found })
-            }
-            Err(error) => Err(Box::new((error, self.text))),
+        if let Err(error) = self.scan.check_end() {
+            return Err(Box::new((error, self.text)));
         }
+        let words_found = self.scan.words_found();
+        let (members, tails) = self.scan.into_found();
+        // The scanner has checked the bytes of all pieces in order, which are those that the rope stores.
+        Ok(ScannedDocument { text: JsonRope(self.text), members, tails, words_found })
     }
 }
 

@@ -454,16 +454,24 @@ impl Scanner {
     /// # Errors
     /// Returns [`ScanError`] if the document is invalid or incomplete, or if a member is duplicated.
     pub fn finish(self) -> Result<SmallVec<[Member; 12]>, ScanError> {
-        self.finish_with_tails().map(|(members, _)| members)
+        self.check_end()?;
+        Ok(self.members)
     }
 
-    /// Same as [`Self::finish`], with the last elements of the wanted arrays.
+    /// Returns the members of the outermost object and the last elements of the wanted arrays, both in order. The caller
+    /// has called [`check_end`](Self::check_end): a result would be moved once more, and the members are large.
+    #[inline]
+    pub(super) fn into_found(self) -> (SmallVec<[Member; 12]>, Vec<ArrayTail>) {
+        (self.members, self.tails.map(|tails| tails.finish()).unwrap_or_default())
+    }
+
+    /// Checks that the document is complete.
     ///
     /// # Errors
-    /// Returns [`ScanError`] as [`Self::finish`] does.
-    pub(super) fn finish_with_tails(self) -> Result<(SmallVec<[Member; 12]>, Vec<ArrayTail>), ScanError> {
-        if let Some(error) = self.failed {
-            return Err(error);
+    /// Returns [`ScanError`] as [`finish`](Self::finish) does.
+    pub(super) fn check_end(&self) -> Result<(), ScanError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
         }
         if self.state != State::After || self.depth > 0 || !self.utf8.is_complete() {
             let kind = if self.state == State::Value && self.depth == 0 {
@@ -476,10 +484,8 @@ impl Scanner {
         // Readers disagree on which duplicate counts: the gateway could route by one `model` and the provider use the
         // other.
         match doubled(&self.members) {
-            None => Ok((self.members, self.tails.map(|tails| tails.finish()).unwrap_or_default())),
-            Some(member) => {
-                Err(ScanError { at: member.name.start, kind: ScanErrorKind::Duplicate(member.name.clone()) })
-            }
+            None => Ok(()),
+            Some(member) => self.fail(member.name.start, ScanErrorKind::Duplicate(member.name.clone())),
         }
     }
 

@@ -55,7 +55,7 @@ impl UpstreamRoute {
             .find(|family| *family != TokenizerFamily::Other)
             .unwrap_or(TokenizerFamily::Other);
         let name = HeaderValue::try_from(format!("{}/{}", provider.name, target.model)).ok();
-        let dialect = Dialect { model: "", issuer: "", ..provider.dialect(api, &target.model) };
+        let dialect = Dialect { model: "", issuer: "", ..target.dialect(api) };
         UpstreamRoute {
             api,
             addresses_index: link,

@@ -43,5 +43,5 @@ pub use rules::{RetryRules, RoutingRules};
 pub use {
     name::Named,
     select::{stop_sequence_api, upstream_api},
-    table::{Model, RoutingTable, Target},
+    table::{ConfiguredAbilities, Model, RoutingTable, Target},
 };

@@ -11,7 +11,7 @@ use super::retry_budget::RetryBudget;
 use super::rules::RoutingRules;
 use super::target_handle::{TargetHandle, TargetLimits, TargetState};
 use crate::account::Price;
-use crate::canonical::CachePolicy;
+use crate::canonical::{CachePolicy, Dialect};
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
 use crate::wire::Api;
@@ -29,13 +29,39 @@ pub struct Target {
     pub handle: TargetHandle,
     /// Time-outs: the provider's, unless the model overrides them.
     pub timeouts: Timeouts,
+    /// Abilities of the model, of a fallback those of its own `[[model]]`.
+    pub abilities: ConfiguredAbilities,
+}
+
+/// Abilities of a model that the configuration states. `None`: those that are known of a model of this name apply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConfiguredAbilities {
+    /// Maximum output of a response (tokens).
+    pub max_output_tokens: Option<u32>,
+    /// Whether the model reads images.
+    pub image_input: Option<bool>,
+    /// Whether the model can call several tools in one turn.
+    pub parallel_tool_calls: Option<bool>,
 }
 
 impl Target {
     /// Creates a target in the first tier, without limits.
     pub fn new(provider: Arc<Provider>, model: &str, weight: u32) -> Target {
         let handle = TargetHandle { weight, tier: 0, limits: TargetLimits::default(), state: Arc::default() };
-        Target { timeouts: provider.timeouts, provider, model: model.into(), handle }
+        let abilities = ConfiguredAbilities::default();
+        Target { timeouts: provider.timeouts, provider, model: model.into(), handle, abilities }
+    }
+
+    /// Returns the capability profile of the model for requests through `api`.
+    pub fn dialect(&self, api: Api) -> Dialect<'_> {
+        let known = self.provider.dialect(api, &self.model);
+        let ConfiguredAbilities { max_output_tokens, image_input, parallel_tool_calls } = self.abilities;
+        Dialect {
+            max_output: max_output_tokens.map_or(known.max_output, u64::from),
+            image_input: image_input.unwrap_or(known.image_input),
+            parallel_tool_calls: parallel_tool_calls.unwrap_or(known.parallel_tool_calls),
+            ..known
+        }
     }
 
     /// Returns whether the target serves conversations. The provider's APIs alone do not determine it, because one
@@ -85,8 +111,8 @@ pub struct Model {
     pub created: i64,
     /// Context window (tokens). `None` if the configuration does not say it.
     pub context_window: Option<u32>,
-    /// Maximum output of a response (tokens). `None` if the configuration does not say it.
-    pub max_output_tokens: Option<u32>,
+    /// Abilities that the configuration states.
+    pub abilities: ConfiguredAbilities,
     /// Targets that serve the model.
     pub targets: Vec<Target>,
     /// Price of the model.

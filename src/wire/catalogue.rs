@@ -81,9 +81,8 @@ pub(super) fn entry<B: bytes::BufMut>(model: &ListedModel<'_>, rank: usize, json
     json.key("truncation_policy").begin_object();
     json.key("mode").string("tokens").key("limit").number(TOOL_OUTPUT_TOKENS);
     json.end_object();
-    // Models that cannot make several calls in one turn make one. Without the member, Codex forbids them in each request,
-    // which some providers cannot carry out.
-    json.key("supports_parallel_tool_calls").boolean(true);
+    // If it is false, Codex forbids several calls in each request.
+    json.key("supports_parallel_tool_calls").boolean(model.parallel_tool_calls);
     json.key("experimental_supported_tools").begin_array().end_array();
     json.key("input_modalities").begin_array().string("text");
     if model.image_input {

@@ -73,6 +73,8 @@ pub struct ListedModel<'a> {
     pub efforts: Vec<Effort>,
     /// Whether requests may have images. Only the catalogue shows it.
     pub image_input: bool,
+    /// Whether the model can call several tools in one turn. For Codex's catalogue only.
+    pub parallel_tool_calls: bool,
 }
 
 /// Page of the listing that a client requests. Each shape has its own query parameters for it.

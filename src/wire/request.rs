@@ -124,8 +124,10 @@ impl BodyReader {
         if let Some(form) = self.form {
             return read_form(form.body, &form.boundary);
         }
-        let ScannedDocument { text, members, tails, words_found } =
-            self.document.finish().map_err(|mut invalid| invalid_json(&invalid.0, &mut invalid.1))?;
+        let ScannedDocument { text, members, tails, words_found } = match self.document.finish() {
+            Ok(document) => document,
+            Err(mut invalid) => return Err(invalid_json(&invalid.0, &mut invalid.1)),
+        };
         let members = BodyMembers::new(members);
         let find = |index: usize| members.find(index);
         // Checked before all else: authorization and price depend on the model.

@@ -4,7 +4,7 @@ use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
 use super::support::client::{Answer, post_with, request};
-use super::support::form::Form;
+use super::support::form::{Form, provider_of_every_form};
 use super::support::gateway::Gateway;
 use super::support::reply;
 use super::support::setup::{CREDENTIAL, KEY, NARROW_KEY, Setup, provider_of};
@@ -263,14 +263,7 @@ async fn claude_code_session_runs_at_models_of_every_format() {
 
 #[tokio::test]
 async fn claude_code_betas_and_query_go_to_anthropic_only() {
-    let upstream = Upstream::start(|mut conn| async move {
-        while let Some(request) = conn.request().await {
-            let form =
-                Form::ALL.into_iter().find(|form| request.head.target().contains(form.mark())).unwrap();
-            conn.send(reply::json(200, form.whole("m"))).await;
-        }
-    })
-    .await;
+    let upstream = provider_of_every_form().await;
     let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
     for form in Form::ALL {
         let sent = body(provider_of(form), false, &[text("user", "hi")], false);
@@ -382,14 +375,7 @@ async fn claude_code_aliases_have_the_configured_prefix_or_none() {
 
 #[tokio::test]
 async fn output_limit_beyond_the_model_is_lowered_for_every_provider() {
-    let upstream = Upstream::start(|mut conn| async move {
-        while let Some(request) = conn.request().await {
-            let form =
-                Form::ALL.into_iter().find(|form| request.head.target().contains(form.mark())).unwrap();
-            conn.send(reply::json(200, form.whole("m"))).await;
-        }
-    })
-    .await;
+    let upstream = provider_of_every_form().await;
     let mut setup = Setup::each_provider(upstream.addr);
     setup.routes = setup.routes.replace("created = 1715367049", "max_output_tokens = 8192");
     let gateway = Gateway::start(&setup).await;

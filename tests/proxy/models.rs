@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::support::client::request;
-use super::support::form::Form;
+use super::support::client::{post_with, request};
+use super::support::form::{Form, provider_of_every_form};
 use super::support::gateway::Gateway;
 use super::support::reply;
 use super::support::setup::{KEY, NARROW_KEY, Setup, provider_of};
@@ -94,6 +94,75 @@ async fn catalogue_has_the_conversational_models_of_the_key() {
     let headers = [("x-api-key", KEY), ("anthropic-version", "2023-06-01")];
     let list = gateway.ask(request("GET", path, &headers)).await.json();
     assert_eq!(list["data"][0]["id"], "gpt");
+}
+
+#[tokio::test]
+async fn catalogue_has_the_configured_abilities() {
+    let base = "http://127.0.0.1:9/v1";
+    let mut setup = Setup::new().provider("openai", "openai", base, "");
+    for (id, name, lines) in [
+        ("known", "gpt-5", ""),
+        ("text", "gpt-5", "image_input = false\nparallel_tool_calls = false"),
+        ("coder", "qwen3-coder", ""),
+        ("eyes", "qwen3-coder", "image_input = true"),
+        ("fallen", "gpt-5", "fallback = [\"text\"]"),
+    ] {
+        setup.routes += &format!(
+            "[[model]]\nid = \"{id}\"\n{lines}\ntargets = [{{ provider = \"openai\", model = \"{name}\" }}]\n"
+        );
+    }
+    // A fallback to the same model at the same provider would be no second target.
+    setup.routes = setup.routes.replacen(
+        "\"gpt-5\" }]\n[[model]]\nid = \"coder\"",
+        "\"gpt-5-mini\" }]\n[[model]]\nid = \"coder\"",
+        1,
+    );
+    let gateway = Gateway::start(&setup).await;
+    let catalogue = get(&gateway, "/v1/models?client_version=0.169.0", KEY).await;
+    let of = |slug: &str| {
+        let models = catalogue["models"].as_array().unwrap();
+        let model = models.iter().find(|model| model["slug"] == slug).unwrap();
+        let images = model["input_modalities"].as_array().unwrap().contains(&json!("image"));
+        (images, model["supports_parallel_tool_calls"].as_bool().unwrap())
+    };
+    assert_eq!(of("known"), (true, true));
+    assert_eq!(of("text"), (false, false));
+    assert_eq!(of("coder"), (false, true), "known to read text only");
+    assert_eq!(of("eyes"), (true, true));
+    assert_eq!(of("fallen"), (false, false), "its fallback can do less");
+}
+
+/// Anthropic requires `max_tokens`; the other formats do not.
+#[tokio::test]
+async fn output_limit_of_a_model_is_that_of_requests_without_one() {
+    let upstream = provider_of_every_form().await;
+    for (setting, sent) in [("created = 0", 8_192), ("max_output_tokens = 16000", 16_000)] {
+        let mut setup = Setup::each_provider(upstream.addr);
+        setup.routes = setup.routes.replace("created = 1715367049", setting);
+        let gateway = Gateway::start(&setup).await;
+        for provider in Form::ALL {
+            let model = provider_of(provider);
+            let body = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]}).to_string();
+            let bearer = format!("Bearer {KEY}");
+            let answer =
+                gateway.ask(post_with("/v1/chat/completions", &[("authorization", &bearer)], body)).await;
+            assert_eq!(answer.status(), 200, "{}", answer.text());
+            let request = upstream.last_request().json();
+            match provider {
+                Form::Messages => assert_eq!(request["max_tokens"], sent),
+                Form::Chat => assert_eq!(
+                    (request.get("max_tokens"), request.get("max_completion_tokens")),
+                    (None, None)
+                ),
+                Form::Responses => assert_eq!(request.get("max_output_tokens"), None),
+                Form::Generate => {
+                    let config =
+                        request.get("generationConfig").and_then(|config| config.get("maxOutputTokens"));
+                    assert_eq!(config, None);
+                }
+            }
+        }
+    }
 }
 
 #[tokio::test]

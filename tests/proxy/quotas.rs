@@ -220,11 +220,15 @@ async fn limit_spend_is_enforced_and_survives_a_reload() {
             assert!(answered < 20, "{form:?}: nothing is limited");
         };
         assert!(answered > 1, "{form:?}: {}", refused.text());
-        assert_eq!(refused.status(), if form == Form::Messages { 402 } else { 429 });
+        assert_eq!(refused.status(), 429);
+        if form == Form::Messages {
+            assert_eq!(form.error(&refused).0, "billing_error");
+            assert_eq!(refused.get("anthropic-ratelimit-unified-status"), Some("rejected"));
+        }
         assert!(form.error(&refused).1.contains(&format!("{limit} a day")), "{}", refused.text());
         assert_eq!(refused.get("x-should-retry"), Some("false"));
         gateway.reload("applied").await;
-        assert!(gateway.ask(asking(form, false)).await.status() >= 402);
+        assert_eq!(gateway.ask(asking(form, false)).await.status(), 429);
         assert_eq!(upstream.count(), answered);
         gateway.records(answered + 2).await;
         let keys = std::fs::read_to_string(gateway.folder().join("keys.toml")).unwrap();

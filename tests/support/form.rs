@@ -4,8 +4,10 @@
 use serde_json::{Value, json};
 
 use super::client::{Answer, post, post_with};
+use super::reply;
 use super::setup::CREDENTIAL;
 use super::sse::{Event, events};
+use super::upstream::Upstream;
 
 /// Format of a client or a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +16,19 @@ pub(crate) enum Form {
     Messages,
     Responses,
     Generate,
+}
+
+/// Starts a provider that answers each request with a document of the model `m`, in the format that the request's path
+/// names.
+pub(crate) async fn provider_of_every_form() -> Upstream {
+    Upstream::start(|mut conn| async move {
+        while let Some(request) = conn.request().await {
+            let is_named = |form: &Form| request.head.target().contains(form.mark());
+            let form = Form::ALL.into_iter().find(is_named).unwrap();
+            conn.send(reply::json(200, form.whole("m"))).await;
+        }
+    })
+    .await
 }
 
 impl Form {

@@ -127,7 +127,7 @@ impl Gateway {
             let own = if denied.is_none() { cost } else { 0 };
             *remaining = remaining_quota(&limited, &ask, ctx.record.unix_seconds(), own);
             if let Some(denied) = denied {
-                return Err(self.denied_error(denied, cost, ctx.format, ctx.record.unix_seconds()));
+                return Err(self.denied_error(denied, cost, ctx.record.unix_seconds()));
             }
         }
         let Some(account) = account else { return Ok(()) };
@@ -188,18 +188,12 @@ impl Gateway {
     }
 
     /// Converts a denied limit to the client's error, and counts it. `now` is in Unix seconds.
-    fn denied_error(
-        &self,
-        (scope, denied): (Scope, Denied),
-        cost: i64,
-        format: Format,
-        now: i64,
-    ) -> ApiError {
+    fn denied_error(&self, (scope, denied): (Scope, Denied), cost: i64, now: i64) -> ApiError {
         match denied {
             Denied::LimitReached(exceeded) => {
                 let labels = [scope.name(), exceeded.which.name()];
                 self.metrics.limit_refusals.with_label_values(&labels).inc();
-                limit_error(scope, &exceeded, cost, format, now)
+                limit_error(scope, &exceeded, cost, now)
             }
             Denied::NeedsCoordinator | Denied::CoordinatorDown => {
                 self.metrics.ledger_failures.with_label_values(&["limit", "unavailable"]).inc();
@@ -241,7 +235,9 @@ impl Gateway {
                     Amount(cost),
                     Amount(available.max(0))
                 );
-                billing(ErrorKind::EmptyBalance, message, format)
+                let error = ApiError::new(ErrorKind::EmptyBalance, message);
+                // The messages format has a status for what only the payer can resolve.
+                if format == Format::Messages { error.status(402) } else { error }
             }
             ReserveError::Unavailable => {
                 self.metrics.ledger_failures.with_label_values(&["reserve", refused.label()]).inc();
@@ -309,13 +305,7 @@ pub(in crate::proxy) fn unavailable() -> ApiError {
         .retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }
 
-/// Builds an error that only the payer can resolve. The messages format has a status for it: 402.
-fn billing(kind: ErrorKind, message: String, format: Format) -> ApiError {
-    let error = ApiError::new(kind, message);
-    if format == Format::Messages { error.status(402) } else { error }
-}
-
-fn limit_error(scope: Scope, exceeded: &Exceeded, cost: i64, format: Format, now: i64) -> ApiError {
+fn limit_error(scope: Scope, exceeded: &Exceeded, cost: i64, now: i64) -> ApiError {
     let (whose, limit) = (scope.name(), exceeded.limit);
     let error = match (exceeded.which, exceeded.wait) {
         (Which::Requests, _) => {
@@ -343,7 +333,9 @@ fn limit_error(scope: Scope, exceeded: &Exceeded, cost: i64, format: Format, now
                 "Spending limit reached: this {whose} may spend {limit} a {span} (UTC), and this request may cost {}.",
                 Amount(cost)
             );
-            let error = billing(ErrorKind::SpendLimit, message, format);
+            // Not 402 in the messages format, as for an empty balance: the limit ends with its window, and Claude Code expects
+            // a gateway's spend limit as 429 with `billing_error` (protocol text of Claude Code 2.1.330).
+            let error = ApiError::new(ErrorKind::SpendLimit, message);
             return error.retry_after(exceeded.wait.map(|wait| window(wait, now)));
         }
     };
@@ -368,15 +360,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spend_limit_refusal_has_the_status_of_the_format() {
+    fn spend_limit_refusal_is_429_until_the_window_ends() {
         let exceeded =
             Exceeded { which: Which::SpendPerDay, limit: 2_500_000_000, wait: Some(Duration::from_secs(9)) };
-        for format in Format::ALL {
-            let error = limit_error(Scope::Key, &exceeded, 1, format, 100);
-            assert_eq!(error.resets_at(), Some(109));
-            assert_eq!(error.status, if format == Format::Messages { 402 } else { 429 });
-            assert!(error.message.contains("may spend 2.5 a day"), "{}", error.message);
-            assert!(error.kind.row().final_);
-        }
+        let error = limit_error(Scope::Key, &exceeded, 1, 100);
+        assert_eq!((error.resets_at(), error.status), (Some(109), 429));
+        assert!(error.message.contains("may spend 2.5 a day"), "{}", error.message);
+        assert!(error.kind.row().final_);
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::refusals::unknown_model;
 use crate::account::Key;
+use crate::canonical::Dialect;
 use crate::canonical::dialect::ReasoningSupport;
 use crate::canonical::request::Effort;
 use crate::error::{ApiError, ErrorKind};
@@ -55,7 +56,8 @@ pub(super) fn list_models(
                 .filter(|model| model.enabled_targets().any(Target::is_conversational))
                 .map(|model| ListedModel {
                     efforts: efforts(model),
-                    image_input: reads_images(model),
+                    image_input: all_targets(model, |dialect| dialect.image_input),
+                    parallel_tool_calls: all_targets(model, |dialect| dialect.parallel_tool_calls),
                     ..entry(model)
                 })
                 .collect(),
@@ -95,25 +97,25 @@ fn entry(model: &Model) -> ListedModel<'_> {
         created: model.created,
         methods: methods(model),
         context_window: model.context_window,
-        max_output_tokens: model.max_output_tokens,
+        max_output_tokens: model.abilities.max_output_tokens,
         efforts: Vec::new(),
         image_input: true,
+        parallel_tool_calls: true,
     }
 }
 
-/// Returns whether all enabled targets of a model read images, as a client of the responses format sends them.
-fn reads_images(model: &Model) -> bool {
-    model.enabled_targets().all(|target| {
-        let api = upstream_api(target, Api::Responses);
-        api.is_none_or(|api| target.provider.dialect(api, &target.model).image_input)
-    })
+/// Returns whether all enabled targets of a model have an ability for a client of the responses format.
+fn all_targets(model: &Model, has: fn(&Dialect<'_>) -> bool) -> bool {
+    model
+        .enabled_targets()
+        .all(|target| upstream_api(target, Api::Responses).is_none_or(|api| has(&target.dialect(api))))
 }
 
 /// Returns the reasoning efforts that all enabled targets of a model support for a client of the responses format.
 fn efforts(model: &Model) -> Vec<Effort> {
     let supports = |target: &Target, effort: &Effort| {
         let api = upstream_api(target, Api::Responses);
-        match api.map(|api| target.provider.dialect(api, &target.model).reasoning) {
+        match api.map(|api| target.dialect(api).reasoning) {
             None | Some(ReasoningSupport::Fixed) => false,
             Some(ReasoningSupport::Budget { .. }) => true,
             Some(ReasoningSupport::Effort { min, max, .. }) => (min..=max).contains(effort),

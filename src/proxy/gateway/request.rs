@@ -224,7 +224,7 @@ impl Gateway {
         if body.refers_to_stored() {
             claims = Box::pin(self.check_response_owner(ctx, key, api, &mut body)).await?;
         }
-        if let Some(most) = model.max_output_tokens.filter(|_| api.format().is_some()) {
+        if let Some(most) = model.abilities.max_output_tokens.filter(|_| api.format().is_some()) {
             body.clamp_output(most.into());
         }
         self.admit(ctx, model, &mut body).await?;

@@ -18,6 +18,7 @@ fn entries<'a>(ids: &[&'a str]) -> Vec<ListedModel<'a>> {
             max_output_tokens: None,
             efforts: Vec::new(),
             image_input: true,
+            parallel_tool_calls: true,
         })
         .collect()
 }

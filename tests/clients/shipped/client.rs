@@ -138,14 +138,18 @@ impl Client {
                 ("OPENCODE_DISABLE_SHARE", "1"),
                 ("OPENCODE_PERMISSION", r#"{"bash":"allow","edit":"allow"}"#),
             ],
-            Client::QwenCode => &[("QWEN_CODE_SUPPRESS_YOLO_WARNING", "1")],
+            // Without a second process with other limits of memory.
+            Client::GeminiCli => &[("GEMINI_CLI_NO_RELAUNCH", "true")],
+            Client::QwenCode => {
+                &[("QWEN_CODE_SUPPRESS_YOLO_WARNING", "1"), ("QWEN_CODE_NO_RELAUNCH", "true")]
+            }
             Client::Crush => &[
                 ("CRUSH_DISABLE_METRICS", "1"),
                 ("CRUSH_DISABLE_PROVIDER_AUTO_UPDATE", "1"),
                 ("DO_NOT_TRACK", "1"),
             ],
             Client::Aider => &[("LITELLM_LOCAL_MODEL_COST_MAP", "True")],
-            Client::Codex | Client::GeminiCli => &[],
+            Client::Codex => &[],
         }
     }
 

@@ -11,33 +11,48 @@ mod scenarios;
 mod session;
 mod table;
 
-use client::Client;
-use scenarios::{Outcome, Scenario};
-use session::Upstream;
+use std::sync::LazyLock;
+use std::thread::available_parallelism;
 
-/// Tries every scenario at providers of every format, one after the other: the clients themselves run at the same time.
-async fn try_all(client: Client) {
-    if !install::is_installed(client) {
-        return;
-    }
-    let mut outcomes = Vec::new();
-    for upstream in Upstream::ALL {
-        for scenario in [Scenario::Tools, Scenario::Cut, Scenario::Limited] {
-            outcomes.push(scenarios::try_out(client, upstream, scenario).await);
-        }
-    }
-    outcomes.push(scenarios::try_out(client, Upstream::Chat, Scenario::Configured).await);
-    judge(client, &outcomes);
+use client::Client;
+use scenarios::{Case, Outcome, Scenario, Transport};
+use session::Upstream;
+use tokio::sync::Semaphore;
+
+/// Maximum number of clients that run at the same time, of all tests: two per processor, because a client waits for about
+/// half of its time.
+static RUNNING: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(2 * available_parallelism().map_or(1, usize::from)));
+
+/// Returns the cases of each scenario at providers of every format.
+fn cases(client: Client, transport: Transport, scenarios: &[Scenario]) -> Vec<Case> {
+    let each = Upstream::ALL.into_iter().flat_map(|upstream| {
+        scenarios.iter().map(move |scenario| Case { client, upstream, scenario: *scenario, transport })
+    });
+    each.collect()
 }
 
-/// Tries one scenario at providers of every format.
-async fn try_one(client: Client, scenario: Scenario) {
+/// Tries every scenario of tools at providers of every format.
+async fn try_tools(client: Client, transport: Transport) {
+    let mut cases = cases(client, transport, &[Scenario::Tools, Scenario::Faults]);
+    cases.push(Case { client, upstream: Upstream::Chat, scenario: Scenario::Configured, transport });
+    try_all(client, cases).await;
+}
+
+/// Runs a client once for each case, several at the same time.
+async fn try_all(client: Client, cases: Vec<Case>) {
     if !install::is_installed(client) {
         return;
     }
+    let runs = cases.into_iter().map(|case| {
+        tokio::spawn(async move {
+            let _permit = RUNNING.acquire().await.unwrap();
+            scenarios::try_out(case).await
+        })
+    });
     let mut outcomes = Vec::new();
-    for upstream in Upstream::ALL {
-        outcomes.push(scenarios::try_out(client, upstream, scenario).await);
+    for run in runs.collect::<Vec<_>>() {
+        outcomes.push(run.await.unwrap());
     }
     judge(client, &outcomes);
 }
@@ -49,7 +64,7 @@ fn judge(client: Client, outcomes: &[Outcome]) {
         .iter()
         .filter_map(|outcome| {
             let fault = outcome.result.as_ref().err()?;
-            Some(format!("{}, {}:\n{fault}", outcome.upstream.name(), outcome.scenario.name()))
+            Some(format!("{}:\n{fault}", outcome.case.title()))
         })
         .collect();
     assert!(faults.is_empty(), "{}\n{}", client.title(), faults.join("\n"));
@@ -57,60 +72,69 @@ fn judge(client: Client, outcomes: &[Outcome]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_claude_code_works_with_every_format() {
-    try_all(Client::ClaudeCode).await;
+    try_tools(Client::ClaudeCode, Transport::Http).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_codex_works_with_every_format() {
-    try_all(Client::Codex).await;
+    let cases = cases(Client::Codex, Transport::Http, &[Scenario::Tools, Scenario::Faults]);
+    try_all(Client::Codex, cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_codex_uses_a_websocket_with_every_format() {
+    try_tools(Client::Codex, Transport::WebSocket).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_codex_uses_http_if_the_gateway_refuses_websockets() {
+    let cases = cases(Client::Codex, Transport::HttpAfterRefusal, &[Scenario::Tools]);
+    try_all(Client::Codex, cases).await;
 }
 
 /// The model's context window, which the gateway lists, sets the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_claude_code_compacts_with_every_format() {
-    try_one(Client::ClaudeCode, Scenario::Compaction).await;
+    let cases = cases(Client::ClaudeCode, Transport::Http, &[Scenario::Compaction]);
+    try_all(Client::ClaudeCode, cases).await;
 }
 
 /// Codex makes the summary itself: its provider is not named "OpenAI".
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_codex_compacts_with_every_format() {
-    try_one(Client::Codex, Scenario::Compaction).await;
+    let cases = cases(Client::Codex, Transport::Http, &[Scenario::Compaction]);
+    try_all(Client::Codex, cases).await;
 }
 
 /// The provider is named "OpenAI", so Codex requests the summary of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs summaries that the gateway makes for Codex"]
 async fn shipped_codex_compacts_remotely_with_every_format() {
-    try_one(Client::Codex, Scenario::RemoteCompaction).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs an endpoint for WebSockets"]
-async fn shipped_codex_uses_a_websocket_with_every_format() {
-    try_one(Client::Codex, Scenario::WebSocket).await;
+    let mut all = cases(Client::Codex, Transport::Http, &[Scenario::RemoteCompaction]);
+    all.extend(cases(Client::Codex, Transport::WebSocket, &[Scenario::RemoteCompaction]));
+    try_all(Client::Codex, all).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_gemini_cli_works_with_every_format() {
-    try_all(Client::GeminiCli).await;
+    try_tools(Client::GeminiCli, Transport::Http).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_opencode_works_with_every_format() {
-    try_all(Client::OpenCode).await;
+    try_tools(Client::OpenCode, Transport::Http).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_qwen_code_works_with_every_format() {
-    try_all(Client::QwenCode).await;
+    try_tools(Client::QwenCode, Transport::Http).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_crush_works_with_every_format() {
-    try_all(Client::Crush).await;
+    try_tools(Client::Crush, Transport::Http).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_aider_works_with_every_format() {
-    try_all(Client::Aider).await;
+    try_tools(Client::Aider, Transport::Http).await;
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::client::Client;
 use super::session::{Ended, Session, Upstream};
+use crate::support::until;
 
 /// Context window of the model, in tokens.
 const WINDOW: u64 = 200_000;
@@ -31,16 +32,12 @@ pub(super) enum Scenario {
     Tools,
     /// The same with the settings that `configure` writes.
     Configured,
-    /// The first stream breaks off.
-    Cut,
-    /// The first request is answered with 429 and `retry-after`.
-    Limited,
+    /// The same; the first stream breaks off, and the request of the second turn is answered with 429 and `retry-after`.
+    Faults,
     /// The conversation fills the context window, and the client replaces it by a summary.
     Compaction,
     /// The same with a summary that the client requests of its provider, as Codex does of OpenAI.
     RemoteCompaction,
-    /// Tools over several turns, over a WebSocket.
-    WebSocket,
 }
 
 impl Scenario {
@@ -48,20 +45,53 @@ impl Scenario {
         match self {
             Scenario::Tools => "tools",
             Scenario::Configured => "configured",
-            Scenario::Cut => "cut stream",
-            Scenario::Limited => "429",
+            Scenario::Faults => "cut stream, 429",
             Scenario::Compaction => "compaction",
             Scenario::RemoteCompaction => "remote compaction",
-            Scenario::WebSocket => "WebSocket",
         }
     }
 }
 
-/// Result of a scenario.
-#[derive(Debug)]
-pub(super) struct Outcome {
+/// Way in which a client sends its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Http,
+    /// Responses API over a WebSocket. Codex only.
+    WebSocket,
+    /// HTTP after an attempt to open a WebSocket, which the gateway answers with 426. Codex only.
+    HttpAfterRefusal,
+}
+
+impl Transport {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Transport::Http => "HTTP",
+            Transport::WebSocket => "WebSocket",
+            Transport::HttpAfterRefusal => "HTTP after 426",
+        }
+    }
+}
+
+/// One run of a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case {
+    pub(super) client: Client,
     pub(super) upstream: Upstream,
     pub(super) scenario: Scenario,
+    pub(super) transport: Transport,
+}
+
+impl Case {
+    /// Format, scenario and transport, for messages.
+    pub(super) fn title(self) -> String {
+        format!("{}, {}, {}", self.upstream.name(), self.scenario.name(), self.transport.name())
+    }
+}
+
+/// Result of a run.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) case: Case,
     /// `Err` has what a reader needs to find the fault.
     pub(super) result: Result<(), String>,
     pub(super) ended: Ended,
@@ -108,22 +138,16 @@ fn work(client: Client, session: &Session) -> Vec<PrescribedResponse> {
     ]
 }
 
-/// Runs a scenario.
-pub(super) async fn try_out(client: Client, upstream: Upstream, scenario: Scenario) -> Outcome {
-    let compacts = matches!(scenario, Scenario::Compaction | Scenario::RemoteCompaction);
-    let window = if compacts { SMALL_WINDOW } else { WINDOW };
-    let session = Session::start(client, upstream, window).await;
-    let mut responses = work(client, &session);
+/// Inserts the responses to a run's failing requests and to its requests for a summary.
+fn adapt(responses: &mut Vec<PrescribedResponse>, client: Client, scenario: Scenario) {
     match scenario {
-        Scenario::Tools | Scenario::Configured | Scenario::WebSocket => {}
-        Scenario::Cut => {
-            let cut = PrescribedResponse { directives: "cut 3".to_owned(), ..responses[0].clone() };
-            responses.insert(0, cut);
-        }
-        Scenario::Limited => {
+        Scenario::Tools | Scenario::Configured => {}
+        Scenario::Faults => {
             let limited =
                 PrescribedResponse { directives: "status 429 retry-after 1".to_owned(), ..text("") };
-            responses.insert(0, limited);
+            responses.insert(1, limited);
+            let cut = PrescribedResponse { directives: "cut 3".to_owned(), ..responses[0].clone() };
+            responses.insert(0, cut);
         }
         Scenario::Compaction | Scenario::RemoteCompaction => {
             // Before the last response, the conversation is full.
@@ -138,32 +162,60 @@ pub(super) async fn try_out(client: Client, upstream: Upstream, scenario: Scenar
             }
         }
     }
+}
+
+/// Runs a client.
+pub(super) async fn try_out(case: Case) -> Outcome {
+    let Case { client, upstream, scenario, transport } = case;
+    let compacts = matches!(scenario, Scenario::Compaction | Scenario::RemoteCompaction);
+    let window = if compacts { SMALL_WINDOW } else { WINDOW };
+    let session = Session::start(client, upstream, window, transport != Transport::HttpAfterRefusal).await;
+    let mut responses = work(client, &session);
+    adapt(&mut responses, client, scenario);
     if client == Client::Aider {
         std::fs::write(session.file("check.sh"), check_command()).unwrap();
     }
     let prescribed = responses.len();
     session.prescribe(responses);
     let mut arguments = client.arguments("Do the work, please.");
-    arguments.splice(0..0, options(client, scenario));
+    arguments.splice(0..0, options(case));
     let ended = match scenario {
         Scenario::Configured => session.run_configured(&arguments).await,
         _ => session.run(&arguments).await,
     };
-    let result = judge(client, scenario, &session, &ended, prescribed);
-    Outcome { upstream, scenario, result, requests: session.requests().len(), hosts: session.hosts(), ended }
+    let requests = session.requests().len();
+    if client == Client::Codex {
+        // A client may end before its last line is written.
+        until(|| turns(&session.gateway.access_log()).len() >= requests).await;
+    }
+    let result = judge(case, &session, &ended, prescribed, &session.gateway.access_log());
+    Outcome { case, result, requests, hosts: session.hosts(), ended }
 }
 
-/// Returns the arguments that a scenario needs.
-fn options(client: Client, scenario: Scenario) -> Vec<String> {
+/// Returns the lines of the access log for requests of a response. A handshake is a GET.
+fn turns(log: &[Value]) -> Vec<&Value> {
+    log.iter().filter(|line| line["endpoint"] == "responses" && line["method"] == "POST").collect()
+}
+
+/// Returns the arguments that a run needs.
+fn options(case: Case) -> Vec<String> {
+    if case.client != Client::Codex {
+        return Vec::new();
+    }
     let limit = format!("model_auto_compact_token_limit={}", FULL / 2);
     let provider = |key: &str| format!("model_providers.model-gateway-run.{key}");
-    let overrides = match scenario {
-        Scenario::Compaction if client == Client::Codex => vec![limit],
+    let mut overrides = match case.scenario {
+        Scenario::Compaction => vec![limit],
         // Codex requests the summary of a provider with this name.
         Scenario::RemoteCompaction => vec![limit, provider("name=\"OpenAI\"")],
-        Scenario::WebSocket => vec![provider("supports_websockets=true")],
         _ => Vec::new(),
     };
+    match case.transport {
+        Transport::Http => overrides.push(provider("supports_websockets=false")),
+        // `run` and `configure` find out that the gateway serves WebSockets.
+        Transport::WebSocket => {}
+        Transport::HttpAfterRefusal => overrides.push(provider("supports_websockets=true")),
+    }
     overrides.into_iter().flat_map(|value| ["-c".to_owned(), value]).collect()
 }
 
@@ -174,12 +226,13 @@ fn check_command() -> String {
 
 /// Checks what the user sees, and that the results of the tools reached the provider.
 fn judge(
-    client: Client,
-    scenario: Scenario,
+    case: Case,
     session: &Session,
     ended: &Ended,
     prescribed: usize,
+    log: &[Value],
 ) -> Result<(), String> {
+    let Case { client, scenario, transport, .. } = case;
     let mut faults = String::new();
     let mut expect = |holds: bool, what: &str| {
         if !holds {
@@ -208,13 +261,16 @@ fn judge(
         }
         _ => expect(last.contains(SUM.1), "the output of the command reached the provider"),
     }
-    if scenario == Scenario::WebSocket {
-        let log = session.gateway.access_log();
-        // The upgrade is a GET.
-        let is_turn = |line: &&Value| line["endpoint"] == "responses" && line["method"] == "POST";
-        let turns: Vec<&Value> = log.iter().filter(is_turn).collect();
-        let all = turns.iter().all(|line| line["websocket"] == true);
-        expect(all && !turns.is_empty(), "every turn came over a WebSocket");
+    if client == Client::Codex {
+        let turns = turns(log);
+        let over_websocket = turns.iter().filter(|line| line["websocket"] == true).count();
+        let wanted = if transport == Transport::WebSocket { turns.len() } else { 0 };
+        expect(turns.len() >= requests.len(), "every turn has a line in the access log");
+        expect(over_websocket == wanted, &format!("every turn came over {}", transport.name()));
+        // `run` and `configure` try it once, to find out whether the gateway serves WebSockets.
+        let refusals = 1 + usize::from(transport == Transport::HttpAfterRefusal);
+        let refused = log.iter().filter(|line| line["error"] == "upgrade_required").count();
+        expect(refused == refusals, &format!("{refused} of {refusals} handshakes were refused"));
     }
     if faults.is_empty() {
         return Ok(());
@@ -223,7 +279,7 @@ fn judge(
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(25)..].join("\n")
     };
-    let log: Vec<String> = session.gateway.access_log().iter().map(Value::to_string).collect();
+    let log: Vec<String> = log.iter().map(Value::to_string).collect();
     // The end of the conversation, without its beginning and the tools.
     let turns = ["messages", "input", "contents"].iter().find_map(|name| requests.last()?[name].as_array());
     let turns = turns.map(|turns| turns.iter().map(Value::to_string).collect::<Vec<_>>().join("\n"));

@@ -83,13 +83,15 @@ pub(super) struct Ended {
 }
 
 impl Session {
-    /// Starts gateway and provider. `window` is the model's context window in tokens.
-    pub(super) async fn start(client: Client, upstream: Upstream, window: u64) -> Session {
+    /// Starts gateway and provider. `window` is the model's context window in tokens, `websocket` whether the gateway
+    /// serves WebSockets.
+    pub(super) async fn start(client: Client, upstream: Upstream, window: u64, websocket: bool) -> Session {
         let (simulated, kind, model, name) = upstream.provider();
         let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
         let provider = Simulator::start(simulated, options).await.unwrap();
         let apis = format!("apis = [\"{}\"]", upstream.name());
-        let mut setup = Setup::new().provider("provider", kind, &provider.base_url(), &apis);
+        let setup = Setup::new().server(&format!("websocket = {websocket}"));
+        let mut setup = setup.provider("provider", kind, &provider.base_url(), &apis);
         let _ = writeln!(
             setup.routes,
             "[[model]]\nid = \"{model}\"\ncontext_window = {window}\nmax_output_tokens = 16000\n\

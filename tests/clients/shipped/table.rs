@@ -14,10 +14,11 @@ pub(super) fn print(client: Client, outcomes: &[Outcome]) {
         let verdict = if outcome.result.is_ok() { "passed" } else { "FAILED" };
         let _ = writeln!(
             table,
-            "| {} | {} | {} | {verdict} | {} responses, first request after {first:.1} s, end after {:.1} s |",
+            "| {} | {} | {} | {} | {verdict} | {} responses, first request after {first:.1} s, end after {:.1} s |",
             client.title(),
-            outcome.upstream.name(),
-            outcome.scenario.name(),
+            outcome.case.upstream.name(),
+            outcome.case.scenario.name(),
+            outcome.case.transport.name(),
             outcome.requests,
             outcome.ended.time.as_secs_f64(),
         );

@@ -1,8 +1,9 @@
 //! Automatic prompt caching end to end: cost of scripted conversations with a simulated prompt cache, policies of
-//! models and keys, client marks, keys for other providers, what the client and the ledger learn of the savings, and
-//! the pause when reads do not repay writes. Recorded conversations are in `recorded`.
+//! models and keys, client marks, keys for other providers, and the pause when reads do not repay writes. Recorded
+//! conversations are in `recorded`, what shows the savings in `savings`.
 
 mod recorded;
+mod savings;
 
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
@@ -229,40 +230,6 @@ async fn prompt_cache_policy_of_a_key_precedes_that_of_the_model() {
         }
         assert_eq!(gateway.log().lines().filter(|line| line.contains("error")).count(), 0);
     }
-}
-
-#[tokio::test]
-async fn prompt_cache_savings_are_in_the_head_of_a_document() {
-    let (_simulator, gateway) = simulated().await;
-    for (agent, streams) in
-        [(messages_agent as Agent, false), (responses_agent, false), (chat_assistant, true)]
-    {
-        for turn in 0..2 {
-            let (path, mut body) = agent(turn);
-            if streams {
-                body["stream"] = json!(true);
-            }
-            let answer = ask(&gateway, &path, KEY, &body).await;
-            let usage = answer.get("x-gateway-cache-usage");
-            assert!(answer.get("x-gateway-cache").is_some());
-            if streams {
-                // The usage of a stream is known at its end only: it is in the usage of its last frames.
-                assert_eq!(usage, None);
-                continue;
-            }
-            let fields: Vec<&str> = usage.unwrap().split("; ").collect();
-            let figure = |at: usize, name: &str| -> f64 {
-                fields[at].strip_prefix(name).unwrap().strip_prefix('=').unwrap().parse().unwrap()
-            };
-            let (read, written, saved) = (figure(0, "read"), figure(1, "written"), figure(2, "saved"));
-            assert!(written > 0.0 && (read > 0.0) == (turn > 0), "{fields:?}");
-            let expected = (read * 2_700.0 - written * 750.0) / 1e9;
-            assert!((saved - expected).abs() < 1e-9, "{fields:?}");
-        }
-    }
-    // Without automatic prompt caching nothing is said.
-    let (path, body) = messages_agent(1);
-    assert_eq!(ask(&gateway, &path, OFF_KEY, &body).await.get("x-gateway-cache-usage"), None);
 }
 
 #[tokio::test]
