@@ -12,6 +12,7 @@ mod completions;
 mod demo;
 mod explain;
 mod health;
+mod import;
 mod keys;
 mod man;
 mod replay;
@@ -77,6 +78,12 @@ enum Command {
     Unconfigure(clients::UnconfigureArgs),
     /// Examine a coding client: its program, its settings, and whether the gateway accepts its key.
     Doctor(clients::DoctorArgs),
+    /// Import the configuration of another gateway: LiteLLM, New API, One API or Bifrost.
+    ///
+    /// Writes gateway.toml, routes.toml, keys.toml and secrets.env, and prints a report of each field: taken over,
+    /// changed, or not possible and what to do instead. The result passes the checks of `check` before it is written.
+    /// Exit status 0 if it was written, 1 if not.
+    Import(import::ImportArgs),
     /// Create, list, enable and disable keys in keys.toml.
     ///
     /// A running gateway applies changes on SIGHUP (systemctl reload model-gateway).
@@ -126,6 +133,7 @@ pub fn run() -> ExitCode {
         Command::Configure(options) => clients::configure(&options),
         Command::Unconfigure(options) => clients::unconfigure(&options),
         Command::Doctor(options) => clients::doctor(&options),
+        Command::Import(options) => import::run(&options),
         Command::Keys(options) => keys::run(&options),
         Command::Accounts(options) => accounts::run(&options),
         Command::Usage(options) => usage::run(&options),

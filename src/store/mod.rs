@@ -1,10 +1,12 @@
 //! Access to the databases: one SQLite file, or a Valkey server.
 //!
 //! The file with its schema ([`schema`]), the connection to a server with its key names and Lua scripts ([`valkey`]),
-//! and the outcome of an operation that runs on another thread ([`Pending`]) live here. [`crate::ledger`] and
+//! databases of other programs that are imported ([`foreign`]), and the outcome of an operation that runs on another
+//! thread ([`Pending`]) live here. [`crate::ledger`] and
 //! [`crate::kv`] build on it; only these three modules name a database. Here must not live: the meaning of what is
 //! stored.
 
+pub mod foreign;
 pub(crate) mod journal_files;
 pub mod schema;
 #[cfg(test)]

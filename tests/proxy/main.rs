@@ -37,6 +37,7 @@ mod group;
 mod hold;
 mod home;
 mod images;
+mod importing;
 mod jobs;
 mod keys;
 mod large;

@@ -1,0 +1,423 @@
+//! The result of an import before it is text: what all sources have in common, with the rules of the configuration that a source does not
+//! know, such as unique names.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use super::secrets::Secrets;
+use crate::account::{KeyHash, Losses};
+use crate::provider::ProviderKind;
+use crate::wire::Api;
+
+/// Most targets of a model in the configuration.
+const MAX_TARGETS: usize = 64;
+/// Largest weight in the configuration.
+pub(super) const MAX_WEIGHT: u64 = 1_000_000;
+/// Largest limit in the configuration.
+const MAX_LIMIT: u64 = 1_000_000_000;
+
+/// Source of a credential in the result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Credential {
+    /// Environment variable.
+    Env(String),
+    /// File that the operator writes.
+    File(String),
+}
+
+/// `[[provider]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProviderDraft {
+    pub(super) name: String,
+    pub(super) kind: ProviderKind,
+    pub(super) base_url: Option<String>,
+    pub(super) dialect: Option<&'static str>,
+    pub(super) api_version: Option<String>,
+    pub(super) credential: Option<Credential>,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) timeouts: TimeoutDraft,
+    /// Where it comes from, for a comment.
+    pub(super) origin: String,
+}
+
+impl ProviderDraft {
+    /// Creates a provider of a kind with that kind's defaults.
+    pub(super) fn new(name: &str, kind: ProviderKind, origin: impl Into<String>) -> ProviderDraft {
+        ProviderDraft {
+            name: name.to_owned(),
+            kind,
+            base_url: None,
+            dialect: None,
+            api_version: None,
+            credential: None,
+            headers: Vec::new(),
+            timeouts: TimeoutDraft::default(),
+            origin: origin.into(),
+        }
+    }
+
+    fn is_same(&self, other: &ProviderDraft) -> bool {
+        let other = ProviderDraft { name: self.name.clone(), origin: self.origin.clone(), ..other.clone() };
+        *self == other
+    }
+}
+
+/// Time-outs in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct TimeoutDraft {
+    pub(super) first_byte: Option<u64>,
+    pub(super) idle: Option<u64>,
+}
+
+/// Element of `model.targets`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TargetDraft {
+    pub(super) provider: String,
+    pub(super) model: String,
+    pub(super) weight: u64,
+    pub(super) tier: u8,
+    pub(super) concurrent: Option<u64>,
+    pub(super) requests_per_minute: Option<u64>,
+    pub(super) tokens_per_minute: Option<u64>,
+}
+
+impl TargetDraft {
+    /// Creates a target without limits.
+    pub(super) fn new(provider: String, model: impl Into<String>) -> TargetDraft {
+        TargetDraft {
+            provider,
+            model: model.into(),
+            weight: 1,
+            tier: 0,
+            concurrent: None,
+            requests_per_minute: None,
+            tokens_per_minute: None,
+        }
+    }
+}
+
+/// `[[model]]`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ModelDraft {
+    pub(super) id: String,
+    pub(super) targets: Vec<TargetDraft>,
+    pub(super) policy: Option<&'static str>,
+    pub(super) fallback: Vec<String>,
+    pub(super) context_window: Option<u64>,
+    pub(super) max_output_tokens: Option<u64>,
+    pub(super) timeouts: TimeoutDraft,
+    /// Whether a request that exceeds the context goes to the next target.
+    pub(super) also_context: bool,
+    /// Keys of `model.price` with decimals.
+    pub(super) price: BTreeMap<&'static str, String>,
+    pub(super) origin: String,
+}
+
+/// Limits of a key or an account. Rates are per minute, spends are decimals.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LimitDraft {
+    pub(super) requests_per_minute: Option<u64>,
+    pub(super) tokens_per_minute: Option<u64>,
+    pub(super) concurrent: Option<u64>,
+    pub(super) spend_per_day: Option<String>,
+    pub(super) spend_per_month: Option<String>,
+}
+
+/// `[[key]]`.
+#[derive(Clone, Debug)]
+pub(super) struct KeyDraft {
+    pub(super) name: String,
+    pub(super) hash: KeyHash,
+    pub(super) enabled: bool,
+    /// Expiry as written in RFC 3339.
+    pub(super) expires: Option<String>,
+    pub(super) account: Option<String>,
+    /// Permitted models; empty for all.
+    pub(super) models: Vec<String>,
+    pub(super) networks: Vec<String>,
+    pub(super) losses: Losses,
+    pub(super) limits: LimitDraft,
+    pub(super) origin: String,
+}
+
+impl KeyDraft {
+    /// Creates a key without restrictions.
+    pub(super) fn new(name: impl Into<String>, hash: KeyHash, origin: impl Into<String>) -> KeyDraft {
+        KeyDraft {
+            name: name.into(),
+            hash,
+            enabled: true,
+            expires: None,
+            account: None,
+            models: Vec::new(),
+            networks: Vec::new(),
+            losses: Losses::default(),
+            limits: LimitDraft::default(),
+            origin: origin.into(),
+        }
+    }
+}
+
+/// Account of the ledger that keys of the result belong to.
+#[derive(Clone, Debug)]
+pub(super) struct AccountDraft {
+    pub(super) name: String,
+    /// Opening credit, a decimal.
+    pub(super) credit: String,
+    /// Idempotency key of the credit.
+    pub(super) reference: String,
+    pub(super) enabled: bool,
+    pub(super) limits: LimitDraft,
+}
+
+/// The whole result.
+#[derive(Clone, Default)]
+pub(super) struct Draft {
+    /// `server.listen`.
+    pub(super) listen: String,
+    /// `limits.requests`.
+    pub(super) requests: Option<u64>,
+    /// `limits.body` in MiB.
+    pub(super) body_mebibytes: Option<u64>,
+    /// `log.level`.
+    pub(super) log_level: Option<&'static str>,
+    /// `retry.attempts`.
+    pub(super) attempts: Option<u64>,
+    /// `breaker.failures`.
+    pub(super) failures: Option<u64>,
+    /// `breaker.cooldown` in milliseconds.
+    pub(super) cooldown: Option<u64>,
+    pub(super) providers: Vec<ProviderDraft>,
+    pub(super) models: Vec<ModelDraft>,
+    pub(super) keys: Vec<KeyDraft>,
+    pub(super) accounts: Vec<AccountDraft>,
+    pub(super) secrets: Secrets,
+    key_names: HashSet<String>,
+    /// Last number of a name, so that 100,000 keys of one name are numbered in linear time.
+    key_numbers: HashMap<String, u32>,
+    key_hashes: HashMap<String, usize>,
+}
+
+impl Draft {
+    /// Adds a provider, unless an equal one is there. Returns its name.
+    pub(super) fn provider(&mut self, mut provider: ProviderDraft) -> String {
+        if let Some(known) = self.providers.iter().find(|known| known.is_same(&provider)) {
+            return known.name.clone();
+        }
+        let base = cut(&provider.name, 56);
+        let base = if base.is_empty() { "provider".to_owned() } else { base };
+        let taken = |name: &str| self.providers.iter().any(|known| known.name == name);
+        provider.name = unique(&base, &mut 1, taken);
+        let name = provider.name.clone();
+        self.providers.push(provider);
+        name
+    }
+
+    /// Adds a target to a model, which is created if it does not exist yet. Equal targets become one with the sum of their weights and
+    /// limits: the configuration has each target once. Returns `false` if the model has no room for another target.
+    pub(super) fn target(&mut self, id: &str, origin: &str, target: TargetDraft) -> bool {
+        let at = match self.models.iter().position(|model| model.id == id) {
+            Some(at) => at,
+            None => {
+                let (id, origin) = (id.to_owned(), origin.to_owned());
+                self.models.push(ModelDraft { id, origin, ..ModelDraft::default() });
+                self.models.len() - 1
+            }
+        };
+        let Some(model) = self.models.get_mut(at) else { return false };
+        let same = |known: &&mut TargetDraft| known.provider == target.provider && known.model == target.model;
+        if let Some(known) = model.targets.iter_mut().find(same) {
+            known.weight = known.weight.saturating_add(target.weight).min(MAX_WEIGHT);
+            known.tier = known.tier.min(target.tier);
+            let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?).min(MAX_LIMIT));
+            known.concurrent = sum(known.concurrent, target.concurrent);
+            known.requests_per_minute = sum(known.requests_per_minute, target.requests_per_minute);
+            known.tokens_per_minute = sum(known.tokens_per_minute, target.tokens_per_minute);
+            return true;
+        }
+        if model.targets.len() >= MAX_TARGETS {
+            return false;
+        }
+        model.targets.push(target);
+        true
+    }
+
+    /// Returns a model, or `None` if there is none of this name.
+    pub(super) fn model(&mut self, id: &str) -> Option<&mut ModelDraft> {
+        self.models.iter_mut().find(|model| model.id == id)
+    }
+
+    /// Adds a fallback to a model.
+    ///
+    /// # Errors
+    /// Returns the reason if one of the two does not exist, or the fallbacks would form a cycle or exceed the targets that a model can
+    /// have.
+    pub(super) fn fallback(&mut self, id: &str, other: &str) -> Result<(), &'static str> {
+        let find = |id: &str| self.models.iter().position(|model| model.id == id);
+        let Some(at) = find(id) else { return Err("the model does not exist in the result") };
+        if find(other).is_none() {
+            return Err("the fallback does not exist in the result");
+        }
+        if id == other || self.behind(other).contains(&id) {
+            return Err("the fallbacks would form a cycle, which the gateway refuses; remove one of them");
+        }
+        if self.models.get(at).is_some_and(|model| model.fallback.iter().any(|known| known == other)) {
+            return Ok(());
+        }
+        if !self.can_replace(id, other) {
+            return Err("the fallback serves none of the APIs of the model");
+        }
+        if let Some(model) = self.models.get_mut(at) {
+            model.fallback.push(other.to_owned());
+        }
+        // The models in front of this one get its fallbacks too.
+        let fits = |model: &ModelDraft| {
+            let behind = self.behind(&model.id);
+            let targets = |model: &ModelDraft| model.targets.len();
+            let more: usize = self.models.iter().filter(|other| behind.contains(&&*other.id)).map(targets).sum();
+            targets(model) + more <= MAX_TARGETS
+        };
+        if !self.models.iter().all(fits) {
+            if let Some(model) = self.models.get_mut(at) {
+                model.fallback.pop();
+            }
+            return Err("a model can have at most 64 targets, including those of its fallbacks");
+        }
+        Ok(())
+    }
+
+    /// Returns whether a target of one model can serve an API of another one.
+    fn can_replace(&self, id: &str, other: &str) -> bool {
+        let apis = |id: &str| -> HashSet<Api> {
+            let targets = self.models.iter().filter(|model| model.id == id).flat_map(|model| &model.targets);
+            targets.flat_map(|target| self.capabilities(&target.provider)).collect()
+        };
+        !apis(id).is_disjoint(&apis(other))
+    }
+
+    /// Returns the APIs of a provider. The formats of conversations translate into each other, and count as one.
+    fn capabilities(&self, provider: &str) -> HashSet<Api> {
+        let provider = self.providers.iter().find(|known| known.name == provider);
+        let apis = provider.iter().flat_map(|provider| provider.kind.default_apis());
+        let api = |api: &Api| match api {
+            api if api.format().is_some() => Some(Api::Chat),
+            Api::EmbedContent => Some(Api::Embeddings),
+            Api::CountTokens => None,
+            api => Some(*api),
+        };
+        apis.filter_map(api).collect()
+    }
+
+    /// Brings the models into the form that the configuration requires: at least one usable target in each tier, and later tiers that can
+    /// replace the first one. Returns what was changed, for the operator.
+    pub(super) fn settle_models(&mut self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let mut models = std::mem::take(&mut self.models);
+        for model in &mut models {
+            let used = |model: &ModelDraft| -> BTreeSet<u8> {
+                let used = model.targets.iter().filter(|target| target.weight > 0);
+                used.map(|target| target.tier).collect()
+            };
+            let tiers = used(model);
+            if tiers.is_empty() {
+                continue;
+            }
+            // Only targets that are switched off: such a tier would never be used.
+            model.targets.retain(|target| tiers.contains(&target.tier));
+            for target in &mut model.targets {
+                let rank = tiers.iter().position(|tier| *tier == target.tier).unwrap_or(0);
+                target.tier = u8::try_from(rank.min(15)).unwrap_or(15);
+            }
+            let serving = |tier: u8| model.targets.iter().filter(move |target| target.tier == tier && target.weight > 0);
+            let first: HashSet<Api> = serving(0).flat_map(|target| self.capabilities(&target.provider)).collect();
+            let fits = |target: &TargetDraft| !self.capabilities(&target.provider).is_disjoint(&first);
+            if (1..16).flat_map(serving).any(|target| !fits(target)) {
+                model.targets.iter_mut().for_each(|target| target.tier = 0);
+                remarks.push(format!("the targets of {:?} serve different APIs and are one tier", model.id));
+            }
+        }
+        let (models, idle): (Vec<ModelDraft>, Vec<ModelDraft>) =
+            models.into_iter().partition(|model| model.targets.iter().any(|target| target.weight > 0));
+        self.models = models;
+        remarks.extend(idle.iter().map(|model| format!("the model {:?} is left out: all of its targets are disabled", model.id)));
+        remarks
+    }
+
+    /// Returns the fallbacks of a model, transitively.
+    fn behind(&self, id: &str) -> Vec<&str> {
+        let mut found: Vec<&str> = Vec::new();
+        let mut open = vec![id];
+        while let Some(next) = open.pop() {
+            let model = self.models.iter().find(|model| model.id == next);
+            for other in model.iter().flat_map(|model| &model.fallback) {
+                if !found.contains(&other.as_str()) {
+                    found.push(other);
+                    open.push(other);
+                }
+            }
+        }
+        found
+    }
+
+    /// Adds a key under a unique name.
+    ///
+    /// # Errors
+    /// Returns the name of the key that has the same hash.
+    pub(super) fn key(&mut self, mut key: KeyDraft) -> Result<(), String> {
+        let digits = key.hash.to_hex();
+        if let Some(known) = self.key_hashes.get(&digits).and_then(|at| self.keys.get(*at)) {
+            return Err(known.name.clone());
+        }
+        let base = cut(&printable(&key.name), 112);
+        let base = if base.is_empty() { "key".to_owned() } else { base };
+        let number = self.key_numbers.entry(base.clone()).or_insert(1);
+        key.name = unique(&base, number, |name| self.key_names.contains(name));
+        self.key_names.insert(key.name.clone());
+        self.key_hashes.insert(digits, self.keys.len());
+        self.keys.push(key);
+        Ok(())
+    }
+
+    /// Renames keys without an account that have the name of an account: stored responses of both would belong to the same owner, which the
+    /// configuration refuses.
+    pub(super) fn separate_names(&mut self) {
+        let accounts: HashSet<String> = self.keys.iter().filter_map(|key| key.account.clone()).collect();
+        let accounts: HashSet<String> =
+            accounts.into_iter().chain(self.accounts.iter().map(|account| account.name.clone())).collect();
+        for key in self.keys.iter_mut().filter(|key| key.account.is_none()) {
+            if accounts.contains(&key.name) {
+                let taken = |name: &str| accounts.contains(name) || self.key_names.contains(name);
+                key.name = unique(&format!("{}-key", key.name), &mut 1, taken);
+                self.key_names.insert(key.name.clone());
+            }
+        }
+    }
+}
+
+/// Returns the name, or the name with the next number after `number` that makes it unique.
+fn unique(base: &str, number: &mut u32, taken: impl Fn(&str) -> bool) -> String {
+    let mut name = base.to_owned();
+    while taken(&name) {
+        *number = number.saturating_add(1);
+        name = format!("{base}-{number}");
+    }
+    name
+}
+
+/// Returns the beginning of a text, at most so many bytes.
+pub(super) fn cut(text: &str, bytes: usize) -> String {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+/// Returns a text without control characters, which names and comments must not have.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
+}
+
+/// Returns a limit within the range of the configuration, or `None` for 0, which sources use for "none".
+pub(super) fn limit(number: u64) -> Option<u64> {
+    (number > 0).then(|| number.min(MAX_LIMIT))
+}

@@ -1,0 +1,156 @@
+//! Imported configurations serve the same models, under the same names, with the same keys.
+//!
+//! The public configurations are those of `tests/importing.rs`: GATEWAY_SAMPLES, or else ../shared/samples.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
+use serde_json::{Value, json};
+
+use super::support::client::{ask, post_with};
+use super::support::gateway::Gateway;
+use super::support::setup::Setup;
+
+const MASTER_KEY: &str = "sk-master-key-of-the-test";
+
+/// Imports a configuration of LiteLLM, and starts a gateway with the result, in the environment that was written.
+async fn gateway(config: &str, keys: Option<&str>) -> Gateway {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("config.yaml"), config).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_model-gateway"));
+    command.args(["import", "litellm", "config.yaml"]).env_clear().current_dir(folder.path());
+    if let Some(keys) = keys {
+        std::fs::write(folder.path().join("keys.jsonl"), keys).unwrap();
+        command.args(["--keys", "keys.jsonl"]);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let mut setup = Setup::new();
+    (setup.routes, setup.keys) = (read("routes.toml"), read("keys.toml"));
+    // The variables that only the environment of LiteLLM has are not needed for the models of this test.
+    let secrets: String = read("secrets.env").lines().fold(String::new(), |text, line| match line.strip_prefix('#') {
+        Some(name) if name.ends_with('=') => format!("{text}{name}not-needed\n"),
+        _ => format!("{text}{line}\n"),
+    });
+    let setup = setup
+        .file("secrets.env", &secrets)
+        .file("start.sh", "set -a\n. \"$(dirname \"$0\")/secrets.env\"\nset +a\nexec \"$@\"\n");
+    Gateway::start(&setup).await
+}
+
+/// Sends a chat request and returns what the model said.
+async fn said(addr: std::net::SocketAddr, path: &str, model: &str, key: &str) -> (u16, Value) {
+    let body = json!({ "model": model, "messages": [{ "role": "user", "content": "hello from an application" }] });
+    let headers = [("authorization", format!("Bearer {key}")), ("content-type", "application/json".to_owned())];
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let answer = ask(addr, post_with(path, &headers, body.to_string())).await;
+    let message = if answer.status() == 200 { answer.json()["choices"][0]["message"].clone() } else { Value::Null };
+    (answer.status(), message)
+}
+
+async fn simulator(credential: Option<&str>) -> Simulator {
+    let options = Options { credential: credential.map(str::to_owned), ..Options::default() };
+    Simulator::start(SimulatedProvider::OpenAi, options).await.unwrap()
+}
+
+#[tokio::test]
+async fn imported_litellm_serves_its_models_with_its_keys() {
+    let simulator = simulator(Some("sk-upstream")).await;
+    let base = simulator.base_url();
+    let config = format!(
+        "model_list:\n- model_name: team-chat\n  litellm_params: {{model: openai/gpt-4o-2024-11-20, api_base: {base}, api_key: sk-upstream}}\n\
+         - model_name: secret-model\n  litellm_params: {{model: openai/gpt-4.1, api_base: {base}, api_key: sk-upstream}}\n\
+         router_settings: {{model_group_alias: {{gpt-4: team-chat}}}}\n\
+         general_settings: {{master_key: {MASTER_KEY}}}\n"
+    );
+    let hash = |key: &str| model_gateway::account::KeyHash::of(key).to_hex();
+    let keys = format!(
+        "{{\"token\": \"{}\", \"key_alias\": \"ci\", \"models\": [\"team-chat\", \"gpt-4\"]}}\n\
+         {{\"token\": \"{}\", \"key_alias\": \"old\", \"blocked\": true}}\n",
+        hash("sk-virtual-key-of-ci"),
+        hash("sk-blocked-key")
+    );
+    let gateway = gateway(&config, Some(&keys)).await;
+    let before = said(simulator.addr(), "/v1/chat/completions", "gpt-4o-2024-11-20", "sk-upstream").await;
+    assert_eq!(before.0, 200);
+    for (model, key) in [("team-chat", MASTER_KEY), ("team-chat", "sk-virtual-key-of-ci"), ("gpt-4", "sk-virtual-key-of-ci")] {
+        let after = said(gateway.addr, "/v1/chat/completions", model, key).await;
+        assert_eq!(after, before, "{model}");
+    }
+    for (model, key, status) in [
+        ("secret-model", "sk-virtual-key-of-ci", 403),
+        ("secret-model", MASTER_KEY, 200),
+        ("team-chat", "sk-blocked-key", 401),
+        // The hash of a key is no key.
+        ("team-chat", &*hash("sk-virtual-key-of-ci"), 401),
+    ] {
+        let (found, _) = said(gateway.addr, "/v1/chat/completions", model, key).await;
+        assert_eq!(found, status, "{model} {key}");
+    }
+}
+
+/// Public configurations with servers of OpenAI's API: each model says what the server says itself.
+#[tokio::test]
+async fn public_litellm_configurations_serve_their_local_models() {
+    let folder = std::env::var_os("GATEWAY_SAMPLES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/samples"),
+        PathBuf::from,
+    );
+    if !folder.is_dir() {
+        eprintln!("SKIPPED: no public configurations here (GATEWAY_SAMPLES names their folder)");
+        return;
+    }
+    let mut models = 0;
+    for name in [
+        "LME--litellm_config.yaml",
+        "Lynkr--benchmark-configs--litellm_config.yaml",
+        "ProjectLodestar--litellm_config.yaml",
+        "frugaLLM--litellm_config.yaml",
+        "muse-glimmer-claude-code--litellm-config.yaml",
+        "llm-stack--litellm_config.yaml",
+    ] {
+        let text = std::fs::read_to_string(folder.join("litellm").join(name)).unwrap();
+        let simulator = simulator(None).await;
+        let addr = simulator.addr();
+        // The same paths at the simulated server, and a master key for those that have none.
+        let mut config = String::new();
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("master_key:")) {
+            match line.split_once("api_base: http") {
+                Some((indent, url)) => {
+                    let path = url.splitn(4, '/').nth(3).unwrap_or_default();
+                    config += &format!("{indent}api_base: http://{addr}/{path}\n");
+                }
+                None => config += &format!("{line}\n"),
+            }
+        }
+        let section = format!("general_settings:\n  master_key: {MASTER_KEY}\n");
+        let config = match config.split_once("general_settings:\n") {
+            Some((before, after)) => format!("{before}{section}{after}"),
+            None => config + "\n" + &section,
+        };
+        let gateway = gateway(&config, None).await;
+        let routes: toml::Table = gateway.read("routes.toml").parse().unwrap();
+        let local: Vec<&str> = routes["provider"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|provider| provider.get("base_url").is_some_and(|base| base.as_str().unwrap().contains(&addr.to_string())))
+            .map(|provider| provider["name"].as_str().unwrap())
+            .collect();
+        for model in routes["model"].as_array().unwrap() {
+            let targets = model["targets"].as_array().unwrap();
+            let [target] = targets.as_slice() else { continue };
+            if !local.contains(&target["provider"].as_str().unwrap()) {
+                continue;
+            }
+            let upstream = target["model"].as_str().unwrap();
+            let before = said(addr, "/v1/chat/completions", upstream, "any").await;
+            let after = said(gateway.addr, "/v1/chat/completions", model["id"].as_str().unwrap(), MASTER_KEY).await;
+            assert_eq!((after.0, &after), (200, &before), "{name}: {}", model["id"]);
+            models += 1;
+        }
+    }
+    assert!(models >= 10, "{models} models");
+}
