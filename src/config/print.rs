@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::routing::ALSO;
 use super::{
-    AccessLogSettings, FleetSettings, LedgerSettings, Limits, Loaded, LogFormat, LogSettings,
-    OnOutageSetting, ReloadRules, RetentionSettings, Settings, StoreSettings, TlsListener,
+    AccessLogSettings, AdminApiSettings, ConfigSources, FleetSettings, LedgerSettings, Limits, Loaded,
+    LogFormat, LogSettings, OnOutageSetting, ReloadRules, RetentionSettings, Settings, StoreSettings,
+    TlsListener,
 };
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
@@ -63,6 +64,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
         store,
         retention,
         ledger,
+        admin_api,
         warnings: _,
     } = &loaded.settings;
     let listen: Vec<String> = listen.iter().map(|address| format!("\"{address}\"")).collect();
@@ -70,8 +72,8 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
     writeln!(out, "[server]")?;
     writeln!(out, "listen         = [{}]", listen.join(", "))?;
     writeln!(out, "admin          = \"{admin}\"")?;
-    writeln!(out, "routes         = {}", text(&routes.display().to_string()))?;
-    writeln!(out, "keys           = {}", text(&keys.display().to_string()))?;
+    writeln!(out, "routes         = {}", paths(routes))?;
+    writeln!(out, "keys           = {}", paths(keys))?;
     writeln!(out, "threads        = {threads}")?;
     writeln!(out, "websocket      = {websocket}")?;
     writeln!(out, "drain          = {}", span(*drain))?;
@@ -93,7 +95,30 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
         AccessLogSettings::Stdout => writeln!(out, "access = \"stdout\"")?,
         AccessLogSettings::File(path) => writeln!(out, "access = {}", text(&path.display().to_string()))?,
     }
-    write_store(out, store, retention, ledger)
+    write_store(out, store, retention, ledger)?;
+    write_admin(out, admin_api)
+}
+
+/// Formats the files of routes or keys: one path, or a list.
+fn paths(sources: &ConfigSources) -> String {
+    let written: Vec<String> = sources.written().iter().map(|path| text(path)).collect();
+    match &written[..] {
+        [only] => only.clone(),
+        all => format!("[{}]", all.join(", ")),
+    }
+}
+
+fn write_admin(out: &mut String, admin: &AdminApiSettings) -> std::fmt::Result {
+    let AdminApiSettings { tokens, state, socket, hosts, writes } = admin;
+    writeln!(out, "\n[admin]")?;
+    writeln!(out, "tokens = {}", text(&tokens.display().to_string()))?;
+    writeln!(out, "state  = {}", text(&state.display().to_string()))?;
+    if let Some(socket) = socket {
+        writeln!(out, "socket = {}", text(&socket.display().to_string()))?;
+    }
+    let hosts: Vec<String> = hosts.iter().map(|host| text(host)).collect();
+    writeln!(out, "hosts  = [{}]", hosts.join(", "))?;
+    writeln!(out, "writes = {writes}")
 }
 
 fn write_limits(out: &mut String, limits: &Limits) -> std::fmt::Result {

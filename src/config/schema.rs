@@ -16,7 +16,7 @@ use crate::wire::Api;
 
 /// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+pub(super) enum Shape {
     /// Any text.
     Text,
     /// `true` or `false`.
@@ -59,7 +59,7 @@ enum Shape {
 
 /// Names that a text may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Names {
+pub(super) enum Names {
     Apis,
     Kinds,
     Dialects,
@@ -94,7 +94,7 @@ const BILLION: i64 = 1_000_000_000;
 const LAST_SECOND: i64 = 253_402_300_799;
 
 /// Returns the type of a key by its path. `None` for a key without an entry, which a test rejects.
-fn shape(path: &str) -> Option<Shape> {
+pub(super) fn shape(path: &str) -> Option<Shape> {
     let last = path.rsplit('.').next().unwrap_or(path);
     let parent = path.strip_suffix(last).unwrap_or_default();
     match parent {
@@ -199,7 +199,7 @@ fn access(key: &str) -> Option<Shape> {
 /// Keys of tables that no other table resembles.
 fn other(path: &str) -> Option<Shape> {
     Some(match path {
-        "server" | "limits" | "reload" | "log" | "store" | "tokens" | "breaker" | "retry"
+        "server" | "limits" | "reload" | "log" | "store" | "admin" | "tokens" | "breaker" | "retry"
         | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry" | "model.price" => {
             Shape::Table
         }
@@ -218,6 +218,7 @@ fn other(path: &str) -> Option<Shape> {
         | "provider.check.timeout" => Shape::Duration,
         "reload.allow_empty"
         | "server.websocket"
+        | "admin.writes"
         | "provider.think_tags"
         | "provider.prefill"
         | "provider.ask_usage"
@@ -239,12 +240,14 @@ fn other(path: &str) -> Option<Shape> {
         | "model.targets.tokens_per_minute" => Shape::Integer(1, BILLION),
         "model.targets.weight" => Shape::Integer(0, 1_000_000),
         "model.targets.tier" => Shape::Integer(0, 15),
-        "model.fallback" => Shape::Texts,
+        "model.fallback" | "admin.hosts" => Shape::Texts,
+        "server.routes" | "server.keys" => Shape::TextOrTexts,
         "model.price.image.each" | "model.price.video_second.each" => Shape::Amount,
         "prices"
         | "claude_alias"
-        | "server.routes"
-        | "server.keys"
+        | "admin.tokens"
+        | "admin.state"
+        | "admin.socket"
         | "server.upgrade_socket"
         | "server.tls.cert"
         | "server.tls.key"

@@ -117,7 +117,7 @@ impl Server {
         vault: Box<dyn Vault + Send + Sync>,
         options: ServeOptions,
     ) -> Result<Self, ServeError> {
-        let Loaded { settings, snapshot, baseline } = loaded;
+        let Loaded { settings, snapshot, baseline, file: _, admin_tokens: _ } = loaded;
         let metrics = Arc::new(Metrics::new()?);
         let destination = match &settings.log.access {
             LogTo::Off => Destination::Off,
@@ -156,8 +156,7 @@ impl Server {
         let reloader = {
             let (gateway, retired) = (gateway.clone(), retired.clone());
             Reloader::new(
-                settings.routes.clone(),
-                settings.keys.clone(),
+                settings.sources(),
                 settings.reload,
                 vault,
                 (&snapshot, baseline),
