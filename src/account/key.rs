@@ -266,13 +266,13 @@ impl Key {
 }
 
 /// Table of all keys.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Keys {
     by_hash: HashSet<ByHash, BuildHasherDefault<PassThrough>>,
 }
 
 /// Entry that is found by the hash inside the key: a table of pointers has a fifth of the size of a table of hashes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ByHash(Arc<Key>);
 
 impl std::hash::Hash for ByHash {

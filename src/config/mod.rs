@@ -148,6 +148,73 @@ pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<
     }
 }
 
+/// Texts of configuration files that are checked and not written. `None` for the file as it is.
+#[derive(Clone, Debug, Default)]
+pub struct CandidateTexts {
+    /// Text of gateway.toml.
+    pub gateway: Option<String>,
+    /// Text of the main file of routes.
+    pub routes: Option<String>,
+    /// Text of the main file of keys.
+    pub keys: Option<String>,
+}
+
+/// Checks texts of configuration files together with the files as they are, without secrets. `file` is gateway.toml,
+/// and `sources` are the files that are read whatever the texts name: the one who sends them may not read others.
+///
+/// # Errors
+/// Returns [`Report`] with every fault of all files.
+pub fn check_texts(
+    file: &Path,
+    sources: &SnapshotSources,
+    texts: CandidateTexts,
+) -> Result<(Vec<Problem>, Snapshot), Report> {
+    let settings = match texts.gateway {
+        Some(text) => settings::read(file, &text, &NoSecrets),
+        None => load_settings(file, &NoSecrets),
+    };
+    let reader = StableReader::default();
+    let mut routes = sources.read(SourceKind::Routes, &reader);
+    let mut keys = sources.read(SourceKind::Keys, &reader);
+    let prices = |files: &Result<Vec<SourceFile>, Report>| {
+        let main = files.as_ref().ok()?.first()?;
+        let table = main.text.parse::<toml::Table>().ok()?;
+        Some(folder(&main.path).join(table.get("prices")?.as_str()?))
+    };
+    let known = prices(&routes);
+    for (files, text) in [(&mut routes, texts.routes), (&mut keys, texts.keys)] {
+        if let (Ok(files), Some(text)) = (files, text)
+            && let Some(main) = files.first_mut()
+        {
+            main.text = text;
+        }
+    }
+    let beside = |path: &Path| {
+        if known.as_deref() == Some(path) {
+            return reader.read(path);
+        }
+        Err(std::io::Error::other("a check reads no other price list than the one in effect"))
+    };
+    match (settings, snapshot_of(routes, keys, &NoSecrets, &beside)) {
+        (Ok(settings), Ok((snapshot, _))) => Ok((settings.warnings, snapshot)),
+        (settings, snapshot) => {
+            let mut report = settings.err().unwrap_or_default();
+            report.merge(snapshot.err().unwrap_or_default());
+            Err(report)
+        }
+    }
+}
+
+/// Returns the hash of a file's text. `None` if it cannot be read.
+pub fn file_hash(path: &Path) -> Option<FileHash> {
+    std::fs::read_to_string(path).ok().map(|text| FileHash::of(&text))
+}
+
+/// Returns the configuration in effect as TOML, as [`effective`] does, from its parts.
+pub fn effective_of(settings: &Settings, snapshot: &Snapshot) -> String {
+    print::effective_of(settings, snapshot)
+}
+
 /// Returns the files of keys that gateway.toml gives, the main file first. They are not read.
 ///
 /// # Errors

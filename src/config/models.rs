@@ -375,7 +375,7 @@ fn more(roots: Roots<'_, '_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
             let mut handle = target.handle.clone();
             handle.tier = tier;
             let (provider, model) = (target.provider.clone(), target.model.clone());
-            more.push(Target { provider, model, handle, timeouts: target.timeouts });
+            more.push(Target { provider, model, handle, timeouts: target.timeouts, drained_weight: None });
         }
     }
     if own.len() + more.len() > MAX_TARGETS {

@@ -14,14 +14,20 @@ use crate::account::{Amount, Keys, Price};
 use crate::canonical::CachePolicy;
 use crate::provider::{HttpVersion, Timeouts};
 use crate::route::{RetryRules, RoutingTable, Target};
+use crate::snapshot::Snapshot;
 
 /// Returns the configuration in effect as TOML. Secrets are shown as `***`, keys by their number only.
 pub fn effective(loaded: &Loaded) -> String {
+    effective_of(&loaded.settings, &loaded.snapshot)
+}
+
+/// Returns the same as [`effective`], from the parts of a configuration.
+pub(super) fn effective_of(settings: &Settings, snapshot: &Snapshot) -> String {
     let mut out = String::new();
     // Writing to a `String` cannot fail.
-    let _ = write_settings(&mut out, loaded);
-    let _ = write_routes(&mut out, &loaded.snapshot.routes);
-    let _ = write_keys(&mut out, &loaded.snapshot.keys);
+    let _ = write_settings(&mut out, settings);
+    let _ = write_routes(&mut out, &snapshot.routes);
+    let _ = write_keys(&mut out, &snapshot.keys);
     out
 }
 
@@ -47,7 +53,7 @@ fn bytes(value: usize) -> String {
 }
 
 // Each structure is taken apart without `..`: a setting that is added and not printed here does not compile.
-fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
+fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
     let Settings {
         listen,
         tls,
@@ -66,7 +72,7 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
         ledger,
         admin_api,
         warnings: _,
-    } = &loaded.settings;
+    } = settings;
     let listen: Vec<String> = listen.iter().map(|address| format!("\"{address}\"")).collect();
     writeln!(out, "# gateway.toml")?;
     writeln!(out, "[server]")?;

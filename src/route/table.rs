@@ -19,7 +19,7 @@ use crate::wire::Api;
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Target: one model at one provider.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Target {
     /// Provider that serves the model.
     pub provider: Arc<Provider>,
@@ -29,13 +29,28 @@ pub struct Target {
     pub handle: TargetHandle,
     /// Time-outs: the provider's, unless the model overrides them.
     pub timeouts: Timeouts,
+    /// Configured weight of a target that is drained, whose weight is 0 meanwhile. `None` if it is not drained.
+    pub drained_weight: Option<u32>,
 }
 
 impl Target {
     /// Creates a target in the first tier, without limits.
     pub fn new(provider: Arc<Provider>, model: &str, weight: u32) -> Target {
         let handle = TargetHandle { weight, tier: 0, limits: TargetLimits::default(), state: Arc::default() };
-        Target { timeouts: provider.timeouts, provider, model: model.into(), handle }
+        Target { timeouts: provider.timeouts, provider, model: model.into(), handle, drained_weight: None }
+    }
+
+    /// Drains the target, or ends that. A drained target has the weight 0: no request selects it, and those in progress
+    /// go on.
+    fn set_drained(&mut self, drained: bool) {
+        match (drained, self.drained_weight) {
+            (true, None) => self.drained_weight = Some(std::mem::take(&mut self.handle.weight)),
+            (false, Some(weight)) => {
+                self.handle.weight = weight;
+                self.drained_weight = None;
+            }
+            _ => {}
+        }
     }
 
     /// Returns whether the target serves conversations. The provider's APIs alone do not determine it, because one
@@ -71,7 +86,7 @@ fn is_not_conversational(model: &str) -> bool {
 }
 
 /// Model that clients can request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Model {
     /// Index in the table.
     pub index: usize,
@@ -155,6 +170,27 @@ impl RoutingTable {
     pub fn with_aliases(mut self, prefix: &str) -> Self {
         self.aliases = Aliases::new(prefix, &self.models, |id| self.by_id.contains_key(id));
         self
+    }
+
+    /// Returns the table with the targets drained for which `is_drained` returns true, and no others. Nothing else
+    /// changes: states, budgets and providers are shared with this table.
+    #[must_use]
+    pub fn with_drained(&self, is_drained: impl Fn(&Target) -> bool) -> RoutingTable {
+        let drain = |model: &Arc<Model>| {
+            let mut model = Model::clone(model);
+            for target in &mut model.targets {
+                let drained = is_drained(target);
+                target.set_drained(drained);
+            }
+            Arc::new(model)
+        };
+        let table = RoutingTable {
+            models: self.models.iter().map(drain).collect(),
+            by_id: self.by_id.clone(),
+            providers: self.providers.clone(),
+            aliases: Aliases::default(),
+        };
+        table.with_aliases(self.aliases.prefix())
     }
 
     /// Returns the aliases of models.
