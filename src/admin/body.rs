@@ -16,7 +16,7 @@ const PIECE: usize = 64 << 10;
 
 /// Body of an answer.
 #[derive(Debug)]
-pub enum AnswerBody {
+pub(super) enum AnswerBody {
     /// Document; empty once it is sent.
     Whole(Bytes),
     /// Pieces, until their sender is dropped.

@@ -12,8 +12,6 @@ pub(super) enum MemberType {
     Text,
     /// Whole number that is not negative.
     Count,
-    /// Whole number.
-    Integer,
     /// `true` or `false`.
     Flag,
     /// Amount of money as a decimal in a string, with up to 9 places.
@@ -120,8 +118,6 @@ fn check_value(value: &Value, of: MemberType, path: &str) -> Result<(), AdminApi
         MemberType::Time => "a time in a string, such as \"2027-01-31T00:00:00Z\"",
         MemberType::Count if value.is_u64() => return Ok(()),
         MemberType::Count => "a whole number that is not negative",
-        MemberType::Integer if value.is_i64() || value.is_u64() => return Ok(()),
-        MemberType::Integer => "a whole number",
         MemberType::Flag if value.is_boolean() => return Ok(()),
         MemberType::Flag => "true or false",
         MemberType::OneOf(names) => {
@@ -198,7 +194,6 @@ impl MemberType {
         match self {
             MemberType::Text => json!({ "type": "string" }),
             MemberType::Count => json!({ "type": "integer", "minimum": 0 }),
-            MemberType::Integer => json!({ "type": "integer" }),
             MemberType::Flag => json!({ "type": "boolean" }),
             MemberType::Amount => json!({ "type": "string", "pattern": "^-?[0-9]+(\\.[0-9]{1,9})?$" }),
             MemberType::Time => json!({ "type": "string", "format": "date-time" }),
