@@ -20,8 +20,8 @@ use super::events::{EventStream, TOPICS, Topics};
 use super::ledger_pool::LedgerPool;
 use super::origin;
 use super::request::{ApiRequest, match_path};
-use super::response::{ApiResponse, Content, WritePieces};
-use super::route_table::{ROUTES, Route};
+use super::response::{AnswerContent, ApiResponse, WritePieces};
+use super::route_table::{AdminRoute, ROUTES};
 use super::schema::{self, BodyType};
 use crate::account::{AdminToken, NewKey};
 use crate::config::{self, ConfigWriter, Reloader, Report, Settings};
@@ -242,13 +242,13 @@ impl AdminApi {
     /// Turns an answer into HTTP.
     fn respond(&self, answer: ApiResponse) -> Answered {
         let mut response = match answer.content {
-            Content::Json(value) => {
+            AnswerContent::Json(value) => {
                 let mut text = value.to_string();
                 text.push('\n');
                 whole("application/json", text)
             }
-            Content::Text(media, text) => whole(media, text),
-            Content::Pieces(media, name, write) => self.export(media, &name, write)?,
+            AnswerContent::Text(media, text) => whole(media, text),
+            AnswerContent::Pieces(media, name, write) => self.export(media, &name, write)?,
         };
         if let Some(etag) = answer.etag.and_then(|etag| HeaderValue::from_str(&format!("\"{etag}\"")).ok()) {
             response.headers_mut().insert(header::ETAG, etag);
@@ -303,7 +303,7 @@ impl AdminApi {
 }
 
 /// Returns the route of a request, with the parameters of its path. `HEAD` is answered like `GET`.
-fn find(method: &str, path: &str) -> Result<(&'static Route, Vec<String>), AdminApiError> {
+fn find(method: &str, path: &str) -> Result<(&'static AdminRoute, Vec<String>), AdminApiError> {
     let unknown =
         || AdminApiError::new(ErrorCode::NotFound, format!("the path is unknown; {PREFIX} lists all paths"));
     let below = path.strip_prefix(PREFIX).ok_or_else(unknown)?;
@@ -325,7 +325,7 @@ fn find(method: &str, path: &str) -> Result<(&'static Route, Vec<String>), Admin
 }
 
 /// Refuses unknown parameters: a misspelt filter would otherwise show everything.
-fn check_query(route: &Route, query: Option<&str>) -> Result<(), AdminApiError> {
+fn check_query(route: &AdminRoute, query: Option<&str>) -> Result<(), AdminApiError> {
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let name = pair.split('=').next().unwrap_or_default();
         if !route.query.iter().any(|parameter| parameter.name == name) {
@@ -341,7 +341,7 @@ fn check_query(route: &Route, query: Option<&str>) -> Result<(), AdminApiError> 
 /// Reads a body: a JSON object. Pages of other origins can only send forms and plain text without asking, so that the
 /// type is checked also for operations without a body.
 async fn read_body<B>(
-    route: &Route,
+    route: &AdminRoute,
     headers: &HeaderMap,
     body: B,
 ) -> Result<Map<String, Value>, AdminApiError>

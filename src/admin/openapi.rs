@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::PREFIX;
 use super::error::ErrorCode;
-use super::route_table::{AnswerType, ROUTES, Route};
+use super::route_table::{AdminRoute, AnswerType, ROUTES};
 use super::schema::{BodyType, MemberType, entry_name, reference};
 use crate::account::AdminRole;
 use crate::config::reference::ConfigFile;
@@ -48,7 +48,7 @@ pub fn document() -> Value {
     })
 }
 
-fn operation(route: &Route) -> Value {
+fn operation(route: &AdminRoute) -> Value {
     let mut parameters: Vec<Value> = Vec::new();
     for name in route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
         parameters

@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 
 use super::caller::Caller;
 use super::error::AdminApiError;
-use super::route_table::Route;
+use super::route_table::AdminRoute;
 use crate::wire::path::{percent_decode, query_value};
 
 /// Request of the admin API.
 #[derive(Debug)]
 pub(super) struct ApiRequest {
     /// Route.
-    pub(super) route: &'static Route,
+    pub(super) route: &'static AdminRoute,
     /// Values of the parameters in the path, in their order.
     pub(super) names: Vec<String>,
     /// Query string. `None` if there is none.

@@ -10,7 +10,7 @@ use super::error::AdminApiError;
 pub(super) type WritePieces = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;
 
 /// Content of an answer.
-pub(super) enum Content {
+pub(super) enum AnswerContent {
     /// JSON document.
     Json(Value),
     /// Text of a type.
@@ -22,7 +22,7 @@ pub(super) enum Content {
 /// Answer of the admin API.
 pub(super) struct ApiResponse {
     /// Content.
-    pub(super) content: Content,
+    pub(super) content: AnswerContent,
     /// Version of the file that has the entry, for `if-match` of a later request.
     pub(super) etag: Option<String>,
 }
@@ -33,7 +33,7 @@ pub(super) type ApiResult = Result<ApiResponse, AdminApiError>;
 impl ApiResponse {
     /// Creates an answer with a JSON document.
     pub(super) fn json(value: Value) -> Self {
-        ApiResponse { content: Content::Json(value), etag: None }
+        ApiResponse { content: AnswerContent::Json(value), etag: None }
     }
 
     /// Returns the answer with the version of a file.

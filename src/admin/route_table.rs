@@ -10,7 +10,7 @@ use crate::account::AdminRole;
 use crate::config::EntryKind;
 
 /// Function that answers a request, on a thread that may block.
-pub(super) type Answer = fn(&AdminApi, &ApiRequest) -> ApiResult;
+pub(super) type OperationFn = fn(&AdminApi, &ApiRequest) -> ApiResult;
 
 /// Parameter of a query.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) enum AnswerType {
 
 /// Route.
 #[derive(Debug)]
-pub(super) struct Route {
+pub(super) struct AdminRoute {
     /// Method.
     pub(super) method: &'static str,
     /// Path below the prefix, with parameters in braces.
@@ -58,7 +58,7 @@ pub(super) struct Route {
     /// Answer.
     pub(super) answers: AnswerType,
     /// Function that answers. `None` for events, which have a task of their own.
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<OperationFn>,
 }
 
 const fn parameter(name: &'static str, text: &'static str) -> Parameter {
@@ -87,15 +87,15 @@ const fn get(
     id: &'static str,
     text: &'static str,
     of: &'static Record,
-    answer: Answer,
-) -> Route {
+    answer: OperationFn,
+) -> AdminRoute {
     let answers = AnswerType::Json(of);
     let (method, role, body) = ("GET", AdminRole::Read, BodyType::None);
-    Route { method, path, role, id, text, query: NONE, body, answers, answer: Some(answer) }
+    AdminRoute { method, path, role, id, text, query: NONE, body, answers, answer: Some(answer) }
 }
 
-const fn page(route: Route) -> Route {
-    Route { query: PAGE, ..route }
+const fn page(route: AdminRoute) -> AdminRoute {
+    AdminRoute { query: PAGE, ..route }
 }
 
 /// Route that changes something.
@@ -105,21 +105,21 @@ const fn act(
     role: AdminRole,
     (id, text): (&'static str, &'static str),
     (body, of): (BodyType, &'static Record),
-    answer: Answer,
-) -> Route {
+    answer: OperationFn,
+) -> AdminRoute {
     let answers = AnswerType::Json(of);
-    Route { method, path, role, id, text, query: CHANGE, body, answers, answer: Some(answer) }
+    AdminRoute { method, path, role, id, text, query: CHANGE, body, answers, answer: Some(answer) }
 }
 
 /// All routes.
-pub(super) static ROUTES: &[Route] = &[
+pub(super) static ROUTES: &[AdminRoute] = &[
     get("", "index", "What the caller may do.", &instance::INDEX, instance::index),
-    Route {
+    AdminRoute {
         answers: AnswerType::OpenApi,
         ..get("/openapi.json", "openapi", "This document.", &instance::INDEX, instance::openapi)
     },
     get("/instance", "instance", "State of the process.", &instance::INSTANCE, instance::read),
-    Route {
+    AdminRoute {
         answers: AnswerType::Text("application/toml"),
         ..get(
             "/config",
@@ -130,7 +130,7 @@ pub(super) static ROUTES: &[Route] = &[
         )
     },
     get("/config/files", "configFiles", "Files of routes and keys.", &config::FILES, config::files),
-    Route {
+    AdminRoute {
         method: "POST",
         body: BodyType::Object(&config::TEXTS),
         ..get(
@@ -141,7 +141,7 @@ pub(super) static ROUTES: &[Route] = &[
             config::validate,
         )
     },
-    Route {
+    AdminRoute {
         query: NONE,
         ..act(
             "POST",
@@ -152,7 +152,7 @@ pub(super) static ROUTES: &[Route] = &[
             config::reload,
         )
     },
-    Route { query: &[LIMIT, CURSOR, ACCOUNT], ..get("/keys", "keys", "Keys.", &keys::KEYS, keys::list) },
+    AdminRoute { query: &[LIMIT, CURSOR, ACCOUNT], ..get("/keys", "keys", "Keys.", &keys::KEYS, keys::list) },
     act(
         "POST",
         "/keys",
@@ -190,7 +190,7 @@ pub(super) static ROUTES: &[Route] = &[
         keys::rotate,
     ),
     page(get("/accounts", "accounts", "Accounts.", &accounts::ACCOUNTS, accounts::list)),
-    Route {
+    AdminRoute {
         query: NONE,
         ..act(
             "POST",
@@ -202,7 +202,7 @@ pub(super) static ROUTES: &[Route] = &[
         )
     },
     get("/accounts/{name}", "account", "Account.", &accounts::ACCOUNT, accounts::read),
-    Route {
+    AdminRoute {
         query: NONE,
         ..act(
             "PATCH",
@@ -213,11 +213,11 @@ pub(super) static ROUTES: &[Route] = &[
             accounts::update,
         )
     },
-    Route {
+    AdminRoute {
         query: &[LIMIT],
         ..get("/accounts/{name}/credits", "credits", "Latest credits.", &accounts::CREDITS, accounts::credits)
     },
-    Route {
+    AdminRoute {
         query: NONE,
         ..act(
             "POST",
@@ -307,7 +307,7 @@ pub(super) static ROUTES: &[Route] = &[
         (BodyType::None, &targets::DRAINED),
         targets::resume,
     ),
-    Route {
+    AdminRoute {
         query: &[
             FROM,
             TO,
@@ -321,7 +321,7 @@ pub(super) static ROUTES: &[Route] = &[
         answers: AnswerType::Export(&usage::USAGE),
         ..get("/usage", "usage", "Sums of usage.", &usage::USAGE, usage::sums)
     },
-    Route {
+    AdminRoute {
         query: &[FROM, TO, ACCOUNT, KEY, MODEL, LIMIT, CURSOR, FORMAT],
         answers: AnswerType::Export(&usage::RECORDS),
         ..get(
@@ -332,7 +332,7 @@ pub(super) static ROUTES: &[Route] = &[
             usage::records,
         )
     },
-    Route {
+    AdminRoute {
         query: &[
             LIMIT,
             CURSOR,
@@ -351,7 +351,7 @@ pub(super) static ROUTES: &[Route] = &[
         (BodyType::None, &change::CHANGE),
         audit::undo,
     ),
-    Route {
+    AdminRoute {
         query: &[Parameter {
             name: "topic",
             values: &events::TOPICS,

@@ -32,7 +32,7 @@ pub(super) enum MemberType {
 
 /// Member of an object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Member {
+pub(super) struct SchemaMember {
     /// Name.
     pub(super) name: &'static str,
     /// Type.
@@ -51,17 +51,17 @@ pub(super) struct Record {
     /// Meaning.
     pub(super) text: &'static str,
     /// Members.
-    pub(super) members: &'static [Member],
+    pub(super) members: &'static [SchemaMember],
 }
 
 /// Describes a member that is always there.
-pub(super) const fn member(name: &'static str, of: MemberType, text: &'static str) -> Member {
-    Member { name, of, required: true, text }
+pub(super) const fn member(name: &'static str, of: MemberType, text: &'static str) -> SchemaMember {
+    SchemaMember { name, of, required: true, text }
 }
 
 /// Describes a member that may be absent or null.
-pub(super) const fn optional(name: &'static str, of: MemberType, text: &'static str) -> Member {
-    Member { name, of, required: false, text }
+pub(super) const fn optional(name: &'static str, of: MemberType, text: &'static str) -> SchemaMember {
+    SchemaMember { name, of, required: false, text }
 }
 
 /// Body of a request.

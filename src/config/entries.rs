@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, ArrayOfTables, Datetime, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-use super::schema::{Shape, shape};
+use super::schema::{KeyType, shape};
 use super::sources::SourceKind;
 
 /// Maximum nesting of an entry. The deepest key has four levels.
@@ -190,8 +190,8 @@ fn value(json: &Json, schema: &str, path: &str, depth: usize) -> Result<Value, F
         Json::Bool(flag) => Value::from(*flag),
         Json::Number(number) => number_of(&number.to_string(), path)?,
         Json::String(text) => match shape(schema) {
-            Some(Shape::Amount | Shape::AmountOrTables) => number_of(text, path)?,
-            Some(Shape::Time) => {
+            Some(KeyType::Amount | KeyType::AmountOrTables) => number_of(text, path)?,
+            Some(KeyType::Time) => {
                 let time = text.parse::<Datetime>();
                 Value::from(time.map_err(|_| wrong(path, "write a time such as 2027-01-31T00:00:00Z"))?)
             }

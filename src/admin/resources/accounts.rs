@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::change::{self, Action};
+use super::change::{self, AuditAction};
 use super::keys::{LIMITS, limits_json};
 use super::time;
 use crate::account::Amount;
@@ -268,7 +268,7 @@ pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResul
                 [member("name", name.into()), member("limits", limits.clone())].into_iter().collect();
             ConfigChange::Create { kind, id, members, comment: change::comment(request) }
         };
-        let action = Action { name: "account.update", of: kind.name() };
+        let action = AuditAction { name: "account.update", of: kind.name() };
         change::apply(api, request, action, name, &change)?;
     }
     read(api, request)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::change::{self, Action};
+use super::change::{self, AuditAction};
 use crate::admin::api::AdminApi;
 use crate::admin::error::{AdminApiError, ErrorCode};
 use crate::admin::request::ApiRequest;
@@ -93,7 +93,7 @@ pub(in crate::admin) fn undo(api: &AdminApi, request: &ApiRequest) -> ApiResult 
         if_match: Some(hash.to_owned()),
         idempotency_key: None,
     };
-    let action = Action { name: "change.undo", of: "audit" };
+    let action = AuditAction { name: "change.undo", of: "audit" };
     let (applied, audit) = change::apply(api, &conditions, action, name, &change)?;
     Ok(change::answer(&applied, audit))
 }

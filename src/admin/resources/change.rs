@@ -28,7 +28,7 @@ pub(in crate::admin) const CHANGE: Record = Record {
 
 /// Operation on an entry, for the audit log.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::admin) struct Action {
+pub(in crate::admin) struct AuditAction {
     /// Operation: `key.create`.
     pub(in crate::admin) name: &'static str,
     /// Kind of the thing.
@@ -42,7 +42,7 @@ pub(in crate::admin) struct Action {
 pub(in crate::admin) fn apply(
     api: &AdminApi,
     request: &ApiRequest,
-    action: Action,
+    action: AuditAction,
     id: &str,
     change: &ConfigChange,
 ) -> Result<(AppliedChange, Option<u64>), AdminApiError> {
@@ -148,7 +148,7 @@ pub(in crate::admin) fn create(
         members: request.body.clone(),
         comment: comment(request),
     };
-    let (applied, audit) = apply(api, request, Action { name: action, of: kind.name() }, &id, &change)?;
+    let (applied, audit) = apply(api, request, AuditAction { name: action, of: kind.name() }, &id, &change)?;
     Ok(answer(&applied, audit))
 }
 
@@ -168,7 +168,7 @@ pub(in crate::admin) fn update(
         return Err(AdminApiError::field("", "the body has no member to change"));
     }
     let change = ConfigChange::Merge { kind, id: id.to_owned(), patch: request.body.clone() };
-    let (applied, audit) = apply(api, request, Action { name: action, of: kind.name() }, id, &change)?;
+    let (applied, audit) = apply(api, request, AuditAction { name: action, of: kind.name() }, id, &change)?;
     Ok(answer(&applied, audit))
 }
 
@@ -184,7 +184,7 @@ pub(in crate::admin) fn remove(
 ) -> ApiResult {
     let id = request.name(0);
     let change = ConfigChange::Remove { kind, id: id.to_owned() };
-    let (applied, audit) = apply(api, request, Action { name: action, of: kind.name() }, id, &change)?;
+    let (applied, audit) = apply(api, request, AuditAction { name: action, of: kind.name() }, id, &change)?;
     Ok(answer(&applied, audit))
 }
 

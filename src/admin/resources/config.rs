@@ -6,7 +6,7 @@ use super::instance::{FAULT, RELOAD, reload_json};
 use crate::admin::api::AdminApi;
 use crate::admin::error::fault;
 use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult, Content};
+use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
 use crate::config::{self, CandidateTexts, FileHash, SourceKind};
 
@@ -74,7 +74,7 @@ pub(in crate::admin) const RELOADED: Record = Record {
 pub(in crate::admin) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     let mut text = String::new();
     api.control().with_snapshot(&mut |snapshot, _| text = config::effective_of(api.settings(), snapshot));
-    Ok(ApiResponse { content: Content::Text("application/toml; charset=utf-8", text), etag: None })
+    Ok(ApiResponse { content: AnswerContent::Text("application/toml; charset=utf-8", text), etag: None })
 }
 
 /// Answers `GET /config/files`.

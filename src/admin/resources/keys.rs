@@ -6,13 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::change::{self, Action};
+use super::change::{self, AuditAction};
 use super::time;
 use crate::account::{Amount, Key, KeyState, NewKey, Permission};
 use crate::admin::api::AdminApi;
 use crate::admin::error::{AdminApiError, ErrorCode};
 use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult, Content};
+use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
 use crate::config::{ConfigChange, EntryKind};
 use crate::limits::UsageLimits;
@@ -189,7 +189,7 @@ fn generate() -> Result<NewKey, AdminApiError> {
 
 /// Adds the text of a new key to an answer, unless nothing was written.
 fn with_text(mut response: ApiResponse, key: &NewKey) -> ApiResponse {
-    if let Content::Json(Value::Object(members)) = &mut response.content
+    if let AnswerContent::Json(Value::Object(members)) = &mut response.content
         && members.get("applied") == Some(&Value::Bool(true))
     {
         members.insert("key".to_owned(), key.text().into());
@@ -214,7 +214,7 @@ pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResul
         .extend(request.body.iter().filter(|(name, _)| *name != "name").map(|(k, v)| (k.clone(), v.clone())));
     let kind = EntryKind::Key;
     let change = ConfigChange::Create { kind, id: name.clone(), members, comment: change::comment(request) };
-    let action = Action { name: "key.create", of: kind.name() };
+    let action = AuditAction { name: "key.create", of: kind.name() };
     let (applied, audit) = change::apply(api, request, action, &name, &change)?;
     let response = change::answer(&applied, audit);
     Ok(match &key {
@@ -242,7 +242,7 @@ pub(in crate::admin) fn rotate(api: &AdminApi, request: &ApiRequest) -> ApiResul
     let key = generate()?;
     let patch = [("sha256".to_owned(), Value::from(key.hash().to_hex()))].into_iter().collect();
     let change = ConfigChange::Merge { kind, id: name.to_owned(), patch };
-    let action = Action { name: "key.rotate", of: kind.name() };
+    let action = AuditAction { name: "key.rotate", of: kind.name() };
     let (applied, audit) = change::apply(api, request, action, name, &change)?;
     Ok(with_text(change::answer(&applied, audit), &key))
 }

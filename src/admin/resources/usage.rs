@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::admin::api::AdminApi;
 use crate::admin::error::AdminApiError;
 use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult, Content};
+use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
 use crate::ledger::export::{self, UsagePeriod, date};
 use crate::ledger::report::{UsageFilter, UsageGrouping, UsageRow, UsageSums};
@@ -120,7 +120,7 @@ pub(in crate::admin) fn sums(api: &AdminApi, request: &ApiRequest) -> ApiResult 
             }
             rows.iter().try_for_each(|row| writeln!(out, "{}", export::row_json(by, row)))
         };
-        return Ok(ApiResponse { content: Content::Pieces(media, name, Box::new(write)), etag: None });
+        return Ok(ApiResponse { content: AnswerContent::Pieces(media, name, Box::new(write)), etag: None });
     }
     let add = |rows: &[UsageRow]| {
         rows.iter().fold(UsageSums::default(), |mut sum, row| {
@@ -163,7 +163,7 @@ pub(in crate::admin) fn records(api: &AdminApi, request: &ApiRequest) -> ApiResu
             });
             written.map_err(|error| std::io::Error::other(error.to_string()))
         };
-        return Ok(ApiResponse { content: Content::Pieces(media, name, Box::new(write)), etag: None });
+        return Ok(ApiResponse { content: AnswerContent::Pieces(media, name, Box::new(write)), etag: None });
     }
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let cursor = request.parameter("cursor");
