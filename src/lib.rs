@@ -47,7 +47,8 @@
 //! * [`kv`] holds documents by key: stored conversations, provider signatures, tasks and owners.
 //! * [`store`] is the access to the databases of both: the SQLite file and its schema, the connection to a server. No
 //!   other module than these three uses a database.
-//! * [`metrics`] is every series in one table, the access log and the admin port.
+//! * [`metrics`] is every series in one table, the access log, and the events of live requests.
+//! * [`admin`] is the admin port: health, metrics, and the admin API, which shows and changes what the gateway runs with.
 //! * [`proxy`] is the gateway on Pingora, and the only module that uses Pingora's types: listeners, the phases of a
 //!   request, the exchange with a provider, signals and upgrade.
 //! * [`simulator`] simulates providers on loopback for the demo and the tests. The gateway itself does not use it.
@@ -70,6 +71,8 @@ pub mod wire;
 
 #[cfg(feature = "proxy")]
 pub mod account;
+#[cfg(feature = "proxy")]
+pub mod admin;
 #[cfg(feature = "proxy")]
 pub mod cli;
 #[cfg(feature = "proxy")]

@@ -18,3 +18,11 @@ pub struct Snapshot {
     /// Issuing and verification of access tokens. `None` if they are not configured.
     pub tokens: Option<Arc<Tokens>>,
 }
+
+impl Snapshot {
+    /// Returns the snapshot with another routing table. Keys are shared, not copied.
+    #[must_use]
+    pub fn with_routes(&self, routes: RoutingTable) -> Snapshot {
+        Snapshot { generation: self.generation, routes, keys: self.keys.clone(), tokens: self.tokens.clone() }
+    }
+}

@@ -17,6 +17,8 @@ use crate::limits::{LimitRegistry, LimitState, Scope};
 
 /// Prefix of every key.
 const PREFIX: &str = "mgw_";
+/// Prefix of every token of the admin API.
+const ADMIN_PREFIX: &str = "mga_";
 /// Number of characters after the prefix from which on a word is redacted as a key or a part of one.
 const REDACTED_FROM: usize = 8;
 /// Base-62 digits of 32 random bytes.
@@ -108,12 +110,24 @@ impl NewKey {
     /// # Errors
     /// Returns the error of the operating system if it provides none.
     pub fn generate() -> Result<Self, rand::rngs::SysError> {
-        let mut bytes = [0u8; 32];
-        rand::rngs::SysRng.try_fill_bytes(&mut bytes)?;
-        Ok(NewKey { text: Self::spell(bytes) })
+        Self::with_prefix(PREFIX)
     }
 
-    fn spell(bytes: [u8; 32]) -> String {
+    /// Generates a token of the admin API: a key with a prefix of its own.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system if it provides no random numbers.
+    pub fn generate_admin_token() -> Result<Self, rand::rngs::SysError> {
+        Self::with_prefix(ADMIN_PREFIX)
+    }
+
+    fn with_prefix(prefix: &str) -> Result<Self, rand::rngs::SysError> {
+        let mut bytes = [0u8; 32];
+        rand::rngs::SysRng.try_fill_bytes(&mut bytes)?;
+        Ok(NewKey { text: Self::spell(prefix, bytes) })
+    }
+
+    fn spell(prefix: &str, bytes: [u8; 32]) -> String {
         const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         let mut number = bytes;
         let mut digits = [b'0'; RANDOM_DIGITS];
@@ -129,7 +143,7 @@ impl NewKey {
             *digit = DIGITS.get(remainder as usize).copied().unwrap_or(b'0');
         }
         let random = String::from_utf8_lossy(&digits);
-        let body = format!("{PREFIX}{random}");
+        let body = format!("{prefix}{random}");
         let check = checksum(&body);
         format!("{body}{check}")
     }
@@ -252,13 +266,13 @@ impl Key {
 }
 
 /// Table of all keys.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Keys {
     by_hash: HashSet<ByHash, BuildHasherDefault<PassThrough>>,
 }
 
 /// Entry that is found by the hash inside the key: a table of pointers has a fifth of the size of a table of hashes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ByHash(Arc<Key>);
 
 impl std::hash::Hash for ByHash {
@@ -335,8 +349,8 @@ mod tests {
 
     #[test]
     fn key_encoding_covers_all_random_bytes() {
-        assert_eq!(NewKey::spell([0; 32]).get(4..47), Some("0".repeat(43).as_str()));
-        assert_ne!(NewKey::spell([255; 32]), NewKey::spell([254; 32]));
+        assert_eq!(NewKey::spell(PREFIX, [0; 32]).get(4..47), Some("0".repeat(43).as_str()));
+        assert_ne!(NewKey::spell(PREFIX, [255; 32]), NewKey::spell(PREFIX, [254; 32]));
     }
 
     #[test]

@@ -73,8 +73,8 @@ fn free_models(loaded: &Loaded) -> Option<String> {
 fn empty_files(loaded: &Loaded) -> Vec<String> {
     let snapshot = &loaded.snapshot;
     let counts = [
-        (&loaded.settings.routes, "model", snapshot.routes.models().len(), "404"),
-        (&loaded.settings.keys, "key", snapshot.keys.len(), "401"),
+        (loaded.settings.routes.main(), "model", snapshot.routes.models().len(), "404"),
+        (loaded.settings.keys.main(), "key", snapshot.keys.len(), "401"),
     ];
     let none = counts.into_iter().filter(|(_, _, count, _)| *count == 0);
     none.map(|(file, what, _, status)| {

@@ -104,12 +104,16 @@ fn losses(word: &str) -> Result<Losses, &'static str> {
     Losses::from_name(word).ok_or("write allow, warn or refuse")
 }
 
-fn open(file: &File) -> Result<KeysFile, KeysError> {
-    let path = match &file.keys {
-        Some(path) => path.clone(),
-        None => config::keys_path(&file.conf.conf)?,
-    };
-    Ok(KeysFile::open(&path)?)
+/// Returns the files of keys, the main file first.
+fn paths(file: &File) -> Result<Vec<PathBuf>, KeysError> {
+    match &file.keys {
+        Some(path) => Ok(vec![path.clone()]),
+        None => Ok(config::key_files(&file.conf.conf)?),
+    }
+}
+
+fn open_all(file: &File) -> Result<Vec<KeysFile>, KeysError> {
+    paths(file)?.iter().map(|path| Ok(KeysFile::open(path)?)).collect()
 }
 
 fn create(file: &File, name: &str, entry: &KeySettings) -> Result<(), KeysError> {
@@ -123,7 +127,13 @@ fn create(file: &File, name: &str, entry: &KeySettings) -> Result<(), KeysError>
             "--expires requires a date, a time and an offset, such as 2027-01-31T00:00:00Z",
         ));
     }
-    let mut keys = open(file)?;
+    let mut files = open_all(file)?;
+    for other in &mut files {
+        if other.list()?.iter().any(|listed| listed.name == name) {
+            return Err(KeysFileError::Exists(name.to_owned()).into());
+        }
+    }
+    let Some(keys) = files.first_mut() else { return Ok(()) };
     let key = NewKey::generate().map_err(|error| KeysError::Random(error.to_string()))?;
     keys.add(name, key.hash(), entry)?;
     keys.save()?;
@@ -134,7 +144,10 @@ fn create(file: &File, name: &str, entry: &KeySettings) -> Result<(), KeysError>
 }
 
 fn list(file: &File) -> Result<(), KeysError> {
-    let listed = open(file)?.list()?;
+    let mut listed = Vec::new();
+    for keys in &mut open_all(file)? {
+        listed.extend(keys.list()?);
+    }
     if listed.is_empty() {
         println!("No keys yet. To create one: model-gateway keys create NAME");
         return Ok(());
@@ -159,13 +172,21 @@ fn list(file: &File) -> Result<(), KeysError> {
 }
 
 fn switch(file: &File, name: &str, enabled: bool) -> Result<(), KeysError> {
-    let mut keys = open(file)?;
     let state = if enabled { "enabled" } else { "disabled" };
-    if keys.set_enabled(name, enabled)? {
-        keys.save()?;
-        println!("{name} is now {state}. A running gateway applies this on SIGHUP.");
-    } else {
-        println!("{name} was already {state}.");
+    for mut keys in open_all(file)? {
+        match keys.set_enabled(name, enabled) {
+            Ok(true) => {
+                keys.save()?;
+                println!("{name} is now {state}. A running gateway applies this on SIGHUP.");
+                return Ok(());
+            }
+            Ok(false) => {
+                println!("{name} was already {state}.");
+                return Ok(());
+            }
+            Err(KeysFileError::Unknown(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    Ok(())
+    Err(KeysFileError::Unknown(name.to_owned()).into())
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "output of the command line")]
 
 mod accounts;
+mod admin;
 mod check;
 mod clients;
 mod completions;
@@ -92,6 +93,8 @@ enum Command {
     ///
     /// A running gateway applies changes by itself, within a second.
     Accounts(accounts::AccountsArgs),
+    /// Create, list, enable and disable tokens of the admin API, and print its OpenAPI document.
+    Admin(admin::AdminArgs),
     /// Show usage and cost, by day, account, key or model.
     Usage(usage::UsageArgs),
     /// Show a request translated to another format, and what is lost in translation.
@@ -136,6 +139,7 @@ pub fn run() -> ExitCode {
         Command::Import(options) => import::run(&options),
         Command::Keys(options) => keys::run(&options),
         Command::Accounts(options) => accounts::run(&options),
+        Command::Admin(options) => admin::run(&options),
         Command::Usage(options) => usage::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Replay(options) => replay::run(&options),

@@ -71,15 +71,6 @@ pub(super) fn align(amounts: &mut [&mut String]) {
     }
 }
 
-/// Quotes a field of a CSV file.
-pub(super) fn csv(field: &str) -> String {
-    // Prefix a field that a spreadsheet would evaluate as a formula, to prevent CSV injection by names of keys or
-    // accounts.
-    let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']) && field.parse::<f64>().is_err();
-    let field = if formula { format!("'{field}") } else { field.to_owned() };
-    if field.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,13 +82,5 @@ mod tests {
         let (mut one, mut two) = ("1.50".to_owned(), "0.000125".to_owned());
         align(&mut [&mut one, &mut two]);
         assert_eq!((one.as_str(), two.as_str()), ("1.500000", "0.000125"));
-    }
-
-    #[test]
-    fn csv_fields_are_quoted_and_formulas_are_escaped() {
-        assert_eq!(csv("acme"), "acme");
-        assert_eq!(csv("a \"b\", c"), "\"a \"\"b\"\", c\"");
-        assert_eq!(csv("=1+1"), "'=1+1");
-        assert_eq!(csv("-1.5"), "-1.5");
     }
 }

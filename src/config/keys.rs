@@ -1,11 +1,12 @@
 //! keys.toml: keys, their permissions and limits, and accounts.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::node::{Before, ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
+use super::sources::SourceText;
 use super::values::cache_policy;
 use crate::account::{Account, AccountRules, Key, KeyHash, Keys, Losses, Network, Pattern, Permission};
 use crate::limits::UsageLimits;
@@ -19,16 +20,35 @@ const MAX_RATE: i64 = 1_000_000_000;
 const PART: usize = 256 << 10;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
-type Set<T> = HashSet<T, foldhash::fast::RandomState>;
 
+/// Reads one file.
+#[cfg(test)]
 pub(super) fn read(file: &Path, text: &str) -> Result<Keys, Report> {
-    match read_parts(file, parts(text)) {
-        Some(read) => read,
-        // A part boundary was inside of a multi-line string, or the file has a syntax error: parse the whole file, so
-        // that the error is reported once and at its position.
-        None => read_parts(file, vec![text]).unwrap_or_else(|| Err(Report::of_file(file, "is not valid"))),
+    read_files(&[SourceText { path: file, text }])
+}
+
+/// Reads the files of keys, which form one list.
+pub(super) fn read_files(files: &[SourceText<'_>]) -> Result<Keys, Report> {
+    // Files that are parsed as a whole and not in parts.
+    let mut whole = vec![false; files.len()];
+    loop {
+        match read_parts(files, &whole) {
+            Ok(read) => return read,
+            // A part boundary was inside of a multi-line string, or the file has a syntax error: parse the whole file,
+            // so that the error is reported once and at its position.
+            Err(Unsplittable(index)) => match whole.get_mut(index) {
+                Some(whole) if !*whole => *whole = true,
+                _ => {
+                    let file = files.get(index).map_or(Path::new(""), |file| file.path);
+                    return Err(Report::of_file(file, "is not valid"));
+                }
+            },
+        }
     }
 }
+
+/// Index of a file of which a part is not valid TOML on its own.
+struct Unsplittable(usize);
 
 /// Splits a file before `[[key]]` and `[[account]]` lines into parts that are valid TOML on their own.
 fn parts(text: &str) -> Vec<&str> {
@@ -51,22 +71,26 @@ fn parts(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Reads a file part by part. Returns `None` if one of several parts is not valid TOML on its own.
-fn read_parts(file: &Path, parts: Vec<&str>) -> Option<Result<Keys, Report>> {
+/// Reads the files part by part; those in `whole` in one part.
+fn read_parts(files: &[SourceText<'_>], whole: &[bool]) -> Result<Result<Keys, Report>, Unsplittable> {
     let mut reader = Reader::default();
-    let mut before = Before { lines: 0, elements: vec![("account", 0), ("key", 0)] };
     let mut report = Report::default();
-    let alone = parts.len() == 1;
-    for text in parts {
-        let document = TomlDocument::part(file, text, before.clone());
-        let counts = document.read(|root| reader.part(root));
-        if counts.is_none() && !alone {
-            return None;
-        }
-        report.merge(document.into_report());
-        before.lines += memchr::memchr_iter(b'\n', text.as_bytes()).count();
-        for ((_, elements), count) in before.elements.iter_mut().zip(counts.unwrap_or_default()) {
-            *elements += count;
+    for (index, (file, whole)) in files.iter().zip(whole).enumerate() {
+        reader.file = index;
+        let parts = if *whole { vec![file.text] } else { parts(file.text) };
+        let alone = parts.len() == 1;
+        let mut before = Before { lines: 0, elements: vec![("account", 0), ("key", 0)] };
+        for text in parts {
+            let document = TomlDocument::part(file.path, text, before.clone());
+            let counts = document.read(|root| reader.part(root, files));
+            if counts.is_none() && !alone {
+                return Err(Unsplittable(index));
+            }
+            report.merge(document.into_report());
+            before.lines += memchr::memchr_iter(b'\n', text.as_bytes()).count();
+            for ((_, elements), count) in before.elements.iter_mut().zip(counts.unwrap_or_default()) {
+                *elements += count;
+            }
         }
     }
     // Stored responses belong to the name of the account, or of the key if it has no account. With equal names two
@@ -74,6 +98,8 @@ fn read_parts(file: &Path, parts: Vec<&str>) -> Option<Result<Keys, Report>> {
     let accounts = &reader.accounts;
     for key in reader.keys.iter().filter(|key| key.account.is_none() && accounts.contains_key(&key.name)) {
         let name = &key.name;
+        let file =
+            reader.names.get(name).and_then(|index| files.get(*index)).map_or(Path::new(""), |f| f.path);
         report.merge(Report::of_file(
             file,
             format!(
@@ -82,27 +108,32 @@ fn read_parts(file: &Path, parts: Vec<&str>) -> Option<Result<Keys, Report>> {
             ),
         ));
     }
-    Some(report.into_result().map(|()| reader.keys))
+    Ok(report.into_result().map(|()| reader.keys))
 }
 
-/// State that all entries of a file share.
+/// State that all entries of all files share.
 #[derive(Default)]
 struct Reader {
     keys: Keys,
-    names: Set<Arc<str>>,
+    /// Index of the file that is read.
+    file: usize,
+    /// Files of the keys, by name.
+    names: Map<Arc<str>, usize>,
     accounts: Map<Arc<str>, Arc<Account>>,
     rules: Map<AccountRules, Arc<AccountRules>>,
 }
 
 impl Reader {
     /// Reads a part of the file. Returns the number of accounts and keys in it.
-    fn part(&mut self, root: &ConfigTable<'_>) -> [usize; 2] {
+    fn part(&mut self, root: &ConfigTable<'_>, files: &[SourceText<'_>]) -> [usize; 2] {
         let accounts = root.tables("account", |table| self.account(table));
         let keys = root.tables("key", |table| {
             let Some(key) = self.key(table) else { return };
             let name = key.name.clone();
-            if !self.names.insert(name.clone()) {
-                table.wrong(format!("the key \"{name}\" is defined twice"), None);
+            if let Some(index) = self.names.insert(name.clone(), self.file) {
+                let elsewhere = files.get(index).filter(|_| index != self.file);
+                let hint = elsewhere.map(|file| format!("{} defines it too", file.path.display()));
+                table.wrong(format!("the key \"{name}\" is defined twice"), hint);
             }
             if let Some(other) = self.keys.insert(key) {
                 table.wrong(

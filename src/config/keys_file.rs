@@ -1,11 +1,12 @@
 //! Editor for keys.toml: preserves comments and order, and replaces the file atomically, so that a concurrent reader
 //! never sees a partial file.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
+use super::entries::set_value;
+use super::replace::{ReplaceError, replace_file};
 use crate::account::{KeyHash, Losses};
 
 /// Reason why keys.toml was not changed.
@@ -19,6 +20,9 @@ pub enum KeysFileError {
         /// I/O error.
         source: std::io::Error,
     },
+    /// The file cannot be replaced.
+    #[error(transparent)]
+    Replace(#[from] ReplaceError),
     /// The file is not TOML, or `key` is not a list of tables.
     #[error("{path}: {message}")]
     Broken {
@@ -71,6 +75,8 @@ pub struct KeySettings {
 #[derive(Debug)]
 pub struct KeysFile {
     path: PathBuf,
+    /// Text of the file; `None` if it does not exist.
+    before: Option<String>,
     document: DocumentMut,
 }
 
@@ -80,12 +86,13 @@ impl KeysFile {
     /// # Errors
     /// Returns [`KeysFileError`] if the file cannot be read or is not TOML.
     pub fn open(path: &Path) -> Result<Self, KeysFileError> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        let before = match std::fs::read_to_string(path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(source) => return Err(KeysFileError::Io { path: path.to_owned(), source }),
         };
-        KeysFile::parse(path, &text)
+        let parsed = KeysFile::parse(path, before.as_deref().unwrap_or_default())?;
+        Ok(KeysFile { before, ..parsed })
     }
 
     /// Parses the text of the file at `path`.
@@ -96,7 +103,7 @@ impl KeysFile {
         let document = text
             .parse::<DocumentMut>()
             .map_err(|error| KeysFileError::Broken { path: path.to_owned(), message: error.to_string() })?;
-        Ok(KeysFile { path: path.to_owned(), document })
+        Ok(KeysFile { path: path.to_owned(), before: Some(text.to_owned()), document })
     }
 
     /// Returns the text as it would be saved.
@@ -159,17 +166,7 @@ impl KeysFile {
     pub fn set_enabled(&mut self, name: &str, enabled: bool) -> Result<bool, KeysFileError> {
         let key = self.find(name)?;
         let before = key.get("enabled").and_then(Item::as_bool).unwrap_or(true);
-        match key.get_mut("enabled").and_then(Item::as_value_mut) {
-            // Replace the value only, so that a comment after it is preserved.
-            Some(slot) => {
-                let decor = slot.decor().clone();
-                *slot = toml_edit::Value::from(enabled);
-                *slot.decor_mut() = decor;
-            }
-            None => {
-                key.insert("enabled", value(enabled));
-            }
-        }
+        set_value(key, "enabled", enabled.into());
         Ok(before != enabled)
     }
 
@@ -195,35 +192,12 @@ impl KeysFile {
         Ok(listed.collect())
     }
 
-    /// Replaces the file atomically: writes and syncs a temporary file beside it, renames it over the old one and syncs
-    /// the folder. Permissions are preserved; a new file is readable by its owner and group only.
+    /// Replaces the file atomically. Permissions are preserved; a new file is readable by its owner and group only.
     ///
     /// # Errors
-    /// Returns [`KeysFileError::Io`] if the operating system reports an error; the old file is then unchanged.
+    /// Returns [`KeysFileError::Replace`] if the file was changed since it was read, or the operating system reports an
+    /// error; the file is then unchanged.
     pub fn save(&self) -> Result<(), KeysFileError> {
-        self.write().map_err(|source| KeysFileError::Io { path: self.path.clone(), source })
-    }
-
-    fn write(&self) -> std::io::Result<()> {
-        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-        // Follow a symbolic link: replace the file that it names, not the link.
-        let path = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let mut file = tempfile::Builder::new().prefix(".keys-").suffix(".toml").tempfile_in(folder)?;
-        file.write_all(self.text().as_bytes())?;
-        match std::fs::metadata(&path) {
-            Ok(old) => {
-                std::fs::set_permissions(file.path(), old.permissions())?;
-                // Only root may change the owner. For other users the chown fails, and they own the new file.
-                let _ = std::os::unix::fs::chown(file.path(), Some(old.uid()), Some(old.gid()));
-            }
-            Err(_) => std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o640))?,
-        }
-        file.as_file().sync_all()?;
-        file.persist(&path).map_err(|error| error.error)?;
-        std::fs::File::open(folder)?.sync_all()
+        Ok(replace_file(&self.path, self.before.as_deref(), &self.text())?)
     }
 }

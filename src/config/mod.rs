@@ -6,6 +6,8 @@
 //!
 //! No other module reads these files. The semantics of routes and keys must not live here.
 
+mod admin;
+mod entries;
 mod fleet;
 mod keys;
 mod keys_file;
@@ -16,15 +18,18 @@ mod prices;
 mod print;
 pub mod reference;
 mod reload;
+mod replace;
 mod report;
 mod routes;
 mod routing;
 mod schema;
 mod secret;
 mod settings;
+mod sources;
 mod stable_read;
 mod tokens;
 mod values;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -33,11 +38,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use admin::{AdminApiSettings, AdminTokensError, AdminTokensFile, load_admin_tokens};
+pub use entries::{EntryKind, FieldError};
 pub use fleet::{FleetSettings, OnOutageSetting};
 pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed};
 pub use limits::Limits;
 pub use print::effective;
-pub use reload::{Baseline, ReloadOutcome, ReloadRules, Reloader};
+pub use reload::{Baseline, LoadedFile, ReloadOutcome, ReloadRules, Reloader};
+pub use replace::ReplaceError;
 pub use report::{Problem, Report};
 pub use schema::schema;
 pub use secret::{Environment, NoSecrets, Secret, SecretSource, Vault};
@@ -46,9 +54,15 @@ pub use settings::{
     TlsListener,
 };
 
-use crate::account::Keys;
+pub use sources::{ConfigSources, FileHash, IncludedFiles, SnapshotSources, SourceKind};
+pub use writer::{
+    AppliedChange, ChangeConditions, ChangeError, ConfigChange, ConfigWriter, PreparedChange, RecordChange,
+};
+
+use crate::account::{AdminToken, Keys};
 use crate::snapshot::Snapshot;
 use routes::Routed;
+use sources::{SourceFile, SourceText};
 use stable_read::StableReader;
 
 /// Valid configuration.
@@ -58,11 +72,22 @@ pub struct Loaded {
     pub settings: Settings,
     /// Routes and keys, which a reload replaces.
     pub snapshot: Snapshot,
-    /// Endings of the files of the snapshot, for [`Reloader::new`].
+    /// Versions of the files of the snapshot, for [`Reloader::new`].
     pub baseline: Baseline,
+    /// Path of gateway.toml.
+    pub file: PathBuf,
+    /// Tokens of the admin API.
+    pub admin_tokens: Vec<AdminToken>,
 }
 
-/// Reads all three files.
+impl Loaded {
+    /// Returns the files of the snapshot.
+    pub fn sources(&self) -> SnapshotSources {
+        self.settings.sources()
+    }
+}
+
+/// Reads gateway.toml and all files that it names.
 ///
 /// # Errors
 /// Returns [`Report`] with every fault of all files. If gateway.toml itself is invalid, the other two files are
@@ -71,15 +96,25 @@ pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
     match load_settings(file, vault) {
         Ok(settings) => {
             let reader = StableReader::default();
-            let (mut snapshot, baseline) = read_snapshot(&settings.routes, &settings.keys, vault, &reader)?;
-            snapshot.generation = 1;
-            Ok(Loaded { settings, snapshot, baseline })
+            let tokens = load_admin_tokens(&settings.admin_api.tokens);
+            let read = read_snapshot(&settings.sources(), vault, &reader);
+            match (read, tokens) {
+                (Ok((mut snapshot, baseline)), Ok(admin_tokens)) => {
+                    snapshot.generation = 1;
+                    Ok(Loaded { settings, snapshot, baseline, file: file.to_owned(), admin_tokens })
+                }
+                (read, tokens) => {
+                    let mut report = read.err().unwrap_or_default();
+                    report.merge(tokens.err().unwrap_or_default());
+                    Err(report)
+                }
+            }
         }
         Err(mut report) => {
-            let beside = folder(file);
-            let (routes, keys) = (beside.join("routes.toml"), beside.join("keys.toml"));
-            if routes.exists() && keys.exists() {
-                report.merge(load_snapshot(&routes, &keys, vault).err().unwrap_or_default());
+            let sources = sources::beside(file);
+            if sources.routes.main().exists() && sources.keys.main().exists() {
+                let read = read_snapshot(&sources, vault, &StableReader::default());
+                report.merge(read.err().unwrap_or_default());
             }
             Err(report)
         }
@@ -93,14 +128,18 @@ pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
 /// Returns [`Report`] with every fault of all texts.
 pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<Loaded, Report> {
     let [gateway, routes, keys] = texts;
-    let baseline = Baseline::of([routes, keys]);
-    let settings = settings::read(&folder.join("gateway.toml"), gateway, vault);
+    let file = folder.join("gateway.toml");
+    let settings = settings::read(&file, gateway, vault);
+    let source =
+        |kind, name: &str, text: &str| SourceFile { kind, path: folder.join(name), text: text.to_owned() };
+    let routes = vec![source(SourceKind::Routes, "routes.toml", routes)];
+    let keys = vec![source(SourceKind::Keys, "keys.toml", keys)];
     let beside =
         |_: &Path| Err(std::io::Error::other("the configuration is in memory and has no other files"));
-    let table = routes::read(&folder.join("routes.toml"), routes, vault, &beside);
-    let keys = keys::read(&folder.join("keys.toml"), keys);
-    match (settings, both(table, keys)) {
-        (Ok(settings), Ok(snapshot)) => Ok(Loaded { settings, snapshot, baseline }),
+    match (settings, snapshot_of(Ok(routes), Ok(keys), vault, &beside)) {
+        (Ok(settings), Ok((snapshot, baseline))) => {
+            Ok(Loaded { settings, snapshot, baseline, file, admin_tokens: Vec::new() })
+        }
         (settings, snapshot) => {
             let mut report = settings.err().unwrap_or_default();
             report.merge(snapshot.err().unwrap_or_default());
@@ -109,12 +148,87 @@ pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<
     }
 }
 
-/// Returns the path of keys.toml that gateway.toml gives. The other files are not read.
+/// Texts of configuration files that are checked and not written. `None` for the file as it is.
+#[derive(Clone, Debug, Default)]
+pub struct CandidateTexts {
+    /// Text of gateway.toml.
+    pub gateway: Option<String>,
+    /// Text of the main file of routes.
+    pub routes: Option<String>,
+    /// Text of the main file of keys.
+    pub keys: Option<String>,
+}
+
+/// Checks texts of configuration files together with the files as they are, without secrets. `file` is gateway.toml,
+/// and `sources` are the files that are read whatever the texts name: the one who sends them may not read others.
+///
+/// # Errors
+/// Returns [`Report`] with every fault of all files.
+pub fn check_texts(
+    file: &Path,
+    sources: &SnapshotSources,
+    texts: CandidateTexts,
+) -> Result<(Vec<Problem>, Snapshot), Report> {
+    let settings = match texts.gateway {
+        Some(text) => settings::read(file, &text, &NoSecrets),
+        None => load_settings(file, &NoSecrets),
+    };
+    let reader = StableReader::default();
+    let mut routes = sources.read(SourceKind::Routes, &reader);
+    let mut keys = sources.read(SourceKind::Keys, &reader);
+    let prices = |files: &Result<Vec<SourceFile>, Report>| {
+        let main = files.as_ref().ok()?.first()?;
+        let table = main.text.parse::<toml::Table>().ok()?;
+        Some(folder(&main.path).join(table.get("prices")?.as_str()?))
+    };
+    let known = prices(&routes);
+    for (files, text) in [(&mut routes, texts.routes), (&mut keys, texts.keys)] {
+        if let (Ok(files), Some(text)) = (files, text)
+            && let Some(main) = files.first_mut()
+        {
+            main.text = text;
+        }
+    }
+    let beside = |path: &Path| {
+        if known.as_deref() == Some(path) {
+            return reader.read(path);
+        }
+        Err(std::io::Error::other("a check reads no other price list than the one in effect"))
+    };
+    match (settings, snapshot_of(routes, keys, &NoSecrets, &beside)) {
+        (Ok(settings), Ok((snapshot, _))) => Ok((settings.warnings, snapshot)),
+        (settings, snapshot) => {
+            let mut report = settings.err().unwrap_or_default();
+            report.merge(snapshot.err().unwrap_or_default());
+            Err(report)
+        }
+    }
+}
+
+/// Returns the hash of a file's text. `None` if it cannot be read.
+pub fn file_hash(path: &Path) -> Option<FileHash> {
+    std::fs::read_to_string(path).ok().map(|text| FileHash::of(&text))
+}
+
+/// Returns the configuration in effect as TOML, as [`effective`] does, from its parts.
+pub fn effective_of(settings: &Settings, snapshot: &Snapshot) -> String {
+    print::effective_of(settings, snapshot)
+}
+
+/// Returns the files of keys that gateway.toml gives, the main file first. They are not read.
+///
+/// # Errors
+/// Returns [`Report`] if gateway.toml is invalid, or a folder of keys cannot be read.
+pub fn key_files(file: &Path) -> Result<Vec<PathBuf>, Report> {
+    load_settings(file, &NoSecrets)?.sources().keys.files()
+}
+
+/// Returns the path of the admin API's tokens that gateway.toml gives. The other files are not read.
 ///
 /// # Errors
 /// Returns [`Report`] if gateway.toml is invalid.
-pub fn keys_path(file: &Path) -> Result<PathBuf, Report> {
-    load_settings(file, &NoSecrets).map(|settings| settings.keys)
+pub fn admin_tokens_path(file: &Path) -> Result<PathBuf, Report> {
+    load_settings(file, &NoSecrets).map(|settings| settings.admin_api.tokens)
 }
 
 /// Returns the address of the admin port that gateway.toml gives. The other files are not read.
@@ -143,31 +257,38 @@ fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
 /// # Errors
 /// Returns [`Report`] with every fault of both files.
 pub fn load_snapshot(routes: &Path, keys: &Path, vault: &dyn Vault) -> Result<Snapshot, Report> {
-    read_snapshot(routes, keys, vault, &StableReader::default()).map(|(snapshot, _)| snapshot)
+    let sources =
+        SnapshotSources { routes: ConfigSources::of_file(routes), keys: ConfigSources::of_file(keys) };
+    read_snapshot(&sources, vault, &StableReader::default()).map(|(snapshot, _)| snapshot)
 }
 
-/// Returns the snapshot and the endings of both files.
+/// Returns the snapshot and the versions of its files.
 fn read_snapshot(
-    routes: &Path,
-    keys: &Path,
+    sources: &SnapshotSources,
     vault: &dyn Vault,
     reader: &StableReader,
 ) -> Result<(Snapshot, Baseline), Report> {
-    let read = |file: &Path| reader.read(file).map_err(|error| unread(file, &error));
-    let (table, access) = match (read(routes), read(keys)) {
-        (Ok(routes), Ok(keys)) => (routes, keys),
-        (table, access) => {
-            // Report the faults of the readable file as well.
-            let beside = |path: &Path| reader.read(path);
-            let table = table.and_then(|text| routes::read(routes, &text, vault, &beside));
-            let mut report = table.err().unwrap_or_default();
-            report.merge(access.and_then(|text| keys::read(keys, &text)).err().unwrap_or_default());
-            return Err(report);
-        }
-    };
-    let baseline = Baseline::of([&table, &access]);
-    let table = routes::read(routes, &table, vault, &|path| reader.read(path));
-    both(table, keys::read(keys, &access)).map(|snapshot| (snapshot, baseline))
+    let routes = sources.read(SourceKind::Routes, reader);
+    let keys = sources.read(SourceKind::Keys, reader);
+    snapshot_of(routes, keys, vault, &|path| reader.read(path))
+}
+
+/// Parses the files that could be read. Reports the faults of all others as well.
+fn snapshot_of(
+    routes: Result<Vec<SourceFile>, Report>,
+    keys: Result<Vec<SourceFile>, Report>,
+    vault: &dyn Vault,
+    beside: routes::ReadFile<'_>,
+) -> Result<(Snapshot, Baseline), Report> {
+    let files = routes.iter().chain(&keys).flatten();
+    let baseline = Baseline::of(files.map(|file| (file.kind, file.as_text())));
+    let table = routes.and_then(|files| routes::read_files(&texts_of(&files), vault, beside));
+    let keys = keys.and_then(|files| keys::read_files(&texts_of(&files)));
+    both(table, keys).map(|snapshot| (snapshot, baseline))
+}
+
+fn texts_of(files: &[SourceFile]) -> Vec<SourceText<'_>> {
+    files.iter().map(SourceFile::as_text).collect()
 }
 
 fn both(routes: Result<Routed, Report>, keys: Result<Keys, Report>) -> Result<Snapshot, Report> {

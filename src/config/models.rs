@@ -30,13 +30,31 @@ pub(super) struct ModelContext<'k> {
     pub(super) prices: &'k PriceList,
     /// Routing rules for what a model does not configure.
     pub(super) defaults: RoutingRules,
-    /// Place of `retry.continue` in the table `[retry]`.
+    /// Place of `retry.continue` in the table `[retry]` of the main file.
     pub(super) resumes: Option<Position>,
+}
+
+/// Root tables of all files; the first is that of the main file.
+pub(super) type Roots<'r, 'd> = &'r [ConfigTable<'d>];
+
+/// Reports a fault at a position in one of the files.
+fn wrong_at(
+    roots: Roots<'_, '_>,
+    file: usize,
+    mark: &Position,
+    message: impl Into<String>,
+    hint: impl Into<Option<String>>,
+) {
+    if let Some(root) = roots.get(file) {
+        root.wrong_at(mark, message, hint);
+    }
 }
 
 /// Model as configured, before its fallbacks are resolved.
 pub(super) struct Draft {
     model: Model,
+    /// Index of the file that defines it.
+    file: usize,
     targets: Position,
     fallback: Vec<(Box<str>, Position)>,
     /// Setting that enables `retry.continue`. `None` if it is disabled.
@@ -51,8 +69,13 @@ enum ContinueSetting {
     Global(Position),
 }
 
-/// Reads a model.
-pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &[Draft]) -> Option<Draft> {
+/// Reads a model. `file` is the index of its file.
+pub(super) fn read(
+    table: &ConfigTable<'_>,
+    known: &ModelContext<'_>,
+    earlier: &[Draft],
+    file: usize,
+) -> Option<Draft> {
     let id = table.require("id", "id = \"gpt-4o\"").and_then(|value| {
         let id = value.as_str()?.to_owned();
         if id.is_empty() || id.len() > 256 {
@@ -141,7 +164,7 @@ pub(super) fn read(table: &ConfigTable<'_>, known: &ModelContext<'_>, earlier: &
         prompt_cache: prompt_cache.unwrap_or_default(),
         budget: Arc::default(),
     };
-    Some(Draft { model, targets: targets_at, fallback, resumes })
+    Some(Draft { model, file, targets: targets_at, fallback, resumes })
 }
 
 /// Reads the context window and the maximum output of a model, in tokens.
@@ -277,7 +300,7 @@ fn read_target(table: &ConfigTable<'_>, known: &ModelContext<'_>) -> Option<Targ
 
 /// Resolves the fallbacks: returns the models, each with its own targets followed by those of its fallbacks,
 /// transitively.
-pub(super) fn join(root: &ConfigTable<'_>, drafts: Vec<Draft>) -> Vec<Model> {
+pub(super) fn join(roots: Roots<'_, '_>, drafts: Vec<Draft>) -> Vec<Model> {
     let mut sound = true;
     for draft in &drafts {
         for (name, mark) in &draft.fallback {
@@ -298,15 +321,15 @@ pub(super) fn join(root: &ConfigTable<'_>, drafts: Vec<Draft>) -> Vec<Model> {
             };
             if let Some((message, hint)) = wrong {
                 sound = false;
-                root.wrong_at(mark, message, hint);
+                wrong_at(roots, draft.file, mark, message, hint);
             }
         }
     }
     // Only if all fallbacks are valid: the targets of a cycle have no order, and further faults would mislead.
     let added: Vec<Vec<Target>> =
-        if sound { drafts.iter().map(|draft| more(root, &drafts, draft)).collect() } else { Vec::new() };
+        if sound { drafts.iter().map(|draft| more(roots, &drafts, draft)).collect() } else { Vec::new() };
     for (draft, added) in drafts.iter().zip(&added) {
-        check_resumes(root, draft, added);
+        check_resumes(roots, draft, added);
     }
     let mut models: Vec<Model> = drafts.into_iter().map(|draft| draft.model).collect();
     for (model, more) in models.iter_mut().zip(added) {
@@ -336,7 +359,7 @@ fn behind<'d>(drafts: &'d [Draft], draft: &'d Draft, found: &mut Vec<&'d Draft>)
 }
 
 /// Returns the targets of the fallbacks of a model. Each tier of a fallback becomes a further tier of the model.
-fn more(root: &ConfigTable<'_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
+fn more(roots: Roots<'_, '_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
     let mut others = Vec::new();
     behind(drafts, draft, &mut others);
     let own = &draft.model.targets;
@@ -359,20 +382,20 @@ fn more(root: &ConfigTable<'_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> 
             handle.tier = tier;
             let (provider, model) = (target.provider.clone(), target.model.clone());
             let (timeouts, abilities) = (target.timeouts, target.abilities);
-            more.push(Target { provider, model, handle, timeouts, abilities });
+            more.push(Target { provider, model, handle, timeouts, abilities, drained_weight: None });
         }
     }
     if own.len() + more.len() > MAX_TARGETS {
         let message =
             format!("a model can have at most {MAX_TARGETS} targets, including those of its fallback");
-        root.wrong_at(&draft.targets, message, None);
+        wrong_at(roots, draft.file, &draft.targets, message, None);
     }
     more
 }
 
 /// Reports an enabled `retry.continue` that could never take effect: a stream is resumed by another target than the one
 /// that began it, and that target must support prefill.
-fn check_resumes(root: &ConfigTable<'_>, draft: &Draft, added: &[Target]) {
+fn check_resumes(roots: Roots<'_, '_>, draft: &Draft, added: &[Target]) {
     let Some(resumes) = &draft.resumes else { return };
     let own = &draft.model.targets;
     let enabled = || own.iter().chain(added).filter(|target| target.handle.weight > 0);
@@ -393,13 +416,15 @@ fn check_resumes(root: &ConfigTable<'_>, draft: &Draft, added: &[Target]) {
     match (resumes, fault) {
         (_, None) => {}
         (ContinueSetting::Model(mark), Some((message, hint))) => {
-            root.wrong_at(mark, message, hint.to_owned())
+            wrong_at(roots, draft.file, mark, message, hint.to_owned())
         }
         (ContinueSetting::Global(mark), Some((message, hint)))
             if enabled().any(Target::is_conversational) =>
         {
             let message = format!("model \"{}\": {message}", draft.model.id);
-            root.wrong_at(
+            wrong_at(
+                roots,
+                0,
                 mark,
                 message,
                 format!("{hint}; or set `retry = {{ continue = false }}` on the model"),

@@ -56,8 +56,8 @@ impl<'t> TomlDocument<'t> {
         TomlDocument { file: file.to_owned(), text, before, problems, warnings }
     }
 
-    /// Parses the text and reads its root table. Returns `None` after a syntax error.
-    pub(super) fn read<T>(&self, read: impl FnOnce(&ConfigTable<'_>) -> T) -> Option<T> {
+    /// Parses the text. Returns `None` after a syntax error, which is reported.
+    pub(super) fn parse(&self) -> Option<Spanned<DeTable<'_>>> {
         let (root, errors) = DeTable::parse_recoverable(self.text);
         let broken = !errors.is_empty();
         for error in errors {
@@ -68,8 +68,19 @@ impl<'t> TomlDocument<'t> {
             // The parser recovers from a syntax error by guessing; faults that are found behind it would mislead.
             return None;
         }
+        Some(root)
+    }
+
+    /// Returns the root table of the parsed text. It must be [finished](ConfigTable::finish).
+    pub(super) fn root<'d>(&'d self, parsed: &'d Spanned<DeTable<'d>>) -> ConfigTable<'d> {
         let place = KeyPath { parent: None, step: Step::Root };
-        let table = ConfigTable::new(self, root.get_ref(), root.span(), place);
+        ConfigTable::new(self, parsed.get_ref(), parsed.span(), place)
+    }
+
+    /// Parses the text and reads its root table. Returns `None` after a syntax error.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&ConfigTable<'_>) -> T) -> Option<T> {
+        let parsed = self.parse()?;
+        let table = self.root(&parsed);
         let value = read(&table);
         table.finish();
         Some(value)
@@ -435,7 +446,8 @@ impl<'d> ConfigTable<'d> {
         count.unwrap_or(0)
     }
 
-    fn finish(self) {
+    /// Reports the keys that were not read as unknown.
+    pub(super) fn finish(self) {
         // Tables with user-defined keys have no unknown keys.
         if self.open.get() {
             return;

@@ -5,22 +5,29 @@ use std::time::Duration;
 
 use super::routing::ALSO;
 use super::{
-    AccessLogSettings, FleetSettings, LedgerSettings, Limits, Loaded, LogFormat, LogSettings,
-    OnOutageSetting, ReloadRules, RetentionSettings, Settings, StoreSettings, TlsListener,
+    AccessLogSettings, AdminApiSettings, ConfigSources, FleetSettings, LedgerSettings, Limits, Loaded,
+    LogFormat, LogSettings, OnOutageSetting, ReloadRules, RetentionSettings, Settings, StoreSettings,
+    TlsListener,
 };
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
 use crate::canonical::CachePolicy;
 use crate::provider::{HttpVersion, Timeouts};
 use crate::route::{ConfiguredAbilities, RetryRules, RoutingTable, Target};
+use crate::snapshot::Snapshot;
 
 /// Returns the configuration in effect as TOML. Secrets are shown as `***`, keys by their number only.
 pub fn effective(loaded: &Loaded) -> String {
+    effective_of(&loaded.settings, &loaded.snapshot)
+}
+
+/// Returns the same as [`effective`], from the parts of a configuration.
+pub(super) fn effective_of(settings: &Settings, snapshot: &Snapshot) -> String {
     let mut out = String::new();
     // Writing to a `String` cannot fail.
-    let _ = write_settings(&mut out, loaded);
-    let _ = write_routes(&mut out, &loaded.snapshot.routes);
-    let _ = write_keys(&mut out, &loaded.snapshot.keys);
+    let _ = write_settings(&mut out, settings);
+    let _ = write_routes(&mut out, &snapshot.routes);
+    let _ = write_keys(&mut out, &snapshot.keys);
     out
 }
 
@@ -46,7 +53,7 @@ fn bytes(value: usize) -> String {
 }
 
 // Each structure is taken apart without `..`: a setting that is added and not printed here does not compile.
-fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
+fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
     let Settings {
         listen,
         tls,
@@ -63,15 +70,16 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
         store,
         retention,
         ledger,
+        admin_api,
         warnings: _,
-    } = &loaded.settings;
+    } = settings;
     let listen: Vec<String> = listen.iter().map(|address| format!("\"{address}\"")).collect();
     writeln!(out, "# gateway.toml")?;
     writeln!(out, "[server]")?;
     writeln!(out, "listen         = [{}]", listen.join(", "))?;
     writeln!(out, "admin          = \"{admin}\"")?;
-    writeln!(out, "routes         = {}", text(&routes.display().to_string()))?;
-    writeln!(out, "keys           = {}", text(&keys.display().to_string()))?;
+    writeln!(out, "routes         = {}", paths(routes))?;
+    writeln!(out, "keys           = {}", paths(keys))?;
     writeln!(out, "threads        = {threads}")?;
     writeln!(out, "websocket      = {websocket}")?;
     writeln!(out, "drain          = {}", span(*drain))?;
@@ -93,7 +101,30 @@ fn write_settings(out: &mut String, loaded: &Loaded) -> std::fmt::Result {
         AccessLogSettings::Stdout => writeln!(out, "access = \"stdout\"")?,
         AccessLogSettings::File(path) => writeln!(out, "access = {}", text(&path.display().to_string()))?,
     }
-    write_store(out, store, retention, ledger)
+    write_store(out, store, retention, ledger)?;
+    write_admin(out, admin_api)
+}
+
+/// Formats the files of routes or keys: one path, or a list.
+fn paths(sources: &ConfigSources) -> String {
+    let written: Vec<String> = sources.written().iter().map(|path| text(path)).collect();
+    match &written[..] {
+        [only] => only.clone(),
+        all => format!("[{}]", all.join(", ")),
+    }
+}
+
+fn write_admin(out: &mut String, admin: &AdminApiSettings) -> std::fmt::Result {
+    let AdminApiSettings { tokens, state, socket, hosts, writes } = admin;
+    writeln!(out, "\n[admin]")?;
+    writeln!(out, "tokens = {}", text(&tokens.display().to_string()))?;
+    writeln!(out, "state  = {}", text(&state.display().to_string()))?;
+    if let Some(socket) = socket {
+        writeln!(out, "socket = {}", text(&socket.display().to_string()))?;
+    }
+    let hosts: Vec<String> = hosts.iter().map(|host| text(host)).collect();
+    writeln!(out, "hosts  = [{}]", hosts.join(", "))?;
+    writeln!(out, "writes = {writes}")
 }
 
 fn write_limits(out: &mut String, limits: &Limits) -> std::fmt::Result {

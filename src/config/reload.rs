@@ -1,11 +1,12 @@
 //! Reload of routes.toml and keys.toml: a new snapshot is installed only if both files are valid and stable.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::node::ConfigTable;
+use super::sources::{CandidateFile, FileHash, SnapshotSources, SourceKind, SourceText};
 use super::stable_read::{FileEnding, StableReader};
 use super::{Report, Vault, read_snapshot};
 use crate::snapshot::Snapshot;
@@ -39,15 +40,44 @@ pub(super) fn read(table: &ConfigTable<'_>) -> ReloadRules {
     ReloadRules { allow_empty: table.boolean("allow_empty").unwrap_or(default.allow_empty), settle }
 }
 
-/// Endings of routes.toml and keys.toml as they were read. A reload compares the new files with them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Baseline([FileEnding; 2]);
+/// Versions of the files as they were read. A reload compares the new files with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Baseline(Vec<FileBaseline>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FileBaseline {
+    kind: SourceKind,
+    path: PathBuf,
+    ending: FileEnding,
+    hash: FileHash,
+}
 
 impl Baseline {
-    /// Returns the endings of the texts of routes.toml and keys.toml.
-    pub(super) fn of(texts: [&str; 2]) -> Self {
-        Baseline(texts.map(FileEnding::of))
+    /// Returns the versions of these texts.
+    pub(super) fn of<'t>(files: impl Iterator<Item = (SourceKind, SourceText<'t>)>) -> Self {
+        let file = |(kind, file): (SourceKind, SourceText<'_>)| FileBaseline {
+            kind,
+            path: file.path.to_owned(),
+            ending: FileEnding::of(file.text),
+            hash: FileHash::of(file.text),
+        };
+        Baseline(files.map(file).collect())
     }
+
+    fn file(&self, path: &Path) -> Option<&FileBaseline> {
+        self.0.iter().find(|file| file.path == path)
+    }
+}
+
+/// File in effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedFile {
+    /// Kind of the file.
+    pub kind: SourceKind,
+    /// Path.
+    pub path: PathBuf,
+    /// Hash of its text.
+    pub hash: FileHash,
 }
 
 /// Result of a reload.
@@ -69,8 +99,7 @@ pub struct ReloadOutcome {
 
 /// Reads routes and keys and installs them as a snapshot.
 pub struct Reloader {
-    routes: PathBuf,
-    keys: PathBuf,
+    sources: SnapshotSources,
     rules: ReloadRules,
     vault: Box<dyn Vault + Send + Sync>,
     install: Box<dyn Fn(Snapshot) + Send + Sync>,
@@ -90,8 +119,7 @@ impl Reloader {
     /// Creates the reloader after the first load, which has read `first` and `baseline`. `install` makes a new snapshot
     /// the active one.
     pub fn new(
-        routes: PathBuf,
-        keys: PathBuf,
+        sources: SnapshotSources,
         rules: ReloadRules,
         vault: Box<dyn Vault + Send + Sync>,
         (first, baseline): (&Snapshot, Baseline),
@@ -106,7 +134,7 @@ impl Reloader {
             keys: first.keys.len(),
         };
         let current = Mutex::new(Current { outcome, baseline });
-        Reloader { routes, keys, rules, vault, install, reloading: Mutex::default(), current }
+        Reloader { sources, rules, vault, install, reloading: Mutex::default(), current }
     }
 
     /// Reads the files and installs the new snapshot. Blocks for about a microsecond a key and up to `reload.settle`:
@@ -114,63 +142,35 @@ impl Reloader {
     ///
     /// Reloads are serialised. A rejected file leaves the configuration in effect unchanged.
     pub fn reload(&self) -> ReloadOutcome {
-        let _serial = self.reloading.lock();
+        let session = self.exclusive();
         let start = Instant::now();
-        let Current { mut outcome, mut baseline } = self.current.lock().clone();
-        match self.read(&outcome, baseline) {
-            Ok((mut snapshot, new_baseline)) => {
-                snapshot.generation = outcome.generation + 1;
-                outcome = ReloadOutcome {
-                    generation: snapshot.generation,
-                    at: SystemTime::now(),
-                    took: start.elapsed(),
-                    refused: None,
-                    models: snapshot.routes.models().len(),
-                    keys: snapshot.keys.len(),
-                };
-                baseline = new_baseline;
-                (self.install)(snapshot);
-            }
+        match session.read(StableReader::default()) {
+            Ok(read) => session.install(read, start),
             Err(report) => {
-                outcome.at = SystemTime::now();
-                outcome.took = start.elapsed();
-                outcome.refused = Some(report);
+                let mut current = self.current.lock();
+                current.outcome.at = SystemTime::now();
+                current.outcome.took = start.elapsed();
+                current.outcome.refused = Some(report);
+                current.outcome.clone()
             }
         }
-        *self.current.lock() = Current { outcome: outcome.clone(), baseline };
-        outcome
     }
 
-    /// Reads both files. Rejects files that are invalid, truncated, unexpectedly empty or being written.
-    fn read(&self, outcome: &ReloadOutcome, baseline: Baseline) -> Result<(Snapshot, Baseline), Report> {
-        let reader = StableReader::default();
-        let (snapshot, new_baseline) = read_snapshot(&self.routes, &self.keys, &*self.vault, &reader)?;
-        let mut report = Report::default();
-        let counts = [
-            ("model", outcome.models, snapshot.routes.models().len()),
-            ("key", outcome.keys, snapshot.keys.len()),
-        ];
-        let files = [&self.routes, &self.keys];
-        for ((file, (what, before, now)), (old, new)) in
-            files.into_iter().zip(counts).zip(baseline.0.into_iter().zip(new_baseline.0))
-        {
-            // A file without entries is judged by `allow_empty` only: an intentionally emptied file need not keep its
-            // ending.
-            if now > 0 {
-                report.merge(
-                    old.truncation(new).map(|reason| Report::of_file(file, reason)).unwrap_or_default(),
-                );
-            } else if before > 0 && !self.rules.allow_empty {
-                let message = format!(
-                    "has no {what}, but had {before}; to permit this, set reload.allow_empty in gateway.toml"
-                );
-                report.merge(Report::of_file(file, message));
-            }
-        }
-        report.into_result()?;
-        // Last, so that the time spent on validation counts towards the wait.
-        reader.wait_until_stable(self.rules.settle)?;
-        Ok((snapshot, new_baseline))
+    /// Returns the only right to read or change the configuration, until it is dropped.
+    pub(super) fn exclusive(&self) -> ReloadSession<'_> {
+        ReloadSession { reloader: self, _serial: self.reloading.lock() }
+    }
+
+    /// Returns the files of the snapshot, as the settings name them.
+    pub fn sources(&self) -> &SnapshotSources {
+        &self.sources
+    }
+
+    /// Returns the files in effect.
+    pub fn loaded_files(&self) -> Vec<LoadedFile> {
+        let current = self.current.lock();
+        let files = current.baseline.0.iter();
+        files.map(|file| LoadedFile { kind: file.kind, path: file.path.clone(), hash: file.hash }).collect()
     }
 
     /// Returns the result of the last reload; the first load counts as one.
@@ -181,10 +181,80 @@ impl Reloader {
 
 impl std::fmt::Debug for Reloader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reloader")
-            .field("routes", &self.routes)
-            .field("keys", &self.keys)
-            .finish_non_exhaustive()
+        f.debug_struct("Reloader").field("sources", &self.sources).finish_non_exhaustive()
+    }
+}
+
+/// Exclusive right to read or change the configuration.
+pub(super) struct ReloadSession<'r> {
+    reloader: &'r Reloader,
+    _serial: MutexGuard<'r, ()>,
+}
+
+impl ReloadSession<'_> {
+    /// Returns the hash of the text that is in effect. `None` if the file is not in effect.
+    pub(super) fn loaded_hash(&self, path: &Path) -> Option<FileHash> {
+        self.reloader.current.lock().baseline.file(path).map(|file| file.hash)
+    }
+
+    /// Checks a text that a file is to have, together with the other files.
+    ///
+    /// # Errors
+    /// Returns [`Report`] with every fault of all files.
+    pub(super) fn check(&self, candidate: CandidateFile) -> Result<(Snapshot, Baseline), Report> {
+        self.read(StableReader::with_candidate(candidate))
+    }
+
+    /// Reads all files. Rejects files that are invalid, truncated, unexpectedly empty or being written.
+    fn read(&self, reader: StableReader) -> Result<(Snapshot, Baseline), Report> {
+        let Reloader { sources, vault, rules, .. } = self.reloader;
+        let Current { outcome, baseline } = self.reloader.current.lock().clone();
+        let (snapshot, new_baseline) = read_snapshot(sources, &**vault, &reader)?;
+        let mut report = Report::default();
+        let counts = [
+            (SourceKind::Routes, "model", outcome.models, snapshot.routes.models().len()),
+            (SourceKind::Keys, "key", outcome.keys, snapshot.keys.len()),
+        ];
+        for (kind, what, before, now) in counts {
+            // Files without entries are judged by `allow_empty` only: an intentionally emptied file need not keep its
+            // ending.
+            if now > 0 {
+                for file in new_baseline.0.iter().filter(|file| file.kind == kind) {
+                    let old = baseline.file(&file.path);
+                    let truncation = old.and_then(|old| old.ending.truncation(file.ending));
+                    report.merge(truncation.map(|why| Report::of_file(&file.path, why)).unwrap_or_default());
+                }
+            } else if before > 0 && !rules.allow_empty {
+                let message = format!(
+                    "has no {what}, but had {before}; to permit this, set reload.allow_empty in gateway.toml"
+                );
+                report.merge(Report::of_file(sources.of(kind).main(), message));
+            }
+        }
+        report.into_result()?;
+        // Last, so that the time spent on validation counts towards the wait.
+        reader.wait_until_stable(rules.settle)?;
+        Ok((snapshot, new_baseline))
+    }
+
+    /// Makes a snapshot the active one, as the next generation. Its check began at `start`.
+    pub(super) fn install(
+        &self,
+        (mut snapshot, baseline): (Snapshot, Baseline),
+        start: Instant,
+    ) -> ReloadOutcome {
+        snapshot.generation = self.reloader.current.lock().outcome.generation.saturating_add(1);
+        let outcome = ReloadOutcome {
+            generation: snapshot.generation,
+            at: SystemTime::now(),
+            took: start.elapsed(),
+            refused: None,
+            models: snapshot.routes.models().len(),
+            keys: snapshot.keys.len(),
+        };
+        (self.reloader.install)(snapshot);
+        *self.reloader.current.lock() = Current { outcome: outcome.clone(), baseline };
+        outcome
     }
 }
 
@@ -208,8 +278,7 @@ mod tests {
         let loaded = load(&path("gateway.toml"), &NoSecrets).unwrap();
         std::fs::write(path("routes.toml"), ROUTES).unwrap();
         let reloader = Reloader::new(
-            path("routes.toml"),
-            path("keys.toml"),
+            loaded.sources(),
             ReloadRules { settle: Duration::ZERO, ..ReloadRules::default() },
             Box::new(NoSecrets),
             (&loaded.snapshot, loaded.baseline),

@@ -1,6 +1,6 @@
 //! routes.toml: providers, and the whole of the file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use rustls_pki_types::pem::PemObject as _;
 use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use super::secret::{self, Vault};
+use super::sources::SourceText;
 use super::{Secret, folder, models, prices, routing, tokens};
 use crate::account::Tokens;
 use crate::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
@@ -28,72 +29,125 @@ pub(super) struct Routed {
     pub(super) tokens: Option<Tokens>,
 }
 
-pub(super) fn read(
-    file: &Path,
-    text: &str,
+/// Settings that only the main file may have.
+const MAIN_ONLY: [&str; 5] = ["prices", "claude_alias", "breaker", "retry", "tokens"];
+
+/// Reads the files of routes: the main file with the settings, and further files with providers and models.
+pub(super) fn read_files(
+    files: &[SourceText<'_>],
     vault: &dyn Vault,
     beside: ReadFile<'_>,
 ) -> Result<Routed, Report> {
-    let document = TomlDocument::new(file, text);
-    let folder = folder(file);
-    let mut price_faults = None;
-    let routes = document.read(|root| {
-        let prices = root.get("prices").and_then(|value| {
-            let path = folder.join(value.as_str()?);
-            match beside(&path) {
-                Ok(text) => prices::read(&path, &text).map_err(|report| price_faults = Some(report)).ok(),
-                Err(error) => {
-                    value.wrong(format!("{}: {error}", path.display()), None);
-                    None
-                }
-            }
-        });
-        let prices = prices.unwrap_or_default();
-        let alias = root.get("claude_alias").and_then(|value| value.parsed(alias_prefix));
-        let mut providers: Vec<Arc<Provider>> = Vec::new();
-        let mut names: Vec<String> = Vec::new();
+    let documents: Vec<TomlDocument<'_>> =
+        files.iter().map(|file| TomlDocument::new(file.path, file.text)).collect();
+    let mut price_faults = Report::default();
+    let routed = {
+        let parsed: Vec<_> = documents.iter().map(TomlDocument::parse).collect();
+        // With a file missing, references to its providers would be reported as faults.
+        let complete = parsed.iter().all(Option::is_some);
+        let mut roots: Vec<ConfigTable<'_>> = Vec::new();
+        if complete {
+            roots.extend(
+                documents.iter().zip(&parsed).filter_map(|(file, root)| Some(file.root(root.as_ref()?))),
+            );
+        }
+        let folders: Vec<PathBuf> = files.iter().map(|file| folder(file.path)).collect();
+        let routed = read_tables(&roots, &folders, vault, beside, &mut price_faults);
+        roots.into_iter().for_each(ConfigTable::finish);
+        routed
+    };
+    // Faults of the price file follow those of the files of routes.
+    let mut report = Report::default();
+    documents.into_iter().for_each(|document| report.merge(document.into_report()));
+    report.merge(price_faults);
+    report.into_result()?;
+    let main = files.first().map_or(Path::new(""), |file| file.path);
+    routed.ok_or_else(|| Report::of_file(main, "is not valid"))
+}
+
+/// Providers of all files.
+#[derive(Default)]
+struct KnownProviders {
+    providers: Vec<Arc<Provider>>,
+    /// Names of all providers, including those with faults.
+    names: Vec<String>,
+}
+
+impl KnownProviders {
+    fn read(&mut self, root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) {
         root.tables("provider", |table| {
             let name = table.require("name", "name = \"openai\"").and_then(|name| {
                 let text = name.as_str()?.to_owned();
-                if names.contains(&text) {
+                if self.names.contains(&text) {
                     name.wrong(format!("the provider \"{text}\" is defined twice"), None);
                 } else if text.is_empty() || text.len() > 64 {
                     name.wrong("a name must have 1 to 64 bytes", None);
                 }
                 Some(text)
             });
-            let provider = read_provider(table, name.clone().unwrap_or_default(), &folder, vault);
-            if let Some(name) = name.filter(|name| !name.is_empty() && !names.contains(name)) {
+            let provider = read_provider(table, name.clone().unwrap_or_default(), folder, vault);
+            if let Some(name) = name.filter(|name| !name.is_empty() && !self.names.contains(name)) {
                 // The name is known even if the provider has faults, so that models do not report it as unknown.
-                names.push(name);
-                providers.extend(provider.map(Arc::new));
+                self.names.push(name);
+                self.providers.extend(provider.map(Arc::new));
             }
         });
-        let breaker = routing::read_breaker(root);
-        let mut resumes = None;
-        let retry = root.table("retry", |table| {
-            resumes = table.get("continue").map(|value| value.position());
-            routing::read_retry(table, RetryRules::default())
-        });
-        let usual = RoutingRules { policy: Policy::default(), retry: retry.unwrap_or_default(), breaker };
-        let known = models::ModelContext {
-            providers: &providers,
-            names: &names,
-            prices: &prices,
-            defaults: usual,
-            resumes,
-        };
-        let mut drafts = Vec::new();
-        root.tables("model", |table| drafts.extend(models::read(table, &known, &drafts)));
-        let tokens = root.table("tokens", |table| tokens::read(table, &folder, vault)).flatten();
-        let routes = Routes::new(models::join(root, drafts), providers);
-        Routed { routes: routes.with_aliases(alias.as_deref().unwrap_or(alias::DEFAULT_PREFIX)), tokens }
+    }
+}
+
+/// Reads the root tables of all files. `None` if there is none.
+fn read_tables(
+    roots: &[ConfigTable<'_>],
+    folders: &[PathBuf],
+    vault: &dyn Vault,
+    beside: ReadFile<'_>,
+    price_faults: &mut Report,
+) -> Option<Routed> {
+    let (root, included) = roots.split_first()?;
+    let main_folder = folders.first()?;
+    for root in included {
+        for key in MAIN_ONLY {
+            if let Some(value) = root.get(key) {
+                value.wrong(format!("{key} may be set in the first file only"), None);
+            }
+        }
+    }
+    let prices = root.get("prices").and_then(|value| {
+        let path = main_folder.join(value.as_str()?);
+        match beside(&path) {
+            Ok(text) => prices::read(&path, &text).map_err(|report| *price_faults = report).ok(),
+            Err(error) => {
+                value.wrong(format!("{}: {error}", path.display()), None);
+                None
+            }
+        }
     });
-    // Faults of the price file follow those of routes.toml.
-    let mut report = document.into_report();
-    report.merge(price_faults.unwrap_or_default());
-    report.into_result()?;
-    routes.ok_or_else(|| Report::of_file(file, "is not valid"))
+    let prices = prices.unwrap_or_default();
+    let alias = root.get("claude_alias").and_then(|value| value.parsed(alias_prefix));
+    let mut known = KnownProviders::default();
+    roots.iter().zip(folders).for_each(|(root, folder)| known.read(root, folder, vault));
+    let breaker = routing::read_breaker(root);
+    let mut resumes = None;
+    let retry = root.table("retry", |table| {
+        resumes = table.get("continue").map(|value| value.position());
+        routing::read_retry(table, RetryRules::default())
+    });
+    let usual = RoutingRules { policy: Policy::default(), retry: retry.unwrap_or_default(), breaker };
+    let context = models::ModelContext {
+        providers: &known.providers,
+        names: &known.names,
+        prices: &prices,
+        defaults: usual,
+        resumes,
+    };
+    let mut drafts = Vec::new();
+    for (file, root) in roots.iter().enumerate() {
+        root.tables("model", |table| drafts.extend(models::read(table, &context, &drafts, file)));
+    }
+    let tokens = root.table("tokens", |table| tokens::read(table, main_folder, vault)).flatten();
+    let models = models::join(roots, drafts);
+    let routes = Routes::new(models, known.providers);
+    Some(Routed { routes: routes.with_aliases(alias.as_deref().unwrap_or(alias::DEFAULT_PREFIX)), tokens })
 }
 
 /// Reads the prefix of the aliases for Claude Code.

@@ -16,7 +16,7 @@ use crate::wire::Api;
 
 /// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+pub(super) enum KeyType {
     /// Any text.
     Text,
     /// `true` or `false`.
@@ -59,7 +59,7 @@ enum Shape {
 
 /// Names that a text may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Names {
+pub(super) enum Names {
     Apis,
     Kinds,
     Dialects,
@@ -94,7 +94,7 @@ const BILLION: i64 = 1_000_000_000;
 const LAST_SECOND: i64 = 253_402_300_799;
 
 /// Returns the type of a key by its path. `None` for a key without an entry, which a test rejects.
-fn shape(path: &str) -> Option<Shape> {
+pub(super) fn shape(path: &str) -> Option<KeyType> {
     let last = path.rsplit('.').next().unwrap_or(path);
     let parent = path.strip_suffix(last).unwrap_or_default();
     match parent {
@@ -102,7 +102,7 @@ fn shape(path: &str) -> Option<Shape> {
         "provider.timeouts." | "model.timeouts." => timeout(last),
         "model.price." | "model.price.tiers." => price(last),
         "key.limits." | "account.limits." => usage_limit(last),
-        "provider.credential." | "tokens.key.secret." => Some(Shape::Text),
+        "provider.credential." | "tokens.key.secret." => Some(KeyType::Text),
         "limits." => limit(last),
         "store." => store(last),
         "breaker." | "retry." | "model.retry." => routing(last),
@@ -111,143 +111,146 @@ fn shape(path: &str) -> Option<Shape> {
     }
 }
 
-fn timeout(key: &str) -> Option<Shape> {
+fn timeout(key: &str) -> Option<KeyType> {
     Some(match key {
-        "connect" | "first_byte" | "idle" | "total" | "rate_window" => Shape::Duration,
-        "min_rate" => Shape::Size,
+        "connect" | "first_byte" | "idle" | "total" | "rate_window" => KeyType::Duration,
+        "min_rate" => KeyType::Size,
         _ => return None,
     })
 }
 
-fn price(key: &str) -> Option<Shape> {
+fn price(key: &str) -> Option<KeyType> {
     Some(match key {
         "input" | "cached_input" | "cache_write" | "cache_write_1h" | "output" | "reasoning"
         | "audio_input" | "audio_output" | "image_input" | "image_output" | "search" | "request" => {
-            Shape::Amount
+            KeyType::Amount
         }
-        "image" | "video_second" => Shape::AmountOrTables,
-        "tiers" => Shape::Tables,
-        "above" => Shape::Integer(1, BILLION),
+        "image" | "video_second" => KeyType::AmountOrTables,
+        "tiers" => KeyType::Tables,
+        "above" => KeyType::Integer(1, BILLION),
         _ => return None,
     })
 }
 
-fn usage_limit(key: &str) -> Option<Shape> {
+fn usage_limit(key: &str) -> Option<KeyType> {
     Some(match key {
-        "requests_per_minute" | "tokens_per_minute" => Shape::Integer(1, BILLION),
-        "concurrent" => Shape::Integer(1, 1_000_000),
-        "spend_per_day" | "spend_per_month" => Shape::Amount,
+        "requests_per_minute" | "tokens_per_minute" => KeyType::Integer(1, BILLION),
+        "concurrent" => KeyType::Integer(1, 1_000_000),
+        "spend_per_day" | "spend_per_month" => KeyType::Amount,
         _ => return None,
     })
 }
 
-fn limit(key: &str) -> Option<Shape> {
+fn limit(key: &str) -> Option<KeyType> {
     Some(match key {
-        "body" | "answer" | "frame" | "memory" | "head" | "fetch" => Shape::Size,
-        "connections" | "requests" => Shape::Integer(1, 10_000_000),
-        "pool" | "websockets" => Shape::Integer(0, 10_000_000),
-        "fetches" => Shape::Integer(1, 1_000_000),
-        "fetch_allow" => Shape::Texts,
+        "body" | "answer" | "frame" | "memory" | "head" | "fetch" => KeyType::Size,
+        "connections" | "requests" => KeyType::Integer(1, 10_000_000),
+        "pool" | "websockets" => KeyType::Integer(0, 10_000_000),
+        "fetches" => KeyType::Integer(1, 1_000_000),
+        "fetch_allow" => KeyType::Texts,
         "header_timeout" | "body_timeout" | "keepalive" | "heartbeat" | "slow_start" | "write_timeout"
-        | "pool_idle" | "fetch_timeout" | "websocket_lifetime" | "websocket_ping" => Shape::Duration,
+        | "pool_idle" | "fetch_timeout" | "websocket_lifetime" | "websocket_ping" => KeyType::Duration,
         _ => return None,
     })
 }
 
-fn store(key: &str) -> Option<Shape> {
+fn store(key: &str) -> Option<KeyType> {
     const POLICY: Names = Names::Own(&["allow", "refuse"]);
     Some(match key {
-        "sqlite" | "sentinel" | "journal" => Shape::Text,
-        "valkey" => Shape::TextOrTexts,
-        "away" | "foreign_responses" => Shape::OneOf(POLICY),
-        "away_allowance" => Shape::Amount,
-        "response_lifetime" | "seal_lifetime" | "flush" | "record_lifetime" => Shape::Duration,
-        "response_limit" | "total_limit" | "seal_limit" => Shape::Size,
+        "sqlite" | "sentinel" | "journal" => KeyType::Text,
+        "valkey" => KeyType::TextOrTexts,
+        "away" | "foreign_responses" => KeyType::OneOf(POLICY),
+        "away_allowance" => KeyType::Amount,
+        "response_lifetime" | "seal_lifetime" | "flush" | "record_lifetime" => KeyType::Duration,
+        "response_limit" | "total_limit" | "seal_limit" => KeyType::Size,
         _ => return None,
     })
 }
 
-fn routing(key: &str) -> Option<Shape> {
+fn routing(key: &str) -> Option<KeyType> {
     Some(match key {
-        "failures" | "requests" => Shape::Integer(1, 1_000_000),
+        "failures" | "requests" => KeyType::Integer(1, 1_000_000),
         // In `[breaker]` at least 1, which the reader checks.
-        "percent" => Shape::Integer(0, 100),
-        "within" | "cooldown" | "longest" | "deadline" | "hold" => Shape::Duration,
-        "attempts" => Shape::Integer(1, 16),
-        "reserve" => Shape::Integer(0, 1_000_000),
-        "continue" => Shape::Flag,
-        "also" => Shape::Some(Names::RetryAlso),
+        "percent" => KeyType::Integer(0, 100),
+        "within" | "cooldown" | "longest" | "deadline" | "hold" => KeyType::Duration,
+        "attempts" => KeyType::Integer(1, 16),
+        "reserve" => KeyType::Integer(0, 1_000_000),
+        "continue" => KeyType::Flag,
+        "also" => KeyType::Some(Names::RetryAlso),
         _ => return None,
     })
 }
 
-fn access(key: &str) -> Option<Shape> {
+fn access(key: &str) -> Option<KeyType> {
     Some(match key {
-        "name" | "account" => Shape::Text,
-        "sha256" => Shape::Digest,
-        "enabled" => Shape::Flag,
-        "expires" => Shape::Time,
-        "images" => Shape::OneOf(Names::Own(&["envelope", "plain"])),
-        "losses" => Shape::OneOf(Names::Losses),
-        "prompt_cache" => Shape::OneOf(Names::CachePolicies),
-        "models" | "endpoints" | "networks" => Shape::Texts,
-        "limits" => Shape::Table,
+        "name" | "account" => KeyType::Text,
+        "sha256" => KeyType::Digest,
+        "enabled" => KeyType::Flag,
+        "expires" => KeyType::Time,
+        "images" => KeyType::OneOf(Names::Own(&["envelope", "plain"])),
+        "losses" => KeyType::OneOf(Names::Losses),
+        "prompt_cache" => KeyType::OneOf(Names::CachePolicies),
+        "models" | "endpoints" | "networks" => KeyType::Texts,
+        "limits" => KeyType::Table,
         _ => return None,
     })
 }
 
 /// Keys of tables that no other table resembles.
-fn other(path: &str) -> Option<Shape> {
+fn other(path: &str) -> Option<KeyType> {
     Some(match path {
-        "server" | "limits" | "reload" | "log" | "store" | "tokens" | "breaker" | "retry"
+        "server" | "limits" | "reload" | "log" | "store" | "admin" | "tokens" | "breaker" | "retry"
         | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry" | "model.price" => {
-            Shape::Table
+            KeyType::Table
         }
         "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {
-            Shape::Tables
+            KeyType::Tables
         }
-        "provider.credential" | "tokens.key.secret" => Shape::Choice,
-        "provider.headers" => Shape::Open,
-        "server.listen" => Shape::Addresses,
-        "server.admin" | "server.tls.listen" => Shape::Address,
-        "server.threads" => Shape::Integer(0, 1024),
+        "provider.credential" | "tokens.key.secret" => KeyType::Choice,
+        "provider.headers" => KeyType::Open,
+        "server.listen" => KeyType::Addresses,
+        "server.admin" | "server.tls.listen" => KeyType::Address,
+        "server.threads" => KeyType::Integer(0, 1024),
         "server.drain"
         | "reload.settle"
         | "tokens.lifetime"
         | "provider.check.every"
-        | "provider.check.timeout" => Shape::Duration,
+        | "provider.check.timeout" => KeyType::Duration,
         "reload.allow_empty"
         | "server.websocket"
+        | "admin.writes"
         | "provider.think_tags"
         | "provider.prefill"
         | "model.image_input"
         | "model.parallel_tool_calls"
         | "provider.ask_usage"
         | "provider.forward_client"
-        | "provider.websocket" => Shape::Flag,
-        "log.format" => Shape::OneOf(Names::Own(&["json", "text"])),
-        "tokens.key.algorithm" => Shape::OneOf(Names::Signatures),
-        "provider.kind" => Shape::OneOf(Names::Kinds),
-        "provider.dialect" => Shape::OneOf(Names::Dialects),
-        "provider.apis" => Shape::Some(Names::Apis),
-        "provider.http" => Shape::OneOf(Names::Own(&["auto", "1.1", "2"])),
-        "provider.errors" => Shape::OneOf(Names::Own(&["standard", "own"])),
-        "model.policy" => Shape::OneOf(Names::Policies),
-        "model.prompt_cache" => Shape::OneOf(Names::CachePolicies),
-        "model.created" => Shape::Integer(0, LAST_SECOND),
+        | "provider.websocket" => KeyType::Flag,
+        "log.format" => KeyType::OneOf(Names::Own(&["json", "text"])),
+        "tokens.key.algorithm" => KeyType::OneOf(Names::Signatures),
+        "provider.kind" => KeyType::OneOf(Names::Kinds),
+        "provider.dialect" => KeyType::OneOf(Names::Dialects),
+        "provider.apis" => KeyType::Some(Names::Apis),
+        "provider.http" => KeyType::OneOf(Names::Own(&["auto", "1.1", "2"])),
+        "provider.errors" => KeyType::OneOf(Names::Own(&["standard", "own"])),
+        "model.policy" => KeyType::OneOf(Names::Policies),
+        "model.prompt_cache" => KeyType::OneOf(Names::CachePolicies),
+        "model.created" => KeyType::Integer(0, LAST_SECOND),
         "model.context_window"
         | "model.max_output_tokens"
         | "model.targets.concurrent"
         | "model.targets.requests_per_minute"
-        | "model.targets.tokens_per_minute" => Shape::Integer(1, BILLION),
-        "model.targets.weight" => Shape::Integer(0, 1_000_000),
-        "model.targets.tier" => Shape::Integer(0, 15),
-        "model.fallback" => Shape::Texts,
-        "model.price.image.each" | "model.price.video_second.each" => Shape::Amount,
+        | "model.targets.tokens_per_minute" => KeyType::Integer(1, BILLION),
+        "model.targets.weight" => KeyType::Integer(0, 1_000_000),
+        "model.targets.tier" => KeyType::Integer(0, 15),
+        "model.fallback" | "admin.hosts" => KeyType::Texts,
+        "server.routes" | "server.keys" => KeyType::TextOrTexts,
+        "model.price.image.each" | "model.price.video_second.each" => KeyType::Amount,
         "prices"
         | "claude_alias"
-        | "server.routes"
-        | "server.keys"
+        | "admin.tokens"
+        | "admin.state"
+        | "admin.socket"
         | "server.upgrade_socket"
         | "server.tls.cert"
         | "server.tls.key"
@@ -268,7 +271,7 @@ fn other(path: &str) -> Option<Shape> {
         | "model.targets.model"
         | "model.price.image.size"
         | "model.price.image.quality"
-        | "model.price.video_second.size" => Shape::Text,
+        | "model.price.video_second.size" => KeyType::Text,
         _ => return None,
     })
 }
@@ -314,17 +317,17 @@ fn property(keys: &[ReferenceKey], key: &ReferenceKey) -> Value {
     }
     let shape = shape(&key.path);
     match shape {
-        Some(Shape::Table) => property.extend(below()),
-        Some(Shape::Choice) => {
+        Some(KeyType::Table) => property.extend(below()),
+        Some(KeyType::Choice) => {
             property.extend(below());
             property.insert("minProperties".to_owned(), json!(1));
             property.insert("maxProperties".to_owned(), json!(1));
         }
-        Some(Shape::Tables) => {
+        Some(KeyType::Tables) => {
             property.insert("type".to_owned(), json!("array"));
             property.insert("items".to_owned(), Value::Object(below()));
         }
-        Some(Shape::AmountOrTables) => {
+        Some(KeyType::AmountOrTables) => {
             let list = json!({ "type": "array", "items": below() });
             property.insert("anyOf".to_owned(), json!([amount(), list]));
         }
@@ -357,28 +360,28 @@ fn amount() -> Value {
 }
 
 /// Returns the members that describe a value without keys.
-fn simple(shape: Shape) -> Map<String, Value> {
+fn simple(shape: KeyType) -> Map<String, Value> {
     let text = json!({ "type": "string" });
     let names = |names: Names| json!({ "type": "string", "enum": names.list() });
     let address = json!({ "type": "string", "pattern": "^[^ ]+:[0-9]{1,5}$" });
     let value = match shape {
-        Shape::Text => text,
-        Shape::Flag => json!({ "type": "boolean" }),
-        Shape::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Shape::Amount => amount(),
-        Shape::Duration => json!({ "type": "string", "pattern": "^[0-9]+ *(ms|s|m|min|h|d)$" }),
-        Shape::Size => json!({ "type": "string", "pattern": "^[0-9]+ *(B|KiB|MiB|GiB|kB|KB|MB|GB)$" }),
-        Shape::Address => address,
-        Shape::Addresses => json!({ "type": "array", "items": address }),
-        Shape::Digest => json!({ "type": "string", "pattern": "^[0-9a-fA-F]{64}$" }),
-        Shape::Time => json!({ "type": "string", "format": "date-time" }),
-        Shape::OneOf(list) => names(list),
-        Shape::Some(list) => json!({ "type": "array", "items": names(list) }),
-        Shape::Texts => json!({ "type": "array", "items": text }),
-        Shape::TextOrTexts => json!({ "anyOf": [text, { "type": "array", "items": text }] }),
-        Shape::Open => json!({ "type": "object", "additionalProperties": text }),
+        KeyType::Text => text,
+        KeyType::Flag => json!({ "type": "boolean" }),
+        KeyType::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        KeyType::Amount => amount(),
+        KeyType::Duration => json!({ "type": "string", "pattern": "^[0-9]+ *(ms|s|m|min|h|d)$" }),
+        KeyType::Size => json!({ "type": "string", "pattern": "^[0-9]+ *(B|KiB|MiB|GiB|kB|KB|MB|GB)$" }),
+        KeyType::Address => address,
+        KeyType::Addresses => json!({ "type": "array", "items": address }),
+        KeyType::Digest => json!({ "type": "string", "pattern": "^[0-9a-fA-F]{64}$" }),
+        KeyType::Time => json!({ "type": "string", "format": "date-time" }),
+        KeyType::OneOf(list) => names(list),
+        KeyType::Some(list) => json!({ "type": "array", "items": names(list) }),
+        KeyType::Texts => json!({ "type": "array", "items": text }),
+        KeyType::TextOrTexts => json!({ "anyOf": [text, { "type": "array", "items": text }] }),
+        KeyType::Open => json!({ "type": "object", "additionalProperties": text }),
         // Described by the caller.
-        Shape::Table | Shape::Choice | Shape::Tables | Shape::AmountOrTables => return Map::new(),
+        KeyType::Table | KeyType::Choice | KeyType::Tables | KeyType::AmountOrTables => return Map::new(),
     };
     match value {
         Value::Object(members) => members,
@@ -406,7 +409,7 @@ mod tests {
                 let below = keys.iter().any(|other| other.path.starts_with(&format!("{}.", key.path)));
                 let is_table = matches!(
                     shape(&key.path),
-                    Some(Shape::Table | Shape::Choice | Shape::Tables | Shape::AmountOrTables)
+                    Some(KeyType::Table | KeyType::Choice | KeyType::Tables | KeyType::AmountOrTables)
                 );
                 assert_eq!(below, is_table, "{}", key.path);
             }

@@ -8,11 +8,13 @@ use std::time::Duration;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::admin::{self, AdminApiSettings};
 use super::fleet::{self, FleetSettings};
 use super::limits::{Limits, read_limits};
 use super::node::{ConfigTable, TomlDocument};
 use super::report::{Problem, Report};
 use super::secret::expand;
+use super::sources::{self, ConfigSources, SnapshotSources};
 use super::values;
 use super::{ReloadRules, Vault, folder, reload};
 
@@ -25,10 +27,10 @@ pub struct Settings {
     pub tls: Vec<TlsListener>,
     /// Address of the admin port (metrics and health).
     pub admin: SocketAddr,
-    /// Path of routes.toml.
-    pub routes: PathBuf,
-    /// Path of keys.toml.
-    pub keys: PathBuf,
+    /// Files of routes, without the folder of the admin API.
+    pub routes: ConfigSources,
+    /// Files of keys, without the folder of the admin API.
+    pub keys: ConfigSources,
     /// Worker threads; 0 for one per core.
     pub threads: usize,
     /// Socket over which a new process takes over the listeners (SIGQUIT).
@@ -49,8 +51,17 @@ pub struct Settings {
     pub retention: RetentionSettings,
     /// Ledger settings.
     pub ledger: LedgerSettings,
+    /// Settings of the admin API.
+    pub admin_api: AdminApiSettings,
     /// Warnings: what gateway.toml sets without effect, or what a later operation cannot carry out.
     pub warnings: Vec<Problem>,
+}
+
+impl Settings {
+    /// Returns the files of the snapshot, those of the admin API included.
+    pub fn sources(&self) -> SnapshotSources {
+        SnapshotSources::new(&self.routes, &self.keys, &self.admin_api.state)
+    }
 }
 
 /// TLS listener.
@@ -198,6 +209,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
     let store = root.table("store", |table| read_store(table, folder)).unwrap_or_default();
     let (store, retention, ledger) = store;
     let store = store.unwrap_or_else(|| StoreSettings::Sqlite(folder.join("state.db")));
+    let admin_api = admin::read(root, folder, &store);
     root.require("server", "[server]")?;
     root.table("server", |server| {
         let mut listen = Vec::new();
@@ -228,8 +240,8 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
         let path = |key, default: &str| folder.join(server.string(key).unwrap_or_else(|| default.to_owned()));
         let threads = server.integer("threads", &(0..=MAX_THREADS)).unwrap_or(0);
         Settings {
-            routes: path("routes", "routes.toml"),
-            keys: path("keys", "keys.toml"),
+            routes: sources::read(server, "routes", "routes.toml", folder),
+            keys: sources::read(server, "keys", "keys.toml", folder),
             upgrade_socket: path("upgrade_socket", "model-gateway.upgrade.sock"),
             websocket: server.boolean("websocket").unwrap_or(true),
             drain: server.duration("drain").unwrap_or(Duration::from_secs(30)),
@@ -243,6 +255,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
             store,
             retention,
             ledger,
+            admin_api,
             warnings: Vec::new(),
         }
     })

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use foldhash::quality::RandomState;
 
 use super::Report;
+use super::sources::CandidateFile;
 
 const CHANGED: &str = "changed while it was read; write a new file next to it and rename it over the old one";
 /// Optional last line of a file. A file that has it is complete.
@@ -71,14 +72,28 @@ struct FileVersion {
 pub(super) struct StableReader {
     versions: RefCell<Vec<FileVersion>>,
     hasher: RandomState,
+    candidate: Option<CandidateFile>,
 }
 
 impl StableReader {
+    /// Creates a reader that returns the candidate's text in place of that of its file.
+    pub(super) fn with_candidate(candidate: CandidateFile) -> Self {
+        StableReader { candidate: Some(candidate), ..StableReader::default() }
+    }
+
+    /// Returns the candidate. `None` if there is none.
+    pub(super) fn candidate(&self) -> Option<&CandidateFile> {
+        self.candidate.as_ref()
+    }
+
     /// Reads a file.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, or changed during the read.
     pub(super) fn read(&self, path: &Path) -> io::Result<String> {
+        if let Some(candidate) = self.candidate.as_ref().filter(|candidate| candidate.path == path) {
+            return Ok(candidate.text.clone());
+        }
         let before = FileStat::of(path)?;
         let text = std::fs::read_to_string(path)?;
         let after = FileStat::of(path)?;

@@ -70,6 +70,19 @@ pub trait LedgerAdmin {
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
     ) -> Result<(), AdminError>;
 
+    /// Calls `show` with the usage records that match the filter, from `after` on, in a stable order. Ends after `most`
+    /// records, or after a bounded number of others. Returns the position behind the last one; `None` at the end.
+    ///
+    /// # Errors
+    /// Returns [`AdminError`] if the position is none of this ledger, the database failed or `show` returned an error.
+    fn records_page(
+        &self,
+        filter: &UsageFilter,
+        after: Option<&str>,
+        most: usize,
+        show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+    ) -> Result<Option<String>, AdminError>;
+
     /// Audits the ledger. Returns one line for each account whose credits or charges differ from the sum of its
     /// entries.
     ///
@@ -118,6 +131,9 @@ pub enum AdminError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The position is none of this ledger.
+    #[error("the cursor is not valid")]
+    Cursor,
     /// A record cannot be read, or `show` returned an error.
     #[error(transparent)]
     Records(io::Error),

@@ -2,7 +2,8 @@
 //! its actual cost is charged at its end.
 //!
 //! The trait [`Ledger`] and its guarantees live here, with the usage record ([`record`]), the write-ahead journal that
-//! makes charges durable ([`wal`]), administration ([`admin`]) and reports ([`report`]). The two implementations are in
+//! makes charges durable ([`wal`]), administration ([`admin`]) reports ([`report`]) and their texts
+//! ([`export`]). The two implementations are in
 //! [`backend`]: SQLite and Valkey. Here must not live: prices and authorization (`account`), the decision what to
 //! charge (`proxy`).
 
@@ -12,6 +13,7 @@
 mod accounts;
 pub mod admin;
 pub mod backend;
+pub mod export;
 mod interface;
 pub mod record;
 mod record_block;

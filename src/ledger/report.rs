@@ -1,5 +1,6 @@
 //! Usage reports, independent of the database: what they group by, what they filter, and their sums.
 
+use super::UsageRecord;
 use super::record::KINDS;
 
 /// Milliseconds of a day.
@@ -47,6 +48,42 @@ pub struct UsageFilter {
     pub from: i64,
     /// End of the range, exclusive: the day after the last.
     pub to: i64,
+}
+
+impl UsageFilter {
+    /// Returns true if a record is within the period and has the names.
+    pub(crate) fn matches(&self, record: &UsageRecord<'_>) -> bool {
+        let is = |required: &Option<String>, name: &str| {
+            required.as_deref().is_none_or(|required| required == name)
+        };
+        (self.from.saturating_mul(DAY)..self.to.saturating_mul(DAY)).contains(&record.time)
+            && is(&self.account, record.account)
+            && is(&self.key, record.key)
+            && is(&self.model, record.model)
+    }
+}
+
+/// Position of a record: its block, and its index there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RecordPosition {
+    /// Block in the order of the backend.
+    pub(crate) block: i64,
+    /// Index of the record in its block.
+    pub(crate) index: usize,
+}
+
+impl RecordPosition {
+    /// Parses two numbers with a dot in between. `None` for anything else.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (block, index) = text.split_once('.')?;
+        Some(RecordPosition { block: block.parse().ok()?, index: index.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for RecordPosition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.block, self.index)
+    }
 }
 
 /// Sums over requests.

@@ -156,6 +156,40 @@ impl Line<'_> {
     }
 }
 
+/// Writes the event of a live request: the fields of the line that have its shape, timing and price. Neither the client's
+/// address nor the path, which may have what a client wrote into it.
+pub(super) fn push_live(line: &Line<'_>, out: &mut Vec<u8>) {
+    let mut json = Writer::new(out);
+    json.begin_object();
+    json.key("time_ms").number(line.time);
+    json.key("request_id").string(line.request_id);
+    json.key("endpoint").string(line.endpoint);
+    json.key("status").number(line.status);
+    text(&mut json, "error", line.error);
+    text(&mut json, "key", line.key);
+    text(&mut json, "account", line.account);
+    text(&mut json, "model", line.model);
+    text(&mut json, "provider", line.provider);
+    text(&mut json, "upstream_model", line.upstream_model);
+    number(&mut json, "upstream_status", line.upstream_status.map(u64::from));
+    json.key("stream").boolean(line.stream);
+    text(&mut json, "finish", line.finish);
+    number(&mut json, "input_tokens", line.usage.input);
+    number(&mut json, "cached_input_tokens", line.usage.cached);
+    number(&mut json, "output_tokens", line.usage.output);
+    number(&mut json, "reasoning_tokens", line.usage.reasoning);
+    decimal(&mut json, "cost", line.cost.map(i64::unsigned_abs), 9);
+    json.key("request_bytes").number(line.request_bytes);
+    json.key("response_bytes").number(line.response_bytes);
+    number(&mut json, "frames", Some(line.frames).filter(|frames| *frames > 0));
+    json.key("attempts").number(line.attempts);
+    text(&mut json, "tried", line.tried);
+    millis(&mut json, "duration_ms", Some(line.micros));
+    millis(&mut json, "first_token_ms", line.first_token_micros);
+    millis(&mut json, "upstream_ms", line.upstream_micros);
+    json.end_object();
+}
+
 fn text(json: &mut Writer<'_, Vec<u8>>, name: &str, value: Option<&str>) {
     if let Some(value) = value.filter(|value| !value.is_empty()) {
         json.key(name).string(value);

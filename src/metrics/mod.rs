@@ -1,14 +1,14 @@
-//! Metrics, access log and admin port.
+//! Metrics, access log and live requests.
 //!
 //! [`table`] declares every series; a test compares it with docs/metrics.md. [`Metrics`] holds the series. [`Series`]
 //! holds the handles for one endpoint, model and provider, so that a request needs no label lookup. The access log is
-//! [`access_log`], the process log [`log`], the admin port [`admin`].
+//! [`access_log`], the process log [`log`], the events of live requests [`live`].
 //!
 //! Decisions about a request must not live here.
 
 pub mod access_log;
-pub mod admin;
 mod lines;
+pub mod live;
 pub mod log;
 mod series;
 pub mod table;

@@ -31,6 +31,8 @@ pub mod sticky;
 #[cfg(feature = "proxy")]
 mod table;
 pub mod target_handle;
+#[cfg(feature = "proxy")]
+pub mod target_status;
 
 #[cfg(test)]
 mod tests;

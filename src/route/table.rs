@@ -19,7 +19,7 @@ use crate::wire::Api;
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Target: one model at one provider.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Target {
     /// Provider that serves the model.
     pub provider: Arc<Provider>,
@@ -31,6 +31,8 @@ pub struct Target {
     pub timeouts: Timeouts,
     /// Abilities of the model, of a fallback those of its own `[[model]]`.
     pub abilities: ConfiguredAbilities,
+    /// Configured weight of a target that is drained, whose weight is 0 meanwhile. `None` if it is not drained.
+    pub drained_weight: Option<u32>,
 }
 
 /// Abilities of a model that the configuration states. `None`: those that are known of a model of this name apply.
@@ -49,7 +51,14 @@ impl Target {
     pub fn new(provider: Arc<Provider>, model: &str, weight: u32) -> Target {
         let handle = TargetHandle { weight, tier: 0, limits: TargetLimits::default(), state: Arc::default() };
         let abilities = ConfiguredAbilities::default();
-        Target { timeouts: provider.timeouts, provider, model: model.into(), handle, abilities }
+        Target {
+            timeouts: provider.timeouts,
+            provider,
+            model: model.into(),
+            handle,
+            abilities,
+            drained_weight: None,
+        }
     }
 
     /// Returns the capability profile of the model for requests through `api`.
@@ -61,6 +70,19 @@ impl Target {
             image_input: image_input.unwrap_or(known.image_input),
             parallel_tool_calls: parallel_tool_calls.unwrap_or(known.parallel_tool_calls),
             ..known
+        }
+    }
+
+    /// Drains the target, or ends that. A drained target has the weight 0: no request selects it, and those in progress
+    /// go on.
+    fn set_drained(&mut self, drained: bool) {
+        match (drained, self.drained_weight) {
+            (true, None) => self.drained_weight = Some(std::mem::take(&mut self.handle.weight)),
+            (false, Some(weight)) => {
+                self.handle.weight = weight;
+                self.drained_weight = None;
+            }
+            _ => {}
         }
     }
 
@@ -97,7 +119,7 @@ fn is_not_conversational(model: &str) -> bool {
 }
 
 /// Model that clients can request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Model {
     /// Index in the table.
     pub index: usize,
@@ -181,6 +203,27 @@ impl RoutingTable {
     pub fn with_aliases(mut self, prefix: &str) -> Self {
         self.aliases = Aliases::new(prefix, &self.models, |id| self.by_id.contains_key(id));
         self
+    }
+
+    /// Returns the table with the targets drained for which `is_drained` returns true, and no others. Nothing else
+    /// changes: states, budgets and providers are shared with this table.
+    #[must_use]
+    pub fn with_drained(&self, is_drained: impl Fn(&Target) -> bool) -> RoutingTable {
+        let drain = |model: &Arc<Model>| {
+            let mut model = Model::clone(model);
+            for target in &mut model.targets {
+                let drained = is_drained(target);
+                target.set_drained(drained);
+            }
+            Arc::new(model)
+        };
+        let table = RoutingTable {
+            models: self.models.iter().map(drain).collect(),
+            by_id: self.by_id.clone(),
+            providers: self.providers.clone(),
+            aliases: Aliases::default(),
+        };
+        table.with_aliases(self.aliases.prefix())
     }
 
     /// Returns the aliases of models.

@@ -107,7 +107,8 @@ impl ForeignDatabase {
     /// # Errors
     /// Returns an error if the database cannot be read.
     pub fn tables(&self) -> Result<Vec<String>, ForeignError> {
-        let select = "select name from sqlite_master where type = 'table' and name not like 'sqlite_%' order by name";
+        let select =
+            "select name from sqlite_master where type = 'table' and name not like 'sqlite_%' order by name";
         let mut statement = self.0.prepare(select).map_err(failed)?;
         let names = statement.query_map([], |row| row.get(0)).map_err(failed)?;
         names.collect::<Result<_, _>>().map_err(failed)

@@ -3,6 +3,7 @@
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod admin_api;
 mod commands;
 mod json_schema;
 mod schemas;

@@ -17,6 +17,7 @@
 mod support;
 
 mod accounts;
+mod admin;
 mod agent_headers;
 mod bodies;
 mod bounds;

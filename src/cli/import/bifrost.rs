@@ -38,8 +38,14 @@ pub(super) fn import(file: &Path, env: Lookup<'_>) -> Result<Imported, ImportErr
 
 /// Sections without a counterpart, with the reason.
 const SECTIONS: &[(&str, &str)] = &[
-    ("config_store", "the configuration is in three files; settings that only Bifrost's database has are not imported"),
-    ("logs_store", "the gateway does not store what requests and responses say; see the access log and model-gateway usage"),
+    (
+        "config_store",
+        "the configuration is in three files; settings that only Bifrost's database has are not imported",
+    ),
+    (
+        "logs_store",
+        "the gateway does not store what requests and responses say; see the access log and model-gateway usage",
+    ),
     ("vector_store", "the gateway does not cache responses"),
     ("framework", "prices are in routes.toml, or a price file"),
     ("plugins", "the gateway has no plugins: metrics, limits and accounts are built in"),
@@ -141,7 +147,10 @@ impl Import<'_> {
             base = self.network(network, &mut timeouts)?;
         }
         if let Some(parallel) = field.get("concurrency_and_buffer_size") {
-            self.report.impossible(&parallel, "model.targets.concurrent is the limit of a target; requests do not wait in a queue");
+            self.report.impossible(
+                &parallel,
+                "model.targets.concurrent is the limit of a target; requests do not wait in a queue",
+            );
         }
         for (key, reason) in [
             ("proxy_config", "the gateway does not use HTTP proxies"),
@@ -187,7 +196,11 @@ impl Import<'_> {
         if let Some(field) = network.set("max_retries") {
             let attempts = field.integer()?.saturating_add(1).min(16);
             self.draft.attempts = Some(self.draft.attempts.unwrap_or(1).max(attempts));
-            self.report.changed(&field, "retry.attempts", "the number of targets of a request: a target is tried once");
+            self.report.changed(
+                &field,
+                "retry.attempts",
+                "the number of targets of a request: a target is tried once",
+            );
         }
         for key in ["retry_backoff_initial", "retry_backoff_max"] {
             if let Some(field) = network.get(key) {
@@ -195,7 +208,8 @@ impl Import<'_> {
             }
         }
         if let Some(field) = network.get("extra_headers") {
-            self.report.impossible(&field, "set provider.headers; a header with a secret is better a credential");
+            self.report
+                .impossible(&field, "set provider.headers; a header with a secret is better a credential");
         }
         Ok(base)
     }
@@ -299,7 +313,8 @@ impl Import<'_> {
                 let reason = "of Vertex AI only Google's models are imported; add a provider of kind \"vertex-anthropic\" for Claude";
                 self.report.impossible(&field, reason);
             } else {
-                let target = TargetDraft { weight: weight.max(1), ..TargetDraft::new(provider.clone(), upstream) };
+                let target =
+                    TargetDraft { weight: weight.max(1), ..TargetDraft::new(provider.clone(), upstream) };
                 if self.draft.target(&id, &origin, target) {
                     added += 1;
                     self.report.taken(&field, "model.id, model.targets");
@@ -309,10 +324,14 @@ impl Import<'_> {
             }
         }
         if weight == 0 && added > 0 {
-            self.report.remark(format!("{origin} has the weight 0 and becomes one of the smallest weight; set it to 0 to disable it"));
+            self.report.remark(format!(
+                "{origin} has the weight 0 and becomes one of the smallest weight; set it to 0 to disable it"
+            ));
         }
         if added == 0 {
-            self.report.remark(format!("the provider {provider:?} has no model yet: add [[model]] tables to routes.toml"));
+            self.report.remark(format!(
+                "the provider {provider:?} has no model yet: add [[model]] tables to routes.toml"
+            ));
         }
         Ok(())
     }
@@ -326,7 +345,9 @@ impl Import<'_> {
             return Ok(Err("azure_key_config.endpoint is missing".to_owned()));
         };
         let Some(url) = self.resolve(endpoint.text()?) else {
-            return Ok(Err("the endpoint is an environment variable that is not set: set it while importing".to_owned()));
+            return Ok(Err(
+                "the endpoint is an environment variable that is not set: set it while importing".to_owned(),
+            ));
         };
         match base_url(&url, BaseRule::Azure, ProviderKind::Azure) {
             Ok(base) => provider.base_url = Some(base),
@@ -356,7 +377,9 @@ impl Import<'_> {
             let text = config.set(name).map(|field| field.text()).transpose()?;
             match text.and_then(|text| self.resolve(text)) {
                 Some(value) => values.push(value),
-                None => return Ok(Err(format!("vertex_key_config.{name} is not known: set it while importing"))),
+                None => {
+                    return Ok(Err(format!("vertex_key_config.{name} is not known: set it while importing")));
+                }
             }
         }
         let [project, region] = values.as_slice() else { return Ok(Err("no project".to_owned())) };
@@ -422,7 +445,8 @@ impl Import<'_> {
             if let Some(id) = field.set("id") {
                 found.insert(id.text()?.to_owned(), field.clone());
             }
-            let note = "of a virtual key: a limit of a minute, of a day or of a month; others have no counterpart";
+            let note =
+                "of a virtual key: a limit of a minute, of a day or of a month; others have no counterpart";
             self.report.changed(&field, "key.limits", note);
         }
         Ok(found)
@@ -446,7 +470,8 @@ impl Import<'_> {
         };
         let name = field.set("name").or_else(|| field.set("id"));
         let name = name.map(|field| field.text()).transpose()?.unwrap_or("virtual-key");
-        let mut key = KeyDraft::new(name, KeyHash::of(&secret), format!("{} (line {})", field.path, field.node.line));
+        let mut key =
+            KeyDraft::new(name, KeyHash::of(&secret), format!("{} (line {})", field.path, field.node.line));
         if let Some(active) = field.set("is_active") {
             key.enabled = active.boolean()?;
             self.report.taken(&active, "key.enabled");

@@ -224,7 +224,8 @@ impl Draft {
             }
         };
         let Some(model) = self.models.get_mut(at) else { return false };
-        let same = |known: &&mut TargetDraft| known.provider == target.provider && known.model == target.model;
+        let same =
+            |known: &&mut TargetDraft| known.provider == target.provider && known.model == target.model;
         if let Some(known) = model.targets.iter_mut().find(same) {
             known.weight = known.weight.saturating_add(target.weight).min(MAX_WEIGHT);
             known.tier = known.tier.min(target.tier);
@@ -273,7 +274,8 @@ impl Draft {
         let fits = |model: &ModelDraft| {
             let behind = self.behind(&model.id);
             let targets = |model: &ModelDraft| model.targets.len();
-            let more: usize = self.models.iter().filter(|other| behind.contains(&&*other.id)).map(targets).sum();
+            let more: usize =
+                self.models.iter().filter(|other| behind.contains(&&*other.id)).map(targets).sum();
             targets(model) + more <= MAX_TARGETS
         };
         if !self.models.iter().all(fits) {
@@ -327,8 +329,11 @@ impl Draft {
                 let rank = tiers.iter().position(|tier| *tier == target.tier).unwrap_or(0);
                 target.tier = u8::try_from(rank.min(15)).unwrap_or(15);
             }
-            let serving = |tier: u8| model.targets.iter().filter(move |target| target.tier == tier && target.weight > 0);
-            let first: HashSet<Api> = serving(0).flat_map(|target| self.capabilities(&target.provider)).collect();
+            let serving = |tier: u8| {
+                model.targets.iter().filter(move |target| target.tier == tier && target.weight > 0)
+            };
+            let first: HashSet<Api> =
+                serving(0).flat_map(|target| self.capabilities(&target.provider)).collect();
             let fits = |target: &TargetDraft| !self.capabilities(&target.provider).is_disjoint(&first);
             if (1..16).flat_map(serving).any(|target| !fits(target)) {
                 model.targets.iter_mut().for_each(|target| target.tier = 0);
@@ -338,7 +343,11 @@ impl Draft {
         let (models, idle): (Vec<ModelDraft>, Vec<ModelDraft>) =
             models.into_iter().partition(|model| model.targets.iter().any(|target| target.weight > 0));
         self.models = models;
-        remarks.extend(idle.iter().map(|model| format!("the model {:?} is left out: all of its targets are disabled", model.id)));
+        remarks.extend(
+            idle.iter().map(|model| {
+                format!("the model {:?} is left out: all of its targets are disabled", model.id)
+            }),
+        );
         remarks
     }
 

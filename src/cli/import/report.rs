@@ -54,7 +54,8 @@ pub(super) struct Entry {
 }
 
 /// Note of a field that the importer does not know.
-pub(super) const UNKNOWN: &str = "unknown to the importer; see docs/configuration.md for a setting of the same effect";
+pub(super) const UNKNOWN: &str =
+    "unknown to the importer; see docs/configuration.md for a setting of the same effect";
 
 /// Report of one import.
 #[derive(Clone, Debug, Default, Serialize)]

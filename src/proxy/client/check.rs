@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::call::{malformed_response, to_get, upstream_error};
 use super::probe_results::{LastProbe, ProbeResult};
 use super::send::{CallLog, RequestDestination, UpstreamRequest};
+use crate::admin::ProviderCheck;
 use crate::error::ApiError;
 use crate::json::Writer;
 use crate::provider::{Check, Provider, Timeouts};
@@ -261,5 +262,11 @@ impl Gateway {
             json.end_object();
         });
         json.end_array();
+    }
+
+    /// Returns the last health check of a provider; `None` if it is not checked, or was not yet.
+    pub(in crate::proxy) fn last_check(&self, provider: &str) -> Option<ProviderCheck> {
+        let last = self.probe_results.last(provider)?;
+        Some(ProviderCheck { outcome: last.outcome.label(), status: last.status, time: last.time })
     }
 }

@@ -39,7 +39,7 @@ impl Gateway {
         // Before the metrics and the log line, which report the charge.
         self.settle_in_background(ctx);
         self.count(ctx, now);
-        if self.access_log.is_on() {
+        if self.access_log.is_on() || self.live_requests.has_listeners() {
             self.log(client, ctx, now);
         }
         ctx.phase = Phase::Done;
@@ -119,12 +119,13 @@ impl Gateway {
         let meter = ctx.response_in_progress().map(|passing| passing.exchange.meter());
         let answer_id = meter.map(|meter| meter.id()).filter(|id| !id.is_empty());
         let client = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        self.access_log.write(&Line {
+        let path = redacted_path(ctx, head.uri.path());
+        let line = Line {
             time: record.unix_millis,
             request_id: ctx.id.as_str(),
             client,
             method: head.method.as_str(),
-            path: &redacted_path(ctx, head.uri.path()),
+            path: &path,
             endpoint: ctx.endpoint().map_or("unknown", |endpoint| endpoint.label()),
             http: match head.version {
                 http::Version::HTTP_2 => 20,
@@ -157,7 +158,11 @@ impl Gateway {
                 .last_attempt_at
                 .zip(record.head_received_at)
                 .map(|(from, to)| micros(from, to)),
-        });
+        };
+        self.access_log.write(&line);
+        if self.live_requests.has_listeners() {
+            self.live_requests.publish(&line);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use pingora::Result;
 use pingora::connectors::ConnectorOptions;
 use pingora::modules::http::HttpModules;
@@ -12,11 +13,13 @@ use tokio::sync::Semaphore;
 use super::active_snapshot::ActiveSnapshot;
 use super::billing::Billing;
 use super::compaction_seal::CompactionSecret;
+use super::drained::DrainedTargets;
 use crate::config::Limits;
 use crate::kv::{OwnerStore, Store, TaskStore};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
+use crate::metrics::live::LiveRequests;
 use crate::proxy::body_memory::BodyMemory;
 use crate::proxy::client::UpstreamClient;
 use crate::proxy::client::probe_results::ProbeResults;
@@ -48,6 +51,7 @@ pub struct GatewayInner {
     pub(in crate::proxy) resolver: Resolver,
     pub(in crate::proxy) metrics: Arc<Metrics>,
     pub(in crate::proxy) access_log: Arc<AccessLog>,
+    pub(in crate::proxy) live_requests: Arc<LiveRequests>,
     pub(in crate::proxy) shutdown: Arc<Shutdown>,
     pub(in crate::proxy) store: Option<Arc<dyn Store>>,
     pub(in crate::proxy) billing: Arc<Billing>,
@@ -67,6 +71,8 @@ pub struct GatewayInner {
     pub(in crate::proxy) supervisor: Arc<Supervisor>,
     /// Pingora's modules: none.
     pub(in crate::proxy) modules: HttpModules,
+    /// Targets that operators have drained. Locked while a snapshot is installed.
+    pub(in crate::proxy) drained_targets: Mutex<DrainedTargets>,
     /// Notifies of each installed configuration snapshot.
     pub(in crate::proxy) reloads: tokio::sync::watch::Sender<()>,
 }
@@ -83,6 +89,8 @@ pub struct GatewayParts {
     pub metrics: Arc<Metrics>,
     /// Access log.
     pub access_log: Arc<AccessLog>,
+    /// Events of requests, for the admin API.
+    pub live_requests: Arc<LiveRequests>,
     /// Shutdown state of the process.
     pub shutdown: Arc<Shutdown>,
     /// Store of responses and provider signatures. `None` if neither is stored.
@@ -143,6 +151,7 @@ impl Gateway {
             offload: Offload::new(&parts.metrics),
             metrics: parts.metrics,
             access_log: parts.access_log,
+            live_requests: parts.live_requests,
             shutdown: parts.shutdown,
             store: parts.store,
             tasks: TaskService::new(parts.tasks),
@@ -158,6 +167,7 @@ impl Gateway {
             probe_results: ProbeResults::default(),
             supervisor: parts.supervisor,
             modules: HttpModules::new(),
+            drained_targets: Mutex::default(),
             reloads: tokio::sync::watch::Sender::new(()),
         })))
     }
@@ -191,14 +201,40 @@ impl Gateway {
 
     /// Activates a configuration snapshot. Returns the previous one, which requests in progress may still use.
     pub fn install(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
+        // Held while the snapshot is replaced: a target that is drained meanwhile must not be lost.
+        let drained = self.drained_targets.lock();
         self.billing.sweep();
         let mut snapshot = snapshot;
+        if !drained.is_empty() {
+            snapshot.routes = drained.apply(&snapshot.routes);
+        }
         snapshot.routes.inherit(&self.live.load().snapshot.routes);
+        self.activate(snapshot)
+    }
+
+    fn activate(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
         let live = ActiveSnapshot::new(snapshot, self.billing.clone(), &self.metrics, &self.limits);
         live.inherit(&self.live.load());
         let before = self.live.swap(Arc::new(live));
         self.reloads.send_replace(());
         before
+    }
+
+    /// Drains a target in all models, or ends that. Returns the previous snapshot, or `None` if nothing changes: a
+    /// drained target has no weight in a snapshot of its own, so that requests need not check for it.
+    pub(in crate::proxy) fn set_drained(
+        &self,
+        provider: &str,
+        model: &str,
+        is_drained: bool,
+    ) -> Option<Arc<dyn Send + Sync>> {
+        let mut drained = self.drained_targets.lock();
+        if !drained.set(provider, model, is_drained) {
+            return None;
+        }
+        let before = self.live.load();
+        let snapshot = before.snapshot.with_routes(drained.apply(&before.snapshot.routes));
+        Some(self.activate(snapshot))
     }
 }
 

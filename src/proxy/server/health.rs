@@ -4,21 +4,8 @@ use std::time::Instant;
 
 use crate::json::Writer;
 use crate::proxy::Gateway;
-use crate::route::breaker::BreakerState;
+use crate::route::target_status::TargetStatus;
 use crate::route::{Nanos, Target};
-
-/// Returns the state of a target as a label, and the nanoseconds until that state may change; 0 if unknown.
-fn word(target: &Target, now: Nanos) -> (&'static str, Nanos) {
-    let state = &target.handle.state;
-    match (state.provider_breaker.state(now), state.breaker.state(now)) {
-        _ if target.handle.weight == 0 => ("off", 0),
-        (BreakerState::Open(until), _) => ("provider_open", until - now),
-        (_, BreakerState::Open(until)) => ("open", until - now),
-        _ if state.cooldown_until() > now => ("waiting", state.cooldown_until() - now),
-        (BreakerState::HalfOpen, _) | (_, BreakerState::HalfOpen) => ("half_open", 0),
-        (BreakerState::Closed, BreakerState::Closed) => ("closed", 0),
-    }
-}
 
 impl Gateway {
     fn each_target(&self, mut each: impl FnMut(&str, &Target, Nanos)) {
@@ -39,7 +26,7 @@ impl Gateway {
         metrics.target_in_flight.reset();
         self.each_target(|_, target, now| {
             let labels = [&*target.provider.name, &*target.model];
-            let available = matches!(word(target, now).0, "closed" | "half_open");
+            let available = TargetStatus::of(target, now).is_available();
             metrics.target_available.with_label_values(&labels).set(i64::from(available));
             let in_flight = i64::from(target.handle.state.in_flight.get());
             metrics.target_in_flight.with_label_values(&labels).set(in_flight);
@@ -50,14 +37,14 @@ impl Gateway {
     pub(in crate::proxy) fn write_health(&self, json: &mut Writer<'_, Vec<u8>>) {
         json.begin_array();
         self.each_target(|model, target, now| {
-            let (state, left) = word(target, now);
+            let status = TargetStatus::of(target, now);
             json.begin_object();
             json.key("model").string(model);
             json.key("provider").string(&target.provider.name);
             json.key("target").string(&target.model);
             json.key("tier").number(u64::from(target.handle.tier));
-            json.key("state").string(state);
-            if left > 0 {
+            json.key("state").string(status.name());
+            if let Some(left) = status.remaining() {
                 json.key("for_ms").number(u64::try_from(left / 1_000_000).unwrap_or(0));
             }
             json.key("in_flight").number(u64::from(target.handle.state.in_flight.get()));

@@ -1,6 +1,7 @@
 //! Server process: creates the gateway, its listeners and background services, and runs them on Pingora.
 
 pub(in crate::proxy) mod acceptor;
+pub(in crate::proxy) mod admin_thread;
 pub(in crate::proxy) mod health;
 pub(in crate::proxy) mod listener_service;
 pub(in crate::proxy) mod memory;
@@ -14,6 +15,7 @@ pub(in crate::proxy) mod watchdog;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +28,8 @@ use pingora::server::{RunArgs, Server as PingoraServer};
 use pingora::services::background::background_service;
 use pingora::services::listening::Service;
 
+use crate::account::AdminToken;
+use crate::admin::{AdminApi, AdminApiParts};
 use crate::config::{AccessLogSettings as LogTo, Loaded, Reloader, Settings, Vault};
 use crate::metrics::access_log::{AccessLog, Destination};
 use crate::metrics::{Metrics, MetricsError, log};
@@ -37,9 +41,10 @@ use crate::proxy::driver::dns;
 use crate::proxy::endpoints::task::poller::TaskPoller;
 use crate::supervise::Supervisor;
 use acceptor::Acceptor;
+use admin_thread::{AdminThread, ProcessControl};
 use listener_service::{ListenerHandle, ListenerService};
 pub use signals::Started;
-use signals::{AdminThread, ProcessStatus, RetiredSnapshots, SignalWatch, Signals};
+use signals::{RetiredSnapshots, SignalWatch, Signals};
 use tls::TlsListeners;
 use upgrade::ReadySocket;
 
@@ -105,6 +110,8 @@ pub struct Server {
     metrics: Arc<Metrics>,
     access_log: Arc<AccessLog>,
     shutdown: Arc<Shutdown>,
+    config_file: PathBuf,
+    admin_tokens: Vec<AdminToken>,
 }
 
 impl Server {
@@ -117,7 +124,7 @@ impl Server {
         vault: Box<dyn Vault + Send + Sync>,
         options: ServeOptions,
     ) -> Result<Self, ServeError> {
-        let Loaded { settings, snapshot, baseline } = loaded;
+        let Loaded { settings, snapshot, baseline, file, admin_tokens } = loaded;
         let metrics = Arc::new(Metrics::new()?);
         let destination = match &settings.log.access {
             LogTo::Off => Destination::Off,
@@ -143,6 +150,7 @@ impl Server {
             websocket: settings.websocket,
             metrics: metrics.clone(),
             access_log: access_log.clone(),
+            live_requests: Arc::default(),
             shutdown: shutdown.clone(),
             store,
             tasks,
@@ -156,8 +164,7 @@ impl Server {
         let reloader = {
             let (gateway, retired) = (gateway.clone(), retired.clone());
             Reloader::new(
-                settings.routes.clone(),
-                settings.keys.clone(),
+                settings.sources(),
                 settings.reload,
                 vault,
                 (&snapshot, baseline),
@@ -167,7 +174,18 @@ impl Server {
         gateway.install(snapshot);
         metrics.reload_time.set(signals::unix_now());
         let reloader = Arc::new(reloader);
-        Ok(Server { settings, options, gateway, reloader, retired, metrics, access_log, shutdown })
+        Ok(Server {
+            settings,
+            options,
+            gateway,
+            reloader,
+            retired,
+            metrics,
+            access_log,
+            shutdown,
+            config_file: file,
+            admin_tokens,
+        })
     }
 
     /// Returns the shutdown handle, for programs that embed the server.
@@ -202,11 +220,11 @@ impl Server {
         server.add_service(ListenerService { service, handle: listeners.clone() });
         server.add_service(background_service("tasks", TaskPoller(self.gateway.clone())));
         server.add_service(background_service("checks", Probes(self.gateway.clone())));
-        let (reloader, shutdown) = (self.reloader.clone(), self.shutdown.clone());
-        let report = ProcessStatus { reloader, shutdown, gateway: self.gateway.clone() };
         let supervised = self.gateway.supervisor.add_new("admin");
         let address = self.settings.admin;
-        let admin = AdminThread::start(address, self.metrics.clone(), Arc::new(report), supervised)
+        let socket = self.settings.admin_api.socket.clone();
+        let api = Arc::new(AdminApi::new(self.admin_parts()));
+        let admin = AdminThread::start(address, socket.as_deref(), self.metrics.clone(), api, supervised)
             .map_err(|source| ServeError::Io { what: format!("admin port {address}"), source })?;
         let signals = Signals {
             settings: self.settings,
@@ -225,6 +243,24 @@ impl Server {
         server.run(RunArgs { shutdown_signal: Box::new(SignalWatch(Arc::new(signals))) });
         self.access_log.close();
         Ok(())
+    }
+
+    fn admin_parts(&self) -> AdminApiParts {
+        let control = ProcessControl {
+            reloader: self.reloader.clone(),
+            shutdown: self.shutdown.clone(),
+            gateway: self.gateway.clone(),
+            retired: self.retired.clone(),
+            store: self.settings.store.clone(),
+        };
+        AdminApiParts {
+            control: Arc::new(control),
+            reloader: self.reloader.clone(),
+            settings: self.settings.clone(),
+            config_file: self.config_file.clone(),
+            tokens: self.admin_tokens.clone(),
+            live: self.gateway.live_requests.clone(),
+        }
     }
 
     /// Checks that all addresses can be bound. Pingora would panic in a thread of its own if one is taken.

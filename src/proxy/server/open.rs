@@ -8,8 +8,9 @@ use crate::kv::sqlite::{SqliteStore, SqliteTasks};
 use crate::kv::valkey::ValkeyStore;
 use crate::kv::{OwnerStore, Store, StoreLimits, TaskStore};
 use crate::ledger::Ledger;
-use crate::ledger::backend::sqlite::{SqliteLedger, SqliteLedgerConfig};
-use crate::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage};
+use crate::ledger::admin::LedgerAdmin;
+use crate::ledger::backend::sqlite::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig};
+use crate::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ValkeyAdmin};
 use crate::ledger::wal::DEFAULT_SEGMENT_LIMIT;
 use crate::store::OpenError;
 use crate::store::valkey::{ServerAddress, ServerAddressError};
@@ -105,4 +106,20 @@ pub(in crate::proxy) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Led
             Arc::new(ClusterLedger::open(address(fleet)?, terms).map_err(StoreFault::Journal)?)
         }
     }))
+}
+
+/// Opens the administration of the ledger. Blocks.
+///
+/// # Errors
+/// Returns a description if the store cannot be opened.
+pub(in crate::proxy) fn ledger_admin(store: &StoreIn) -> Result<Box<dyn LedgerAdmin + Send>, String> {
+    Ok(match store {
+        StoreIn::Sqlite(path) => {
+            Box::new(SqliteAdmin::open_existing(path).map_err(|error| format!("store.sqlite: {error}"))?)
+        }
+        StoreIn::Valkey(fleet) => {
+            let address = address(fleet).map_err(|error| format!("store.valkey: {error}"))?;
+            Box::new(ValkeyAdmin::open(&address).map_err(|error| format!("store.valkey: {error}"))?)
+        }
+    })
 }

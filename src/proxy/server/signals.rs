@@ -7,7 +7,6 @@
 //! | SIGQUIT | transfer the listeners to the process that was started with `--upgrade`, then drain |
 //! | SIGUSR2 | start this program with `--upgrade` and transfer the listeners to it |
 
-use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,18 +18,16 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
+use super::admin_thread::AdminThread;
 use super::listener_service::ListenerHandle;
 use super::systemd::notify;
 use super::upgrade::{ReadySocket, Successor, UpgradeError, transfer_listeners};
 use super::watchdog;
 use crate::config::{ReloadOutcome, Reloader, Settings};
-use crate::json::Writer;
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
-use crate::metrics::admin::{self, Status};
 use crate::proxy::Gateway;
 use crate::proxy::Shutdown;
-use crate::supervise::Supervised;
 use crate::tokens;
 
 /// Called when the gateway accepts requests.
@@ -75,97 +72,6 @@ pub(in crate::proxy) fn unix_now() -> i64 {
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Admin port on a thread of its own.
-pub(in crate::proxy) struct AdminThread {
-    stop: Mutex<Option<tokio::sync::oneshot::Sender<()>>>,
-}
-
-impl AdminThread {
-    pub(in crate::proxy) fn start(
-        address: SocketAddr,
-        metrics: Arc<Metrics>,
-        status: Arc<dyn Status>,
-        supervised: Arc<Supervised>,
-    ) -> std::io::Result<Self> {
-        // A runtime of its own: the admin port responds even if every worker is busy.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = {
-            let _guard = runtime.enter();
-            admin::bind(address)?
-        };
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                let serve = || admin::serve(&listener, metrics.clone(), status.clone());
-                tokio::select! {
-                    () = supervised.run_task_supervised(serve) => {}
-                    _ = stopped => {}
-                }
-            });
-        })?;
-        Ok(AdminThread { stop: Mutex::new(Some(stop)) })
-    }
-
-    fn stop(&self) {
-        if let Some(stop) = self.stop.lock().take() {
-            let _ = stop.send(());
-        }
-    }
-}
-
-/// Status of the process, for the admin port.
-pub(in crate::proxy) struct ProcessStatus {
-    pub(in crate::proxy) reloader: Arc<Reloader>,
-    pub(in crate::proxy) shutdown: Arc<Shutdown>,
-    pub(in crate::proxy) gateway: Gateway,
-}
-
-impl Status for ProcessStatus {
-    fn ready(&self) -> Result<(), Cow<'static, str>> {
-        match () {
-            () if self.shutdown.is_draining() => Err("draining".into()),
-            // The admin port is up before the listeners are.
-            () if !self.shutdown.is_serving() => Err("starting".into()),
-            () => self.gateway.readiness_fault().map_or(Ok(()), |fault| Err(fault.into())),
-        }
-    }
-
-    fn json(&self) -> String {
-        let last = self.reloader.last();
-        let mut out = Vec::new();
-        let mut json = Writer::new(&mut out);
-        json.begin_object();
-        json.key("version").string(env!("MODEL_GATEWAY_VERSION"));
-        json.key("pid").number(std::process::id());
-        json.key("draining").boolean(self.shutdown.is_draining());
-        json.key("requests_in_flight").number(self.shutdown.in_flight());
-        json.key("generation").number(last.generation);
-        json.key("models").number(last.models).key("keys").number(last.keys);
-        json.key("last_reload").begin_object();
-        json.key("result").string(if last.refused.is_none() { "applied" } else { "refused" });
-        let at = last.at.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs());
-        json.key("time").string(&crate::canonical::time::rfc3339(i64::try_from(at).unwrap_or(0)));
-        json.key("milliseconds").number(u64::try_from(last.took.as_millis()).unwrap_or(u64::MAX));
-        json.key("problems").begin_array();
-        for problem in last.refused.iter().flat_map(|report| &report.problems) {
-            json.string(&problem.to_string());
-        }
-        json.end_array().end_object();
-        json.key("targets");
-        self.gateway.write_health(&mut json);
-        json.key("checks");
-        self.gateway.write_checks(&mut json);
-        json.end_object();
-        String::from_utf8(out).unwrap_or_default()
-    }
-
-    fn refresh(&self) {
-        self.gateway.refresh_health();
-        self.gateway.refresh_checks();
-        self.gateway.refresh_threads();
-    }
-}
-
 /// Signal handler: decides when Pingora shuts down.
 pub(in crate::proxy) struct Signals {
     pub(in crate::proxy) settings: Settings,
@@ -181,6 +87,25 @@ pub(in crate::proxy) struct Signals {
     /// Readiness socket of a process that takes over.
     pub(in crate::proxy) ready_socket: Mutex<Option<ReadySocket>>,
     pub(in crate::proxy) started: Mutex<Option<Started>>,
+}
+
+/// Counts and logs a reload.
+pub(super) fn report_reload(metrics: &Metrics, outcome: &ReloadOutcome) {
+    let result = if outcome.refused.is_none() { "applied" } else { "refused" };
+    metrics.reloads.with_label_values(&[result]).inc();
+    match &outcome.refused {
+        None => {
+            metrics.reload_time.set(unix_now());
+            let ReloadOutcome { generation, models, keys, took, .. } = outcome;
+            tracing::info!(generation, models, keys, ?took, "routes and keys were reloaded");
+        }
+        Some(report) => {
+            for problem in &report.problems {
+                tracing::error!(%problem, "the new configuration was rejected");
+            }
+            tracing::error!(generation = outcome.generation, "routes and keys are unchanged");
+        }
+    }
 }
 
 /// Adapter through which Pingora waits for [`Signals`].
@@ -365,31 +290,18 @@ impl Signals {
             notify(&[NotifyState::Reloading, now]);
         }
         self.access_log.reopen();
-        let reloader = self.reloader.clone();
+        let (reloader, api) = (self.reloader.clone(), self.admin.api().clone());
         // Reads files, and takes long with many keys: on a worker it would delay requests.
-        match tokio::task::spawn_blocking(move || reloader.reload()).await {
-            Ok(outcome) => self.report_reload(&outcome),
+        match tokio::task::spawn_blocking(move || (reloader.reload(), api.reload_tokens())).await {
+            Ok((outcome, tokens)) => {
+                report_reload(&self.metrics, &outcome);
+                for problem in tokens.err().iter().flat_map(|report| &report.problems) {
+                    tracing::error!(%problem, "the new tokens of the admin API were rejected");
+                }
+            }
             Err(error) => tracing::error!(%error, "the reload failed"),
         }
         notify(&[NotifyState::Ready]);
-    }
-
-    fn report_reload(&self, outcome: &ReloadOutcome) {
-        let result = if outcome.refused.is_none() { "applied" } else { "refused" };
-        self.metrics.reloads.with_label_values(&[result]).inc();
-        match &outcome.refused {
-            None => {
-                self.metrics.reload_time.set(unix_now());
-                let ReloadOutcome { generation, models, keys, took, .. } = outcome;
-                tracing::info!(generation, models, keys, ?took, "routes and keys were reloaded");
-            }
-            Some(report) => {
-                for problem in &report.problems {
-                    tracing::error!(%problem, "the new configuration was rejected");
-                }
-                tracing::error!(generation = outcome.generation, "routes and keys are unchanged");
-            }
-        }
     }
 
     /// Transfers the listeners to a new process. With `start`, starts that process.

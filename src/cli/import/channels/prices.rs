@@ -79,7 +79,8 @@ pub(super) fn read(draft: &mut Draft, report: &mut FieldReport, options: &BTreeM
             model.price.insert("request", Amount(*request).to_string());
             continue;
         }
-        let input = inputs.get(&model.id).and_then(|ratio| ratio.checked_mul(UNIT)).filter(|nanos| *nanos <= LARGEST);
+        let input =
+            inputs.get(&model.id).and_then(|ratio| ratio.checked_mul(UNIT)).filter(|nanos| *nanos <= LARGEST);
         let Some(input) = input else {
             free.push(format!("{:?}", model.id));
             continue;

@@ -60,8 +60,14 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("num_ctx", "set it in the model file of Ollama; the gateway does not change what a request says"),
     ("max_retries", "a target is tried once for each request: retry.attempts counts targets"),
     ("ssl_verify", "certificates are always verified: put the server's CA into provider.ca"),
-    ("additional_drop_params", "docs/translation.md lists what is dropped; remove the parameter at the client"),
-    ("allowed_openai_params", "docs/translation.md lists what is dropped; unknown parameters pass within a format"),
+    (
+        "additional_drop_params",
+        "docs/translation.md lists what is dropped; remove the parameter at the client",
+    ),
+    (
+        "allowed_openai_params",
+        "docs/translation.md lists what is dropped; unknown parameters pass within a format",
+    ),
     ("modify_params", "docs/translation.md lists how a request is adapted to its provider"),
     ("region_name", "name the region in provider.base_url"),
     ("tags", "targets are not chosen by tags; make a model of its own for them"),
@@ -102,7 +108,8 @@ pub(super) fn read(context: &mut Context<'_>, field: &Field<'_>) -> Read<Option<
         return Err(name.fault("a model name must have 1 to 256 bytes"));
     }
     if id.contains('*') || model.text()?.contains('*') {
-        let reason = "the gateway has no patterns of models: add one [[model]] for each model that clients use";
+        let reason =
+            "the gateway has no patterns of models: add one [[model]] for each model that clients use";
         context.report.impossible(field, reason);
         return Ok(None);
     }
@@ -245,7 +252,13 @@ fn credential(
     Ok(stored.map(|name| Some(Credential::Env(name))))
 }
 
-fn report_endpoint(context: &mut Context<'_>, name: &Field<'_>, params: &Field<'_>, model: &Field<'_>, note: &str) {
+fn report_endpoint(
+    context: &mut Context<'_>,
+    name: &Field<'_>,
+    params: &Field<'_>,
+    model: &Field<'_>,
+    note: &str,
+) {
     context.report.taken(name, "model.id");
     if note.is_empty() {
         context.report.taken(model, "provider.kind, model.targets.model");
@@ -270,14 +283,21 @@ fn report_endpoint(context: &mut Context<'_>, name: &Field<'_>, params: &Field<'
     }
     for key in ["vertex_credentials", "vertex_ai_credentials"] {
         if let Some(field) = params.get(key) {
-            context.report.impossible(&field, "the gateway does not fetch OAuth tokens: write one to the file of the credential");
+            context.report.impossible(
+                &field,
+                "the gateway does not fetch OAuth tokens: write one to the file of the credential",
+            );
         }
     }
     if let Some(key) = params.get("api_key") {
         if key.text().is_ok_and(|text| text.starts_with(REFERENCE)) {
             context.report.taken(&key, "provider.credential");
         } else {
-            context.report.changed(&key, "provider.credential", "the key is in secrets.env, and not in the configuration");
+            context.report.changed(
+                &key,
+                "provider.credential",
+                "the key is in secrets.env, and not in the configuration",
+            );
         }
     }
 }
@@ -304,7 +324,8 @@ fn read_headers(context: &mut Context<'_>, params: &Field<'_>, provider: &mut Pr
             if MANAGED.contains(&lower.as_str()) {
                 context.report.changed(&field, "", "the gateway sets this header itself");
             } else if secret || value.starts_with(REFERENCE) {
-                let reason = "a header with a secret: use provider.credential, or set it in provider.headers yourself";
+                let reason =
+                    "a header with a secret: use provider.credential, or set it in provider.headers yourself";
                 context.report.impossible(&field, reason);
             } else if http::HeaderName::from_bytes(name.as_bytes()).is_err()
                 || http::HeaderValue::from_str(value).is_err()
@@ -356,7 +377,8 @@ fn read_limits(
 fn read_timeouts(context: &mut Context<'_>, params: &Field<'_>, deployment: &mut Deployment) -> Read<()> {
     if let Some(field) = context.number(params, "timeout")? {
         deployment.timeouts.first_byte = Some(field.millis()?.max(1));
-        let note = "the time until the response begins; of several deployments of a model the longest applies";
+        let note =
+            "the time until the response begins; of several deployments of a model the longest applies";
         context.report.changed(&field, "model.timeouts.first_byte", note);
     }
     if let Some(field) = context.number(params, "stream_timeout")? {
@@ -399,7 +421,10 @@ fn read_costs(
                 deployment.price.insert("image", Amount(nanos).to_string());
                 context.report.taken(&field, "model.price.image");
             }
-            None => context.report.impossible(&field, "images in a conversation are charged by their tokens: model.price.image_input"),
+            None => context.report.impossible(
+                &field,
+                "images in a conversation are charged by their tokens: model.price.image_input",
+            ),
         }
     }
     Ok(())
@@ -415,17 +440,29 @@ pub(super) fn per_million(cost: &str) -> Option<String> {
 fn read_info(context: &mut Context<'_>, info: &Field<'_>, deployment: &mut Deployment) -> Read<()> {
     if let Some(field) = context.number(info, "max_input_tokens")? {
         deployment.context_window = limit(field.integer()?);
-        context.report.changed(&field, "model.context_window", "shown in model listings; it does not limit requests");
+        context.report.changed(
+            &field,
+            "model.context_window",
+            "shown in model listings; it does not limit requests",
+        );
     }
     for key in ["max_output_tokens", "max_tokens"] {
         let Some(field) = context.number(info, key)? else { continue };
         if deployment.max_output.is_none() {
             deployment.max_output = limit(field.integer()?);
         }
-        context.report.changed(&field, "model.max_output_tokens", "shown in model listings, and the most that a request can ask for");
+        context.report.changed(
+            &field,
+            "model.max_output_tokens",
+            "shown in model listings, and the most that a request can ask for",
+        );
     }
     if let Some(field) = info.get("mode") {
-        context.report.changed(&field, "", "the gateway knows the APIs of a provider by its kind: provider.apis restricts them");
+        context.report.changed(
+            &field,
+            "",
+            "the gateway knows the APIs of a provider by its kind: provider.apis restricts them",
+        );
     }
     for (key, reason) in INFO {
         if let Some(field) = info.get(key) {
@@ -434,7 +471,11 @@ fn read_info(context: &mut Context<'_>, info: &Field<'_>, deployment: &mut Deplo
     }
     for (key, field) in info.members()? {
         if key.starts_with("supports_") {
-            context.report.changed(&field, "", "the gateway knows what models support by their names (docs/providers.md)");
+            context.report.changed(
+                &field,
+                "",
+                "the gateway knows what models support by their names (docs/providers.md)",
+            );
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use super::report::{self, SqliteReportError};
 use super::{replay, rows};
 use crate::account::amount::LARGEST;
 use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin, fault};
-use crate::ledger::report::{UsageFilter, UsageGrouping, UsageRow};
+use crate::ledger::report::{RecordPosition, UsageFilter, UsageGrouping, UsageRow};
 use crate::ledger::{AccountId, UsageRecord};
 use crate::store::now;
 use crate::store::schema::{self, OpenError};
@@ -22,10 +22,20 @@ use crate::store::schema::{self, OpenError};
 /// How long a command waits for a lock that a running gateway holds.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Maximum number of blocks that are read for one page of records. A block has the records of a tenth of a second.
+const MAX_BLOCKS: usize = 1_000;
+
 /// Administration of the SQLite ledger.
 #[derive(Debug)]
 pub struct SqliteAdmin {
     connection: Connection,
+}
+
+fn failed(error: SqliteReportError) -> AdminError {
+    match error {
+        SqliteReportError::Database(error) => error.into(),
+        SqliteReportError::Io(error) => AdminError::Records(error),
+    }
 }
 
 const COLUMNS: &str = "name, created, enabled, credited, charged";
@@ -180,10 +190,21 @@ impl LedgerAdmin for SqliteAdmin {
         filter: &UsageFilter,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
     ) -> Result<(), AdminError> {
-        report::records(&self.connection, filter, show).map_err(|error| match error {
-            SqliteReportError::Database(error) => error.into(),
-            SqliteReportError::Io(error) => AdminError::Records(error),
-        })
+        report::records(&self.connection, filter, show).map_err(failed)
+    }
+
+    fn records_page(
+        &self,
+        filter: &UsageFilter,
+        after: Option<&str>,
+        most: usize,
+        show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+    ) -> Result<Option<String>, AdminError> {
+        let start = after.map(|after| RecordPosition::parse(after).ok_or(AdminError::Cursor));
+        let start = start.transpose()?.unwrap_or_default();
+        let most = report::Page { records: most, blocks: MAX_BLOCKS };
+        let next = report::page(&self.connection, filter, start, most, show).map_err(failed)?;
+        Ok(next.map(|next| next.to_string()))
     }
 
     fn audit(&self) -> Result<Vec<String>, AdminError> {

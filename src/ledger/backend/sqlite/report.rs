@@ -6,7 +6,7 @@ use rusqlite::types::{ToSql, ValueRef};
 use rusqlite::{Connection, Row};
 
 use crate::ledger::record::KINDS;
-use crate::ledger::report::{DAY, UsageFilter, UsageGrouping, UsageRow, UsageSums, clamped};
+use crate::ledger::report::{DAY, RecordPosition, UsageFilter, UsageGrouping, UsageRow, UsageSums, clamped};
 use crate::ledger::{UsageRecord, record_block};
 
 /// Returns the sums of the requests that match the filter: days in chronological order, names by descending cost.
@@ -97,24 +97,60 @@ pub(super) fn records(
     filter: &UsageFilter,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<(), SqliteReportError> {
+    page(
+        connection,
+        filter,
+        RecordPosition::default(),
+        Page { records: usize::MAX, blocks: usize::MAX },
+        show,
+    )?;
+    Ok(())
+}
+
+/// Size of a page.
+#[derive(Clone, Copy)]
+pub(super) struct Page {
+    /// Maximum number of records.
+    pub(super) records: usize,
+    /// Maximum number of blocks that are read.
+    pub(super) blocks: usize,
+}
+
+/// Calls `show` with the records that match the filter, from `start` on. Returns the position behind the last one; `None`
+/// at the end.
+pub(super) fn page(
+    connection: &Connection,
+    filter: &UsageFilter,
+    start: RecordPosition,
+    most: Page,
+    show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+) -> Result<Option<RecordPosition>, SqliteReportError> {
     let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
-    let matches =
-        |required: &Option<String>, value: &str| required.as_deref().is_none_or(|required| required == value);
-    let mut select =
-        connection.prepare("SELECT packed, data FROM block WHERE last >= ?1 AND first < ?2 ORDER BY id")?;
-    let mut rows = select.query([from, to])?;
+    let mut select = connection.prepare(
+        "SELECT packed, data, id FROM block WHERE last >= ?1 AND first < ?2 AND id >= ?3 ORDER BY id",
+    )?;
+    let mut rows = select.query([from, to, start.block])?;
+    let (mut shown, mut blocks) = (0usize, 0usize);
     while let Some(row) = rows.next()? {
+        let block: i64 = row.get(2)?;
+        if blocks == most.blocks {
+            return Ok(Some(RecordPosition { block, index: 0 }));
+        }
+        blocks = blocks.saturating_add(1);
         let data = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        for record in record_block::records(&record_block::unpack(row.get(0)?, data)?) {
+        let skipped = if block == start.block { start.index } else { 0 };
+        let unpacked = record_block::unpack(row.get(0)?, data)?;
+        for (index, record) in record_block::records(&unpacked).enumerate().skip(skipped) {
             let record = record?;
-            if (from..to).contains(&record.time)
-                && matches(&filter.account, record.account)
-                && matches(&filter.key, record.key)
-                && matches(&filter.model, record.model)
-            {
-                show(&record)?;
+            if !filter.matches(&record) {
+                continue;
             }
+            if shown == most.records {
+                return Ok(Some(RecordPosition { block, index }));
+            }
+            show(&record)?;
+            shown = shown.saturating_add(1);
         }
     }
-    Ok(())
+    Ok(None)
 }

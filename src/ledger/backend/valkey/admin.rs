@@ -7,7 +7,7 @@ use std::path::Path;
 use redis::{Cmd, Value};
 use tokio::runtime::Runtime;
 
-use super::report::{self, ValkeyReportError};
+use super::report::{self, RecordPlace, ValkeyReportError};
 use crate::account::amount::LARGEST;
 use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin, fault};
 use crate::ledger::report::{UsageFilter, UsageGrouping, UsageRow, clamped};
@@ -27,6 +27,16 @@ impl From<ConnectionError> for AdminError {
         AdminError::Server(error.to_string())
     }
 }
+
+fn failed(error: ValkeyReportError) -> AdminError {
+    match error {
+        ValkeyReportError::Connection(error) => error.into(),
+        ValkeyReportError::Io(error) => AdminError::Records(error),
+    }
+}
+
+/// Maximum number of blocks that are read for one page of records.
+const MAX_BLOCKS: usize = 1_000;
 
 /// Fields of an account, in the order in which they are read.
 const FIELDS: [&str; 4] = ["created", "enabled", "credited", "charged"];
@@ -194,10 +204,19 @@ impl LedgerAdmin for ValkeyAdmin {
         filter: &UsageFilter,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
     ) -> Result<(), AdminError> {
-        self.wait(report::records(&self.connection, filter, show)).map_err(|error| match error {
-            ValkeyReportError::Connection(error) => error.into(),
-            ValkeyReportError::Io(error) => AdminError::Records(error),
-        })
+        self.wait(report::records(&self.connection, filter, show)).map_err(failed)
+    }
+
+    fn records_page(
+        &self,
+        filter: &UsageFilter,
+        after: Option<&str>,
+        most: usize,
+        show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+    ) -> Result<Option<String>, AdminError> {
+        let start = after.map(|after| RecordPlace::parse(after).ok_or(AdminError::Cursor)).transpose()?;
+        let page = report::page(&self.connection, filter, start.as_ref(), most, MAX_BLOCKS, show);
+        Ok(self.wait(page).map_err(failed)?.map(|next| next.to_string()))
     }
 
     /// Audits the ledger. A charge between two reads looks like a difference, so each difference is checked up to three

@@ -7,13 +7,13 @@ use foldhash::fast::RandomState;
 use redis::{Cmd, Value};
 
 use super::usage_batch;
-use crate::ledger::report::{DAY, UsageFilter, UsageGrouping, UsageRow, UsageSums};
+use crate::ledger::report::{RecordPosition, UsageFilter, UsageGrouping, UsageRow, UsageSums};
 use crate::ledger::{Spent, UsageRecord, record_block};
 use crate::store::valkey::connection::{Connection, ConnectionError, number, pairs, parts, text};
 use crate::store::valkey::keys;
 
 /// Number of record blocks that are read at a time.
-const BLOCKS: usize = 64;
+const BLOCKS: i64 = 64;
 
 fn get_command(name: &str, key: String) -> Cmd {
     let mut command = redis::cmd(name);
@@ -128,36 +128,86 @@ pub(super) async fn records(
     filter: &UsageFilter,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<(), ValkeyReportError> {
-    let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
-    let matches =
-        |required: &Option<String>, value: &str| required.as_deref().is_none_or(|required| required == value);
-    for day in days(connection, filter.from, filter.to).await? {
+    page(connection, filter, None, usize::MAX, usize::MAX, show).await.map(drop)
+}
+
+/// Position of a record: its day, its account, and its block and index among the account's records of this day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RecordPlace {
+    day: i64,
+    account: String,
+    position: RecordPosition,
+}
+
+impl RecordPlace {
+    /// Parses what [`Display`](std::fmt::Display) writes. `None` for anything else.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, ' ');
+        let (day, position, account) = (parts.next()?, parts.next()?, parts.next()?);
+        let position = RecordPosition::parse(position)?;
+        Some(RecordPlace { day: day.parse().ok()?, account: account.to_owned(), position })
+    }
+}
+
+impl std::fmt::Display for RecordPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.day, self.position, self.account)
+    }
+}
+
+/// Calls `show` with the records that match the filter, from `start` on: at most `most`, out of at most `blocks` blocks.
+/// Returns the position behind the last one; `None` at the end.
+pub(super) async fn page(
+    connection: &Connection,
+    filter: &UsageFilter,
+    start: Option<&RecordPlace>,
+    most: usize,
+    blocks: usize,
+    show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+) -> Result<Option<RecordPlace>, ValkeyReportError> {
+    let first = start.map_or(filter.from, |start| filter.from.max(start.day));
+    let (mut shown, mut read) = (0usize, 0usize);
+    for day in days(connection, first, filter.to).await? {
         for account in active(connection, day, filter.account.as_deref()).await? {
-            let mut next = 0usize;
+            let here = start.filter(|start| start.day == day);
+            let mut next = match here.map(|start| (start, account.as_str().cmp(&start.account))) {
+                Some((_, std::cmp::Ordering::Less)) => continue,
+                Some((start, std::cmp::Ordering::Equal)) => start.position,
+                _ => RecordPosition::default(),
+            };
             loop {
                 // In parts: the records of a busy day may not fit into memory.
                 let mut range = get_command("LRANGE", keys::records(&account, day));
-                range.arg(next).arg(next.saturating_add(BLOCKS - 1));
-                let blocks = connection.run_one(range).await?;
-                let blocks = parts(&blocks);
-                for data in blocks {
-                    let Value::BulkString(data) = data else { continue };
-                    for record in record_block::records(&usage_batch::unpack(data)?) {
-                        let record = record?;
-                        if (from..to).contains(&record.time)
-                            && matches(&filter.key, record.key)
-                            && matches(&filter.model, record.model)
-                        {
+                range.arg(next.block).arg(next.block.saturating_add(BLOCKS - 1));
+                let part = connection.run_one(range).await?;
+                let part = parts(&part);
+                for data in part {
+                    let place = |position| RecordPlace { day, account: account.clone(), position };
+                    if read == blocks {
+                        return Ok(Some(place(next)));
+                    }
+                    read = read.saturating_add(1);
+                    if let Value::BulkString(data) = data {
+                        let unpacked = usage_batch::unpack(data)?;
+                        for (index, record) in record_block::records(&unpacked).enumerate().skip(next.index) {
+                            let record = record?;
+                            if !filter.matches(&record) {
+                                continue;
+                            }
+                            if shown == most {
+                                return Ok(Some(place(RecordPosition { block: next.block, index })));
+                            }
                             show(&record)?;
+                            shown = shown.saturating_add(1);
                         }
                     }
+                    next = RecordPosition { block: next.block.saturating_add(1), index: 0 };
                 }
-                if blocks.len() < BLOCKS {
+                if i64::try_from(part.len()).is_ok_and(|count| count < BLOCKS) {
                     break;
                 }
-                next = next.saturating_add(BLOCKS);
             }
         }
     }
-    Ok(())
+    Ok(None)
 }

@@ -1,0 +1,418 @@
+//! The admin API: from a request to its answer.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Body;
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+
+use super::PREFIX;
+use super::audit::{AuditEntry, AuditLog};
+use super::body::{AnswerBody, PieceWriter, pieces};
+use super::caller::{Callers, Peer};
+use super::control::GatewayControl;
+use super::error::{AdminApiError, ErrorCode};
+use super::events::{EventStream, TOPICS, Topics};
+use super::ledger_pool::LedgerPool;
+use super::origin;
+use super::request::{ApiRequest, match_path};
+use super::response::{AnswerContent, ApiResponse, WritePieces};
+use super::route_table::{AdminRoute, ROUTES};
+use super::schema::{self, BodyType};
+use crate::account::{AdminToken, NewKey};
+use crate::config::{self, ConfigWriter, Reloader, Report, Settings};
+use crate::metrics::live::LiveRequests;
+use crate::wire::path::query_values;
+
+/// Concurrent operations; further ones get a 503. Operations run on threads of their own, of which there are fewer.
+const OPERATIONS: usize = 32;
+/// Concurrent streams of events.
+const STREAMS: usize = 32;
+/// Concurrent exports of usage.
+const EXPORTS: usize = 2;
+/// Largest body in bytes.
+const BODY: usize = 256 << 10;
+/// Largest body with whole files in bytes: a file of 100,000 keys.
+const LARGE_BODY: usize = 32 << 20;
+/// Longest request id that is taken over from the client, in bytes.
+const LONGEST_ID: usize = 64;
+
+/// Constituents of the admin API.
+pub struct AdminApiParts {
+    /// Running gateway.
+    pub control: Arc<dyn GatewayControl>,
+    /// Reloads of the configuration.
+    pub reloader: Arc<Reloader>,
+    /// Settings of gateway.toml.
+    pub settings: Settings,
+    /// Path of gateway.toml.
+    pub config_file: PathBuf,
+    /// Tokens.
+    pub tokens: Vec<AdminToken>,
+    /// Events of requests.
+    pub live: Arc<LiveRequests>,
+}
+
+/// Admin API of a running gateway.
+pub struct AdminApi {
+    control: Arc<dyn GatewayControl>,
+    writer: ConfigWriter,
+    settings: Settings,
+    config_file: PathBuf,
+    callers: Callers,
+    ledger: Arc<LedgerPool>,
+    audit: AuditLog,
+    live: Arc<LiveRequests>,
+    operations: Semaphore,
+    streams: Arc<Semaphore>,
+    exports: Arc<Semaphore>,
+}
+
+impl std::fmt::Debug for AdminApi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AdminApi")
+    }
+}
+
+type Answered = Result<Response<AnswerBody>, AdminApiError>;
+
+fn busy() -> AdminApiError {
+    AdminApiError::new(ErrorCode::Unavailable, "too many requests at a time").retry_after(1)
+}
+
+impl AdminApi {
+    /// Creates the API.
+    pub fn new(parts: AdminApiParts) -> Self {
+        let state = &parts.settings.admin_api.state;
+        AdminApi {
+            ledger: Arc::new(LedgerPool::new(parts.control.clone())),
+            control: parts.control,
+            writer: ConfigWriter::new(parts.reloader, state, parts.settings.admin_api.writes),
+            audit: AuditLog::new(state),
+            settings: parts.settings,
+            config_file: parts.config_file,
+            callers: Callers::new(parts.tokens),
+            live: parts.live,
+            operations: Semaphore::new(OPERATIONS),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            exports: Arc::new(Semaphore::new(EXPORTS)),
+        }
+    }
+
+    /// Returns the running gateway.
+    pub fn control(&self) -> &Arc<dyn GatewayControl> {
+        &self.control
+    }
+
+    pub(super) fn writer(&self) -> &ConfigWriter {
+        &self.writer
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) fn config_file(&self) -> &Path {
+        &self.config_file
+    }
+
+    pub(super) fn ledger(&self) -> &Arc<LedgerPool> {
+        &self.ledger
+    }
+
+    pub(super) fn audit(&self) -> &AuditLog {
+        &self.audit
+    }
+
+    pub(super) fn live(&self) -> &Arc<LiveRequests> {
+        &self.live
+    }
+
+    /// Reads the tokens again. Blocks.
+    ///
+    /// # Errors
+    /// Returns [`Report`] if the file is not valid; the tokens stay as they were.
+    pub fn reload_tokens(&self) -> Result<(), Report> {
+        let tokens = config::load_admin_tokens(&self.settings.admin_api.tokens)?;
+        self.callers.set_tokens(tokens);
+        Ok(())
+    }
+
+    /// Begins the line of the audit log for a request.
+    pub(super) fn audit_entry(
+        &self,
+        request: &ApiRequest,
+        action: &'static str,
+        object: String,
+    ) -> AuditEntry {
+        AuditEntry {
+            actor: request.caller.name.clone(),
+            role: request.caller.role.name(),
+            client: request.caller.address.map(|address| address.to_string()),
+            request_id: request.id.clone(),
+            action,
+            object,
+            ..AuditEntry::default()
+        }
+    }
+
+    /// Appends a line to the audit log. Returns its number.
+    ///
+    /// # Errors
+    /// Returns an error if the log cannot be written: the change must not take place then.
+    pub(super) fn record(&self, entry: &AuditEntry) -> Result<u64, AdminApiError> {
+        self.audit.append(entry).map_err(|error| {
+            AdminApiError::new(ErrorCode::Unavailable, format!("the audit log cannot be written: {error}"))
+        })
+    }
+
+    /// Answers a request.
+    pub(super) async fn serve<B>(self: Arc<Self>, request: Request<B>, peer: Peer) -> Response<AnswerBody>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let id = request_id(request.headers());
+        let is_head = request.method() == http::Method::HEAD;
+        let answered = self.answer(request, peer, &id).await;
+        let mut response = answered.unwrap_or_else(|error| error_response(&error, &id));
+        if is_head {
+            *response.body_mut() = AnswerBody::Whole(Bytes::new());
+        }
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            headers.insert("x-request-id", id);
+        }
+        response
+    }
+
+    async fn answer<B>(self: Arc<Self>, request: Request<B>, peer: Peer, id: &str) -> Answered
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        origin::check(&head.uri, &head.headers, &self.settings.admin_api.hosts)?;
+        let (route, names) = find(head.method.as_str(), head.uri.path())?;
+        let caller = self.callers.identify(&head.headers, peer)?;
+        if caller.role < route.role {
+            let message = format!(
+                "the operation needs the role {}; yours is {}",
+                route.role.name(),
+                caller.role.name()
+            );
+            return Err(AdminApiError::new(ErrorCode::Forbidden, message));
+        }
+        let query = head.uri.query().map(str::to_owned);
+        check_query(route, query.as_deref())?;
+        let body = read_body(route, &head.headers, body).await?;
+        schema::check(&body, route.body)?;
+        let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let if_match =
+            text(header::IF_MATCH).map(|etag| etag.trim().trim_start_matches("W/").trim_matches('"'));
+        let request = ApiRequest {
+            route,
+            names,
+            query,
+            body,
+            caller,
+            id: id.to_owned(),
+            if_match: if_match.filter(|etag| *etag != "*").map(str::to_owned),
+            idempotency_key: text(header::HeaderName::from_static("idempotency-key")).map(str::to_owned),
+        };
+        match route.answer {
+            Some(answer) => {
+                let _permit = self.operations.try_acquire().map_err(|_| busy())?;
+                let api = self.clone();
+                let answered = tokio::task::spawn_blocking(move || answer(&api, &request)).await;
+                let failed = |_| AdminApiError::new(ErrorCode::Internal, "the operation failed");
+                self.respond(answered.map_err(failed)??)
+            }
+            None => self.listen(&request),
+        }
+    }
+
+    /// Turns an answer into HTTP.
+    fn respond(&self, answer: ApiResponse) -> Answered {
+        let mut response = match answer.content {
+            AnswerContent::Json(value) => {
+                let mut text = value.to_string();
+                text.push('\n');
+                whole("application/json", text)
+            }
+            AnswerContent::Text(media, text) => whole(media, text),
+            AnswerContent::Pieces(media, name, write) => self.export(media, &name, write)?,
+        };
+        if let Some(etag) = answer.etag.and_then(|etag| HeaderValue::from_str(&format!("\"{etag}\"")).ok()) {
+            response.headers_mut().insert(header::ETAG, etag);
+        }
+        Ok(response)
+    }
+
+    /// Starts a thread that writes an export as fast as its client reads.
+    fn export(&self, media: &'static str, name: &str, write: WritePieces) -> Answered {
+        let permit = self.exports.clone().try_acquire_owned().map_err(|_| busy())?;
+        let (sender, body) = pieces();
+        tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let mut out = PieceWriter::new(sender);
+            let written = write(&mut out).and_then(|()| std::io::Write::flush(&mut out));
+            if let Err(error) = written
+                && error.kind() != std::io::ErrorKind::BrokenPipe
+            {
+                tracing::warn!(%error, "an export ended early");
+            }
+        });
+        let mut response = Response::new(body);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+        if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+            headers.insert(header::CONTENT_DISPOSITION, value);
+        }
+        Ok(response)
+    }
+
+    /// Starts a stream of events.
+    fn listen(&self, request: &ApiRequest) -> Answered {
+        let chosen: Vec<String> =
+            query_values(request.query.as_deref(), "topic").map(|topic| topic.into_owned()).collect();
+        if let Some(unknown) = chosen.iter().find(|topic| !TOPICS.contains(&topic.as_str())) {
+            let message = format!("{unknown:?} is no topic; write one of {}", TOPICS.join(", "));
+            return Err(AdminApiError::field("topic", message));
+        }
+        let permit = self.streams.clone().try_acquire_owned().map_err(|_| busy())?;
+        let has = |topic: &str| chosen.is_empty() || chosen.iter().any(|chosen| chosen == topic);
+        let topics = Topics { requests: has("requests"), targets: has("targets") };
+        let (sender, body) = pieces();
+        let stream = EventStream::new(self.control.clone(), &self.live, topics);
+        tokio::spawn(async move {
+            let _permit = permit;
+            stream.run(sender).await;
+        });
+        let mut response = Response::new(body);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        Ok(response)
+    }
+}
+
+/// Returns the route of a request, with the parameters of its path. `HEAD` is answered like `GET`.
+fn find(method: &str, path: &str) -> Result<(&'static AdminRoute, Vec<String>), AdminApiError> {
+    let unknown =
+        || AdminApiError::new(ErrorCode::NotFound, format!("the path is unknown; {PREFIX} lists all paths"));
+    let below = path.strip_prefix(PREFIX).ok_or_else(unknown)?;
+    let below = if below == "/" { "" } else { below };
+    let mut allow: Vec<&str> = Vec::new();
+    for route in ROUTES {
+        let Some(names) = match_path(route.path, below) else { continue };
+        if route.method == method || (method == "HEAD" && route.method == "GET") {
+            return Ok((route, names));
+        }
+        allow.push(route.method);
+    }
+    if allow.is_empty() {
+        return Err(unknown());
+    }
+    let allow = allow.join(", ");
+    let error = AdminApiError::new(ErrorCode::MethodNotAllowed, format!("the methods of this path: {allow}"));
+    Err(AdminApiError { allow, ..error })
+}
+
+/// Refuses unknown parameters: a misspelt filter would otherwise show everything.
+fn check_query(route: &AdminRoute, query: Option<&str>) -> Result<(), AdminApiError> {
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let name = pair.split('=').next().unwrap_or_default();
+        if !route.query.iter().any(|parameter| parameter.name == name) {
+            let known: Vec<&str> = route.query.iter().map(|parameter| parameter.name).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let message = format!("unknown parameter; known parameters: {known}");
+            return Err(AdminApiError::field(&crate::wire::path::percent_decode(name), message));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a body: a JSON object. Pages of other origins can only send forms and plain text without asking, so that the
+/// type is checked also for operations without a body.
+async fn read_body<B>(
+    route: &AdminRoute,
+    headers: &HeaderMap,
+    body: B,
+) -> Result<Map<String, Value>, AdminApiError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let most = if route.id == "validateConfig" { LARGE_BODY } else { BODY };
+    let read = Limited::new(body, most).collect().await.map_err(|error| {
+        if error.downcast_ref::<LengthLimitError>().is_some() {
+            AdminApiError::new(ErrorCode::TooLarge, format!("the body has more than {most} bytes"))
+        } else {
+            AdminApiError::new(ErrorCode::Invalid, "the body ended early")
+        }
+    })?;
+    let bytes = read.to_bytes();
+    if bytes.is_empty() {
+        return Ok(Map::new());
+    }
+    let media = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim();
+    if !media.eq_ignore_ascii_case("application/json")
+        && !media.eq_ignore_ascii_case("application/merge-patch+json")
+    {
+        let message = "send JSON, with content-type: application/json";
+        return Err(AdminApiError::new(ErrorCode::UnsupportedType, message));
+    }
+    let value: Value = serde_json::from_slice(&bytes)
+        .map_err(|error| AdminApiError::new(ErrorCode::Invalid, format!("the body is not JSON: {error}")))?;
+    match value {
+        Value::Object(members) if !matches!(route.body, BodyType::None) || members.is_empty() => Ok(members),
+        Value::Object(_) => Err(AdminApiError::new(ErrorCode::Invalid, "the operation has no body")),
+        _ => Err(AdminApiError::new(ErrorCode::Invalid, "the body must be a JSON object")),
+    }
+}
+
+fn whole(media: &'static str, text: String) -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody::Whole(text.into()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    response
+}
+
+fn error_response(error: &AdminApiError, id: &str) -> Response<AnswerBody> {
+    let mut response = whole("application/json", format!("{}\n", error.json(id)));
+    let status: StatusCode = error.code.row().1;
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    if let Some(seconds) = error.retry_after {
+        headers.insert(header::RETRY_AFTER, seconds.into());
+    }
+    if let (false, Ok(allow)) = (error.allow.is_empty(), HeaderValue::from_str(&error.allow)) {
+        headers.insert(header::ALLOW, allow);
+    }
+    if error.code == ErrorCode::Unauthenticated {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"model-gateway\""));
+    }
+    response
+}
+
+/// Returns the client's request id if it is short and plain, otherwise a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get("x-request-id").and_then(|value| value.to_str().ok());
+    let plain = |id: &&str| {
+        (1..=LONGEST_ID).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    match given.filter(plain) {
+        Some(id) => id.to_owned(),
+        // Random digits of a key that is not used.
+        None => NewKey::generate()
+            .map(|key| format!("adm_{}", key.text().chars().skip(4).take(20).collect::<String>()))
+            .unwrap_or_else(|_| "adm_unknown".to_owned()),
+    }
+}

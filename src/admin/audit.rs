@@ -1,0 +1,265 @@
+//! Audit log: one line for each change and each refused attempt, in files of the state folder. Each line has the hash of
+//! the line before, so that a removed or edited line shows.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+use crate::canonical::time::rfc3339;
+use crate::config::FileHash;
+
+/// Size in bytes at which a new file begins.
+const FILE_SIZE: u64 = 10 << 20;
+/// Number of older files.
+const OLD_FILES: usize = 9;
+/// Number of texts of files before a change that are stored, for `undo`.
+const TEXTS: u64 = 200;
+
+/// Line of the audit log, as its writer knows it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AuditEntry {
+    /// Name of the caller.
+    pub(super) actor: String,
+    /// Role of the caller.
+    pub(super) role: &'static str,
+    /// Address of the caller. `None` for a Unix socket.
+    pub(super) client: Option<String>,
+    /// Id of the request.
+    pub(super) request_id: String,
+    /// Operation: `key.update`.
+    pub(super) action: &'static str,
+    /// Thing that is changed: `key/ci`.
+    pub(super) object: String,
+    /// Code of the error of a refused attempt. `None` for a change.
+    pub(super) refused: Option<&'static str>,
+    /// Further members: file, hashes, values before and afterwards.
+    pub(super) details: Map<String, Value>,
+}
+
+/// Audit log of a state folder. Nothing is created before the first line.
+#[derive(Debug)]
+pub(super) struct AuditLog {
+    folder: PathBuf,
+    end: Mutex<Option<LogEnd>>,
+}
+
+/// End of the log.
+#[derive(Clone, Debug)]
+struct LogEnd {
+    next: u64,
+    /// Hash of the last line.
+    hash: String,
+    /// Size of the current file in bytes.
+    size: u64,
+}
+
+impl AuditLog {
+    pub(super) fn new(folder: &Path) -> Self {
+        AuditLog { folder: folder.to_owned(), end: Mutex::new(None) }
+    }
+
+    fn file(&self, age: usize) -> PathBuf {
+        self.folder.join(if age == 0 { "audit.jsonl".to_owned() } else { format!("audit.{age}.jsonl") })
+    }
+
+    /// Appends a line, which is on the disk when this returns. Returns its number.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system; the change must not take place then.
+    pub(super) fn append(&self, entry: &AuditEntry) -> io::Result<u64> {
+        let mut end = self.end.lock();
+        std::fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.folder)?;
+        let mut file = open(&self.file(0))?;
+        // Another process may write too: one that takes over from this one.
+        file.lock()?;
+        let size = file.metadata()?.len();
+        let known = end.take().filter(|end| end.size == size);
+        let mut last = match known {
+            Some(last) => last,
+            None => self.read_end(&mut file, size)?,
+        };
+        if size >= FILE_SIZE {
+            for age in (0..OLD_FILES).rev() {
+                match std::fs::rename(self.file(age), self.file(age.saturating_add(1))) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            file = open(&self.file(0))?;
+            last.size = 0;
+        }
+        let number = last.next;
+        let line = line(entry, number, &last.hash);
+        let mut bytes = line.clone().into_bytes();
+        bytes.push(b'\n');
+        file.write_all(&bytes)?;
+        file.sync_data()?;
+        let size = last.size.saturating_add(bytes.len() as u64);
+        *end = Some(LogEnd { next: number.saturating_add(1), hash: FileHash::of(&line).to_hex(), size });
+        Ok(number)
+    }
+
+    /// Reads the last line. An incomplete one, which a crash has left, is cut off.
+    fn read_end(&self, file: &mut File, size: u64) -> io::Result<LogEnd> {
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.read_to_string(&mut text)?;
+        let whole = text.rfind('\n').map_or(0, |at| at.saturating_add(1));
+        if whole < text.len() {
+            file.set_len(whole as u64)?;
+            text.truncate(whole);
+        }
+        let mut last = text.lines().next_back().map(str::to_owned);
+        if last.is_none() {
+            let older = std::fs::read_to_string(self.file(1)).unwrap_or_default();
+            last = older.lines().next_back().map(str::to_owned);
+        }
+        let size = size.min(whole as u64);
+        let Some(last) = last else { return Ok(LogEnd { next: 1, hash: String::new(), size }) };
+        let number =
+            number_of(&last).ok_or_else(|| io::Error::other("the last line of the audit log is damaged"))?;
+        Ok(LogEnd { next: number.saturating_add(1), hash: FileHash::of(&last).to_hex(), size })
+    }
+
+    /// Returns at most `most` lines that match, the latest first, of those with a number below `before`. The second value
+    /// is that of `before` for the next page; `None` at the end.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    pub(super) fn page(
+        &self,
+        before: u64,
+        most: usize,
+        matches: impl Fn(&Value) -> bool,
+    ) -> io::Result<(Vec<Value>, Option<u64>)> {
+        let mut found: Vec<Value> = Vec::new();
+        for age in 0..=OLD_FILES {
+            let text = match std::fs::read_to_string(self.file(age)) {
+                Ok(text) => text,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) => return Err(error),
+            };
+            for line in text.lines().rev() {
+                // Parsing every line of ten files would take a second.
+                if number_of(line).is_none_or(|number| number >= before) {
+                    continue;
+                }
+                let Ok(value) = serde_json::from_str::<Value>(line) else { continue };
+                if !matches(&value) {
+                    continue;
+                }
+                if found.len() == most {
+                    let last = found.last().and_then(|value| value.get("seq")).and_then(Value::as_u64);
+                    return Ok((found, last));
+                }
+                found.push(value);
+            }
+        }
+        Ok((found, None))
+    }
+
+    /// Stores the text of a file before a change, for `undo`. Older texts are removed.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    pub(super) fn store_text(&self, number: u64, text: &str) -> io::Result<()> {
+        let folder = self.folder.join("history");
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let path = |number: u64| folder.join(format!("{number}.toml"));
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path(number))?;
+        file.write_all(text.as_bytes())?;
+        if let Some(old) = number.checked_sub(TEXTS) {
+            let _ = std::fs::remove_file(path(old));
+        }
+        Ok(())
+    }
+
+    /// Returns the text of a file before a change. `None` if it is not stored any more.
+    pub(super) fn text(&self, number: u64) -> Option<String> {
+        std::fs::read_to_string(self.folder.join("history").join(format!("{number}.toml"))).ok()
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
+}
+
+/// Returns the number of a line, which is its first member.
+fn number_of(line: &str) -> Option<u64> {
+    let rest = line.strip_prefix("{\"seq\":")?;
+    rest.split(',').next()?.parse().ok()
+}
+
+fn line(entry: &AuditEntry, number: u64, previous: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut members = Map::new();
+    members.insert("seq".to_owned(), number.into());
+    members.insert("prev".to_owned(), previous.into());
+    members.insert("time".to_owned(), rfc3339(i64::try_from(now).unwrap_or(0)).into());
+    members.insert("actor".to_owned(), entry.actor.as_str().into());
+    members.insert("role".to_owned(), entry.role.into());
+    members.insert("client".to_owned(), json!(entry.client));
+    members.insert("request_id".to_owned(), entry.request_id.as_str().into());
+    members.insert("action".to_owned(), entry.action.into());
+    members.insert("object".to_owned(), entry.object.as_str().into());
+    members.insert("outcome".to_owned(), if entry.refused.is_some() { "refused" } else { "applied" }.into());
+    if let Some(code) = entry.refused {
+        members.insert("code".to_owned(), code.into());
+    }
+    members.extend(entry.details.clone());
+    Value::Object(members).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(object: &str) -> AuditEntry {
+        AuditEntry { actor: "token:a".to_owned(), object: object.to_owned(), ..AuditEntry::default() }
+    }
+
+    #[test]
+    fn audit_lines_are_numbered_and_chained_across_processes_and_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("admin");
+        let log = AuditLog::new(&state);
+        assert_eq!(log.page(u64::MAX, 5, |_| true).unwrap(), (Vec::new(), None));
+        assert_eq!((log.append(&entry("a")).unwrap(), log.append(&entry("b")).unwrap()), (1, 2));
+        // Another process appends, and the next line follows it.
+        assert_eq!(AuditLog::new(&state).append(&entry("c")).unwrap(), 3);
+        assert_eq!(log.append(&entry("d")).unwrap(), 4);
+        // A crash has left a part of a line.
+        OpenOptions::new().append(true).open(log.file(0)).unwrap().write_all(b"{\"seq\":5,\"pr").unwrap();
+        assert_eq!(log.append(&entry("e")).unwrap(), 5);
+        // The file is full, and a new one begins.
+        let filler = json!({ "seq": 6, "filler": "x".repeat(FILE_SIZE as usize) }).to_string();
+        OpenOptions::new()
+            .append(true)
+            .open(log.file(0))
+            .unwrap()
+            .write_all(format!("{filler}\n").as_bytes())
+            .unwrap();
+        assert_eq!(log.append(&entry("f")).unwrap(), 7);
+        assert!(log.file(1).exists());
+        let (lines, next) = log.page(u64::MAX, 3, |value| value["actor"] == "token:a").unwrap();
+        let objects: Vec<&str> = lines.iter().map(|line| line["object"].as_str().unwrap()).collect();
+        assert_eq!((objects, next), (vec!["f", "e", "d"], Some(4)));
+        let (lines, next) = log.page(4, 3, |_| true).unwrap();
+        assert_eq!((lines.len(), next), (3, None));
+        // Each line names the hash of the one before.
+        let text =
+            std::fs::read_to_string(log.file(1)).unwrap() + &std::fs::read_to_string(log.file(0)).unwrap();
+        let mut before = String::new();
+        for line in text.lines() {
+            let value: Value = serde_json::from_str(line).unwrap();
+            assert!(value["seq"] == 6 || value["prev"] == before, "{value}");
+            before = FileHash::of(line).to_hex();
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Live events as server-sent events: requests that end, and targets whose state changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::control::GatewayControl;
+use super::resources::targets;
+use crate::metrics::live::{LiveEvent, LiveListener, LiveRequests};
+
+/// Time between two looks at the targets.
+const TARGETS_EVERY: Duration = Duration::from_secs(1);
+/// Silence after which a comment is sent, so that idle time-outs do not close the stream.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Topics of events.
+pub(super) const TOPICS: [&str; 2] = ["requests", "targets"];
+
+/// Topics that a listener has chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Topics {
+    pub(super) requests: bool,
+    pub(super) targets: bool,
+}
+
+/// Listener of one stream.
+pub(super) struct EventStream {
+    control: Arc<dyn GatewayControl>,
+    requests: Option<LiveListener>,
+    /// Last known states by provider and model. `None` if targets are not listened to.
+    targets: Option<BTreeMap<String, Value>>,
+}
+
+impl EventStream {
+    pub(super) fn new(control: Arc<dyn GatewayControl>, live: &Arc<LiveRequests>, topics: Topics) -> Self {
+        EventStream {
+            control,
+            requests: topics.requests.then(|| live.listen()),
+            targets: topics.targets.then(BTreeMap::new),
+        }
+    }
+
+    /// Sends events until the client leaves or the gateway ends.
+    pub(super) async fn run(mut self, sender: mpsc::Sender<Bytes>) {
+        // The head of the answer leaves with the first piece.
+        let mut pieces = vec![Bytes::from_static(b": model-gateway\n\n")];
+        let mut look = tokio::time::interval(TARGETS_EVERY);
+        let mut silence = tokio::time::interval(KEEP_ALIVE);
+        silence.tick().await;
+        loop {
+            for piece in pieces.drain(..) {
+                if sender.send(piece).await.is_err() {
+                    return;
+                }
+            }
+            tokio::select! {
+                event = next(&mut self.requests) => match event {
+                    Some(LiveEvent::Request(event)) => pieces.push(event_of("request", &event)),
+                    Some(LiveEvent::Lost(count)) => {
+                        pieces.push(event_of("lost", &format!("{{\"requests\":{count}}}")));
+                    }
+                    None => return,
+                },
+                _ = look.tick(), if self.targets.is_some() => self.changed_targets(&mut pieces),
+                _ = silence.tick() => pieces.push(Bytes::from_static(b": \n\n")),
+                () = sender.closed() => return,
+            }
+        }
+    }
+
+    /// Adds an event for each target whose state has changed since the last look; at first for each target.
+    fn changed_targets(&mut self, pieces: &mut Vec<Bytes>) {
+        let Some(known) = &mut self.targets else { return };
+        let mut now = BTreeMap::new();
+        for (name, target) in targets::list(&*self.control) {
+            let state = target.get("state").cloned().unwrap_or_default();
+            if known.get(&name) != Some(&state) {
+                pieces.push(event_of("target", &target.to_string()));
+            }
+            now.insert(name, state);
+        }
+        *known = now;
+    }
+}
+
+async fn next(listener: &mut Option<LiveListener>) -> Option<LiveEvent> {
+    match listener {
+        Some(listener) => listener.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Formats an event. The data has no line break.
+fn event_of(name: &str, data: &str) -> Bytes {
+    format!("event: {name}\ndata: {data}\n\n").into()
+}

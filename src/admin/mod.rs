@@ -1,0 +1,36 @@
+//! Admin port: health, metrics, and the admin API (`/admin/v1`).
+//!
+//! One table of routes ([`route_table`]) is what the router follows, what the document of the API is generated from
+//! ([`openapi`]), and where the role that an operation needs stands. A request passes the checks against hostile pages
+//! ([`origin`]), names its caller ([`caller`]), and is answered by a function of [`resources`] on a thread that may
+//! block. What changes something is recorded before it takes effect ([`audit`]).
+//!
+//! The port is served outside of the workers that serve clients. The state of the running gateway is reached through
+//! [`GatewayControl`]. Here must not live: what a change of the configuration means (`config`), balances (`ledger`), and
+//! anything that a request of a client passes.
+
+mod api;
+mod audit;
+mod body;
+mod caller;
+mod control;
+mod error;
+mod events;
+mod ledger_pool;
+mod listener;
+mod openapi;
+mod origin;
+mod request;
+mod resources;
+mod response;
+mod route_table;
+mod schema;
+mod throttle;
+
+pub use api::{AdminApi, AdminApiParts};
+pub use control::{GatewayControl, ProviderCheck};
+pub use listener::{AdminListener, bind, bind_socket, serve};
+pub use openapi::document as openapi_document;
+
+/// Version of the API in the path of all its routes.
+pub const PREFIX: &str = "/admin/v1";

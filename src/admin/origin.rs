@@ -1,0 +1,100 @@
+//! Checks against hostile web pages: a page of another origin can make a browser on the operator's machine send requests
+//! to the admin port.
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, Uri, header};
+
+use super::error::{AdminApiError, ErrorCode};
+
+fn forbidden(message: impl Into<String>) -> AdminApiError {
+    AdminApiError::new(ErrorCode::Forbidden, message)
+}
+
+/// Refuses a request that names a host other than an IP address, `localhost` or one of `hosts`: by DNS rebinding, a page
+/// of another origin could otherwise read the answers. Also refuses requests that a page of another origin has caused
+/// (Fetch metadata, and `Origin` for browsers without it).
+///
+/// # Errors
+/// Returns the error of a request that is refused.
+pub(super) fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String]) -> Result<(), AdminApiError> {
+    let text = |name| headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or("\u{0}"));
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        return Err(AdminApiError::new(ErrorCode::Invalid, "the request has several host headers"));
+    }
+    // HTTP/2 has the host in the URI.
+    let host = uri.authority().map(http::uri::Authority::as_str).or_else(|| text(header::HOST));
+    let Some(host) = host else { return Err(forbidden("the request names no host")) };
+    if !is_known(name_of(host), hosts) {
+        let message =
+            format!("the host {:?} is not known; name it in admin.hosts of gateway.toml", name_of(host));
+        return Err(forbidden(message));
+    }
+    match text(header::HeaderName::from_static("sec-fetch-site")) {
+        None | Some("same-origin" | "none") => {}
+        Some(_) => return Err(forbidden("requests of pages of another origin are refused")),
+    }
+    match text(header::ORIGIN) {
+        None => Ok(()),
+        Some(origin) if origin.split_once("://").is_some_and(|(_, of)| of.eq_ignore_ascii_case(host)) => {
+            Ok(())
+        }
+        Some(_) => Err(forbidden("requests of pages of another origin are refused")),
+    }
+}
+
+/// Returns a host without its port.
+fn name_of(host: &str) -> &str {
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    }
+}
+
+fn is_known(name: &str, hosts: &[String]) -> bool {
+    let name = name.trim_end_matches('.');
+    name.parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(headers: &[(&'static str, &str)]) -> bool {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        check(&"/admin/v1".parse().unwrap(), &map, &["gateway.example".to_owned()]).is_ok()
+    }
+
+    #[test]
+    fn origin_of_hostile_pages_is_refused() {
+        for (headers, permitted) in [
+            (&[("host", "127.0.0.1:9090")][..], true),
+            (&[("host", "[::1]:9090")], true),
+            (&[("host", "[::1]")], true),
+            (&[("host", "localhost:9090")], true),
+            (&[("host", "Gateway.Example")], true),
+            (&[("host", "gateway.example.:9090")], true),
+            (&[("host", "rebound.test:9090")], false),
+            (&[("host", "127.0.0.1.rebound.test")], false),
+            (&[("host", "localhost.rebound.test:9090")], false),
+            (&[("host", "")], false),
+            (&[], false),
+            (&[("host", "127.0.0.1:9090"), ("host", "rebound.test")], false),
+            (&[("host", "127.0.0.1:9090"), ("origin", "http://127.0.0.1:9090")], true),
+            (&[("host", "127.0.0.1:9090"), ("origin", "http://127.0.0.1:8080")], false),
+            (&[("host", "127.0.0.1:9090"), ("origin", "http://hostile.test")], false),
+            (&[("host", "127.0.0.1:9090"), ("origin", "null")], false),
+            (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "cross-site")], false),
+            (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "same-site")], false),
+            (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "none")], true),
+            (&[("host", "127.0.0.1:9090"), ("sec-fetch-site", "same-origin")], true),
+        ] {
+            assert_eq!(checked(headers), permitted, "{headers:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Audit log: its lines, and the undoing of changes of files.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::change::{self, AuditAction};
+use crate::admin::api::AdminApi;
+use crate::admin::error::{AdminApiError, ErrorCode};
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{ApiResponse, ApiResult};
+use crate::admin::schema::{MemberType, Record, member, optional};
+use crate::config::ConfigChange;
+
+/// Page of lines.
+const PAGE: usize = 100;
+/// Largest page of lines.
+const LARGEST_PAGE: usize = 1_000;
+
+/// Line of the audit log.
+const LINE: Record = Record {
+    name: "AuditLine",
+    text: "Line of the audit log.",
+    members: &[
+        member("seq", MemberType::Count, "Number of the line."),
+        member("prev", MemberType::Text, "Hash of the line before: the first 32 digits of its SHA-256."),
+        member("time", MemberType::Time, "Time."),
+        member("actor", MemberType::Text, "Caller: `token:NAME`, `uid:NUMBER` or `local`."),
+        member("role", MemberType::Text, "Role of the caller."),
+        optional("client", MemberType::Text, "Address of the caller; null for the Unix socket."),
+        member("request_id", MemberType::Text, "Id of the request."),
+        member("action", MemberType::Text, "Operation, such as `key.create`."),
+        member("object", MemberType::Text, "Thing that is changed, such as `key/ci`."),
+        member("outcome", MemberType::OneOf(&["applied", "refused"]), "Outcome."),
+        optional("code", MemberType::Text, "Code of the error of a refused attempt."),
+    ],
+};
+
+/// Page of lines.
+pub(in crate::admin) const LINES: Record = Record {
+    name: "AuditPage",
+    text: "Page of lines, the latest first. Changes of files also have `file`, `hash_before`, `hash_after`, `before` and \
+           `after`, with secrets masked.",
+    members: &[
+        member("items", MemberType::List(&MemberType::Object(&LINE)), "Lines."),
+        optional("next_cursor", MemberType::Text, "Cursor of the next page; null at the end."),
+    ],
+};
+
+/// Answers `GET /audit`.
+pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    let limit = request.limit(PAGE, LARGEST_PAGE)?;
+    let before = request.parsed("cursor", "the cursor is not valid")?.unwrap_or(u64::MAX);
+    let filters = ["actor", "action", "object", "outcome"].map(|name| (name, request.parameter(name)));
+    let matches = |line: &Value| {
+        filters.iter().all(|(name, wanted)| {
+            wanted.as_ref().is_none_or(|wanted| line.get(*name) == Some(&json!(wanted)))
+        })
+    };
+    let (items, next) = api.audit().page(before, limit, matches).map_err(unread)?;
+    Ok(ApiResponse::json(json!({ "items": items, "next_cursor": next.map(|next| next.to_string()) })))
+}
+
+fn unread(error: std::io::Error) -> AdminApiError {
+    AdminApiError::new(ErrorCode::Unavailable, format!("the audit log cannot be read: {error}"))
+}
+
+/// Answers `POST /audit/{seq}/undo`: gives a file the text that it had before a change, if it is the last one of the
+/// file.
+pub(in crate::admin) fn undo(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    let name = request.name(0);
+    let number: u64 = name.parse().map_err(|_| AdminApiError::unknown("line of the audit log", name))?;
+    let is_line = |line: &Value| line.get("seq").and_then(Value::as_u64) == Some(number);
+    let (lines, _) = api.audit().page(number.saturating_add(1), 1, is_line).map_err(unread)?;
+    let line = lines.first().ok_or_else(|| AdminApiError::unknown("line of the audit log", name))?;
+    let text = |name: &str| line.get(name).and_then(Value::as_str);
+    let (Some(file), Some(hash)) = (text("file"), text("hash_after")) else {
+        return Err(AdminApiError::new(ErrorCode::Invalid, "the line is no change of a file"));
+    };
+    let before = api.audit().text(number);
+    let before = before.ok_or_else(|| {
+        AdminApiError::new(ErrorCode::NotFound, "the text before this change is not stored any more")
+    })?;
+    let change = ConfigChange::Restore { path: PathBuf::from(file), text: before };
+    // A later change of the file would be lost, so the file must be as this change has left it.
+    let conditions = ApiRequest {
+        route: request.route,
+        names: request.names.clone(),
+        query: request.query.clone(),
+        body: request.body.clone(),
+        caller: request.caller.clone(),
+        id: request.id.clone(),
+        if_match: Some(hash.to_owned()),
+        idempotency_key: None,
+    };
+    let action = AuditAction { name: "change.undo", of: "audit" };
+    let (applied, audit) = change::apply(api, &conditions, action, name, &change)?;
+    Ok(change::answer(&applied, audit))
+}

@@ -1,0 +1,203 @@
+//! Changes of configuration files: recorded before they take effect, and applied at once.
+
+use serde_json::{Map, Value, json};
+
+use crate::admin::api::AdminApi;
+use crate::admin::audit::AuditEntry;
+use crate::admin::error::AdminApiError;
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{ApiResponse, ApiResult};
+use crate::admin::schema::{MemberType, Record, member, optional};
+use crate::config::{AppliedChange, ChangeConditions, ConfigChange, EntryKind};
+
+/// Result of a change of a file.
+pub(in crate::admin) const CHANGE: Record = Record {
+    name: "Change",
+    text: "Change of a configuration file.",
+    members: &[
+        member("applied", MemberType::Flag, "False for a dry run: nothing has changed."),
+        member("file", MemberType::Text, "File that has the entry."),
+        member("etag", MemberType::Text, "Version of the file afterwards, for `if-match`."),
+        optional("generation", MemberType::Count, "Number of the configuration in effect."),
+        optional("audit", MemberType::Count, "Number of the line in the audit log, for `undo`."),
+        optional("before", MemberType::Open, "Entry before, with secrets masked."),
+        optional("after", MemberType::Open, "Entry afterwards, with secrets masked."),
+        optional("key", MemberType::Text, "Text of a new key. It is shown once."),
+    ],
+};
+
+/// Operation on an entry, for the audit log.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::admin) struct AuditAction {
+    /// Operation: `key.create`.
+    pub(in crate::admin) name: &'static str,
+    /// Kind of the thing.
+    pub(in crate::admin) of: &'static str,
+}
+
+/// Applies a change, and records it or its refusal.
+///
+/// # Errors
+/// Returns the error of a refused change.
+pub(in crate::admin) fn apply(
+    api: &AdminApi,
+    request: &ApiRequest,
+    action: AuditAction,
+    id: &str,
+    change: &ConfigChange,
+) -> Result<(AppliedChange, Option<u64>), AdminApiError> {
+    let conditions = ChangeConditions { expected: request.if_match.clone(), dry_run: request.dry_run()? };
+    let mut entry = api.audit_entry(request, action.name, format!("{}/{id}", action.of));
+    let mut number = None;
+    let applied = api.writer().apply(change, &conditions, &mut |prepared| {
+        let hash = prepared.hash_before.map(|hash| hash.to_hex());
+        entry.details = members(json!({
+            "file": prepared.path.display().to_string(),
+            "hash_before": hash,
+            "hash_after": prepared.hash_after.to_hex(),
+            "before": prepared.before,
+            "after": prepared.after,
+        }));
+        let line = api.audit().append(&entry)?;
+        number = Some(line);
+        api.audit().store_text(line, prepared.text_before.unwrap_or_default())
+    });
+    match applied {
+        Ok(applied) => {
+            if let Some(outcome) = &applied.reload {
+                api.control().report_reload(outcome);
+            }
+            Ok((applied, number))
+        }
+        Err(error) => {
+            let error = AdminApiError::from(error);
+            if !conditions.dry_run {
+                entry.details = members(json!({ "message": error.message, "change": number }));
+                record_refusal(api, entry, &error);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn members(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+/// Records a refused attempt.
+pub(in crate::admin) fn record_refusal(api: &AdminApi, entry: AuditEntry, error: &AdminApiError) {
+    let entry = AuditEntry { refused: Some(error.code.row().0), ..entry };
+    // Nothing changes, so a log that cannot be written is no reason for another answer.
+    if let Err(error) = api.audit().append(&entry) {
+        tracing::warn!(%error, "a refused attempt could not be recorded in the audit log");
+    }
+}
+
+/// Returns the answer to a change.
+pub(in crate::admin) fn answer(applied: &AppliedChange, audit: Option<u64>) -> ApiResponse {
+    let etag = applied.hash.to_hex();
+    let value = json!({
+        "applied": applied.reload.is_some(),
+        "file": applied.path.display().to_string(),
+        "etag": etag,
+        "generation": applied.reload.as_ref().map(|outcome| outcome.generation),
+        "audit": audit,
+        "before": applied.before,
+        "after": applied.after,
+    });
+    ApiResponse::json(value).with_etag(Some(etag))
+}
+
+/// Returns the id of a new entry.
+///
+/// # Errors
+/// Returns the error of a body without an id.
+pub(in crate::admin) fn id_of(request: &ApiRequest, kind: EntryKind) -> Result<String, AdminApiError> {
+    let id = request.body.get(kind.id()).ok_or_else(|| AdminApiError::field(kind.id(), "is missing"))?;
+    let id = id.as_str().ok_or_else(|| AdminApiError::field(kind.id(), "expected a string"))?;
+    if id.is_empty() || id.chars().any(char::is_control) {
+        return Err(AdminApiError::field(kind.id(), "must not be empty nor have control characters"));
+    }
+    Ok(id.to_owned())
+}
+
+/// Returns the comment above an entry that the API adds.
+pub(in crate::admin) fn comment(request: &ApiRequest) -> String {
+    let caller: String = request.caller.name.chars().filter(|c| !c.is_control()).collect();
+    format!("Added by {caller} through the admin API.")
+}
+
+/// Creates an entry with the members of the body.
+///
+/// # Errors
+/// Returns the error of a refused change.
+pub(in crate::admin) fn create(
+    api: &AdminApi,
+    request: &ApiRequest,
+    kind: EntryKind,
+    action: &'static str,
+) -> ApiResult {
+    let id = id_of(request, kind)?;
+    refuse_secrets(&request.body)?;
+    let change = ConfigChange::Create {
+        kind,
+        id: id.clone(),
+        members: request.body.clone(),
+        comment: comment(request),
+    };
+    let (applied, audit) = apply(api, request, AuditAction { name: action, of: kind.name() }, &id, &change)?;
+    Ok(answer(&applied, audit))
+}
+
+/// Changes the members of an entry that the body has.
+///
+/// # Errors
+/// Returns the error of a refused change.
+pub(in crate::admin) fn update(
+    api: &AdminApi,
+    request: &ApiRequest,
+    kind: EntryKind,
+    action: &'static str,
+) -> ApiResult {
+    let id = request.name(0);
+    refuse_secrets(&request.body)?;
+    if request.body.is_empty() {
+        return Err(AdminApiError::field("", "the body has no member to change"));
+    }
+    let change = ConfigChange::Merge { kind, id: id.to_owned(), patch: request.body.clone() };
+    let (applied, audit) = apply(api, request, AuditAction { name: action, of: kind.name() }, id, &change)?;
+    Ok(answer(&applied, audit))
+}
+
+/// Removes an entry.
+///
+/// # Errors
+/// Returns the error of a refused change.
+pub(in crate::admin) fn remove(
+    api: &AdminApi,
+    request: &ApiRequest,
+    kind: EntryKind,
+    action: &'static str,
+) -> ApiResult {
+    let id = request.name(0);
+    let change = ConfigChange::Remove { kind, id: id.to_owned() };
+    let (applied, audit) = apply(api, request, AuditAction { name: action, of: kind.name() }, id, &change)?;
+    Ok(answer(&applied, audit))
+}
+
+/// Refuses secrets in the body: they would be stored in configuration files, and earlier versions of these.
+fn refuse_secrets(body: &Map<String, Value>) -> Result<(), AdminApiError> {
+    let value = body.get("credential").and_then(|credential| credential.get("value"));
+    if value.is_some_and(|value| !value.is_null()) {
+        let message = "secrets are not written through the API; name an environment variable or a file";
+        return Err(AdminApiError::field("credential.value", message));
+    }
+    if body.get("headers").is_some_and(|headers| !headers.is_null()) {
+        let message = "headers may have secrets, which are not written through the API; edit the file";
+        return Err(AdminApiError::field("headers", message));
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Configuration: what is in effect, the files, a check of texts, and reloads.
+
+use serde_json::{Value, json};
+
+use super::instance::{FAULT, RELOAD, reload_json};
+use crate::admin::api::AdminApi;
+use crate::admin::error::fault;
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
+use crate::admin::schema::{MemberType, Record, member, optional};
+use crate::config::{self, CandidateTexts, FileHash, SourceKind};
+
+/// File of the configuration.
+const FILE: Record = Record {
+    name: "ConfigFile",
+    text: "File of the configuration.",
+    members: &[
+        member("kind", MemberType::OneOf(&["routes", "keys"]), "What it has."),
+        member("path", MemberType::Text, "Path."),
+        optional("etag", MemberType::Text, "Version on disk, for `if-match`; null if it cannot be read."),
+        optional("loaded", MemberType::Text, "Version in effect; null if it is not in effect."),
+        member("changed", MemberType::Flag, "Whether the version on disk is not in effect."),
+        member("writable", MemberType::Flag, "Whether the gateway may change it."),
+    ],
+};
+
+/// Files of the configuration.
+pub(in crate::admin) const FILES: Record = Record {
+    name: "ConfigFileList",
+    text: "Files of routes and keys.",
+    members: &[member("items", MemberType::List(&MemberType::Object(&FILE)), "Files.")],
+};
+
+/// Texts to be checked.
+pub(in crate::admin) const TEXTS: Record = Record {
+    name: "ConfigTexts",
+    text: "Texts of files to be checked; the other files are those on disk.",
+    members: &[
+        optional("gateway", MemberType::Text, "Text of gateway.toml."),
+        optional("routes", MemberType::Text, "Text of the main file of routes."),
+        optional("keys", MemberType::Text, "Text of the main file of keys."),
+    ],
+};
+
+/// Result of a check.
+pub(in crate::admin) const CHECKED: Record = Record {
+    name: "ConfigCheck",
+    text: "Result of a check, as of `model-gateway check --no-secrets`.",
+    members: &[
+        member("ok", MemberType::Flag, "Whether the configuration is valid."),
+        member("faults", MemberType::List(&MemberType::Object(&FAULT)), "All faults of all files."),
+        member("warnings", MemberType::List(&MemberType::Object(&FAULT)), "Warnings."),
+        optional("models", MemberType::Count, "Number of models, if it is valid."),
+        optional("keys", MemberType::Count, "Number of keys, if it is valid."),
+    ],
+};
+
+/// Result of a reload, with its line in the audit log.
+pub(in crate::admin) const RELOADED: Record = Record {
+    name: "Reloaded",
+    text: "Result of a reload that was asked for.",
+    members: &[
+        member("reload", MemberType::Object(&RELOAD), "Result."),
+        member("audit", MemberType::Count, "Number of the line in the audit log."),
+        member(
+            "tokens",
+            MemberType::List(&MemberType::Object(&FAULT)),
+            "Faults of admin.toml, whose tokens stay then.",
+        ),
+    ],
+};
+
+/// Answers `GET /config`.
+pub(in crate::admin) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+    let mut text = String::new();
+    api.control().with_snapshot(&mut |snapshot, _| text = config::effective_of(api.settings(), snapshot));
+    Ok(ApiResponse { content: AnswerContent::Text("application/toml; charset=utf-8", text), etag: None })
+}
+
+/// Answers `GET /config/files`.
+pub(in crate::admin) fn files(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+    let loaded = api.writer().reloader().loaded_files();
+    let mut items = Vec::new();
+    for (kind, name) in [(SourceKind::Routes, "routes"), (SourceKind::Keys, "keys")] {
+        let found = api.writer().reloader().sources().of(kind).files();
+        let mut paths = found.unwrap_or_default();
+        let gone = loaded.iter().filter(|file| file.kind == kind && !paths.contains(&file.path));
+        let gone: Vec<_> = gone.map(|file| file.path.clone()).collect();
+        paths.extend(gone);
+        for path in paths {
+            let etag = config::file_hash(&path).map(FileHash::to_hex);
+            let in_effect = loaded.iter().find(|file| file.path == path).map(|file| file.hash.to_hex());
+            items.push(json!({
+                "kind": name,
+                "path": path.display().to_string(),
+                "etag": etag,
+                "loaded": in_effect,
+                "changed": etag != in_effect,
+                "writable": api.writer().is_writable(&path),
+            }));
+        }
+    }
+    Ok(ApiResponse::json(json!({ "items": items })))
+}
+
+/// Answers `POST /config/validate`.
+pub(in crate::admin) fn validate(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    let text = |name| request.text(name).map(str::to_owned);
+    let texts = CandidateTexts { gateway: text("gateway"), routes: text("routes"), keys: text("keys") };
+    let sources = api.writer().reloader().sources();
+    let checked = config::check_texts(api.config_file(), sources, texts);
+    Ok(ApiResponse::json(match checked {
+        Ok((warnings, snapshot)) => json!({
+            "ok": true,
+            "faults": [],
+            "warnings": warnings.iter().map(fault).collect::<Value>(),
+            "models": snapshot.routes.models().len(),
+            "keys": snapshot.keys.len(),
+        }),
+        Err(report) => json!({
+            "ok": false,
+            "faults": report.problems.iter().map(fault).collect::<Value>(),
+            "warnings": [],
+            "models": null,
+            "keys": null,
+        }),
+    }))
+}
+
+/// Answers `POST /config/reload`.
+pub(in crate::admin) fn reload(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    let entry = api.audit_entry(request, "config.reload", "config".to_owned());
+    let audit = api.record(&entry)?;
+    let outcome = api.writer().reloader().reload();
+    api.control().report_reload(&outcome);
+    let tokens = api.reload_tokens();
+    let tokens = tokens.err().unwrap_or_default();
+    Ok(ApiResponse::json(json!({
+        "reload": reload_json(&outcome),
+        "audit": audit,
+        "tokens": tokens.problems.iter().map(fault).collect::<Value>(),
+    })))
+}

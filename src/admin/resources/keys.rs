@@ -1,0 +1,248 @@
+//! Keys: their rules and state, never their text or their whole hash.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use super::change::{self, AuditAction};
+use super::time;
+use crate::account::{Amount, Key, KeyState, NewKey, Permission};
+use crate::admin::api::AdminApi;
+use crate::admin::error::{AdminApiError, ErrorCode};
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
+use crate::admin::schema::{MemberType, Record, member, optional};
+use crate::config::{ConfigChange, EntryKind};
+use crate::limits::UsageLimits;
+
+/// Page of keys.
+const PAGE: usize = 100;
+/// Largest page of keys.
+const LARGEST_PAGE: usize = 1_000;
+/// Digits of a hash that are shown.
+const HASH_DIGITS: usize = 12;
+
+/// Limits of a key or an account.
+pub(in crate::admin) const LIMITS: Record = Record {
+    name: "Limits",
+    text: "Limits of a key or an account; null where there is none.",
+    members: &[
+        optional("requests_per_minute", MemberType::Count, "Requests per minute."),
+        optional("tokens_per_minute", MemberType::Count, "Tokens per minute."),
+        optional("concurrent", MemberType::Count, "Concurrent requests."),
+        optional("spend_per_day", MemberType::Amount, "Spend per day, UTC."),
+        optional("spend_per_month", MemberType::Amount, "Spend per month, UTC."),
+    ],
+};
+
+/// Key as it is shown.
+pub(in crate::admin) const KEY: Record = Record {
+    name: "Key",
+    text: "Key of clients.",
+    members: &[
+        member("name", MemberType::Text, "Name."),
+        member("sha256", MemberType::Text, "First 12 digits of the hash."),
+        member("state", MemberType::OneOf(&["usable", "disabled", "expired"]), "Whether it may be used."),
+        member("enabled", MemberType::Flag, "Whether it is enabled."),
+        optional("expires", MemberType::Time, "Expiry; null if it never expires."),
+        optional("account", MemberType::Text, "Account that is charged; null if there is none."),
+        optional("models", MemberType::List(&MemberType::Text), "Permitted models; null for all."),
+        optional("endpoints", MemberType::List(&MemberType::Text), "Permitted APIs; null for all."),
+        optional("networks", MemberType::List(&MemberType::Text), "Permitted networks; null for all."),
+        member("losses", MemberType::Text, "Policy for losses in translation."),
+        optional("prompt_cache", MemberType::Text, "Prompt-cache policy; null for that of the model."),
+        member("images", MemberType::OneOf(&["envelope", "plain"]), "Response shape of image endpoints."),
+        member("limits", MemberType::Object(&LIMITS), "Limits."),
+        optional("file", MemberType::Text, "File that has the key; only when one key is asked for."),
+        optional("etag", MemberType::Text, "Version of this file, for `if-match`."),
+    ],
+};
+
+/// Page of keys.
+pub(in crate::admin) const KEYS: Record = Record {
+    name: "KeyPage",
+    text: "Page of keys, ordered by name.",
+    members: &[
+        member("items", MemberType::List(&MemberType::Object(&KEY)), "Keys."),
+        optional("next_cursor", MemberType::Text, "Cursor of the next page; null at the end."),
+        member("total", MemberType::Count, "Number of all keys."),
+    ],
+};
+
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    i64::try_from(now).unwrap_or(i64::MAX)
+}
+
+/// Returns limits as JSON.
+pub(in crate::admin) fn limits_json(limits: &UsageLimits) -> Value {
+    let amount = |nanos: Option<i64>| nanos.map(|nanos| Amount(nanos).to_string());
+    json!({
+        "requests_per_minute": limits.requests_per_minute,
+        "tokens_per_minute": limits.tokens_per_minute,
+        "concurrent": limits.concurrent,
+        "spend_per_day": amount(limits.spend_per_day),
+        "spend_per_month": amount(limits.spend_per_month),
+    })
+}
+
+fn permission(permission: &Permission) -> Value {
+    match permission {
+        Permission::All => Value::Null,
+        Permission::Some(patterns) => patterns.iter().map(|pattern| Value::from(pattern.text())).collect(),
+    }
+}
+
+fn show(key: &Key, now: i64) -> Value {
+    let rules = &key.rules;
+    let networks = rules
+        .networks
+        .as_ref()
+        .map(|networks| networks.iter().map(|network| Value::from(network.to_string())).collect::<Value>());
+    json!({
+        "name": &*key.name,
+        "sha256": key.hash.to_hex().chars().take(HASH_DIGITS).collect::<String>(),
+        "state": match key.state(now) {
+            KeyState::Usable => "usable",
+            KeyState::Disabled => "disabled",
+            KeyState::Expired => "expired",
+        },
+        "enabled": key.enabled,
+        "expires": key.expires.map(time),
+        "account": key.account.as_ref().map(|account| &*account.name),
+        "models": permission(&rules.models),
+        "endpoints": permission(&rules.endpoints),
+        "networks": networks,
+        "losses": rules.losses.name(),
+        "prompt_cache": rules.prompt_cache.map(|policy| policy.name()),
+        "images": if rules.plain_images { "plain" } else { "envelope" },
+        "limits": limits_json(&rules.limits),
+    })
+}
+
+/// Answers `GET /keys`.
+pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    let limit = request.limit(PAGE, LARGEST_PAGE)?;
+    let after = request.parameter("cursor");
+    let account = request.parameter("account");
+    // The names behind the cursor, of which only the first are held: there may be a million keys.
+    let mut first: BTreeMap<Arc<str>, Value> = BTreeMap::new();
+    let (mut total, mut more, now) = (0, false, now());
+    api.control().with_snapshot(&mut |snapshot, _| {
+        total = snapshot.keys.len();
+        for key in snapshot.keys.iter() {
+            let in_account =
+                |name: &String| key.account.as_ref().is_some_and(|account| *account.name == **name);
+            if after.as_ref().is_some_and(|after| *key.name <= **after)
+                || !account.as_ref().is_none_or(in_account)
+                || (first.len() > limit && first.last_key_value().is_some_and(|(last, _)| key.name >= *last))
+            {
+                continue;
+            }
+            first.insert(key.name.clone(), show(key, now));
+            if first.len() > limit.saturating_add(1) {
+                first.pop_last();
+            }
+        }
+        if first.len() > limit {
+            first.pop_last();
+            more = true;
+        }
+    });
+    let next = first.last_key_value().map(|(name, _)| name.to_string()).filter(|_| more);
+    let items: Vec<Value> = first.into_values().collect();
+    Ok(ApiResponse::json(json!({ "items": items, "next_cursor": next, "total": total })))
+}
+
+/// Answers `GET /keys/{name}`.
+pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    let (name, now) = (request.name(0), now());
+    let mut shown = None;
+    api.control().with_snapshot(&mut |snapshot, _| {
+        shown = snapshot.keys.iter().find(|key| *key.name == *name).map(|key| show(key, now));
+    });
+    let shown = shown.ok_or_else(|| AdminApiError::unknown("key", name))?;
+    with_file(api, EntryKind::Key, name, shown)
+}
+
+/// Adds the file of an entry and its version.
+///
+/// # Errors
+/// Returns the error of a file that cannot be read.
+pub(in crate::admin) fn with_file(api: &AdminApi, kind: EntryKind, id: &str, mut shown: Value) -> ApiResult {
+    let located = api.writer().locate(kind, id)?;
+    let etag = located.as_ref().map(|(_, hash)| hash.to_hex());
+    if let Some(members) = shown.as_object_mut() {
+        let file = located.map(|(path, _)| path.display().to_string());
+        members.insert("file".to_owned(), json!(file));
+        members.insert("etag".to_owned(), json!(etag));
+    }
+    Ok(ApiResponse::json(shown).with_etag(etag))
+}
+
+fn generate() -> Result<NewKey, AdminApiError> {
+    NewKey::generate()
+        .map_err(|_| AdminApiError::new(ErrorCode::Unavailable, "random numbers are not available"))
+}
+
+/// Adds the text of a new key to an answer, unless nothing was written.
+fn with_text(mut response: ApiResponse, key: &NewKey) -> ApiResponse {
+    if let AnswerContent::Json(Value::Object(members)) = &mut response.content
+        && members.get("applied") == Some(&Value::Bool(true))
+    {
+        members.insert("key".to_owned(), key.text().into());
+    }
+    response
+}
+
+/// Answers `POST /keys`.
+pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    let name = change::id_of(request, EntryKind::Key)?;
+    if name.len() > 128 {
+        return Err(AdminApiError::field("name", "a name must have 1 to 128 bytes"));
+    }
+    let mut members = serde_json::Map::new();
+    members.insert("name".to_owned(), name.as_str().into());
+    // A hash in the body is that of a key that exists elsewhere.
+    let key = if request.body.contains_key("sha256") { None } else { Some(generate()?) };
+    if let Some(key) = &key {
+        members.insert("sha256".to_owned(), key.hash().to_hex().into());
+    }
+    members
+        .extend(request.body.iter().filter(|(name, _)| *name != "name").map(|(k, v)| (k.clone(), v.clone())));
+    let kind = EntryKind::Key;
+    let change = ConfigChange::Create { kind, id: name.clone(), members, comment: change::comment(request) };
+    let action = AuditAction { name: "key.create", of: kind.name() };
+    let (applied, audit) = change::apply(api, request, action, &name, &change)?;
+    let response = change::answer(&applied, audit);
+    Ok(match &key {
+        Some(key) => with_text(response, key),
+        None => response,
+    })
+}
+
+/// Answers `PATCH /keys/{name}`.
+pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    if request.body.contains_key("sha256") {
+        return Err(AdminApiError::field("sha256", "the hash is changed by rotating the key"));
+    }
+    change::update(api, request, EntryKind::Key, "key.update")
+}
+
+/// Answers `DELETE /keys/{name}`.
+pub(in crate::admin) fn remove(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    change::remove(api, request, EntryKind::Key, "key.delete")
+}
+
+/// Answers `POST /keys/{name}/rotate`.
+pub(in crate::admin) fn rotate(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    let (kind, name) = (EntryKind::Key, request.name(0));
+    let key = generate()?;
+    let patch = [("sha256".to_owned(), Value::from(key.hash().to_hex()))].into_iter().collect();
+    let change = ConfigChange::Merge { kind, id: name.to_owned(), patch };
+    let action = AuditAction { name: "key.rotate", of: kind.name() };
+    let (applied, audit) = change::apply(api, request, action, name, &change)?;
+    Ok(with_text(change::answer(&applied, audit), &key))
+}

@@ -1,0 +1,19 @@
+//! Operations of the admin API, one file for each kind of thing.
+
+pub(super) mod accounts;
+pub(super) mod audit;
+pub(super) mod change;
+pub(super) mod config;
+pub(super) mod instance;
+pub(super) mod keys;
+pub(super) mod models;
+pub(super) mod providers;
+pub(super) mod targets;
+pub(super) mod usage;
+
+use crate::canonical::time::rfc3339;
+
+/// Formats Unix seconds.
+fn time(seconds: i64) -> String {
+    rfc3339(seconds)
+}

@@ -1,0 +1,109 @@
+//! Providers: what is configured, without credentials, and the last health check.
+
+use serde_json::{Value, json};
+
+use super::{change, keys, time};
+use crate::admin::api::AdminApi;
+use crate::admin::control::ProviderCheck;
+use crate::admin::error::AdminApiError;
+use crate::admin::request::ApiRequest;
+use crate::admin::response::{ApiResponse, ApiResult};
+use crate::admin::schema::{MemberType, Record, member, optional};
+use crate::config::EntryKind;
+use crate::provider::Provider;
+use crate::snapshot::Snapshot;
+
+/// Last health check of a provider.
+const CHECK: Record = Record {
+    name: "ProviderCheck",
+    text: "Last health check of a provider.",
+    members: &[
+        member("outcome", MemberType::Text, "Outcome."),
+        optional("status", MemberType::Count, "HTTP status of the answer."),
+        member("time", MemberType::Time, "Time."),
+    ],
+};
+
+/// Provider as it is shown.
+pub(in crate::admin) const PROVIDER: Record = Record {
+    name: "Provider",
+    text: "Provider.",
+    members: &[
+        member("name", MemberType::Text, "Name."),
+        member("kind", MemberType::Text, "Kind."),
+        member("base_url", MemberType::Text, "Base URL."),
+        member("apis", MemberType::List(&MemberType::Text), "APIs that it offers."),
+        member("has_credential", MemberType::Flag, "Whether it has a credential, which is never shown."),
+        member("headers", MemberType::List(&MemberType::Text), "Names of additional headers."),
+        member("models", MemberType::List(&MemberType::Text), "Models that lead to it."),
+        optional("check", MemberType::Object(&CHECK), "Last health check; null if it is not checked."),
+        optional("file", MemberType::Text, "File that has the provider; only when one is asked for."),
+        optional("etag", MemberType::Text, "Version of this file, for `if-match`."),
+    ],
+};
+
+/// All providers.
+pub(in crate::admin) const PROVIDERS: Record = Record {
+    name: "ProviderList",
+    text: "All providers, in the order of the configuration.",
+    members: &[member("items", MemberType::List(&MemberType::Object(&PROVIDER)), "Providers.")],
+};
+
+fn show(snapshot: &Snapshot, provider: &Provider, check: Option<ProviderCheck>) -> Value {
+    let leads = |model: &&std::sync::Arc<crate::route::Model>| {
+        model.targets.iter().any(|target| target.provider.name == provider.name)
+    };
+    let models = snapshot.routes.models().iter().filter(leads);
+    json!({
+        "name": &*provider.name,
+        "kind": provider.kind.name(),
+        "base_url": provider.base.to_string(),
+        "apis": provider.apis.iter().map(|api| Value::from(api.name())).collect::<Value>(),
+        "has_credential": provider.has_credential(),
+        "headers": provider.headers.iter().map(|(name, _)| Value::from(name.as_str())).collect::<Value>(),
+        "models": models.map(|model| Value::from(&*model.id)).collect::<Value>(),
+        "check": check.map(|check| json!({
+            "outcome": check.outcome,
+            "status": check.status,
+            "time": time(check.time),
+        })),
+    })
+}
+
+/// Answers `GET /providers`.
+pub(in crate::admin) fn list(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+    let mut items = Vec::new();
+    api.control().with_snapshot(&mut |snapshot, _| {
+        for provider in snapshot.routes.providers() {
+            items.push(show(snapshot, provider, api.control().last_check(&provider.name)));
+        }
+    });
+    Ok(ApiResponse::json(json!({ "items": items })))
+}
+
+/// Answers `GET /providers/{name}`.
+pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    let name = request.name(0);
+    let mut shown = None;
+    api.control().with_snapshot(&mut |snapshot, _| {
+        let provider = snapshot.routes.providers().iter().find(|provider| *provider.name == *name);
+        shown = provider.map(|provider| show(snapshot, provider, api.control().last_check(name)));
+    });
+    let shown = shown.ok_or_else(|| AdminApiError::unknown("provider", name))?;
+    keys::with_file(api, EntryKind::Provider, name, shown)
+}
+
+/// Answers `POST /providers`.
+pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    change::create(api, request, EntryKind::Provider, "provider.create")
+}
+
+/// Answers `PATCH /providers/{name}`.
+pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    change::update(api, request, EntryKind::Provider, "provider.update")
+}
+
+/// Answers `DELETE /providers/{name}`.
+pub(in crate::admin) fn remove(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    change::remove(api, request, EntryKind::Provider, "provider.delete")
+}

@@ -1,0 +1,370 @@
+//! Routes of the admin API: what the router follows, and what the OpenAPI document describes.
+
+use super::api::AdminApi;
+use super::events;
+use super::request::ApiRequest;
+use super::resources::{accounts, audit, change, config, instance, keys, models, providers, targets, usage};
+use super::response::ApiResult;
+use super::schema::{BodyType, Record};
+use crate::account::AdminRole;
+use crate::config::EntryKind;
+
+/// Function that answers a request, on a thread that may block.
+pub(super) type OperationFn = fn(&AdminApi, &ApiRequest) -> ApiResult;
+
+/// Parameter of a query.
+#[derive(Debug)]
+pub(super) struct Parameter {
+    /// Name.
+    pub(super) name: &'static str,
+    /// Permitted values; empty for any text.
+    pub(super) values: &'static [&'static str],
+    /// Meaning.
+    pub(super) text: &'static str,
+}
+
+/// Content of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AnswerType {
+    /// JSON document.
+    Json(&'static Record),
+    /// JSON document, or a file in the form of the parameter `format`.
+    Export(&'static Record),
+    /// Text of a type.
+    Text(&'static str),
+    /// Document of the API.
+    OpenApi,
+    /// Server-sent events.
+    Events,
+}
+
+/// Route.
+#[derive(Debug)]
+pub(super) struct AdminRoute {
+    /// Method.
+    pub(super) method: &'static str,
+    /// Path below the prefix, with parameters in braces.
+    pub(super) path: &'static str,
+    /// Role that the caller needs.
+    pub(super) role: AdminRole,
+    /// Name of the operation.
+    pub(super) id: &'static str,
+    /// What it does.
+    pub(super) text: &'static str,
+    /// Parameters of the query.
+    pub(super) query: &'static [Parameter],
+    /// Body.
+    pub(super) body: BodyType,
+    /// Answer.
+    pub(super) answers: AnswerType,
+    /// Function that answers. `None` for events, which have a task of their own.
+    pub(super) answer: Option<OperationFn>,
+}
+
+const fn parameter(name: &'static str, text: &'static str) -> Parameter {
+    Parameter { name, values: &[], text }
+}
+
+const CURSOR: Parameter = parameter("cursor", "Cursor of the page, from `next_cursor` of the page before.");
+const LIMIT: Parameter = parameter("limit", "Size of the page, at most 1000.");
+const FORMAT: Parameter = Parameter { name: "format", values: &usage::FORMATS, text: "Form of the answer." };
+const DRY_RUN: Parameter = Parameter {
+    name: "dry_run",
+    values: &["true", "false"],
+    text: "Checks the change and does not apply it.",
+};
+const FROM: Parameter = parameter("from", "First day or month, UTC; by default the first day of this month.");
+const TO: Parameter = parameter("to", "Last day or month, UTC; by default today.");
+const ACCOUNT: Parameter = parameter("account", "Only this account; empty for keys without one.");
+const KEY: Parameter = parameter("key", "Only this key.");
+const MODEL: Parameter = parameter("model", "Only this model, as clients name it.");
+const PAGE: &[Parameter] = &[LIMIT, CURSOR];
+const CHANGE: &[Parameter] = &[DRY_RUN];
+const NONE: &[Parameter] = &[];
+
+const fn get(
+    path: &'static str,
+    id: &'static str,
+    text: &'static str,
+    of: &'static Record,
+    answer: OperationFn,
+) -> AdminRoute {
+    let answers = AnswerType::Json(of);
+    let (method, role, body) = ("GET", AdminRole::Read, BodyType::None);
+    AdminRoute { method, path, role, id, text, query: NONE, body, answers, answer: Some(answer) }
+}
+
+const fn page(route: AdminRoute) -> AdminRoute {
+    AdminRoute { query: PAGE, ..route }
+}
+
+/// Route that changes something.
+const fn act(
+    method: &'static str,
+    path: &'static str,
+    role: AdminRole,
+    (id, text): (&'static str, &'static str),
+    (body, of): (BodyType, &'static Record),
+    answer: OperationFn,
+) -> AdminRoute {
+    let answers = AnswerType::Json(of);
+    AdminRoute { method, path, role, id, text, query: CHANGE, body, answers, answer: Some(answer) }
+}
+
+/// All routes.
+pub(super) static ROUTES: &[AdminRoute] = &[
+    get("", "index", "What the caller may do.", &instance::INDEX, instance::index),
+    AdminRoute {
+        answers: AnswerType::OpenApi,
+        ..get("/openapi.json", "openapi", "This document.", &instance::INDEX, instance::openapi)
+    },
+    get("/instance", "instance", "State of the process.", &instance::INSTANCE, instance::read),
+    AdminRoute {
+        answers: AnswerType::Text("application/toml"),
+        ..get(
+            "/config",
+            "config",
+            "Configuration in effect, with secrets masked.",
+            &instance::INDEX,
+            config::read,
+        )
+    },
+    get("/config/files", "configFiles", "Files of routes and keys.", &config::FILES, config::files),
+    AdminRoute {
+        method: "POST",
+        body: BodyType::Object(&config::TEXTS),
+        ..get(
+            "/config/validate",
+            "validateConfig",
+            "Checks texts of configuration files and changes nothing.",
+            &config::CHECKED,
+            config::validate,
+        )
+    },
+    AdminRoute {
+        query: NONE,
+        ..act(
+            "POST",
+            "/config/reload",
+            AdminRole::Operate,
+            ("reloadConfig", "Reads routes, keys and tokens again, as SIGHUP does."),
+            (BodyType::None, &config::RELOADED),
+            config::reload,
+        )
+    },
+    AdminRoute { query: &[LIMIT, CURSOR, ACCOUNT], ..get("/keys", "keys", "Keys.", &keys::KEYS, keys::list) },
+    act(
+        "POST",
+        "/keys",
+        AdminRole::Admin,
+        ("createKey", "Creates a key. Its text is in the answer, once."),
+        (BodyType::Entry(EntryKind::Key), &change::CHANGE),
+        keys::create,
+    ),
+    get("/keys/{name}", "key", "Key.", &keys::KEY, keys::read),
+    act(
+        "PATCH",
+        "/keys/{name}",
+        AdminRole::Admin,
+        ("updateKey", "Changes the members that the body has; a null removes one."),
+        (BodyType::Entry(EntryKind::Key), &change::CHANGE),
+        keys::update,
+    ),
+    act(
+        "DELETE",
+        "/keys/{name}",
+        AdminRole::Admin,
+        ("deleteKey", "Removes a key."),
+        (BodyType::None, &change::CHANGE),
+        keys::remove,
+    ),
+    act(
+        "POST",
+        "/keys/{name}/rotate",
+        AdminRole::Admin,
+        (
+            "rotateKey",
+            "Gives a key a new text, which is in the answer, once. The old one is refused from then on.",
+        ),
+        (BodyType::None, &change::CHANGE),
+        keys::rotate,
+    ),
+    page(get("/accounts", "accounts", "Accounts.", &accounts::ACCOUNTS, accounts::list)),
+    AdminRoute {
+        query: NONE,
+        ..act(
+            "POST",
+            "/accounts",
+            AdminRole::Admin,
+            ("createAccount", "Creates an account."),
+            (BodyType::Object(&accounts::NEW_ACCOUNT), &accounts::ACCOUNT),
+            accounts::create,
+        )
+    },
+    get("/accounts/{name}", "account", "Account.", &accounts::ACCOUNT, accounts::read),
+    AdminRoute {
+        query: NONE,
+        ..act(
+            "PATCH",
+            "/accounts/{name}",
+            AdminRole::Admin,
+            ("updateAccount", "Enables, disables or limits an account."),
+            (BodyType::Object(&accounts::ACCOUNT_PATCH), &accounts::ACCOUNT),
+            accounts::update,
+        )
+    },
+    AdminRoute {
+        query: &[LIMIT],
+        ..get("/accounts/{name}/credits", "credits", "Latest credits.", &accounts::CREDITS, accounts::credits)
+    },
+    AdminRoute {
+        query: NONE,
+        ..act(
+            "POST",
+            "/accounts/{name}/credits",
+            AdminRole::Operate,
+            ("creditAccount", "Credits an account."),
+            (BodyType::Object(&accounts::NEW_CREDIT), &accounts::CREDITED),
+            accounts::credit,
+        )
+    },
+    page(get("/models", "models", "Models.", &models::MODELS, models::list)),
+    act(
+        "POST",
+        "/models",
+        AdminRole::Admin,
+        ("createModel", "Adds a model."),
+        (BodyType::Entry(EntryKind::Model), &change::CHANGE),
+        models::create,
+    ),
+    get(
+        "/models/{id}",
+        "model",
+        "Model by its id, or by any name that clients may send: how it resolves.",
+        &models::MODEL,
+        models::read,
+    ),
+    act(
+        "PATCH",
+        "/models/{id}",
+        AdminRole::Admin,
+        ("updateModel", "Changes the members that the body has; a null removes one."),
+        (BodyType::Entry(EntryKind::Model), &change::CHANGE),
+        models::update,
+    ),
+    act(
+        "DELETE",
+        "/models/{id}",
+        AdminRole::Admin,
+        ("deleteModel", "Removes a model."),
+        (BodyType::None, &change::CHANGE),
+        models::remove,
+    ),
+    get("/providers", "providers", "Providers.", &providers::PROVIDERS, providers::list),
+    act(
+        "POST",
+        "/providers",
+        AdminRole::Admin,
+        ("createProvider", "Adds a provider, whose credential is an environment variable or a file."),
+        (BodyType::Entry(EntryKind::Provider), &change::CHANGE),
+        providers::create,
+    ),
+    get("/providers/{name}", "provider", "Provider.", &providers::PROVIDER, providers::read),
+    act(
+        "PATCH",
+        "/providers/{name}",
+        AdminRole::Admin,
+        ("updateProvider", "Changes the members that the body has; a null removes one."),
+        (BodyType::Entry(EntryKind::Provider), &change::CHANGE),
+        providers::update,
+    ),
+    act(
+        "DELETE",
+        "/providers/{name}",
+        AdminRole::Admin,
+        ("deleteProvider", "Removes a provider that no model uses."),
+        (BodyType::None, &change::CHANGE),
+        providers::remove,
+    ),
+    get("/targets", "targets", "Targets with their state.", &targets::TARGETS, targets::read_all),
+    get("/targets/{provider}/{model}", "target", "Target with its state.", &targets::TARGET, targets::read),
+    act(
+        "POST",
+        "/targets/{provider}/{model}/drain",
+        AdminRole::Operate,
+        (
+            "drainTarget",
+            "Sends no further requests to a target; those in progress go on. Lasts until it is resumed or the process ends.",
+        ),
+        (BodyType::None, &targets::DRAINED),
+        targets::drain,
+    ),
+    act(
+        "POST",
+        "/targets/{provider}/{model}/resume",
+        AdminRole::Operate,
+        ("resumeTarget", "Ends the draining of a target."),
+        (BodyType::None, &targets::DRAINED),
+        targets::resume,
+    ),
+    AdminRoute {
+        query: &[
+            FROM,
+            TO,
+            Parameter { name: "group", values: &usage::GROUPS, text: "What the rows are; by default days." },
+            ACCOUNT,
+            KEY,
+            MODEL,
+            parameter("limit", "Number of rows, at most 10000; the others are summed."),
+            FORMAT,
+        ],
+        answers: AnswerType::Export(&usage::USAGE),
+        ..get("/usage", "usage", "Sums of usage.", &usage::USAGE, usage::sums)
+    },
+    AdminRoute {
+        query: &[FROM, TO, ACCOUNT, KEY, MODEL, LIMIT, CURSOR, FORMAT],
+        answers: AnswerType::Export(&usage::RECORDS),
+        ..get(
+            "/usage/records",
+            "usageRecords",
+            "Usage records: a page, or all of them as a file.",
+            &usage::RECORDS,
+            usage::records,
+        )
+    },
+    AdminRoute {
+        query: &[
+            LIMIT,
+            CURSOR,
+            parameter("actor", "Only this caller."),
+            parameter("action", "Only this operation."),
+            parameter("object", "Only this thing."),
+            Parameter { name: "outcome", values: &["applied", "refused"], text: "Only this outcome." },
+        ],
+        ..get("/audit", "audit", "Audit log, the latest lines first.", &audit::LINES, audit::list)
+    },
+    act(
+        "POST",
+        "/audit/{seq}/undo",
+        AdminRole::Admin,
+        ("undoChange", "Undoes a change of a file, if it is the last one of this file."),
+        (BodyType::None, &change::CHANGE),
+        audit::undo,
+    ),
+    AdminRoute {
+        query: &[Parameter {
+            name: "topic",
+            values: &events::TOPICS,
+            text: "Topic; may be given several times. By default all.",
+        }],
+        answers: AnswerType::Events,
+        answer: None,
+        ..get(
+            "/events",
+            "events",
+            "Live events: requests that end, and targets whose state changes.",
+            &instance::INDEX,
+            instance::index,
+        )
+    },
+];

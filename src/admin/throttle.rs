@@ -1,0 +1,85 @@
+//! Limit of attempts with wrong tokens, by address.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Wrong tokens within [`WINDOW`] after which an address is refused without a check.
+const ATTEMPTS: u32 = 10;
+/// Time for which wrong tokens count.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Maximum number of addresses that are known. Beyond it, the oldest is forgotten.
+const ADDRESSES: usize = 1_024;
+
+/// Attempts of one address.
+#[derive(Clone, Copy, Debug)]
+struct Attempts {
+    address: IpAddr,
+    since: Instant,
+    failed: u32,
+}
+
+/// Failed attempts of all addresses.
+#[derive(Debug, Default)]
+pub(super) struct Throttle(Mutex<Vec<Attempts>>);
+
+/// Returns the network that counts as one address: for IPv6 64 bits, which one host may have.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+    }
+}
+
+impl Throttle {
+    /// Returns the seconds for which an address is refused. `None` if it may try.
+    pub(super) fn refused_for(&self, address: IpAddr, now: Instant) -> Option<u64> {
+        let (address, all) = (network(address), self.0.lock());
+        let attempts = all.iter().find(|attempts| attempts.address == address)?;
+        let left = WINDOW.checked_sub(now.saturating_duration_since(attempts.since))?;
+        (attempts.failed >= ATTEMPTS).then(|| left.as_secs().saturating_add(1))
+    }
+
+    /// Counts a wrong token.
+    pub(super) fn count(&self, address: IpAddr, now: Instant) {
+        let (address, mut all) = (network(address), self.0.lock());
+        all.retain(|attempts| now.saturating_duration_since(attempts.since) < WINDOW);
+        match all.iter_mut().find(|attempts| attempts.address == address) {
+            Some(attempts) => attempts.failed = attempts.failed.saturating_add(1),
+            None => {
+                if all.len() >= ADDRESSES {
+                    all.remove(0);
+                }
+                all.push(Attempts { address, since: now, failed: 1 });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throttle_refuses_an_address_until_its_window_ends() {
+        let (throttle, start) = (Throttle::default(), Instant::now());
+        let address: IpAddr = "2001:db8::1".parse().unwrap();
+        for _ in 0..ATTEMPTS {
+            assert_eq!(throttle.refused_for(address, start), None);
+            throttle.count(address, start);
+        }
+        assert_eq!(throttle.refused_for(address, start), Some(61));
+        assert_eq!(throttle.refused_for("2001:db8::2".parse().unwrap(), start), Some(61), "the same host");
+        assert_eq!(throttle.refused_for("2001:db8:1::2".parse().unwrap(), start), None);
+        assert_eq!(throttle.refused_for(address, start + WINDOW + Duration::from_nanos(1)), None);
+        for number in 0..2 * ADDRESSES {
+            let bits = u128::try_from(number).unwrap() << 64;
+            throttle.count(std::net::Ipv6Addr::from_bits(bits).into(), start);
+        }
+        assert!(throttle.0.lock().len() <= ADDRESSES);
+    }
+}

@@ -1,0 +1,249 @@
+//! `[admin]` of gateway.toml, and admin.toml: settings and tokens of the admin API.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
+
+use super::StoreSettings;
+use super::folder;
+use super::node::{ConfigTable, TomlDocument};
+use super::replace::{ReplaceError, replace_file};
+use super::report::Report;
+use crate::account::{AdminRole, AdminToken, KeyHash, Network};
+
+/// Maximum number of tokens. Each is compared with at every request of the admin API.
+const MAX_TOKENS: usize = 1_000;
+
+/// Settings of the admin API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminApiSettings {
+    /// File of the tokens' hashes. It need not exist.
+    pub tokens: PathBuf,
+    /// Folder of what the API manages: entries that it adds, the audit log, earlier versions of files.
+    pub state: PathBuf,
+    /// Unix socket on which the API is served too. `None` for no socket.
+    pub socket: Option<PathBuf>,
+    /// Host names that requests may name, besides addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// Whether the API may change configuration files.
+    pub writes: bool,
+}
+
+/// Reads `[admin]`.
+pub(super) fn read(root: &ConfigTable<'_>, base: &Path, store: &StoreSettings) -> AdminApiSettings {
+    // Beside the store, because that is the folder that the gateway may write to.
+    let beside = match store {
+        StoreSettings::Sqlite(path) => folder(path),
+        StoreSettings::Valkey(fleet) => folder(&fleet.journal),
+    };
+    let default = AdminApiSettings {
+        tokens: base.join("admin.toml"),
+        state: beside.join("admin"),
+        socket: None,
+        hosts: Vec::new(),
+        writes: true,
+    };
+    root.table("admin", |table| {
+        let path = |key| table.string(key).map(|path| base.join(path));
+        let mut hosts = Vec::new();
+        if let Some(list) = table.get("hosts") {
+            list.elements(|element| {
+                hosts.extend(element.parsed(|text| {
+                    let sound = !text.is_empty()
+                        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+                    let hint = || "write a host name without a port, such as \"gateway.example\"".to_owned();
+                    sound.then(|| text.to_ascii_lowercase()).ok_or_else(hint)
+                }));
+            });
+        }
+        AdminApiSettings {
+            tokens: path("tokens").unwrap_or_else(|| default.tokens.clone()),
+            state: path("state").unwrap_or_else(|| default.state.clone()),
+            socket: path("socket"),
+            hosts,
+            writes: table.boolean("writes").unwrap_or(default.writes),
+        }
+    })
+    .unwrap_or(default)
+}
+
+/// Reads the tokens of the admin API. A file that does not exist has none.
+///
+/// # Errors
+/// Returns [`Report`] with every fault of the file.
+pub fn load_admin_tokens(file: &Path) -> Result<Vec<AdminToken>, Report> {
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(super::unread(file, &error)),
+    };
+    let document = TomlDocument::new(file, &text);
+    let mut tokens: Vec<AdminToken> = Vec::new();
+    document.read(|root| {
+        let count = root.tables("token", |table| {
+            let Some(token) = read_token(table) else { return };
+            if tokens.iter().any(|other| other.name == token.name) {
+                table.wrong(format!("the token \"{}\" is defined twice", token.name), None);
+            }
+            if tokens.len() < MAX_TOKENS {
+                tokens.push(token);
+            }
+        });
+        if count > MAX_TOKENS {
+            root.wrong(format!("{count} tokens are defined; the maximum is {MAX_TOKENS}"), None);
+        }
+    });
+    document.into_report().into_result().map(|()| tokens)
+}
+
+fn read_token(table: &ConfigTable<'_>) -> Option<AdminToken> {
+    let name = table.require("name", "name = \"alice\"").and_then(|value| {
+        let name = value.as_str()?;
+        if !is_name(name) {
+            value.wrong("a name must have 1 to 128 bytes and no control characters", None);
+        }
+        Some(name.to_owned())
+    });
+    // Hidden in messages, because users put the token itself here by mistake.
+    let hash = table.require("sha256", "sha256 = \"<hex of SHA-256 of the token>\"").and_then(|value| {
+        value.hidden().parsed(|text| {
+            let hint = || "write 64 hexadecimal digits, as `model-gateway admin create` does".to_owned();
+            KeyHash::from_hex(text).ok_or_else(hint)
+        })
+    });
+    let role = table.require("role", "role = \"read\"").and_then(|value| {
+        value.parsed(|text| {
+            AdminRole::from_name(text).ok_or_else(|| "write \"read\", \"operate\" or \"admin\"".to_owned())
+        })
+    });
+    let enabled = table.boolean("enabled").unwrap_or(true);
+    let expires = table.get("expires").and_then(|value| value.as_time());
+    let networks = table.get("networks").map(|value| {
+        let mut networks = Vec::new();
+        value.elements(|element| {
+            networks.extend(element.parsed(|text| {
+                let hint = || "write a network such as \"10.0.0.0/8\" or \"2001:db8::/32\"".to_owned();
+                Network::parse(text).ok_or_else(hint)
+            }));
+        });
+        networks
+    });
+    Some(AdminToken { name: name?, hash: hash?, role: role?, enabled, expires, networks })
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=128).contains(&name.len()) && !name.chars().any(char::is_control)
+}
+
+/// Reason why admin.toml was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminTokensError {
+    /// The file cannot be read.
+    #[error("{path}: {source}")]
+    Io {
+        /// Path of the file.
+        path: PathBuf,
+        /// I/O error.
+        source: io::Error,
+    },
+    /// The file cannot be replaced.
+    #[error(transparent)]
+    Replace(#[from] ReplaceError),
+    /// The file is not TOML, or `token` is not a list of tables.
+    #[error("{0}: the file is not valid: {1}")]
+    Broken(PathBuf, String),
+    /// A token of this name exists already.
+    #[error("a token named {0:?} already exists")]
+    Exists(String),
+    /// No token has this name.
+    #[error("no token is named {0:?}")]
+    Unknown(String),
+    /// The name cannot be used.
+    #[error("a name must have 1 to 128 bytes and no control characters")]
+    Name,
+}
+
+/// Editable admin.toml.
+#[derive(Debug)]
+pub struct AdminTokensFile {
+    path: PathBuf,
+    /// Text of the file; `None` if it does not exist.
+    before: Option<String>,
+    document: DocumentMut,
+}
+
+impl AdminTokensFile {
+    /// Reads the file. A missing file counts as empty.
+    ///
+    /// # Errors
+    /// Returns [`AdminTokensError`] if the file cannot be read or is not TOML.
+    pub fn open(path: &Path) -> Result<Self, AdminTokensError> {
+        let before = match std::fs::read_to_string(path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(source) => return Err(AdminTokensError::Io { path: path.to_owned(), source }),
+        };
+        let document = before
+            .as_deref()
+            .unwrap_or_default()
+            .parse::<DocumentMut>()
+            .map_err(|error| AdminTokensError::Broken(path.to_owned(), error.to_string()))?;
+        Ok(AdminTokensFile { path: path.to_owned(), before, document })
+    }
+
+    fn tokens(&mut self) -> Result<&mut ArrayOfTables, AdminTokensError> {
+        let wrong = || AdminTokensError::Broken(self.path.clone(), "`token` is not a list".to_owned());
+        let entry = self.document.entry("token").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+        entry.as_array_of_tables_mut().ok_or_else(wrong)
+    }
+
+    /// Appends a token. `expires` is its expiry; `None` for no expiry.
+    ///
+    /// # Errors
+    /// Returns [`AdminTokensError`] if the name is taken or cannot be used.
+    pub fn add(
+        &mut self,
+        name: &str,
+        hash: KeyHash,
+        role: AdminRole,
+        expires: Option<toml_edit::Datetime>,
+    ) -> Result<(), AdminTokensError> {
+        if !is_name(name) {
+            return Err(AdminTokensError::Name);
+        }
+        let tokens = self.tokens()?;
+        if tokens.iter().any(|token| token.get("name").and_then(Item::as_str) == Some(name)) {
+            return Err(AdminTokensError::Exists(name.to_owned()));
+        }
+        let mut token = Table::new();
+        token.insert("name", value(name));
+        token.insert("sha256", value(hash.to_hex()));
+        token.insert("role", value(role.name()));
+        if let Some(expires) = expires {
+            token.insert("expires", value(expires));
+        }
+        tokens.push(token);
+        Ok(())
+    }
+
+    /// Enables or disables a token.
+    ///
+    /// # Errors
+    /// Returns [`AdminTokensError::Unknown`] if there is no such token.
+    pub fn set_enabled(&mut self, name: &str, enabled: bool) -> Result<(), AdminTokensError> {
+        let mut tokens = self.tokens()?.iter_mut();
+        let token = tokens.find(|token| token.get("name").and_then(Item::as_str) == Some(name));
+        let token = token.ok_or_else(|| AdminTokensError::Unknown(name.to_owned()))?;
+        super::entries::set_value(token, "enabled", enabled.into());
+        Ok(())
+    }
+
+    /// Replaces the file atomically.
+    ///
+    /// # Errors
+    /// Returns [`AdminTokensError`] if the file was changed since it was read, or cannot be written.
+    pub fn save(&self) -> Result<(), AdminTokensError> {
+        Ok(replace_file(&self.path, self.before.as_deref(), &self.document.to_string())?)
+    }
+}

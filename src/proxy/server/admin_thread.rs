@@ -1,0 +1,168 @@
+//! Admin port on a thread of its own, and the running gateway as it sees it.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use super::open;
+use super::signals::{RetiredSnapshots, report_reload};
+use crate::admin::{self, AdminApi, AdminListener, GatewayControl, ProviderCheck};
+use crate::config::{ReloadOutcome, Reloader, StoreSettings};
+use crate::json::Writer;
+use crate::ledger::admin::LedgerAdmin;
+use crate::metrics::Metrics;
+use crate::proxy::Gateway;
+use crate::proxy::Shutdown;
+use crate::route::Nanos;
+use crate::snapshot::Snapshot;
+use crate::supervise::Supervised;
+
+/// Threads for operations that block: files, databases, exports.
+const BLOCKING_THREADS: usize = 4;
+
+/// Admin port on a thread of its own.
+pub(in crate::proxy) struct AdminThread {
+    api: Arc<AdminApi>,
+    stop: Mutex<Option<tokio::sync::oneshot::Sender<()>>>,
+}
+
+impl AdminThread {
+    pub(in crate::proxy) fn start(
+        address: SocketAddr,
+        socket: Option<&Path>,
+        metrics: Arc<Metrics>,
+        api: Arc<AdminApi>,
+        supervised: Arc<Supervised>,
+    ) -> std::io::Result<Self> {
+        // A runtime of its own: the admin port responds even if every worker is busy.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_name("admin-work")
+            .build()?;
+        let listener = {
+            let _guard = runtime.enter();
+            AdminListener { tcp: admin::bind(address)?, socket: socket.map(admin::bind_socket).transpose()? }
+        };
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let served = api.clone();
+        std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                let serve = || admin::serve(&listener, metrics.clone(), served.clone());
+                tokio::select! {
+                    () = supervised.run_task_supervised(serve) => {}
+                    _ = stopped => {}
+                }
+            });
+            // An operation that still runs must not hold the thread.
+            runtime.shutdown_background();
+        })?;
+        Ok(AdminThread { api, stop: Mutex::new(Some(stop)) })
+    }
+
+    /// Returns the admin API.
+    pub(in crate::proxy) fn api(&self) -> &Arc<AdminApi> {
+        &self.api
+    }
+
+    pub(in crate::proxy) fn stop(&self) {
+        if let Some(stop) = self.stop.lock().take() {
+            let _ = stop.send(());
+        }
+    }
+}
+
+/// The running gateway, for the admin port.
+pub(in crate::proxy) struct ProcessControl {
+    pub(in crate::proxy) reloader: Arc<Reloader>,
+    pub(in crate::proxy) shutdown: Arc<Shutdown>,
+    pub(in crate::proxy) gateway: Gateway,
+    pub(in crate::proxy) retired: RetiredSnapshots,
+    pub(in crate::proxy) store: StoreSettings,
+}
+
+impl GatewayControl for ProcessControl {
+    fn ready(&self) -> Result<(), Cow<'static, str>> {
+        match () {
+            () if self.shutdown.is_draining() => Err("draining".into()),
+            // The admin port is up before the listeners are.
+            () if !self.shutdown.is_serving() => Err("starting".into()),
+            () => self.gateway.readiness_fault().map_or(Ok(()), |fault| Err(fault.into())),
+        }
+    }
+
+    fn status_json(&self) -> String {
+        let last = self.reloader.last();
+        let mut out = Vec::new();
+        let mut json = Writer::new(&mut out);
+        json.begin_object();
+        json.key("version").string(env!("MODEL_GATEWAY_VERSION"));
+        json.key("pid").number(std::process::id());
+        json.key("draining").boolean(self.shutdown.is_draining());
+        json.key("requests_in_flight").number(self.shutdown.in_flight());
+        json.key("generation").number(last.generation);
+        json.key("models").number(last.models).key("keys").number(last.keys);
+        json.key("last_reload").begin_object();
+        json.key("result").string(if last.refused.is_none() { "applied" } else { "refused" });
+        let at = last.at.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs());
+        json.key("time").string(&crate::canonical::time::rfc3339(i64::try_from(at).unwrap_or(0)));
+        json.key("milliseconds").number(u64::try_from(last.took.as_millis()).unwrap_or(u64::MAX));
+        json.key("problems").begin_array();
+        for problem in last.refused.iter().flat_map(|report| &report.problems) {
+            json.string(&problem.to_string());
+        }
+        json.end_array().end_object();
+        json.key("targets");
+        self.gateway.write_health(&mut json);
+        json.key("checks");
+        self.gateway.write_checks(&mut json);
+        json.end_object();
+        String::from_utf8(out).unwrap_or_default()
+    }
+
+    fn refresh(&self) {
+        self.gateway.refresh_health();
+        self.gateway.refresh_checks();
+        self.gateway.refresh_threads();
+    }
+
+    fn is_draining(&self) -> bool {
+        self.shutdown.is_draining()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.shutdown.in_flight()
+    }
+
+    fn with_snapshot(&self, look: &mut dyn FnMut(&Snapshot, Nanos)) {
+        let live = self.gateway.live.load_full();
+        let now = live.billing.nanos(Instant::now());
+        look(&live.snapshot, now);
+    }
+
+    fn last_check(&self, provider: &str) -> Option<ProviderCheck> {
+        self.gateway.last_check(provider)
+    }
+
+    fn set_drained(&self, provider: &str, model: &str, drained: bool) -> bool {
+        match self.gateway.set_drained(provider, model, drained) {
+            Some(before) => {
+                self.retired.push(before);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn report_reload(&self, outcome: &ReloadOutcome) {
+        report_reload(&self.gateway.metrics, outcome);
+    }
+
+    fn open_ledger(&self) -> Result<Box<dyn LedgerAdmin + Send>, String> {
+        open::ledger_admin(&self.store)
+    }
+}

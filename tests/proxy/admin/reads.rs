@@ -1,0 +1,154 @@
+//! What the admin API shows: instance, configuration, checks of texts, usage.
+
+use serde_json::{Value, json};
+
+use super::{Ask, get, post, with_tokens};
+use crate::support::client::{Answer, post_with};
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::reply;
+use crate::support::setup::{CREDENTIAL, KEY, Setup};
+use crate::support::upstream::Upstream;
+
+async fn gateway() -> (Upstream, Gateway) {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let mut setup = Setup::providers(upstream.addr).priced("input = 1\noutput = 2").account("acme", "5");
+    setup.keys = setup.keys.replacen("name = \"alice\"\n", "name = \"alice\"\naccount = \"acme\"\n", 1);
+    let gateway = Gateway::start(&with_tokens(setup)).await;
+    (upstream, gateway)
+}
+
+async fn use_once(gateway: &Gateway) -> Answer {
+    let body = Form::Chat.body("gpt", false);
+    gateway.ask(post_with("/v1/chat/completions", &[("x-api-key", KEY)], body)).await
+}
+
+#[tokio::test]
+async fn admin_shows_instance_and_configuration_without_secrets() {
+    let (upstream, gateway) = gateway().await;
+    let index = get("").expect(&gateway, 200).await;
+    assert_eq!((&index["caller"], &index["role"]), (&json!("token:rita"), &json!("read")));
+    let instance = get("/instance").expect(&gateway, 200).await;
+    assert_eq!((&instance["ready"], &instance["last_reload"]["generation"]), (&json!(true), &json!(1)));
+    let config = get("/config").send(&gateway).await;
+    assert_eq!(config.get("content-type"), Some("application/toml; charset=utf-8"));
+    assert!(config.text().contains("[[provider]]"), "{}", config.text());
+    let mut all = config.text().to_owned();
+    for path in [
+        "/keys",
+        "/keys/alice",
+        "/models",
+        "/models/gpt",
+        "/providers",
+        "/providers/openai",
+        "/targets",
+        "/config/files",
+    ] {
+        all += &get(path).expect(&gateway, 200).await.to_string();
+    }
+    assert!(!all.contains(CREDENTIAL) && !all.contains(KEY), "{all}");
+    let hash = model_gateway::account::KeyHash::of(KEY).to_hex();
+    assert!(all.contains(&hash[..12]) && !all.contains(&hash[..13]), "{all}");
+    drop(upstream);
+}
+
+#[tokio::test]
+async fn admin_pages_of_keys_and_models_are_complete() {
+    let (_upstream, gateway) = gateway().await;
+    for path in ["/keys", "/models"] {
+        let mut names: Vec<String> = Vec::new();
+        let mut next = format!("{path}?limit=2");
+        loop {
+            let page = get(&next).expect(&gateway, 200).await;
+            for item in page["items"].as_array().unwrap() {
+                names.push(item.get("name").or(item.get("id")).unwrap().as_str().unwrap().to_owned());
+            }
+            match page["next_cursor"].as_str() {
+                Some(cursor) => next = format!("{path}?limit=2&cursor={cursor}"),
+                None => {
+                    assert_eq!(page["total"], names.len(), "{page}");
+                    break;
+                }
+            }
+        }
+        let mut unique = names.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len(), "{names:?}");
+        assert!(names.len() >= 4, "{names:?}");
+    }
+    let of_acme = get("/keys?account=acme").expect(&gateway, 200).await;
+    assert_eq!(of_acme["items"].as_array().unwrap().len(), 1, "{of_acme}");
+}
+
+#[tokio::test]
+async fn admin_check_of_texts_reports_every_fault_and_reads_no_other_file() {
+    let (_upstream, gateway) = gateway().await;
+    let validate = |body: Value| Ask::new("POST", "/config/validate").body(body);
+    let fine = validate(json!({})).expect(&gateway, 200).await;
+    assert_eq!((&fine["ok"], &fine["models"]), (&json!(true), &json!(6)), "{fine}");
+    let routes = gateway.read("routes.toml").replace("kind = \"openai\"", "kind = \"opena\"");
+    let wrong =
+        validate(json!({ "routes": routes, "keys": "[[key]]\nname = 1\n" })).expect(&gateway, 200).await;
+    let faults: Vec<&str> =
+        wrong["faults"].as_array().unwrap().iter().map(|fault| fault["key"].as_str().unwrap()).collect();
+    assert_eq!(wrong["ok"], false);
+    assert!(faults.contains(&"provider[0].kind") && faults.contains(&"key[0].name"), "{wrong}");
+    let gone = validate(json!({ "gateway": "[server]\nlisten = []\n[logs]\n" })).expect(&gateway, 200).await;
+    assert!(gone["faults"].to_string().contains("logs"), "{gone}");
+    // A text cannot name a file to be read.
+    std::fs::write(gateway.folder().join("secret.toml"), "sesame = 1\n").unwrap();
+    for text in ["prices = \"secret.toml\"\n", "prices = \"admin.toml\"\n"] {
+        let named = validate(json!({ "routes": text })).expect(&gateway, 200).await;
+        assert!(!named.to_string().contains("sesame") && !named.to_string().contains("sha256"), "{named}");
+        assert!(named.to_string().contains("no other price list"), "{named}");
+    }
+    let elsewhere =
+        "[server]\nlisten = [\"127.0.0.1:1\"]\nroutes = \"secret.toml\"\nkeys = \"secret.toml\"\n";
+    let elsewhere = validate(json!({ "gateway": elsewhere })).expect(&gateway, 200).await;
+    assert_eq!(elsewhere["ok"], true, "{elsewhere}");
+    assert_eq!(gateway.status().await["generation"], 1);
+}
+
+#[tokio::test]
+async fn admin_usage_rows_and_others_add_up_and_are_exported() {
+    let (_upstream, gateway) = gateway().await;
+    for _ in 0..3 {
+        assert_eq!(use_once(&gateway).await.status(), 200);
+    }
+    gateway.records(3).await;
+    for group in ["day", "account", "key", "model"] {
+        let usage = get(&format!("/usage?group={group}&limit=1")).expect(&gateway, 200).await;
+        assert_eq!((&usage["total"]["requests"], &usage["others"]), (&json!(3), &Value::Null), "{usage}");
+        assert_eq!(usage["rows"][0]["cost"], usage["total"]["cost"], "{usage}");
+    }
+    let none = get("/usage?account=&group=key").expect(&gateway, 200).await;
+    assert_eq!(none["total"]["requests"], 0, "keys without an account: {none}");
+    let mut times = Vec::new();
+    let mut next = "/usage/records?limit=2".to_owned();
+    loop {
+        let page = get(&next).expect(&gateway, 200).await;
+        times.extend(page["items"].as_array().unwrap().iter().map(|record| record["request"].clone()));
+        match page["next_cursor"].as_str() {
+            Some(cursor) => next = format!("/usage/records?limit=2&cursor={cursor}"),
+            None => break,
+        }
+    }
+    times.dedup();
+    assert_eq!(times.len(), 3);
+    let csv = get("/usage/records?format=csv&key=alice").send(&gateway).await;
+    assert_eq!(csv.get("content-type"), Some("text/csv; charset=utf-8; header=present"));
+    assert!(csv.get("content-disposition").unwrap().starts_with("attachment; filename=\"usage-records-"));
+    assert_eq!(
+        (csv.text().lines().count(), csv.text(), csv.complete),
+        (4, &*gateway.command(&["usage", "--records", "--csv"]), true)
+    );
+    let lines = get("/usage/records?format=ndjson").send(&gateway).await;
+    assert_eq!(lines.text(), gateway.command(&["usage", "--records", "--json"]));
+    let sums = get("/usage?format=csv&group=key").send(&gateway).await;
+    assert_eq!(sums.text(), gateway.command(&["usage", "--by", "key", "--csv"]));
+    let account = get("/accounts/acme").expect(&gateway, 200).await;
+    assert_ne!(account["charged"], "0", "{account}");
+    // A wrong method does not reach the ledger.
+    assert_eq!(post("/usage").send(&gateway).await.status(), 405);
+}
