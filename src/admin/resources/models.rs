@@ -52,6 +52,12 @@ pub(in crate::admin) const MODEL: Record = Record {
         optional("alias", MemberType::Text, "Second name for Claude Code."),
         optional("context_window", MemberType::Count, "Context window in tokens."),
         optional("max_output_tokens", MemberType::Count, "Maximum output in tokens."),
+        optional("image_input", MemberType::Flag, "Whether it reads images, if the configuration says so."),
+        optional(
+            "parallel_tool_calls",
+            MemberType::Flag,
+            "Whether it calls several tools in a turn, likewise.",
+        ),
         member("policy", MemberType::Text, "Load-balancing policy within a tier."),
         member("prompt_cache", MemberType::Text, "Prompt-cache policy."),
         member("retry", MemberType::Open, "Retry rules in effect."),
@@ -122,7 +128,9 @@ fn show(table: &RoutingTable, model: &Model, now: Nanos) -> Value {
         "owned_by": &*model.owned_by,
         "alias": table.aliases().of(model).map(|alias| &*alias.id),
         "context_window": model.context_window,
-        "max_output_tokens": model.max_output_tokens,
+        "max_output_tokens": model.abilities.max_output_tokens,
+        "image_input": model.abilities.image_input,
+        "parallel_tool_calls": model.abilities.parallel_tool_calls,
         "policy": model.routing.policy.name(),
         "prompt_cache": model.prompt_cache.name(),
         "retry": {
