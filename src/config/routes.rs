@@ -160,7 +160,6 @@ fn alias_prefix(text: &str) -> Result<String, String> {
     Err("write up to 64 visible ASCII characters with \"claude\" or \"anthropic\" among them, or \"\" for no aliases".to_owned())
 }
 
-#[expect(clippy::too_many_lines, reason = "one line for each setting")]
 /// Reads whether streams go over WebSockets. A provider where they could not is an error.
 fn read_websocket(value: &Value<'_>, kind: ProviderKind, apis: &[Api], http: HttpVersion) -> bool {
     let wanted = value.as_bool().unwrap_or(false);
@@ -179,6 +178,7 @@ fn read_websocket(value: &Value<'_>, kind: ProviderKind, apis: &[Api], http: Htt
     false
 }
 
+#[expect(clippy::too_many_lines, reason = "one line for each setting")]
 fn read_provider(
     table: &ConfigTable<'_>,
     name: String,

@@ -55,13 +55,14 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             }
         }
         let begun = Instant::now();
-        let stream = match self.run_cancellable(connections.connect_for_upgrade(peer, within)).await? {
-            Ok(stream) => stream,
-            Err(error) => {
-                let error = self.proxy.fail_to_connect(self.session, peer.http(), self.ctx, error);
-                return Err(failed(error));
-            }
-        };
+        let stream =
+            match self.run_cancellable(Box::pin(connections.connect_for_upgrade(peer, within))).await? {
+                Ok(stream) => stream,
+                Err(error) => {
+                    let error = self.proxy.fail_to_connect(self.session, peer.http(), self.ctx, error);
+                    return Err(failed(error));
+                }
+            };
         let largest = self.proxy.settings().frame;
         let within = within.saturating_sub(begun.elapsed());
         match self.run_cancellable(open(stream, handshake, key, largest, within)).await? {
