@@ -17,7 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Exceeded, LimitRequest, Nanos, Remaining, UsageLimits, Which, gcra};
-use shared_spend::{BookedSpend, LeasedSpend};
+use shared_spend::{LeasedSpend, LedgerSpend};
 
 /// Time, in nanoseconds, for which a denial is repeated and the state of the fleet's buckets is trusted without
 /// contact to the coordinator: 50 ms.
@@ -71,7 +71,7 @@ struct LeaseState {
     surplus: u32,
     surplus_notified: bool,
     spend: LeasedSpend,
-    booked: Option<BookedSpend>,
+    ledger_spend: Option<LedgerSpend>,
     /// Last denial by the coordinator: until when it is repeated, the limit and the cost of the request.
     last_denial: Option<(Nanos, Exceeded, i64)>,
     used: bool,
@@ -114,8 +114,8 @@ pub struct LeaseGrant {
     pub spend: i64,
     /// Number of gateways that share the limits.
     pub gateways: u32,
-    /// Spend that is booked for this day and this month, in nano-units.
-    pub booked: (i64, i64),
+    /// Spend that the coordinator has recorded for this day and this month, in nano-units.
+    pub ledger_spend: (i64, i64),
 }
 
 /// Leased quota: this gateway's part of a limit that all gateways of a fleet share.

@@ -1,4 +1,4 @@
-//! Leased spend, and the spend of a whole fleet as far as one gateway knows it: what the coordinator had booked at the last renewal, and what
+//! Leased spend, and the spend of a whole fleet as far as one gateway knows it: what the coordinator had recorded at the last renewal, and what
 //! this gateway has reserved and charged since. What the other gateways have not yet reported is missing.
 
 use super::{Mode, QuotaLease};
@@ -18,9 +18,9 @@ pub(super) struct LeasedSpend {
     pub(super) overdraft: Option<i64>,
 }
 
-/// Spend that the coordinator has booked, in nano-units.
+/// Spend that the coordinator has recorded, in nano-units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct BookedSpend {
+pub(super) struct LedgerSpend {
     calendar: Calendar,
     of_day: i64,
     of_month: i64,
@@ -37,8 +37,8 @@ impl LeasedSpend {
         self.available.max(0).saturating_add(self.reserved).saturating_add(charged)
     }
 
-    /// Returns the spend of this gateway that the coordinator has not booked yet: reserved, charged, and on its way.
-    fn unbooked(&self) -> i64 {
+    /// Returns the spend of this gateway that the coordinator has not recorded yet: reserved, charged, and on its way.
+    fn unrecorded(&self) -> i64 {
         self.reserved.saturating_add(self.charged).saturating_add(self.in_flight)
     }
 }
@@ -55,21 +55,22 @@ impl QuotaLease {
         self.state.lock().spend.in_flight = 0;
     }
 
-    /// Records what the coordinator had booked for the day and the month of `calendar`, in nano-units.
-    pub fn record_booked(&self, calendar: &Calendar, (of_day, of_month): (i64, i64)) {
-        self.state.lock().booked = Some(BookedSpend { calendar: *calendar, of_day, of_month });
+    /// Records what the coordinator had recorded for the day and the month of `calendar`, in nano-units.
+    pub fn record_ledger_spend(&self, calendar: &Calendar, (of_day, of_month): (i64, i64)) {
+        self.state.lock().ledger_spend = Some(LedgerSpend { calendar: *calendar, of_day, of_month });
     }
 
     /// Returns the spend of this day and this month, with what requests in progress here have reserved, in nano-units.
     /// `None` before the first renewal and in degraded mode.
     pub(in crate::limits) fn spent(&self, calendar: &Calendar) -> Option<(i64, i64)> {
         let state = self.state.lock();
-        let booked = state.booked.filter(|_| state.mode == Mode::Shared)?;
-        let unbooked = state.spend.unbooked();
-        // A new day or month begins with nothing booked.
-        let of = |is_current: bool, booked: i64| if is_current { booked } else { 0 }.saturating_add(unbooked);
-        let day = of(booked.calendar.day == calendar.day, booked.of_day);
-        let month = of(booked.calendar.month == calendar.month, booked.of_month);
+        let known = state.ledger_spend.filter(|_| state.mode == Mode::Shared)?;
+        let unrecorded = state.spend.unrecorded();
+        // A new day or month begins with nothing recorded.
+        let of =
+            |is_current: bool, amount: i64| if is_current { amount } else { 0 }.saturating_add(unrecorded);
+        let day = of(known.calendar.day == calendar.day, known.of_day);
+        let month = of(known.calendar.month == calendar.month, known.of_month);
         Some((day, month))
     }
 }
@@ -81,11 +82,11 @@ mod tests {
     use crate::limits::{LimitRequest, UsageLimits};
 
     #[test]
-    fn shared_spend_is_what_is_booked_and_what_is_reserved_and_charged_here() {
+    fn shared_spend_is_what_is_recorded_and_what_is_reserved_and_charged_here() {
         let lease = QuotaLease::default();
         let (noon, tomorrow) = (Calendar::at(43_200), Calendar::at(43_200 + 86_400));
         assert_eq!(lease.spent(&noon), None, "nothing is known before the first renewal");
-        lease.record_booked(&noon, (300, 5_000));
+        lease.record_ledger_spend(&noon, (300, 5_000));
         assert_eq!(lease.spent(&noon), None, "no lease yet");
         let grant = LeaseGrant { spend: 1_000, gateways: 2, ..LeaseGrant::default() };
         lease.on_ack(1, &LeaseRequest::default(), &grant, 0, 0);

@@ -280,7 +280,7 @@ impl LeaseManager {
             }
         }
         quota_lease.on_ack(now, &txn.renewal, grant, permits, held);
-        quota_lease.record_booked(&leased_limit.calendar, grant.booked);
+        quota_lease.record_ledger_spend(&leased_limit.calendar, grant.ledger_spend);
         for (at, request) in txn.requests.into_iter().enumerate() {
             let reason = granted.get(at).copied().unwrap_or("places");
             let outcome = match parse_denial(reason, &request) {
@@ -399,7 +399,7 @@ fn parse_grant(answer: &Value) -> Option<(Vec<&str>, LeaseGrant)> {
         surplus: small(surplus),
         spend: number(spend),
         gateways: small(gateways),
-        booked: (number(of_day), number(of_month)),
+        ledger_spend: (number(of_day), number(of_month)),
     };
     Some((text(granted).split(',').collect(), grant))
 }
