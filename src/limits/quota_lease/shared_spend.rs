@@ -1,5 +1,6 @@
-//! Leased spend, and the spend of a whole fleet as far as one gateway knows it: what the coordinator had recorded at the last renewal, and what
-//! this gateway has reserved and charged since. What the other gateways have not yet reported is missing.
+//! Leased spend, and the spend of a whole fleet as far as one gateway knows it: what the coordinator had recorded at the
+//! last renewal, and what this gateway has reserved and charged since. What the other gateways have not yet reported is
+//! missing.
 
 use super::{Mode, QuotaLease};
 use crate::limits::Calendar;
@@ -67,8 +68,10 @@ impl QuotaLease {
         let known = state.ledger_spend.filter(|_| state.mode == Mode::Shared)?;
         let unrecorded = state.spend.unrecorded();
         // A new day or month begins with nothing recorded.
-        let of =
-            |is_current: bool, amount: i64| if is_current { amount } else { 0 }.saturating_add(unrecorded);
+        let of = |is_current: bool, amount: i64| {
+            let amount = if is_current { amount } else { 0 };
+            amount.saturating_add(unrecorded)
+        };
         let day = of(known.calendar.day == calendar.day, known.of_day);
         let month = of(known.calendar.month == calendar.month, known.of_month);
         Some((day, month))
