@@ -8,6 +8,8 @@
 // Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod shared_spend;
+
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Exceeded, LimitRequest, Nanos, Remaining, UsageLimits, Which, gcra};
+use shared_spend::{LeasedSpend, LedgerSpend};
 
 /// Time, in nanoseconds, for which a denial is repeated and the state of the fleet's buckets is trusted without
 /// contact to the coordinator: 50 ms.
@@ -68,23 +71,10 @@ struct LeaseState {
     surplus: u32,
     surplus_notified: bool,
     spend: LeasedSpend,
+    ledger_spend: Option<LedgerSpend>,
     /// Last denial by the coordinator: until when it is repeated, the limit and the cost of the request.
     last_denial: Option<(Nanos, Exceeded, i64)>,
     used: bool,
-}
-
-/// Spend that is leased from the coordinator, in nano-units; the sum of the fields is what is reported.
-#[derive(Clone, Copy, Debug, Default)]
-struct LeasedSpend {
-    /// Spendable part; negative if requests cost more than was reserved for them.
-    available: i64,
-    slice: i64,
-    reserved: i64,
-    /// Charged, but only in the journal so far.
-    charged: i64,
-    in_flight: i64,
-    /// Permitted overdraft in degraded mode. `None` if the lease may not be spent at all.
-    overdraft: Option<i64>,
 }
 
 /// Lease renewal that a gateway sends to the coordinator.
@@ -124,6 +114,8 @@ pub struct LeaseGrant {
     pub spend: i64,
     /// Number of gateways that share the limits.
     pub gateways: u32,
+    /// Spend that the coordinator has recorded for this day and this month, in nano-units.
+    pub ledger_spend: (i64, i64),
 }
 
 /// Leased quota: this gateway's part of a limit that all gateways of a fleet share.
@@ -329,17 +321,6 @@ impl QuotaLease {
         let in_flight = state.in_flight;
         *state = LeaseState { in_flight, ..LeaseState::default() };
     }
-
-    /// Marks the charges so far as in flight to the ledger. They must be in the journal already.
-    pub fn mark_in_flight(&self) {
-        let spend = &mut self.state.lock().spend;
-        spend.in_flight = spend.in_flight.saturating_add(std::mem::take(&mut spend.charged));
-    }
-
-    /// Clears the charges in flight: the ledger has them.
-    pub fn clear_in_flight(&self) {
-        self.state.lock().spend.in_flight = 0;
-    }
 }
 
 impl Rate {
@@ -389,18 +370,6 @@ impl Rate {
         let most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_neg();
         let amount = i64::try_from(amount).unwrap_or(i64::MAX);
         self.available = self.available.saturating_sub(amount).max(most).min(self.available);
-    }
-}
-
-impl LeasedSpend {
-    fn reserve(&mut self, amount: i64) {
-        self.available = self.available.saturating_sub(amount);
-        self.reserved = self.reserved.saturating_add(amount);
-    }
-
-    fn total(&self) -> i64 {
-        let charged = self.charged.saturating_add(self.in_flight);
-        self.available.max(0).saturating_add(self.reserved).saturating_add(charged)
     }
 }
 

@@ -259,10 +259,10 @@ impl LimitState {
     }
 
     /// Returns the spend of this day and this month, with what requests in progress have reserved, in nano-units. `None`
-    /// if the limits are shared: a single gateway knows only its part.
+    /// if the limits are shared and the spend of the fleet is not known.
     pub fn spent(&self, calendar: &Calendar) -> Option<(i64, i64)> {
-        if self.quota_lease.is_some() {
-            return None;
+        if let Some(lease) = &self.quota_lease {
+            return lease.spent(calendar);
         }
         let mut spend = self.spend.lock();
         Some((*spend.day.of(calendar.day), *spend.month.of(calendar.month)))

@@ -18,8 +18,8 @@
 //!
 //! A change of the lifetime loses nothing: an entry is found by its content, and lives as long as it was written for.
 
-use super::cache_yield::{SLOTS, slot_of};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use super::cache_counters::CacheCounters;
+use crate::sync::atomic::Ordering;
 
 /// Lifetimes of cache entries, in seconds.
 const SHORT: u32 = 300;
@@ -83,24 +83,17 @@ impl PauseCounts {
     }
 }
 
-/// Pauses by key and model: a table of fixed size without locks. Keys and models that hash to the same counter share
-/// it.
-#[derive(Debug)]
+/// Pauses by key and model.
+#[derive(Debug, Default)]
 pub struct CacheLifetimeTable {
-    slots: Box<[AtomicU64]>,
-}
-
-impl Default for CacheLifetimeTable {
-    fn default() -> Self {
-        CacheLifetimeTable { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect() }
-    }
+    counters: CacheCounters,
 }
 
 impl CacheLifetimeTable {
     /// Records a request of a key to a model at this time, in Unix seconds. Returns whether a lifetime of an hour is
     /// the cheaper one for tools and instructions.
     pub fn observe(&self, key: &str, model: &str, now: u64) -> bool {
-        let Some(slot) = slot_of(&self.slots, key, model) else { return false };
+        let Some(slot) = self.counters.of(key, model) else { return false };
         let now = u32::try_from(now).unwrap_or(u32::MAX);
         let before = PauseCounts::from_bits(slot.load(Ordering::Relaxed));
         let after = before.after_request(now);

@@ -3,12 +3,10 @@
 //! A cache write costs more than plain input, and a read less. A key whose prompts change at their beginning pays for
 //! writes that it never reads. After a series of requests with a loss, automatic breakpoints pause for it.
 
-use super::affinity::fingerprint;
+use super::cache_counters::CacheCounters;
 use crate::canonical::Usage;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::Ordering;
 
-/// Number of counters. Keys and models that hash to the same counter share it.
-pub(super) const SLOTS: usize = 4_096;
 /// Number of requests after which the balance is judged.
 const WINDOW: u16 = 32;
 /// Loss in input tokens at which automatic breakpoints pause before the end of a window.
@@ -82,29 +80,17 @@ pub fn saved_tokens(usage: &Usage) -> i64 {
         / 100
 }
 
-/// Returns the counter of a key and a model. `None` if the table is empty.
-pub(super) fn slot_of<'t>(slots: &'t [AtomicU64], key: &str, model: &str) -> Option<&'t AtomicU64> {
-    let hash = fingerprint(fingerprint(0, key.as_bytes()), model.as_bytes());
-    slots.get(usize::try_from(hash % SLOTS as u64).unwrap_or(0))
-}
-
-/// Cache yields by key and model: a table of fixed size without locks.
-#[derive(Debug)]
+/// Cache yields by key and model.
+#[derive(Debug, Default)]
 pub struct CacheYieldTable {
-    slots: Box<[AtomicU64]>,
-}
-
-impl Default for CacheYieldTable {
-    fn default() -> Self {
-        CacheYieldTable { slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect() }
-    }
+    counters: CacheCounters,
 }
 
 impl CacheYieldTable {
     /// Returns whether a request of a key to a model gets automatic breakpoints. A paused request counts towards the
     /// end of the pause.
     pub fn admits(&self, key: &str, model: &str) -> bool {
-        let Some(slot) = slot_of(&self.slots, key, model) else { return true };
+        let Some(slot) = self.counters.of(key, model) else { return true };
         let paused = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
             let state = CacheYield::from_bits(bits);
             state.is_paused().then(|| state.after_paused_request().to_bits())
@@ -115,7 +101,7 @@ impl CacheYieldTable {
     /// Records the usage of a request with automatic breakpoints. Returns true if it begins a pause.
     pub fn record(&self, key: &str, model: &str, usage: &Usage) -> bool {
         let saved = saved_tokens(usage);
-        let Some(slot) = slot_of(&self.slots, key, model) else { return false };
+        let Some(slot) = self.counters.of(key, model) else { return false };
         let mut begins = false;
         // A request that was sent before a pause began does not prolong it.
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {

@@ -14,6 +14,7 @@ pub mod affinity;
 pub mod alias;
 pub mod blame;
 pub mod breaker;
+mod cache_counters;
 pub mod cache_lifetime;
 pub mod cache_yield;
 pub mod candidates;

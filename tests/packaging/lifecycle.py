@@ -36,7 +36,15 @@ def next_version(file, folder):
 
 
 class Lifecycle:
-    """What both formats do; a subclass installs and removes."""
+    """What both formats do. A subclass names package and tools, makes the second version, installs and removes."""
+
+    @classmethod
+    def setUpClass(cls):
+        need(*cls.tools)
+        cls.first = package(cls.kind)
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.second = cls.next_version(Path(cls.folder.name))
 
     def setUp(self):
         self.root = MinimalRoot()
@@ -124,13 +132,11 @@ class Lifecycle:
 class DebLifecycle(Lifecycle, unittest.TestCase):
     """The .deb; the second version is the same package with a higher number."""
 
+    kind, tools = "deb", ("dpkg", "dpkg-deb")
+
     @classmethod
-    def setUpClass(cls):
-        need("dpkg", "dpkg-deb")
-        cls.first = package("deb")
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.second = next_version(cls.first, Path(cls.folder.name))
+    def next_version(cls, folder):
+        return next_version(cls.first, folder)
 
     def install(self, file, **environment):
         return self.root.install_dpkg(file, **environment)
@@ -168,16 +174,10 @@ class DebLifecycle(Lifecycle, unittest.TestCase):
 class RpmLifecycle(Lifecycle, unittest.TestCase):
     """The .rpm; the second version is the same package, installed again."""
 
-    @classmethod
-    def setUpClass(cls):
-        need("rpm", "rpmbuild")
-        cls.first = package("rpm")
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.second = cls.numbered(Path(cls.folder.name))
+    kind, tools = "rpm", ("rpm", "rpmbuild")
 
     @classmethod
-    def numbered(cls, folder):
+    def next_version(cls, folder):
         stage = folder / "stage"
         stage.mkdir()
         archive = subprocess.run(["rpm2cpio", cls.first], check=True, capture_output=True).stdout

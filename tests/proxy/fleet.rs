@@ -181,6 +181,39 @@ async fn fleet_shares_requests_per_minute_and_reports_them() {
     assert_eq!(refused.unwrap(), "1");
 }
 
+/// The spend of the whole fleet is shown, not that of the gateway which answers.
+#[tokio::test]
+async fn fleet_shows_the_shared_budget_at_every_gateway() {
+    let Some(server) = Server::start() else { return };
+    let limits = "limits = { spend_per_day = 1, spend_per_month = 10 }";
+    let (_upstream, gateways) = limited(&server, limits, 0, &Gate::new()).await;
+    let body = json!({"model": provider_of(Form::Chat), "input": "hi", "store": false}).to_string();
+    let ask = async |gateway: &Gateway| {
+        let bearer = format!("Bearer {LIMITED}");
+        let answer =
+            gateway.ask(post_with("/v1/responses", &[("authorization", &bearer)], body.clone())).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        let number = |name: &str| answer.get(name).unwrap().parse::<f64>().unwrap();
+        assert_eq!(number("x-codex-primary-window-minutes"), 1_440.0);
+        let (day, month) = (number("x-codex-primary-used-percent"), number("x-codex-secondary-used-percent"));
+        assert!(month <= day, "{month} {day}");
+        day
+    };
+    assert_eq!(ask(&gateways[0]).await, 0.0, "nothing is spent yet");
+    for _ in 0..80 {
+        ask(&gateways[0]).await;
+    }
+    let here = ask(&gateways[0]).await;
+    assert!(here > 0.0);
+    // The other gateway has spent nothing itself. It learns of the rest with a renewal.
+    soon(async {
+        while ask(&gateways[1]).await < here {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn fleet_killed_gateway_releases_its_concurrency() {
     let Some(server) = Server::start() else { return };

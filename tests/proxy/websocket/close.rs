@@ -23,6 +23,14 @@ async fn quick(change: impl FnOnce(Setup) -> Setup) -> (Upstream, Gateway) {
     (upstream, gateway)
 }
 
+/// Waits until no socket is open, and checks that the next one is served.
+async fn serves_the_next_socket(gateway: &Gateway) {
+    gateway.wait_for_metric("gateway_websocket_connections", &[], 0.0).await;
+    let mut socket = Socket::open(gateway).await;
+    socket.send(&create()).await;
+    completes(&mut socket).await;
+}
+
 /// Reads the events of a response that has begun to its regular end.
 async fn completes(socket: &mut Socket) {
     assert_eq!(socket.events().await.pop().unwrap()["type"], "response.completed");
@@ -142,10 +150,7 @@ async fn websocket_beyond_the_limit_is_closed_with_1013() {
     first.send(&create()).await;
     completes(&mut first).await;
     drop(first);
-    gateway.wait_for_metric("gateway_websocket_connections", &[], 0.0).await;
-    let mut third = Socket::open(&gateway).await;
-    third.send(&create()).await;
-    completes(&mut third).await;
+    serves_the_next_socket(&gateway).await;
 }
 
 #[tokio::test]
@@ -162,10 +167,7 @@ async fn websocket_without_memory_for_a_message_is_closed_with_1013() {
     let (first, payload) = read_frame(&mut other).await.unwrap();
     assert_eq!((first, &payload[..2]), (0x88, &1013u16.to_be_bytes()[..]));
     drop((held, other));
-    gateway.wait_for_metric("gateway_websocket_connections", &[], 0.0).await;
-    let mut socket = Socket::open(&gateway).await;
-    socket.send(&create()).await;
-    completes(&mut socket).await;
+    serves_the_next_socket(&gateway).await;
 }
 
 #[tokio::test]

@@ -280,6 +280,7 @@ impl LeaseManager {
             }
         }
         quota_lease.on_ack(now, &txn.renewal, grant, permits, held);
+        quota_lease.record_ledger_spend(&leased_limit.calendar, grant.ledger_spend);
         for (at, request) in txn.requests.into_iter().enumerate() {
             let reason = granted.get(at).copied().unwrap_or("places");
             let outcome = match parse_denial(reason, &request) {
@@ -373,8 +374,19 @@ fn txn_command(gateway: u64, txn: &LimitTxn, leased_limit: &LeasedLimit) -> Cmd 
 /// Parses the result of a limit transaction: a reason for each request (empty if granted), and the grant. Returns
 /// `None` if the transaction was rejected or the result is malformed.
 fn parse_grant(answer: &Value) -> Option<(Vec<&str>, LeaseGrant)> {
-    let [granted, requests, tokens, ahead_requests, ahead_tokens, permits, surplus, spend, gateways] =
-        parts(answer)
+    let [
+        granted,
+        requests,
+        tokens,
+        ahead_requests,
+        ahead_tokens,
+        permits,
+        surplus,
+        spend,
+        gateways,
+        of_day,
+        of_month,
+    ] = parts(answer)
     else {
         return None;
     };
@@ -387,6 +399,7 @@ fn parse_grant(answer: &Value) -> Option<(Vec<&str>, LeaseGrant)> {
         surplus: small(surplus),
         spend: number(spend),
         gateways: small(gateways),
+        ledger_spend: (number(of_day), number(of_month)),
     };
     Some((text(granted).split(',').collect(), grant))
 }

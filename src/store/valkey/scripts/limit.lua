@@ -114,4 +114,5 @@ redis.call('PEXPIRE', gauge, whole(life + 1000))
 return {
   table.concat(granted, ','), whole(math.max(0, requests - now)), whole(math.max(0, tokens - now)),
   whole(ahead_requests), whole(ahead_tokens), whole(mine), whole(spare), whole(my_money), whole(gateways),
+  whole(day), whole(month),
 }
