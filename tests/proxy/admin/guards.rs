@@ -15,7 +15,7 @@ async fn admin_roles_permit_what_the_document_says() {
     let rank = |role: &str| roles.iter().position(|known| *known == role).unwrap();
     let (mut refused, mut requests) = (0, Vec::new());
     for (path, methods) in document["paths"].as_object().unwrap() {
-        let path = path.strip_prefix("/admin/v1").unwrap().replace('{', "").replace('}', "");
+        let path = path.strip_prefix("/admin/v1").unwrap().replace(['{', '}'], "");
         for (method, operation) in methods.as_object().unwrap() {
             let method: &'static str = match method.as_str() {
                 "get" => "GET",

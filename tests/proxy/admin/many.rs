@@ -40,6 +40,29 @@ async fn insist(gateway: &Gateway, request: &Ask, refusals: &AtomicUsize) -> Val
     }
 }
 
+/// Edits the file as an editor does that notices when its file has changed: it loads the file again. Returns the number
+/// of edits.
+async fn edit(gateway: Arc<Gateway>, done: Arc<AtomicBool>) -> usize {
+    const HEAD: &str = "# Keys of the team.\n";
+    for number in 0..EDITS {
+        loop {
+            let before = gateway.read("keys.toml");
+            let after = before.replacen(HEAD, &format!("{HEAD}# Edit {number}.\n"), 1);
+            let beside = gateway.folder().join("editor.tmp");
+            std::fs::write(&beside, &after).unwrap();
+            if gateway.read("keys.toml") == before {
+                std::fs::rename(&beside, gateway.folder().join("keys.toml")).unwrap();
+                break;
+            }
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        if done.load(Ordering::Relaxed) {
+            return number + 1;
+        }
+    }
+    EDITS
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn admin_many_writers_and_editors_lose_no_change() {
     let mut setup = with_tokens(Setup::new());
@@ -50,34 +73,7 @@ async fn admin_many_writers_and_editors_lose_no_change() {
         (Arc::new(tokio::sync::Semaphore::new(AT_A_TIME)), Arc::new(AtomicUsize::new(0)));
     let done = Arc::new(AtomicBool::new(false));
 
-    let editor = {
-        let (gateway, done) = (gateway.clone(), done.clone());
-        tokio::spawn(async move {
-            for number in 0..EDITS {
-                // As an editor does that notices when its file has changed: it loads the file again.
-                let edited = loop {
-                    let before = gateway.read("keys.toml");
-                    let after = before.replacen(
-                        "# Keys of the team.\n",
-                        &format!("# Keys of the team.\n# Edit {number}.\n"),
-                        1,
-                    );
-                    let beside = gateway.folder().join("editor.tmp");
-                    std::fs::write(&beside, &after).unwrap();
-                    if gateway.read("keys.toml") == before {
-                        std::fs::rename(&beside, gateway.folder().join("keys.toml")).unwrap();
-                        break after;
-                    }
-                };
-                assert!(edited.contains(&format!("# Edit {number}.")));
-                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-                if done.load(Ordering::Relaxed) {
-                    return number + 1;
-                }
-            }
-            EDITS
-        })
-    };
+    let editor = tokio::spawn(edit(gateway.clone(), done.clone()));
     let writers: Vec<_> = (0..WRITERS)
         .map(|number| {
             let (gateway, places, refusals) = (gateway.clone(), places.clone(), refusals.clone());
