@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
@@ -38,6 +39,8 @@ const EXPORTS: usize = 2;
 const BODY: usize = 256 << 10;
 /// Largest body with whole files in bytes: a file of 100,000 keys.
 const LARGE_BODY: usize = 32 << 20;
+/// Time for a body to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest request id that is taken over from the client, in bytes.
 const LONGEST_ID: usize = 64;
 
@@ -350,7 +353,9 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let most = if route.id == "validateConfig" { LARGE_BODY } else { BODY };
-    let read = Limited::new(body, most).collect().await.map_err(|error| {
+    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await;
+    let read = read.map_err(|_| AdminApiError::new(ErrorCode::Invalid, "the body did not arrive in time"))?;
+    let read = read.map_err(|error| {
         if error.downcast_ref::<LengthLimitError>().is_some() {
             AdminApiError::new(ErrorCode::TooLarge, format!("the body has more than {most} bytes"))
         } else {

@@ -4,15 +4,19 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 /// Pieces that wait for the client. A writer that is ahead waits.
 const PIECES: usize = 4;
 /// Size in bytes at which a piece is sent.
 const PIECE: usize = 64 << 10;
+/// Time that a client may take to read a piece. A client that has stopped reading would hold its place for ever.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Body of an answer.
 #[derive(Debug)]
@@ -60,13 +64,15 @@ pub(super) fn pieces() -> (mpsc::Sender<Bytes>, AnswerBody) {
 
 /// Writer of pieces for a thread that may block.
 pub(super) struct PieceWriter {
+    runtime: Handle,
     sender: mpsc::Sender<Bytes>,
     buffer: Vec<u8>,
 }
 
 impl PieceWriter {
+    /// Creates a writer on a thread of the runtime.
     pub(super) fn new(sender: mpsc::Sender<Bytes>) -> Self {
-        PieceWriter { sender, buffer: Vec::with_capacity(PIECE) }
+        PieceWriter { runtime: Handle::current(), sender, buffer: Vec::with_capacity(PIECE) }
     }
 }
 
@@ -84,7 +90,8 @@ impl io::Write for PieceWriter {
             return Ok(());
         }
         let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE));
-        // The client has left.
-        self.sender.blocking_send(piece.into()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let sent = self.runtime.block_on(self.sender.send_timeout(piece.into(), WRITE_TIMEOUT));
+        // The client has left, or does not read.
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }

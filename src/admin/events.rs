@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::body::WRITE_TIMEOUT;
 use super::control::GatewayControl;
 use super::resources::targets;
 use crate::metrics::live::{LiveEvent, LiveListener, LiveRequests};
@@ -52,7 +53,7 @@ impl EventStream {
         silence.tick().await;
         loop {
             for piece in pieces.drain(..) {
-                if sender.send(piece).await.is_err() {
+                if sender.send_timeout(piece, WRITE_TIMEOUT).await.is_err() {
                     return;
                 }
             }

@@ -261,7 +261,7 @@ impl ConfigWriter {
         match change {
             ConfigChange::Create { kind, id, .. } => match self.find(*kind, id)? {
                 Some(_) => Err(ChangeError::Exists { kind: *kind, id: id.clone() }),
-                None => self.open(kind.source(), self.file_for_new(kind.source())),
+                None => open(kind.source(), self.file_for_new(kind.source())),
             },
             ConfigChange::Merge { kind, id, .. } | ConfigChange::Remove { kind, id } => {
                 let file = self.find(*kind, id)?;
@@ -271,7 +271,7 @@ impl ConfigWriter {
                 let files = self.reloader.loaded_files();
                 let file = files.into_iter().find(|file| file.path == *path);
                 let file = file.ok_or_else(|| ChangeError::UnknownFile(path.clone()))?;
-                self.open(file.kind, file.path)
+                open(file.kind, file.path)
             }
         }
     }
@@ -308,25 +308,38 @@ impl ConfigWriter {
     fn find(&self, kind: EntryKind, id: &str) -> Result<Option<EditedFile>, ChangeError> {
         let paths = self.reloader.sources().of(kind.source()).files().map_err(ChangeError::Invalid)?;
         for path in paths {
-            let mut file = self.open(kind.source(), path)?;
+            let Some(text) = read(&path)? else { continue };
+            // Parsing a large file takes long. An id is written as it is, unless the file has escapes.
+            if !text.contains(id) && !text.contains('\\') {
+                continue;
+            }
+            let mut file = parsed(kind.source(), path, Some(text))?;
             if Entries::new(&mut file.document, kind).get(id).is_some() {
                 return Ok(Some(file));
             }
         }
         Ok(None)
     }
+}
 
-    fn open(&self, kind: SourceKind, path: PathBuf) -> Result<EditedFile, ChangeError> {
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(source) => return Err(ChangeError::Io { path, source }),
-        };
-        let parsed = text.as_deref().unwrap_or(HEADER).parse::<DocumentMut>();
-        // A file that is in effect is valid, so it was changed since.
-        let document = parsed.map_err(|_| ChangeError::ChangedOnDisk(path.clone()))?;
-        Ok(EditedFile { kind, path, text, document })
+fn read(path: &Path) -> Result<Option<String>, ChangeError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ChangeError::Io { path: path.to_owned(), source }),
     }
+}
+
+fn open(kind: SourceKind, path: PathBuf) -> Result<EditedFile, ChangeError> {
+    let text = read(&path)?;
+    parsed(kind, path, text)
+}
+
+fn parsed(kind: SourceKind, path: PathBuf, text: Option<String>) -> Result<EditedFile, ChangeError> {
+    let document = text.as_deref().unwrap_or(HEADER).parse::<DocumentMut>();
+    // A file that is in effect is valid, so it was changed since.
+    let document = document.map_err(|_| ChangeError::ChangedOnDisk(path.clone()))?;
+    Ok(EditedFile { kind, path, text, document })
 }
 
 /// Edits a file. Returns the entry before and afterwards, masked, and the new text.

@@ -202,7 +202,7 @@ impl LedgerAdmin for SqliteAdmin {
     ) -> Result<Option<String>, AdminError> {
         let start = after.map(|after| RecordPosition::parse(after).ok_or(AdminError::Cursor));
         let start = start.transpose()?.unwrap_or_default();
-        let most = report::Page { records: most, blocks: MAX_BLOCKS };
+        let most = report::PageSize { records: most, blocks: MAX_BLOCKS };
         let next = report::page(&self.connection, filter, start, most, show).map_err(failed)?;
         Ok(next.map(|next| next.to_string()))
     }

@@ -101,7 +101,7 @@ pub(super) fn records(
         connection,
         filter,
         RecordPosition::default(),
-        Page { records: usize::MAX, blocks: usize::MAX },
+        PageSize { records: usize::MAX, blocks: usize::MAX },
         show,
     )?;
     Ok(())
@@ -109,7 +109,7 @@ pub(super) fn records(
 
 /// Size of a page.
 #[derive(Clone, Copy)]
-pub(super) struct Page {
+pub(super) struct PageSize {
     /// Maximum number of records.
     pub(super) records: usize,
     /// Maximum number of blocks that are read.
@@ -122,7 +122,7 @@ pub(super) fn page(
     connection: &Connection,
     filter: &UsageFilter,
     start: RecordPosition,
-    most: Page,
+    most: PageSize,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<Option<RecordPosition>, SqliteReportError> {
     let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
