@@ -1,11 +1,17 @@
-//! `model-gateway import` from a user's point of view: fixtures of each source with their golden reports and files, and public
-//! configurations.
+//! `model-gateway import` from a user's point of view: fixtures of each source with their golden reports and files,
+//! and public configurations.
 //!
-//! The public configurations are not part of this repository. Their folder is GATEWAY_SAMPLES, or else ../shared/samples.
-//! `UPDATE_GOLDEN=1` rewrites the golden files in `tests/import/`; review the diff.
+//! The public configurations are not part of this repository. Their folder is GATEWAY_SAMPLES, or else
+//! ../shared/samples. `UPDATE_GOLDEN=1` rewrites the golden files in `tests/import/`; review the diff.
 
 #![cfg(feature = "proxy")]
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "tests"
+)]
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -134,12 +140,27 @@ fn existing_files_are_kept_and_dry_run_writes_nothing() {
 fn bad_input_is_an_error_that_names_file_line_and_field() {
     let folder = TempDir::new().unwrap();
     for (source, name, text, message) in [
-        ("litellm", "a.yaml", "model_list:\n- model_name: [x]\n  litellm_params: {model: gpt-4o}\n", "a.yaml:2:15: model_list[0].model_name: expected a text"),
+        (
+            "litellm",
+            "a.yaml",
+            "model_list:\n- model_name: [x]\n  litellm_params: {model: gpt-4o}\n",
+            "a.yaml:2:15: model_list[0].model_name: expected a text",
+        ),
         ("litellm", "b.yaml", "a: [1\nb: 2\n", "b.yaml:"),
         ("litellm", "c.yaml", "- 1\n", "c.yaml:1:1: not a configuration of LiteLLM"),
-        ("bifrost", "d.json", "{\n \"providers\": {\"openai\": {\"keys\": 3}}}", "d.json:2:35: providers.openai.keys: expected a list"),
+        (
+            "bifrost",
+            "d.json",
+            "{\n \"providers\": {\"openai\": {\"keys\": 3}}}",
+            "d.json:2:35: providers.openai.keys: expected a list",
+        ),
         ("bifrost", "e.json", "{", "e.json:1:1: not valid JSON"),
-        ("new-api", "f.sql", "CREATE TABLE x (y);\n\nATTACH 'other.db' AS o;\n", "f.sql: line 3: not authorized"),
+        (
+            "new-api",
+            "f.sql",
+            "CREATE TABLE x (y);\n\nATTACH 'other.db' AS o;\n",
+            "f.sql: line 3: not authorized",
+        ),
         ("new-api", "g.sql", "CREATE TABLE x (y);\n", "g.sql: the database has no table \"channels\""),
         ("one-api", "h.sql", "CREATE TABLE channels (id, type, key, auto_ban);\n", "those of New API"),
         ("litellm", "missing.yaml", "", "missing.yaml: "),
@@ -186,7 +207,9 @@ fn sqlite_file_is_imported_like_its_dump() {
     import(folder.path(), &["one-api", "one-api.db", "--out", "file"]);
     for name in ["routes.toml", "keys.toml", "secrets.env"] {
         let read = |out: &str| std::fs::read_to_string(folder.path().join(out).join(name)).unwrap();
-        let body = |text: String| text.lines().filter(|line| !line.starts_with("# Imported")).collect::<Vec<_>>().join("\n");
+        let body = |text: String| {
+            text.lines().filter(|line| !line.starts_with("# Imported")).collect::<Vec<_>>().join("\n")
+        };
         assert_eq!(body(read("dump")), body(read("file")), "{name}");
     }
 }
@@ -196,7 +219,11 @@ fn hundred_thousand_keys_are_imported() {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("config.yaml"), "model_list: []\n").unwrap();
     let keys: String = (0..100_000)
-        .map(|at| format!("{{\"token\": \"{at:064x}\", \"key_alias\": \"app\", \"rpm_limit\": 60, \"spend\": 0.5}}\n"))
+        .map(|at| {
+            format!(
+                "{{\"token\": \"{at:064x}\", \"key_alias\": \"app\", \"rpm_limit\": 60, \"spend\": 0.5}}\n"
+            )
+        })
         .collect();
     std::fs::write(folder.path().join("keys.jsonl"), keys).unwrap();
     let arguments = ["litellm", "config.yaml", "--keys", "keys.jsonl", "--out", "out", "--json"];
@@ -205,8 +232,8 @@ fn hundred_thousand_keys_are_imported() {
 }
 
 fn samples() -> Option<PathBuf> {
-    let folder = std::env::var_os("GATEWAY_SAMPLES")
-        .map_or_else(|| root().join("../shared/samples"), PathBuf::from);
+    let folder =
+        std::env::var_os("GATEWAY_SAMPLES").map_or_else(|| root().join("../shared/samples"), PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }
@@ -230,7 +257,8 @@ fn public_configurations_become_valid_ones() {
             let folder = TempDir::new().unwrap();
             let path = file.to_str().unwrap();
             let report: Value =
-                serde_json::from_str(&import(folder.path(), &[source, path, "--out", "out", "--json"])).unwrap();
+                serde_json::from_str(&import(folder.path(), &[source, path, "--out", "out", "--json"]))
+                    .unwrap();
             let checked = run(folder.path(), &["check", "--conf", "out/gateway.toml", "--no-secrets"]);
             assert!(checked.status.success(), "{path}: {}", String::from_utf8_lossy(&checked.stderr));
             let secrets = folder.path().join("out/secrets.env");
@@ -252,8 +280,15 @@ fn public_configurations_become_valid_ones() {
             }
             count += 1;
             served += report["models"].as_u64().unwrap();
-            eprintln!("{source} {}: {} models, {} keys, {} taken, {} changed, {} impossible", file.file_name().unwrap().to_string_lossy(),
-                report["models"], report["keys"], report["taken"], report["changed"], report["impossible"]);
+            eprintln!(
+                "{source} {}: {} models, {} keys, {} taken, {} changed, {} impossible",
+                file.file_name().unwrap().to_string_lossy(),
+                report["models"],
+                report["keys"],
+                report["taken"],
+                report["changed"],
+                report["impossible"]
+            );
         }
     }
     assert!(count >= 37 && served > 100, "{count} configurations with {served} models");

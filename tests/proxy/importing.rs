@@ -30,10 +30,11 @@ async fn gateway(config: &str, keys: Option<&str>) -> Gateway {
     let mut setup = Setup::new();
     (setup.routes, setup.keys) = (read("routes.toml"), read("keys.toml"));
     // The variables that only the environment of LiteLLM has are not needed for the models of this test.
-    let secrets: String = read("secrets.env").lines().fold(String::new(), |text, line| match line.strip_prefix('#') {
-        Some(name) if name.ends_with('=') => format!("{text}{name}not-needed\n"),
-        _ => format!("{text}{line}\n"),
-    });
+    let secrets: String =
+        read("secrets.env").lines().fold(String::new(), |text, line| match line.strip_prefix('#') {
+            Some(name) if name.ends_with('=') => format!("{text}{name}not-needed\n"),
+            _ => format!("{text}{line}\n"),
+        });
     let setup = setup
         .file("secrets.env", &secrets)
         .file("start.sh", "set -a\n. \"$(dirname \"$0\")/secrets.env\"\nset +a\nexec \"$@\"\n");
@@ -42,11 +43,14 @@ async fn gateway(config: &str, keys: Option<&str>) -> Gateway {
 
 /// Sends a chat request and returns what the model said.
 async fn said(addr: std::net::SocketAddr, path: &str, model: &str, key: &str) -> (u16, Value) {
-    let body = json!({ "model": model, "messages": [{ "role": "user", "content": "hello from an application" }] });
-    let headers = [("authorization", format!("Bearer {key}")), ("content-type", "application/json".to_owned())];
+    let body =
+        json!({ "model": model, "messages": [{ "role": "user", "content": "hello from an application" }] });
+    let headers =
+        [("authorization", format!("Bearer {key}")), ("content-type", "application/json".to_owned())];
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let answer = ask(addr, post_with(path, &headers, body.to_string())).await;
-    let message = if answer.status() == 200 { answer.json()["choices"][0]["message"].clone() } else { Value::Null };
+    let message =
+        if answer.status() == 200 { answer.json()["choices"][0]["message"].clone() } else { Value::Null };
     (answer.status(), message)
 }
 
@@ -75,7 +79,9 @@ async fn imported_litellm_serves_its_models_with_its_keys() {
     let gateway = gateway(&config, Some(&keys)).await;
     let before = said(simulator.addr(), "/v1/chat/completions", "gpt-4o-2024-11-20", "sk-upstream").await;
     assert_eq!(before.0, 200);
-    for (model, key) in [("team-chat", MASTER_KEY), ("team-chat", "sk-virtual-key-of-ci"), ("gpt-4", "sk-virtual-key-of-ci")] {
+    for (model, key) in
+        [("team-chat", MASTER_KEY), ("team-chat", "sk-virtual-key-of-ci"), ("gpt-4", "sk-virtual-key-of-ci")]
+    {
         let after = said(gateway.addr, "/v1/chat/completions", model, key).await;
         assert_eq!(after, before, "{model}");
     }
@@ -94,10 +100,8 @@ async fn imported_litellm_serves_its_models_with_its_keys() {
 /// Public configurations with servers of OpenAI's API: each model says what the server says itself.
 #[tokio::test]
 async fn public_litellm_configurations_serve_their_local_models() {
-    let folder = std::env::var_os("GATEWAY_SAMPLES").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/samples"),
-        PathBuf::from,
-    );
+    let folder = std::env::var_os("GATEWAY_SAMPLES")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/samples"), PathBuf::from);
     if !folder.is_dir() {
         eprintln!("SKIPPED: no public configurations here (GATEWAY_SAMPLES names their folder)");
         return;
@@ -136,7 +140,11 @@ async fn public_litellm_configurations_serve_their_local_models() {
             .as_array()
             .unwrap()
             .iter()
-            .filter(|provider| provider.get("base_url").is_some_and(|base| base.as_str().unwrap().contains(&addr.to_string())))
+            .filter(|provider| {
+                provider
+                    .get("base_url")
+                    .is_some_and(|base| base.as_str().unwrap().contains(&addr.to_string()))
+            })
             .map(|provider| provider["name"].as_str().unwrap())
             .collect();
         for model in routes["model"].as_array().unwrap() {
@@ -147,7 +155,8 @@ async fn public_litellm_configurations_serve_their_local_models() {
             }
             let upstream = target["model"].as_str().unwrap();
             let before = said(addr, "/v1/chat/completions", upstream, "any").await;
-            let after = said(gateway.addr, "/v1/chat/completions", model["id"].as_str().unwrap(), MASTER_KEY).await;
+            let after =
+                said(gateway.addr, "/v1/chat/completions", model["id"].as_str().unwrap(), MASTER_KEY).await;
             assert_eq!((after.0, &after), (200, &before), "{name}: {}", model["id"]);
             models += 1;
         }

@@ -1,5 +1,5 @@
-//! The result of an import before it is text: what all sources have in common, with the rules of the configuration that a source does not
-//! know, such as unique names.
+//! The result of an import before it is text: what all sources have in common, with the rules of the configuration
+//! that a source does not know, such as unique names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -212,8 +212,9 @@ impl Draft {
         name
     }
 
-    /// Adds a target to a model, which is created if it does not exist yet. Equal targets become one with the sum of their weights and
-    /// limits: the configuration has each target once. Returns `false` if the model has no room for another target.
+    /// Adds a target to a model, which is created if it does not exist yet. Equal targets become one with the sum of
+    /// their weights and limits: the configuration has each target once. Returns `false` if the model has no room for
+    /// another target.
     pub(super) fn target(&mut self, id: &str, origin: &str, target: TargetDraft) -> bool {
         let at = match self.models.iter().position(|model| model.id == id) {
             Some(at) => at,
@@ -224,7 +225,8 @@ impl Draft {
             }
         };
         let Some(model) = self.models.get_mut(at) else { return false };
-        let same = |known: &&mut TargetDraft| known.provider == target.provider && known.model == target.model;
+        let same =
+            |known: &&mut TargetDraft| known.provider == target.provider && known.model == target.model;
         if let Some(known) = model.targets.iter_mut().find(same) {
             known.weight = known.weight.saturating_add(target.weight).min(MAX_WEIGHT);
             known.tier = known.tier.min(target.tier);
@@ -249,8 +251,8 @@ impl Draft {
     /// Adds a fallback to a model.
     ///
     /// # Errors
-    /// Returns the reason if one of the two does not exist, or the fallbacks would form a cycle or exceed the targets that a model can
-    /// have.
+    /// Returns the reason if one of the two does not exist, or the fallbacks would form a cycle or exceed the targets
+    /// that a model can have.
     pub(super) fn fallback(&mut self, id: &str, other: &str) -> Result<(), &'static str> {
         let find = |id: &str| self.models.iter().position(|model| model.id == id);
         let Some(at) = find(id) else { return Err("the model does not exist in the result") };
@@ -273,7 +275,8 @@ impl Draft {
         let fits = |model: &ModelDraft| {
             let behind = self.behind(&model.id);
             let targets = |model: &ModelDraft| model.targets.len();
-            let more: usize = self.models.iter().filter(|other| behind.contains(&&*other.id)).map(targets).sum();
+            let more: usize =
+                self.models.iter().filter(|other| behind.contains(&&*other.id)).map(targets).sum();
             targets(model) + more <= MAX_TARGETS
         };
         if !self.models.iter().all(fits) {
@@ -307,8 +310,8 @@ impl Draft {
         apis.filter_map(api).collect()
     }
 
-    /// Brings the models into the form that the configuration requires: at least one usable target in each tier, and later tiers that can
-    /// replace the first one. Returns what was changed, for the operator.
+    /// Brings the models into the form that the configuration requires: at least one usable target in each tier, and
+    /// later tiers that can replace the first one. Returns what was changed, for the operator.
     pub(super) fn settle_models(&mut self) -> Vec<String> {
         let mut remarks = Vec::new();
         let mut models = std::mem::take(&mut self.models);
@@ -327,8 +330,11 @@ impl Draft {
                 let rank = tiers.iter().position(|tier| *tier == target.tier).unwrap_or(0);
                 target.tier = u8::try_from(rank.min(15)).unwrap_or(15);
             }
-            let serving = |tier: u8| model.targets.iter().filter(move |target| target.tier == tier && target.weight > 0);
-            let first: HashSet<Api> = serving(0).flat_map(|target| self.capabilities(&target.provider)).collect();
+            let serving = |tier: u8| {
+                model.targets.iter().filter(move |target| target.tier == tier && target.weight > 0)
+            };
+            let first: HashSet<Api> =
+                serving(0).flat_map(|target| self.capabilities(&target.provider)).collect();
             let fits = |target: &TargetDraft| !self.capabilities(&target.provider).is_disjoint(&first);
             if (1..16).flat_map(serving).any(|target| !fits(target)) {
                 model.targets.iter_mut().for_each(|target| target.tier = 0);
@@ -338,7 +344,11 @@ impl Draft {
         let (models, idle): (Vec<ModelDraft>, Vec<ModelDraft>) =
             models.into_iter().partition(|model| model.targets.iter().any(|target| target.weight > 0));
         self.models = models;
-        remarks.extend(idle.iter().map(|model| format!("the model {:?} is left out: all of its targets are disabled", model.id)));
+        remarks.extend(
+            idle.iter().map(|model| {
+                format!("the model {:?} is left out: all of its targets are disabled", model.id)
+            }),
+        );
         remarks
     }
 
@@ -377,8 +387,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Renames keys without an account that have the name of an account: stored responses of both would belong to the same owner, which the
-    /// configuration refuses.
+    /// Renames keys without an account that have the name of an account: stored responses of both would belong to the
+    /// same owner, which the configuration refuses.
     pub(super) fn separate_names(&mut self) {
         let accounts: HashSet<String> = self.keys.iter().filter_map(|key| key.account.clone()).collect();
         let accounts: HashSet<String> =

@@ -1,8 +1,8 @@
 //! `model-gateway import`: configurations of other gateways.
 //!
-//! One file or folder for each source ([`litellm`], [`channels`] for New API and One API, [`bifrost`]) reads a document
-//! and records the outcome of each of its fields in a [`report`]. What they have in common is a [`draft`], which
-//! [`render`] makes text of. The texts pass the checks of `model-gateway check` before a file is written.
+//! One file or folder for each source ([`litellm`], [`channels`] for New API and One API, [`bifrost`]) reads a
+//! document and records the outcome of each of its fields in a [`report`]. What they have in common is a [`draft`],
+//! which [`render`] makes text of. The texts pass the checks of `model-gateway check` before a file is written.
 
 mod bifrost;
 mod channels;
@@ -108,8 +108,7 @@ enum ImportError {
 }
 
 fn shown(fault: &Fault) -> String {
-    let place =
-        if fault.line > 0 { format!(":{}:{}", fault.line, fault.column) } else { String::new() };
+    let place = if fault.line > 0 { format!(":{}:{}", fault.line, fault.column) } else { String::new() };
     let path = if fault.path.is_empty() { String::new() } else { format!(": {}", fault.path) };
     format!("{place}{path}: {}", fault.message)
 }
@@ -135,8 +134,12 @@ fn import(source: &Source) -> Result<(), ImportError> {
             let tables = [keys, teams, budgets].map(|path| path.as_deref());
             ("LiteLLM", common, litellm::import(&common.file, tables, &env)?)
         }
-        Source::NewApi(common) => ("New API", common, channels::import(&common.file, channels::Origin::NewApi)?),
-        Source::OneApi(common) => ("One API", common, channels::import(&common.file, channels::Origin::OneApi)?),
+        Source::NewApi(common) => {
+            ("New API", common, channels::import(&common.file, channels::Origin::NewApi)?)
+        }
+        Source::OneApi(common) => {
+            ("One API", common, channels::import(&common.file, channels::Origin::OneApi)?)
+        }
         Source::Bifrost(common) => ("Bifrost", common, bifrost::import(&common.file, &env)?),
     };
     let Imported { mut draft, mut report } = imported;
@@ -178,7 +181,10 @@ fn check(folder: &Path, draft: &Draft, files: &[OutputFile]) -> Result<(), Impor
 fn add_remarks(draft: &Draft, report: &mut FieldReport) {
     let missing: Vec<&str> = draft.secrets.missing().collect();
     if !missing.is_empty() {
-        report.remark(format!("set the environment variables {}: the gateway reads them at startup", missing.join(", ")));
+        report.remark(format!(
+            "set the environment variables {}: the gateway reads them at startup",
+            missing.join(", ")
+        ));
     }
     if draft.keys.is_empty() {
         report.remark("no key was imported, and the gateway serves no request without one: model-gateway keys create NAME");
@@ -187,7 +193,9 @@ fn add_remarks(draft: &Draft, report: &mut FieldReport) {
         report.remark("no model was imported: add [[model]] tables to routes.toml");
     }
     if !draft.accounts.is_empty() {
-        report.remark("run accounts.sh before the first request: it creates the accounts and credits their balances");
+        report.remark(
+            "run accounts.sh before the first request: it creates the accounts and credits their balances",
+        );
     }
 }
 

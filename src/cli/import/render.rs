@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::draft::{Credential, Draft, KeyDraft, LimitDraft, ModelDraft, ProviderDraft, TargetDraft, printable};
+use super::draft::{
+    Credential, Draft, KeyDraft, LimitDraft, ModelDraft, ProviderDraft, TargetDraft, printable,
+};
 use crate::account::Losses;
 
 /// Returns a text as a TOML string.
@@ -45,9 +47,15 @@ fn inline(values: &[(&str, Option<String>)]) -> Option<String> {
 /// Returns gateway.toml.
 pub(super) fn gateway(draft: &Draft, origin: &str) -> String {
     let mut out = String::new();
-    comment(&mut out, &format!("Imported from {origin}. Every other key has its default: docs/configuration.md."));
+    comment(
+        &mut out,
+        &format!("Imported from {origin}. Every other key has its default: docs/configuration.md."),
+    );
     out.push_str("[server]\n");
-    comment(&mut out, "The port of the source. \"0.0.0.0\" serves other machines too; use [[server.tls]] then.");
+    comment(
+        &mut out,
+        "The port of the source. \"0.0.0.0\" serves other machines too; use [[server.tls]] then.",
+    );
     let _ = writeln!(out, "listen = [{}]", text(&draft.listen));
     if draft.requests.is_some() || draft.body_mebibytes.is_some() {
         out.push_str("\n[limits]\n");
@@ -101,11 +109,16 @@ fn write_provider(out: &mut String, provider: &ProviderDraft) {
         }),
     );
     if !provider.headers.is_empty() {
-        let headers = provider.headers.iter().map(|(name, value)| format!("{} = {}", text(name), text(value)));
+        let headers =
+            provider.headers.iter().map(|(name, value)| format!("{} = {}", text(name), text(value)));
         let _ = writeln!(out, "headers = {{ {} }}", headers.collect::<Vec<_>>().join(", "));
     }
     let times = &provider.timeouts;
-    line(out, "timeouts", inline(&[("first_byte", times.first_byte.map(duration)), ("idle", times.idle.map(duration))]));
+    line(
+        out,
+        "timeouts",
+        inline(&[("first_byte", times.first_byte.map(duration)), ("idle", times.idle.map(duration))]),
+    );
 }
 
 fn write_model(out: &mut String, model: &ModelDraft) {
@@ -125,7 +138,11 @@ fn write_model(out: &mut String, model: &ModelDraft) {
         let _ = writeln!(out, "fallback = {}", texts(&model.fallback));
     }
     let times = &model.timeouts;
-    line(out, "timeouts", inline(&[("first_byte", times.first_byte.map(duration)), ("idle", times.idle.map(duration))]));
+    line(
+        out,
+        "timeouts",
+        inline(&[("first_byte", times.first_byte.map(duration)), ("idle", times.idle.map(duration))]),
+    );
     if model.also_context {
         out.push_str("retry = { also = [\"context_length\"] }\n");
     }
@@ -151,9 +168,15 @@ fn write_target(out: &mut String, target: &TargetDraft) {
 /// Returns keys.toml.
 pub(super) fn keys(draft: &Draft, origin: &str) -> String {
     let mut out = String::new();
-    comment(&mut out, &format!("Imported from {origin}. The file has hashes: clients go on with the keys that they have."));
+    comment(
+        &mut out,
+        &format!("Imported from {origin}. The file has hashes: clients go on with the keys that they have."),
+    );
     if draft.keys.is_empty() {
-        comment(&mut out, "No key was imported. Create one: model-gateway keys create NAME --conf gateway.toml");
+        comment(
+            &mut out,
+            "No key was imported. Create one: model-gateway keys create NAME --conf gateway.toml",
+        );
     }
     for key in &draft.keys {
         write_key(&mut out, key);
@@ -192,16 +215,23 @@ fn write_limits(out: &mut String, limits: &LimitDraft) {
     line(out, "limits", inline(&values));
 }
 
-/// Returns the script that creates the accounts and credits their balances, or `None` if there are none. It can be run again: a credit
-/// with the same reference counts once.
+/// Returns the script that creates the accounts and credits their balances, or `None` if there are none. It can be
+/// run again: a credit with the same reference counts once.
 pub(super) fn accounts(draft: &Draft, origin: &str) -> Option<String> {
     if draft.accounts.is_empty() {
         return None;
     }
     let mut out = "#!/bin/sh\n".to_owned();
-    comment(&mut out, &format!("Accounts of {origin} with their balances. Keys of an account that does not exist are refused."));
+    comment(
+        &mut out,
+        &format!(
+            "Accounts of {origin} with their balances. Keys of an account that does not exist are refused."
+        ),
+    );
     comment(&mut out, "Run it once; a second run has no further effect.");
-    out.push_str("set -eu\nconf=\"$(dirname -- \"$0\")/gateway.toml\"\ngateway=\"${MODEL_GATEWAY:-model-gateway}\"\n");
+    out.push_str(
+        "set -eu\nconf=\"$(dirname -- \"$0\")/gateway.toml\"\ngateway=\"${MODEL_GATEWAY:-model-gateway}\"\n",
+    );
     out.push_str(
         "account() {\n    \"$gateway\" accounts show --conf \"$conf\" -- \"$1\" >/dev/null 2>&1 ||\n        \
          \"$gateway\" accounts create --conf \"$conf\" -- \"$1\"\n    \

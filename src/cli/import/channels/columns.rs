@@ -14,7 +14,12 @@ const LOGIN: &str = "the gateway has no users with passwords; keys.toml is the o
 const CHANNELS: &[Column] = &[
     ("id", Changed, "", "channels are named"),
     ("type", Taken, "provider.kind", ""),
-    ("key", Changed, "provider.credential", "the key is in secrets.env; a channel with several keys becomes several providers"),
+    (
+        "key",
+        Changed,
+        "provider.credential",
+        "the key is in secrets.env; a channel with several keys becomes several providers",
+    ),
     ("open_ai_organization", Taken, "provider.headers", ""),
     ("test_model", Impossible, "", TESTS),
     ("test_time", Impossible, "", TESTS),
@@ -28,7 +33,12 @@ const CHANNELS: &[Column] = &[
     ("balance", Impossible, "", STATISTICS),
     ("balance_updated_time", Impossible, "", STATISTICS),
     ("models", Taken, "model.id, model.targets", ""),
-    ("group", Changed, "key.models", "keys may use the models of their group; which of a model's channels serves them does not depend on the group"),
+    (
+        "group",
+        Changed,
+        "key.models",
+        "keys may use the models of their group; which of a model's channels serves them does not depend on the group",
+    ),
     ("used_quota", Impossible, "", STATISTICS),
     ("model_mapping", Taken, "model.targets.model", ""),
     ("status_code_mapping", Impossible, "", "the status of a provider's answer is not changed"),
@@ -49,13 +59,23 @@ const CHANNELS: &[Column] = &[
 const TOKENS: &[Column] = &[
     ("id", Changed, "", "keys are named"),
     ("user_id", Taken, "key.account", ""),
-    ("key", Changed, "key.sha256", "the hash of \"sk-\" and the key, as clients send it; the bare key and sk-KEY-CHANNEL are not accepted"),
+    (
+        "key",
+        Changed,
+        "key.sha256",
+        "the hash of \"sk-\" and the key, as clients send it; the bare key and sk-KEY-CHANNEL are not accepted",
+    ),
     ("status", Taken, "key.enabled", ""),
     ("name", Changed, "key.name", "with the user's name before it, and unique"),
     ("created_time", Impossible, "", "keys have no history"),
     ("accessed_time", Impossible, "", "model-gateway usage shows the use of keys"),
     ("expired_time", Taken, "key.expires", ""),
-    ("remain_quota", Changed, "key.limits.spend_per_month", "a limit for each month, within the balance of the user's account"),
+    (
+        "remain_quota",
+        Changed,
+        "key.limits.spend_per_month",
+        "a limit for each month, within the balance of the user's account",
+    ),
     ("unlimited_quota", Taken, "key.limits.spend_per_month", ""),
     ("model_limits_enabled", Taken, "key.models", ""),
     ("model_limits", Taken, "key.models", ""),
@@ -79,10 +99,8 @@ const USERS: &[Column] = &[
     ("deleted_at", Changed, "", "a deleted user and the tokens of it are left out"),
 ];
 
-const OPTIONS: &[Column] = &[
-    ("key", Changed, "", "see the options by name"),
-    ("value", Changed, "", "see the options by name"),
-];
+const OPTIONS: &[Column] =
+    &[("key", Changed, "", "see the options by name"), ("value", Changed, "", "see the options by name")];
 
 /// Reports every column of every table.
 pub(super) fn report(report: &mut FieldReport, tables: &Tables) {
@@ -105,7 +123,9 @@ pub(super) fn report(report: &mut FieldReport, tables: &Tables) {
         let (outcome, note) = match table.as_str() {
             "abilities" => (Changed, "a table that the source derives of the channels"),
             "logs" | "quota_data" => (Impossible, STATISTICS),
-            "redemptions" | "top_ups" => (Impossible, "model-gateway accounts credit is the only way to credit an account"),
+            "redemptions" | "top_ups" => {
+                (Impossible, "model-gateway accounts credit is the only way to credit an account")
+            }
             "tasks" | "midjourneys" => (Impossible, "tasks of the past are not taken over"),
             "migrations" | "setups" => (Changed, "state of the source itself"),
             _ => (Impossible, "the table has no counterpart"),

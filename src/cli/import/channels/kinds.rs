@@ -1,7 +1,9 @@
-//! Types of channels: the numbers of New API and One API, which are the same up to 27 only, and what they are in the configuration.
+//! Types of channels: the numbers of New API and One API, which are the same up to 27 only, and what they are in the
+//! configuration.
 //!
 //! Sources: `constant/channel.go` of <https://github.com/QuantumNous/new-api> (formerly `common/constants.go`) and
-//! `relay/channeltype/define.go` of <https://github.com/songquanpeng/one-api>, with the base URLs beside them; November 2026.
+//! `relay/channeltype/define.go` of <https://github.com/songquanpeng/one-api>, with the base URLs beside them;
+//! November 2026.
 
 use super::Origin;
 use crate::provider::ProviderKind;
@@ -19,7 +21,12 @@ pub(super) struct ChannelKind {
     pub(super) dialect: Option<&'static str>,
 }
 
-const fn native(name: &'static str, kind: ProviderKind, root: &'static str, suffix: &'static str) -> ChannelKind {
+const fn native(
+    name: &'static str,
+    kind: ProviderKind,
+    root: &'static str,
+    suffix: &'static str,
+) -> ChannelKind {
     ChannelKind { name, kind, root, suffix, dialect: None }
 }
 
@@ -33,9 +40,12 @@ const fn preset(name: &'static str, root: &'static str, suffix: &'static str) ->
 
 const OPENAI: ChannelKind = native("openai", ProviderKind::OpenAi, "https://api.openai.com", "/v1");
 const AZURE: ChannelKind = native("azure", ProviderKind::Azure, "", "");
-const ANTHROPIC: ChannelKind = native("anthropic", ProviderKind::Anthropic, "https://api.anthropic.com", "/v1");
-const GEMINI: ChannelKind = native("gemini", ProviderKind::Gemini, "https://generativelanguage.googleapis.com", "/v1beta");
-const DASHSCOPE: ChannelKind = native("dashscope", ProviderKind::DashScope, "https://dashscope.aliyuncs.com", "/compatible-mode/v1");
+const ANTHROPIC: ChannelKind =
+    native("anthropic", ProviderKind::Anthropic, "https://api.anthropic.com", "/v1");
+const GEMINI: ChannelKind =
+    native("gemini", ProviderKind::Gemini, "https://generativelanguage.googleapis.com", "/v1beta");
+const DASHSCOPE: ChannelKind =
+    native("dashscope", ProviderKind::DashScope, "https://dashscope.aliyuncs.com", "/compatible-mode/v1");
 const ARK: ChannelKind = native("ark", ProviderKind::Ark, "https://ark.cn-beijing.volces.com", "/api/v3");
 const JINA: ChannelKind = native("jina", ProviderKind::Jina, "https://api.jina.ai", "/v1");
 const COHERE: ChannelKind = compatible("cohere", "https://api.cohere.ai", "/compatibility/v1");

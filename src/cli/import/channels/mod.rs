@@ -1,8 +1,9 @@
 //! New API and One API: their database, in which channels are providers, and tokens are keys.
 //!
-//! Sources: the structures in `model/` of <https://github.com/QuantumNous/new-api> and <https://github.com/songquanpeng/one-api>,
-//! November 2026. Types of channels are in [`kinds`], keys and accounts in [`tokens`], prices in [`prices`], and the outcomes of columns
-//! in [`columns`]. A field is reported by its column, and by its row if the row is special.
+//! Sources: the structures in `model/` of <https://github.com/QuantumNous/new-api> and
+//! <https://github.com/songquanpeng/one-api>, November 2026. Types of channels are in [`kinds`], keys and accounts in
+//! [`tokens`], prices in [`prices`], and the outcomes of columns in [`columns`]. A field is reported by its column,
+//! and by its row if the row is special.
 
 mod columns;
 mod kinds;
@@ -160,7 +161,9 @@ fn read(tables: &Tables, origin: Origin) -> Result<Imported, String> {
         _ => None,
     };
     if let Some(other) = other {
-        return Err(format!("the columns of \"channels\" are those of {other}. The numbers of their types differ"));
+        return Err(format!(
+            "the columns of \"channels\" are those of {other}. The numbers of their types differ"
+        ));
     }
     let mut import =
         Import { origin, draft: Draft::default(), report: FieldReport::default(), groups: BTreeMap::new() };
@@ -192,10 +195,13 @@ impl Import {
         let own = row.text("base_url");
         let base = match base_url(&own, kind) {
             Ok(base) => base,
-            Err(reason) => return self.report.row(format!("{shown}.base_url"), Outcome::Impossible, "", &reason),
+            Err(reason) => {
+                return self.report.row(format!("{shown}.base_url"), Outcome::Impossible, "", &reason);
+            }
         };
         let name = provider_name(&row.text("name"), kind.name);
-        let mut provider = ProviderDraft::new(&name, kind.kind, format!("{shown}: {}", cut(&row.text("name"), 80)));
+        let mut provider =
+            ProviderDraft::new(&name, kind.kind, format!("{shown}: {}", cut(&row.text("name"), 80)));
         provider.base_url = base;
         provider.dialect = kind.dialect.filter(|_| !own.is_empty());
         if kind.kind == ProviderKind::Azure {
@@ -208,7 +214,9 @@ impl Import {
         let text = row.text("key");
         let keys: Vec<&str> = text.lines().map(str::trim).filter(|key| !key.is_empty()).collect();
         if keys.len() > MAX_CHANNEL_KEYS {
-            let reason = format!("a channel with more than {MAX_CHANNEL_KEYS} keys: only the first ones are taken over");
+            let reason = format!(
+                "a channel with more than {MAX_CHANNEL_KEYS} keys: only the first ones are taken over"
+            );
             self.report.row(format!("{shown}.key"), Outcome::Changed, "provider.credential", &reason);
         }
         let mut names = Vec::new();
@@ -226,7 +234,12 @@ impl Import {
             names.push(self.draft.provider(provider));
         }
         if names.is_empty() {
-            return self.report.row(shown, Outcome::Impossible, "", "the channel has no key, and its kind needs one");
+            return self.report.row(
+                shown,
+                Outcome::Impossible,
+                "",
+                "the channel has no key, and its kind needs one",
+            );
         }
         self.targets(row, &shown, &names, priorities);
     }
@@ -263,7 +276,8 @@ impl Import {
                     ..TargetDraft::new(name.clone(), upstream.as_str())
                 };
                 if !self.draft.target(&model, shown, target) {
-                    let reason = format!("the model {:?} has 64 targets already", cut(&printable(&model), 80));
+                    let reason =
+                        format!("the model {:?} has 64 targets already", cut(&printable(&model), 80));
                     self.report.row(format!("{shown}.models"), Outcome::Impossible, "", &reason);
                     break;
                 }
@@ -288,7 +302,12 @@ impl Import {
                         }
                         _ => {
                             let path = format!("{shown}.model_mapping");
-                            self.report.row(path, Outcome::Impossible, "", "the name of a model must be a text");
+                            self.report.row(
+                                path,
+                                Outcome::Impossible,
+                                "",
+                                "the name of a model must be a text",
+                            );
                         }
                     }
                 }
@@ -309,11 +328,13 @@ impl Import {
             let path = format!("options[{}]", cut(&printable(name), 80));
             match name.as_str() {
                 "RetryTimes" => {
-                    self.draft.attempts = value.parse::<u64>().ok().map(|retries| retries.saturating_add(1).min(16));
+                    self.draft.attempts =
+                        value.parse::<u64>().ok().map(|retries| retries.saturating_add(1).min(16));
                     let note = "the number of targets of a request, at most 16: a target is tried once";
                     self.report.row(path, Outcome::Changed, "retry.attempts", note);
                 }
-                "ModelRatio" | "CompletionRatio" | "CacheRatio" | "CreateCacheRatio" | "ModelPrice" | "QuotaPerUnit" => {}
+                "ModelRatio" | "CompletionRatio" | "CacheRatio" | "CreateCacheRatio" | "ModelPrice"
+                | "QuotaPerUnit" => {}
                 "GroupRatio" => prices::report_groups(&mut self.report, &path, value),
                 _ => {
                     let note = "the gateway has no such setting; see docs/configuration.md for one of the same effect";

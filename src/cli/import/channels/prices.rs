@@ -1,6 +1,7 @@
 //! Prices of New API and One API: ratios of 2 US dollars per million tokens.
 //!
-//! Source: `setting/ratio_setting/model_ratio.go` of New API ("1 === $0.002 / 1K tokens") and `relay/billing/ratio/model.go` of One API.
+//! Source: `setting/ratio_setting/model_ratio.go` of New API ("1 === $0.002 / 1K tokens") and
+//! `relay/billing/ratio/model.go` of One API.
 
 // Money: arithmetic that overflows must not wrap.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -79,7 +80,8 @@ pub(super) fn read(draft: &mut Draft, report: &mut FieldReport, options: &BTreeM
             model.price.insert("request", Amount(*request).to_string());
             continue;
         }
-        let input = inputs.get(&model.id).and_then(|ratio| ratio.checked_mul(UNIT)).filter(|nanos| *nanos <= LARGEST);
+        let input =
+            inputs.get(&model.id).and_then(|ratio| ratio.checked_mul(UNIT)).filter(|nanos| *nanos <= LARGEST);
         let Some(input) = input else {
             free.push(format!("{:?}", model.id));
             continue;

@@ -36,12 +36,7 @@ pub(super) fn read(import: &mut Import, tables: &Tables, options: &BTreeMap<Stri
 }
 
 /// Reads a token.
-fn token(
-    import: &mut Import,
-    row: Row<'_>,
-    users: &BTreeMap<i64, User>,
-    options: &BTreeMap<String, String>,
-) {
+fn token(import: &mut Import, row: Row<'_>, users: &BTreeMap<i64, User>, options: &BTreeMap<String, String>) {
     let id = row.integer("id", 0);
     let shown = format!("tokens[id={id}]");
     let key = row.text("key");
@@ -51,7 +46,12 @@ fn token(
     let user_id = row.integer("user_id", 0);
     let user = users.get(&user_id);
     if user.is_none() && !users.is_empty() {
-        return import.report.row(shown, Outcome::Impossible, "", "the user of the token does not exist, or is deleted");
+        return import.report.row(
+            shown,
+            Outcome::Impossible,
+            "",
+            "the user of the token does not exist, or is deleted",
+        );
     }
     // The database has the key without its prefix.
     let bare = key.strip_prefix("sk-").unwrap_or(&key);
@@ -103,13 +103,16 @@ fn models(import: &Import, row: Row<'_>, user: Option<&User>) -> Result<Vec<Stri
     };
     // `auto` is any group.
     let group = Some(row.text("group")).filter(|group| !group.is_empty());
-    let group = group.or_else(|| user.map(|user| user.group.clone())).filter(|group| !group.is_empty() && group != "auto");
+    let group = group
+        .or_else(|| user.map(|user| user.group.clone()))
+        .filter(|group| !group.is_empty() && group != "auto");
     let serves = |model: &str| match &group {
         Some(group) => import.groups.get(model).is_some_and(|groups| groups.contains(group)),
         None => true,
     };
     let all: Vec<&str> = import.draft.models.iter().map(|model| model.id.as_str()).collect();
-    let served: Vec<String> = all.iter().filter(|model| serves(model)).map(|&model| model.to_owned()).collect();
+    let served: Vec<String> =
+        all.iter().filter(|model| serves(model)).map(|&model| model.to_owned()).collect();
     if own.is_empty() {
         if served.len() == all.len() {
             return Ok(Vec::new());

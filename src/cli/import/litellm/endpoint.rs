@@ -67,7 +67,10 @@ fn split(given: &Parameters) -> (&str, &str) {
             || vendors::UNSUPPORTED.iter().any(|(name, _)| *name == prefix)
     };
     if let Some(provider) = given.provider.as_deref().filter(|provider| is_known(provider)) {
-        return (provider, model.strip_prefix(provider).and_then(|rest| rest.strip_prefix('/')).unwrap_or(model));
+        return (
+            provider,
+            model.strip_prefix(provider).and_then(|rest| rest.strip_prefix('/')).unwrap_or(model),
+        );
     }
     match model.split_once('/') {
         Some((prefix, rest)) if is_known(prefix) => (prefix, rest),
@@ -90,7 +93,8 @@ fn known(given: &Parameters, vendor: Vendor, model: &str) -> Result<Endpoint, St
     }
     // Behind `openai/` with an address is any server of that API.
     let host = given.base.as_deref().and_then(|base| BaseUrl::parse(base).ok());
-    let foreign = host.is_some_and(|base| base.host() != "openai.com" && !base.host().ends_with(".openai.com"));
+    let foreign =
+        host.is_some_and(|base| base.host() != "openai.com" && !base.host().ends_with(".openai.com"));
     if vendor.kind == ProviderKind::OpenAi && foreign {
         provider.kind = ProviderKind::OpenAiCompatible;
         "openai-compatible".clone_into(&mut provider.name);
@@ -194,7 +198,11 @@ fn finish(
 }
 
 /// Returns the base URL with its version segment.
-pub(in crate::cli::import) fn base_url(text: &str, rule: BaseRule, kind: ProviderKind) -> Result<String, String> {
+pub(in crate::cli::import) fn base_url(
+    text: &str,
+    rule: BaseRule,
+    kind: ProviderKind,
+) -> Result<String, String> {
     let url = BaseUrl::parse(text.trim()).map_err(|error| format!("api_base: {error}"))?;
     let mut base = url.to_string();
     for resource in ["/chat/completions", "/messages", "/embeddings", "/responses"] {
@@ -240,18 +248,60 @@ mod tests {
             ("openai/gpt-4o", None, "openai", None, "gpt-4o"),
             ("gpt-4o", Some("https://api.openai.com/v1"), "openai", None, "gpt-4o"),
             ("openai/x", Some("http://h:8000/v1/"), "openai-compatible", Some("http://h:8000/v1"), "x"),
-            ("openai//models/a.gguf", Some("http://h/v1"), "openai-compatible", Some("http://h/v1"), "/models/a.gguf"),
-            ("anthropic/GLM-5", Some("https://api.z.ai/api/anthropic"), "anthropic", Some("https://api.z.ai/api/anthropic/v1"), "GLM-5"),
+            (
+                "openai//models/a.gguf",
+                Some("http://h/v1"),
+                "openai-compatible",
+                Some("http://h/v1"),
+                "/models/a.gguf",
+            ),
+            (
+                "anthropic/GLM-5",
+                Some("https://api.z.ai/api/anthropic"),
+                "anthropic",
+                Some("https://api.z.ai/api/anthropic/v1"),
+                "GLM-5",
+            ),
             ("anthropic/c", Some("https://h/v1/messages"), "anthropic", Some("https://h/v1"), "c"),
             ("ollama/llama3:8b", None, "openai-compatible", Some("http://localhost:11434/v1"), "llama3:8b"),
             ("ollama_chat/x", Some("http://o:11434"), "openai-compatible", Some("http://o:11434/v1"), "x"),
-            ("azure/d", Some("https://r.openai.azure.com/openai/deployments/d/chat/completions"), "azure", Some("https://r.openai.azure.com"), "d"),
-            ("azure_ai/d", Some("https://r.services.ai.azure.com/models"), "azure", Some("https://r.services.ai.azure.com/openai/v1"), "d"),
-            ("vertex_ai/gemini-2.5-flash", Some("https://generativelanguage.googleapis.com/"), "gemini", None, "gemini-2.5-flash"),
+            (
+                "azure/d",
+                Some("https://r.openai.azure.com/openai/deployments/d/chat/completions"),
+                "azure",
+                Some("https://r.openai.azure.com"),
+                "d",
+            ),
+            (
+                "azure_ai/d",
+                Some("https://r.services.ai.azure.com/models"),
+                "azure",
+                Some("https://r.services.ai.azure.com/openai/v1"),
+                "d",
+            ),
+            (
+                "vertex_ai/gemini-2.5-flash",
+                Some("https://generativelanguage.googleapis.com/"),
+                "gemini",
+                None,
+                "gemini-2.5-flash",
+            ),
             ("cohere/rerank-v3.5", None, "cohere", None, "rerank-v3.5"),
-            ("cohere_chat/command-r", None, "openai-compatible", Some("https://api.cohere.ai/compatibility/v1"), "command-r"),
+            (
+                "cohere_chat/command-r",
+                None,
+                "openai-compatible",
+                Some("https://api.cohere.ai/compatibility/v1"),
+                "command-r",
+            ),
             ("claude-opus-4-6", None, "anthropic", None, "claude-opus-4-6"),
-            ("nvidia_nim/meta/llama3-70b", None, "openai-compatible", Some("https://integrate.api.nvidia.com/v1"), "meta/llama3-70b"),
+            (
+                "nvidia_nim/meta/llama3-70b",
+                None,
+                "openai-compatible",
+                Some("https://integrate.api.nvidia.com/v1"),
+                "meta/llama3-70b",
+            ),
         ] {
             let wanted = (kind, url.map(str::to_owned), name.to_owned());
             assert_eq!(resolved(model, base), wanted, "{model}");
@@ -260,7 +310,9 @@ mod tests {
 
     #[test]
     fn deployment_without_a_counterpart_has_a_reason() {
-        for model in ["bedrock/x", "sagemaker/x", "unknown/model", "mistralai/x", "azure/x", "vertex_ai/gemini-x"] {
+        for model in
+            ["bedrock/x", "sagemaker/x", "unknown/model", "mistralai/x", "azure/x", "vertex_ai/gemini-x"]
+        {
             let given = Parameters { model: model.to_owned(), ..Parameters::default() };
             assert!(resolve(&given).is_err(), "{model}");
         }

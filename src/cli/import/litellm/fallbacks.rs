@@ -77,7 +77,10 @@ fn fallbacks(context: &mut Context<'_>, list: &Field<'_>, for_context: bool) -> 
 
 fn fallback(context: &mut Context<'_>, model: &str, field: &Field<'_>, for_context: bool) {
     let Value::Text(other) = &field.node.value else {
-        context.report.impossible(field, "a fallback is the name of a model; the gateway does not change what a request says");
+        context.report.impossible(
+            field,
+            "a fallback is the name of a model; the gateway does not change what a request says",
+        );
         return;
     };
     let models: Vec<String> = match model {
@@ -122,10 +125,15 @@ fn default_fallbacks(context: &mut Context<'_>, list: &Field<'_>) -> Read<()> {
         if failed.is_empty() {
             context.report.taken(&field, "model.fallback");
         } else if failed.len() < bare.len() {
-            let note = format!("not of these models, for which it would form a cycle or be one too many: {}", failed.join(", "));
+            let note = format!(
+                "not of these models, for which it would form a cycle or be one too many: {}",
+                failed.join(", ")
+            );
             context.report.changed(&field, "model.fallback", &note);
         } else {
-            context.report.impossible(&field, "the fallback does not exist in the result, or would form a cycle");
+            context
+                .report
+                .impossible(&field, "the fallback does not exist in the result, or would form a cycle");
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Keys of LiteLLM's database: rows of `LiteLLM_VerificationToken`, with those of teams and budgets.
 //!
-//! The token of a row is the SHA-256 of the key in hexadecimal digits, which is what keys.toml has too. A field is reported by its column:
-//! with 100,000 keys, a line for each value would be of no use.
+//! The token of a row is the SHA-256 of the key in hexadecimal digits, which is what keys.toml has too. A field is
+//! reported by its column: with 100,000 keys, a line for each value would be of no use.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,15 +19,35 @@ const KEYS: &[(&str, Outcome, &str, &str)] = &[
     ("key_name", Outcome::Changed, "key.name", "the name of a key without an alias"),
     ("expires", Outcome::Taken, "key.expires", ""),
     ("blocked", Outcome::Taken, "key.enabled", ""),
-    ("models", Outcome::Changed, "key.models", "all-team-models is the list of the team; access groups are not known"),
+    (
+        "models",
+        Outcome::Changed,
+        "key.models",
+        "all-team-models is the list of the team; access groups are not known",
+    ),
     ("team_id", Outcome::Changed, "key.limits", "limits of the team apply to each of its keys on its own"),
     ("budget_id", Outcome::Changed, "key.limits", "the limits of the budget, with --budgets"),
     ("tpm_limit", Outcome::Taken, "key.limits.tokens_per_minute", ""),
     ("rpm_limit", Outcome::Taken, "key.limits.requests_per_minute", ""),
     ("max_parallel_requests", Outcome::Taken, "key.limits.concurrent", ""),
-    ("max_budget", Outcome::Changed, "key.limits", "of a day or a month: a limit of the calendar's; without a duration: the balance of an account of the key's own"),
-    ("budget_duration", Outcome::Changed, "key.limits", "1d is a day, and 30d and 1mo are a month of the calendar"),
-    ("spend", Outcome::Changed, "", "subtracted from a budget without a duration; the spend of the past is not in the ledger"),
+    (
+        "max_budget",
+        Outcome::Changed,
+        "key.limits",
+        "of a day or a month: a limit of the calendar's; without a duration: the balance of an account of the key's own",
+    ),
+    (
+        "budget_duration",
+        Outcome::Changed,
+        "key.limits",
+        "1d is a day, and 30d and 1mo are a month of the calendar",
+    ),
+    (
+        "spend",
+        Outcome::Changed,
+        "",
+        "subtracted from a budget without a duration; the spend of the past is not in the ledger",
+    ),
     ("created_at", Outcome::Impossible, "", "keys have no history"),
     ("updated_at", Outcome::Impossible, "", "keys have no history"),
     ("created_by", Outcome::Impossible, "", "keys have no history"),
@@ -202,7 +222,8 @@ impl<'i> KeyReader<'i> {
                     });
                 }
                 None => {
-                    self.rows.insert(format!("{shown}.max_budget"), "not an amount that the gateway can count");
+                    self.rows
+                        .insert(format!("{shown}.max_budget"), "not an amount that the gateway can count");
                 }
             }
         }
@@ -218,15 +239,23 @@ impl<'i> KeyReader<'i> {
         let report = &mut self.imported.report;
         for path in &self.columns {
             let column = path.rsplit('.').next().unwrap_or_default();
-            let used = ["models", "blocked", "tpm_limit", "rpm_limit", "max_parallel_requests", "budget_duration"];
+            let used =
+                ["models", "blocked", "tpm_limit", "rpm_limit", "max_parallel_requests", "budget_duration"];
             let known = match path.split('.').next() {
                 Some("keys") => KEYS.iter().find(|(name, ..)| *name == column).copied(),
                 _ if used.contains(&column) => {
                     Some(("", Outcome::Changed, "key.limits, key.models", "applied to each key on its own"))
                 }
                 _ => match column {
-                    "team_id" | "budget_id" | "team_alias" => Some(("", Outcome::Changed, "", "used to find the rows of keys")),
-                    "max_budget" => Some(("", Outcome::Changed, "key.limits", "of a day or a month, applied to each key on its own")),
+                    "team_id" | "budget_id" | "team_alias" => {
+                        Some(("", Outcome::Changed, "", "used to find the rows of keys"))
+                    }
+                    "max_budget" => Some((
+                        "",
+                        Outcome::Changed,
+                        "key.limits",
+                        "of a day or a month, applied to each key on its own",
+                    )),
                     _ => Some(("", Outcome::Impossible, "", "teams and budgets have nothing like it")),
                 },
             };

@@ -1,14 +1,16 @@
 //! LiteLLM: the config.yaml of its proxy, and tables of its database.
 //!
-//! Sources: <https://docs.litellm.ai/docs/proxy/configs>, <https://docs.litellm.ai/docs/proxy/config_settings> and the schema of the
-//! database, `schema.prisma` of <https://github.com/BerriAI/litellm>, November 2026. The deployments are in [`deployments`], where each
-//! leads to in [`endpoint`] and [`vendors`], the settings in [`settings`], fallbacks in [`fallbacks`], and the keys in [`keys`].
+//! Sources: <https://docs.litellm.ai/docs/proxy/configs>, <https://docs.litellm.ai/docs/proxy/config_settings> and
+//! the schema of the database, `schema.prisma` of <https://github.com/BerriAI/litellm>, November 2026. The
+//! deployments are in [`deployments`], with their parameters in [`parameters`], where each leads to in [`endpoint`]
+//! and [`vendors`], the settings in [`settings`], fallbacks in [`fallbacks`], and the keys in [`keys`].
 
 mod deployments;
 pub(super) mod endpoint;
 mod fallbacks;
 mod groups;
 mod keys;
+mod parameters;
 mod settings;
 pub(super) mod vendors;
 
@@ -32,7 +34,11 @@ const REFERENCE: &str = "os.environ/";
 ///
 /// # Errors
 /// Returns an error if a file cannot be read, or has a field of the wrong type.
-pub(super) fn import(file: &Path, tables: [Option<&Path>; 3], env: Lookup<'_>) -> Result<Imported, ImportError> {
+pub(super) fn import(
+    file: &Path,
+    tables: [Option<&Path>; 3],
+    env: Lookup<'_>,
+) -> Result<Imported, ImportError> {
     let text = read_text(file, MAX_CONFIG)?;
     let fault = |fault| ImportError::Field { path: file.to_owned(), fault };
     let document = yaml::read(&text).map_err(fault)?;
@@ -152,7 +158,8 @@ impl<'n> Context<'n> {
         let Some(list) = root.get("credential_list") else { return Ok(()) };
         for field in list.elements()? {
             field.members()?;
-            let name = field.set("credential_name").ok_or_else(|| field.fault("credential_name is missing"))?;
+            let name =
+                field.set("credential_name").ok_or_else(|| field.fault("credential_name is missing"))?;
             let values = field.set("credential_values");
             if let Some(values) = &values {
                 values.members()?;
@@ -245,14 +252,17 @@ impl<'n> Context<'n> {
                 let note = "a key that may use all models; it has no administrative rights, and only its hash is stored";
                 self.report.changed(&field, "key.sha256", note);
                 if KeyHash::of("sk-1234") == entry.hash {
-                    self.report.remark("the master key is that of LiteLLM's examples, which everybody knows: replace it");
+                    self.report.remark(
+                        "the master key is that of LiteLLM's examples, which everybody knows: replace it",
+                    );
                 }
                 // It is the first key.
                 let _ = self.draft.key(entry);
             }
             Ok(_) => self.report.impossible(&field, "the key is empty"),
             Err(name) => {
-                let reason = format!("{name} is not set: set it while importing, so that its hash can be taken");
+                let reason =
+                    format!("{name} is not set: set it while importing, so that its hash can be taken");
                 self.report.impossible(&field, &reason);
             }
         }
@@ -265,7 +275,11 @@ impl<'n> Context<'n> {
             let ambiguous = list.len() > 1;
             for NamedCredential { field, values, used } in list {
                 if ambiguous || !used {
-                    let reason = if ambiguous { "several credentials have this name" } else { "no deployment uses it" };
+                    let reason = if ambiguous {
+                        "several credentials have this name"
+                    } else {
+                        "no deployment uses it"
+                    };
                     self.report.impossible(field, reason);
                     continue;
                 }
@@ -275,9 +289,11 @@ impl<'n> Context<'n> {
                 if let Some(field) = field.get("credential_info") {
                     self.report.changed(&field, "", "credentials have no description");
                 }
-                for (key, target) in
-                    [("api_key", "provider.credential"), ("api_base", "provider.base_url"), ("api_version", "provider.api_version")]
-                {
+                for (key, target) in [
+                    ("api_key", "provider.credential"),
+                    ("api_base", "provider.base_url"),
+                    ("api_version", "provider.api_version"),
+                ] {
                     if let Some(field) = values.as_ref().and_then(|values| values.get(key)) {
                         self.report.taken(&field, target);
                     }
@@ -287,11 +303,19 @@ impl<'n> Context<'n> {
         let missing: Vec<String> = self.draft.secrets.missing().map(str::to_owned).collect();
         for (name, (field, value)) in &self.variables {
             if reference(value).is_some() {
-                self.report.changed(field, "", "a reference to the environment, which the gateway reads itself");
+                self.report.changed(
+                    field,
+                    "",
+                    "a reference to the environment, which the gateway reads itself",
+                );
             } else if self.draft.secrets.is_set(name) {
                 self.report.taken(field, "secrets.env");
             } else if missing.contains(name) {
-                self.report.changed(field, "secrets.env", "the value cannot be a credential; the variable is to be set");
+                self.report.changed(
+                    field,
+                    "secrets.env",
+                    "the value cannot be a credential; the variable is to be set",
+                );
             } else {
                 self.report.impossible(field, "no setting of the result reads this variable");
             }

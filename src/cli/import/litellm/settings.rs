@@ -8,15 +8,16 @@ use crate::cli::import::draft::limit;
 const LEDGER: &str = "the gateway has a ledger of its own (store.sqlite, store.valkey)";
 const KEYS_IN_DATABASE: &str =
     "the gateway has a ledger of its own (store.sqlite); --keys imports the keys of the database";
-const NO_CACHE: &str = "the gateway does not cache responses; model.prompt_cache uses the caches of the providers";
-const CALLBACK: &str =
-    "no callbacks: the gateway has metrics for Prometheus, an access log, and usage records (docs/operations.md)";
+const NO_CACHE: &str =
+    "the gateway does not cache responses; model.prompt_cache uses the caches of the providers";
+const CALLBACK: &str = "no callbacks: the gateway has metrics for Prometheus, an access log, and usage records (docs/operations.md)";
 const REDIS: &str = "gateways that work together share a server: store.valkey (docs/operations.md)";
 const ALERTS: &str = "alerts are rules of Prometheus (docs/metrics.md)";
 const LOGIN: &str = "keys.toml is the only list of keys";
 const NO_TAGS: &str = "usage is recorded by day, account, key and model";
 const BUDGET: &str = "budgets are limits of keys and accounts, or their balance (docs/accounts.md)";
-const CONTENT: &str = "there is nothing to switch off: the gateway never stores or logs what requests and responses say";
+const CONTENT: &str =
+    "there is nothing to switch off: the gateway never stores or logs what requests and responses say";
 
 /// Fields of `litellm_settings` and `general_settings` that need no code: name, whether nothing is lost, note.
 const SETTINGS: &[(&str, bool, &str)] = &[
@@ -39,7 +40,11 @@ const SETTINGS: &[(&str, bool, &str)] = &[
     ("store_model_in_db", false, "models are in routes.toml; those of the database are not imported"),
     ("disable_error_logs", true, LEDGER),
     ("disable_spend_logs", true, LEDGER),
-    ("allow_requests_on_db_unavailable", false, "store.away is the policy while the server of a fleet is unreachable"),
+    (
+        "allow_requests_on_db_unavailable",
+        false,
+        "store.away is the policy while the server of a fleet is unreachable",
+    ),
     ("maximum_spend_logs_retention_period", false, "store.record_lifetime is the retention of usage records"),
     ("maximum_spend_logs_retention_interval", true, "usage records are removed continuously"),
     ("cache", false, NO_CACHE),
@@ -54,7 +59,11 @@ const SETTINGS: &[(&str, bool, &str)] = &[
     ("s3_callback_params", false, CALLBACK),
     ("langfuse_default_tags", false, CALLBACK),
     ("middleware", false, CALLBACK),
-    ("require_auth_for_metrics_endpoint", false, "metrics are on server.admin, which should not be reachable from outside"),
+    (
+        "require_auth_for_metrics_endpoint",
+        false,
+        "metrics are on server.admin, which should not be reachable from outside",
+    ),
     ("alerting", false, ALERTS),
     ("alerting_threshold", false, ALERTS),
     ("alert_types", false, ALERTS),
@@ -83,7 +92,11 @@ const SETTINGS: &[(&str, bool, &str)] = &[
     ("admin_only_routes", true, "there are no administrative routes"),
     ("allowed_ips", false, "key.networks restricts a key to networks"),
     ("allow_client_side_credentials", false, "clients cannot bring credentials of providers"),
-    ("forward_client_headers_to_llm_api", false, "provider.forward_client forwards x-forwarded-*; others are not forwarded"),
+    (
+        "forward_client_headers_to_llm_api",
+        false,
+        "provider.forward_client forwards x-forwarded-*; others are not forwarded",
+    ),
     ("pass_through_endpoints", false, "the gateway has no pass-through endpoints"),
     ("completion_model", false, "a request must name its model"),
     ("background_health_checks", false, "provider.check = {} enables health checks"),
@@ -110,7 +123,11 @@ const SETTINGS: &[(&str, bool, &str)] = &[
     ("redis_password", false, REDIS),
     ("redis_url", false, REDIS),
     ("redis_db", false, REDIS),
-    ("retry_after", true, "the wait before a retry is that of the provider's answer; another target is tried at once"),
+    (
+        "retry_after",
+        true,
+        "the wait before a retry is that of the provider's answer; another target is tried at once",
+    ),
     ("retry_policy", false, "docs/routing.md lists after which failures another target is tried"),
     ("model_group_retry_policy", false, "docs/routing.md lists after which failures another target is tried"),
     ("allowed_fails_policy", false, "docs/routing.md lists which failures count against a target"),
@@ -202,9 +219,15 @@ fn read_timeouts(context: &mut Context<'_>, sections: &[Field<'_>]) -> Read<()> 
         let idle = field.millis()?;
         if idle >= 1_000 {
             context.timeouts.idle = Some(idle);
-            context.report.changed(&field, "provider.timeouts.idle", "the time between two reads of a response");
+            context.report.changed(
+                &field,
+                "provider.timeouts.idle",
+                "the time between two reads of a response",
+            );
         } else {
-            context.report.impossible(&field, "responses that are no streams would fail with less than a second");
+            context
+                .report
+                .impossible(&field, "responses that are no streams would fail with less than a second");
         }
     }
     Ok(())
@@ -218,11 +241,19 @@ fn read_retries(context: &mut Context<'_>, sections: &[Field<'_>]) -> Read<()> {
     }
     if let Some(field) = first(context, sections, &["allowed_fails"])? {
         context.draft.failures = Some(field.integer()?.saturating_add(1).min(1_000_000));
-        context.report.changed(&field, "breaker.failures", "failures in a row; LiteLLM counts those of a minute");
+        context.report.changed(
+            &field,
+            "breaker.failures",
+            "failures in a row; LiteLLM counts those of a minute",
+        );
     }
     if let Some(field) = first(context, sections, &["cooldown_time"])? {
         context.draft.cooldown = Some(field.millis()?.clamp(1, 86_400_000));
-        context.report.changed(&field, "breaker.cooldown", "the first time; it doubles with every failed probe");
+        context.report.changed(
+            &field,
+            "breaker.cooldown",
+            "the first time; it doubles with every failed probe",
+        );
     }
     Ok(())
 }
@@ -236,7 +267,8 @@ fn read_section(context: &mut Context<'_>, section: &Field<'_>) -> Read<()> {
                     context.losses = Losses::Allow;
                     context.report.changed(&field, "key.losses", "set for each imported key");
                 } else {
-                    let note = "the default of key.losses drops with a warning; \"refuse\" rejects the request";
+                    let note =
+                        "the default of key.losses drops with a warning; \"refuse\" rejects the request";
                     context.report.changed(&field, "key.losses", note);
                 }
             }
@@ -251,7 +283,11 @@ fn read_section(context: &mut Context<'_>, section: &Field<'_>) -> Read<()> {
             "global_max_parallel_requests" => {
                 if let Some(field) = context.number(section, key)? {
                     context.draft.requests = limit(field.integer()?).map(|number| number.min(1_000_000));
-                    context.report.changed(&field, "limits.requests", "for one process; a request beyond it gets a 503");
+                    context.report.changed(
+                        &field,
+                        "limits.requests",
+                        "for one process; a request beyond it gets a 503",
+                    );
                 }
             }
             "max_parallel_requests" | "default_max_parallel_requests" => {
@@ -261,7 +297,11 @@ fn read_section(context: &mut Context<'_>, section: &Field<'_>) -> Read<()> {
                 let port = field.integer()?;
                 if (1..=65_535).contains(&port) {
                     context.draft.listen = format!("127.0.0.1:{port}");
-                    context.report.changed(&field, "server.listen", "on this machine only: docs/configuration.md");
+                    context.report.changed(
+                        &field,
+                        "server.listen",
+                        "on this machine only: docs/configuration.md",
+                    );
                 } else {
                     return Err(field.fault("expected a port from 1 to 65535"));
                 }

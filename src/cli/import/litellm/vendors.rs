@@ -1,7 +1,7 @@
 //! Providers of LiteLLM: the prefix of `litellm_params.model`, and what it is in the configuration.
 //!
-//! Sources: <https://docs.litellm.ai/docs/providers> (prefixes, environment variables, base URLs) and the API documentation of each
-//! provider, November 2026.
+//! Sources: <https://docs.litellm.ai/docs/providers> (prefixes, environment variables, base URLs) and the API
+//! documentation of each provider, November 2026.
 
 use crate::provider::ProviderKind;
 
@@ -85,7 +85,10 @@ pub(in crate::cli::import) const VENDORS: &[Vendor] = &[
     dialect(compatible("xai", "https://api.x.ai/v1", "XAI_API_KEY"), "xai"),
     dialect(compatible("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"), "openrouter"),
     dialect(compatible("together_ai", "https://api.together.xyz/v1", "TOGETHERAI_API_KEY"), "together"),
-    dialect(compatible("fireworks_ai", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"), "fireworks"),
+    dialect(
+        compatible("fireworks_ai", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+        "fireworks",
+    ),
     dialect(compatible("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"), "moonshot"),
     dialect(compatible("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"), "glm"),
     compatible("perplexity", "https://api.perplexity.ai", "PERPLEXITYAI_API_KEY"),
@@ -118,13 +121,22 @@ pub(in crate::cli::import) const VENDORS: &[Vendor] = &[
     server("litellm_proxy"),
     server("databricks"),
     server("cloudflare"),
-    noted(rule(dialect(Vendor { base: Some(OLLAMA_BASE), ..server("ollama") }, "ollama"), BaseRule::Root), OLLAMA),
-    noted(rule(dialect(Vendor { base: Some(OLLAMA_BASE), ..server("ollama_chat") }, "ollama"), BaseRule::Root), OLLAMA),
+    noted(
+        rule(dialect(Vendor { base: Some(OLLAMA_BASE), ..server("ollama") }, "ollama"), BaseRule::Root),
+        OLLAMA,
+    ),
+    noted(
+        rule(dialect(Vendor { base: Some(OLLAMA_BASE), ..server("ollama_chat") }, "ollama"), BaseRule::Root),
+        OLLAMA,
+    ),
 ];
 
 /// Prefixes without a counterpart, with the reason.
 pub(in crate::cli::import) const UNSUPPORTED: &[(&str, &str)] = &[
-    ("bedrock", "the gateway has no provider kind for Amazon Bedrock; use the model at another provider, or a gateway with the OpenAI-compatible format in front of Bedrock as kind = \"openai-compatible\""),
+    (
+        "bedrock",
+        "the gateway has no provider kind for Amazon Bedrock; use the model at another provider, or a gateway with the OpenAI-compatible format in front of Bedrock as kind = \"openai-compatible\"",
+    ),
     ("bedrock_converse", "the gateway has no provider kind for Amazon Bedrock"),
     ("sagemaker", "the gateway has no provider kind for Amazon SageMaker"),
     ("sagemaker_chat", "the gateway has no provider kind for Amazon SageMaker"),
@@ -136,9 +148,15 @@ pub(in crate::cli::import) const UNSUPPORTED: &[(&str, &str)] = &[
     ("oci", "the gateway has no provider kind for Oracle Cloud"),
     ("snowflake", "the gateway has no provider kind for Snowflake"),
     ("github_copilot", "the gateway has no provider kind for GitHub Copilot"),
-    ("text-completion-openai", "the gateway has no endpoint for plain text completions; use a model for conversations"),
+    (
+        "text-completion-openai",
+        "the gateway has no endpoint for plain text completions; use a model for conversations",
+    ),
     ("text-completion-codestral", "the gateway has no endpoint for fill-in-the-middle completions"),
-    ("auto_router", "the gateway does not choose a model by the content of a request; let clients name the model"),
+    (
+        "auto_router",
+        "the gateway does not choose a model by the content of a request; let clients name the model",
+    ),
     ("assemblyai", "the gateway has no endpoint for audio"),
     ("deepgram", "the gateway has no endpoint for audio"),
     ("elevenlabs", "the gateway has no endpoint for audio"),
