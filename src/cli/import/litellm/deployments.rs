@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::endpoint::{self, Parameters};
+use super::endpoint::{self, Endpoint, Parameters};
 use super::{Context, REFERENCE, parameters};
 use crate::cli::import::document::{Field, Read};
 use crate::cli::import::draft::{Credential, ProviderDraft, TimeoutDraft};
@@ -56,26 +56,14 @@ pub(super) fn read(context: &mut Context<'_>, field: &Field<'_>) -> Read<Option<
             return Ok(None);
         }
     };
-    let mut provider = endpoint.provider;
-    let key = context.value(&params, "api_key");
-    let credential = match (&key, endpoint.token_file) {
-        (Some(key), _) => match credential(context, key, &provider.name)? {
-            Ok(credential) => credential,
-            Err(reason) => {
-                context.report.impossible(field, reason);
-                return Ok(None);
-            }
-        },
-        (None, Some(file)) => Some(Credential::File(file.to_owned())),
-        (None, None) => match endpoint.env {
-            Some(env) => context.draft.secrets.reference(env).ok().map(Credential::Env),
-            None => None,
-        },
+    let credential = match endpoint_credential(context, &params, &endpoint)? {
+        Ok(credential) => credential,
+        Err(reason) => {
+            context.report.impossible(field, reason);
+            return Ok(None);
+        }
     };
-    if credential.is_none() && provider.kind.needs_credential() {
-        context.report.impossible(field, "the credential is empty, and this kind of provider needs one");
-        return Ok(None);
-    }
+    let mut provider = endpoint.provider;
     provider.credential = credential;
     provider.timeouts = context.timeouts;
     report_endpoint(context, &name, &params, &model, endpoint.note);
@@ -154,6 +142,30 @@ fn destination(
     let location = location.or_else(|| lookup("VERTEXAI_LOCATION"));
     let has_key = context.value(params, "api_key").is_some();
     Ok(Ok(Parameters { model, provider, base, version, has_key, project, location }))
+}
+
+/// Returns the credential of a deployment, or the reason why it has none although its kind of provider needs one.
+fn endpoint_credential(
+    context: &mut Context<'_>,
+    params: &Field<'_>,
+    endpoint: &Endpoint,
+) -> Read<Result<Option<Credential>, &'static str>> {
+    let provider = &endpoint.provider;
+    let found = match (context.value(params, "api_key"), endpoint.token_file) {
+        (Some(key), _) => match credential(context, &key, &provider.name)? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        },
+        (None, Some(file)) => Some(Credential::File(file.to_owned())),
+        (None, None) => match endpoint.env {
+            Some(env) => context.draft.secrets.reference(env).ok().map(Credential::Env),
+            None => None,
+        },
+    };
+    if found.is_none() && provider.kind.needs_credential() {
+        return Ok(Err("the credential is empty, and this kind of provider needs one"));
+    }
+    Ok(Ok(found))
 }
 
 /// Returns the credential, `None` for an empty one, or the reason why it cannot be one.
