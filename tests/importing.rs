@@ -1,8 +1,8 @@
-//! `model-gateway import` from a user's point of view: fixtures of each source with their golden reports and files, and public
-//! configurations.
+//! `model-gateway import` from a user's point of view: fixtures of each source with their golden reports and files,
+//! and public configurations.
 //!
-//! The public configurations are not part of this repository. Their folder is GATEWAY_SAMPLES, or else ../shared/samples.
-//! `UPDATE_GOLDEN=1` rewrites the golden files in `tests/import/`; review the diff.
+//! The public configurations are not part of this repository. Their folder is GATEWAY_SAMPLES, or else
+//! ../shared/samples. `UPDATE_GOLDEN=1` rewrites the golden files in `tests/import/`; review the diff.
 
 #![cfg(feature = "proxy")]
 #![allow(
@@ -192,7 +192,7 @@ fn accounts_script_credits_each_balance_once() {
     }
     let listed = run(folder.path(), &["accounts", "list", "--json", "--conf", "out/gateway.toml"]);
     let text = String::from_utf8(listed.stdout).unwrap();
-    assert!(text.contains("\"5\"") && text.contains("\"1.000002\""), "{text}");
+    assert!(text.contains("\"5.00\"") && text.contains("\"1.000002\""), "{text}");
     assert_eq!(text.matches("alice").count(), 1, "{text}");
 }
 
@@ -219,10 +219,9 @@ fn hundred_thousand_keys_are_imported() {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("config.yaml"), "model_list: []\n").unwrap();
     let keys: String = (0..100_000)
-        .map(|at| {
-            format!(
-                "{{\"token\": \"{at:064x}\", \"key_alias\": \"app\", \"rpm_limit\": 60, \"spend\": 0.5}}\n"
-            )
+        .map(|at: u32| {
+            let at = model_gateway::account::KeyHash::of(&at.to_string()).to_hex();
+            format!("{{\"token\": \"{at}\", \"key_alias\": \"app\", \"rpm_limit\": 60, \"spend\": 0.5}}\n")
         })
         .collect();
     std::fs::write(folder.path().join("keys.jsonl"), keys).unwrap();

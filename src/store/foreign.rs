@@ -1,7 +1,7 @@
 //! Databases of other programs, for the importer: a SQLite file, or a dump of one as SQL text.
 //!
-//! A dump is run in memory. It comes from outside, so it may create and fill tables and nothing else, and its size and its
-//! steps are bounded.
+//! A dump is run in memory. It comes from outside, so it may create and fill tables and nothing else, and its size
+//! and its steps are bounded.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ const MAX_LENGTH: i32 = 16 << 20;
 /// Largest database of a dump (pages of 4 KiB).
 const MAX_PAGES: u32 = 262_144;
 /// Steps of SQLite's virtual machine after which a dump is given up, in units of [`STEP`].
-const MAX_STEPS: u32 = 2_000_000;
+const MAX_STEPS: u32 = 200_000;
 /// Steps between two calls of the progress handler.
 const STEP: i32 = 1_000;
 /// Most rows of a table.
@@ -201,8 +201,8 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
     }
 }
 
-/// Splits a script at semicolons outside of texts, names and comments. Returns each statement with the line on which it
-/// begins.
+/// Splits a script at semicolons outside of texts, names and comments. Returns each statement with the line on which
+/// it begins.
 fn statements(script: &str) -> Vec<(usize, &str)> {
     let bytes = script.as_bytes();
     let mut found = Vec::new();

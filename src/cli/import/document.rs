@@ -211,8 +211,8 @@ impl<'n> Field<'n> {
         Fault { line, column, path: self.path.clone(), message: message.into() }
     }
 
-    /// Calls `visit` for this field and everything below it, in the order of the file; for leaves with `true`: scalars, and
-    /// empty lists and mappings.
+    /// Calls `visit` for this field and everything below it, in the order of the file; for leaves with `true`:
+    /// scalars, and empty lists and mappings.
     pub(super) fn walk(&self, visit: &mut impl FnMut(&Field<'n>, bool)) {
         match &self.node.value {
             Value::Map(members) if !members.is_empty() => {

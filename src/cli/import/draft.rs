@@ -1,5 +1,5 @@
-//! The result of an import before it is text: what all sources have in common, with the rules of the configuration that a source does not
-//! know, such as unique names.
+//! The result of an import before it is text: what all sources have in common, with the rules of the configuration
+//! that a source does not know, such as unique names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -212,8 +212,9 @@ impl Draft {
         name
     }
 
-    /// Adds a target to a model, which is created if it does not exist yet. Equal targets become one with the sum of their weights and
-    /// limits: the configuration has each target once. Returns `false` if the model has no room for another target.
+    /// Adds a target to a model, which is created if it does not exist yet. Equal targets become one with the sum of
+    /// their weights and limits: the configuration has each target once. Returns `false` if the model has no room for
+    /// another target.
     pub(super) fn target(&mut self, id: &str, origin: &str, target: TargetDraft) -> bool {
         let at = match self.models.iter().position(|model| model.id == id) {
             Some(at) => at,
@@ -250,15 +251,15 @@ impl Draft {
     /// Adds a fallback to a model.
     ///
     /// # Errors
-    /// Returns the reason if one of the two does not exist, or the fallbacks would form a cycle or exceed the targets that a model can
-    /// have.
+    /// Returns the reason if one of the two does not exist, or the fallbacks would form a cycle or exceed the targets
+    /// that a model can have.
     pub(super) fn fallback(&mut self, id: &str, other: &str) -> Result<(), &'static str> {
-        let find = |id: &str| self.models.iter().position(|model| model.id == id);
-        let Some(at) = find(id) else { return Err("the model does not exist in the result") };
-        if find(other).is_none() {
+        let at = self.models.iter().position(|model| model.id == id);
+        let at = at.ok_or("the model does not exist in the result")?;
+        if !self.models.iter().any(|model| model.id == other) {
             return Err("the fallback does not exist in the result");
         }
-        if id == other || self.behind(other).contains(&id) {
+        if id == other || self.graph().behind(other).contains(&id) {
             return Err("the fallbacks would form a cycle, which the gateway refuses; remove one of them");
         }
         if self.models.get(at).is_some_and(|model| model.fallback.iter().any(|known| known == other)) {
@@ -271,20 +272,18 @@ impl Draft {
             model.fallback.push(other.to_owned());
         }
         // The models in front of this one get its fallbacks too.
-        let fits = |model: &ModelDraft| {
-            let behind = self.behind(&model.id);
-            let targets = |model: &ModelDraft| model.targets.len();
-            let more: usize =
-                self.models.iter().filter(|other| behind.contains(&&*other.id)).map(targets).sum();
-            targets(model) + more <= MAX_TARGETS
-        };
-        if !self.models.iter().all(fits) {
+        let graph = self.graph();
+        if !self.models.iter().all(|model| graph.targets(&model.id) <= MAX_TARGETS) {
             if let Some(model) = self.models.get_mut(at) {
                 model.fallback.pop();
             }
             return Err("a model can have at most 64 targets, including those of its fallbacks");
         }
         Ok(())
+    }
+
+    fn graph(&self) -> FallbackGraph<'_> {
+        FallbackGraph(self.models.iter().map(|model| (model.id.as_str(), model)).collect())
     }
 
     /// Returns whether a target of one model can serve an API of another one.
@@ -309,8 +308,8 @@ impl Draft {
         apis.filter_map(api).collect()
     }
 
-    /// Brings the models into the form that the configuration requires: at least one usable target in each tier, and later tiers that can
-    /// replace the first one. Returns what was changed, for the operator.
+    /// Brings the models into the form that the configuration requires: at least one usable target in each tier, and
+    /// later tiers that can replace the first one. Returns what was changed, for the operator.
     pub(super) fn settle_models(&mut self) -> Vec<String> {
         let mut remarks = Vec::new();
         let mut models = std::mem::take(&mut self.models);
@@ -351,22 +350,6 @@ impl Draft {
         remarks
     }
 
-    /// Returns the fallbacks of a model, transitively.
-    fn behind(&self, id: &str) -> Vec<&str> {
-        let mut found: Vec<&str> = Vec::new();
-        let mut open = vec![id];
-        while let Some(next) = open.pop() {
-            let model = self.models.iter().find(|model| model.id == next);
-            for other in model.iter().flat_map(|model| &model.fallback) {
-                if !found.contains(&other.as_str()) {
-                    found.push(other);
-                    open.push(other);
-                }
-            }
-        }
-        found
-    }
-
     /// Adds a key under a unique name.
     ///
     /// # Errors
@@ -386,8 +369,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Renames keys without an account that have the name of an account: stored responses of both would belong to the same owner, which the
-    /// configuration refuses.
+    /// Renames keys without an account that have the name of an account: stored responses of both would belong to the
+    /// same owner, which the configuration refuses.
     pub(super) fn separate_names(&mut self) {
         let accounts: HashSet<String> = self.keys.iter().filter_map(|key| key.account.clone()).collect();
         let accounts: HashSet<String> =
@@ -399,6 +382,31 @@ impl Draft {
                 self.key_names.insert(key.name.clone());
             }
         }
+    }
+}
+
+/// Models by name, to follow their fallbacks.
+struct FallbackGraph<'d>(HashMap<&'d str, &'d ModelDraft>);
+
+impl<'d> FallbackGraph<'d> {
+    /// Returns the fallbacks of a model, transitively.
+    fn behind(&self, id: &str) -> HashSet<&'d str> {
+        let mut found: HashSet<&str> = HashSet::new();
+        let mut open: Vec<&'d ModelDraft> = self.0.get(id).copied().into_iter().collect();
+        while let Some(next) = open.pop() {
+            for other in &next.fallback {
+                if found.insert(other.as_str()) {
+                    open.extend(self.0.get(other.as_str()).copied());
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns the number of targets of a model, with those of its fallbacks.
+    fn targets(&self, id: &str) -> usize {
+        let count = |id: &str| self.0.get(id).map_or(0, |model| model.targets.len());
+        count(id) + self.behind(id).into_iter().map(count).sum::<usize>()
     }
 }
 

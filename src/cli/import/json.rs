@@ -71,8 +71,8 @@ impl LineIndex {
         LineIndex(std::iter::once(0).chain(after).collect())
     }
 
-    /// Returns the line and column of a byte offset, both from 1. Only the beginning of a very long line is counted in
-    /// characters; a document of one line must not cost quadratic time.
+    /// Returns the line and column of a byte offset, both from 1. Only the beginning of a very long line is counted
+    /// in characters; a document of one line must not cost quadratic time.
     fn place(&self, text: &str, offset: usize) -> (usize, usize) {
         const COUNTED: usize = 1_000;
         let line = self.0.partition_point(|start| *start <= offset).max(1);

@@ -215,8 +215,8 @@ fn write_limits(out: &mut String, limits: &LimitDraft) {
     line(out, "limits", inline(&values));
 }
 
-/// Returns the script that creates the accounts and credits their balances, or `None` if there are none. It can be run again: a credit
-/// with the same reference counts once.
+/// Returns the script that creates the accounts and credits their balances, or `None` if there are none. It can be
+/// run again: a credit with the same reference counts once.
 pub(super) fn accounts(draft: &Draft, origin: &str) -> Option<String> {
     if draft.accounts.is_empty() {
         return None;

@@ -1,7 +1,7 @@
 //! Report of an import: the outcome of each field of the source, as text and as JSON.
 //!
-//! Every leaf of a document is in it: one that no part of the importer has a word about is reported as unknown. No value of the source is
-//! shown, since it may be a secret.
+//! Every leaf of a document is in it: one that no part of the importer has a word about is reported as unknown. No
+//! value of the source is shown, since it may be a secret.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -107,8 +107,8 @@ impl FieldReport {
         self.fields.iter().filter(|entry| entry.outcome == outcome).count()
     }
 
-    /// Brings the outcomes into the order of the document, one for each leaf: that of the leaf itself, or else that of the nearest value
-    /// around it, or else that it is unknown. Entries of other files stay at the end.
+    /// Brings the outcomes into the order of the document, one for each leaf: that of the leaf itself, or else that
+    /// of the nearest value around it, or else that it is unknown. Entries of other files stay at the end.
     pub(super) fn complete(&mut self, document: &Node) {
         let mut by_path: HashMap<String, Vec<Entry>> = HashMap::new();
         for entry in std::mem::take(&mut self.fields) {

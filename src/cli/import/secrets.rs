@@ -136,8 +136,8 @@ fn quoted(value: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// Secrets for the check of the result: a variable that is not known yet counts as set, and so does a file that the operator has still to
-/// write.
+/// Secrets for the check of the result: a variable that is not known yet counts as set, and so does a file that the
+/// operator has still to write.
 pub(super) struct ImportVault<'s>(pub(super) &'s Secrets);
 
 impl Vault for ImportVault<'_> {

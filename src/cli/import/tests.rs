@@ -281,10 +281,10 @@ fn text_of_the_source_cannot_leave_a_comment_or_a_string() {
 fn fallbacks_that_form_a_cycle_are_cut() {
     let text = "model_list:\n- {model_name: a, litellm_params: {model: openai/x}}\n- {model_name: b, litellm_params: {model: anthropic/y}}\n\
                 - {model_name: v, litellm_params: {model: cohere/rerank-x}}\n\
-                router_settings:\n  fallbacks: [{a: [b]}, {b: [a]}, {a: [v, missing]}]\n";
+                router_settings:\n  fallbacks: [{a: [b]}, {b: [a]}, {b: [v]}, {a: [missing]}]\n";
     let imported = import_yaml(text);
     assert_eq!(outcome(&imported, "router_settings.fallbacks[0].a[0]"), Outcome::Taken);
-    for path in ["[1].b[0]", "[2].a[0]", "[2].a[1]"] {
+    for path in ["[1].b[0]", "[2].b[0]", "[3].a[0]"] {
         assert_eq!(
             outcome(&imported, &format!("router_settings.fallbacks{path}")),
             Outcome::Impossible,

@@ -1,7 +1,7 @@
 //! Reader of YAML: a bounded tree of the events of `saphyr-parser`, with the scalars of YAML 1.1, which PyYAML reads.
 //!
-//! Aliases and merge keys are copied, so the number of nodes is counted with the copies: a document of a few lines cannot
-//! become a tree of gigabytes.
+//! Aliases and merge keys are copied, so the number of nodes is counted with the copies: a document of a few lines
+//! cannot become a tree of gigabytes.
 
 use std::collections::HashMap;
 

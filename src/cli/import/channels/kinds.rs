@@ -1,7 +1,9 @@
-//! Types of channels: the numbers of New API and One API, which are the same up to 27 only, and what they are in the configuration.
+//! Types of channels: the numbers of New API and One API, which are the same up to 27 only, and what they are in the
+//! configuration.
 //!
 //! Sources: `constant/channel.go` of <https://github.com/QuantumNous/new-api> (formerly `common/constants.go`) and
-//! `relay/channeltype/define.go` of <https://github.com/songquanpeng/one-api>, with the base URLs beside them; November 2026.
+//! `relay/channeltype/define.go` of <https://github.com/songquanpeng/one-api>, with the base URLs beside them;
+//! November 2026.
 
 use super::Origin;
 use crate::provider::ProviderKind;

@@ -1,8 +1,9 @@
 //! New API and One API: their database, in which channels are providers, and tokens are keys.
 //!
-//! Sources: the structures in `model/` of <https://github.com/QuantumNous/new-api> and <https://github.com/songquanpeng/one-api>,
-//! November 2026. Types of channels are in [`kinds`], keys and accounts in [`tokens`], prices in [`prices`], and the outcomes of columns
-//! in [`columns`]. A field is reported by its column, and by its row if the row is special.
+//! Sources: the structures in `model/` of <https://github.com/QuantumNous/new-api> and
+//! <https://github.com/songquanpeng/one-api>, November 2026. Types of channels are in [`kinds`], keys and accounts in
+//! [`tokens`], prices in [`prices`], and the outcomes of columns in [`columns`]. A field is reported by its column,
+//! and by its row if the row is special.
 
 mod columns;
 mod kinds;

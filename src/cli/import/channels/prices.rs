@@ -1,6 +1,7 @@
 //! Prices of New API and One API: ratios of 2 US dollars per million tokens.
 //!
-//! Source: `setting/ratio_setting/model_ratio.go` of New API ("1 === $0.002 / 1K tokens") and `relay/billing/ratio/model.go` of One API.
+//! Source: `setting/ratio_setting/model_ratio.go` of New API ("1 === $0.002 / 1K tokens") and
+//! `relay/billing/ratio/model.go` of One API.
 
 // Money: arithmetic that overflows must not wrap.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]

@@ -7,9 +7,10 @@ use crate::cli::import::draft::ModelDraft;
 /// Reads aliases and fallbacks of `router_settings`, or else of `litellm_settings`.
 pub(super) fn read(context: &mut Context<'_>, root: &Field<'_>) -> Read<()> {
     let sections = ["router_settings", "litellm_settings"].map(|name| root.get(name));
+    let mut known = Vec::new();
     for section in sections.iter().flatten() {
         if let Some(field) = section.get("model_group_alias") {
-            aliases(context, &field)?;
+            aliases(context, &field, &mut known)?;
         }
     }
     for key in ["fallbacks", "context_window_fallbacks", "default_fallbacks", "content_policy_fallbacks"] {
@@ -32,11 +33,22 @@ pub(super) fn read(context: &mut Context<'_>, root: &Field<'_>) -> Read<()> {
             }
         }
     }
+    // An alias falls back as its model does. A fallback that is refused for the alias would lead back to it.
+    for (alias, name) in known {
+        let Some(model) = context.draft.model(&name) else { continue };
+        let (others, also_context) = (model.fallback.clone(), model.also_context);
+        for other in others {
+            let _ = context.draft.fallback(&alias, &other);
+        }
+        if let Some(model) = context.draft.model(&alias).filter(|model| !model.fallback.is_empty()) {
+            model.also_context |= also_context;
+        }
+    }
     Ok(())
 }
 
-/// Reads `model_group_alias`: other names of models.
-fn aliases(context: &mut Context<'_>, section: &Field<'_>) -> Read<()> {
+/// Reads `model_group_alias`: other names of models, which are added to `known` with the name of the model.
+fn aliases(context: &mut Context<'_>, section: &Field<'_>, known: &mut Vec<(String, String)>) -> Read<()> {
     for (alias, field) in section.members()? {
         let name = match field.get("model") {
             Some(model) => model.text()?.to_owned(),
@@ -58,6 +70,7 @@ fn aliases(context: &mut Context<'_>, section: &Field<'_>) -> Read<()> {
         let origin = format!("{} (line {}): another name of {name}", field.path, field.node.line);
         let copy = ModelDraft { id: alias.to_owned(), origin, ..model.clone() };
         context.draft.models.push(copy);
+        known.push((alias.to_owned(), name.clone()));
         context.report.taken(&place, "model");
     }
     Ok(())

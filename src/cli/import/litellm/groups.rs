@@ -70,7 +70,8 @@ pub(super) fn join(context: &mut Context<'_>, deployments: &[Deployment]) {
     }
 }
 
-/// Scales weights to whole numbers with at most three significant decimals of the smallest ones; without weights, all are 1.
+/// Scales weights to whole numbers with at most three significant decimals of the smallest ones; without weights, all
+/// are 1.
 fn whole_weights(weights: &[Option<f64>]) -> Vec<u64> {
     let largest = weights.iter().flatten().fold(0.0_f64, |largest, weight| largest.max(*weight));
     let whole = weights.iter().flatten().all(|weight| weight.fract() == 0.0);

@@ -1,7 +1,7 @@
 //! Keys of LiteLLM's database: rows of `LiteLLM_VerificationToken`, with those of teams and budgets.
 //!
-//! The token of a row is the SHA-256 of the key in hexadecimal digits, which is what keys.toml has too. A field is reported by its column:
-//! with 100,000 keys, a line for each value would be of no use.
+//! The token of a row is the SHA-256 of the key in hexadecimal digits, which is what keys.toml has too. A field is
+//! reported by its column: with 100,000 keys, a line for each value would be of no use.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -105,7 +105,6 @@ pub(super) fn rows(text: &str) -> Read<Vec<Node>> {
 /// Limits of a team or a budget.
 #[derive(Clone, Default)]
 struct Shared {
-    name: String,
     limits: LimitDraft,
     models: Vec<String>,
     blocked: bool,
@@ -133,30 +132,35 @@ impl<'i> KeyReader<'i> {
         KeyReader { imported, losses, teams, budgets, columns, rows }
     }
 
-    /// Reads the rows of teams and budgets.
-    pub(super) fn teams(&mut self, teams: &[Node], budgets: &[Node]) -> Read<()> {
-        for row in budgets {
-            let row = Field::root(row);
-            if let Some(id) = row.set("budget_id") {
-                let shared = shared(&row)?;
-                self.budgets.insert(id.text()?.to_owned(), shared);
-            }
-            self.note_columns("budgets", &row)?;
+    /// Reads a budget, before the keys that name it.
+    ///
+    /// # Errors
+    /// Returns a fault for a field of the wrong type.
+    pub(super) fn budget(&mut self, row: &Node) -> Read<()> {
+        let row = Field::root(row);
+        if let Some(id) = row.set("budget_id") {
+            let shared = shared(&row)?;
+            self.budgets.insert(id.text()?.to_owned(), shared);
         }
-        for row in teams {
-            let row = Field::root(row);
-            if let Some(id) = row.set("team_id") {
-                let mut shared = shared(&row)?;
-                shared.name = row.set("team_alias").map_or(id.text(), |alias| alias.text())?.to_owned();
-                if shared.total.is_some() {
-                    let reason = "a team with a budget without a duration: create an account, credit it, and set key.account";
-                    self.rows.insert(format!("teams[{}].max_budget", printable(&shared.name)), reason);
-                }
-                self.teams.insert(id.text()?.to_owned(), shared);
+        self.note_columns("budgets", &row)
+    }
+
+    /// Reads a team, before the keys that name it.
+    ///
+    /// # Errors
+    /// Returns a fault for a field of the wrong type.
+    pub(super) fn team(&mut self, row: &Node) -> Read<()> {
+        let row = Field::root(row);
+        if let Some(id) = row.set("team_id") {
+            let shared = shared(&row)?;
+            if shared.total.is_some() {
+                let name = row.set("team_alias").map_or(id.text(), |alias| alias.text())?;
+                let reason = "a team with a budget without a duration: create an account, credit it, and set key.account";
+                self.rows.insert(format!("teams[{}].max_budget", cut(&printable(name), 60)), reason);
             }
-            self.note_columns("teams", &row)?;
+            self.teams.insert(id.text()?.to_owned(), shared);
         }
-        Ok(())
+        self.note_columns("teams", &row)
     }
 
     fn note_columns(&mut self, table: &str, row: &Field<'_>) -> Read<()> {
@@ -298,7 +302,7 @@ fn shared(row: &Field<'_>) -> Read<Shared> {
         None => Vec::new(),
     };
     let blocked = row.set("blocked").map(|field| field.boolean()).transpose()?.unwrap_or(false);
-    Ok(Shared { name: String::new(), limits, models, blocked, total })
+    Ok(Shared { limits, models, blocked, total })
 }
 
 /// Returns the stricter one of each limit.

@@ -1,14 +1,16 @@
 //! LiteLLM: the config.yaml of its proxy, and tables of its database.
 //!
-//! Sources: <https://docs.litellm.ai/docs/proxy/configs>, <https://docs.litellm.ai/docs/proxy/config_settings> and the schema of the
-//! database, `schema.prisma` of <https://github.com/BerriAI/litellm>, November 2026. The deployments are in [`deployments`], where each
-//! leads to in [`endpoint`] and [`vendors`], the settings in [`settings`], fallbacks in [`fallbacks`], and the keys in [`keys`].
+//! Sources: <https://docs.litellm.ai/docs/proxy/configs>, <https://docs.litellm.ai/docs/proxy/config_settings> and
+//! the schema of the database, `schema.prisma` of <https://github.com/BerriAI/litellm>, November 2026. The
+//! deployments are in [`deployments`], with their parameters in [`parameters`], where each leads to in [`endpoint`]
+//! and [`vendors`], the settings in [`settings`], fallbacks in [`fallbacks`], and the keys in [`keys`].
 
 mod deployments;
 pub(super) mod endpoint;
 mod fallbacks;
 mod groups;
 mod keys;
+mod parameters;
 mod settings;
 pub(super) mod vendors;
 
@@ -25,6 +27,8 @@ use crate::account::{KeyHash, Losses};
 
 /// Port of LiteLLM's proxy.
 const LISTEN: &str = "127.0.0.1:4000";
+/// Most deployments of a configuration.
+const MAX_DEPLOYMENTS: usize = 10_000;
 /// What a reference to an environment variable begins with.
 const REFERENCE: &str = "os.environ/";
 
@@ -48,9 +52,15 @@ pub(super) fn import(
         keys::rows(&text).map_err(|fault| ImportError::Field { path: path.to_owned(), fault })
     };
     let optional = |path: Option<&Path>| path.map(table).transpose().map(Option::unwrap_or_default);
-    let (teams, budgets) = (optional(teams)?, optional(budgets)?);
     let mut reader = keys::KeyReader::new(&mut imported);
-    reader.teams(&teams, &budgets).map_err(|fault| ImportError::Field { path: path.to_owned(), fault })?;
+    for row in optional(budgets)? {
+        let path = budgets.unwrap_or(path);
+        reader.budget(&row).map_err(|fault| ImportError::Field { path: path.to_owned(), fault })?;
+    }
+    for row in optional(teams)? {
+        let path = teams.unwrap_or(path);
+        reader.team(&row).map_err(|fault| ImportError::Field { path: path.to_owned(), fault })?;
+    }
     for row in table(path)? {
         reader.key(&row).map_err(|fault| ImportError::Field { path: path.to_owned(), fault })?;
     }
@@ -73,6 +83,9 @@ pub(super) fn read(document: &Node, env: Lookup<'_>) -> Read<Imported> {
     context.read_credentials(&root)?;
     settings::read(&mut context, &root)?;
     let list = root.get("model_list").map(|list| list.elements()).transpose()?.unwrap_or_default();
+    if list.len() > MAX_DEPLOYMENTS {
+        return Err(root.fault(format!("model_list has more than {MAX_DEPLOYMENTS} deployments")));
+    }
     if list.is_empty()
         && let Some(field) = root.get("model_list")
     {
@@ -238,7 +251,8 @@ impl<'n> Context<'n> {
     /// Makes a key of the master key: clients that use it go on.
     fn read_master_key(&mut self, root: &Field<'n>) -> Read<()> {
         let Some(field) = root.get("general_settings").and_then(|section| section.set("master_key")) else {
-            let note = "the file has no master_key: LiteLLM serves everybody without one, the gateway nobody without a key";
+            let note =
+                "the file has no master_key: LiteLLM then needs no key, and the gateway always needs one";
             self.report.remark(note);
             return Ok(());
         };
@@ -250,9 +264,8 @@ impl<'n> Context<'n> {
                 let note = "a key that may use all models; it has no administrative rights, and only its hash is stored";
                 self.report.changed(&field, "key.sha256", note);
                 if KeyHash::of("sk-1234") == entry.hash {
-                    self.report.remark(
-                        "the master key is that of LiteLLM's examples, which everybody knows: replace it",
-                    );
+                    self.report
+                        .remark("the master key is that of LiteLLM's examples, which is public: replace it");
                 }
                 // It is the first key.
                 let _ = self.draft.key(entry);

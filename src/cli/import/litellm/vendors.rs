@@ -1,7 +1,7 @@
 //! Providers of LiteLLM: the prefix of `litellm_params.model`, and what it is in the configuration.
 //!
-//! Sources: <https://docs.litellm.ai/docs/providers> (prefixes, environment variables, base URLs) and the API documentation of each
-//! provider, November 2026.
+//! Sources: <https://docs.litellm.ai/docs/providers> (prefixes, environment variables, base URLs) and the API
+//! documentation of each provider, November 2026.
 
 use crate::provider::ProviderKind;
 
