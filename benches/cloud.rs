@@ -19,8 +19,7 @@ fn sign(criterion: &mut Criterion) {
     };
     let signer = Signer::new(credentials, Scope { region: "us-east-1", service: "bedrock" });
     let body = vec![b'x'; BODY];
-    let headers =
-        [("host", "bedrock-runtime.us-east-1.amazonaws.com"), ("content-type", "application/json")];
+    let headers = [("host", "bedrock-runtime.us-east-1.amazonaws.com"), ("content-type", "application/json")];
     let sign = |payload: &PayloadHash| {
         let request = CanonicalRequest {
             method: "POST",
@@ -46,7 +45,8 @@ fn messages(criterion: &mut Criterion) {
     put_header(":event-type", HeaderValue::Text("contentBlockDelta"), &mut headers);
     put_header(":content-type", HeaderValue::Text("application/json"), &mut headers);
     put_header(":message-type", HeaderValue::Text("event"), &mut headers);
-    let payload = br#"{"contentBlockIndex":0,"delta":{"text":" a few words"},"p":"abcdefghijklmnopqrstuvwxyz"}"#;
+    let payload =
+        br#"{"contentBlockIndex":0,"delta":{"text":" a few words"},"p":"abcdefghijklmnopqrstuvwxyz"}"#;
     let write = |out: &mut BytesMut| {
         let writer = MessageWriter::begin(&headers, out);
         out.extend_from_slice(payload);

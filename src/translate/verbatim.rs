@@ -329,9 +329,11 @@ impl Verbatim {
         match self.meter.end() {
             StreamEnd::Terminated | StreamEnd::Failed => Ok(tail),
             // Some chat providers never send `[DONE]`, and Gemini has no terminator: the finish reasons of all choices
-            // suffice.
+            // suffice. Behind that of Converse, only usage may be missing.
             StreamEnd::Open
-                if closed && self.meter.all_finished() && matches!(self.api, Api::Chat | Api::Generate) =>
+                if closed
+                    && self.meter.all_finished()
+                    && matches!(self.api, Api::Chat | Api::Generate | Api::Converse) =>
             {
                 Ok(tail)
             }
