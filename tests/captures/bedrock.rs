@@ -70,6 +70,7 @@ fn dialect(format: Format) -> Dialect<'static> {
         reasoning: if matches!(format, Format::Chat | Format::Responses) { effort } else { budget },
         prefill: true,
         reasoning_replay: true,
+        extensions: if format == Format::Converse { &["audio", "top_k", "video"] } else { &[] },
 
         ..Dialect::plain("model-1", "provider")
     }
@@ -376,7 +377,7 @@ fn recorded_bedrock_stream_cut_at_any_byte_never_looks_complete() {
 
 #[test]
 fn recorded_bedrock_request_is_translated_to_every_format() {
-    let (mut carried, mut faults) = (0, Vec::new());
+    let mut carried = 0;
     for recorded in recordings() {
         let Recorded { name, request: body, status, .. } = &recorded;
         if *status != 200 || !body.is_object() {
@@ -396,10 +397,13 @@ fn recorded_bedrock_request_is_translated_to_every_format() {
                     let back =
                         back.unwrap_or_else(|error| panic!("{name} to {to} and back: {}", error.error));
                     let back: Value = serde_json::from_slice(&back.body).unwrap();
-                    // Documents may have become texts.
-                    let mut found = texts(&back).into_iter();
+                    // Documents may have become texts, and texts beside each other one.
+                    let found = texts(&back).concat();
+                    let mut rest = &*found;
                     for text in texts(body) {
-                        assert!(found.any(|other| other.contains(&text)), "{name} to {to} and back: {text}");
+                        let at = rest.find(&*text);
+                        let at = at.unwrap_or_else(|| panic!("{name} to {to} and back: {text}"));
+                        rest = &rest[at + text.len()..];
                     }
                     carried += 1;
                 }
@@ -412,14 +416,11 @@ fn recorded_bedrock_request_is_translated_to_every_format() {
         let again = request(Format::Converse, Format::Converse, &text);
         let again = again.unwrap_or_else(|error| panic!("{name}: {}", error.error));
         let again: Value = serde_json::from_slice(&again.body).unwrap();
-        let (again, body) = (comparable(&again), comparable(body));
-        for (member, value) in body.as_object().unwrap() {
-            if again[member] != *value {
-                faults.push(format!("{name}, {member}:\n  {value}\n  {}", again[member]));
-            }
+        // What a guardrail checks is written as plain text, with a warning.
+        if !text.contains("guardContent") {
+            assert_eq!(comparable(&again), comparable(body), "{name} written anew");
         }
     }
-    assert!(faults.is_empty(), "written anew:\n{}", faults.join("\n"));
     assert!(recordings().is_empty() || carried > 200, "{carried} requests");
 }
 
@@ -435,12 +436,15 @@ fn texts(body: &Value) -> Vec<String> {
         .collect()
 }
 
-/// A request in the form in which the encoder writes it.
+/// A request in the form in which the encoder writes it: without empty lists, and with the texts of its turns.
 fn comparable(body: &Value) -> Value {
-    let mut body = body.clone();
-    let members = body.as_object_mut().unwrap();
-    members.retain(|name, value| {
-        name != "modelId" && !value.is_null() && *value != json!({}) && *value != json!([])
-    });
-    body
+    let mut written = body.clone();
+    let members = written.as_object_mut().unwrap();
+    members.insert("messages".to_owned(), texts(body).into());
+    members.remove("modelId");
+    for value in members.values_mut().filter(|value| value.is_object()) {
+        value.as_object_mut().unwrap().retain(|_, value| *value != json!([]));
+    }
+    members.retain(|_, value| !value.is_null() && ![json!({}), json!([])].contains(value));
+    written
 }

@@ -77,9 +77,11 @@ impl MediaKind {
         }
     }
 
-    /// Returns the media type of a format. Empty for an unknown one.
+    /// Returns the media type of a format. Empty for an unknown one. Bedrock accepts a media type in place of a format.
     pub(super) fn media_type(self, format: &str) -> &'static str {
-        let own = |(name, _): &&(&str, &str)| name.eq_ignore_ascii_case(format);
+        let own = |(name, media_type): &&(&str, &str)| {
+            name.eq_ignore_ascii_case(format) || media_type.eq_ignore_ascii_case(format)
+        };
         self.table().iter().find(own).map_or("", |(_, media_type)| media_type)
     }
 

@@ -267,8 +267,8 @@ fn tool_result<'a>(
         each(&path, parts, |index, part| {
             let (kind, value) = union(format_args!("{path}[{index}]"), part)?;
             match kind {
-                // The first object is the result; every other format has one text or one object for it.
-                "json" if found.is_none() && content.is_empty() => found = Some(value),
+                // Every other format has one object for a result at most, before its other parts.
+                "json" if found.is_none() => found = Some(value),
                 "json" => record_extra(extra, "tool_result_content", value),
                 "toolUse" | "toolResult" => {
                     return Err(wrong(format_args!("{path}[{index}]"), "a block without tools"));

@@ -311,7 +311,11 @@ impl<'a> RequestWriter<'_, '_, 'a> {
                 // Written by `tools`, by `model_fields`, or beside the element that they belong to.
                 "server_tool" => {}
                 "citations" if self.cites => {}
-                fields::NAME | "guardContent" | "search_result" if own => {}
+                fields::NAME if own => {}
+                // Their texts are written, without what marks them.
+                "guardContent" | "search_result" | "tool_result_content" | "citations" if own => {
+                    self.notes.lose((*name).to_owned());
+                }
                 // Part of the model's own members, which are written as a whole.
                 name if own && is_field(name) => {}
                 name if own && is_plain(name) => {
