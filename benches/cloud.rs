@@ -6,8 +6,10 @@ use std::hint::black_box;
 
 use bytes::BytesMut;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use model_gateway::cloud::sigv4::{CanonicalRequest, Credentials, PathEncoding, PayloadHash, Scope, Signer};
-use model_gateway::framing::event_stream::{HeaderValue, Message, MessageWriter, put_header};
+use model_gateway::cloud::sigv4::{
+    CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Signer,
+};
+use model_gateway::framing::event_stream::{EventMessage, HeaderValue, MessageWriter, put_header};
 
 const BODY: usize = 100 << 10;
 
@@ -17,7 +19,7 @@ fn sign(criterion: &mut Criterion) {
         secret_access_key: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".into(),
         session_token: None,
     };
-    let signer = Signer::new(credentials, Scope { region: "us-east-1", service: "bedrock" });
+    let signer = Signer::new(credentials, CredentialScope { region: "us-east-1", service: "bedrock" });
     let body = vec![b'x'; BODY];
     let headers = [("host", "bedrock-runtime.us-east-1.amazonaws.com"), ("content-type", "application/json")];
     let sign = |payload: &PayloadHash| {
@@ -56,7 +58,7 @@ fn messages(criterion: &mut Criterion) {
     write(&mut message);
     let mut group = criterion.benchmark_group("event_stream");
     group.bench_function("parse", |bencher| {
-        bencher.iter(|| Message::parse(black_box(&message)).unwrap().payload().len());
+        bencher.iter(|| EventMessage::parse(black_box(&message)).unwrap().payload().len());
     });
     let mut out = BytesMut::with_capacity(1_024);
     group.bench_function("write", |bencher| {

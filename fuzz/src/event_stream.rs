@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use model_gateway::cloud::sigv4::{
-    CanonicalRequest, Credentials, PathEncoding, PayloadHash, Presented, Scope, Signer,
+    CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Presented, Signer,
 };
 use model_gateway::framing::event_stream::{
-    EventStreamSplitter, MAX_HEADERS_LENGTH, Message, MessageError, MessageWriter, put_header,
+    EventMessage, EventStreamSplitter, MAX_HEADERS_LENGTH, MessageError, MessageWriter, put_header,
 };
 use model_gateway::framing::frame_buffer::FrameTooLarge;
 use model_gateway::framing::{FrameBuffer, Splitter};
@@ -48,7 +48,7 @@ pub fn event_stream(mut data: &[u8]) {
     let (frames, rest) = cut(&pieces(&stream, seed));
     assert_eq!((frames.len(), rest.len()), (2, 0));
     for frame in &frames {
-        let parsed = Message::parse(frame).map(|message| message.payload().to_vec());
+        let parsed = EventMessage::parse(frame).map(|message| message.payload().to_vec());
         let is_checksum = matches!(
             parsed,
             Err(MessageError::PreludeChecksum
@@ -62,7 +62,7 @@ pub fn event_stream(mut data: &[u8]) {
 }
 
 fn read_back(frame: &[u8]) {
-    let Ok(message) = Message::parse(frame) else { return };
+    let Ok(message) = EventMessage::parse(frame) else { return };
     let mut headers = Vec::new();
     for header in message.headers() {
         let header = header.expect("the headers were checked");
@@ -94,7 +94,7 @@ pub fn signed_request(data: &[u8]) {
         secret_access_key: "secret".into(),
         session_token: values.first().map(|value| (*value).into()),
     };
-    let signer = Signer::new(credentials, Scope { region: "eu-west-1", service: "bedrock" });
+    let signer = Signer::new(credentials, CredentialScope { region: "eu-west-1", service: "bedrock" });
     let host = [("host", authorization), ("content-type", target)];
     let request = CanonicalRequest {
         method: "POST",

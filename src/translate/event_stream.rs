@@ -5,7 +5,7 @@
 //! defines the stream as a union of such members, which decoders read without knowing the framing.
 
 use super::StreamError;
-use crate::framing::event_stream::{Message, MessageError};
+use crate::framing::event_stream::{EventMessage, MessageError};
 use crate::json::push_escaped;
 
 /// Returns the data of a message: `{"contentBlockDelta":{...}}`, or `{"throttlingException":{...}}` for an exception.
@@ -15,7 +15,7 @@ use crate::json::push_escaped;
 /// Returns [`StreamError::Invalid`] if the bytes are no message, or one of an unknown type.
 pub(super) fn data<'s>(frame: &[u8], scratch: &'s mut Vec<u8>) -> Result<Option<&'s [u8]>, StreamError> {
     let invalid = |error: MessageError| StreamError::Invalid(error.to_string());
-    let message = Message::parse(frame).map_err(invalid)?;
+    let message = EventMessage::parse(frame).map_err(invalid)?;
     scratch.clear();
     let name = match message.text(":message-type") {
         Some("event") => message.text(":event-type"),
@@ -51,7 +51,7 @@ pub(super) fn data<'s>(frame: &[u8], scratch: &'s mut Vec<u8>) -> Result<Option<
 }
 
 /// Writes an error that has no payload: its code and message are headers.
-fn put_error(message: &Message<'_>, out: &mut Vec<u8>) {
+fn put_error(message: &EventMessage<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"error\":{\"code\":\"");
     push_escaped(out, message.text(":error-code").unwrap_or_default());
     out.extend_from_slice(b"\",\"message\":\"");

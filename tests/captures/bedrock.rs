@@ -7,7 +7,7 @@ use bytes::Bytes;
 use model_gateway::canonical::dialect::ReasoningSupport;
 use model_gateway::canonical::{Dialect, Effort, Thinking};
 use model_gateway::error::ErrorKind;
-use model_gateway::framing::event_stream::Message;
+use model_gateway::framing::event_stream::EventMessage;
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::Route;
 use model_gateway::translate::verbatim::{Arrival, Changes};
@@ -131,7 +131,7 @@ fn events(mut stream: &[u8]) -> Vec<(String, Value, usize)> {
     while stream.len() >= 4 {
         let length = u32::from_be_bytes(stream[..4].try_into().unwrap()) as usize;
         let (frame, rest) = stream.split_at(length);
-        let message = Message::parse(frame).unwrap();
+        let message = EventMessage::parse(frame).unwrap();
         let name = message.text(":event-type").or(message.text(":exception-type")).unwrap().to_owned();
         at += length;
         events.push((name, serde_json::from_slice(message.payload()).unwrap(), at));

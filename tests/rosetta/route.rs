@@ -6,7 +6,7 @@ use bytes::Bytes;
 use model_gateway::canonical::dialect::ReasoningSupport;
 use model_gateway::canonical::{Dialect, Effort, Thinking};
 use model_gateway::error::{ApiError, ErrorKind};
-use model_gateway::framing::event_stream::Message;
+use model_gateway::framing::event_stream::EventMessage;
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::{Route, Translated};
 use model_gateway::translate::verbatim::{Arrival, StreamError};
@@ -155,7 +155,7 @@ pub(crate) fn text(client: Format, out: &[u8]) -> String {
     let (mut text, mut rest) = (String::new(), out);
     while !rest.is_empty() {
         let length = u32::from_be_bytes(rest[..4].try_into().unwrap()) as usize;
-        let message = Message::parse(&rest[..length]).unwrap();
+        let message = EventMessage::parse(&rest[..length]).unwrap();
         let name = message.text(":event-type").or(message.text(":exception-type")).unwrap();
         let payload = std::str::from_utf8(message.payload()).unwrap();
         text += &format!("data: {{\"{name}\":{payload}}}\n\n");

@@ -22,7 +22,7 @@ impl fmt::Debug for Credentials {
 
 /// Region and service that a signature is valid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scope<'a> {
+pub struct CredentialScope<'a> {
     /// Region, for example `us-east-1`.
     pub region: &'a str,
     /// Signing name of the service, for example `bedrock`.

@@ -16,7 +16,7 @@ mod verify;
 mod tests;
 
 pub use canonical::{CanonicalRequest, PathEncoding, PayloadHash};
-pub use credentials::{Credentials, Scope};
+pub use credentials::{CredentialScope, Credentials};
 pub use date::SigningDate;
 pub use sign::{SignedHeaders, Signer, SigningKey};
 pub use skew::{ClockSkew, is_clock_error};

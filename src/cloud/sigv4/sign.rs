@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use super::canonical::Canonical;
-use super::{ALGORITHM, CanonicalRequest, Credentials, Scope, SigningDate, TERMINATOR, push_hex};
+use super::{ALGORITHM, CanonicalRequest, CredentialScope, Credentials, SigningDate, TERMINATOR, push_hex};
 
 /// Headers that a signed request has in addition to the signed ones.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl std::fmt::Debug for SigningKey {
 
 impl SigningKey {
     /// Derives the key of a day (`YYYYMMDD`).
-    pub fn derive(secret: &str, day: &str, scope: Scope<'_>) -> Self {
+    pub fn derive(secret: &str, day: &str, scope: CredentialScope<'_>) -> Self {
         let mut key = mac(&["AWS4", secret].concat().into_bytes(), day.as_bytes());
         for part in [scope.region, scope.service, TERMINATOR] {
             key = mac(&key, part.as_bytes());
@@ -47,7 +47,12 @@ impl SigningKey {
     }
 
     /// Returns the signature of a canonical request.
-    pub(super) fn signature(&self, canonical: &Canonical, date: &SigningDate, scope: Scope<'_>) -> [u8; 32] {
+    pub(super) fn signature(
+        &self,
+        canonical: &Canonical,
+        date: &SigningDate,
+        scope: CredentialScope<'_>,
+    ) -> [u8; 32] {
         mac(&self.0, &string_to_sign(canonical, date, scope))
     }
 
@@ -56,7 +61,7 @@ impl SigningKey {
         &self,
         canonical: &Canonical,
         date: &SigningDate,
-        scope: Scope<'_>,
+        scope: CredentialScope<'_>,
         signature: &[u8; 32],
     ) -> bool {
         let Ok(mut hmac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return false };
@@ -74,7 +79,11 @@ fn mac(key: &[u8], text: &[u8]) -> [u8; 32] {
 }
 
 /// Returns the string to sign of a canonical request.
-pub(super) fn string_to_sign(canonical: &Canonical, date: &SigningDate, scope: Scope<'_>) -> Vec<u8> {
+pub(super) fn string_to_sign(
+    canonical: &Canonical,
+    date: &SigningDate,
+    scope: CredentialScope<'_>,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(192);
     for part in [ALGORITHM, "\n", date.as_str(), "\n"] {
         out.extend_from_slice(part.as_bytes());
@@ -85,7 +94,7 @@ pub(super) fn string_to_sign(canonical: &Canonical, date: &SigningDate, scope: S
     out
 }
 
-fn push_scope(date: &SigningDate, scope: Scope<'_>, out: &mut Vec<u8>) {
+fn push_scope(date: &SigningDate, scope: CredentialScope<'_>, out: &mut Vec<u8>) {
     for part in [date.day(), "/", scope.region, "/", scope.service, "/", TERMINATOR] {
         out.extend_from_slice(part.as_bytes());
     }
@@ -103,7 +112,7 @@ pub struct Signer {
 
 impl Signer {
     /// Creates a signer of requests to one service in one region.
-    pub fn new(credentials: Credentials, scope: Scope<'_>) -> Self {
+    pub fn new(credentials: Credentials, scope: CredentialScope<'_>) -> Self {
         Signer {
             credentials,
             region: scope.region.into(),
@@ -113,8 +122,8 @@ impl Signer {
     }
 
     /// Returns the region and the service.
-    pub fn scope(&self) -> Scope<'_> {
-        Scope { region: &self.region, service: &self.service }
+    pub fn scope(&self) -> CredentialScope<'_> {
+        CredentialScope { region: &self.region, service: &self.service }
     }
 
     /// Signs a request at a Unix time, in seconds. The body and all signed headers must be sent as they are; nothing may

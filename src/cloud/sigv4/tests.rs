@@ -74,7 +74,7 @@ fn signer(context: &Value) -> Signer {
         session_token: text(&context["credentials"]["token"]).filter(|_| !omits),
     };
     let part = |name: &str| context[name].as_str().unwrap();
-    Signer::new(credentials, Scope { region: part("region"), service: part("service") })
+    Signer::new(credentials, CredentialScope { region: part("region"), service: part("service") })
 }
 
 fn seconds(text: &Value) -> i64 {

@@ -1,7 +1,9 @@
 //! Signature that a client presents, and its verification.
 
 use super::sign::SigningKey;
-use super::{ALGORITHM, CanonicalRequest, PathEncoding, PayloadHash, Scope, SigningDate, TERMINATOR};
+use super::{
+    ALGORITHM, CanonicalRequest, CredentialScope, PathEncoding, PayloadHash, SigningDate, TERMINATOR,
+};
 
 /// Maximum difference between the date of a signature and the present time, in seconds. The one that AWS allows
 /// (<https://docs.aws.amazon.com/IAM/latest/UserGuide/signature-v4-troubleshooting.html>).
@@ -39,7 +41,7 @@ pub struct Presented<'a> {
     /// Access key id, which selects the secret.
     pub access_key_id: &'a str,
     /// Region and service that the client signed for.
-    pub scope: Scope<'a>,
+    pub scope: CredentialScope<'a>,
     /// Day of the credential scope, `YYYYMMDD`.
     day: &'a str,
     /// Names of the signed headers.
@@ -85,7 +87,7 @@ impl<'a> Presented<'a> {
         (terminator == TERMINATOR && is_complete).then_some(())?;
         Some(Presented {
             access_key_id,
-            scope: Scope { region, service },
+            scope: CredentialScope { region, service },
             day,
             signed_headers: signed_headers?,
             signature: digest(signature?)?,

@@ -42,12 +42,12 @@ pub enum MessageError {
 
 /// Message of an event stream.
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
+pub struct EventMessage<'a> {
     headers: &'a [u8],
     payload: &'a [u8],
 }
 
-impl<'a> Message<'a> {
+impl<'a> EventMessage<'a> {
     /// Parses the bytes of one message: checks both checksums and every header.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl<'a> Message<'a> {
         let content = body.get(PRELUDE_LENGTH..).unwrap_or_default();
         let (headers, payload) =
             content.split_at_checked(prelude.headers).ok_or(MessageError::HeadersLength)?;
-        let message = Message { headers, payload };
+        let message = EventMessage { headers, payload };
         message.check_headers()?;
         Ok(message)
     }

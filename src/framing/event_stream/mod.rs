@@ -14,7 +14,7 @@
 //! | | payload |
 //! | total - 4 | checksum of all bytes before, 4 bytes |
 //!
-//! [`EventStreamSplitter`] finds the messages in bytes that arrive in pieces, [`Message`] reads one, and
+//! [`EventStreamSplitter`] finds the messages in bytes that arrive in pieces, [`EventMessage`] reads one, and
 //! [`MessageWriter`] writes one. A stream whose checksum fails cannot be read further: it has no marks at which a
 //! reader could begin anew.
 
@@ -27,7 +27,7 @@ mod writer;
 mod tests;
 
 pub use header::{Header, HeaderValue, Headers};
-pub use message::{Message, MessageError};
+pub use message::{EventMessage, MessageError};
 pub use splitter::EventStreamSplitter;
 pub use writer::{MessageWriter, put_header};
 

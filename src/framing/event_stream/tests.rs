@@ -48,7 +48,7 @@ fn written(value: HeaderValue<'_>) -> (&'static str, Value) {
     }
 }
 
-fn write(message: &Message<'_>) -> Vec<u8> {
+fn write(message: &EventMessage<'_>) -> Vec<u8> {
     let mut headers = Vec::new();
     for header in message.headers() {
         let header = header.unwrap();
@@ -79,7 +79,7 @@ fn cut<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> (Vec<Vec<u8>>, Vec<u8>
 fn vectors_have_the_expected_headers_and_payloads() {
     assert_eq!(vectors().len(), 35);
     for (name, bytes, vector) in valid() {
-        let message = Message::parse(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let message = EventMessage::parse(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
         let expected = vector["expect"]["headers"].as_array().unwrap();
         let headers: Vec<_> = message.headers().map(Result::unwrap).collect();
         assert_eq!(headers.len(), expected.len(), "{name}");
@@ -103,7 +103,7 @@ fn vectors_with_a_fault_are_refused() {
     for (name, bytes, vector) in vectors() {
         let Some(fault) = vector.get("error") else { continue };
         faults += 1;
-        let error = Message::parse(&bytes).err();
+        let error = EventMessage::parse(&bytes).err();
         let expected: &[MessageError] = match name.as_str() {
             "botocore_duplicate_header" => &[MessageError::DuplicateHeader],
             "botocore_invalid_headers_length" => &[MessageError::HeadersLength],
@@ -139,14 +139,14 @@ fn header_faults_are_named() {
         (b"\x01n\x07\x00\x01\xff", MessageError::HeaderText),
         (&many, MessageError::TooManyHeaders),
     ] {
-        assert_eq!(Message::parse(&message(headers)).err(), Some(error), "{headers:?}");
+        assert_eq!(EventMessage::parse(&message(headers)).err(), Some(error), "{headers:?}");
     }
     let name = "n".repeat(255);
     let mut headers = Vec::new();
     put_header(&name, HeaderValue::Text("text"), &mut headers);
     let longest = message(&headers);
-    assert_eq!(Message::parse(&longest).unwrap().text(&name), Some("text"));
-    assert_eq!(Message::parse(&longest).unwrap().text("n"), None);
+    assert_eq!(EventMessage::parse(&longest).unwrap().text(&name), Some("text"));
+    assert_eq!(EventMessage::parse(&longest).unwrap().text("n"), None);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn stream_in_pieces_has_the_same_messages() {
         for at in 1..message.len() {
             let (frames, rest) = cut([&message[..at]]);
             assert_eq!((frames.len(), &rest[..]), (0, &message[..at]));
-            assert_eq!(Message::parse(&rest).err(), Some(MessageError::Incomplete));
+            assert_eq!(EventMessage::parse(&rest).err(), Some(MessageError::Incomplete));
         }
     }
 }
@@ -175,7 +175,7 @@ fn message_that_is_too_long_is_refused_by_its_length_alone() {
     for size in 1..=prelude.len() {
         let (frames, _) = cut(prelude.chunks(size));
         assert_eq!(frames, [prelude.clone()]);
-        assert_eq!(Message::parse(&frames[0]).err(), Some(MessageError::TooLong));
+        assert_eq!(EventMessage::parse(&frames[0]).err(), Some(MessageError::TooLong));
     }
 }
 
@@ -187,7 +187,7 @@ fn invalid_prelude_is_the_last_frame() {
     for size in 1..stream.len() {
         let (frames, _) = cut(stream.chunks(size));
         assert_eq!(frames, [&stream[..valid.len()], &stream[valid.len()..valid.len() + PRELUDE_LENGTH]]);
-        assert_eq!(Message::parse(&frames[1]).err(), Some(MessageError::PreludeChecksum));
+        assert_eq!(EventMessage::parse(&frames[1]).err(), Some(MessageError::PreludeChecksum));
     }
 }
 
@@ -197,7 +197,7 @@ fn changed_byte_is_detected() {
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 0x10;
-            assert!(Message::parse(&changed).is_err(), "{name}, byte {at}");
+            assert!(EventMessage::parse(&changed).is_err(), "{name}, byte {at}");
         }
     }
 }
@@ -231,7 +231,7 @@ proptest! {
         prop_assert!(rest.is_empty());
         prop_assert_eq!(frames.len(), 3);
         for frame in &frames {
-            let message = Message::parse(frame).unwrap();
+            let message = EventMessage::parse(frame).unwrap();
             prop_assert_eq!(message.text(&name), Some(&*text));
             prop_assert_eq!(message.payload(), &payload[..]);
         }
@@ -242,7 +242,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         size in 1usize..50,
     ) {
-        let _ = Message::parse(&bytes);
+        let _ = EventMessage::parse(&bytes);
         let (frames, rest) = cut(bytes.chunks(size));
         prop_assert_eq!([frames.concat(), rest].concat(), bytes);
     }

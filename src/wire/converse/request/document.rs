@@ -55,7 +55,7 @@ impl DocumentNames {
 
 /// Content of a document in this format.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum DocumentForm<'a> {
+pub(super) enum DocumentContent<'a> {
     /// Bytes in base64, with their format.
     Bytes(&'static str, JsonStr<'a>),
     /// Text, whose bytes are still to be encoded.
@@ -68,16 +68,16 @@ pub(super) enum DocumentForm<'a> {
     Unknown,
 }
 
-impl<'a> DocumentForm<'a> {
+impl<'a> DocumentContent<'a> {
     /// Detects the format: by the first bytes, the media type, the extension of the name, and by whether the data is
     /// text. `None` for a source that the service cannot read.
     pub(super) fn of(source: MediaSource<'a>, name: JsonStr<'a>) -> Option<Self> {
         match source {
-            MediaSource::Base64 { mime, data } => Some(DocumentForm::of_bytes(mime, data, name)),
-            MediaSource::Text { text } => Some(DocumentForm::Text(text)),
+            MediaSource::Base64 { mime, data } => Some(DocumentContent::of_bytes(mime, data, name)),
+            MediaSource::Text { text } => Some(DocumentContent::Text(text)),
             MediaSource::Url { url, mime } if is_stored(url) => {
                 let format = MediaKind::Document.format(&mime.decode());
-                Some(DocumentForm::Stored(format.or_else(|| media::format_of_name(&url.decode()))?, url))
+                Some(DocumentContent::Stored(format.or_else(|| media::format_of_name(&url.decode()))?, url))
             }
             MediaSource::Url { .. } | MediaSource::Id { .. } => None,
         }
@@ -85,24 +85,24 @@ impl<'a> DocumentForm<'a> {
 
     fn of_bytes(mime: JsonStr<'a>, data: JsonStr<'a>, name: JsonStr<'a>) -> Self {
         if data.escaped().starts_with("JVBERi0") {
-            return DocumentForm::Bytes("pdf", data);
+            return DocumentContent::Bytes("pdf", data);
         }
         let media_type = mime.decode();
         if let Some(format) = MediaKind::Document.format(&media_type).filter(|format| *format != "txt") {
-            return DocumentForm::Bytes(format, data);
+            return DocumentContent::Bytes(format, data);
         }
         let image = media::format_of_bytes(data.escaped()).filter(|_| !media_type.starts_with("audio/"));
         if let Some(format) = image.or_else(|| MediaKind::Image.format(&media_type)) {
-            return DocumentForm::Image(format, data);
+            return DocumentContent::Image(format, data);
         }
         if let Some(format) = media::format_of_name(&name.decode()) {
-            return DocumentForm::Bytes(format, data);
+            return DocumentContent::Bytes(format, data);
         }
         match STANDARD.decode_to_vec(data.decode().as_bytes()) {
             Ok(bytes) if std::str::from_utf8(&bytes).is_ok_and(|text| !text.contains('\0')) => {
-                DocumentForm::Bytes("txt", data)
+                DocumentContent::Bytes("txt", data)
             }
-            _ => DocumentForm::Unknown,
+            _ => DocumentContent::Unknown,
         }
     }
 }

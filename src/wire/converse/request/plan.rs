@@ -4,7 +4,7 @@
 
 use smallvec::SmallVec;
 
-use super::document::{DocumentForm, is_stored};
+use super::document::{DocumentContent, is_stored};
 use crate::canonical::dialect::ReasoningParameter;
 use crate::canonical::{Block, Dialect, MediaSource, Request, Role, Turn};
 use crate::json::JsonStr;
@@ -242,8 +242,8 @@ pub(super) fn check_block(block: &Block<'_>, dialect: &Dialect<'_>, own: bool) -
         Block::File { source, name, .. } => match *source {
             MediaSource::Text { text } if is_blank(text) => Err(BlockLoss::Empty),
             MediaSource::Id { .. } => Err(BlockLoss::Element("file_id")),
-            source => match DocumentForm::of(source, *name) {
-                Some(DocumentForm::Unknown) => Err(BlockLoss::FileType),
+            source => match DocumentContent::of(source, *name) {
+                Some(DocumentContent::Unknown) => Err(BlockLoss::FileType),
                 Some(_) => Ok(()),
                 None => Err(BlockLoss::Element("file_url")),
             },

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use base64_simd::STANDARD;
 
-use super::document::DocumentForm;
+use super::document::DocumentContent;
 use super::encode::RequestWriter;
 use super::plan::{Message, Plan, check_result_block, image_format, media_format};
 use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, Role, ToolKind};
@@ -204,12 +204,12 @@ impl RequestWriter<'_, '_, '_> {
     }
 
     fn document(&mut self, source: MediaSource<'_>, name: JsonStr<'_>) {
-        let Some(form) = DocumentForm::of(source, name) else { return };
+        let Some(form) = DocumentContent::of(source, name) else { return };
         let (format, text) = match form {
-            DocumentForm::Image(format, _) => return self.media_block(MediaKind::Image, format, source),
-            DocumentForm::Bytes(format, _) | DocumentForm::Stored(format, _) => (format, None),
-            DocumentForm::Text(text) => ("txt", Some(text)),
-            DocumentForm::Unknown => return,
+            DocumentContent::Image(format, _) => return self.media_block(MediaKind::Image, format, source),
+            DocumentContent::Bytes(format, _) | DocumentContent::Stored(format, _) => (format, None),
+            DocumentContent::Text(text) => ("txt", Some(text)),
+            DocumentContent::Unknown => return,
         };
         // A client of this format has named its documents itself.
         let own = self.notes.from() == Format::Converse;

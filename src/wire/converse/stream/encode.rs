@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{BufMut, BytesMut};
 
 use super::super::{finish, usage};
-use super::block::{BlockForm, EncodedBlock, EventType, put_delta, put_index};
+use super::part::{BlockForm, EncodedBlock, EventType, put_delta, put_index};
 use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Delta, Event, Usage};
 use crate::error::{ApiError, ErrorKind};

@@ -3,10 +3,10 @@
 //! [`Decoder`] reads the events of a provider, [`Encoder`] writes the messages for a client. The messages of the event
 //! stream themselves are read by `framing`.
 
-mod block;
 mod decode;
 mod encode;
+mod part;
 
-pub(super) use block::{blob, envelope, put_call_id, put_input};
 pub use decode::Decoder;
 pub use encode::Encoder;
+pub(super) use part::{blob, envelope, put_call_id, put_input};

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::stream::{Decoder, Encoder};
 use crate::canonical::dialect::ReasoningSupport;
 use crate::canonical::{Answer, Dialect, Event, Grammar, Request};
-use crate::framing::event_stream::Message;
+use crate::framing::event_stream::EventMessage;
 use crate::json::EscapedString;
 use crate::wire::Format;
 use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
@@ -60,7 +60,7 @@ fn messages(mut stream: &[u8]) -> Vec<(String, Value)> {
     let mut all = Vec::new();
     while !stream.is_empty() {
         let length = u32::from_be_bytes(stream[..4].try_into().unwrap()) as usize;
-        let message = Message::parse(&stream[..length]).unwrap();
+        let message = EventMessage::parse(&stream[..length]).unwrap();
         assert_eq!(message.text(":content-type"), Some("application/json"));
         let kind = message.text(":message-type").unwrap();
         let name = message.text(&format!(":{kind}-type")).unwrap().to_owned();
