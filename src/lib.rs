@@ -23,7 +23,7 @@
 //! * [`canonical`] is the format-independent model of requests, responses and events. It names no format and no
 //!   provider.
 //! * [`cloud`] signs requests for cloud platforms, and verifies signatures.
-//! * [`wire`] implements the formats: chat, messages, responses and generate, one folder each, with their paths, errors
+//! * [`wire`] implements the formats: chat, messages, responses, generate and converse, one folder each, with their paths, errors
 //!   and model listings. Formats never import each other.
 //! * [`translate`] connects two formats, or a format with itself: it decides once per exchange how the response is
 //!   handled, and then forwards it.
