@@ -81,6 +81,16 @@ fn said(provider: Format, frame: &Value) -> Option<(Said, &str)> {
             };
             Some((said, frame["delta"].as_str()?))
         }
+        Format::Converse => {
+            let delta = &frame["contentBlockDelta"]["delta"];
+            if let Some(text) = delta["text"].as_str() {
+                return Some((Said::Text, text));
+            }
+            if let Some(text) = delta["reasoningContent"]["text"].as_str() {
+                return Some((Said::Reasoning, text));
+            }
+            Some((Said::Arguments, delta["toolUse"]["input"].as_str()?))
+        }
         Format::Generate => {
             let part = &frame["candidates"][0]["content"]["parts"][0];
             let said = if part["thought"] == true { Said::Reasoning } else { Said::Text };
@@ -124,6 +134,14 @@ fn write(client: Format, said: Said, text: &str, number: usize, out: &mut Vec<u8
                 "output_index": 0, "content_index": 0, "delta": text, "logprobs": [],
             });
             (Some(name), frame)
+        }
+        Format::Converse => {
+            let delta = match said {
+                Said::Text => json!({"text": text}),
+                Said::Reasoning => json!({"reasoningContent": {"text": text}}),
+                Said::Arguments => json!({"toolUse": {"input": text}}),
+            };
+            (None, json!({"contentBlockDelta": {"contentBlockIndex": 0, "delta": delta}}))
         }
         Format::Generate => {
             let mut part = json!({"text": text});

@@ -18,10 +18,12 @@
 //!
 //! * [`json`] reads and writes JSON text without building a tree: a push scanner for bodies that arrive in pieces, a
 //!   pull reader for complete documents, and a rope that is edited without a copy.
-//! * [`framing`] finds the boundaries of stream events: server-sent events, and the elements of one JSON array.
+//! * [`framing`] finds the boundaries of stream events: server-sent events, the elements of one JSON array, and the
+//!   messages of binary event streams.
 //! * [`canonical`] is the format-independent model of requests, responses and events. It names no format and no
 //!   provider.
-//! * [`wire`] implements the formats: chat, messages, responses and generate, one folder each, with their paths, errors
+//! * [`cloud`] signs requests for cloud platforms, and verifies signatures.
+//! * [`wire`] implements the formats: chat, messages, responses, generate and converse, one folder each, with their paths, errors
 //!   and model listings. Formats never import each other.
 //! * [`translate`] connects two formats, or a format with itself: it decides once per exchange how the response is
 //!   handled, and then forwards it.
@@ -57,6 +59,7 @@
 //! docs/architecture.md lists which module may import which; `tests/house.rs` checks it.
 
 pub mod canonical;
+pub mod cloud;
 pub mod error;
 pub mod framing;
 pub mod job;

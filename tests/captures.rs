@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "captures/bedrock.rs"]
+mod bedrock;
 #[path = "captures/errors.rs"]
 mod errors;
 #[path = "captures/naive.rs"]

@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use source::{File, code_of, committed, rust, without_inline_tests, words};
 
 /// Modules that build without the feature `proxy`.
-const CODECS: [&str; 8] = ["canonical", "error", "framing", "job", "json", "tokens", "translate", "wire"];
+const CODECS: [&str; 9] =
+    ["canonical", "cloud", "error", "framing", "job", "json", "tokens", "translate", "wire"];
 /// A file with more lines has more than one reason to change.
 const MAX_LINES: usize = 500;
 
@@ -122,7 +123,7 @@ fn dependencies_on_the_page_are_used() {
 
 #[test]
 fn formats_do_not_use_each_other() {
-    const FORMATS: [&str; 4] = ["chat", "generate", "messages", "responses"];
+    const FORMATS: [&str; 5] = ["chat", "converse", "generate", "messages", "responses"];
     let mut faults = Vec::new();
     for file in rust("src/wire") {
         let Some(own) = FORMATS.into_iter().find(|name| file.path.starts_with(&format!("src/wire/{name}/")))
@@ -160,8 +161,17 @@ fn formats_are_used_by_name_outside_the_exchange() {
 
 #[test]
 fn canonical_names_no_format_and_no_provider() {
-    const NAMES: [&str; 8] =
-        ["anthropic", "chat", "claude", "gemini", "generate", "google", "openai", "generatecontent"];
+    const NAMES: [&str; 9] = [
+        "anthropic",
+        "chat",
+        "claude",
+        "converse",
+        "gemini",
+        "generate",
+        "google",
+        "openai",
+        "generatecontent",
+    ];
     let mut faults = Vec::new();
     for file in rust("src/canonical") {
         // A test may take a provider for an example.

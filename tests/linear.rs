@@ -16,6 +16,8 @@
 
 #[path = "linear/answers.rs"]
 mod answers;
+#[path = "linear/converse.rs"]
+mod converse;
 #[path = "linear/frames.rs"]
 mod frames;
 #[path = "linear/measured.rs"]
@@ -141,6 +143,11 @@ fn responses_is_translated_in_linear_time() {
 #[test]
 fn generate_is_translated_in_linear_time() {
     is_linear(Format::Generate);
+}
+
+#[test]
+fn converse_is_translated_in_linear_time() {
+    is_linear(Format::Converse);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Input of the benchmarks and tests of translation: responses in all formats, frame by frame, and requests, the same
 //! in every run.
 //!
-//! Here live texts, and the set-up of translators for them. Measurement must not live here.
+//! Texts, and the set-up of translators for them. Measurement must not live here.
 
 pub(crate) mod requests;
 
@@ -18,14 +18,11 @@ use model_gateway::translate::{
 use model_gateway::wire::Format;
 use model_gateway::wire::codec::ReplyOptions;
 
-/// All formats.
-pub(crate) const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
-
 /// Returns the pairs of different formats: the provider's and the client's.
 pub(crate) fn pairs() -> impl Iterator<Item = (Format, Format)> {
-    FORMATS
+    Format::ALL
         .into_iter()
-        .flat_map(|provider| FORMATS.into_iter().map(move |client| (provider, client)))
+        .flat_map(|provider| Format::ALL.into_iter().map(move |client| (provider, client)))
         .filter(|(provider, client)| provider != client)
 }
 
@@ -182,6 +179,7 @@ impl Script {
                 }
             }
             Format::Generate => {}
+            Format::Converse => self.frames.push(requests::union("messageStart", "\"role\":\"assistant\"")),
         }
     }
 
@@ -210,6 +208,12 @@ impl Script {
                 self.event("response.output_item.added", &format!("\"output_index\":{block},\"item\":{item}"));
                 self.part(said, "added");
             }
+            (Format::Converse, Said::Arguments) => self.frames.push(requests::union("contentBlockStart",
+                &format!(
+                    "\"contentBlockIndex\":{block},\"start\":{{\"toolUse\":{{\"name\":\"write_lines\",\
+                     \"toolUseId\":\"tooluse_hsyz7O0QqkhdTHrpQhVYXj\"}}}}"
+                ),
+            )),
             _ => {}
         }
     }
@@ -273,6 +277,9 @@ impl Script {
                 self.number += 1;
             }
             Format::Generate => {}
+            Format::Converse => self
+                .frames
+                .push(requests::union("contentBlockStop", &format!("\"contentBlockIndex\":{block}"))),
         }
         self.block += 1;
     }
@@ -301,6 +308,12 @@ impl Script {
             Format::Responses => {
                 let usage = "{\"input_tokens\":90,\"output_tokens\":500,\"total_tokens\":590}";
                 self.response("response.completed", "completed", usage);
+            }
+            Format::Converse => {
+                let reason = if finish == "stop" { "end_turn" } else { "tool_use" };
+                let usage = "\"usage\":{\"inputTokens\":90,\"outputTokens\":500,\"totalTokens\":590}";
+                self.frames.push(requests::union("messageStop", &format!("\"stopReason\":\"{reason}\"")));
+                self.frames.push(requests::union("metadata", usage));
             }
             Format::Generate => {
                 self.frames.push(generate("{\"text\": \"\"}", "\"finishReason\": \"STOP\",", self.number))
@@ -351,6 +364,15 @@ impl Script {
                 generate(&format!("{{\"text\": \"{piece}\",\"thought\": true}}"), "", self.number)
             }
             (Format::Generate, Said::Arguments) => String::new(),
+            (Format::Converse, _) => {
+                let delta = match said {
+                    Said::Text => format!("{{\"text\":\"{piece}\"}}"),
+                    Said::Reasoning => format!("{{\"reasoningContent\":{{\"text\":\"{piece}\"}}}}"),
+                    Said::Arguments => format!("{{\"toolUse\":{{\"input\":\"{piece}\"}}}}"),
+                };
+                let members = format!("\"contentBlockIndex\":{block},\"delta\":{delta},\"p\":\"abcdefghij\"");
+                requests::union("contentBlockDelta", &members)
+            }
         }
     }
 

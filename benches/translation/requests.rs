@@ -44,6 +44,10 @@ pub(crate) fn image(format: Format) -> String {
             "{{\"role\":\"user\",\"parts\":[{{\"text\":\"{text}\"}},\
              {{\"inlineData\":{{\"mimeType\":\"image/png\",\"data\":\"{data}\"}}}}]}}"
         ),
+        Format::Converse => format!(
+            "{{\"role\":\"user\",\"content\":[{{\"text\":\"{text}\"}},\
+             {{\"image\":{{\"format\":\"png\",\"source\":{{\"bytes\":\"{data}\"}}}}}}]}}"
+        ),
     };
     whole(format, &[turn])
 }
@@ -96,6 +100,18 @@ fn turn(format: Format, n: usize, turns: &mut Vec<String>) {
             ),
             format!("{{\"role\":\"model\",\"parts\":[{{\"text\":\"{answer}\"}}]}}"),
         ]),
+        Format::Converse => turns.extend([
+            format!("{{\"role\":\"user\",\"content\":[{{\"text\":\"{question}\"}}]}}"),
+            format!(
+                "{{\"role\":\"assistant\",\"content\":[{{\"toolUse\":{{\"toolUseId\":\"call_{n}\",\"name\":\"{name}\",\
+                 \"input\":{object}}}}}]}}"
+            ),
+            format!(
+                "{{\"role\":\"user\",\"content\":[{{\"toolResult\":{{\"toolUseId\":\"call_{n}\",\
+                 \"content\":[{{\"text\":\"{result}\"}}]}}}}]}}"
+            ),
+            format!("{{\"role\":\"assistant\",\"content\":[{{\"text\":\"{answer}\"}}]}}"),
+        ]),
     }
 }
 
@@ -119,6 +135,11 @@ fn whole(format: Format, turns: &[String]) -> String {
         Format::Generate => {
             format!("{{\"name\":\"{name}\",\"description\":\"{WORDS}\",\"parametersJsonSchema\":{SCHEMA}}}")
         }
+        Format::Converse => {
+            format!(
+                "{{\"toolSpec\":{{\"name\":\"{name}\",\"description\":\"{WORDS}\",\"inputSchema\":{{\"json\":{SCHEMA}}}}}}}"
+            )
+        }
     };
     let tools = TOOLS.iter().map(tool).collect::<Vec<_>>().join(",");
     match format {
@@ -138,5 +159,14 @@ fn whole(format: Format, turns: &[String]) -> String {
             "{{\"systemInstruction\":{{\"parts\":[{{\"text\":\"{system}\"}}]}},\"generationConfig\":{{\"temperature\":0.2,\
              \"maxOutputTokens\":1000}},\"contents\":[{turns}],\"tools\":[{{\"functionDeclarations\":[{tools}]}}]}}"
         ),
+        Format::Converse => format!(
+            "{{\"system\":[{{\"text\":\"{system}\"}}],\"inferenceConfig\":{{\"temperature\":0.2,\"maxTokens\":1000}},\
+             \"messages\":[{turns}],\"toolConfig\":{{\"tools\":[{tools}]}}}}"
+        ),
     }
+}
+
+/// Returns the frame of an event of an event stream.
+pub(crate) fn union(name: &str, members: &str) -> String {
+    format!("data: {{\"{name}\":{{{members}}}}}\n\n")
 }

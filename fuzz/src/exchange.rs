@@ -64,13 +64,14 @@ fn is_beside_usage(out: &[u8], came: &[u8]) -> bool {
 
 /// Verbatim stream or document: every split gives the same output, and without a requested change nothing changes.
 pub fn verbatim(mut data: &[u8]) {
-    const KINDS: [(Api, Arrival); 6] = [
+    const KINDS: [(Api, Arrival); 7] = [
         (Api::Chat, Arrival::Events),
         (Api::Messages, Arrival::Events),
         (Api::Responses, Arrival::Events),
         (Api::Generate, Arrival::Events),
         (Api::Generate, Arrival::Array),
         (Api::Chat, Arrival::Whole),
+        (Api::Converse, Arrival::EventStream),
     ];
     let (api, arrival) = KINDS[choose(&mut data, KINDS.len())];
     let changed = choose(&mut data, 4);

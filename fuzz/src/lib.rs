@@ -10,6 +10,7 @@ mod codec;
 mod config;
 #[cfg(feature = "config")]
 mod encoding;
+mod event_stream;
 mod exchange;
 #[cfg(feature = "config")]
 mod http1;
@@ -28,6 +29,7 @@ pub use codec::framing;
 pub use config::{config, keys_file};
 #[cfg(feature = "config")]
 pub use encoding::request_encoding;
+pub use event_stream::{event_stream, signed_request};
 pub use exchange::verbatim;
 #[cfg(feature = "config")]
 pub use http1::{chunks, head};
@@ -50,6 +52,8 @@ pub const TARGETS: &[Target] = &[
     ("json_reverse", json_reverse),
     ("breakpoints", breakpoints),
     ("framing", framing),
+    ("event_stream", event_stream),
+    ("signed_request", signed_request),
     ("websocket_frames", websocket_frames),
     ("websocket_events", websocket_events),
     ("path", path),

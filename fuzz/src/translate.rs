@@ -7,12 +7,13 @@ use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Struc
 use model_gateway::canonical::seal::{SealedSignature, SignedCallId};
 use model_gateway::canonical::{Dialect, Effort, Event, Grammar, ProviderSignature, Quirks, Thinking};
 use model_gateway::error::{ApiError, ErrorKind};
+use model_gateway::framing::event_stream::EventMessage;
 use model_gateway::json::{EscapedString, JsonStr, RawJson};
 use model_gateway::translate::translated::{Route, Translated};
 use model_gateway::translate::verbatim::{Arrival, StreamError};
 use model_gateway::translate::{Restore, TranslateRequest, outgoing};
 use model_gateway::wire::codec::ReplyOptions;
-use model_gateway::wire::{Format, chat, generate, messages, responses, schema};
+use model_gateway::wire::{Format, chat, converse, generate, messages, responses, schema};
 use serde_json::value::RawValue;
 
 use crate::{choose, pieces};
@@ -42,6 +43,18 @@ fn is_sound(data: &[u8], array: bool) -> bool {
     let mut values =
         lines.filter_map(|line| line.strip_prefix("data")).map(|rest| rest.trim_start_matches(':'));
     values.all(|value| matches!(value.trim(), "" | "[DONE]") || is_json(value))
+}
+
+/// Asserts that bytes are messages of an event stream, with JSON in each event if `sound`.
+fn assert_messages(mut out: &[u8], sound: bool) {
+    while !out.is_empty() {
+        let length = u32::from_be_bytes(out[..4].try_into().unwrap()) as usize;
+        let message = EventMessage::parse(&out[..length]).unwrap();
+        if sound {
+            assert_json(std::str::from_utf8(message.payload()).unwrap());
+        }
+        out = &out[length..];
+    }
 }
 
 /// Asserts that a text is a stream in SSE framing, with a JSON value in each event if `sound`.
@@ -123,14 +136,15 @@ fn assert_grammar(format: Format, frames: &[&str]) {
         Format::Messages => read!(messages::stream::Decoder::new("req_1")),
         Format::Responses => read!(responses::stream::Decoder::new("req_1")),
         Format::Generate => read!(generate::stream::Decoder::new("req_1")),
+        Format::Converse => read!(converse::stream::Decoder::new("req_1")),
     }
 }
 
 /// Translated stream: every split gives the same output, the output has the client's framing, and the events in between
 /// obey the event grammar.
 pub fn translated(mut data: &[u8]) {
-    let provider = Format::ALL[choose(&mut data, 4)];
-    let client = Format::ALL[choose(&mut data, 4)];
+    let provider = Format::ALL[choose(&mut data, Format::ALL.len())];
+    let client = Format::ALL[choose(&mut data, Format::ALL.len())];
     let flags = choose(&mut data, 16);
     let seed = choose(&mut data, 256);
     if let Ok(text) = std::str::from_utf8(data) {
@@ -142,7 +156,7 @@ pub fn translated(mut data: &[u8]) {
     let route = Route { client, provider, stream: true };
     let whole = pass(&route, arrival, flags, &[data]);
     let split = pass(&route, arrival, flags, &pieces(data, seed));
-    let text = |passed: &Passed| String::from_utf8(passed.out.clone()).unwrap();
+    let text = |passed: &Passed| String::from_utf8_lossy(&passed.out).into_owned();
     assert!(
         split == whole,
         "{:?} {}\nagainst {:?} {}",
@@ -152,6 +166,9 @@ pub fn translated(mut data: &[u8]) {
         text(&whole)
     );
     let sound = is_sound(data, arrival == Arrival::Array);
+    if client == Format::Converse {
+        return assert_messages(&whole.out, sound);
+    }
     match client == Format::Generate && flags & 4 != 0 {
         // A client that requested an array receives a closed array in any case.
         true if sound => assert_json(&text(&whole)),
@@ -167,8 +184,8 @@ pub fn translated(mut data: &[u8]) {
 
 /// Translated document, for a client that wants a document and for one that wants a stream.
 pub fn answer(mut data: &[u8]) {
-    let provider = Format::ALL[choose(&mut data, 4)];
-    let client = Format::ALL[choose(&mut data, 4)];
+    let provider = Format::ALL[choose(&mut data, Format::ALL.len())];
+    let client = Format::ALL[choose(&mut data, Format::ALL.len())];
     let flags = choose(&mut data, 8);
     let Ok(text) = std::str::from_utf8(data) else { return };
     let sound = is_json(text);
@@ -183,6 +200,7 @@ pub fn answer(mut data: &[u8]) {
         Format::Messages => messages::answer::decode(text, "req_1", &mut sink),
         Format::Responses => responses::answer::decode(text, "req_1", &mut sink),
         Format::Generate => generate::answer::decode(text, "req_1", &mut sink),
+        Format::Converse => converse::answer::decode(text, "req_1", &mut sink),
     };
     let route = Route { client, provider, stream: false };
     let document = pass(&route, Arrival::Whole, flags, &[data]);
@@ -190,6 +208,9 @@ pub fn answer(mut data: &[u8]) {
         assert_json(std::str::from_utf8(&document.out).unwrap());
     }
     let stream = pass(&Route { stream: true, ..route }, Arrival::Whole, flags, &[data]);
+    if client == Format::Converse {
+        return assert_messages(&stream.out, sound);
+    }
     let text = std::str::from_utf8(&stream.out).unwrap();
     match client == Format::Generate && flags & 4 != 0 {
         true if sound => assert_json(text),
@@ -249,8 +270,8 @@ fn ask(from: Format, to: Format, kind: usize, body: &str) -> Option<String> {
 
 /// Translated request: the output is JSON, is the same each time, and can be decoded by the provider's format.
 pub fn translated_request(mut data: &[u8]) {
-    let from = Format::ALL[choose(&mut data, 4)];
-    let to = Format::ALL[choose(&mut data, 4)];
+    let from = Format::ALL[choose(&mut data, Format::ALL.len())];
+    let to = Format::ALL[choose(&mut data, Format::ALL.len())];
     let kind = choose(&mut data, 64);
     let Ok(body) = std::str::from_utf8(data) else { return };
     let Some(written) = ask(from, to, kind, body) else { return };
@@ -266,6 +287,7 @@ pub fn translated_request(mut data: &[u8]) {
             Format::Messages => messages::request::decode(&written).err(),
             Format::Responses => responses::request::decode(&written).err(),
             Format::Generate => generate::request::decode(&written).err(),
+            Format::Converse => converse::request::decode(&written).err(),
         };
         // The decoder may refuse values that were passed through unchanged.
         if let Some(error) = again {

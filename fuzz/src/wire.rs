@@ -136,7 +136,7 @@ pub fn spellings(mut data: &[u8]) {
 
 /// Data of a frame, and a complete response.
 pub fn watch(mut data: &[u8]) {
-    let format = Format::ALL[choose(&mut data, 4)];
+    let format = Format::ALL[choose(&mut data, Format::ALL.len())];
     let Ok(text) = std::str::from_utf8(data) else { return };
     let glance = watch::classify(format, data);
     let sights = [watch::frame(format, text), watch::answer(format, text)];

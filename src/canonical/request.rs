@@ -104,7 +104,8 @@ pub enum OutputFormat<'a> {
         name: JsonStr<'a>,
         /// Description of the schema; may be empty.
         description: JsonStr<'a>,
-        /// JSON schema.
+        /// JSON schema; a string whose text is the schema, in a request that was decoded from a format that carries it
+        /// so and is not adapted yet.
         schema: RawJson<'a>,
         /// Whether the schema is in the dialect of OpenAPI 3.0.
         openapi: bool,

@@ -47,7 +47,7 @@ pub(super) struct ExplainArgs {
 
 pub(super) fn format_of(name: &str) -> Result<Format, String> {
     let format = Format::ALL.into_iter().find(|format| format.name() == name);
-    format.ok_or_else(|| "one of chat, messages, responses, generate".to_owned())
+    format.ok_or_else(|| "one of chat, messages, responses, generate, converse".to_owned())
 }
 
 fn kind_of(name: &str) -> Result<ProviderKind, String> {
@@ -71,6 +71,7 @@ fn provider_of(format: Format) -> (ProviderKind, &'static str) {
         Format::Messages => (ProviderKind::Anthropic, "claude-sonnet-4-5"),
         Format::Responses => (ProviderKind::OpenAi, "gpt-5.2"),
         Format::Generate => (ProviderKind::Gemini, "gemini-2.5-flash"),
+        Format::Converse => (ProviderKind::Bedrock, "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
     }
 }
 

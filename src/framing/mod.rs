@@ -1,11 +1,12 @@
 //! Stream framing: finds where one frame of a byte stream ends and the next begins.
 //!
-//! It supports the framings that providers stream in: server-sent events ([`sse`]) and one JSON array in pieces
-//! ([`json_array`], Gemini without `alt=sse`). A splitter stores a few bits of state and no text; [`FrameBuffer`]
+//! It supports the framings that providers stream in: server-sent events ([`sse`]), one JSON array in pieces
+//! ([`json_array`], Gemini without `alt=sse`) and binary messages with checksums ([`event_stream`], AWS). A splitter stores a few bits of state and no text; [`FrameBuffer`]
 //! stores the start of a frame whose end has not arrived. [`websocket`] reads and writes the frames of a WebSocket.
 //!
 //! This module must not depend on the meaning of a frame, name a wire format or parse JSON.
 
+pub mod event_stream;
 pub mod frame_buffer;
 pub mod json_array;
 pub mod sse;
@@ -23,6 +24,8 @@ pub enum Splitter {
     Sse(sse::SseSplitter),
     /// The elements of one JSON array.
     JsonArray(json_array::ArraySplitter),
+    /// Messages of an AWS event stream.
+    EventStream(event_stream::EventStreamSplitter),
 }
 
 impl Splitter {
@@ -33,6 +36,7 @@ impl Splitter {
         match self {
             Splitter::Sse(splitter) => splitter.next_boundary(piece, from),
             Splitter::JsonArray(splitter) => splitter.next_boundary(piece, from),
+            Splitter::EventStream(splitter) => splitter.next_boundary(piece, from),
         }
     }
 }

@@ -42,6 +42,7 @@ impl Provider {
                 // Vertex AI rejects tool-call ids.
                 Dialect { call_ids: self.kind != ProviderKind::Vertex, ..generate(base, plain) }
             }
+            Api::Converse => super::bedrock::dialect(base, plain),
             _ if matches!(self.preset, Preset::OpenAi | Preset::Azure) => openai(base, plain),
             _ => presets::dialect(self.preset, base, plain, self.base.prefix().ends_with("/beta")),
         }
@@ -111,7 +112,7 @@ pub(super) fn version_after(name: &str, word: &str) -> Option<(u32, u32)> {
 
 /// Returns the profile of a Claude model. Source: Anthropic, "Models overview", "Extended thinking", "Adaptive
 /// thinking", "Structured outputs".
-fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+pub(super) fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     let budget = ReasoningSupport::Budget { min: 1_024, max: 128_000, off: true };
     let Some(at) = model.find("claude") else {
         // A model other than Claude in the messages format: the subset that such servers implement.

@@ -19,6 +19,8 @@ pub enum ProviderKind {
     Gemini,
     /// Google models at Vertex AI.
     Vertex,
+    /// Amazon Bedrock.
+    Bedrock,
     /// Cohere.
     Cohere,
     /// Jina.
@@ -35,7 +37,7 @@ pub enum ProviderKind {
 
 impl ProviderKind {
     /// All kinds, in the order of docs/configuration.md.
-    pub const ALL: [ProviderKind; 13] = [
+    pub const ALL: [ProviderKind; 14] = [
         ProviderKind::OpenAi,
         ProviderKind::OpenAiCompatible,
         ProviderKind::Azure,
@@ -43,6 +45,7 @@ impl ProviderKind {
         ProviderKind::VertexAnthropic,
         ProviderKind::Gemini,
         ProviderKind::Vertex,
+        ProviderKind::Bedrock,
         ProviderKind::Cohere,
         ProviderKind::Jina,
         ProviderKind::Voyage,
@@ -61,6 +64,7 @@ impl ProviderKind {
             ProviderKind::VertexAnthropic => "vertex-anthropic",
             ProviderKind::Gemini => "gemini",
             ProviderKind::Vertex => "vertex",
+            ProviderKind::Bedrock => "bedrock",
             ProviderKind::Cohere => "cohere",
             ProviderKind::Jina => "jina",
             ProviderKind::Voyage => "voyage",
@@ -84,6 +88,7 @@ impl ProviderKind {
             ProviderKind::Anthropic => "anthropic",
             ProviderKind::VertexAnthropic | ProviderKind::Vertex => "gcp.vertex_ai",
             ProviderKind::Gemini => "gcp.gemini",
+            ProviderKind::Bedrock => "aws.bedrock",
             ProviderKind::Cohere => "cohere",
             ProviderKind::Jina => "jina",
             ProviderKind::Voyage => "voyage",
@@ -103,6 +108,7 @@ impl ProviderKind {
             ProviderKind::Anthropic | ProviderKind::VertexAnthropic => &[Api::Messages, Api::CountTokens],
             ProviderKind::Vertex => &[Api::Generate, Api::Images, Api::Videos],
             ProviderKind::Gemini => &[Api::Generate, Api::EmbedContent, Api::Images, Api::Videos],
+            ProviderKind::Bedrock => &[Api::Converse],
             ProviderKind::Cohere => &[Api::Rerank, Api::Embeddings],
             ProviderKind::Jina | ProviderKind::Voyage => &[Api::Embeddings, Api::Rerank],
             ProviderKind::DashScope => {
@@ -121,6 +127,7 @@ impl ProviderKind {
             | ProviderKind::Azure
             | ProviderKind::VertexAnthropic
             | ProviderKind::Vertex
+            | ProviderKind::Bedrock
             | ProviderKind::Tei => None,
             ProviderKind::Anthropic => Some("https://api.anthropic.com/v1"),
             ProviderKind::Gemini => Some("https://generativelanguage.googleapis.com/v1beta"),

@@ -5,6 +5,7 @@
 //! of a provider (`route`) and connections (`proxy`) must not live here.
 
 mod address;
+mod bedrock;
 mod check;
 mod dialect;
 mod doc_table;
@@ -27,7 +28,7 @@ pub use kind::ProviderKind;
 pub use preset::Preset;
 pub use videos::VideoStep;
 
-use crate::wire::path::{Action, push_path_segment};
+use crate::wire::path::{Action, push_path_label, push_path_segment};
 use crate::wire::{Api, Format};
 
 /// Default `anthropic-version` header, for clients that send none. It is the older of the two supported versions: it
@@ -283,6 +284,12 @@ impl Provider {
                     Action::Compact => "",
                 });
             }
+            (Api::Converse, action) => {
+                path.push_str("/model/");
+                push_path_label(&mut path, model);
+                let streams = matches!(action, Some(Action::Stream { .. }));
+                path.push_str(if streams { "/converse-stream" } else { "/converse" });
+            }
             _ => path.push_str(resource(api, action)),
         }
         path
@@ -310,7 +317,8 @@ impl Provider {
 
     /// Returns whether the request path depends on the action, not only on the API and the model.
     pub fn path_needs_action(&self, api: Api) -> bool {
-        matches!(api, Api::Generate | Api::EmbedContent) || self.kind == ProviderKind::VertexAnthropic
+        matches!(api, Api::Generate | Api::EmbedContent | Api::Converse)
+            || self.kind == ProviderKind::VertexAnthropic
     }
 
     /// Returns whether the provider makes and reads the compaction items of the responses API itself (OpenAI API,
@@ -353,6 +361,7 @@ fn resource(api: Api, action: Option<Action>) -> &'static str {
         Api::Videos => "/videos",
         Api::Tasks => "/tasks",
         Api::Generate | Api::EmbedContent => "/models",
+        Api::Converse => "/model",
     }
 }
 

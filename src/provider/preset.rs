@@ -126,9 +126,11 @@ impl Preset {
             ProviderKind::DashScope => Preset::Qwen,
             ProviderKind::Ark => Preset::Ark,
             ProviderKind::OpenAiCompatible => Preset::at(base),
-            ProviderKind::Cohere | ProviderKind::Jina | ProviderKind::Voyage | ProviderKind::Tei => {
-                Preset::Compatible
-            }
+            ProviderKind::Bedrock
+            | ProviderKind::Cohere
+            | ProviderKind::Jina
+            | ProviderKind::Voyage
+            | ProviderKind::Tei => Preset::Compatible,
         }
     }
 

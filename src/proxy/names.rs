@@ -101,6 +101,8 @@ pub(in crate::proxy) const X_RATELIMIT_RESET_REQUESTS: HeaderName =
     HeaderName::from_static("x-ratelimit-reset-requests");
 pub(in crate::proxy) const X_RATELIMIT_RESET_TOKENS: HeaderName =
     HeaderName::from_static("x-ratelimit-reset-tokens");
+pub(in crate::proxy) const X_AMZN_ERRORTYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
+pub(in crate::proxy) const X_AMZN_REQUESTID: HeaderName = HeaderName::from_static("x-amzn-requestid");
 pub(in crate::proxy) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(in crate::proxy) const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 pub(in crate::proxy) const X_VENDOR_API_KEY: HeaderName = HeaderName::from_static("x-vendor-api-key");

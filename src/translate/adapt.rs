@@ -66,7 +66,9 @@ fn count_choices(request: &mut Request<'_>, notes: &mut LossNotes) {
     if request.choices == Some(1) {
         request.choices = None;
     }
-    if request.choices.is_some() && matches!(notes.to(), Format::Messages | Format::Responses) {
+    if request.choices.is_some()
+        && matches!(notes.to(), Format::Messages | Format::Responses | Format::Converse)
+    {
         notes.lose("n");
     }
 }
@@ -79,7 +81,7 @@ fn has_custom_tools(to: Format, dialect: &Dialect<'_>) -> bool {
 /// Returns true if the target's format allows the tool name.
 fn is_legal(name: &str, to: Format) -> bool {
     let limit = match to {
-        Format::Chat | Format::Responses => 64,
+        Format::Chat | Format::Responses | Format::Converse => 64,
         Format::Messages | Format::Generate => 128,
     };
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -346,8 +348,8 @@ fn settle_output<'a>(
     };
     match request.output {
         OutputFormat::Text => {}
-        // Messages has no JSON mode without a schema.
-        OutputFormat::Json if to != Format::Messages && (native || any_json) => {
+        // Messages and Converse have no JSON mode without a schema.
+        OutputFormat::Json if !lacks_json_mode(to) && (native || any_json) => {
             // Providers of both formats refuse JSON mode if the conversation does not mention JSON.
             if matches!(to, Format::Chat | Format::Responses) && !speaks_of_json(request) {
                 hint(request, ANY_JSON.to_owned(), to, bump);
@@ -390,12 +392,17 @@ fn settle_output<'a>(
                     format!("Answer with JSON that this schema allows, and nothing else: {}", schema.text());
                 hint(request, text, to, bump);
                 notes.warn("output_schema");
-                if any_json && to != Format::Messages {
+                if any_json && !lacks_json_mode(to) {
                     request.output = OutputFormat::Json;
                 }
             }
         }
     }
+}
+
+/// Returns true if the format has structured output with a schema only.
+fn lacks_json_mode(to: Format) -> bool {
+    matches!(to, Format::Messages | Format::Converse)
 }
 
 /// Returns true if any text of the conversation contains "JSON", ignoring case.

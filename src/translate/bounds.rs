@@ -21,7 +21,7 @@ pub const MOST_PARTS: usize = 262_144;
 /// Returns [`ApiError`] if a limit is exceeded; the error names the request member.
 pub(super) fn check(request: &Request<'_>, client: Format) -> Result<(), ApiError> {
     let conversation = match client {
-        Format::Chat | Format::Messages => "messages",
+        Format::Chat | Format::Messages | Format::Converse => "messages",
         Format::Responses => "input",
         Format::Generate => "contents",
     };

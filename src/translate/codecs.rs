@@ -8,7 +8,7 @@ use crate::canonical::{Answer, Dialect, Event, Request, Start};
 use crate::error::ApiError;
 use crate::json::{JsonError, RawJson};
 use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
-use crate::wire::{Format, chat, generate, messages, responses};
+use crate::wire::{Format, chat, converse, generate, messages, responses};
 
 /// Stream decoder of any format.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ pub(super) enum AnyDecoder {
     Messages(Box<messages::stream::Decoder>),
     Responses(Box<responses::stream::Decoder>),
     Generate(Box<generate::stream::Decoder>),
+    Converse(Box<converse::stream::Decoder>),
 }
 
 impl AnyDecoder {
@@ -27,6 +28,7 @@ impl AnyDecoder {
             Format::Messages => AnyDecoder::Messages(Box::new(messages::stream::Decoder::new(seed))),
             Format::Responses => AnyDecoder::Responses(Box::new(responses::stream::Decoder::new(seed))),
             Format::Generate => AnyDecoder::Generate(Box::new(generate::stream::Decoder::new(seed))),
+            Format::Converse => AnyDecoder::Converse(Box::new(converse::stream::Decoder::new(seed))),
         }
     }
 
@@ -36,6 +38,7 @@ impl AnyDecoder {
             AnyDecoder::Messages(decoder) => decoder.frame(data, sink),
             AnyDecoder::Responses(decoder) => decoder.frame(data, sink),
             AnyDecoder::Generate(decoder) => decoder.frame(data, sink),
+            AnyDecoder::Converse(decoder) => decoder.frame(data, sink),
         }
     }
 
@@ -45,6 +48,7 @@ impl AnyDecoder {
             AnyDecoder::Messages(decoder) => decoder.finish(sink),
             AnyDecoder::Responses(decoder) => decoder.finish(sink),
             AnyDecoder::Generate(decoder) => decoder.finish(sink),
+            AnyDecoder::Converse(decoder) => decoder.finish(sink),
         }
     }
 
@@ -61,6 +65,7 @@ impl AnyDecoder {
         match self {
             AnyDecoder::Chat(decoder) => decoder.has_reason(),
             AnyDecoder::Generate(decoder) => decoder.has_reason(),
+            AnyDecoder::Converse(decoder) => decoder.has_reason(),
             AnyDecoder::Messages(_) | AnyDecoder::Responses(_) => false,
         }
     }
@@ -71,6 +76,7 @@ impl AnyDecoder {
             AnyDecoder::Messages(decoder) => decoder.is_over(),
             AnyDecoder::Responses(decoder) => decoder.is_over(),
             AnyDecoder::Generate(decoder) => decoder.is_over(),
+            AnyDecoder::Converse(decoder) => decoder.is_over(),
         }
     }
 }
@@ -82,6 +88,7 @@ pub(super) enum AnyEncoder {
     Messages(Box<messages::stream::Encoder>),
     Responses(Box<responses::stream::Encoder>),
     Generate(Box<generate::stream::Encoder>),
+    Converse(Box<converse::stream::Encoder>),
 }
 
 impl AnyEncoder {
@@ -91,6 +98,7 @@ impl AnyEncoder {
             Format::Messages => AnyEncoder::Messages(Box::new(messages::stream::Encoder::new(reply))),
             Format::Responses => AnyEncoder::Responses(Box::new(responses::stream::Encoder::new(reply))),
             Format::Generate => AnyEncoder::Generate(Box::new(generate::stream::Encoder::new(reply))),
+            Format::Converse => AnyEncoder::Converse(Box::new(converse::stream::Encoder::new(reply))),
         }
     }
 
@@ -101,6 +109,7 @@ impl AnyEncoder {
             AnyEncoder::Messages(encoder) => encoder.set_reply_options(reply),
             AnyEncoder::Responses(encoder) => encoder.set_reply_options(reply),
             AnyEncoder::Generate(encoder) => encoder.set_reply_options(reply),
+            AnyEncoder::Converse(encoder) => encoder.set_reply_options(reply),
         }
     }
 
@@ -110,7 +119,7 @@ impl AnyEncoder {
         match self {
             AnyEncoder::Messages(encoder) => encoder.expect_input(tokens),
             AnyEncoder::Generate(encoder) => encoder.expect_input(tokens),
-            AnyEncoder::Chat(_) | AnyEncoder::Responses(_) => {}
+            AnyEncoder::Chat(_) | AnyEncoder::Responses(_) | AnyEncoder::Converse(_) => {}
         }
     }
 
@@ -119,8 +128,8 @@ impl AnyEncoder {
         match self {
             AnyEncoder::Chat(encoder) => encoder.continue_as(start),
             AnyEncoder::Generate(encoder) => encoder.continue_as(start),
-            // These formats send them only once, at the start.
-            AnyEncoder::Messages(_) | AnyEncoder::Responses(_) => {}
+            // These formats send them only once, at the start, or not at all.
+            AnyEncoder::Messages(_) | AnyEncoder::Responses(_) | AnyEncoder::Converse(_) => {}
         }
     }
 
@@ -130,6 +139,7 @@ impl AnyEncoder {
             AnyEncoder::Messages(encoder) => encoder.event(event, out),
             AnyEncoder::Responses(encoder) => encoder.event(event, out),
             AnyEncoder::Generate(encoder) => encoder.event(event, out),
+            AnyEncoder::Converse(encoder) => encoder.event(event, out),
         }
     }
 
@@ -137,7 +147,10 @@ impl AnyEncoder {
     pub(super) fn take_document(&mut self) -> Option<Bytes> {
         match self {
             AnyEncoder::Responses(encoder) => encoder.take_document(),
-            AnyEncoder::Chat(_) | AnyEncoder::Messages(_) | AnyEncoder::Generate(_) => None,
+            AnyEncoder::Chat(_)
+            | AnyEncoder::Messages(_)
+            | AnyEncoder::Generate(_)
+            | AnyEncoder::Converse(_) => None,
         }
     }
 
@@ -147,6 +160,7 @@ impl AnyEncoder {
             AnyEncoder::Messages(encoder) => encoder.fail(error, out),
             AnyEncoder::Responses(encoder) => encoder.fail(error, out),
             AnyEncoder::Generate(encoder) => encoder.fail(error, out),
+            AnyEncoder::Converse(encoder) => encoder.fail(error, out),
         }
     }
 
@@ -156,6 +170,8 @@ impl AnyEncoder {
             AnyEncoder::Messages(encoder) => encoder.keep_alive(out),
             AnyEncoder::Responses(encoder) => encoder.keep_alive(out),
             AnyEncoder::Generate(encoder) => encoder.keep_alive(out),
+            // The format has no event that means nothing.
+            AnyEncoder::Converse(_) => {}
         }
     }
 }
@@ -173,6 +189,7 @@ pub(super) fn decode_answer(
         Format::Messages => messages::answer::decode(body, seed, sink),
         Format::Responses => responses::answer::decode(body, seed, sink),
         Format::Generate => generate::answer::decode(body, seed, sink),
+        Format::Converse => converse::answer::decode(body, seed, sink),
     }
 }
 
@@ -183,6 +200,7 @@ pub(super) fn encode_answer(format: Format, answer: &Answer, reply: &ReplyOption
         Format::Messages => messages::answer::encode(answer, reply, out),
         Format::Responses => responses::answer::encode(answer, reply, out),
         Format::Generate => generate::answer::encode(answer, reply, out),
+        Format::Converse => converse::answer::encode(answer, reply, out),
     }
 }
 
@@ -196,6 +214,7 @@ pub fn decode_request(format: Format, body: &str) -> Result<Request<'_>, ApiErro
         Format::Messages => messages::request::decode(body),
         Format::Responses => responses::request::decode(body),
         Format::Generate => generate::request::decode(body),
+        Format::Converse => converse::request::decode(body),
     }
 }
 
@@ -208,7 +227,7 @@ pub(super) fn decode_request_with<'a>(
 ) -> Result<Request<'a>, ApiError> {
     match format {
         Format::Responses => responses::request::decode_with(body, member),
-        Format::Chat | Format::Messages | Format::Generate => decode_request(format, body),
+        Format::Chat | Format::Messages | Format::Generate | Format::Converse => decode_request(format, body),
     }
 }
 
@@ -225,5 +244,6 @@ pub(super) fn encode_request(
         Format::Messages => messages::request::encode(request, dialect, notes, out),
         Format::Responses => responses::request::encode(request, dialect, notes, out),
         Format::Generate => generate::request::encode(request, dialect, notes, out),
+        Format::Converse => converse::request::encode(request, dialect, notes, out),
     }
 }

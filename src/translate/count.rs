@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 
 use super::beginning::StreamPrefix;
 use super::codecs::{AnyDecoder, decode_answer, decode_request};
-use super::verbatim::Arrival;
+use super::event_stream;
+use super::verbatim::{Arrival, StreamError};
 use crate::canonical::{Delta, Event as Said};
-use crate::framing::frame_buffer::FrameTooLarge;
-use crate::framing::json_array::{ArraySplitter, element};
-use crate::framing::sse::{SseEvent, SseSplitter};
-use crate::framing::{FrameBuffer, Splitter};
+use crate::framing::FrameBuffer;
+use crate::framing::json_array::element;
+use crate::framing::sse::SseEvent;
 use crate::json::{JsonText, Utf8Error};
 use crate::tokens::{self, TokenizerFamily};
 use crate::wire::Format;
@@ -225,11 +225,7 @@ impl Counter {
 
 /// Decodes the frames at the start of a stream.
 fn read(format: Format, arrival: Arrival, bytes: &[u8], hear: &mut impl FnMut(Said<'_>)) {
-    let splitter = match arrival {
-        Arrival::Array => Splitter::JsonArray(ArraySplitter::default()),
-        Arrival::Events | Arrival::Whole => Splitter::Sse(SseSplitter::default()),
-    };
-    let mut hold = FrameBuffer::new(splitter, bytes.len());
+    let mut hold = FrameBuffer::new(arrival.splitter(), bytes.len());
     let mut decoder = AnyDecoder::new(format, "", false);
     let mut scratch = Vec::new();
     let piece = Bytes::copy_from_slice(bytes);
@@ -237,6 +233,7 @@ fn read(format: Format, arrival: Arrival, bytes: &[u8], hear: &mut impl FnMut(Sa
         let frame = source.get(range).unwrap_or_default();
         let data = match arrival {
             Arrival::Array => element(frame),
+            Arrival::EventStream => event_stream::data(frame, &mut scratch)?,
             Arrival::Events | Arrival::Whole => SseEvent::parse(frame, &mut scratch).data,
         };
         if let Some(data) = data.and_then(|data| std::str::from_utf8(data).ok())
@@ -244,6 +241,6 @@ fn read(format: Format, arrival: Arrival, bytes: &[u8], hear: &mut impl FnMut(Sa
         {
             let _ = decoder.frame(data, hear);
         }
-        Ok::<(), FrameTooLarge>(())
+        Ok::<(), StreamError>(())
     });
 }

@@ -14,6 +14,7 @@ mod call_fingerprint;
 mod codecs;
 mod compaction;
 mod count;
+mod event_stream;
 mod fit;
 mod frame_edit;
 mod join_texts;

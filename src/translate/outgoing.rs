@@ -16,7 +16,7 @@ use super::remote_parts::FetchedMedia;
 use super::restore::Restore;
 use super::resume::PrefillState;
 use crate::canonical::request::Extra;
-use crate::canonical::{Block, BreakpointRule, Dialect, Request, Thinking};
+use crate::canonical::{Block, BreakpointRule, Dialect, OutputFormat, Request, Thinking};
 use crate::error::ApiError;
 use crate::json::{Cursor, EscapedString, JsonStr, RawJson};
 use crate::wire::codec::{Loss, LossNotes, ReplyOptions, Sealer};
@@ -210,6 +210,7 @@ fn run<E: From<EncodeError>>(
     });
     let checked = decoded.and_then(|request| bounds::check(&request, ask.client).map(|()| request));
     let mut request = checked.map_err(|error| EncodeError { error, losses: Vec::new() })?;
+    inline_schema(&mut request, &bump);
     if ask.client == Format::Generate
         && ask.provider != ask.client
         && let Some(error) = generate::request::unknown(&request)
@@ -291,6 +292,16 @@ fn run<E: From<EncodeError>>(
     Ok(Outgoing { body: out.freeze(), restore, reply, losses, items: items.unwrap_or_default(), breakpoints })
 }
 
+/// Replaces a schema that the client's format carries as a string by the object in it. Its decoder has checked that the
+/// string is one.
+fn inline_schema<'a>(request: &mut Request<'a>, bump: &'a Bump) {
+    if let OutputFormat::Schema { schema, .. } = &mut request.output
+        && let Some(text) = schema.as_str()
+    {
+        *schema = RawJson::from_text(bump.alloc_str(text.decode().trim()));
+    }
+}
+
 /// Returns true if the client sent back reasoning with a signature of this issuer, so that storing is unnecessary.
 fn sends_back(request: &Request<'_>, issuer: &str) -> bool {
     request.turns.iter().flat_map(|turn| &turn.blocks).any(|block| match block {
@@ -357,8 +368,8 @@ fn reply_with(request: &Request<'_>, echo: String, ask: &TranslateRequest<'_>) -
 /// Returns whether the client receives reasoning, if there is any.
 fn shows_thinking(client: Format, said: Option<bool>, thinking: Thinking) -> bool {
     said.unwrap_or(match client {
-        // An extension of chat: clients that do not know it ignore it.
-        Format::Chat => true,
+        // An extension of chat: clients that do not know it ignore it. Converse has no setting for it.
+        Format::Chat | Format::Converse => true,
         Format::Messages => !matches!(thinking, Thinking::Unset | Thinking::Off),
         // Both formats send reasoning only on request.
         Format::Responses | Format::Generate => false,

@@ -152,7 +152,7 @@ fn link_of<'b, 'a>(
                 Format::Chat => dialect.supports("audio_url"),
                 // The format has no audio input, so fetching would not help.
                 Format::Messages => true,
-                Format::Responses => false,
+                Format::Responses | Format::Converse => false,
             };
             (source, follows)
         }

@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::codecs::{AnyDecoder, AnyEncoder, decode_answer, encode_answer};
 use super::compaction::Compactor;
+use super::event_stream;
 use super::keepsake::{Collector, SignatureBundle};
 use super::restore::{Restore, Restorer};
 use super::resume::TranslatedTap;
@@ -18,10 +19,10 @@ use super::{Meter, StreamError};
 use crate::canonical::answer::MAX_BLOCKS;
 use crate::canonical::{Answer, BlockKind, Event, Finish};
 use crate::error::ApiError;
+use crate::framing::FrameBuffer;
 use crate::framing::frame_buffer::FrameTooLarge;
-use crate::framing::json_array::{ArraySplitter, element};
-use crate::framing::sse::{self, SseSplitter};
-use crate::framing::{FrameBuffer, Splitter};
+use crate::framing::json_array::element;
+use crate::framing::sse;
 use crate::json::JsonStr;
 use crate::wire::Format;
 use crate::wire::codec::{ReplyOptions, is_to_come};
@@ -173,10 +174,6 @@ impl Translated {
         restore: Restore,
         limit: usize,
     ) -> Self {
-        let splitter = match arrival {
-            Arrival::Array => Splitter::JsonArray(ArraySplitter::default()),
-            Arrival::Events | Arrival::Whole => Splitter::Sse(SseSplitter::default()),
-        };
         let from = AnyDecoder::new(route.provider, &reply.seed, restore.tagged);
         let to = if route.stream {
             To::Stream(AnyEncoder::new(route.client, reply.clone()))
@@ -189,7 +186,7 @@ impl Translated {
             client: route.client,
             provider: route.provider,
             arrival,
-            frame_buffer: FrameBuffer::new(splitter, limit),
+            frame_buffer: FrameBuffer::new(arrival.splitter(), limit),
             from,
             through: Through {
                 meter: Meter::new(Some(route.provider), arrival),
@@ -485,6 +482,7 @@ fn read_frame(
 ) -> Result<(), StreamError> {
     let data = match arrival {
         Arrival::Array => element(frame).map(|element| in_one_line(element, scratch)),
+        Arrival::EventStream => event_stream::data(frame, scratch)?,
         Arrival::Events | Arrival::Whole => sse::SseEvent::parse_json(frame, scratch).data,
     };
     let Some(data) = data.filter(|data| !data.trim_ascii().is_empty()) else { return Ok(()) };

@@ -11,9 +11,11 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 
 use super::Meter;
+use super::event_stream;
 use super::frame_edit::{self, FrameEdit};
 use super::output_slices::OutputSlices;
 use super::resume::VerbatimTap;
+use crate::framing::event_stream::EventStreamSplitter;
 use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{SseEvent, SseSplitter};
@@ -53,6 +55,19 @@ pub enum Arrival {
     Events,
     /// One JSON array in pieces.
     Array,
+    /// Messages of an AWS event stream.
+    EventStream,
+}
+
+impl Arrival {
+    /// Returns a splitter for the frames of this form.
+    pub(super) fn splitter(self) -> Splitter {
+        match self {
+            Arrival::Array => Splitter::JsonArray(ArraySplitter::default()),
+            Arrival::Events | Arrival::Whole => Splitter::Sse(SseSplitter::default()),
+            Arrival::EventStream => Splitter::EventStream(EventStreamSplitter::default()),
+        }
+    }
 }
 
 /// Edits to a response.
@@ -95,15 +110,11 @@ pub struct Verbatim {
 impl Verbatim {
     /// Creates a forwarder for a response of `api`. `max_frame` is the maximum size of a stream frame, in bytes.
     pub fn new(api: Api, arrival: Arrival, changes: Changes, max_frame: usize) -> Self {
-        let splitter = match arrival {
-            Arrival::Array => Splitter::JsonArray(ArraySplitter::default()),
-            Arrival::Events | Arrival::Whole => Splitter::Sse(SseSplitter::default()),
-        };
         Verbatim {
             api,
             arrival,
             changes,
-            frame_buffer: FrameBuffer::new(splitter, max_frame),
+            frame_buffer: FrameBuffer::new(arrival.splitter(), max_frame),
             meter: Meter::new(api.format(), arrival),
             unread: Vec::new(),
             rebuilt: BytesMut::new(),
@@ -215,6 +226,7 @@ impl Verbatim {
             let frame = source.get(range.clone()).unwrap_or_default();
             let data = match arrival {
                 Arrival::Array => element(frame),
+                Arrival::EventStream => event_stream::data(frame, scratch)?,
                 Arrival::Events | Arrival::Whole => {
                     // Behind the first frame, only Gemini sends JSON without a `data:` field.
                     let bare = *api == Api::Generate || meter.frames() == 0;
@@ -311,13 +323,17 @@ impl Verbatim {
                 (tail, closed)
             }
             Splitter::Sse(_) => (self.last_event(&rest)?, true),
+            // A message is complete or it is none.
+            Splitter::EventStream(_) => (Bytes::new(), true),
         };
         match self.meter.end() {
             StreamEnd::Terminated | StreamEnd::Failed => Ok(tail),
             // Some chat providers never send `[DONE]`, and Gemini has no terminator: the finish reasons of all choices
-            // suffice.
+            // suffice. Behind that of Converse, only usage may be missing.
             StreamEnd::Open
-                if closed && self.meter.all_finished() && matches!(self.api, Api::Chat | Api::Generate) =>
+                if closed
+                    && self.meter.all_finished()
+                    && matches!(self.api, Api::Chat | Api::Generate | Api::Converse) =>
             {
                 Ok(tail)
             }
@@ -357,7 +373,7 @@ impl Verbatim {
     pub fn whole(&mut self, body: Bytes) -> Result<Bytes, StreamError> {
         let text = match self.arrival {
             Arrival::Whole => self.meter.record_whole(body),
-            Arrival::Events | Arrival::Array => {
+            Arrival::Events | Arrival::Array | Arrival::EventStream => {
                 self.meter.record_piece(&body);
                 JsonText::new(body)
             }

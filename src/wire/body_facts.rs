@@ -87,7 +87,10 @@ impl Body {
                     // Cannot fail: the scanner has validated the text.
                     let _ = watch::members(&mut Cursor::new(&text), |key, json| {
                         let value = json.raw()?.text();
-                        if matches!(key.decode().as_ref(), "maxOutputTokens" | "max_output_tokens") {
+                        if matches!(
+                            key.decode().as_ref(),
+                            "maxOutputTokens" | "max_output_tokens" | "maxTokens"
+                        ) {
                             lower(json.offset() - value.len(), value);
                         }
                         Ok(())
@@ -177,11 +180,11 @@ impl Body {
     }
 }
 
-/// Reads the limits in Gemini's `generationConfig`. If a member occurs twice, the larger value counts.
+/// Reads the limits in `generationConfig` of the generate format or `inferenceConfig` of Converse. If a member occurs twice, the larger value counts.
 fn of_settings(text: &str, most: &mut OutputCaps) -> Result<(), JsonError> {
     watch::members(&mut Cursor::new(text), |key, json| {
         match key.decode().as_ref() {
-            "maxOutputTokens" | "max_output_tokens" => {
+            "maxOutputTokens" | "max_output_tokens" | "maxTokens" => {
                 most.output = most.output.max(amount(json.raw()?.text()));
             }
             "candidateCount" | "candidate_count" => {

@@ -2,6 +2,7 @@
 //! helpers for ids.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -234,6 +235,31 @@ pub fn make_id(prefix: &str, seed: &str, number: u64) -> String {
         id.push(char::from(letter));
     }
     id
+}
+
+/// Ids of the calls written so far, with the numbers of calls and results. Repeated ids get a numeric suffix, because
+/// some providers refuse duplicates and others number their calls from 0 in every turn.
+#[derive(Default)]
+pub struct WrittenIds(HashMap<String, (u32, u32), foldhash::fast::RandomState>);
+
+impl WrittenIds {
+    /// Returns the id of the next call.
+    pub fn call<'i>(&mut self, id: Cow<'i, str>) -> Cow<'i, str> {
+        let (calls, _) = self.0.entry(id.to_string()).or_default();
+        *calls += 1;
+        WrittenIds::numbered(id, *calls)
+    }
+
+    /// Returns the id of the next result. Results come in the order of their calls.
+    pub fn result<'i>(&mut self, id: Cow<'i, str>) -> Cow<'i, str> {
+        let Some((calls, results)) = self.0.get_mut(id.as_ref()) else { return id };
+        *results = (*results + 1).min(*calls);
+        WrittenIds::numbered(id, *results)
+    }
+
+    fn numbered(id: Cow<'_, str>, number: u32) -> Cow<'_, str> {
+        if number > 1 { Cow::Owned(format!("{id}_{number}")) } else { id }
+    }
 }
 
 /// Returns the name and text of an object with a single text member `output`, `result` or `error`, such as

@@ -50,6 +50,9 @@ pub fn encode(format: Format, count: Count, out: &mut BytesMut) {
         Format::Responses => {
             json.key("object").string("response.input_tokens").key("input_tokens").number(count.total);
         }
+        Format::Converse => {
+            json.key("inputTokens").number(count.total);
+        }
         Format::Generate => {
             json.key("totalTokens").number(count.total).key("promptTokensDetails").begin_array();
             let text = count.total - count.images.min(count.total);

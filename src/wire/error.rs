@@ -2,7 +2,7 @@
 //!
 //! Provider shapes seen in recordings: `{"error":{message,type,param,code}}` (OpenAI; the code may be an integer),
 //! `{"type":"error","error":{type,message}}` (Anthropic), `{"error":{code,message,status,details}}` (Google, also
-//! inside a one-element array), `{"error":"text"}`, `{"code":...,"error":"text"}` (xAI),
+//! inside a one-element array), `{"message","__type"}` and `{"throttlingException":{"message"}}` (AWS), `{"error":"text"}`, `{"code":...,"error":"text"}` (xAI),
 //! `{"object":"error","message":...}` (Mistral, vLLM), `{"code","message","request_id"}` (DashScope),
 //! `{"id","message"}` (Cohere), `{"detail":"text"}` or `{"detail":[{"msg":...}]}` (FastAPI), HTML, plain text, nothing.
 
@@ -51,6 +51,9 @@ impl ProviderError {
         match () {
             // 529 is Anthropic's status for an overload.
             () if says("overloaded") => 529,
+            () if says("throttling") || says("modelnotready") => 429,
+            () if says("validationexception") => 400,
+            () if says("modeltimeout") => 408,
             () if says("rate_limit") || says("resource_exhausted") || says("insufficient_quota") => 429,
             () if says("invalid_") || says("context_length") => 400,
             () if says("unavailable") => 503,
@@ -80,10 +83,17 @@ impl ProviderError {
             match key.escaped() {
                 "message" | "msg" => self.read_message(value, depth),
                 "error" | "detail" | "errors" => self.read_nested(value, depth + 1)?,
+                // AWS: `namespace#ValidationException`.
+                "__type" => self.kind = text_of(value).map(short_type).or(self.kind.take()),
                 "type" if self.kind.is_none() || depth > 0 => self.kind = text_of(value).or(self.kind.take()),
                 "status" => self.kind = self.kind.take().or_else(|| text_of(value)),
                 "code" => self.code = self.code.take().or_else(|| scalar_of(value)),
                 "param" => self.param = self.param.take().or_else(|| text_of(value)),
+                // An exception of an AWS event stream, by its name.
+                name if name.ends_with("Exception") && value.text().starts_with('{') => {
+                    self.kind = Some(name.to_owned());
+                    self.read_nested(value, depth + 1)?;
+                }
                 "details" if value.text().starts_with('[') => self.read_details(value)?,
                 _ => {}
             }
@@ -143,6 +153,11 @@ impl ProviderError {
 fn parse_delay(text: &str) -> Option<RetryAfter> {
     let seconds = text.strip_suffix('s')?.parse::<f64>().ok()?;
     std::time::Duration::try_from_secs_f64(seconds).ok().map(RetryAfter::Wait)
+}
+
+/// Returns the name of an exception without its namespace.
+fn short_type(name: String) -> String {
+    name.rsplit_once('#').map_or(name.clone(), |(_, short)| short.to_owned())
 }
 
 fn text_of(value: RawJson<'_>) -> Option<String> {
@@ -235,6 +250,7 @@ pub fn body(format: Format, error: &ApiError, request_id: &str) -> BytesMut {
         Format::Chat | Format::Responses => super::chat::error::encode(error, &mut out),
         Format::Messages => super::messages::error::encode(error, request_id, &mut out),
         Format::Generate => super::generate::error::encode(error, &mut out),
+        Format::Converse => super::converse::error::encode(error, &mut out),
     }
     out
 }
@@ -260,6 +276,7 @@ pub fn stream_tail(
             super::messages::error::encode_event(error, request_id, &mut out);
         }
         (Format::Responses, _) => super::responses::error::encode_event(error, &mut out),
+        (Format::Converse, _) => super::converse::error::encode_event(error, &mut out),
         (Format::Generate, None) => {
             out.extend_from_slice(b"data: ");
             super::generate::error::encode(error, &mut out);
@@ -293,6 +310,7 @@ pub fn is_in_shape(format: Format, status: u16, body: &str) -> bool {
         Format::Chat | Format::Responses => super::chat::error::is_in_shape(body),
         Format::Messages => super::messages::error::is_in_shape(body),
         Format::Generate => super::generate::error::is_in_shape(status, body),
+        Format::Converse => super::converse::error::is_in_shape(body),
     }
 }
 

@@ -352,6 +352,17 @@ static GENERATE: Fields = Fields {
     caps: bits(&[5, 6]),
     ..NOTHING
 };
+static CONVERSE: Fields = Fields {
+    sought: &const { WantedMembers::new(&["modelId", "stream", "toolConfig", "messages", "inferenceConfig"], &[]) },
+    rules: &[(converse::INFERENCE_CONFIG, RangeRule::InferenceConfig), (CONTENT, RangeRule::NotEmpty)],
+    required: &[(CONTENT, ARRAY)],
+    caps: 1 << converse::INFERENCE_CONFIG,
+    ..NOTHING
+};
+/// Indexes of members of a Converse request.
+pub(super) mod converse {
+    pub(in crate::wire) const INFERENCE_CONFIG: usize = 4;
+}
 static EMBED_CONTENT: Fields = Fields {
     sought: &const { WantedMembers::new(&["model", "stream", "requests", "content"], &[]) },
     required: &[(CONTENT, OBJECT)],
@@ -369,6 +380,7 @@ pub(super) fn fields(api: Api, batch: bool) -> &'static Fields {
         Api::CountTokens => &COUNT_TOKENS,
         Api::Responses => &RESPONSES,
         Api::Generate => &GENERATE,
+        Api::Converse => &CONVERSE,
         Api::EmbedContent if batch => &BATCH_EMBED,
         Api::EmbedContent => &EMBED_CONTENT,
         Api::Embeddings => &EMBEDDINGS,

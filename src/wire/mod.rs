@@ -1,6 +1,6 @@
 //! Wire formats of the LLM APIs: parsing and writing of requests, responses and streams.
 //!
-//! This module holds the four chat formats ([`Format`]), the endpoints and their URL paths ([`path`]), the facts that
+//! This module holds the five chat formats ([`Format`]), the endpoints and their URL paths ([`path`]), the facts that
 //! are read from a request, response or frame without translating it ([`request`], [`watch`]), and the error bodies of
 //! each format ([`error`]). Each format has its own folder with decoder and encoder side by side, for requests, streams
 //! and whole responses. Formats never import each other. Their codecs share [`codec`] and [`schema`]; [`loss`] decides
@@ -15,6 +15,7 @@ mod cache_key;
 mod catalogue;
 pub mod chat;
 pub mod codec;
+pub mod converse;
 pub mod count_tokens;
 pub mod embeddings;
 pub mod error;
@@ -58,11 +59,14 @@ pub enum Format {
     Responses,
     /// Gemini generateContent.
     Generate,
+    /// Converse of Amazon Bedrock.
+    Converse,
 }
 
 impl Format {
-    /// All four formats.
-    pub const ALL: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
+    /// All five formats.
+    pub const ALL: [Format; 5] =
+        [Format::Chat, Format::Messages, Format::Responses, Format::Generate, Format::Converse];
 
     /// Returns the name in configuration, metrics and documentation.
     pub const fn name(self) -> &'static str {
@@ -76,6 +80,7 @@ impl Format {
             Format::Messages => Api::Messages,
             Format::Responses => Api::Responses,
             Format::Generate => Api::Generate,
+            Format::Converse => Api::Converse,
         }
     }
 }
@@ -97,6 +102,8 @@ pub enum Api {
     Responses,
     /// Gemini: `/models/{model}:generateContent` and `:streamGenerateContent`.
     Generate,
+    /// Amazon Bedrock: `/model/{model}/converse` and `/model/{model}/converse-stream`.
+    Converse,
     /// OpenAI embeddings: `/embeddings`.
     Embeddings,
     /// Gemini embeddings: `/models/{model}:embedContent` and `:batchEmbedContents`.
@@ -115,11 +122,12 @@ pub enum Api {
 
 impl Api {
     /// All APIs, in the order of the configuration's documentation.
-    pub const ALL: [Api; 11] = [
+    pub const ALL: [Api; 12] = [
         Api::Chat,
         Api::Messages,
         Api::Responses,
         Api::Generate,
+        Api::Converse,
         Api::Embeddings,
         Api::EmbedContent,
         Api::Rerank,
@@ -136,6 +144,7 @@ impl Api {
             Api::Messages => "messages",
             Api::Responses => "responses",
             Api::Generate => "generate",
+            Api::Converse => "converse",
             Api::Embeddings => "embeddings",
             Api::EmbedContent => "embed_content",
             Api::Rerank => "rerank",
@@ -151,13 +160,14 @@ impl Api {
         Api::ALL.into_iter().find(|api| api.name() == name)
     }
 
-    /// Returns the chat format of this API. `None` for APIs that do not use one of the four.
+    /// Returns the chat format of this API. `None` for APIs that do not use one of the formats.
     pub const fn format(self) -> Option<Format> {
         match self {
             Api::Chat => Some(Format::Chat),
             Api::Messages => Some(Format::Messages),
             Api::Responses => Some(Format::Responses),
             Api::Generate => Some(Format::Generate),
+            Api::Converse => Some(Format::Converse),
             _ => None,
         }
     }
@@ -168,6 +178,7 @@ impl Api {
             Api::Messages | Api::CountTokens => Format::Messages,
             Api::Responses => Format::Responses,
             Api::Generate | Api::EmbedContent => Format::Generate,
+            Api::Converse => Format::Converse,
             _ => Format::Chat,
         }
     }

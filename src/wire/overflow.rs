@@ -119,6 +119,7 @@ pub fn restate(format: Format, error: &mut ApiError, expected: u64, window: Opti
     let sentence = match (format, Counts::read(said).or(expected, window)) {
         // Clients of these formats evaluate the code.
         (Format::Chat | Format::Responses, _) => return,
+        (Format::Converse, _) => "Input is too long for requested model.".to_owned(),
         (Format::Messages, Some((tokens, limit))) => {
             format!("prompt is too long: {tokens} tokens > {limit} maximum")
         }

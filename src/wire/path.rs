@@ -73,6 +73,13 @@ pub enum Endpoint {
         /// Method to call on the model.
         action: Action,
     },
+    /// `POST /model/{model}/converse` and `/model/{model}/converse-stream`.
+    Converse {
+        /// Model, percent-decoded.
+        model: String,
+        /// Whether the response is a stream.
+        stream: bool,
+    },
     /// Video generation and the state of video tasks.
     Video(video::VideoEndpoint),
     /// Endpoint of the task group.
@@ -133,6 +140,7 @@ impl Endpoint {
             }
             Endpoint::Native { action: Action::Embed | Action::BatchEmbed, .. } => Some(Api::EmbedContent),
             Endpoint::Native { .. } => Some(Api::Generate),
+            Endpoint::Converse { .. } => Some(Api::Converse),
             Endpoint::Video(_) => Some(Api::Videos),
             Endpoint::Group(_) => Some(Api::Tasks),
             Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => None,
@@ -152,7 +160,7 @@ impl Endpoint {
     /// Returns the model that the path names. `None` if the body names it.
     pub fn model(&self) -> Option<&str> {
         match self {
-            Endpoint::Native { model, .. } => Some(model),
+            Endpoint::Native { model, .. } | Endpoint::Converse { model, .. } => Some(model),
             _ => None,
         }
     }
@@ -161,6 +169,8 @@ impl Endpoint {
     pub fn action(&self) -> Option<Action> {
         match self {
             Endpoint::Native { action, .. } => Some(*action),
+            Endpoint::Converse { stream: true, .. } => Some(Action::Stream { sse: true }),
+            Endpoint::Converse { stream: false, .. } => Some(Action::Generate),
             Endpoint::Compact => Some(Action::Compact),
             _ => None,
         }
@@ -193,6 +203,7 @@ impl Endpoint {
             Endpoint::Native { action: Action::CountTokens, .. } => "count_tokens",
             Endpoint::Native { .. } => "generate",
             Endpoint::Video(_) => "videos",
+            Endpoint::Converse { .. } => "converse",
             Endpoint::Group(_) => "tasks",
             Endpoint::Models | Endpoint::Model { .. } => "models",
             Endpoint::Root => "root",
@@ -352,6 +363,11 @@ pub fn parse(path: &str, query: Option<&str>) -> ParsedPath {
         ["responses", id, "input_items"] => {
             Some(Endpoint::ResponseItems { id: percent_decode(id).into_owned() })
         }
+        // The model is one segment: SDKs encode the slashes of a resource name.
+        ["model", model, operation @ ("converse" | "converse-stream")] => Some(Endpoint::Converse {
+            model: percent_decode(model).into_owned(),
+            stream: *operation == "converse-stream",
+        }),
         ["embeddings"] => Some(Endpoint::Embeddings),
         ["rerank"] | ["v2", "rerank"] => Some(Endpoint::Rerank),
         ["images", "generations"] => Some(Endpoint::Images),
@@ -460,6 +476,13 @@ const ENCODED_IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'@')
     .remove(b':');
+
+/// Appends a path segment with percent-encoding of every byte that is not unreserved (RFC 3986 section 2.3), as AWS
+/// SDKs encode the model.
+pub fn push_path_label(out: &mut String, label: &str) {
+    const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    out.extend(utf8_percent_encode(label, UNRESERVED));
+}
 
 /// Appends a path segment with percent-encoding. A slash is not encoded: providers whose model ids contain one expect
 /// it unencoded.

@@ -33,6 +33,8 @@ pub(super) enum RangeRule {
     Parameters,
     /// `generationConfig` of the generate format.
     GenerationConfig,
+    /// `inferenceConfig` of the Converse format.
+    InferenceConfig,
 }
 
 /// Minimum reasoning budget of the messages format, in tokens. The gateway's specification requires more than this, but
@@ -73,6 +75,7 @@ impl RangeRule {
             RangeRule::Thinking => thinking(name, text),
             RangeRule::Parameters => parameters(name, text),
             RangeRule::GenerationConfig => generation_config(name, text),
+            RangeRule::InferenceConfig => inference_config(name, text),
         }
     }
 }
@@ -227,6 +230,17 @@ fn generation_config(name: &str, text: &str) -> Result<(), ApiError> {
                 }
                 Ok(())
             }),
+            _ => Ok(()),
+        }
+    })
+}
+
+fn inference_config(name: &str, text: &str) -> Result<(), ApiError> {
+    inside(text, |key, value| {
+        let path = format!("{name}.{}", key.escaped());
+        match key.escaped() {
+            "temperature" | "topP" => figure(&path, kind_of(value), value.text(), 0.0, 1.0),
+            "maxTokens" => positive(&path, kind_of(value), value.text()),
             _ => Ok(()),
         }
     })

@@ -145,13 +145,15 @@ impl BodyReader {
         }
         let stream = match find(STREAM) {
             Some(member) if member.kind == ValueKind::Bool => text.view(member.value.clone()) == "true",
-            Some(member) if member.kind != ValueKind::Null && self.api != Api::Generate => {
+            Some(member)
+                if member.kind != ValueKind::Null && !matches!(self.api, Api::Generate | Api::Converse) =>
+            {
                 return Err(wrong_type("stream", &[ValueKind::Bool], member.kind));
             }
             _ => false,
         };
         let model = match find(MODEL) {
-            Some(member) if !matches!(self.api, Api::Generate | Api::EmbedContent) => {
+            Some(member) if !matches!(self.api, Api::Generate | Api::EmbedContent | Api::Converse) => {
                 Some(read_model(&text, member)?)
             }
             _ => None,
@@ -222,6 +224,9 @@ impl Body {
 
     /// Returns the byte range of the model name, quotes included. `None` for APIs that name it in the path.
     fn model_at(&self) -> Option<Range<usize>> {
+        if self.api == Api::Converse {
+            return None;
+        }
         let member = self.member(MODEL).filter(|member| member.kind == ValueKind::String)?;
         Some(member.value.clone())
     }

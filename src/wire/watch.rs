@@ -54,6 +54,7 @@ pub fn frame(format: Format, data: &str) -> Result<FrameFacts<'_>, JsonError> {
         Format::Messages => super::messages::watch::frame(data),
         Format::Responses => super::responses::watch::frame(data),
         Format::Generate => super::generate::watch::answer(data),
+        Format::Converse => super::converse::watch::frame(data),
     }
 }
 
@@ -76,6 +77,7 @@ pub fn classify(format: Format, data: &[u8]) -> FrameClass {
     match format {
         Format::Chat => super::chat::watch::classify(data),
         Format::Generate => super::generate::watch::classify(data),
+        Format::Converse => super::converse::watch::classify(data),
         Format::Messages => super::messages::watch::classify(data),
         Format::Responses => super::responses::watch::classify(data),
     }
@@ -121,6 +123,7 @@ pub fn answer(format: Format, body: &str) -> Result<FrameFacts<'_>, JsonError> {
         Format::Messages => super::messages::watch::answer(body),
         Format::Responses => super::responses::watch::answer(body),
         Format::Generate => super::generate::watch::answer(body),
+        Format::Converse => super::converse::watch::answer(body),
     }
 }
 

@@ -56,7 +56,9 @@ fn place_among_siblings(path: &str) -> String {
     let mut parts: Vec<&str> = path.split('/').collect();
     if parts.first() == Some(&"src")
         && parts.get(1) == Some(&"wire")
-        && parts.get(2).is_some_and(|name| ["chat", "generate", "messages", "responses"].contains(name))
+        && parts
+            .get(2)
+            .is_some_and(|name| ["chat", "converse", "generate", "messages", "responses"].contains(name))
     {
         parts.remove(2);
     }

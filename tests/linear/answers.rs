@@ -4,6 +4,7 @@
 
 use model_gateway::wire::Format;
 
+use crate::converse;
 use crate::frames::{
     Answer, CHAT, CHUNK, call, call_frames, chat_chunk, chat_whole, event, generate, grounding,
     pieces_of_a_call, reasoning, reasoning_frames, side_by_side, source, streamed, text, text_frames,
@@ -36,6 +37,7 @@ pub(crate) const SHAPES: [(&str, Build); 19] = [
                 r#"{"text":"some words that are cited"}"#,
                 &format!("{},", grounding(n)),
             ))),
+            Format::Converse => Some(whole(format, &converse::cited("words", &sources), "stop")),
             Format::Chat => Some(chat_whole(&format!(r#""content":"x","annotations":[{sources}]"#), "stop")),
             _ => Some(whole(format, &text(format, 0, &sources), "stop")),
         }
@@ -95,6 +97,7 @@ pub(crate) const SHAPES: [(&str, Build); 19] = [
             });
             Some(chat_whole(&format!(r#""content":"x","images":[{images}]"#), "stop"))
         }
+        Format::Converse => Some(whole(format, &list(n, |_| converse::image("iVBORw0KGgoA")), "stop")),
         Format::Messages => None,
     }),
     ("an answer: parts of the provider's own", |format, n| match format {
@@ -117,6 +120,7 @@ pub(crate) const SHAPES: [(&str, Build); 19] = [
             &list(n, |i| format!(r#"{{"executableCode":{{"language":"PYTHON","code":"{i}"}}}}"#)),
             "stop",
         )),
+        Format::Converse => Some(whole(format, &list(n, converse::server_call), "stop")),
         Format::Chat => None,
     }),
     ("a stream: calls", |format, n| Some(streamed(format, (0..n).map(|i| call_frames(format, i))))),
@@ -213,6 +217,11 @@ pub(crate) const SHAPES: [(&str, Build); 19] = [
                 }));
                 frames.extend(last);
                 frames
+            }
+            Format::Converse => {
+                let mut deltas = vec![converse::text("x")];
+                deltas.extend((0..n).map(|i| format!(r#"{{"citation":{}}}"#, source(format, i))));
+                converse::block(0, None, &deltas)
             }
             Format::Generate => {
                 let frame = format!(

@@ -2,6 +2,7 @@
 
 use model_gateway::wire::Format;
 
+use crate::converse;
 use crate::words::list;
 
 /// Response as the provider sends it.
@@ -43,6 +44,7 @@ pub(crate) fn whole(format: Format, parts: &str, finish: &str) -> Answer {
         }
         Format::Responses => Answer::Whole(response(parts, "completed")),
         Format::Generate => Answer::Whole(generate(parts, "")),
+        Format::Converse => Answer::Whole(converse::document(parts, finish)),
     }
 }
 
@@ -64,6 +66,7 @@ pub(crate) fn call(format: Format, i: usize) -> String {
         Format::Generate => {
             format!(r#"{{"functionCall":{{"id":"call_{i}","name":"get","args":{{"x":{i}}}}}}}"#)
         }
+        Format::Converse => converse::call(i, "get"),
     }
 }
 
@@ -76,6 +79,7 @@ pub(crate) fn text(format: Format, i: usize, sources: &str) -> String {
             r#"{{"type":"message","id":"msg_{i}","status":"completed","role":"assistant","content":[{{"type":"output_text","text":"part {i}","annotations":[{sources}]}}]}}"#
         ),
         Format::Generate => format!(r#"{{"text":"part {i}","thoughtSignature":"c2ln"}}"#),
+        Format::Converse => converse::text(&format!("part {i}")),
     }
 }
 
@@ -87,11 +91,13 @@ pub(crate) fn reasoning(format: Format, i: usize) -> String {
             r#"{{"type":"reasoning","id":"rs_{i}","summary":[{{"type":"summary_text","text":"thought {i}"}}],"encrypted_content":"c2ln"}}"#
         ),
         Format::Generate => format!(r#"{{"text":"thought {i}","thought":true}}"#),
+        Format::Converse => converse::reasoning(i),
     }
 }
 
 pub(crate) fn source(format: Format, i: usize) -> String {
     match format {
+        Format::Converse => converse::citation(i),
         Format::Messages => format!(
             r#"{{"type":"web_search_result_location","url":"https://example.com/{i}","title":"t","cited_text":"words","encrypted_index":"x"}}"#
         ),
@@ -158,6 +164,10 @@ pub(crate) fn streamed(format: Format, blocks: impl Iterator<Item = Vec<String>>
             let end = format!("data: {}\n\n", generate(r#"{"text":""}"#, ""));
             blocks.chain([end]).collect()
         }
+        Format::Converse => {
+            let (start, end) = converse::around();
+            start.into_iter().chain(blocks).chain(end).collect()
+        }
     })
 }
 
@@ -205,6 +215,10 @@ pub(crate) fn call_frames(format: Format, i: usize) -> Vec<String> {
             item_done(i, &call(format, i)),
         ],
         Format::Generate => vec![generate_frame(&call(format, i))],
+        Format::Converse => {
+            let start = format!(r#"{{"toolUse":{{"toolUseId":"call_{i}","name":"get"}}}}"#);
+            converse::block(i, Some(&start), &[r#"{"toolUse":{"input":"{}"}}"#.to_owned()])
+        }
     }
 }
 
@@ -270,6 +284,7 @@ pub(crate) fn text_frames_with(format: Format, i: usize, sources: &str, pieces: 
             frames
         }
         Format::Generate => vec![generate_frame(r#"{"text":"part "}"#); pieces],
+        Format::Converse => converse::block(i, None, &vec![converse::text("part "); pieces]),
     }
 }
 
@@ -302,6 +317,10 @@ pub(crate) fn reasoning_frames(format: Format, i: usize) -> Vec<String> {
             vec![item_added(i, &item), item_done(i, &reasoning(format, i))]
         }
         Format::Generate => vec![generate_frame(&reasoning(format, i))],
+        Format::Converse => {
+            let delta = |member: &str| format!(r#"{{"reasoningContent":{{"{member}":"c2ln"}}}}"#);
+            converse::block(i, None, &["text", "signature"].map(delta))
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use model_gateway::wire::Format;
 
+use crate::converse;
 use crate::words::{
     SCHEMA, allowed, asks, call_turn, called, calls, calls_of, chosen, image, list, members, one, result_of,
     results, settings, text, tool, turn, turn_with, whole, with_tools,
@@ -181,6 +182,7 @@ pub(crate) const SHAPES: [(&str, Build); 48] = [
             Format::Messages => format!(r#"{{"type":"hosted_{i}","name":"tool_{i}"}}"#),
             Format::Responses => format!(r#"{{"type":"mcp","server_label":"server_{i}"}}"#),
             Format::Generate => format!(r#"{{"hosted{i}":{{}}}}"#),
+            Format::Converse => format!(r#"{{"systemTool":{{"name":"hosted_{i}"}}}}"#),
         });
         Some(match format {
             Format::Generate => whole(format, &asks(format), &format!(r#""tools":[{tools}]"#)),
@@ -213,6 +215,7 @@ pub(crate) const SHAPES: [(&str, Build); 48] = [
                 });
                 turn(format, "assistant", &parts)
             }
+            Format::Converse => turn(format, "assistant", &list(n, converse::reasoning)),
         };
         Some(whole(format, &[asks(format), turns, asks(format)].join(","), ""))
     }),
@@ -237,6 +240,7 @@ pub(crate) const SHAPES: [(&str, Build); 48] = [
                 Format::Chat => {
                     r#"{"role":"assistant","content":null,"reasoning_content":"thought"}"#.to_owned()
                 }
+                Format::Converse => turn(format, "assistant", &converse::reasoning(i)),
             };
             [thought, call_turn(format, i)].join(",")
         });
@@ -259,6 +263,8 @@ pub(crate) const SHAPES: [(&str, Build); 48] = [
                     r#"{{"fileData":{{"mimeType":"image/png","fileUri":"https://example.com/{i}.png"}}}}"#
                 )
             }
+            // Images have no address.
+            Format::Converse => image(format, i),
         });
         Some(one(format, &turn(format, "user", &images)))
     }),
@@ -283,6 +289,7 @@ pub(crate) const SHAPES: [(&str, Build); 48] = [
                     format!(r#"{{"type":"function_call_output","call_id":"call_{i}","output":[{image}]}}"#)
                 }
                 Format::Generate => results(format, i..i + 1),
+                Format::Converse => turn(format, "user", &converse::result(i, &image(format, i))),
             };
             [call_turn(format, i), result].join(",")
         });
@@ -312,6 +319,7 @@ pub(crate) const SHAPES: [(&str, Build); 48] = [
                         r#"{{"inlineData":{{"mimeType":"application/pdf","data":"{data}","displayName":"{i}"}}}}"#
                     )
                 }
+                Format::Converse => converse::document_block(i, data),
             }
         });
         Some(one(format, &turn(format, "user", &files)))
@@ -334,17 +342,20 @@ pub(crate) const SHAPES: [(&str, Build); 48] = [
             Format::Chat => format!(r#""stop":[{stops}]"#),
             Format::Messages => format!(r#""stop_sequences":[{stops}]"#),
             Format::Generate => format!(r#""generationConfig":{{"stopSequences":[{stops}]}}"#),
+            Format::Converse => format!(r#""inferenceConfig":{{"stopSequences":[{stops}]}}"#),
             Format::Responses => return None,
         };
         Some(whole(format, &asks(format), &name))
     }),
     ("instructions", |format, n| {
         let blocks = list(n, |i| match format {
-            Format::Messages | Format::Generate => text(format, &format!("rule {i}")),
+            Format::Messages | Format::Generate | Format::Converse => text(format, &format!("rule {i}")),
             _ => turn(format, "system", &text(format, &format!("rule {i}"))),
         });
         Some(match format {
-            Format::Messages => whole(format, &asks(format), &format!(r#""system":[{blocks}]"#)),
+            Format::Messages | Format::Converse => {
+                whole(format, &asks(format), &format!(r#""system":[{blocks}]"#))
+            }
             Format::Generate => {
                 whole(format, &asks(format), &format!(r#""systemInstruction":{{"parts":[{blocks}]}}"#))
             }
@@ -407,12 +418,13 @@ pub(crate) const SHAPES: [(&str, Build); 48] = [
     ("parts of an unknown kind", |format, n| {
         let parts = list(n, |i| match format {
             Format::Generate => format!(r#"{{"executableCode":{{"language":"PYTHON","code":"{i}"}}}}"#),
+            Format::Converse => converse::server_call(i),
             _ => format!(
                 r#"{{"type":"server_tool_use","id":"srvtoolu_{i}","name":"web_search","input":{{}}}}"#
             ),
         });
         match format {
-            Format::Messages | Format::Generate => {
+            Format::Messages | Format::Generate | Format::Converse => {
                 let answer = turn(format, "assistant", &parts);
                 Some(whole(format, &[asks(format), answer, asks(format)].join(","), ""))
             }
@@ -462,6 +474,7 @@ pub(crate) const SHAPES: [(&str, Build); 48] = [
             Format::Generate => {
                 format!(r#""safetySettings":[{}]"#, list(n, |i| format!(r#"{{"category":"{i}"}}"#)))
             }
+            Format::Converse => format!(r#""additionalModelResponseFieldPaths":[{words}]"#),
         };
         Some(whole(format, &asks(format), &member))
     }),

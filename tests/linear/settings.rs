@@ -17,6 +17,7 @@ pub(crate) const SHAPES: [(&str, Build); 3] = [
         let member = match format {
             Format::Chat | Format::Responses | Format::Messages => format!(r#""metadata":{{{notes}}}"#),
             Format::Generate => format!(r#""labels":{{{notes}}}"#),
+            Format::Converse => format!(r#""requestMetadata":{{{notes}}}"#),
         };
         Some(whole(format, &asks(format), &member))
     }),

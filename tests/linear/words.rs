@@ -2,6 +2,8 @@
 
 use model_gateway::wire::Format;
 
+use crate::converse;
+
 pub(crate) const SCHEMA: &str = r#"{"type":"object","properties":{"x":{"type":"string"}}}"#;
 
 /// Returns `n` elements that `make` makes, joined with commas.
@@ -20,6 +22,7 @@ pub(crate) fn settings(format: Format, n: usize) -> Option<String> {
         Format::Responses => "text",
         Format::Chat => "stream_options",
         Format::Messages => "thinking",
+        Format::Converse => "inferenceConfig",
     };
     let kind = if format == Format::Messages { r#""type":"disabled","# } else { "" };
     Some(whole(format, &asks(format), &format!(r#""{name}":{{{kind}{}}}"#, members(n))))
@@ -32,6 +35,7 @@ pub(crate) fn whole(format: Format, turns: &str, members: &str) -> String {
         Format::Messages => format!(r#""model":"m","max_tokens":100,"messages":[{turns}]"#),
         Format::Responses => format!(r#""model":"m","input":[{turns}]"#),
         Format::Generate => format!(r#""contents":[{turns}]"#),
+        Format::Converse => format!(r#""messages":[{turns}]"#),
     };
     let comma = if members.is_empty() { "" } else { "," };
     format!("{{{head}{comma}{members}}}")
@@ -49,7 +53,7 @@ pub(crate) fn text(format: Format, text: &str) -> String {
     match format {
         Format::Chat | Format::Messages => format!(r#"{{"type":"text","text":"{text}"}}"#),
         Format::Responses => format!(r#"{{"type":"input_text","text":"{text}"}}"#),
-        Format::Generate => format!(r#"{{"text":"{text}"}}"#),
+        Format::Generate | Format::Converse => converse::text(text),
     }
 }
 
@@ -66,6 +70,7 @@ pub(crate) fn image(format: Format, i: usize) -> String {
             format!(r#"{{"type":"input_image","image_url":"data:image/png;base64,{data}"}}"#)
         }
         Format::Generate => format!(r#"{{"inlineData":{{"mimeType":"image/png","data":"{data}"}}}}"#),
+        Format::Converse => converse::image(&data),
     }
 }
 
@@ -99,12 +104,17 @@ pub(crate) fn tool(format: Format, name: &str, schema: &str, members: &str) -> S
         Format::Generate => format!(
             r#"{{"name":"{name}","description":"x","parametersJsonSchema":{schema}{comma}{members}}}"#
         ),
+        Format::Converse => converse::tool(name, schema),
     }
 }
 
 pub(crate) fn with_tools(format: Format, turns: &str, tools: &str, choice: &str) -> String {
     let tools = match format {
         Format::Generate => format!(r#""tools":[{{"functionDeclarations":[{tools}]}}]"#),
+        Format::Converse => {
+            let comma = if choice.is_empty() { "" } else { "," };
+            return whole(format, turns, &format!(r#""toolConfig":{{"tools":[{tools}]{comma}{choice}}}"#));
+        }
         _ => format!(r#""tools":[{tools}]"#),
     };
     let comma = if choice.is_empty() { "" } else { "," };
@@ -119,6 +129,7 @@ pub(crate) fn chosen(format: Format, name: &str) -> String {
         Format::Generate => format!(
             r#""toolConfig":{{"functionCallingConfig":{{"mode":"ANY","allowedFunctionNames":["{name}"]}}}}"#
         ),
+        Format::Converse => format!(r#""toolChoice":{{"tool":{{"name":"{name}"}}}}"#),
     }
 }
 
@@ -142,7 +153,7 @@ pub(crate) fn allowed(format: Format, n: usize, name: &str) -> Option<String> {
                 r#""toolConfig":{{"functionCallingConfig":{{"mode":"ANY","allowedFunctionNames":[{names}]}}}}"#
             )
         }
-        Format::Messages => return None,
+        Format::Messages | Format::Converse => return None,
     })
 }
 
@@ -171,6 +182,7 @@ pub(crate) fn call(format: Format, i: usize, name: &str, members: &str) -> Strin
         Format::Generate => {
             format!(r#"{{"functionCall":{{"id":"call_{i}","name":"{name}","args":{{}}}}{comma}{members}}}"#)
         }
+        Format::Converse => converse::call(i, name),
     }
 }
 
@@ -203,6 +215,7 @@ pub(crate) fn result(format: Format, i: usize) -> String {
         Format::Generate => {
             format!(r#"{{"functionResponse":{{"id":"call_{i}","name":"get","response":{{"x":1}}}}}}"#)
         }
+        Format::Converse => converse::result(i, &converse::text("done")),
     }
 }
 
@@ -223,6 +236,7 @@ pub(crate) fn result_of(format: Format, parts: &str) -> String {
             );
             turn(format, "user", &part)
         }
+        Format::Converse => turn(format, "user", &converse::result(0, parts)),
     }
 }
 
@@ -256,6 +270,7 @@ pub(crate) fn answered(format: Format, schema: &str) -> String {
         Format::Generate => format!(
             r#""generationConfig":{{"responseMimeType":"application/json","responseJsonSchema":{schema}}}"#
         ),
+        Format::Converse => converse::answered(schema),
     };
     whole(format, &asks(format), &member)
 }

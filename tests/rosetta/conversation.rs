@@ -137,6 +137,7 @@ pub(crate) fn body(format: Format, messages: &[Message], issuer: &str, mark: boo
             Format::Messages => anthropic(message, issuer, &mut items, &mut arguments),
             Format::Responses => responses(message, issuer, &mut items),
             Format::Generate => generate(message, issuer, &mut items, &mut arguments),
+            Format::Converse => converse(message, issuer, &mut items, &mut arguments),
         }
     }
     let schema = arguments(SCHEMA);
@@ -163,6 +164,9 @@ pub(crate) fn body(format: Format, messages: &[Message], issuer: &str, mark: boo
         Format::Generate => json!({"contents": items, "systemInstruction": {"parts": [{"text": system}]},
             "generationConfig": {"maxOutputTokens": 100},
             "tools": [{"functionDeclarations": [{"name": "look", "parametersJsonSchema": schema}]}]}),
+        Format::Converse => json!({"messages": items, "system": [{"text": system}],
+            "inferenceConfig": {"maxTokens": 100},
+            "toolConfig": {"tools": [{"toolSpec": {"name": "look", "inputSchema": {"json": schema}}}]}}),
     };
     let mut text = body.to_string();
     for (number, value) in holes.iter().enumerate() {
@@ -314,6 +318,46 @@ fn generate(
                 parts.push(json!({"functionResponse": {"id": result.id, "name": "look", "response": {name: result.text}}}));
             }
             items.push(json!({"role": "user", "parts": parts}));
+        }
+    }
+}
+
+fn converse(
+    message: &Message,
+    issuer: &str,
+    items: &mut Vec<Value>,
+    arguments: &mut impl FnMut(&'static str) -> Value,
+) {
+    let words = |text: &str| json!({"text": text});
+    let picture = || json!({"image": {"format": "png", "source": {"bytes": PIXEL}}});
+    match message {
+        Message::User { texts, image } => {
+            let mut parts: Vec<Value> = texts.iter().map(|text| words(text)).collect();
+            parts.extend(image.then(picture));
+            items.push(json!({"role": "user", "content": parts}));
+        }
+        Message::Model { thought, text, calls } => {
+            let mut parts = Vec::new();
+            if let Some(seal) = thought {
+                let signature = envelope(issuer, seal, Format::Converse);
+                let reasoning = json!({"text": "I think.", "signature": signature});
+                parts.push(json!({"reasoningContent": {"reasoningText": reasoning}}));
+            }
+            parts.extend(text.map(words));
+            for call in calls {
+                let input = arguments(call.arguments);
+                parts.push(json!({"toolUse": {"toolUseId": call.id, "name": "look", "input": input}}));
+            }
+            items.push(json!({"role": "assistant", "content": parts}));
+        }
+        Message::Results(results) => {
+            let result = |result: &Answered| {
+                let mut content = vec![words(result.text)];
+                content.extend(result.image.then(picture));
+                let status = if result.error { "error" } else { "success" };
+                json!({"toolResult": {"toolUseId": result.id, "content": content, "status": status}})
+            };
+            items.push(json!({"role": "user", "content": results.iter().map(result).collect::<Vec<_>>()}));
         }
     }
 }

@@ -9,7 +9,7 @@ use model_gateway::translate::{Exchange, Verbatim};
 use model_gateway::wire::Format;
 use model_gateway::wire::error::{ProviderError, from_provider};
 
-use crate::route::{Way, pairs};
+use crate::route::{Way, pairs, text};
 
 /// Golden cases with text, reasoning and tool calls.
 const CASES: [&str; 3] = ["plain", "reasoning", "tools"];
@@ -28,6 +28,8 @@ fn complete_at(format: Format, stream: &str) -> usize {
             .iter()
             .any(|end| data.contains(&format!("\"type\":\"response.{end}\""))),
         Format::Generate => data.contains("\"finishReason\":"),
+        // Only usage follows.
+        Format::Converse => data.contains("{\"messageStop\":"),
     };
     let mut at = 0;
     let mut found = None;
@@ -60,7 +62,9 @@ fn pass_on(format: Format, stream: &[u8]) -> (String, bool) {
         );
         out.extend_from_slice(&exchange.fail(format, &error, "req_1"));
     }
-    (String::from_utf8(out).unwrap(), ended.is_ok())
+    // The error is a message of an event stream, behind text: see `route::text`.
+    let at = out.iter().position(|byte| *byte == 0).unwrap_or(out.len());
+    (text(format, &out[..at]) + &text(format, &out[at..]), ended.is_ok())
 }
 
 /// Whether a stream ends with an error that every SDK of its format raises, and has no regular end.
@@ -82,6 +86,7 @@ fn ends_with_an_error(client: Format, text: &str) -> bool {
                 && !text.contains("event: response.incomplete")
         }
         Format::Generate => last.starts_with("data: {\"error\""),
+        Format::Converse => last.contains("Exception\":{\"message\""),
     }
 }
 

@@ -11,6 +11,8 @@ use crate::conversation::{Choices, Message, SCHEMA, body, conversation};
 use crate::route::{issuer, pairs, request};
 
 const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+/// The same in the Converse format, where a mark is a block.
+const POINT: &str = r#",{"cachePoint":{"type":"default"}}"#;
 
 fn encoded(from: Format, to: Format, messages: &[Message]) -> String {
     let text = body(from, messages, issuer(to), true);
@@ -18,7 +20,7 @@ fn encoded(from: Format, to: Format, messages: &[Message]) -> String {
         request(from, to, &text).unwrap_or_else(|refused| panic!("{from} to {to}: {refused}: {text}"));
     let text = String::from_utf8(outgoing.body.to_vec()).unwrap();
     let _: serde_json::Value = serde_json::from_str(&text).unwrap();
-    text.replace(MARK, "")
+    text.replace(MARK, "").replace(POINT, "")
 }
 
 /// Returns the prefixes of a conversation at which a client sends a request: those that end with the user or with
@@ -77,7 +79,7 @@ proptest! {
             for arguments in &arguments {
                 let written = match to {
                     Format::Chat | Format::Responses => format!("\"{}\"", escaped(arguments)),
-                    Format::Messages | Format::Generate => (*arguments).to_owned(),
+                    Format::Messages | Format::Generate | Format::Converse => (*arguments).to_owned(),
                 };
                 prop_assert!(text.contains(&written), "{} to {}: {} in {}", from, to, written, text);
             }

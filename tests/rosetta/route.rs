@@ -6,6 +6,7 @@ use bytes::Bytes;
 use model_gateway::canonical::dialect::ReasoningSupport;
 use model_gateway::canonical::{Dialect, Effort, Thinking};
 use model_gateway::error::{ApiError, ErrorKind};
+use model_gateway::framing::event_stream::EventMessage;
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::{Route, Translated};
 use model_gateway::translate::verbatim::{Arrival, StreamError};
@@ -33,6 +34,7 @@ pub(crate) fn issuer(format: Format) -> &'static str {
         Format::Messages => "provider-m",
         Format::Responses => "provider-r",
         Format::Generate => "provider-g",
+        Format::Converse => "provider-b",
     }
 }
 
@@ -43,7 +45,7 @@ pub(crate) fn dialect(format: Format) -> Dialect<'static> {
             Format::Chat | Format::Responses => {
                 ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true }
             }
-            Format::Messages | Format::Generate => {
+            Format::Messages | Format::Generate | Format::Converse => {
                 ReasoningSupport::Budget { min: 1_024, max: 32_768, off: true }
             }
         },
@@ -139,8 +141,27 @@ impl Way {
             out.extend_from_slice(&translated.take_ready());
             out.extend_from_slice(&translated.fail(&told(error)));
         }
-        (String::from_utf8(out).unwrap(), ended.map_err(|error| error.to_string()))
+        (text(self.client, &out), ended.map_err(|error| error.to_string()))
     }
+}
+
+/// Returns what a client receives as text. The messages of an event stream are written as the data of server-sent
+/// events: an object with one member, which is named like the event. Decoders read it in this form too.
+pub(crate) fn text(client: Format, out: &[u8]) -> String {
+    // The first byte of a message is that of its length.
+    if client != Format::Converse || out.first() != Some(&0) {
+        return String::from_utf8(out.to_vec()).unwrap();
+    }
+    let (mut text, mut rest) = (String::new(), out);
+    while !rest.is_empty() {
+        let length = u32::from_be_bytes(rest[..4].try_into().unwrap()) as usize;
+        let message = EventMessage::parse(&rest[..length]).unwrap();
+        let name = message.text(":event-type").or(message.text(":exception-type")).unwrap();
+        let payload = std::str::from_utf8(message.payload()).unwrap();
+        text += &format!("data: {{\"{name}\":{payload}}}\n\n");
+        rest = &rest[length..];
+    }
+    text
 }
 
 /// Returns the error that a client receives when a response fails.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::route::{Way, issuer, request, translated_pairs};
 
 /// Formats whose providers sign. Chat providers have no signatures of their own.
-const SIGNERS: [Format; 3] = [Format::Messages, Format::Responses, Format::Generate];
+const SIGNERS: [Format; 4] = [Format::Messages, Format::Responses, Format::Generate, Format::Converse];
 
 /// Returns the provider's response in a turn: signed reasoning and a tool call.
 fn answer(provider: Format, turn: usize) -> String {
@@ -33,6 +33,11 @@ fn answer(provider: Format, turn: usize) -> String {
             {"text": format!("Thought {turn}\n\"é\""), "thought": true},
             {"functionCall": {"id": format!("fc{turn}"), "name": "look", "args": {"n": turn}}, "thoughtSignature": seal}]}, "finishReason": "STOP", "index": 0}],
             "modelVersion": "m", "responseId": "r"}),
+        Format::Converse => json!({"output": {"message": {"role": "assistant", "content": [
+            {"reasoningContent": {"reasoningText": {"text": format!("Thought {turn}\n\"é\""), "signature": seal}}},
+            {"reasoningContent": {"redactedContent": hidden}},
+            {"toolUse": {"toolUseId": format!("tool_{turn}"), "name": "look", "input": {"n": turn}}}]}},
+            "stopReason": "tool_use", "usage": {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}}),
         Format::Chat => unreachable!("providers of chat sign nothing"),
     };
     body.to_string()
@@ -56,6 +61,7 @@ fn seals_in(provider: Format, body: &Value) -> Vec<String> {
         Format::Messages => &["signature", "data"],
         Format::Responses => &["encrypted_content"],
         Format::Generate => &["thoughtSignature"],
+        Format::Converse => &["signature", "redactedContent"],
         Format::Chat => &["signature", "data", "thought_signature"],
     };
     let mut found = Vec::new();
@@ -90,6 +96,7 @@ impl Client {
     fn new(format: Format, echoes: bool) -> Self {
         let first = match format {
             Format::Generate => json!({"role": "user", "parts": [{"text": "Look."}]}),
+            Format::Converse => json!({"role": "user", "content": [{"text": "Look."}]}),
             _ => json!({"role": "user", "content": "Look."}),
         };
         Client { format, echoes, items: vec![first] }
@@ -109,6 +116,9 @@ impl Client {
             Format::Generate => json!({"contents": items,
                 "generationConfig": {"thinkingConfig": {"includeThoughts": true}},
                 "tools": [{"functionDeclarations": [{"name": "look", "parametersJsonSchema": schema}]}]}),
+            Format::Converse => json!({"messages": items,
+                "additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 2000}},
+                "toolConfig": {"tools": [{"toolSpec": {"name": "look", "inputSchema": {"json": schema}}}]}}),
         };
         body.to_string()
     }
@@ -167,6 +177,18 @@ impl Client {
                 self.items.push(json!({"role": "model", "parts": parts}));
                 self.items.push(json!({"role": "user", "parts": results}));
             }
+            Format::Converse => {
+                let mut blocks = answer["output"]["message"]["content"].as_array().unwrap().clone();
+                if !self.echoes {
+                    blocks.retain(|block| block["reasoningContent"].is_null());
+                }
+                let calls = blocks.iter().filter_map(|block| block.get("toolUse"));
+                let results: Vec<Value> = calls
+                    .map(|call| json!({"toolResult": {"toolUseId": call["toolUseId"], "content": [{"text": "seen"}]}}))
+                    .collect();
+                self.items.push(json!({"role": "assistant", "content": blocks}));
+                self.items.push(json!({"role": "user", "content": results}));
+            }
         }
     }
 
@@ -188,7 +210,7 @@ fn received(provider: Format, client: Format, turn: usize) -> Value {
 /// Returns the call ids in a request to a provider, in the order of the calls and of their results.
 fn ids_in(body: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    collect(body, &["tool_use_id", "call_id", "id", "tool_call_id"], &mut found);
+    collect(body, &["tool_use_id", "call_id", "id", "tool_call_id", "toolUseId"], &mut found);
     found.retain(|id| !id.starts_with("rs_"));
     found.dedup();
     found
@@ -244,7 +266,7 @@ fn signatures_never_reach_another_provider() {
 /// For clients that keep only tool calls, the signature of a call travels in the call's id.
 #[test]
 fn signatures_of_tool_calls_travel_in_call_ids() {
-    for format in [Format::Chat, Format::Messages, Format::Responses] {
+    for format in [Format::Chat, Format::Messages, Format::Responses, Format::Converse] {
         let provider = Format::Generate;
         let mut client = Client::new(format, false);
         for turn in 1..=3 {

@@ -90,12 +90,13 @@ proptest! {
             while !stream.is_char_boundary(cut) {
                 cut -= 1;
             }
-            // In chat the finish reason comes before the usage: a stream that ends between them is complete.
-            let finished = stream[..cut].contains("\"finish_reason\":\"");
+            // In chat and Converse the finish reason comes before the usage: a stream that ends between them is complete.
+            let finished = stream[..cut].contains("\"finish_reason\":\"")
+                || (provider == Format::Converse && stream[..cut].contains("{\"messageStop\":"));
             for (_, client) in translated_pairs().filter(|pair| pair.0 == provider && !finished) {
                 let (text, ended) = Way::streamed(provider, client).pass(&[&stream.as_bytes()[..cut]]);
                 prop_assert!(ended.is_err(), "{} to {}: {}", provider, client, text);
-                prop_assert!(text.contains("error"), "{} to {}: {}", provider, client, text);
+                prop_assert!(text.contains("rror") || text.contains("Exception"), "{} to {}: {}", provider, client, text);
             }
         }
     }

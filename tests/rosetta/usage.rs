@@ -62,6 +62,9 @@ fn rich(format: Format) -> &'static str {
         Format::Generate => {
             r#"{"promptTokenCount":1000,"cachedContentTokenCount":300,"candidatesTokenCount":50,"thoughtsTokenCount":150,"toolUsePromptTokenCount":20,"totalTokenCount":1220}"#
         }
+        Format::Converse => {
+            r#"{"inputTokens":600,"outputTokens":200,"totalTokens":1200,"cacheReadInputTokens":300,"cacheWriteInputTokens":100,"cacheDetails":[{"ttl":"5m","inputTokens":60},{"ttl":"1h","inputTokens":40}]}"#
+        }
     }
 }
 
@@ -156,7 +159,7 @@ fn pass(mut exchange: Exchange, arrival: Arrival, stream: bool, text: &str) -> (
     } else {
         out.extend_from_slice(&exchange.whole(Bytes::copy_from_slice(text.as_bytes())).unwrap());
     }
-    (String::from_utf8(out).unwrap(), exchange)
+    (crate::route::text(Format::Converse, &out), exchange)
 }
 
 #[test]

@@ -13,7 +13,7 @@ use pingora::http::ResponseHeader;
 
 use super::attempt::Attempt;
 use super::context::Context;
-use super::response::{add_ids, disable_buffering};
+use super::response::{add_ids, disable_buffering, stream_type};
 use crate::proxy::Gateway;
 use crate::proxy::names;
 use crate::translate::translated::Route;
@@ -21,6 +21,7 @@ use crate::translate::verbatim::Arrival;
 use crate::translate::{Restore, Translated};
 use crate::wire::codec::ReplyOptions;
 use crate::wire::path::{Action, Endpoint};
+use crate::wire::{Format, filler};
 
 /// Whether the client's stream is one JSON array instead of server-sent events.
 pub(in crate::proxy) fn is_array_stream(endpoint: Option<&Endpoint>) -> bool {
@@ -36,6 +37,8 @@ impl Gateway {
         // connection is kept alive by pings.
         let streams =
             !ctx.origin.is_websocket() && plan.stream && plan.job.is_none() && plan.api.format().is_some();
+        // Without filler the connection would be as silent behind the head as before it.
+        let streams = streams && !filler(ctx.format).is_empty();
         Some(self.limits.slow_start).filter(|span| streams && !span.is_zero())
     }
 
@@ -45,7 +48,7 @@ impl Gateway {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         let mut ours = HeaderMap::with_capacity(8);
         let array = is_array_stream(ctx.endpoint());
-        let kind = if array { "application/json" } else { "text/event-stream; charset=utf-8" };
+        let kind = if array { "application/json" } else { stream_type(ctx.format) };
         ours.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         disable_buffering(&mut ours);
         if let Some(plan) = ctx.attempt() {
@@ -73,7 +76,11 @@ impl Attempt {
         limit: usize,
     ) -> Option<Box<Translated>> {
         let array = is_array_stream(ctx.endpoint());
-        let promised = if array { Arrival::Array } else { Arrival::Events };
+        let promised = match self.api.format() {
+            Some(Format::Converse) => Arrival::EventStream,
+            _ if array => Arrival::Array,
+            _ => Arrival::Events,
+        };
         if !ctx.record.early_head_only || self.translation.is_some() || arrival == promised {
             return None;
         }

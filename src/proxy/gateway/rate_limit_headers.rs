@@ -20,7 +20,7 @@ type RateLimitHeaders = SmallVec<[(HeaderName, HeaderValue); 12]>;
 
 impl Context {
     /// Returns the rate-limit headers in the names of the client's format: OpenAI's for chat and responses, Anthropic's
-    /// for messages. Google has none.
+    /// for messages. Google and AWS have none.
     pub(in crate::proxy) fn rate_limit_headers(&self) -> RateLimitHeaders {
         let mut shown = RateLimitHeaders::new();
         let remaining = self.phase.identity().and_then(|identity| identity.remaining.as_deref());
@@ -51,7 +51,7 @@ impl Context {
                     names::ANTHROPIC_RATELIMIT_TOKENS_RESET,
                 ],
             ),
-            Format::Generate => return shown,
+            Format::Generate | Format::Converse => return shown,
         };
         for (left, [limit, remaining, reset]) in [(lefts.requests, requests), (lefts.tokens, tokens)] {
             let Some(left) = left else { continue };
@@ -72,7 +72,7 @@ impl Context {
                 let is_rejected = self.record.error == Some(ErrorKind::SpendLimit);
                 push_unified(lefts, is_rejected, &mut shown);
             }
-            Format::Chat | Format::Generate => {}
+            Format::Chat | Format::Generate | Format::Converse => {}
         }
         shown
     }

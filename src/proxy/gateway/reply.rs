@@ -23,7 +23,7 @@ use crate::proxy::names;
 use crate::wire::error::ArrayState;
 use crate::wire::images::{self, reply::ImageReplyShape};
 use crate::wire::path::Endpoint;
-use crate::wire::{Format, count_tokens, error as wire_error, tasks};
+use crate::wire::{Format, converse, count_tokens, error as wire_error, tasks};
 
 /// Time for which the rest of an unread request body is read, so that the client receives the response and not a reset.
 const LINGER: Duration = Duration::from_millis(500);
@@ -102,6 +102,10 @@ impl Gateway {
     ) -> pingora::Result<()> {
         let mut head = self.own_head(client, ctx, error.status, body.len(), "application/json");
         add_error_headers(&mut head, error);
+        if ctx.format == Format::Converse {
+            let name = HeaderValue::from_static(converse::error::exception(error));
+            let _ = head.insert_header(names::X_AMZN_ERRORTYPE, name);
+        }
         if let (ErrorKind::WrongMethod, Some(endpoint)) = (error.kind, ctx.endpoint()) {
             let _ = head.insert_header(header::ALLOW, endpoint.allow());
         }
@@ -300,6 +304,9 @@ pub(in crate::proxy) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context
     if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
         if ctx.format == Format::Messages {
             let _ = head.insert_header(names::REQUEST_ID, id.clone());
+        }
+        if ctx.format == Format::Converse {
+            let _ = head.insert_header(names::X_AMZN_REQUESTID, id.clone());
         }
         let _ = head.insert_header(names::X_REQUEST_ID, id);
     }

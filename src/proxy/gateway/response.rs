@@ -26,7 +26,7 @@ use crate::translate::{Exchange, StreamError, Translated, Verbatim};
 use crate::wire::error::{self as wire_error, ProviderError};
 use crate::wire::path::Action;
 use crate::wire::watch::StreamEnd as Ending;
-use crate::wire::{Format, messages, overflow};
+use crate::wire::{Api, Format, messages, overflow};
 
 /// Upstream response headers that are forwarded to the client.
 const FORWARDED_HEADERS: [HeaderName; 6] = [
@@ -126,7 +126,7 @@ impl Gateway {
             _ => match ctx.attempt().and_then(|plan| plan.translation.as_deref()) {
                 None => theirs.get(header::CONTENT_TYPE).cloned(),
                 Some(translation) if ctx.record.stream && !translation.array => {
-                    Some(HeaderValue::from_static("text/event-stream; charset=utf-8"))
+                    Some(HeaderValue::from_static(stream_type(translation.client)))
                 }
                 Some(_) => None,
             },
@@ -415,11 +415,26 @@ pub(in crate::proxy) fn disable_buffering(ours: &mut HeaderMap) {
 /// Adds the request id under the names that the client's SDK reads.
 pub(in crate::proxy) fn add_ids(ours: &mut HeaderMap, format: Format, id: &RequestId) {
     let Ok(id) = HeaderValue::from_bytes(id.as_bytes()) else { return };
-    // Anthropic's SDKs read `request-id`, OpenAI's `x-request-id`.
+    // Anthropic's SDKs read `request-id`, OpenAI's `x-request-id`, those of AWS
+    // `x-amzn-requestid`.
     if format == Format::Messages {
         ours.insert(names::REQUEST_ID, id.clone());
     }
+    if format == Format::Converse {
+        ours.insert(names::X_AMZN_REQUESTID, id.clone());
+    }
     ours.insert(names::X_REQUEST_ID, id);
+}
+
+/// Media type of AWS event streams.
+const EVENT_STREAM: &str = "application/vnd.amazon.eventstream";
+
+/// Returns the media type of a stream that is no JSON array.
+pub(in crate::proxy) const fn stream_type(format: Format) -> &'static str {
+    match format {
+        Format::Converse => EVENT_STREAM,
+        _ => "text/event-stream; charset=utf-8",
+    }
 }
 
 /// Returns how a response arrives: its content type decides, and the request where the type is missing.
@@ -428,9 +443,13 @@ fn arrival(plan: &Attempt, content_type: &str) -> Arrival {
     if kind.eq_ignore_ascii_case("text/event-stream") {
         return Arrival::Events;
     }
+    if kind.eq_ignore_ascii_case(EVENT_STREAM) {
+        return Arrival::EventStream;
+    }
     let json = kind.eq_ignore_ascii_case("application/json");
     match plan.action {
         Some(Action::Stream { sse: false }) if json || kind.is_empty() => Arrival::Array,
+        _ if plan.stream && kind.is_empty() && plan.api == Api::Converse => Arrival::EventStream,
         // Some servers send streams without a content type.
         _ if plan.stream && kind.is_empty() => Arrival::Events,
         _ => Arrival::Whole,

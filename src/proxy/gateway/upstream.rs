@@ -34,7 +34,11 @@ impl Gateway {
         let mut ours = plan.upstream_route.head();
         ours.insert(header::CONTENT_LENGTH, HeaderValue::from(plan.body_len));
         if plan.stream {
-            ours.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+            let kinds = match plan.api {
+                Api::Converse => "application/vnd.amazon.eventstream, application/json",
+                _ => "text/event-stream, application/json",
+            };
+            ours.insert(header::ACCEPT, HeaderValue::from_static(kinds));
         }
         if let Ok(id) = HeaderValue::from_bytes(id.as_bytes()) {
             ours.insert(names::X_REQUEST_ID, id);

@@ -223,6 +223,7 @@ fn request(format: Format, exchanges: &[Exchange], parts: &[(usize, Part)]) -> V
         Format::Messages => messages_turn,
         Format::Responses => responses_turn,
         Format::Generate => generate_turn,
+        Format::Converse => unreachable!("no client of these tests"),
     };
     let mut turns: Vec<Value> =
         parts.iter().flat_map(|(at, part)| turn(&exchanges[*at], *at, *part)).collect();
@@ -241,6 +242,7 @@ fn request(format: Format, exchanges: &[Exchange], parts: &[(usize, Part)]) -> V
             let tools = json!([{"type": "function", "name": "read", "parameters": schema}]);
             json!({"model": "m", "instructions": "You are an agent.", "input": turns, "tools": tools, "store": false})
         }
+        Format::Converse => unreachable!("no client of these tests"),
         Format::Generate => {
             let tools = json!([{"functionDeclarations": [{"name": "read", "parameters": schema}]}]);
             json!({"systemInstruction": {"parts": [{"text": "You are an agent."}]}, "contents": turns, "tools": tools})

@@ -69,7 +69,9 @@ fn filler_stands_between_frames_of_a_verbatim_stream() {
 fn filler_stands_between_frames_of_a_translated_stream() {
     for answer in streams::all(Style::PLAIN).into_iter().filter(|answer| answer.arrival == Arrival::Events) {
         let Some(provider) = answer.api.format() else { continue };
-        for client in Format::ALL.into_iter().filter(|client| *client != provider) {
+        for client in
+            Format::ALL.into_iter().filter(|client| *client != provider && !filler(*client).is_empty())
+        {
             let pass = |size, filled| {
                 let route = Route { client, provider, stream: true };
                 let reply = Arc::new(ReplyOptions::default());

@@ -51,10 +51,11 @@ fn history() -> Vec<Value> {
 }
 
 /// Providers of all formats, with the one of the responses format that refuses custom tools.
-const TARGETS: [(ProviderKind, &str, Format); 4] = [
+const TARGETS: [(ProviderKind, &str, Format); 5] = [
     (ProviderKind::OpenAiCompatible, "some-model", Format::Chat),
     (ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Messages),
     (ProviderKind::Gemini, "gemini-3-pro", Format::Generate),
+    (ProviderKind::Bedrock, "us.anthropic.claude-sonnet-4-5-20250929-v1:0", Format::Converse),
     (ProviderKind::OpenAiCompatible, "some-model", Format::Responses),
 ];
 
@@ -76,6 +77,9 @@ fn tools(format: Format, sent: &Value) -> Vec<(String, String)> {
         Format::Chat => list(&sent["tools"]).iter().map(|tool| own(&tool["function"])).collect(),
         Format::Messages => list(&sent["tools"]).iter().map(own).collect(),
         Format::Generate => list(&sent["tools"][0]["functionDeclarations"]).iter().map(own).collect(),
+        Format::Converse => {
+            list(&sent["toolConfig"]["tools"]).iter().map(|tool| own(&tool["toolSpec"])).collect()
+        }
         Format::Responses => list(&sent["tools"])
             .iter()
             .flat_map(|space| list(&space["tools"]))
@@ -112,8 +116,8 @@ fn mapping_3_tools_in_items_reach_every_format() {
                         json!({"type": "auto", "disable_parallel_tool_use": true})
                     );
                 }
-                // Gemini has no such setting: the loss is reported.
-                Format::Generate => {
+                // These have no such setting: the loss is reported.
+                Format::Generate | Format::Converse => {
                     assert!(losses.iter().any(|loss| loss == "parallel_tool_calls"), "{losses:?}")
                 }
             }
@@ -152,6 +156,13 @@ fn mapping_3_calls_of_custom_tools_in_the_history_keep_their_text() {
                 let call =
                     parts.find(|part| part["functionCall"].is_object()).unwrap()["functionCall"].clone();
                 (call["name"].clone(), call["args"].clone())
+            }
+            Format::Converse => {
+                let turns = sent["messages"].as_array().unwrap().iter();
+                let mut blocks =
+                    turns.flat_map(|turn| turn["content"].as_array().cloned().unwrap_or_default());
+                let call = blocks.find(|block| block["toolUse"].is_object()).unwrap()["toolUse"].clone();
+                (call["name"].clone(), call["input"].clone())
             }
             Format::Responses => {
                 let call =
@@ -223,6 +234,24 @@ fn answer(format: Format, name: &str) -> (Value, String) {
                 "finishReason": "STOP"}],
                 "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 4, "totalTokenCount": 13}});
             (whole.clone(), data(&[whole]))
+        }
+        Format::Converse => {
+            let usage = json!({"inputTokens": 9, "outputTokens": 4, "totalTokens": 13});
+            let call = json!({"toolUse": {"toolUseId": "tooluse_2", "name": name, "input": input}});
+            let whole = json!({"output": {"message": {"role": "assistant", "content": [call]}},
+                               "stopReason": "tool_use", "usage": usage});
+            let piece = |text: &str| json!({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"toolUse": {"input": text}}}});
+            let start = json!({"toolUse": {"toolUseId": "tooluse_2", "name": name}});
+            let frames = [
+                json!({"messageStart": {"role": "assistant"}}),
+                json!({"contentBlockStart": {"contentBlockIndex": 0, "start": start}}),
+                piece(one),
+                piece(other),
+                json!({"contentBlockStop": {"contentBlockIndex": 0}}),
+                json!({"messageStop": {"stopReason": "tool_use"}}),
+                json!({"metadata": {"usage": usage}}),
+            ];
+            (whole, data(&frames))
         }
         Format::Responses => {
             let item = json!({"id": "fc_1", "type": "function_call", "status": "completed", "call_id": "call_2",

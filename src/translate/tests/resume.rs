@@ -81,7 +81,7 @@ fn stream(format: Format, texts: &[&str]) -> String {
             texts.iter().for_each(|text| chunk(text, "", 1));
             chunk("", ",\"finishReason\":\"STOP\"", output);
         }
-        Format::Responses => {}
+        Format::Responses | Format::Converse => {}
     }
     out
 }

@@ -53,7 +53,9 @@ fn bug_66_error_of_every_kind_has_the_shape_of_every_format() {
             let body = body(format, &error, "req_1");
             assert!(is_in_shape(format, error.status, text(&body)), "{format} {}", kind.label());
             let tree: Value = serde_json::from_slice(&body).unwrap();
-            assert_eq!(tree["error"]["message"], "a \"quoted\"\nmessage");
+            let message =
+                if format == Format::Converse { &tree["message"] } else { &tree["error"]["message"] };
+            assert_eq!(message, "a \"quoted\"\nmessage");
         }
     }
 }
@@ -61,7 +63,8 @@ fn bug_66_error_of_every_kind_has_the_shape_of_every_format() {
 #[test]
 fn stream_tail_is_an_error_and_never_a_finish() {
     let error = ApiError::new(ErrorKind::UpstreamBroken, "cut");
-    for format in Format::ALL {
+    // Exceptions of an event stream are tested beside its encoder.
+    for format in Format::ALL.into_iter().filter(|format| *format != Format::Converse) {
         let tail = stream_tail(format, &error, "req_1", None);
         let mut splitter = SseSplitter::default();
         let (mut from, mut ends) = (0, Vec::new());

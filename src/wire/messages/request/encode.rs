@@ -6,13 +6,12 @@ use super::automatic::AutomaticMarks;
 use super::decode::TOOL_SEARCH;
 use super::plan::{Plan, check_result_block, is_blank};
 use super::schema;
-use super::turns::WrittenIds;
 use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport, SamplingSupport};
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind, Writer};
 use crate::wire::Format;
-use crate::wire::codec::LossNotes;
+use crate::wire::codec::{LossNotes, WrittenIds};
 use crate::wire::watch::{elements, members};
 
 /// Maximum number of cache marks. The provider refuses a request with more.

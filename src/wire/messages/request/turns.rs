@@ -1,8 +1,5 @@
 //! Encoder of system prompt and turns.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-
 use super::encode::RequestWriter;
 use super::plan::{DocumentForm, Message, Plan, call_id, check_result_block, image_type, trimmed};
 use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, Role};
@@ -10,30 +7,6 @@ use crate::json::{JsonStr, RawJson};
 use crate::wire::Format;
 use crate::wire::codec::wrapped;
 use crate::wire::messages::arguments;
-
-/// Ids of the calls written so far, with the numbers of calls and results. Repeated ids get a numeric suffix, because
-/// the provider refuses duplicates and some providers number their calls from 0 in every turn.
-#[derive(Default)]
-pub(super) struct WrittenIds(HashMap<String, (u32, u32), foldhash::fast::RandomState>);
-
-impl WrittenIds {
-    fn call<'i>(&mut self, id: Cow<'i, str>) -> Cow<'i, str> {
-        let (calls, _) = self.0.entry(id.to_string()).or_default();
-        *calls += 1;
-        WrittenIds::numbered(id, *calls)
-    }
-
-    /// Returns the id of a result. Results come in the order of their calls.
-    fn result<'i>(&mut self, id: Cow<'i, str>) -> Cow<'i, str> {
-        let Some((calls, results)) = self.0.get_mut(id.as_ref()) else { return id };
-        *results = (*results + 1).min(*calls);
-        WrittenIds::numbered(id, *results)
-    }
-
-    fn numbered(id: Cow<'_, str>, number: u32) -> Cow<'_, str> {
-        if number > 1 { Cow::Owned(format!("{id}_{number}")) } else { id }
-    }
-}
 
 impl RequestWriter<'_, '_, '_> {
     /// Writes `system` and `messages`.

@@ -1,0 +1,115 @@
+//! Targets for what AWS clients and providers send: event streams and signed requests.
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use model_gateway::cloud::sigv4::{
+    CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Presented, Signer,
+};
+use model_gateway::framing::event_stream::{
+    EventMessage, EventStreamSplitter, MAX_HEADERS_LENGTH, MessageError, MessageWriter, put_header,
+};
+use model_gateway::framing::frame_buffer::FrameTooLarge;
+use model_gateway::framing::{FrameBuffer, Splitter};
+
+use crate::{choose, pieces};
+
+fn cut(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let mut buffer = FrameBuffer::new(Splitter::EventStream(EventStreamSplitter::default()), 1 << 20);
+    let mut frames = Vec::new();
+    for piece in pieces {
+        let each = |source: &Bytes, range: Range<usize>| {
+            frames.push(source[range].to_vec());
+            Ok::<(), FrameTooLarge>(())
+        };
+        buffer.feed(&Bytes::copy_from_slice(piece), each).unwrap();
+    }
+    (frames, buffer.take_rest().to_vec())
+}
+
+/// Event streams: every split gives the same messages, no byte is lost, and a valid message that is written anew has the
+/// same bytes. The input is read as a stream, and as the headers of a message whose checksums are right.
+pub fn event_stream(mut data: &[u8]) {
+    let seed = choose(&mut data, 256);
+    let (frames, rest) = cut(&[data]);
+    let split = cut(&pieces(data, seed));
+    assert_eq!([frames.concat(), rest.clone()].concat(), data);
+    assert_eq!((&split.0, &split.1), (&frames, &rest));
+    for frame in &frames {
+        read_back(frame);
+    }
+    let headers = &data[..data.len().min(MAX_HEADERS_LENGTH)];
+    let mut stream = BytesMut::new();
+    for _ in 0..2 {
+        let writer = MessageWriter::begin(headers, &mut stream);
+        stream.extend_from_slice(&data[..data.len().min(100)]);
+        writer.end(&mut stream);
+    }
+    let (frames, rest) = cut(&pieces(&stream, seed));
+    assert_eq!((frames.len(), rest.len()), (2, 0));
+    for frame in &frames {
+        let parsed = EventMessage::parse(frame).map(|message| message.payload().to_vec());
+        let is_checksum = matches!(
+            parsed,
+            Err(MessageError::PreludeChecksum
+                | MessageError::Checksum
+                | MessageError::Incomplete
+                | MessageError::TooLong)
+        );
+        assert!(!is_checksum, "the message has right checksums");
+        read_back(frame);
+    }
+}
+
+fn read_back(frame: &[u8]) {
+    let Ok(message) = EventMessage::parse(frame) else { return };
+    let mut headers = Vec::new();
+    for header in message.headers() {
+        let header = header.expect("the headers were checked");
+        put_header(header.name, header.value, &mut headers);
+    }
+    let mut out = BytesMut::new();
+    let writer = MessageWriter::begin(&headers, &mut out);
+    out.extend_from_slice(message.payload());
+    writer.end(&mut out);
+    assert_eq!(&out[..], frame);
+}
+
+/// Signed requests: no authorization header and no target makes the verifier panic, and a request that the signer signs
+/// is accepted unless a byte changes. Lines of the input: authorization, target, header values, body.
+pub fn signed_request(data: &[u8]) {
+    const NOW: i64 = 1_795_256_000;
+    let text = String::from_utf8_lossy(data);
+    let mut lines = text.lines();
+    let (authorization, target) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let values: Vec<&str> = lines.collect();
+    let payload = PayloadHash::of([data]);
+    let names = ["host", "x-amz-date", "content-type", "x-amz-security-token", "accept"];
+    let headers: Vec<(&str, &str)> = names.into_iter().zip(values.iter().copied()).collect();
+    if let Ok(presented) = Presented::parse(authorization) {
+        let _ = presented.verify("secret", ("POST", target), &headers, &payload, NOW);
+    }
+    let credentials = Credentials {
+        access_key_id: "AKID".into(),
+        secret_access_key: "secret".into(),
+        session_token: values.first().map(|value| (*value).into()),
+    };
+    let signer = Signer::new(credentials, CredentialScope { region: "eu-west-1", service: "bedrock" });
+    let host = [("host", authorization), ("content-type", target)];
+    let request = CanonicalRequest {
+        method: "POST",
+        target,
+        headers: &host,
+        payload: &payload,
+        path_encoding: PathEncoding::Normalized,
+    };
+    let signed = signer.sign(&request, NOW);
+    let mut sent = host.to_vec();
+    sent.push(("x-amz-date", signed.date.as_str()));
+    sent.extend(signed.session_token.as_deref().map(|token| ("x-amz-security-token", token)));
+    let presented = Presented::parse(&signed.authorization).expect("the signer writes what the parser reads");
+    assert_eq!(presented.verify("secret", ("POST", target), &sent, &payload, NOW), Ok(()));
+    assert!(presented.verify("other", ("POST", target), &sent, &payload, NOW).is_err());
+    let other = PayloadHash::of([data, b"x"]);
+    assert!(presented.verify("secret", ("POST", target), &sent, &other, NOW).is_err());
+}

@@ -1,0 +1,70 @@
+//! Capabilities of the models of Amazon Bedrock through Converse. The model is known by its id, which has a geography, a
+//! maker and a version: `us.anthropic.claude-sonnet-4-5-20250929-v1:0`.
+//!
+//! Sources: Amazon Bedrock User Guide, "Supported models and model features" and "Inference parameters and responses for
+//! foundation models", November 2026.
+
+use super::dialect::messages;
+use crate::canonical::Dialect;
+use crate::canonical::dialect::{ReasoningSupport, Structured};
+use crate::canonical::quirks::{Quirks, ToolChoiceSupport};
+use crate::canonical::request::Effort;
+
+/// Models of OpenAI: an effort under its usual name.
+const USUAL: Quirks = Quirks { custom_tools: false, ..Quirks::PLAIN };
+/// Models of Amazon. The effort is in an object, and the number of candidate tokens in another one.
+const NOVA: Quirks = Quirks {
+    renames: &[("reasoning_effort", "reasoningConfig"), ("top_k", "inferenceConfig.topK")],
+    ..USUAL
+};
+/// Models of Qwen, Z.ai and other makers of open weights: the effort is the value of a member.
+const OPEN_WEIGHTS: Quirks = Quirks { renames: &[("reasoning_effort", "reasoning_config")], ..USUAL };
+/// Models of Meta accept no forced tool call.
+const LLAMA: Quirks =
+    Quirks { choices: ToolChoiceSupport { none: true, ..ToolChoiceSupport::AUTO }, ..USUAL };
+
+/// Returns the profile of a model.
+pub(super) fn dialect<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+    let has = |word: &str| model.contains(word);
+    let effort = |max| ReasoningSupport::Effort { min: Effort::Low, max, off: false };
+    // No model fetches media, and instructions come before the conversation.
+    let base = Dialect {
+        media_urls: false,
+        system_in_middle: false,
+        structured: Structured::Tool,
+        quirks: const { &USUAL },
+        ..base
+    };
+    if has("claude") {
+        let claude = messages(base.clone(), model);
+        // Structured output came with the same models as at their maker.
+        let is_native = messages(Dialect { structured: Structured::Native, ..base }, model).structured;
+        return Dialect { structured: is_native, extensions: &["top_k"], ..claude };
+    }
+    if has("nova") {
+        let thinks = has("nova-2") || has("nova-premier-v2");
+        return Dialect {
+            reasoning: if thinks { effort(Effort::High) } else { ReasoningSupport::Fixed },
+            extensions: &["top_k", "video", "nova_grounding"],
+            quirks: const { &NOVA },
+            prefill: true,
+            ..base
+        };
+    }
+    if has("gpt-oss") {
+        return Dialect { reasoning: effort(Effort::High), ..base };
+    }
+    if ["qwen3", "glm", "kimi", "minimax"].iter().any(|family| has(family)) {
+        return Dialect { reasoning: effort(Effort::High), quirks: const { &OPEN_WEIGHTS }, ..base };
+    }
+    if has("llama") {
+        return Dialect { quirks: const { &LLAMA }, structured: Structured::Hint, ..base };
+    }
+    if has("voxtral") {
+        return Dialect { extensions: &["audio"], ..base };
+    }
+    if has("deepseek") || has("titan") {
+        return Dialect { structured: Structured::Hint, ..base };
+    }
+    base
+}

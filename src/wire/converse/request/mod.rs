@@ -1,0 +1,18 @@
+//! Requests of the Converse format: decoder and encoder.
+//!
+//! [`decode`] reads a client's request, [`encode`] writes a provider's: the conversation in the order that the service
+//! requires, tools, documents with names that it accepts, and parameters of the model. Capabilities of the target come
+//! from the dialect; names of providers do not belong here.
+
+mod blocks;
+mod decode;
+mod document;
+mod encode;
+mod fields;
+mod plan;
+mod read;
+mod tools;
+mod turns;
+
+pub use decode::decode;
+pub use encode::encode;

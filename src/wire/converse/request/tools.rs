@@ -1,0 +1,140 @@
+//! Encoder of tools and tool choice.
+
+use super::decode::GROUNDING;
+use super::encode::RequestWriter;
+use super::plan::Plan;
+use crate::canonical::dialect::Structured;
+use crate::canonical::{Index, IndexKey, Tool, ToolChoice};
+use crate::json::{JsonStr, RawJson};
+use crate::wire::{Format, schema};
+
+/// Schema of a tool without parameters.
+const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
+
+/// Tool of a request that offers none, but whose conversation has calls: the service requires tools then.
+const PLACEHOLDER: &str = r#"{"toolSpec":{"name":"unavailable","description":"This tool is not available. Do not call it.","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
+
+impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
+    /// Returns the tools to offer. A tool choice that allows only some tools restricts the list.
+    pub(super) fn offered(&self) -> impl Iterator<Item = &'r Tool<'a>> + use<'r, 'a> {
+        let names: Option<Index> = match &self.request.tool_choice {
+            Some(ToolChoice::Allowed { names, .. }) => {
+                Some(names.iter().map(|name| IndexKey::of(*name)).collect())
+            }
+            _ => None,
+        };
+        let allowed =
+            move |tool: &&Tool<'a>| names.as_ref().is_none_or(|names| names.has(IndexKey::of(tool.name)));
+        self.request.tools.iter().filter(allowed)
+    }
+
+    /// Writes `toolConfig`. With `budget`, reasoning has a budget and no call can be forced.
+    pub(super) fn tools(&mut self, plan: &Plan<'_, '_>, budget: bool) {
+        let own = self.notes.from() == Format::Converse;
+        let server: Vec<RawJson<'_>> = self
+            .request
+            .extra
+            .iter()
+            .filter(|extra| extra.name == "server_tool")
+            .map(|extra| extra.value)
+            .collect();
+        if !own && !server.is_empty() {
+            self.notes.lose("server_tool");
+        }
+        let search = self.request.search.is_some();
+        let grounding = search && (own || self.dialect.supports(GROUNDING));
+        if search && !grounding {
+            self.notes.lose("web_search");
+        }
+        let server = if own { server } else { Vec::new() };
+        let any = self.offered().next().is_some() || grounding || !server.is_empty();
+        let forbidden = self.request.tool_choice == Some(ToolChoice::None);
+        // Without a choice "none", the tools themselves are left out.
+        let offers = any && (!forbidden || plan.has_tools());
+        if !offers && !plan.has_tools() {
+            return;
+        }
+        if offers && forbidden {
+            self.notes.lose("tool_choice");
+        }
+        self.json.key("toolConfig").begin_object().key("tools").begin_array();
+        if offers {
+            for tool in self.offered() {
+                self.tool(tool);
+            }
+            if grounding {
+                self.json.begin_object().key("systemTool").begin_object();
+                self.json.key("name").string(GROUNDING).end_object().end_object();
+            }
+            for tool in server {
+                self.json.begin_object().key("systemTool").raw(tool).end_object();
+            }
+        } else {
+            self.json.raw(RawJson::from_text(PLACEHOLDER));
+        }
+        self.json.end_array();
+        if offers {
+            self.tool_choice(budget);
+        }
+        self.json.end_object();
+        // Several calls in a turn are the default; the format cannot forbid them.
+        if self.request.parallel_tools == Some(false) && offers {
+            self.notes.lose("parallel_tool_calls");
+        }
+    }
+
+    fn tool(&mut self, tool: &Tool<'_>) {
+        self.json.begin_object().key("toolSpec").begin_object().key("name").paste(tool.name);
+        if !tool.description.is_empty() {
+            self.json.key("description").paste(tool.description);
+        }
+        self.json.key("inputSchema").begin_object().key("json");
+        match tool.schema {
+            Some(written) if tool.openapi => {
+                let mut plain = Vec::with_capacity(written.text().len());
+                schema::from_openapi(written, &mut plain);
+                self.json.raw(RawJson::from_text(&String::from_utf8_lossy(&plain)));
+            }
+            Some(written) => {
+                self.json.raw(written);
+            }
+            None => {
+                self.json.raw(RawJson::from_text(NOTHING));
+            }
+        }
+        self.json.end_object();
+        let own = self.notes.from() == Format::Converse;
+        let native = matches!(self.dialect.structured, Structured::Native);
+        let strict = tool.strict.filter(|strict| own || (*strict && native));
+        if tool.strict == Some(true) && strict.is_none() {
+            self.notes.lose("tool_strict");
+        }
+        if let Some(strict) = strict {
+            self.json.key("strict").boolean(strict);
+        }
+        self.json.end_object().end_object();
+        self.cache_point(tool.cache);
+    }
+
+    fn tool_choice(&mut self, budget: bool) {
+        let (mut kind, mut name): (&str, Option<JsonStr<'_>>) = match &self.request.tool_choice {
+            None | Some(ToolChoice::None) => return,
+            Some(ToolChoice::Auto | ToolChoice::Allowed { required: false, .. }) => ("auto", None),
+            Some(ToolChoice::Required) => ("any", None),
+            Some(ToolChoice::Tool(name)) => ("tool", Some(*name)),
+            Some(ToolChoice::Allowed { names, required: true }) => match names.as_slice() {
+                [name] => ("tool", Some(*name)),
+                _ => ("any", None),
+            },
+        };
+        if budget && kind != "auto" {
+            (kind, name) = ("auto", None);
+            self.notes.warn("tool_choice");
+        }
+        self.json.key("toolChoice").begin_object().key(kind).begin_object();
+        if let Some(name) = name {
+            self.json.key("name").paste(name);
+        }
+        self.json.end_object().end_object();
+    }
+}

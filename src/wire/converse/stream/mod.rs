@@ -1,0 +1,12 @@
+//! Streams of the Converse format: decoder and encoder.
+//!
+//! [`Decoder`] reads the events of a provider, [`Encoder`] writes the messages for a client. The messages of the event
+//! stream themselves are read by `framing`.
+
+mod decode;
+mod encode;
+mod part;
+
+pub use decode::Decoder;
+pub use encode::Encoder;
+pub(super) use part::{blob, envelope, put_call_id, put_input};
