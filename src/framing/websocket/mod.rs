@@ -6,8 +6,8 @@
 //! caller's buffer and returns the payload of a message in the parts in which it arrived, so that the caller holds and
 //! counts exactly what was received. [`put_header`] writes the header before a payload that is not copied.
 //!
-//! Sans-I/O. Sockets to providers (`tokio-tungstenite`), the handshake and the meaning of messages do not live here. Extensions are not supported: none is
-//! negotiated.
+//! Sans-I/O. Sockets to providers (`tokio-tungstenite`), the handshake and the meaning of messages do not live here.
+//! Extensions are not supported: none is negotiated.
 
 mod close;
 mod header;

@@ -131,7 +131,8 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
     }
 }
 
-/// Writes the request. Over a WebSocket it is one message, without the items that the provider has (`held`). Over HTTP the head is corked, so that it leaves in one write with the first piece of the body.
+/// Writes the request. Over a WebSocket it is one message, without the items that the provider has (`held`). Over
+/// HTTP the head is corked, so that it leaves in one write with the first piece of the body.
 async fn write_request(
     upstream: &mut ProviderSession,
     head: Box<RequestHeader>,

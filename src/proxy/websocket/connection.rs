@@ -15,7 +15,7 @@ use super::deadlines::{Deadlines, Due};
 use super::kept_sockets::KeptSockets;
 use super::lanes::{Lanes, Queued};
 use super::outbox::Outbox;
-use super::response::{self, FinishedTurn, FromResponse, LaneRequest, RunningResponse};
+use super::response::{self, FinishedTurn, FromResponse, LaneRequest};
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::framing::websocket::{
     CloseCode, Control, FrameFault, FrameReader, Incoming, MessageKind, close_payload,
@@ -98,8 +98,6 @@ struct Connection {
     sockets: KeptSockets,
     /// Messages of the responses in progress. `None` while there are none: a channel takes memory.
     events: Option<(mpsc::Sender<FromResponse>, mpsc::Receiver<FromResponse>)>,
-    /// Response that runs on the task of the socket.
-    running: Option<RunningResponse>,
     deadlines: Deadlines,
     is_draining: bool,
     is_revoked: bool,
@@ -127,7 +125,6 @@ impl Connection {
             memory_permit: None,
             sockets: KeptSockets::default(),
             events: None,
-            running: None,
             deadlines: Deadlines::new(limits),
             is_draining: false,
             is_revoked: false,
@@ -174,7 +171,6 @@ impl Connection {
                     Ok(1..) => self.deadlines.on_read(),
                     Ok(0) | Err(_) => self.broken = Some("gone"),
                 },
-                () = finish(&mut self.running), if self.running.is_some() => self.running = None,
                 () = timer.as_mut() => {
                     self.on_timer();
                     timer.as_mut().reset(self.deadlines.next());
@@ -189,9 +185,6 @@ impl Connection {
         };
         // Ends the responses in progress, if there are any.
         self.events = None;
-        if let Some(running) = self.running.take() {
-            tokio::spawn(running);
-        }
         let _ = timeout(SHUTDOWN, writer.shutdown()).await;
         reason
     }
@@ -323,13 +316,7 @@ impl Connection {
                 Ok(request) => {
                     let (events, _) = self.events.get_or_insert_with(|| mpsc::channel(BATCHES));
                     let (gateway, accepted) = (self.gateway.clone(), self.accepted.clone());
-                    let response = response::start(gateway, accepted, request, events.clone());
-                    // One response runs on the task of the socket: what it sends is written without waking another
-                    // thread. Those of other lanes run beside it.
-                    match self.running {
-                        None => self.running = Some(response),
-                        Some(_) => _ = tokio::spawn(response),
-                    }
+                    response::spawn(gateway, accepted, request, events.clone());
                     return;
                 }
                 Err(error) => {
@@ -471,14 +458,6 @@ impl Connection {
         let wait = error.retry_after.as_ref().map(RetryAfter::header_value);
         let headers = wait.iter().map(|wait| ("retry-after", &**wait));
         self.push_event(&error_event(error.status, ErrorEvent::Own(error), headers, lane));
-    }
-}
-
-/// Awaits the end of a response. Never ends without one.
-async fn finish(running: &mut Option<RunningResponse>) {
-    match running {
-        Some(running) => running.as_mut().await,
-        None => std::future::pending().await,
     }
 }
 

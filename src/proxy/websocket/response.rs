@@ -70,25 +70,25 @@ pub(super) enum FromResponse {
     End { lane: Option<Box<str>>, is_unauthenticated: bool },
 }
 
-/// Response in progress.
-pub(super) type RunningResponse = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Returns the future of a response. It ends soon after the socket has dropped its receiver, and must be awaited until
-/// then: the request is logged at its end.
-pub(super) fn start(
+/// Starts a response on a task of its own. It stops when the socket has dropped its receiver.
+pub(super) fn spawn(
     gateway: Gateway,
     accepted: Arc<Accepted>,
     request: LaneRequest,
     socket: mpsc::Sender<FromResponse>,
-) -> RunningResponse {
+) {
     let lane = request.lane.clone();
     let running = run(gateway, accepted, request, socket.clone());
-    Box::pin(supervise(Box::pin(running), lane, socket))
+    tokio::spawn(supervise(Box::pin(running), lane, socket));
 }
 
 /// Awaits a response. If it panics, the client gets an error and its lane is freed: the next request of the lane, and
 /// the close of the socket, would otherwise wait for it.
-async fn supervise(running: RunningResponse, lane: Option<Box<str>>, socket: mpsc::Sender<FromResponse>) {
+async fn supervise(
+    running: Pin<Box<dyn Future<Output = ()> + Send>>,
+    lane: Option<Box<str>>,
+    socket: mpsc::Sender<FromResponse>,
+) {
     let Err(panic) = catch_panic(running).await else { return };
     tracing::error!(panic = message_of(&*panic), "a response over a WebSocket panicked");
     let mut writer = FrameWriter::default();

@@ -326,7 +326,7 @@ fn provider_request_is_the_body_with_a_type() {
 }
 
 #[test]
-fn provider_events_are_told_apart() {
+fn provider_events_are_classified() {
     use provider::ProviderEvent;
     let read = |text| provider::read_event(text).map(|(kind, event)| (kind.to_owned(), event));
     for (text, kind, event) in [
