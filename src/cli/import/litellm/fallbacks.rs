@@ -44,6 +44,9 @@ pub(super) fn read(context: &mut Context<'_>, root: &Field<'_>) -> Read<()> {
             model.also_context |= also_context;
         }
     }
+    for remark in context.draft.settle_fallbacks() {
+        context.report.remark(remark);
+    }
     Ok(())
 }
 
@@ -69,7 +72,7 @@ fn aliases(context: &mut Context<'_>, section: &Field<'_>, known: &mut Vec<(Stri
         };
         let origin = format!("{} (line {}): another name of {name}", field.path, field.node.line);
         let copy = ModelDraft { id: alias.to_owned(), origin, ..model.clone() };
-        context.draft.models.push(copy);
+        context.draft.add_model(copy);
         known.push((alias.to_owned(), name.clone()));
         context.report.taken(&place, "model");
     }

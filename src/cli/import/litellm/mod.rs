@@ -28,7 +28,7 @@ use crate::account::{KeyHash, Losses};
 /// Port of LiteLLM's proxy.
 const LISTEN: &str = "127.0.0.1:4000";
 /// Most deployments of a configuration.
-const MAX_DEPLOYMENTS: usize = 10_000;
+const MAX_DEPLOYMENTS: usize = 5_000;
 /// What a reference to an environment variable begins with.
 const REFERENCE: &str = "os.environ/";
 
