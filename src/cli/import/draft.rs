@@ -171,7 +171,7 @@ pub(super) struct AccountDraft {
 
 /// The whole result.
 #[derive(Clone, Default)]
-pub(super) struct Draft {
+pub(super) struct ImportDraft {
     /// `server.listen`.
     pub(super) listen: String,
     /// `limits.requests`.
@@ -199,7 +199,7 @@ pub(super) struct Draft {
     key_hashes: HashMap<String, usize>,
 }
 
-impl Draft {
+impl ImportDraft {
     /// Adds a provider, unless an equal one is there. Returns its name.
     pub(super) fn provider(&mut self, mut provider: ProviderDraft) -> String {
         if let Some(known) = self.providers.iter().find(|known| known.is_same(&provider)) {
