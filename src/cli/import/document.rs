@@ -4,18 +4,18 @@ use std::fmt::Write as _;
 
 /// Value with its position in the file.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
+pub(super) struct SourceNode {
     /// Line, from 1.
     pub(super) line: usize,
     /// Column in characters, from 1.
     pub(super) column: usize,
     /// The value.
-    pub(super) value: Value,
+    pub(super) value: SourceValue,
 }
 
 /// Value of YAML or JSON.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum SourceValue {
     /// Null, or nothing.
     Null,
     /// Boolean.
@@ -25,14 +25,14 @@ pub(super) enum Value {
     /// Text.
     Text(String),
     /// List.
-    List(Vec<Node>),
+    List(Vec<SourceNode>),
     /// Mapping, in the order of the file. Of several equal keys, the last one applies.
-    Map(Vec<(String, Node)>),
+    Map(Vec<(String, SourceNode)>),
 }
 
 /// Fault of a document: a syntax error, or a field of the wrong type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct SourceFault {
     /// Line, from 1; 0 for the file as a whole.
     pub(super) line: usize,
     /// Column in characters, from 1.
@@ -43,21 +43,21 @@ pub(super) struct Fault {
     pub(super) message: String,
 }
 
-impl Fault {
+impl SourceFault {
     /// Creates a fault of a position.
-    pub(super) fn at(line: usize, column: usize, message: impl Into<String>) -> Fault {
-        Fault { line, column, path: String::new(), message: message.into() }
+    pub(super) fn at(line: usize, column: usize, message: impl Into<String>) -> SourceFault {
+        SourceFault { line, column, path: String::new(), message: message.into() }
     }
 }
 
 /// Result of reading a field.
-pub(super) type Read<T> = Result<T, Fault>;
+pub(super) type FieldResult<T> = Result<T, SourceFault>;
 
 /// Value with its path in the document: `model_list[0].litellm_params.model`.
 #[derive(Clone, Debug)]
 pub(super) struct Field<'n> {
     /// The value.
-    pub(super) node: &'n Node,
+    pub(super) node: &'n SourceNode,
     /// The path; empty for the whole document.
     pub(super) path: String,
 }
@@ -77,13 +77,13 @@ fn append_key(path: &mut String, key: &str) {
 
 impl<'n> Field<'n> {
     /// Returns the whole document.
-    pub(super) fn root(node: &'n Node) -> Field<'n> {
+    pub(super) fn root(node: &'n SourceNode) -> Field<'n> {
         Field { node, path: String::new() }
     }
 
     /// Returns a member, or `None` if it is missing or this is no mapping.
     pub(super) fn get(&self, key: &str) -> Option<Field<'n>> {
-        let Value::Map(members) = &self.node.value else { return None };
+        let SourceValue::Map(members) = &self.node.value else { return None };
         let (_, node) = members.iter().rev().find(|(name, _)| name == key)?;
         let mut path = self.path.clone();
         append_key(&mut path, key);
@@ -92,17 +92,17 @@ impl<'n> Field<'n> {
 
     /// Returns a member that is neither missing nor null.
     pub(super) fn set(&self, key: &str) -> Option<Field<'n>> {
-        self.get(key).filter(|field| field.node.value != Value::Null)
+        self.get(key).filter(|field| field.node.value != SourceValue::Null)
     }
 
     /// Returns the members that apply: of several equal keys, the last one. Null counts as an empty mapping.
     ///
     /// # Errors
-    /// Returns [`Fault`] for any other value.
-    pub(super) fn members(&self) -> Read<Vec<(&'n str, Field<'n>)>> {
+    /// Returns [`SourceFault`] for any other value.
+    pub(super) fn members(&self) -> FieldResult<Vec<(&'n str, Field<'n>)>> {
         match &self.node.value {
-            Value::Null => Ok(Vec::new()),
-            Value::Map(members) => {
+            SourceValue::Null => Ok(Vec::new()),
+            SourceValue::Map(members) => {
                 let mut seen = std::collections::HashSet::new();
                 let mut found: Vec<(&'n str, Field<'n>)> = Vec::with_capacity(members.len());
                 for (key, node) in members.iter().rev() {
@@ -122,11 +122,11 @@ impl<'n> Field<'n> {
     /// Returns the elements of a list. Null counts as an empty list.
     ///
     /// # Errors
-    /// Returns [`Fault`] for any other value.
-    pub(super) fn elements(&self) -> Read<Vec<Field<'n>>> {
+    /// Returns [`SourceFault`] for any other value.
+    pub(super) fn elements(&self) -> FieldResult<Vec<Field<'n>>> {
         match &self.node.value {
-            Value::Null => Ok(Vec::new()),
-            Value::List(list) => {
+            SourceValue::Null => Ok(Vec::new()),
+            SourceValue::List(list) => {
                 let field = |(index, node)| Field { node, path: format!("{}[{index}]", self.path) };
                 Ok(list.iter().enumerate().map(field).collect())
             }
@@ -137,10 +137,10 @@ impl<'n> Field<'n> {
     /// Returns a text. A number counts as its digits.
     ///
     /// # Errors
-    /// Returns [`Fault`] for any other value.
-    pub(super) fn text(&self) -> Read<&'n str> {
+    /// Returns [`SourceFault`] for any other value.
+    pub(super) fn text(&self) -> FieldResult<&'n str> {
         match &self.node.value {
-            Value::Text(text) | Value::Number(text) => Ok(text),
+            SourceValue::Text(text) | SourceValue::Number(text) => Ok(text),
             _ => Err(self.fault("expected a text")),
         }
     }
@@ -148,10 +148,10 @@ impl<'n> Field<'n> {
     /// Returns the texts of a list of texts, or of a single one.
     ///
     /// # Errors
-    /// Returns [`Fault`] for any other value.
-    pub(super) fn texts(&self) -> Read<Vec<&'n str>> {
+    /// Returns [`SourceFault`] for any other value.
+    pub(super) fn texts(&self) -> FieldResult<Vec<&'n str>> {
         match &self.node.value {
-            Value::Text(text) => Ok(vec![text]),
+            SourceValue::Text(text) => Ok(vec![text]),
             _ => self.elements()?.iter().map(Field::text).collect(),
         }
     }
@@ -159,12 +159,12 @@ impl<'n> Field<'n> {
     /// Returns a boolean.
     ///
     /// # Errors
-    /// Returns [`Fault`] for any other value.
-    pub(super) fn boolean(&self) -> Read<bool> {
+    /// Returns [`SourceFault`] for any other value.
+    pub(super) fn boolean(&self) -> FieldResult<bool> {
         match &self.node.value {
-            Value::Bool(value) => Ok(*value),
-            Value::Text(text) if text.eq_ignore_ascii_case("true") => Ok(true),
-            Value::Text(text) if text.eq_ignore_ascii_case("false") => Ok(false),
+            SourceValue::Bool(value) => Ok(*value),
+            SourceValue::Text(text) if text.eq_ignore_ascii_case("true") => Ok(true),
+            SourceValue::Text(text) if text.eq_ignore_ascii_case("false") => Ok(false),
             _ => Err(self.fault("expected true or false")),
         }
     }
@@ -172,10 +172,10 @@ impl<'n> Field<'n> {
     /// Returns a number that is not negative, as written without digit separators.
     ///
     /// # Errors
-    /// Returns [`Fault`] for any other value.
-    pub(super) fn number(&self) -> Read<String> {
+    /// Returns [`SourceFault`] for any other value.
+    pub(super) fn number(&self) -> FieldResult<String> {
         let text = match &self.node.value {
-            Value::Number(text) | Value::Text(text) => text.trim().replace('_', ""),
+            SourceValue::Number(text) | SourceValue::Text(text) => text.trim().replace('_', ""),
             _ => return Err(self.fault("expected a number")),
         };
         let sound = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
@@ -189,8 +189,8 @@ impl<'n> Field<'n> {
     /// Returns a whole number; a fraction is cut off.
     ///
     /// # Errors
-    /// Returns [`Fault`] for any other value.
-    pub(super) fn integer(&self) -> Read<u64> {
+    /// Returns [`SourceFault`] for any other value.
+    pub(super) fn integer(&self) -> FieldResult<u64> {
         // Values beyond 2^53 lose precision, and are above every limit of the configuration.
         let number = self.number()?.parse::<f64>().unwrap_or(0.0);
         Ok(number as u64)
@@ -199,23 +199,23 @@ impl<'n> Field<'n> {
     /// Returns a duration in milliseconds that is written in seconds.
     ///
     /// # Errors
-    /// Returns [`Fault`] for any other value.
-    pub(super) fn millis(&self) -> Read<u64> {
+    /// Returns [`SourceFault`] for any other value.
+    pub(super) fn millis(&self) -> FieldResult<u64> {
         let seconds = self.number()?.parse::<f64>().unwrap_or(0.0);
         Ok((seconds * 1000.0).round() as u64)
     }
 
     /// Creates a fault of this field.
-    pub(super) fn fault(&self, message: impl Into<String>) -> Fault {
-        let Node { line, column, .. } = *self.node;
-        Fault { line, column, path: self.path.clone(), message: message.into() }
+    pub(super) fn fault(&self, message: impl Into<String>) -> SourceFault {
+        let SourceNode { line, column, .. } = *self.node;
+        SourceFault { line, column, path: self.path.clone(), message: message.into() }
     }
 
     /// Calls `visit` for this field and everything below it, in the order of the file; for leaves with `true`:
     /// scalars, and empty lists and mappings.
     pub(super) fn walk(&self, visit: &mut impl FnMut(&Field<'n>, bool)) {
         match &self.node.value {
-            Value::Map(members) if !members.is_empty() => {
+            SourceValue::Map(members) if !members.is_empty() => {
                 visit(self, false);
                 for (key, node) in members {
                     let mut path = self.path.clone();
@@ -223,7 +223,7 @@ impl<'n> Field<'n> {
                     Field { node, path }.walk(visit);
                 }
             }
-            Value::List(list) if !list.is_empty() => {
+            SourceValue::List(list) if !list.is_empty() => {
                 visit(self, false);
                 for (index, node) in list.iter().enumerate() {
                     Field { node, path: format!("{}[{index}]", self.path) }.walk(visit);

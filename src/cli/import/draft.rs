@@ -171,7 +171,7 @@ pub(super) struct AccountDraft {
 
 /// The whole result.
 #[derive(Clone, Default)]
-pub(super) struct Draft {
+pub(super) struct ImportDraft {
     /// `server.listen`.
     pub(super) listen: String,
     /// `limits.requests`.
@@ -191,13 +191,15 @@ pub(super) struct Draft {
     pub(super) keys: Vec<KeyDraft>,
     pub(super) accounts: Vec<AccountDraft>,
     pub(super) secrets: Secrets,
+    /// Positions of the models by name.
+    index: HashMap<String, usize>,
     key_names: HashSet<String>,
     /// Last number of a name, so that 100,000 keys of one name are numbered in linear time.
     key_numbers: HashMap<String, u32>,
     key_hashes: HashMap<String, usize>,
 }
 
-impl Draft {
+impl ImportDraft {
     /// Adds a provider, unless an equal one is there. Returns its name.
     pub(super) fn provider(&mut self, mut provider: ProviderDraft) -> String {
         if let Some(known) = self.providers.iter().find(|known| known.is_same(&provider)) {
@@ -216,15 +218,11 @@ impl Draft {
     /// their weights and limits: the configuration has each target once. Returns `false` if the model has no room for
     /// another target.
     pub(super) fn target(&mut self, id: &str, origin: &str, target: TargetDraft) -> bool {
-        let at = match self.models.iter().position(|model| model.id == id) {
-            Some(at) => at,
-            None => {
-                let (id, origin) = (id.to_owned(), origin.to_owned());
-                self.models.push(ModelDraft { id, origin, ..ModelDraft::default() });
-                self.models.len() - 1
-            }
-        };
-        let Some(model) = self.models.get_mut(at) else { return false };
+        if !self.index.contains_key(id) {
+            let (id, origin) = (id.to_owned(), origin.to_owned());
+            self.add_model(ModelDraft { id, origin, ..ModelDraft::default() });
+        }
+        let Some(model) = self.model(id) else { return false };
         let same =
             |known: &&mut TargetDraft| known.provider == target.provider && known.model == target.model;
         if let Some(known) = model.targets.iter_mut().find(same) {
@@ -243,53 +241,87 @@ impl Draft {
         true
     }
 
+    /// Adds a model under a name that is not taken.
+    pub(super) fn add_model(&mut self, model: ModelDraft) {
+        self.index.insert(model.id.clone(), self.models.len());
+        self.models.push(model);
+    }
+
     /// Returns a model, or `None` if there is none of this name.
     pub(super) fn model(&mut self, id: &str) -> Option<&mut ModelDraft> {
-        self.models.iter_mut().find(|model| model.id == id)
+        self.models.get_mut(*self.index.get(id)?)
+    }
+
+    fn find(&self, id: &str) -> Option<&ModelDraft> {
+        self.models.get(*self.index.get(id)?)
     }
 
     /// Adds a fallback to a model.
     ///
     /// # Errors
-    /// Returns the reason if one of the two does not exist, or the fallbacks would form a cycle or exceed the targets
-    /// that a model can have.
+    /// Returns the reason if one of the two does not exist, or the fallbacks would form a cycle.
     pub(super) fn fallback(&mut self, id: &str, other: &str) -> Result<(), &'static str> {
-        let at = self.models.iter().position(|model| model.id == id);
-        let at = at.ok_or("the model does not exist in the result")?;
-        if !self.models.iter().any(|model| model.id == other) {
+        let model = self.find(id).ok_or("the model does not exist in the result")?;
+        if self.find(other).is_none() {
             return Err("the fallback does not exist in the result");
         }
-        if id == other || self.graph().behind(other).contains(&id) {
+        if id == other || self.behind(other).contains(&id) {
             return Err("the fallbacks would form a cycle, which the gateway refuses; remove one of them");
         }
-        if self.models.get(at).is_some_and(|model| model.fallback.iter().any(|known| known == other)) {
+        if model.fallback.iter().any(|known| known == other) {
             return Ok(());
         }
         if !self.can_replace(id, other) {
             return Err("the fallback serves none of the APIs of the model");
         }
-        if let Some(model) = self.models.get_mut(at) {
+        if let Some(model) = self.model(id) {
             model.fallback.push(other.to_owned());
-        }
-        // The models in front of this one get its fallbacks too.
-        let graph = self.graph();
-        if !self.models.iter().all(|model| graph.targets(&model.id) <= MAX_TARGETS) {
-            if let Some(model) = self.models.get_mut(at) {
-                model.fallback.pop();
-            }
-            return Err("a model can have at most 64 targets, including those of its fallbacks");
         }
         Ok(())
     }
 
-    fn graph(&self) -> FallbackGraph<'_> {
-        FallbackGraph(self.models.iter().map(|model| (model.id.as_str(), model)).collect())
+    /// Removes the last fallbacks of models that have too many targets with those of their fallbacks. Returns what was
+    /// removed, for the operator.
+    pub(super) fn settle_fallbacks(&mut self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        // A model loses fallbacks only, so those in front of it that were within the limit stay within it.
+        for at in 0..self.models.len() {
+            while let Some(model) = self.models.get(at) {
+                let count = |id: &str| self.find(id).map_or(0, |model| model.targets.len());
+                let total = count(&model.id) + self.behind(&model.id).into_iter().map(count).sum::<usize>();
+                if total <= MAX_TARGETS || model.fallback.is_empty() {
+                    break;
+                }
+                let Some(model) = self.models.get_mut(at) else { break };
+                let removed = model.fallback.pop().unwrap_or_default();
+                remarks.push(format!(
+                    "{:?} does not fall back to {removed:?}: a model can have at most {MAX_TARGETS} targets, including \
+                     those of its fallbacks",
+                    model.id
+                ));
+            }
+        }
+        remarks
+    }
+
+    /// Returns the fallbacks of a model, transitively.
+    fn behind(&self, id: &str) -> HashSet<&str> {
+        let mut found: HashSet<&str> = HashSet::new();
+        let mut open: Vec<&ModelDraft> = self.find(id).into_iter().collect();
+        while let Some(next) = open.pop() {
+            for other in &next.fallback {
+                if found.insert(other.as_str()) {
+                    open.extend(self.find(other));
+                }
+            }
+        }
+        found
     }
 
     /// Returns whether a target of one model can serve an API of another one.
     fn can_replace(&self, id: &str, other: &str) -> bool {
         let apis = |id: &str| -> HashSet<Api> {
-            let targets = self.models.iter().filter(|model| model.id == id).flat_map(|model| &model.targets);
+            let targets = self.find(id).into_iter().flat_map(|model| &model.targets);
             targets.flat_map(|target| self.capabilities(&target.provider)).collect()
         };
         !apis(id).is_disjoint(&apis(other))
@@ -341,6 +373,7 @@ impl Draft {
         }
         let (models, idle): (Vec<ModelDraft>, Vec<ModelDraft>) =
             models.into_iter().partition(|model| model.targets.iter().any(|target| target.weight > 0));
+        self.index = models.iter().enumerate().map(|(at, model)| (model.id.clone(), at)).collect();
         self.models = models;
         remarks.extend(
             idle.iter().map(|model| {
@@ -382,31 +415,6 @@ impl Draft {
                 self.key_names.insert(key.name.clone());
             }
         }
-    }
-}
-
-/// Models by name, to follow their fallbacks.
-struct FallbackGraph<'d>(HashMap<&'d str, &'d ModelDraft>);
-
-impl<'d> FallbackGraph<'d> {
-    /// Returns the fallbacks of a model, transitively.
-    fn behind(&self, id: &str) -> HashSet<&'d str> {
-        let mut found: HashSet<&str> = HashSet::new();
-        let mut open: Vec<&'d ModelDraft> = self.0.get(id).copied().into_iter().collect();
-        while let Some(next) = open.pop() {
-            for other in &next.fallback {
-                if found.insert(other.as_str()) {
-                    open.extend(self.0.get(other.as_str()).copied());
-                }
-            }
-        }
-        found
-    }
-
-    /// Returns the number of targets of a model, with those of its fallbacks.
-    fn targets(&self, id: &str) -> usize {
-        let count = |id: &str| self.0.get(id).map_or(0, |model| model.targets.len());
-        count(id) + self.behind(id).into_iter().map(count).sum::<usize>()
     }
 }
 

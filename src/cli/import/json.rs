@@ -4,7 +4,7 @@ use jsonc_parser::ast::Value as Ast;
 use jsonc_parser::common::Ranged as _;
 use jsonc_parser::{CollectOptions, CommentCollectionStrategy, ParseOptions};
 
-use super::document::{Fault, Node, Read, Value};
+use super::document::{FieldResult, SourceFault, SourceNode, SourceValue};
 
 /// Deepest nesting.
 const MAX_DEPTH: usize = 64;
@@ -12,8 +12,8 @@ const MAX_DEPTH: usize = 64;
 /// Reads a document of strict JSON.
 ///
 /// # Errors
-/// Returns [`Fault`] for a syntax error and a document that is nested too deeply.
-pub(super) fn read(text: &str) -> Read<Node> {
+/// Returns [`SourceFault`] for a syntax error and a document that is nested too deeply.
+pub(super) fn read(text: &str) -> FieldResult<SourceNode> {
     let lines = LineIndex::new(text);
     let options = ParseOptions {
         allow_comments: false,
@@ -30,36 +30,36 @@ pub(super) fn read(text: &str) -> Read<Node> {
     let collect = CollectOptions { comments: CommentCollectionStrategy::Off, tokens: false };
     let parsed = jsonc_parser::parse_to_ast(text, &collect, &options).map_err(|error| {
         let (line, column) = lines.place(text, error.range().start);
-        Fault::at(line, column, format!("not valid JSON: {}", error.kind()))
+        SourceFault::at(line, column, format!("not valid JSON: {}", error.kind()))
     })?;
     match parsed.value {
         Some(value) => node(&value, text, &lines, 0),
-        None => Ok(Node { line: 1, column: 1, value: Value::Null }),
+        None => Ok(SourceNode { line: 1, column: 1, value: SourceValue::Null }),
     }
 }
 
-fn node(value: &Ast<'_>, text: &str, lines: &LineIndex, depth: usize) -> Read<Node> {
+fn node(value: &Ast<'_>, text: &str, lines: &LineIndex, depth: usize) -> FieldResult<SourceNode> {
     let (line, column) = lines.place(text, value.range().start);
     if depth > MAX_DEPTH {
-        return Err(Fault::at(line, column, format!("nested deeper than {MAX_DEPTH} levels")));
+        return Err(SourceFault::at(line, column, format!("nested deeper than {MAX_DEPTH} levels")));
     }
     let value = match value {
-        Ast::NullKeyword(_) => Value::Null,
-        Ast::BooleanLit(literal) => Value::Bool(literal.value),
-        Ast::NumberLit(literal) => Value::Number(literal.value.to_owned()),
-        Ast::StringLit(literal) => Value::Text(literal.value.to_string()),
+        Ast::NullKeyword(_) => SourceValue::Null,
+        Ast::BooleanLit(literal) => SourceValue::Bool(literal.value),
+        Ast::NumberLit(literal) => SourceValue::Number(literal.value.to_owned()),
+        Ast::StringLit(literal) => SourceValue::Text(literal.value.to_string()),
         Ast::Array(array) => {
             let elements = array.elements.iter().map(|element| node(element, text, lines, depth + 1));
-            Value::List(elements.collect::<Read<Vec<Node>>>()?)
+            SourceValue::List(elements.collect::<FieldResult<Vec<SourceNode>>>()?)
         }
         Ast::Object(object) => {
             let members = object.properties.iter().map(|property| {
                 Ok((property.name.as_str().to_owned(), node(&property.value, text, lines, depth + 1)?))
             });
-            Value::Map(members.collect::<Read<Vec<(String, Node)>>>()?)
+            SourceValue::Map(members.collect::<FieldResult<Vec<(String, SourceNode)>>>()?)
         }
     };
-    Ok(Node { line, column, value })
+    Ok(SourceNode { line, column, value })
 }
 
 /// Offsets of the lines of a text, so that a position is found without a search from the beginning.

@@ -26,10 +26,10 @@ use serde::Serialize;
 
 use super::{fail, print};
 use crate::config;
-use document::Fault;
-use draft::Draft;
+use document::SourceFault;
+use draft::ImportDraft;
 use file::OutputFile;
-use report::{FieldReport, Outcome};
+use report::{FieldOutcome, FieldReport};
 use secrets::ImportVault;
 
 /// Largest configuration file.
@@ -98,7 +98,7 @@ enum ImportError {
     #[error("{}: {message}", path.display())]
     File { path: PathBuf, message: String },
     #[error("{}{}", path.display(), shown(fault))]
-    Field { path: PathBuf, fault: Fault },
+    Field { path: PathBuf, fault: SourceFault },
     #[error("{0} exists already; --force replaces it, --out selects another folder")]
     Exists(String),
     #[error("the result is not a valid configuration, and nothing was written:\n{0}")]
@@ -107,7 +107,7 @@ enum ImportError {
     Output(std::io::Error),
 }
 
-fn shown(fault: &Fault) -> String {
+fn shown(fault: &SourceFault) -> String {
     let place = if fault.line > 0 { format!(":{}:{}", fault.line, fault.column) } else { String::new() };
     let path = if fault.path.is_empty() { String::new() } else { format!(": {}", fault.path) };
     format!("{place}{path}: {}", fault.message)
@@ -116,7 +116,7 @@ fn shown(fault: &Fault) -> String {
 /// Result of reading a source.
 #[derive(Default)]
 struct Imported {
-    draft: Draft,
+    draft: ImportDraft,
     report: FieldReport,
 }
 
@@ -135,10 +135,10 @@ fn import(source: &Source) -> Result<(), ImportError> {
             ("LiteLLM", common, litellm::import(&common.file, tables, &env)?)
         }
         Source::NewApi(common) => {
-            ("New API", common, channels::import(&common.file, channels::Origin::NewApi)?)
+            ("New API", common, channels::import(&common.file, channels::ChannelSource::NewApi)?)
         }
         Source::OneApi(common) => {
-            ("One API", common, channels::import(&common.file, channels::Origin::OneApi)?)
+            ("One API", common, channels::import(&common.file, channels::ChannelSource::OneApi)?)
         }
         Source::Bifrost(common) => ("Bifrost", common, bifrost::import(&common.file, &env)?),
     };
@@ -155,7 +155,7 @@ fn import(source: &Source) -> Result<(), ImportError> {
 }
 
 /// Returns the files of the result. The first three are the configuration.
-fn texts(draft: &Draft, origin: &str) -> Vec<OutputFile> {
+fn texts(draft: &ImportDraft, origin: &str) -> Vec<OutputFile> {
     let mut files = vec![
         OutputFile { name: "gateway.toml", text: render::gateway(draft, origin), mode: 0o644 },
         OutputFile { name: "routes.toml", text: render::routes(draft, origin), mode: 0o644 },
@@ -171,14 +171,14 @@ fn texts(draft: &Draft, origin: &str) -> Vec<OutputFile> {
 }
 
 /// Checks the texts as `model-gateway check` does, with the secrets of the import.
-fn check(folder: &Path, draft: &Draft, files: &[OutputFile]) -> Result<(), ImportError> {
+fn check(folder: &Path, draft: &ImportDraft, files: &[OutputFile]) -> Result<(), ImportError> {
     let text = |at: usize| files.get(at).map_or("", |file| file.text.as_str());
     let vault = ImportVault(&draft.secrets);
     config::load_texts(folder, [text(0), text(1), text(2)], &vault).map(drop).map_err(ImportError::Invalid)
 }
 
 /// Adds what the operator has to do after any import.
-fn add_remarks(draft: &Draft, report: &mut FieldReport) {
+fn add_remarks(draft: &ImportDraft, report: &mut FieldReport) {
     let missing: Vec<&str> = draft.secrets.missing().collect();
     if !missing.is_empty() {
         report.remark(format!(
@@ -217,16 +217,16 @@ struct Summary<'r> {
 }
 
 impl<'r> Summary<'r> {
-    fn new(source: &'r str, draft: &Draft, report: &'r FieldReport, files: &[PathBuf]) -> Summary<'r> {
+    fn new(source: &'r str, draft: &ImportDraft, report: &'r FieldReport, files: &[PathBuf]) -> Summary<'r> {
         Summary {
             source,
             providers: draft.providers.len(),
             models: draft.models.len(),
             keys: draft.keys.len(),
             accounts: draft.accounts.len(),
-            taken: report.count(Outcome::Taken),
-            changed: report.count(Outcome::Changed),
-            impossible: report.count(Outcome::Impossible),
+            taken: report.count(FieldOutcome::Taken),
+            changed: report.count(FieldOutcome::Changed),
+            impossible: report.count(FieldOutcome::Impossible),
             files: files.iter().map(|path| path.display().to_string()).collect(),
             report,
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::draft::{
-    Credential, Draft, KeyDraft, LimitDraft, ModelDraft, ProviderDraft, TargetDraft, printable,
+    Credential, ImportDraft, KeyDraft, LimitDraft, ModelDraft, ProviderDraft, TargetDraft, printable,
 };
 use crate::account::Losses;
 
@@ -45,7 +45,7 @@ fn inline(values: &[(&str, Option<String>)]) -> Option<String> {
 }
 
 /// Returns gateway.toml.
-pub(super) fn gateway(draft: &Draft, origin: &str) -> String {
+pub(super) fn gateway(draft: &ImportDraft, origin: &str) -> String {
     let mut out = String::new();
     comment(
         &mut out,
@@ -69,7 +69,7 @@ pub(super) fn gateway(draft: &Draft, origin: &str) -> String {
 }
 
 /// Returns routes.toml.
-pub(super) fn routes(draft: &Draft, origin: &str) -> String {
+pub(super) fn routes(draft: &ImportDraft, origin: &str) -> String {
     let mut out = String::new();
     comment(&mut out, &format!("Imported from {origin}. Credentials are in the environment: secrets.env."));
     for provider in &draft.providers {
@@ -166,7 +166,7 @@ fn write_target(out: &mut String, target: &TargetDraft) {
 }
 
 /// Returns keys.toml.
-pub(super) fn keys(draft: &Draft, origin: &str) -> String {
+pub(super) fn keys(draft: &ImportDraft, origin: &str) -> String {
     let mut out = String::new();
     comment(
         &mut out,
@@ -217,7 +217,7 @@ fn write_limits(out: &mut String, limits: &LimitDraft) {
 
 /// Returns the script that creates the accounts and credits their balances, or `None` if there are none. It can be
 /// run again: a credit with the same reference counts once.
-pub(super) fn accounts(draft: &Draft, origin: &str) -> Option<String> {
+pub(super) fn accounts(draft: &ImportDraft, origin: &str) -> Option<String> {
     if draft.accounts.is_empty() {
         return None;
     }

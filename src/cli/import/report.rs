@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::document::{Field, Node};
+use super::document::{Field, SourceNode};
 
 /// What became of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Outcome {
+pub(super) enum FieldOutcome {
     /// The result has the same effect.
     Taken,
     /// The result has a similar effect, or none is needed; the note says what differs.
@@ -22,15 +22,15 @@ pub(super) enum Outcome {
     Impossible,
 }
 
-impl Outcome {
+impl FieldOutcome {
     /// All outcomes, in the order of the report.
-    const ALL: [Outcome; 3] = [Outcome::Taken, Outcome::Changed, Outcome::Impossible];
+    const ALL: [FieldOutcome; 3] = [FieldOutcome::Taken, FieldOutcome::Changed, FieldOutcome::Impossible];
 
     const fn title(self) -> &'static str {
         match self {
-            Outcome::Taken => "Taken over",
-            Outcome::Changed => "Changed",
-            Outcome::Impossible => "Not possible",
+            FieldOutcome::Taken => "Taken over",
+            FieldOutcome::Changed => "Changed",
+            FieldOutcome::Impossible => "Not possible",
         }
     }
 }
@@ -44,7 +44,7 @@ pub(super) struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<usize>,
     /// What became of it.
-    pub(super) outcome: Outcome,
+    pub(super) outcome: FieldOutcome,
     /// Key of the configuration that it became: `model.targets.weight`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<String>,
@@ -67,7 +67,7 @@ pub(super) struct FieldReport {
 }
 
 impl FieldReport {
-    fn add(&mut self, field: &Field<'_>, outcome: Outcome, target: &str, note: &str) {
+    fn add(&mut self, field: &Field<'_>, outcome: FieldOutcome, target: &str, note: &str) {
         let target = (!target.is_empty()).then(|| target.to_owned());
         let (path, line) = (field.path.clone(), Some(field.node.line));
         self.fields.push(Entry { path, line, outcome, target, note: note.to_owned() });
@@ -75,21 +75,21 @@ impl FieldReport {
 
     /// Records a field that has the same effect in the result.
     pub(super) fn taken(&mut self, field: &Field<'_>, target: &str) {
-        self.add(field, Outcome::Taken, target, "");
+        self.add(field, FieldOutcome::Taken, target, "");
     }
 
     /// Records a field that has a similar effect in the result, or needs none.
     pub(super) fn changed(&mut self, field: &Field<'_>, target: &str, note: &str) {
-        self.add(field, Outcome::Changed, target, note);
+        self.add(field, FieldOutcome::Changed, target, note);
     }
 
     /// Records a field that the result has nothing of.
     pub(super) fn impossible(&mut self, field: &Field<'_>, note: &str) {
-        self.add(field, Outcome::Impossible, "", note);
+        self.add(field, FieldOutcome::Impossible, "", note);
     }
 
     /// Records the outcome of a column or a row of a database.
-    pub(super) fn row(&mut self, path: impl Into<String>, outcome: Outcome, target: &str, note: &str) {
+    pub(super) fn row(&mut self, path: impl Into<String>, outcome: FieldOutcome, target: &str, note: &str) {
         let target = (!target.is_empty()).then(|| target.to_owned());
         self.fields.push(Entry { path: path.into(), line: None, outcome, target, note: note.to_owned() });
     }
@@ -103,13 +103,13 @@ impl FieldReport {
     }
 
     /// Returns the number of fields with this outcome.
-    pub(super) fn count(&self, outcome: Outcome) -> usize {
+    pub(super) fn count(&self, outcome: FieldOutcome) -> usize {
         self.fields.iter().filter(|entry| entry.outcome == outcome).count()
     }
 
     /// Brings the outcomes into the order of the document, one for each leaf: that of the leaf itself, or else that
     /// of the nearest value around it, or else that it is unknown. Entries of other files stay at the end.
-    pub(super) fn complete(&mut self, document: &Node) {
+    pub(super) fn complete(&mut self, document: &SourceNode) {
         let mut by_path: HashMap<String, Vec<Entry>> = HashMap::new();
         for entry in std::mem::take(&mut self.fields) {
             by_path.entry(entry.path.clone()).or_default().push(entry);
@@ -142,7 +142,7 @@ impl FieldReport {
                 None => ordered.push(Entry {
                     path: field.path.clone(),
                     line,
-                    outcome: Outcome::Impossible,
+                    outcome: FieldOutcome::Impossible,
                     target: None,
                     note: UNKNOWN.to_owned(),
                 }),
@@ -158,7 +158,7 @@ impl FieldReport {
     /// Returns the report as text for people.
     pub(super) fn text(&self) -> String {
         let mut out = String::new();
-        for outcome in Outcome::ALL {
+        for outcome in FieldOutcome::ALL {
             let count = self.count(outcome);
             if count == 0 {
                 continue;

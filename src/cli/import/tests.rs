@@ -2,8 +2,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::document::{Field, Node, Value};
-use super::report::Outcome;
+use super::document::{Field, SourceNode, SourceValue};
+use super::report::FieldOutcome;
 use super::{Imported, bifrost, check, json, litellm, texts, yaml};
 
 /// Variables of the environment while importing.
@@ -16,7 +16,7 @@ fn env(name: &str) -> Option<String> {
 }
 
 /// Asserts that every leaf is in the report, and that the result is a valid configuration.
-fn assert_sound(document: &Node, mut imported: Imported) {
+fn assert_sound(document: &SourceNode, mut imported: Imported) {
     let mut paths: Vec<String> = Vec::new();
     Field::root(document).walk(&mut |field, leaf| paths.extend(leaf.then(|| field.path.clone())));
     let reported: std::collections::HashSet<&str> =
@@ -36,18 +36,18 @@ fn import_yaml(text: &str) -> Imported {
     litellm::read(&yaml::read(text).unwrap(), &env).unwrap()
 }
 
-fn outcome(imported: &Imported, path: &str) -> Outcome {
+fn outcome(imported: &Imported, path: &str) -> FieldOutcome {
     let entry = imported.report.fields.iter().find(|entry| entry.path == path);
     entry.unwrap_or_else(|| panic!("{path} is not in the report")).outcome
 }
 
 /// Parts of configurations, which are combined at random.
-fn scalar() -> impl Strategy<Value = Value> {
+fn scalar() -> impl Strategy<Value = SourceValue> {
     prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::Bool),
+        Just(SourceValue::Null),
+        any::<bool>().prop_map(SourceValue::Bool),
         prop_oneof![Just("0"), Just("1"), Just("0.5"), Just("1e-6"), Just("600"), Just("1e300")]
-            .prop_map(|number| Value::Number(number.to_owned())),
+            .prop_map(|number| SourceValue::Number(number.to_owned())),
         prop_oneof![
             Just("a"),
             Just("b"),
@@ -68,7 +68,7 @@ fn scalar() -> impl Strategy<Value = Value> {
             Just("least-busy"),
             Just("x\n# y\u{7}\"'"),
         ]
-        .prop_map(|text| Value::Text(text.to_owned())),
+        .prop_map(|text| SourceValue::Text(text.to_owned())),
     ]
 }
 
@@ -137,28 +137,28 @@ fn key() -> impl Strategy<Value = String> {
     .prop_map(str::to_owned)
 }
 
-fn value() -> impl Strategy<Value = Value> {
+fn value() -> impl Strategy<Value = SourceValue> {
     scalar().prop_recursive(5, 48, 6, |inner| {
-        let node = inner.prop_map(|value| Node { line: 1, column: 1, value });
+        let node = inner.prop_map(|value| SourceNode { line: 1, column: 1, value });
         prop_oneof![
-            prop::collection::vec(node.clone(), 0..5).prop_map(Value::List),
-            prop::collection::vec((key(), node), 0..6).prop_map(Value::Map),
+            prop::collection::vec(node.clone(), 0..5).prop_map(SourceValue::List),
+            prop::collection::vec((key(), node), 0..6).prop_map(SourceValue::Map),
         ]
     })
 }
 
-fn node(value: Value) -> Node {
-    Node { line: 1, column: 1, value }
+fn node(value: SourceValue) -> SourceNode {
+    SourceNode { line: 1, column: 1, value }
 }
 
-fn map(members: Vec<(&str, Value)>) -> Value {
-    Value::Map(members.into_iter().map(|(key, value)| (key.to_owned(), node(value))).collect())
+fn map(members: Vec<(&str, SourceValue)>) -> SourceValue {
+    SourceValue::Map(members.into_iter().map(|(key, value)| (key.to_owned(), node(value))).collect())
 }
 
 /// Deployment with random members beside those that it must have.
-fn deployment() -> impl Strategy<Value = Value> {
+fn deployment() -> impl Strategy<Value = SourceValue> {
     let text = |choices: &[&'static str]| {
-        prop::sample::select(choices.to_vec()).prop_map(|text| Value::Text(text.to_owned()))
+        prop::sample::select(choices.to_vec()).prop_map(|text| SourceValue::Text(text.to_owned()))
     };
     let name = text(&["a", "b", "c"]);
     let models =
@@ -168,10 +168,11 @@ fn deployment() -> impl Strategy<Value = Value> {
     let weight = prop::option::of(prop::sample::select(vec!["0", "1", "0.25", "60", "1e12"]));
     let order = prop::option::of(0_u8..20);
     (name, text(&models), base, weight, order).prop_map(|(name, model, base, weight, order)| {
-        let mut params = vec![("model", model), ("input_cost_per_token", Value::Number("1e-6".to_owned()))];
+        let mut params =
+            vec![("model", model), ("input_cost_per_token", SourceValue::Number("1e-6".to_owned()))];
         params.extend(base.map(|base| ("api_base", base)));
-        params.extend(weight.map(|weight| ("weight", Value::Number(weight.to_owned()))));
-        params.extend(order.map(|order| ("order", Value::Number(order.to_string()))));
+        params.extend(weight.map(|weight| ("weight", SourceValue::Number(weight.to_owned()))));
+        params.extend(order.map(|order| ("order", SourceValue::Number(order.to_string()))));
         map(vec![("model_name", name), ("litellm_params", map(params))])
     })
 }
@@ -199,15 +200,15 @@ proptest! {
         fallbacks in prop::collection::vec((prop::sample::select(vec!["a", "b", "c", "*"]), prop::sample::select(vec!["a", "b", "c", "d"])), 0..6),
         rest in value(),
     ) {
-        let list = Value::List(list.into_iter().map(node).collect());
+        let list = SourceValue::List(list.into_iter().map(node).collect());
         let fallback = |(from, to): (&str, &str)| {
-            node(map(vec![(from, Value::List(vec![node(Value::Text(to.to_owned()))]))]))
+            node(map(vec![(from, SourceValue::List(vec![node(SourceValue::Text(to.to_owned()))]))]))
         };
-        let fallbacks = Value::List(fallbacks.into_iter().map(fallback).collect());
+        let fallbacks = SourceValue::List(fallbacks.into_iter().map(fallback).collect());
         let document = node(map(vec![
             ("model_list", list),
             ("router_settings", map(vec![("fallbacks", fallbacks)])),
-            ("general_settings", map(vec![("master_key", Value::Text("sk-1".to_owned()))])),
+            ("general_settings", map(vec![("master_key", SourceValue::Text("sk-1".to_owned()))])),
             ("other", rest),
         ]));
         let imported = litellm::read(&document, &env).unwrap();
@@ -230,7 +231,7 @@ fn unknown_field_is_reported_with_its_line() {
     let text = "model_list:\n- model_name: a\n  litellm_params:\n    model: openai/gpt-4o\n    brand_new: [1, {x: 2}]\n";
     let imported = import_yaml(text);
     let entry = imported.report.fields.iter().find(|entry| entry.path.ends_with("brand_new[1].x")).unwrap();
-    assert_eq!((entry.line, entry.outcome), (Some(5), Outcome::Impossible));
+    assert_eq!((entry.line, entry.outcome), (Some(5), FieldOutcome::Impossible));
     assert_sound(&yaml::read(text).unwrap(), imported);
 }
 
@@ -283,11 +284,11 @@ fn fallbacks_that_form_a_cycle_are_cut() {
                 - {model_name: v, litellm_params: {model: cohere/rerank-x}}\n\
                 router_settings:\n  fallbacks: [{a: [b]}, {b: [a]}, {b: [v]}, {a: [missing]}]\n";
     let imported = import_yaml(text);
-    assert_eq!(outcome(&imported, "router_settings.fallbacks[0].a[0]"), Outcome::Taken);
+    assert_eq!(outcome(&imported, "router_settings.fallbacks[0].a[0]"), FieldOutcome::Taken);
     for path in ["[1].b[0]", "[2].b[0]", "[3].a[0]"] {
         assert_eq!(
             outcome(&imported, &format!("router_settings.fallbacks{path}")),
-            Outcome::Impossible,
+            FieldOutcome::Impossible,
             "{path}"
         );
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 
-use super::document::{Fault, Node, Read, Value};
+use super::document::{FieldResult, SourceFault, SourceNode, SourceValue};
 
 /// Largest number of nodes, with those of aliases. A deployment has about ten.
 const MAX_NODES: usize = 1_000_000;
@@ -17,14 +17,14 @@ const MAX_DEPTH: usize = 64;
 /// Reads the first document of a text. An empty one is null.
 ///
 /// # Errors
-/// Returns [`Fault`] for a syntax error, a key that is no scalar, an unknown alias, or a document beyond the bounds.
-pub(super) fn read(text: &str) -> Read<Node> {
+/// Returns [`SourceFault`] for a syntax error, a key that is no scalar, an unknown alias, or a document beyond the bounds.
+pub(super) fn read(text: &str) -> FieldResult<SourceNode> {
     let mut reader = Reader { events: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0 };
     loop {
         let (event, span) = reader.next()?;
         match event {
             Event::StreamStart | Event::DocumentStart(_) | Event::Nothing => {}
-            Event::StreamEnd => return Ok(Node { line: 1, column: 1, value: Value::Null }),
+            Event::StreamEnd => return Ok(SourceNode { line: 1, column: 1, value: SourceValue::Null }),
             event => {
                 let node = reader.node(event, span, 0)?;
                 return reader.finish(node);
@@ -36,7 +36,7 @@ pub(super) fn read(text: &str) -> Read<Node> {
 struct Reader<'t> {
     events: Parser<'t, StrInput<'t>>,
     /// Anchored nodes, with their sizes.
-    anchors: HashMap<usize, (Node, usize)>,
+    anchors: HashMap<usize, (SourceNode, usize)>,
     /// Nodes so far, with copies.
     nodes: usize,
 }
@@ -46,36 +46,40 @@ fn place(span: &Span) -> (usize, usize) {
 }
 
 impl<'t> Reader<'t> {
-    fn next(&mut self) -> Read<(Event<'t>, Span)> {
+    fn next(&mut self) -> FieldResult<(Event<'t>, Span)> {
         let fault = |error: ScanError| {
             let mark = error.marker();
-            Fault::at(mark.line(), mark.col() + 1, format!("not valid YAML: {}", error.info()))
+            SourceFault::at(mark.line(), mark.col() + 1, format!("not valid YAML: {}", error.info()))
         };
         match self.events.next_event() {
             Some(event) => event.map_err(fault),
-            None => Err(Fault::at(0, 0, "not valid YAML: the document does not end")),
+            None => Err(SourceFault::at(0, 0, "not valid YAML: the document does not end")),
         }
     }
 
     /// Checks what follows the first document: the file must have no other one, which would be ignored silently.
-    fn finish(mut self, node: Node) -> Read<Node> {
+    fn finish(mut self, node: SourceNode) -> FieldResult<SourceNode> {
         loop {
             match self.next()? {
                 (Event::StreamEnd, _) => return Ok(node),
                 (Event::DocumentStart(_), span) => {
                     let (line, column) = place(&span);
-                    return Err(Fault::at(line, column, "a second document: the file must have one only"));
+                    return Err(SourceFault::at(
+                        line,
+                        column,
+                        "a second document: the file must have one only",
+                    ));
                 }
                 _ => {}
             }
         }
     }
 
-    fn count(&mut self, nodes: usize, span: &Span) -> Read<()> {
+    fn count(&mut self, nodes: usize, span: &Span) -> FieldResult<()> {
         self.nodes = self.nodes.saturating_add(nodes);
         let (line, column) = place(span);
         if self.nodes > MAX_NODES {
-            return Err(Fault::at(
+            return Err(SourceFault::at(
                 line,
                 column,
                 format!("more than {MAX_NODES} values, with those of aliases"),
@@ -84,32 +88,33 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> Read<Node> {
+    fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> FieldResult<SourceNode> {
         self.count(1, &span)?;
         let (line, column) = place(&span);
         if depth > MAX_DEPTH {
-            return Err(Fault::at(line, column, format!("nested deeper than {MAX_DEPTH} levels")));
+            return Err(SourceFault::at(line, column, format!("nested deeper than {MAX_DEPTH} levels")));
         }
         let before = self.nodes;
         let (value, anchor) = match event {
             Event::Alias(id) => {
                 let (node, size) =
-                    self.anchors.get(&id).ok_or_else(|| Fault::at(line, column, "an unknown alias"))?;
+                    self.anchors.get(&id).ok_or_else(|| SourceFault::at(line, column, "an unknown alias"))?;
                 let (value, size) = (node.value.clone(), *size);
                 self.count(size, &span)?;
-                return Ok(Node { line, column, value });
+                return Ok(SourceNode { line, column, value });
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let quoted = style != ScalarStyle::Plain;
                 let texted = tag.is_some_and(|tag| tag.suffix == "str");
-                let value = if quoted || texted { Value::Text(text.into_owned()) } else { plain(&text) };
+                let value =
+                    if quoted || texted { SourceValue::Text(text.into_owned()) } else { plain(&text) };
                 (value, anchor)
             }
             Event::SequenceStart(anchor, _) => (self.list(depth)?, anchor),
             Event::MappingStart(anchor, _) => (self.map(depth)?, anchor),
-            _ => return Err(Fault::at(line, column, "not valid YAML")),
+            _ => return Err(SourceFault::at(line, column, "not valid YAML")),
         };
-        let node = Node { line, column, value };
+        let node = SourceNode { line, column, value };
         if anchor != 0 {
             // A copy for the anchor counts too.
             let size = self.nodes.saturating_sub(before).saturating_add(1);
@@ -119,19 +124,19 @@ impl<'t> Reader<'t> {
         Ok(node)
     }
 
-    fn list(&mut self, depth: usize) -> Read<Value> {
+    fn list(&mut self, depth: usize) -> FieldResult<SourceValue> {
         let mut list = Vec::new();
         loop {
             match self.next()? {
-                (Event::SequenceEnd, _) => return Ok(Value::List(list)),
+                (Event::SequenceEnd, _) => return Ok(SourceValue::List(list)),
                 (event, span) => list.push(self.node(event, span, depth + 1)?),
             }
         }
     }
 
-    fn map(&mut self, depth: usize) -> Read<Value> {
-        let mut members: Vec<(String, Node)> = Vec::new();
-        let mut merged: Vec<(String, Node)> = Vec::new();
+    fn map(&mut self, depth: usize) -> FieldResult<SourceValue> {
+        let mut members: Vec<(String, SourceNode)> = Vec::new();
+        let mut merged: Vec<(String, SourceNode)> = Vec::new();
         loop {
             let (event, span) = match self.next()? {
                 (Event::MappingEnd, _) => break,
@@ -139,11 +144,11 @@ impl<'t> Reader<'t> {
             };
             let key = self.node(event, span, depth + 1)?;
             let name = match key.value {
-                Value::Text(text) | Value::Number(text) => text,
-                Value::Bool(value) => value.to_string(),
-                Value::Null => "null".to_owned(),
-                Value::List(_) | Value::Map(_) => {
-                    return Err(Fault::at(key.line, key.column, "a key must be a text"));
+                SourceValue::Text(text) | SourceValue::Number(text) => text,
+                SourceValue::Bool(value) => value.to_string(),
+                SourceValue::Null => "null".to_owned(),
+                SourceValue::List(_) | SourceValue::Map(_) => {
+                    return Err(SourceFault::at(key.line, key.column, "a key must be a text"));
                 }
             };
             let (event, span) = self.next()?;
@@ -162,31 +167,33 @@ impl<'t> Reader<'t> {
                 members.push((key, node));
             }
         }
-        Ok(Value::Map(members))
+        Ok(SourceValue::Map(members))
     }
 }
 
 /// Adds the members of the value of a merge key: a mapping, or a list of mappings.
-fn merge(node: Node, merged: &mut Vec<(String, Node)>) -> Read<()> {
+fn merge(node: SourceNode, merged: &mut Vec<(String, SourceNode)>) -> FieldResult<()> {
     match node.value {
-        Value::Map(members) => merged.extend(members),
-        Value::List(list) => {
+        SourceValue::Map(members) => merged.extend(members),
+        SourceValue::List(list) => {
             for node in list {
                 merge(node, merged)?;
             }
         }
-        _ => return Err(Fault::at(node.line, node.column, "only a mapping can be merged")),
+        _ => return Err(SourceFault::at(node.line, node.column, "only a mapping can be merged")),
     }
     Ok(())
 }
 
 /// Reads an unquoted scalar. Source: <https://yaml.org/type/>, the types of YAML 1.1.
-fn plain(text: &str) -> Value {
+fn plain(text: &str) -> SourceValue {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => return Value::Bool(true),
+        "" | "~" | "null" | "Null" | "NULL" => return SourceValue::Null,
+        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
+            return SourceValue::Bool(true);
+        }
         "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
-            return Value::Bool(false);
+            return SourceValue::Bool(false);
         }
         _ => {}
     }
@@ -195,27 +202,27 @@ fn plain(text: &str) -> Value {
         && digits.contains(|c: char| c.is_ascii_digit())
         && digits.chars().all(|c| c.is_ascii_digit() || "._eE+-".contains(c))
         && text.replace('_', "").parse::<f64>().is_ok();
-    if numeric { Value::Number(text.to_owned()) } else { Value::Text(text.to_owned()) }
+    if numeric { SourceValue::Number(text.to_owned()) } else { SourceValue::Text(text.to_owned()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn value(text: &str) -> Value {
+    fn value(text: &str) -> SourceValue {
         read(text).unwrap().value
     }
 
     #[test]
     fn scalars_are_those_of_yaml_1_1() {
-        let text = |text: &str| Value::Text(text.to_owned());
+        let text = |text: &str| SourceValue::Text(text.to_owned());
         for (written, read) in [
-            ("True", Value::Bool(true)),
+            ("True", SourceValue::Bool(true)),
             ("'True'", text("True")),
-            ("off", Value::Bool(false)),
-            ("~", Value::Null),
-            ("0.000420", Value::Number("0.000420".to_owned())),
-            ("1.25e-06", Value::Number("1.25e-06".to_owned())),
+            ("off", SourceValue::Bool(false)),
+            ("~", SourceValue::Null),
+            ("0.000420", SourceValue::Number("0.000420".to_owned())),
+            ("1.25e-06", SourceValue::Number("1.25e-06".to_owned())),
             ("2025-01-01", text("2025-01-01")),
             ("1.2.3", text("1.2.3")),
             ("gpt-4o", text("gpt-4o")),

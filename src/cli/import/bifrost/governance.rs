@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::Import;
 use crate::account::KeyHash;
 use crate::account::amount::{self, Amount};
-use crate::cli::import::document::{Field, Read};
+use crate::cli::import::document::{Field, FieldResult};
 use crate::cli::import::draft::{KeyDraft, LimitDraft, limit};
 
 impl Import<'_> {
     /// Reads the virtual keys, with their budgets and rate limits.
-    pub(super) fn governance(&mut self, governance: &Field<'_>) -> Read<()> {
+    pub(super) fn governance(&mut self, governance: &Field<'_>) -> FieldResult<()> {
         governance.members()?;
         for (section, reason) in [
             ("auth_config", "the gateway has no login; server.admin is for this machine only"),
@@ -37,7 +37,11 @@ impl Import<'_> {
     }
 
     /// Reads a list of limits by their ids.
-    fn by_id<'n>(&mut self, governance: &Field<'n>, section: &str) -> Read<BTreeMap<String, Field<'n>>> {
+    fn by_id<'n>(
+        &mut self,
+        governance: &Field<'n>,
+        section: &str,
+    ) -> FieldResult<BTreeMap<String, Field<'n>>> {
         let mut found = BTreeMap::new();
         let Some(list) = governance.get(section) else { return Ok(found) };
         for field in list.elements()? {
@@ -57,7 +61,7 @@ impl Import<'_> {
         field: &Field<'_>,
         budgets: &BTreeMap<String, Field<'_>>,
         rates: &BTreeMap<String, Field<'_>>,
-    ) -> Read<()> {
+    ) -> FieldResult<()> {
         field.members()?;
         let Some(value) = field.set("value") else {
             self.report.impossible(field, "the key has no value: create one with model-gateway keys create");
@@ -109,7 +113,7 @@ impl Import<'_> {
     }
 
     /// Reads the providers and models that a key may use.
-    fn permissions(&mut self, configs: &Field<'_>) -> Read<Vec<String>> {
+    fn permissions(&mut self, configs: &Field<'_>) -> FieldResult<Vec<String>> {
         let mut models = Vec::new();
         for config in configs.elements()? {
             config.members()?;
@@ -136,7 +140,7 @@ impl Import<'_> {
     }
 }
 
-fn read_budget(budget: &Field<'_>, limits: &mut LimitDraft) -> Read<()> {
+fn read_budget(budget: &Field<'_>, limits: &mut LimitDraft) -> FieldResult<()> {
     let Some(most) = budget.set("max_limit") else { return Ok(()) };
     let amount = amount::parse(&most.number()?).map_err(|error| most.fault(error.to_string()))?;
     let amount = Some(Amount(amount).to_string());
@@ -150,8 +154,8 @@ fn read_budget(budget: &Field<'_>, limits: &mut LimitDraft) -> Read<()> {
     Ok(())
 }
 
-fn read_rates(rates: &Field<'_>, limits: &mut LimitDraft) -> Read<()> {
-    let rate = |most: &str, period: &str| -> Read<Option<u64>> {
+fn read_rates(rates: &Field<'_>, limits: &mut LimitDraft) -> FieldResult<()> {
+    let rate = |most: &str, period: &str| -> FieldResult<Option<u64>> {
         let Some(most) = rates.set(most) else { return Ok(None) };
         let most = most.integer()?;
         let period = rates.set(period).map(|field| field.text()).transpose()?.unwrap_or("1m");

@@ -10,11 +10,11 @@ mod governance;
 
 use std::path::Path;
 
-use super::document::{Field, Node, Read, Value};
-use super::draft::{Credential, Draft, MAX_WEIGHT, ProviderDraft, TargetDraft, TimeoutDraft};
+use super::document::{Field, FieldResult, SourceNode, SourceValue};
+use super::draft::{Credential, ImportDraft, MAX_WEIGHT, ProviderDraft, TargetDraft, TimeoutDraft};
 use super::file::read_text;
 use super::litellm::endpoint::{base_url, vertex_url};
-use super::litellm::vendors::{self, BaseRule};
+use super::litellm::prefixes::{self, BaseRule};
 use super::report::FieldReport;
 use super::secrets::Lookup;
 use super::{ImportError, Imported, MAX_CONFIG, json};
@@ -78,12 +78,12 @@ const CLIENT: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// Returns a fault for a field of the wrong type.
-pub(super) fn read(document: &Node, env: Lookup<'_>) -> Read<Imported> {
+pub(super) fn read(document: &SourceNode, env: Lookup<'_>) -> FieldResult<Imported> {
     let root = Field::root(document);
-    if !matches!(document.value, Value::Map(_)) {
+    if !matches!(document.value, SourceValue::Map(_)) {
         return Err(root.fault("not a configuration of Bifrost: expected an object with providers"));
     }
-    let mut import = Import { draft: Draft::default(), report: FieldReport::default(), env };
+    let mut import = Import { draft: ImportDraft::default(), report: FieldReport::default(), env };
     import.draft.listen = LISTEN.to_owned();
     for key in ["$schema", "$comment"] {
         if let Some(field) = root.get(key) {
@@ -113,13 +113,13 @@ pub(super) fn read(document: &Node, env: Lookup<'_>) -> Read<Imported> {
 
 /// State of an import.
 struct Import<'e> {
-    draft: Draft,
+    draft: ImportDraft,
     report: FieldReport,
     env: Lookup<'e>,
 }
 
 impl Import<'_> {
-    fn client(&mut self, root: &Field<'_>) -> Read<()> {
+    fn client(&mut self, root: &Field<'_>) -> FieldResult<()> {
         let Some(client) = root.get("client") else { return Ok(()) };
         client.members()?;
         for (key, reason) in CLIENT {
@@ -135,7 +135,7 @@ impl Import<'_> {
     }
 
     /// Reads a provider with its keys, each of which is a provider here.
-    fn provider(&mut self, name: &str, field: &Field<'_>) -> Read<()> {
+    fn provider(&mut self, name: &str, field: &Field<'_>) -> FieldResult<()> {
         field.members()?;
         let custom = field.set("custom_provider_config");
         let base_type = custom.as_ref().and_then(|custom| custom.set("base_provider_type"));
@@ -182,7 +182,7 @@ impl Import<'_> {
     }
 
     /// Reads `network_config`. Returns the base URL.
-    fn network(&mut self, network: &Field<'_>, timeouts: &mut TimeoutDraft) -> Read<Option<String>> {
+    fn network(&mut self, network: &Field<'_>, timeouts: &mut TimeoutDraft) -> FieldResult<Option<String>> {
         network.members()?;
         let mut base = None;
         if let Some(field) = network.set("base_url") {
@@ -222,7 +222,7 @@ impl Import<'_> {
         kind: &Kind,
         base: Option<&str>,
         timeouts: TimeoutDraft,
-    ) -> Read<Result<(), String>> {
+    ) -> FieldResult<Result<(), String>> {
         let label = key.set("name").or_else(|| key.set("id"));
         let label = label.map(|field| field.text()).transpose()?.unwrap_or(name).to_owned();
         let origin = format!("{} (line {})", key.path, key.node.line);
@@ -287,7 +287,13 @@ impl Import<'_> {
     }
 
     /// Adds the models of a key.
-    fn models(&mut self, name: &str, key: &Field<'_>, provider: ProviderDraft, weight: u64) -> Read<()> {
+    fn models(
+        &mut self,
+        name: &str,
+        key: &Field<'_>,
+        provider: ProviderDraft,
+        weight: u64,
+    ) -> FieldResult<()> {
         let azure = key.set("azure_key_config");
         let deployments = azure.as_ref().and_then(|azure| azure.set("deployments"));
         let origin = provider.origin.clone();
@@ -336,7 +342,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    fn azure(&mut self, key: &Field<'_>, provider: &mut ProviderDraft) -> Read<Result<(), String>> {
+    fn azure(&mut self, key: &Field<'_>, provider: &mut ProviderDraft) -> FieldResult<Result<(), String>> {
         let Some(config) = key.set("azure_key_config") else {
             return Ok(Err("azure_key_config is missing".to_owned()));
         };
@@ -367,7 +373,7 @@ impl Import<'_> {
         Ok(Ok(()))
     }
 
-    fn vertex(&mut self, key: &Field<'_>, provider: &mut ProviderDraft) -> Read<Result<(), String>> {
+    fn vertex(&mut self, key: &Field<'_>, provider: &mut ProviderDraft) -> FieldResult<Result<(), String>> {
         let Some(config) = key.set("vertex_key_config") else {
             return Ok(Err("vertex_key_config is missing".to_owned()));
         };
@@ -431,8 +437,8 @@ fn kind_of(name: &str) -> Result<Kind, &'static str> {
         "bedrock" => return Err("the gateway has no provider kind for Amazon Bedrock"),
         other => other,
     };
-    let vendor = vendors::find(prefix).ok_or("the provider is not known: add a [[provider]] by hand")?;
+    let entry = prefixes::find(prefix).ok_or("the provider is not known: add a [[provider]] by hand")?;
     // Bifrost's addresses have no version.
-    let rule = if vendor.rule == BaseRule::Azure { BaseRule::Azure } else { BaseRule::Root };
-    Ok(Kind { kind: vendor.kind, base: vendor.base, dialect: vendor.dialect, rule })
+    let rule = if entry.rule == BaseRule::Azure { BaseRule::Azure } else { BaseRule::Root };
+    Ok(Kind { kind: entry.kind, base: entry.base, dialect: entry.dialect, rule })
 }

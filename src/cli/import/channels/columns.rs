@@ -1,11 +1,11 @@
 //! Outcomes of the columns of New API and One API.
 
 use super::{Cell, Tables};
-use crate::cli::import::report::{FieldReport, Outcome, UNKNOWN};
+use crate::cli::import::report::{FieldOutcome, FieldReport, UNKNOWN};
 use crate::store::foreign::ForeignTable;
-use Outcome::{Changed, Impossible, Taken};
+use FieldOutcome::{Changed, Impossible, Taken};
 
-type Column = (&'static str, Outcome, &'static str, &'static str);
+type Column = (&'static str, FieldOutcome, &'static str, &'static str);
 
 const STATISTICS: &str = "statistics of the past are not taken over; the gateway records usage of its own";
 const TESTS: &str = "provider.check enables health checks";

@@ -5,7 +5,7 @@
 //! `relay/channeltype/define.go` of <https://github.com/songquanpeng/one-api>, with the base URLs beside them;
 //! November 2026.
 
-use super::Origin;
+use super::ChannelSource;
 use crate::provider::ProviderKind;
 
 /// Type of a channel with a counterpart.
@@ -74,17 +74,17 @@ const WHOLE: ChannelKind = compatible("openai-compatible", "", "");
 ///
 /// # Errors
 /// Returns the reason if it has no counterpart.
-pub(super) fn find(origin: Origin, number: i64) -> Result<ChannelKind, String> {
+pub(super) fn find(origin: ChannelSource, number: i64) -> Result<ChannelKind, String> {
     let reason = |name: &str| Err(format!("the gateway has no provider kind for {name}"));
     let own = match origin {
-        Origin::NewApi => new_api(number),
-        Origin::OneApi => one_api(number),
+        ChannelSource::NewApi => new_api(number),
+        ChannelSource::OneApi => one_api(number),
     };
     match (own, number) {
         (Some(kind), _) => Ok(kind),
         (None, 33) => reason("Amazon Bedrock"),
-        (None, 42) if origin == Origin::OneApi => vertex(),
-        (None, 41) if origin == Origin::NewApi => vertex(),
+        (None, 42) if origin == ChannelSource::OneApi => vertex(),
+        (None, 41) if origin == ChannelSource::NewApi => vertex(),
         (None, 15) => reason("the native API of Baidu; use its second version"),
         (None, 16) => reason("the native API of Zhipu; use its fourth version"),
         (None, 18) => reason("the native API of Xunfei"),
@@ -167,12 +167,15 @@ mod tests {
     #[test]
     fn number_means_another_provider_in_each_source() {
         let name = |origin, number| find(origin, number).map(|kind| kind.name);
-        assert_eq!(name(Origin::OneApi, 28), Ok("mistral"));
-        assert!(name(Origin::NewApi, 28).is_err());
-        assert_eq!(name(Origin::NewApi, 42), Ok("mistral"));
-        assert!(name(Origin::OneApi, 42).is_err());
-        assert_eq!((name(Origin::NewApi, 45), name(Origin::OneApi, 45)), (Ok("ark"), Ok("xai")));
-        for origin in [Origin::NewApi, Origin::OneApi] {
+        assert_eq!(name(ChannelSource::OneApi, 28), Ok("mistral"));
+        assert!(name(ChannelSource::NewApi, 28).is_err());
+        assert_eq!(name(ChannelSource::NewApi, 42), Ok("mistral"));
+        assert!(name(ChannelSource::OneApi, 42).is_err());
+        assert_eq!(
+            (name(ChannelSource::NewApi, 45), name(ChannelSource::OneApi, 45)),
+            (Ok("ark"), Ok("xai"))
+        );
+        for origin in [ChannelSource::NewApi, ChannelSource::OneApi] {
             for number in [33, 999, -1] {
                 assert!(find(origin, number).is_err(), "{number}");
             }

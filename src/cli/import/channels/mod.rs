@@ -13,10 +13,10 @@ mod tokens;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::document::{Field, Node, Value};
-use super::draft::{Credential, Draft, MAX_WEIGHT, ProviderDraft, TargetDraft, cut, printable};
+use super::document::{Field, SourceNode, SourceValue};
+use super::draft::{Credential, ImportDraft, MAX_WEIGHT, ProviderDraft, TargetDraft, cut, printable};
 use super::file::{begins_with, read_text};
-use super::report::{FieldReport, Outcome};
+use super::report::{FieldOutcome, FieldReport};
 use super::{ImportError, Imported, MAX_TABLE, json};
 use crate::provider::{BaseUrl, ProviderKind};
 use crate::store::foreign::{Cell, ForeignDatabase, ForeignError, ForeignTable, MAGIC};
@@ -28,16 +28,16 @@ const MAX_CHANNEL_KEYS: usize = 64;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ChannelSource {
     NewApi,
     OneApi,
 }
 
-impl Origin {
+impl ChannelSource {
     fn slug(self) -> &'static str {
         match self {
-            Origin::NewApi => "new-api",
-            Origin::OneApi => "one-api",
+            ChannelSource::NewApi => "new-api",
+            ChannelSource::OneApi => "one-api",
         }
     }
 }
@@ -46,7 +46,7 @@ impl Origin {
 ///
 /// # Errors
 /// Returns an error if the file cannot be read, or is not a database of the source.
-pub(super) fn import(file: &Path, origin: Origin) -> Result<Imported, ImportError> {
+pub(super) fn import(file: &Path, origin: ChannelSource) -> Result<Imported, ImportError> {
     let failed = |error: ForeignError| {
         let hint = match &error {
             ForeignError::Statement { .. } => "; a dump must be one of SQLite: sqlite3 one-api.db .dump",
@@ -143,21 +143,23 @@ impl<'t> Row<'t> {
 
 /// State of an import.
 struct Import {
-    origin: Origin,
-    draft: Draft,
+    origin: ChannelSource,
+    draft: ImportDraft,
     report: FieldReport,
     /// Groups of the channels of each model.
     groups: BTreeMap<String, BTreeSet<String>>,
 }
 
-fn read(tables: &Tables, origin: Origin) -> Result<Imported, String> {
+fn read(tables: &Tables, origin: ChannelSource) -> Result<Imported, String> {
     if tables.channels.columns.is_empty() {
         return Err("the database has no table \"channels\"".to_owned());
     }
     let has = |column: &str| tables.channels.columns.iter().any(|known| known == column);
     let other = match origin {
-        Origin::NewApi if has("config") && !has("auto_ban") => Some("One API: model-gateway import one-api"),
-        Origin::OneApi if has("auto_ban") => Some("New API: model-gateway import new-api"),
+        ChannelSource::NewApi if has("config") && !has("auto_ban") => {
+            Some("One API: model-gateway import one-api")
+        }
+        ChannelSource::OneApi if has("auto_ban") => Some("New API: model-gateway import new-api"),
         _ => None,
     };
     if let Some(other) = other {
@@ -165,8 +167,12 @@ fn read(tables: &Tables, origin: Origin) -> Result<Imported, String> {
             "the columns of \"channels\" are those of {other}. The numbers of their types differ"
         ));
     }
-    let mut import =
-        Import { origin, draft: Draft::default(), report: FieldReport::default(), groups: BTreeMap::new() };
+    let mut import = Import {
+        origin,
+        draft: ImportDraft::default(),
+        report: FieldReport::default(),
+        groups: BTreeMap::new(),
+    };
     import.draft.listen = LISTEN.to_owned();
     columns::report(&mut import.report, tables);
     let mut priorities: Vec<i64> = rows(&tables.channels).map(|row| row.integer("priority", 0)).collect();
@@ -190,13 +196,13 @@ impl Import {
         let shown = format!("channels[id={}]", row.integer("id", 0));
         let kind = match kinds::find(self.origin, row.integer("type", 1)) {
             Ok(kind) => kind,
-            Err(reason) => return self.report.row(shown, Outcome::Impossible, "", &reason),
+            Err(reason) => return self.report.row(shown, FieldOutcome::Impossible, "", &reason),
         };
         let own = row.text("base_url");
         let base = match base_url(&own, kind) {
             Ok(base) => base,
             Err(reason) => {
-                return self.report.row(format!("{shown}.base_url"), Outcome::Impossible, "", &reason);
+                return self.report.row(format!("{shown}.base_url"), FieldOutcome::Impossible, "", &reason);
             }
         };
         let name = provider_name(&row.text("name"), kind.name);
@@ -217,7 +223,7 @@ impl Import {
             let reason = format!(
                 "a channel with more than {MAX_CHANNEL_KEYS} keys: only the first ones are taken over"
             );
-            self.report.row(format!("{shown}.key"), Outcome::Changed, "provider.credential", &reason);
+            self.report.row(format!("{shown}.key"), FieldOutcome::Changed, "provider.credential", &reason);
         }
         let mut names = Vec::new();
         for key in keys.iter().take(MAX_CHANNEL_KEYS) {
@@ -227,7 +233,7 @@ impl Import {
                     provider.credential = Some(Credential::Env(env));
                     names.push(self.draft.provider(provider));
                 }
-                Err(reason) => self.report.row(format!("{shown}.key"), Outcome::Impossible, "", reason),
+                Err(reason) => self.report.row(format!("{shown}.key"), FieldOutcome::Impossible, "", reason),
             }
         }
         if names.is_empty() && !kind.kind.needs_credential() {
@@ -236,7 +242,7 @@ impl Import {
         if names.is_empty() {
             return self.report.row(
                 shown,
-                Outcome::Impossible,
+                FieldOutcome::Impossible,
                 "",
                 "the channel has no key, and its kind needs one",
             );
@@ -250,13 +256,13 @@ impl Import {
         let enabled = row.integer("status", 1) == 1;
         if !enabled {
             let note = "the channel is disabled: its targets have the weight 0";
-            self.report.row(format!("{shown}.status"), Outcome::Changed, "model.targets.weight", note);
+            self.report.row(format!("{shown}.status"), FieldOutcome::Changed, "model.targets.weight", note);
         }
         let priority = row.integer("priority", 0);
         let rank = priorities.iter().position(|known| *known == priority).unwrap_or(0);
         if rank > 15 {
             let note = "more than 16 different priorities: those after the sixteenth are one tier";
-            self.report.row(format!("{shown}.priority"), Outcome::Changed, "model.targets.tier", note);
+            self.report.row(format!("{shown}.priority"), FieldOutcome::Changed, "model.targets.tier", note);
         }
         // Without a weight every channel has the same.
         let weight = u64::try_from(row.integer("weight", 0)).unwrap_or(0).clamp(1, MAX_WEIGHT);
@@ -265,7 +271,7 @@ impl Import {
             let upstream = mapping.get(&model).unwrap_or(&model);
             if model.len() > 256 || upstream.len() > 256 || upstream.is_empty() {
                 let reason = "the name of a model must have 1 to 256 bytes";
-                self.report.row(format!("{shown}.models"), Outcome::Impossible, "", reason);
+                self.report.row(format!("{shown}.models"), FieldOutcome::Impossible, "", reason);
                 continue;
             }
             self.groups.entry(model.clone()).or_default().extend(groups.iter().cloned());
@@ -278,7 +284,7 @@ impl Import {
                 if !self.draft.target(&model, shown, target) {
                     let reason =
                         format!("the model {:?} has 64 targets already", cut(&printable(&model), 80));
-                    self.report.row(format!("{shown}.models"), Outcome::Impossible, "", &reason);
+                    self.report.row(format!("{shown}.models"), FieldOutcome::Impossible, "", &reason);
                     break;
                 }
             }
@@ -297,14 +303,14 @@ impl Import {
             Some(members) => {
                 for (name, value) in members {
                     match value.value {
-                        Value::Text(upstream) => {
+                        SourceValue::Text(upstream) => {
                             mapping.insert(name, upstream.trim().to_owned());
                         }
                         _ => {
                             let path = format!("{shown}.model_mapping");
                             self.report.row(
                                 path,
-                                Outcome::Impossible,
+                                FieldOutcome::Impossible,
                                 "",
                                 "the name of a model must be a text",
                             );
@@ -314,7 +320,7 @@ impl Import {
             }
             None => {
                 let reason = "not a JSON object; the models keep their names";
-                self.report.row(format!("{shown}.model_mapping"), Outcome::Impossible, "", reason);
+                self.report.row(format!("{shown}.model_mapping"), FieldOutcome::Impossible, "", reason);
             }
         }
         mapping
@@ -331,14 +337,14 @@ impl Import {
                     self.draft.attempts =
                         value.parse::<u64>().ok().map(|retries| retries.saturating_add(1).min(16));
                     let note = "the number of targets of a request, at most 16: a target is tried once";
-                    self.report.row(path, Outcome::Changed, "retry.attempts", note);
+                    self.report.row(path, FieldOutcome::Changed, "retry.attempts", note);
                 }
                 "ModelRatio" | "CompletionRatio" | "CacheRatio" | "CreateCacheRatio" | "ModelPrice"
                 | "QuotaPerUnit" => {}
                 "GroupRatio" => prices::report_groups(&mut self.report, &path, value),
                 _ => {
                     let note = "the gateway has no such setting; see docs/configuration.md for one of the same effect";
-                    self.report.row(path, Outcome::Impossible, "", note);
+                    self.report.row(path, FieldOutcome::Impossible, "", note);
                 }
             }
         }
@@ -348,9 +354,9 @@ impl Import {
 }
 
 /// Returns the members of an object, or `None` if it is none.
-fn members(node: &Node) -> Option<Vec<(String, Node)>> {
+fn members(node: &SourceNode) -> Option<Vec<(String, SourceNode)>> {
     let members = Field::root(node).members().ok()?;
-    matches!(node.value, Value::Map(_))
+    matches!(node.value, SourceValue::Map(_))
         .then(|| members.into_iter().map(|(name, field)| (name.to_owned(), field.node.clone())).collect())
 }
 

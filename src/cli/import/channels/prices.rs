@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 use super::{cut, members, printable};
 use crate::account::amount::{self, Amount, LARGEST, NANOS};
-use crate::cli::import::draft::Draft;
+use crate::cli::import::draft::ImportDraft;
 use crate::cli::import::json;
-use crate::cli::import::report::{FieldReport, Outcome};
+use crate::cli::import::report::{FieldOutcome, FieldReport};
 
 /// Price per million input tokens of the ratio 1.
 const UNIT: i64 = 2;
@@ -27,14 +27,14 @@ fn ratios(
     let Some(text) = options.get(name).filter(|text| !text.is_empty()) else { return BTreeMap::new() };
     let path = format!("options[{name}]");
     let Some(members) = json::read(text).ok().and_then(|node| members(&node)) else {
-        report.row(path, Outcome::Impossible, "", "not a JSON object of numbers");
+        report.row(path, FieldOutcome::Impossible, "", "not a JSON object of numbers");
         return BTreeMap::new();
     };
-    report.row(path.clone(), Outcome::Taken, target, "");
+    report.row(path.clone(), FieldOutcome::Taken, target, "");
     let mut found = BTreeMap::new();
     for (model, node) in members {
         let number = match &node.value {
-            crate::cli::import::document::Value::Number(text) => rounded(text),
+            crate::cli::import::document::SourceValue::Number(text) => rounded(text),
             _ => None,
         };
         match number {
@@ -43,7 +43,7 @@ fn ratios(
             }
             None => {
                 let path = format!("{path}.{:?}", cut(&printable(&model), 80));
-                report.row(path, Outcome::Impossible, "", "not an amount that the gateway can count");
+                report.row(path, FieldOutcome::Impossible, "", "not an amount that the gateway can count");
             }
         }
     }
@@ -68,7 +68,7 @@ fn product(one: i64, other: i64) -> Option<i64> {
 }
 
 /// Sets the prices of the models of the result.
-pub(super) fn read(draft: &mut Draft, report: &mut FieldReport, options: &BTreeMap<String, String>) {
+pub(super) fn read(draft: &mut ImportDraft, report: &mut FieldReport, options: &BTreeMap<String, String>) {
     let inputs = ratios(report, options, "ModelRatio", "model.price.input");
     let outputs = ratios(report, options, "CompletionRatio", "model.price.output");
     let cached = ratios(report, options, "CacheRatio", "model.price.cached_input");
@@ -127,17 +127,17 @@ pub(super) fn credit(quota: i64, options: &BTreeMap<String, String>) -> Option<S
 
 /// Reports `GroupRatio`: the gateway has one price for all keys.
 pub(super) fn report_groups(report: &mut FieldReport, path: &str, text: &str) {
-    let one = |node: &crate::cli::import::document::Node| match &node.value {
-        crate::cli::import::document::Value::Number(text) => amount::parse(text) == Ok(NANOS),
+    let one = |node: &crate::cli::import::document::SourceNode| match &node.value {
+        crate::cli::import::document::SourceValue::Number(text) => amount::parse(text) == Ok(NANOS),
         _ => false,
     };
     match json::read(text).ok().and_then(|node| members(&node)) {
         Some(members) if members.iter().all(|(_, node)| one(node)) => {
-            report.row(path, Outcome::Taken, "model.price", "");
+            report.row(path, FieldOutcome::Taken, "model.price", "");
         }
         _ => {
             let reason = "a model has one price for all keys: make a model of its own, with its own price, for a group with another one";
-            report.row(path, Outcome::Impossible, "", reason);
+            report.row(path, FieldOutcome::Impossible, "", reason);
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Import, Origin, Row, Tables, prices, rows};
+use super::{ChannelSource, Import, Row, Tables, prices, rows};
 use crate::account::{KeyHash, Losses};
 use crate::cli::import::draft::{AccountDraft, KeyDraft, LimitDraft, cut, printable};
-use crate::cli::import::report::Outcome;
+use crate::cli::import::report::FieldOutcome;
 
 /// User of the source.
 struct User {
@@ -41,14 +41,14 @@ fn token(import: &mut Import, row: Row<'_>, users: &BTreeMap<i64, User>, options
     let shown = format!("tokens[id={id}]");
     let key = row.text("key");
     if key.is_empty() {
-        return import.report.row(shown, Outcome::Impossible, "", "the token has no key");
+        return import.report.row(shown, FieldOutcome::Impossible, "", "the token has no key");
     }
     let user_id = row.integer("user_id", 0);
     let user = users.get(&user_id);
     if user.is_none() && !users.is_empty() {
         return import.report.row(
             shown,
-            Outcome::Impossible,
+            FieldOutcome::Impossible,
             "",
             "the user of the token does not exist, or is deleted",
         );
@@ -64,7 +64,7 @@ fn token(import: &mut Import, row: Row<'_>, users: &BTreeMap<i64, User>, options
     entry.expires = expiry(row.integer("expired_time", -1));
     match models(import, row, user) {
         Ok(models) => entry.models = models,
-        Err(reason) => return import.report.row(shown, Outcome::Impossible, "", reason),
+        Err(reason) => return import.report.row(shown, FieldOutcome::Impossible, "", reason),
     }
     for network in row.list("allow_ips").into_iter().chain(row.list("subnet")) {
         match crate::account::Network::parse(&network) {
@@ -73,7 +73,7 @@ fn token(import: &mut Import, row: Row<'_>, users: &BTreeMap<i64, User>, options
                 // Without the restriction the key would be usable from anywhere.
                 entry.enabled = false;
                 let reason = "not a network, so the key is disabled: correct key.networks and enable it";
-                import.report.row(format!("{shown}.networks"), Outcome::Changed, "key.enabled", reason);
+                import.report.row(format!("{shown}.networks"), FieldOutcome::Changed, "key.enabled", reason);
             }
         }
     }
@@ -86,20 +86,20 @@ fn token(import: &mut Import, row: Row<'_>, users: &BTreeMap<i64, User>, options
         }
         None => {
             let note = "the dump has no users: the key has no account, and is not charged";
-            import.report.row(format!("{shown}.user_id"), Outcome::Changed, "", note);
+            import.report.row(format!("{shown}.user_id"), FieldOutcome::Changed, "", note);
         }
     }
     if let Err(other) = import.draft.key(entry) {
-        import.report.row(shown, Outcome::Impossible, "", &format!("the same key as {other:?}"));
+        import.report.row(shown, FieldOutcome::Impossible, "", &format!("the same key as {other:?}"));
     }
 }
 
 /// Returns the models of a token: its own list, or those of its group. An empty list is all models.
 fn models(import: &Import, row: Row<'_>, user: Option<&User>) -> Result<Vec<String>, &'static str> {
     let own = match import.origin {
-        Origin::NewApi if row.integer("model_limits_enabled", 0) == 0 => Vec::new(),
-        Origin::NewApi => row.list("model_limits"),
-        Origin::OneApi => row.list("models"),
+        ChannelSource::NewApi if row.integer("model_limits_enabled", 0) == 0 => Vec::new(),
+        ChannelSource::NewApi => row.list("model_limits"),
+        ChannelSource::OneApi => row.list("models"),
     };
     // `auto` is any group.
     let group = Some(row.text("group")).filter(|group| !group.is_empty());
@@ -133,7 +133,7 @@ fn account(import: &mut Import, id: i64, user: &User, options: &BTreeMap<String,
     let credit = prices::credit(user.quota, options);
     if credit.is_none() {
         let reason = "not an amount that the gateway can count: the account has no credit";
-        import.report.row(format!("users[id={id}].quota"), Outcome::Impossible, "", reason);
+        import.report.row(format!("users[id={id}].quota"), FieldOutcome::Impossible, "", reason);
     }
     import.draft.accounts.push(AccountDraft {
         name: user.name.clone(),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::endpoint::{self, Endpoint, Parameters};
+use super::endpoint::{self, DeploymentEndpoint, Parameters};
 use super::{Context, REFERENCE, parameters};
-use crate::cli::import::document::{Field, Read};
+use crate::cli::import::document::{Field, FieldResult};
 use crate::cli::import::draft::{Credential, ProviderDraft, TimeoutDraft};
 
 /// Deployment that has a counterpart in the result.
@@ -25,7 +25,7 @@ pub(super) struct Deployment {
 }
 
 /// Reads a deployment. Returns `None` if it is reported as impossible.
-pub(super) fn read(context: &mut Context<'_>, field: &Field<'_>) -> Read<Option<Deployment>> {
+pub(super) fn read(context: &mut Context<'_>, field: &Field<'_>) -> FieldResult<Option<Deployment>> {
     field.members()?;
     let missing = |key: &str| field.fault(format!("{key} is missing"));
     let name = field.set("model_name").ok_or_else(|| missing("model_name"))?;
@@ -102,14 +102,14 @@ fn destination(
     context: &mut Context<'_>,
     params: &Field<'_>,
     model: &Field<'_>,
-) -> Read<Result<Parameters, String>> {
+) -> FieldResult<Result<Parameters, String>> {
     if let Some(name) = params.set("litellm_credential_name")
         && let Err(reason) = context.credential_of(name.text()?)
     {
         return Ok(Err(reason.to_owned()));
     }
     let mut unset = None;
-    let mut resolve = |field: Option<Field<'_>>| -> Read<Option<String>> {
+    let mut resolve = |field: Option<Field<'_>>| -> FieldResult<Option<String>> {
         let Some(field) = field else { return Ok(None) };
         let text = field.text()?;
         match context.resolve(text) {
@@ -148,8 +148,8 @@ fn destination(
 fn endpoint_credential(
     context: &mut Context<'_>,
     params: &Field<'_>,
-    endpoint: &Endpoint,
-) -> Read<Result<Option<Credential>, &'static str>> {
+    endpoint: &DeploymentEndpoint,
+) -> FieldResult<Result<Option<Credential>, &'static str>> {
     let provider = &endpoint.provider;
     let found = match (context.value(params, "api_key"), endpoint.token_file) {
         (Some(key), _) => match credential(context, &key, &provider.name)? {
@@ -173,7 +173,7 @@ fn credential(
     context: &mut Context<'_>,
     key: &Field<'_>,
     owner: &str,
-) -> Read<Result<Option<Credential>, &'static str>> {
+) -> FieldResult<Result<Option<Credential>, &'static str>> {
     let text = key.text()?.trim();
     if text.is_empty() {
         return Ok(Ok(None));

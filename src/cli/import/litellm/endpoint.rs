@@ -1,6 +1,6 @@
 //! Where a deployment of LiteLLM leads to: provider kind, base URL and the provider's name of the model.
 
-use super::vendors::{self, BaseRule, Vendor};
+use super::prefixes::{self, BaseRule, ProviderPrefix};
 use crate::cli::import::draft::ProviderDraft;
 use crate::provider::{BaseUrl, ProviderKind};
 
@@ -19,7 +19,7 @@ pub(super) struct Parameters {
 }
 
 /// Resolved deployment.
-pub(super) struct Endpoint {
+pub(super) struct DeploymentEndpoint {
     /// Provider without its credential.
     pub(super) provider: ProviderDraft,
     /// Name of the model at the provider.
@@ -36,9 +36,9 @@ pub(super) struct Endpoint {
 ///
 /// # Errors
 /// Returns the reason why the configuration cannot express it, and what to do instead.
-pub(super) fn resolve(given: &Parameters) -> Result<Endpoint, String> {
+pub(super) fn resolve(given: &Parameters) -> Result<DeploymentEndpoint, String> {
     let (prefix, model) = split(given);
-    if let Some((_, reason)) = vendors::UNSUPPORTED.iter().find(|(name, _)| *name == prefix) {
+    if let Some((_, reason)) = prefixes::UNSUPPORTED.iter().find(|(name, _)| *name == prefix) {
         return Err((*reason).to_owned());
     }
     match prefix {
@@ -51,10 +51,10 @@ pub(super) fn resolve(given: &Parameters) -> Result<Endpoint, String> {
         _ => {}
     }
     let prefix = if prefix == "cohere_chat" { "cohere" } else { prefix };
-    let Some(vendor) = vendors::find(prefix) else {
+    let Some(entry) = prefixes::find(prefix) else {
         return unknown(given);
     };
-    known(given, vendor, model)
+    known(given, entry, model)
 }
 
 /// Splits a model into the prefix and the rest; without a known prefix it is guessed.
@@ -62,9 +62,9 @@ fn split(given: &Parameters) -> (&str, &str) {
     let model = given.model.as_str();
     let is_known = |prefix: &str| {
         let others = ["vertex_ai", "vertex_ai_beta", "azure_ai", "cohere_chat"];
-        vendors::find(prefix).is_some()
+        prefixes::find(prefix).is_some()
             || others.contains(&prefix)
-            || vendors::UNSUPPORTED.iter().any(|(name, _)| *name == prefix)
+            || prefixes::UNSUPPORTED.iter().any(|(name, _)| *name == prefix)
     };
     if let Some(provider) = given.provider.as_deref().filter(|provider| is_known(provider)) {
         return (
@@ -74,7 +74,7 @@ fn split(given: &Parameters) -> (&str, &str) {
     }
     match model.split_once('/') {
         Some((prefix, rest)) if is_known(prefix) => (prefix, rest),
-        _ => (vendors::prefix_of(model).unwrap_or(""), model),
+        _ => (prefixes::prefix_of(model).unwrap_or(""), model),
     }
 }
 
@@ -82,28 +82,28 @@ fn is_vectors(model: &str) -> bool {
     model.starts_with("embed") || model.starts_with("rerank")
 }
 
-fn known(given: &Parameters, vendor: Vendor, model: &str) -> Result<Endpoint, String> {
-    let mut provider = ProviderDraft::new(vendor.prefix, vendor.kind, "");
-    provider.base_url = vendor.base.map(str::to_owned);
-    if vendor.kind == ProviderKind::Azure {
+fn known(given: &Parameters, entry: ProviderPrefix, model: &str) -> Result<DeploymentEndpoint, String> {
+    let mut provider = ProviderDraft::new(entry.prefix, entry.kind, "");
+    provider.base_url = entry.base.map(str::to_owned);
+    if entry.kind == ProviderKind::Azure {
         provider.api_version.clone_from(&given.version);
     }
     if given.base.is_some() {
-        provider.dialect = vendor.dialect;
+        provider.dialect = entry.dialect;
     }
     // Behind `openai/` with an address is any server of that API.
     let host = given.base.as_deref().and_then(|base| BaseUrl::parse(base).ok());
     let foreign =
         host.is_some_and(|base| base.host() != "openai.com" && !base.host().ends_with(".openai.com"));
-    if vendor.kind == ProviderKind::OpenAi && foreign {
+    if entry.kind == ProviderKind::OpenAi && foreign {
         provider.kind = ProviderKind::OpenAiCompatible;
         "openai-compatible".clone_into(&mut provider.name);
     }
-    finish(given, provider, model, vendor.env, vendor.rule, vendor.note)
+    finish(given, provider, model, entry.env, entry.rule, entry.note)
 }
 
 /// Model without a known prefix: LiteLLM refuses it, unless it has an address.
-fn unknown(given: &Parameters) -> Result<Endpoint, String> {
+fn unknown(given: &Parameters) -> Result<DeploymentEndpoint, String> {
     if given.base.is_none() {
         return Err("neither the model nor its prefix names a provider that the importer knows; \
                     add a [[provider]] of kind \"openai-compatible\" if the provider has that API"
@@ -115,7 +115,7 @@ fn unknown(given: &Parameters) -> Result<Endpoint, String> {
 }
 
 /// Vertex AI: the project and the region are in the address.
-fn vertex(given: &Parameters, model: &str) -> Result<Endpoint, String> {
+fn vertex(given: &Parameters, model: &str) -> Result<DeploymentEndpoint, String> {
     // With a key, and the address of the Gemini API, it is that API.
     let gemini = given.base.as_deref().is_some_and(|base| base.contains("generativelanguage.googleapis.com"));
     if gemini {
@@ -157,7 +157,7 @@ pub(in crate::cli::import) fn vertex_url(project: &str, location: &str) -> Strin
 }
 
 /// Azure AI Foundry: models of several makers at one resource.
-fn foundry(given: &Parameters, model: &str) -> Result<Endpoint, String> {
+fn foundry(given: &Parameters, model: &str) -> Result<DeploymentEndpoint, String> {
     let base = given.base.as_deref().unwrap_or_default();
     let url = BaseUrl::parse(base).map_err(|error| format!("api_base: {error}"))?;
     let mut provider = ProviderDraft::new("azure-ai", ProviderKind::Azure, "");
@@ -180,7 +180,7 @@ fn finish(
     env: Option<&'static str>,
     rule: BaseRule,
     note: &'static str,
-) -> Result<Endpoint, String> {
+) -> Result<DeploymentEndpoint, String> {
     if let Some(base) = &given.base {
         provider.base_url = Some(base_url(base, rule, provider.kind)?);
     }
@@ -194,7 +194,7 @@ fn finish(
     if provider.base_url.as_deref() == provider.kind.default_base_url() {
         provider.base_url = None;
     }
-    Ok(Endpoint { provider, model: model.to_owned(), env, token_file: None, note })
+    Ok(DeploymentEndpoint { provider, model: model.to_owned(), env, token_file: None, note })
 }
 
 /// Returns the base URL with its version segment.

@@ -1,11 +1,11 @@
 //! Fallbacks and aliases of LiteLLM, which name models and are read after them.
 
 use super::Context;
-use crate::cli::import::document::{Field, Read, Value};
+use crate::cli::import::document::{Field, FieldResult, SourceValue};
 use crate::cli::import::draft::ModelDraft;
 
 /// Reads aliases and fallbacks of `router_settings`, or else of `litellm_settings`.
-pub(super) fn read(context: &mut Context<'_>, root: &Field<'_>) -> Read<()> {
+pub(super) fn read(context: &mut Context<'_>, root: &Field<'_>) -> FieldResult<()> {
     let sections = ["router_settings", "litellm_settings"].map(|name| root.get(name));
     let mut known = Vec::new();
     for section in sections.iter().flatten() {
@@ -44,11 +44,18 @@ pub(super) fn read(context: &mut Context<'_>, root: &Field<'_>) -> Read<()> {
             model.also_context |= also_context;
         }
     }
+    for remark in context.draft.settle_fallbacks() {
+        context.report.remark(remark);
+    }
     Ok(())
 }
 
 /// Reads `model_group_alias`: other names of models, which are added to `known` with the name of the model.
-fn aliases(context: &mut Context<'_>, section: &Field<'_>, known: &mut Vec<(String, String)>) -> Read<()> {
+fn aliases(
+    context: &mut Context<'_>,
+    section: &Field<'_>,
+    known: &mut Vec<(String, String)>,
+) -> FieldResult<()> {
     for (alias, field) in section.members()? {
         let name = match field.get("model") {
             Some(model) => model.text()?.to_owned(),
@@ -69,7 +76,7 @@ fn aliases(context: &mut Context<'_>, section: &Field<'_>, known: &mut Vec<(Stri
         };
         let origin = format!("{} (line {}): another name of {name}", field.path, field.node.line);
         let copy = ModelDraft { id: alias.to_owned(), origin, ..model.clone() };
-        context.draft.models.push(copy);
+        context.draft.add_model(copy);
         known.push((alias.to_owned(), name.clone()));
         context.report.taken(&place, "model");
     }
@@ -77,7 +84,7 @@ fn aliases(context: &mut Context<'_>, section: &Field<'_>, known: &mut Vec<(Stri
 }
 
 /// Reads a list of mappings from a model to its fallbacks.
-fn fallbacks(context: &mut Context<'_>, list: &Field<'_>, for_context: bool) -> Read<()> {
+fn fallbacks(context: &mut Context<'_>, list: &Field<'_>, for_context: bool) -> FieldResult<()> {
     for element in list.elements()? {
         for (model, others) in element.members()? {
             for other in others.elements()? {
@@ -89,7 +96,7 @@ fn fallbacks(context: &mut Context<'_>, list: &Field<'_>, for_context: bool) -> 
 }
 
 fn fallback(context: &mut Context<'_>, model: &str, field: &Field<'_>, for_context: bool) {
-    let Value::Text(other) = &field.node.value else {
+    let SourceValue::Text(other) = &field.node.value else {
         context.report.impossible(
             field,
             "a fallback is the name of a model; the gateway does not change what a request says",
@@ -122,7 +129,7 @@ fn fallback(context: &mut Context<'_>, model: &str, field: &Field<'_>, for_conte
 }
 
 /// Reads fallbacks of every model that has none of its own.
-fn default_fallbacks(context: &mut Context<'_>, list: &Field<'_>) -> Read<()> {
+fn default_fallbacks(context: &mut Context<'_>, list: &Field<'_>) -> FieldResult<()> {
     let bare: Vec<String> = {
         let models = context.draft.models.iter().filter(|model| model.fallback.is_empty());
         models.map(|model| model.id.clone()).collect()

@@ -7,94 +7,104 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::account::amount::{self, Amount};
 use crate::account::{KeyHash, Losses};
-use crate::cli::import::document::{Fault, Field, Node, Read, Value};
+use crate::cli::import::document::{Field, FieldResult, SourceFault, SourceNode, SourceValue};
 use crate::cli::import::draft::{AccountDraft, KeyDraft, LimitDraft, cut, limit, printable};
-use crate::cli::import::report::{Outcome, UNKNOWN};
+use crate::cli::import::report::{FieldOutcome, UNKNOWN};
 use crate::cli::import::{Imported, json};
 
 /// Columns of keys: name, outcome, target, note.
-const KEYS: &[(&str, Outcome, &str, &str)] = &[
-    ("token", Outcome::Taken, "key.sha256", ""),
-    ("key_alias", Outcome::Taken, "key.name", ""),
-    ("key_name", Outcome::Changed, "key.name", "the name of a key without an alias"),
-    ("expires", Outcome::Taken, "key.expires", ""),
-    ("blocked", Outcome::Taken, "key.enabled", ""),
+const KEYS: &[(&str, FieldOutcome, &str, &str)] = &[
+    ("token", FieldOutcome::Taken, "key.sha256", ""),
+    ("key_alias", FieldOutcome::Taken, "key.name", ""),
+    ("key_name", FieldOutcome::Changed, "key.name", "the name of a key without an alias"),
+    ("expires", FieldOutcome::Taken, "key.expires", ""),
+    ("blocked", FieldOutcome::Taken, "key.enabled", ""),
     (
         "models",
-        Outcome::Changed,
+        FieldOutcome::Changed,
         "key.models",
         "all-team-models is the list of the team; access groups are not known",
     ),
-    ("team_id", Outcome::Changed, "key.limits", "limits of the team apply to each of its keys on its own"),
-    ("budget_id", Outcome::Changed, "key.limits", "the limits of the budget, with --budgets"),
-    ("tpm_limit", Outcome::Taken, "key.limits.tokens_per_minute", ""),
-    ("rpm_limit", Outcome::Taken, "key.limits.requests_per_minute", ""),
-    ("max_parallel_requests", Outcome::Taken, "key.limits.concurrent", ""),
+    (
+        "team_id",
+        FieldOutcome::Changed,
+        "key.limits",
+        "limits of the team apply to each of its keys on its own",
+    ),
+    ("budget_id", FieldOutcome::Changed, "key.limits", "the limits of the budget, with --budgets"),
+    ("tpm_limit", FieldOutcome::Taken, "key.limits.tokens_per_minute", ""),
+    ("rpm_limit", FieldOutcome::Taken, "key.limits.requests_per_minute", ""),
+    ("max_parallel_requests", FieldOutcome::Taken, "key.limits.concurrent", ""),
     (
         "max_budget",
-        Outcome::Changed,
+        FieldOutcome::Changed,
         "key.limits",
         "of a day or a month: a limit of the calendar's; without a duration: the balance of an account of the key's own",
     ),
     (
         "budget_duration",
-        Outcome::Changed,
+        FieldOutcome::Changed,
         "key.limits",
         "1d is a day, and 30d and 1mo are a month of the calendar",
     ),
     (
         "spend",
-        Outcome::Changed,
+        FieldOutcome::Changed,
         "",
         "subtracted from a budget without a duration; the spend of the past is not in the ledger",
     ),
-    ("created_at", Outcome::Impossible, "", "keys have no history"),
-    ("updated_at", Outcome::Impossible, "", "keys have no history"),
-    ("created_by", Outcome::Impossible, "", "keys have no history"),
-    ("updated_by", Outcome::Impossible, "", "keys have no history"),
-    ("last_active", Outcome::Impossible, "", "model-gateway usage shows the use of keys"),
-    ("budget_reset_at", Outcome::Impossible, "", "spend limits are of days and months, UTC"),
-    ("user_id", Outcome::Impossible, "", "keys have no users; key.account is charged"),
-    ("organization_id", Outcome::Impossible, "", "accounts are flat"),
-    ("project_id", Outcome::Impossible, "", "accounts are flat"),
-    ("agent_id", Outcome::Impossible, "", "the gateway has no agents"),
-    ("metadata", Outcome::Impossible, "", "keys have no metadata"),
-    ("permissions", Outcome::Impossible, "", "key.endpoints restricts a key to APIs"),
-    ("allowed_routes", Outcome::Impossible, "", "key.endpoints restricts a key to APIs"),
-    ("aliases", Outcome::Impossible, "", "names of models are the same for all keys: add a [[model]]"),
-    ("config", Outcome::Impossible, "", "keys have no settings of routing"),
-    ("router_settings", Outcome::Impossible, "", "keys have no settings of routing"),
-    ("model_spend", Outcome::Impossible, "", "the spend of the past is not in the ledger"),
-    ("model_max_budget", Outcome::Impossible, "", "limits are of keys and accounts, not of models"),
-    ("soft_budget_cooldown", Outcome::Impossible, "", "there are no soft budgets"),
-    ("allowed_cache_controls", Outcome::Impossible, "", "the gateway does not cache responses"),
-    ("policies", Outcome::Impossible, "", "the gateway has no guardrails"),
-    ("access_group_ids", Outcome::Impossible, "", "key.models lists models by name and pattern"),
-    ("object_permission_id", Outcome::Impossible, "", "the gateway has no vector stores and no MCP servers"),
-    ("rotation_count", Outcome::Impossible, "", "keys are not replaced automatically"),
-    ("auto_rotate", Outcome::Impossible, "", "keys are not replaced automatically"),
-    ("rotation_interval", Outcome::Impossible, "", "keys are not replaced automatically"),
-    ("last_rotation_at", Outcome::Impossible, "", "keys are not replaced automatically"),
-    ("key_rotation_at", Outcome::Impossible, "", "keys are not replaced automatically"),
+    ("created_at", FieldOutcome::Impossible, "", "keys have no history"),
+    ("updated_at", FieldOutcome::Impossible, "", "keys have no history"),
+    ("created_by", FieldOutcome::Impossible, "", "keys have no history"),
+    ("updated_by", FieldOutcome::Impossible, "", "keys have no history"),
+    ("last_active", FieldOutcome::Impossible, "", "model-gateway usage shows the use of keys"),
+    ("budget_reset_at", FieldOutcome::Impossible, "", "spend limits are of days and months, UTC"),
+    ("user_id", FieldOutcome::Impossible, "", "keys have no users; key.account is charged"),
+    ("organization_id", FieldOutcome::Impossible, "", "accounts are flat"),
+    ("project_id", FieldOutcome::Impossible, "", "accounts are flat"),
+    ("agent_id", FieldOutcome::Impossible, "", "the gateway has no agents"),
+    ("metadata", FieldOutcome::Impossible, "", "keys have no metadata"),
+    ("permissions", FieldOutcome::Impossible, "", "key.endpoints restricts a key to APIs"),
+    ("allowed_routes", FieldOutcome::Impossible, "", "key.endpoints restricts a key to APIs"),
+    ("aliases", FieldOutcome::Impossible, "", "names of models are the same for all keys: add a [[model]]"),
+    ("config", FieldOutcome::Impossible, "", "keys have no settings of routing"),
+    ("router_settings", FieldOutcome::Impossible, "", "keys have no settings of routing"),
+    ("model_spend", FieldOutcome::Impossible, "", "the spend of the past is not in the ledger"),
+    ("model_max_budget", FieldOutcome::Impossible, "", "limits are of keys and accounts, not of models"),
+    ("soft_budget_cooldown", FieldOutcome::Impossible, "", "there are no soft budgets"),
+    ("allowed_cache_controls", FieldOutcome::Impossible, "", "the gateway does not cache responses"),
+    ("policies", FieldOutcome::Impossible, "", "the gateway has no guardrails"),
+    ("access_group_ids", FieldOutcome::Impossible, "", "key.models lists models by name and pattern"),
+    (
+        "object_permission_id",
+        FieldOutcome::Impossible,
+        "",
+        "the gateway has no vector stores and no MCP servers",
+    ),
+    ("rotation_count", FieldOutcome::Impossible, "", "keys are not replaced automatically"),
+    ("auto_rotate", FieldOutcome::Impossible, "", "keys are not replaced automatically"),
+    ("rotation_interval", FieldOutcome::Impossible, "", "keys are not replaced automatically"),
+    ("last_rotation_at", FieldOutcome::Impossible, "", "keys are not replaced automatically"),
+    ("key_rotation_at", FieldOutcome::Impossible, "", "keys are not replaced automatically"),
 ];
 
 /// Reads rows as JSON lines, or as a list.
 ///
 /// # Errors
 /// Returns a fault for a line that is not JSON.
-pub(super) fn rows(text: &str) -> Read<Vec<Node>> {
+pub(super) fn rows(text: &str) -> FieldResult<Vec<SourceNode>> {
     if text.trim_start().starts_with('[') {
         return match json::read(text)?.value {
-            Value::List(rows) => Ok(rows),
+            SourceValue::List(rows) => Ok(rows),
             _ => Ok(Vec::new()),
         };
     }
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(at, line)| {
-            let mut row = json::read(line).map_err(|fault| Fault { line: at + 1, ..fault })?;
+            let mut row = json::read(line).map_err(|fault| SourceFault { line: at + 1, ..fault })?;
             row.line = at + 1;
-            if let Value::Map(members) = &mut row.value {
+            if let SourceValue::Map(members) = &mut row.value {
                 members.iter_mut().for_each(|(_, node)| node.line = at + 1);
             }
             Ok(row)
@@ -136,7 +146,7 @@ impl<'i> KeyReader<'i> {
     ///
     /// # Errors
     /// Returns a fault for a field of the wrong type.
-    pub(super) fn budget(&mut self, row: &Node) -> Read<()> {
+    pub(super) fn budget(&mut self, row: &SourceNode) -> FieldResult<()> {
         let row = Field::root(row);
         if let Some(id) = row.set("budget_id") {
             let shared = shared(&row)?;
@@ -149,7 +159,7 @@ impl<'i> KeyReader<'i> {
     ///
     /// # Errors
     /// Returns a fault for a field of the wrong type.
-    pub(super) fn team(&mut self, row: &Node) -> Read<()> {
+    pub(super) fn team(&mut self, row: &SourceNode) -> FieldResult<()> {
         let row = Field::root(row);
         if let Some(id) = row.set("team_id") {
             let shared = shared(&row)?;
@@ -163,9 +173,9 @@ impl<'i> KeyReader<'i> {
         self.note_columns("teams", &row)
     }
 
-    fn note_columns(&mut self, table: &str, row: &Field<'_>) -> Read<()> {
+    fn note_columns(&mut self, table: &str, row: &Field<'_>) -> FieldResult<()> {
         for (column, field) in row.members()? {
-            let is_set = !matches!(field.node.value, Value::Null);
+            let is_set = !matches!(field.node.value, SourceValue::Null);
             if is_set && !self.columns.contains(&format!("{table}.{column}")) {
                 self.columns.insert(format!("{table}.{column}"));
             }
@@ -177,7 +187,7 @@ impl<'i> KeyReader<'i> {
     ///
     /// # Errors
     /// Returns a fault for a row without a token, and for a field of the wrong type.
-    pub(super) fn key(&mut self, row: &Node) -> Read<()> {
+    pub(super) fn key(&mut self, row: &SourceNode) -> FieldResult<()> {
         let row = Field::root(row);
         let token = row.set("token").ok_or_else(|| row.fault("token is missing"))?;
         let token = token.text()?;
@@ -247,36 +257,39 @@ impl<'i> KeyReader<'i> {
                 ["models", "blocked", "tpm_limit", "rpm_limit", "max_parallel_requests", "budget_duration"];
             let known = match path.split('.').next() {
                 Some("keys") => KEYS.iter().find(|(name, ..)| *name == column).copied(),
-                _ if used.contains(&column) => {
-                    Some(("", Outcome::Changed, "key.limits, key.models", "applied to each key on its own"))
-                }
+                _ if used.contains(&column) => Some((
+                    "",
+                    FieldOutcome::Changed,
+                    "key.limits, key.models",
+                    "applied to each key on its own",
+                )),
                 _ => match column {
                     "team_id" | "budget_id" | "team_alias" => {
-                        Some(("", Outcome::Changed, "", "used to find the rows of keys"))
+                        Some(("", FieldOutcome::Changed, "", "used to find the rows of keys"))
                     }
                     "max_budget" => Some((
                         "",
-                        Outcome::Changed,
+                        FieldOutcome::Changed,
                         "key.limits",
                         "of a day or a month, applied to each key on its own",
                     )),
-                    _ => Some(("", Outcome::Impossible, "", "teams and budgets have nothing like it")),
+                    _ => Some(("", FieldOutcome::Impossible, "", "teams and budgets have nothing like it")),
                 },
             };
             match known {
                 Some((_, outcome, target, note)) => report.row(path.clone(), outcome, target, note),
-                None => report.row(path.clone(), Outcome::Impossible, "", UNKNOWN),
+                None => report.row(path.clone(), FieldOutcome::Impossible, "", UNKNOWN),
             }
         }
         for (path, reason) in self.rows {
-            report.row(path, Outcome::Impossible, "", reason);
+            report.row(path, FieldOutcome::Impossible, "", reason);
         }
     }
 }
 
 /// Reads the limits that keys, teams and budgets have in common.
-fn shared(row: &Field<'_>) -> Read<Shared> {
-    let number = |key: &str| -> Read<Option<u64>> {
+fn shared(row: &Field<'_>) -> FieldResult<Shared> {
+    let number = |key: &str| -> FieldResult<Option<u64>> {
         Ok(row.set(key).map(|field| field.integer()).transpose()?.and_then(limit))
     };
     let mut limits = LimitDraft {

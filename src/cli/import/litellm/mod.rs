@@ -3,7 +3,7 @@
 //! Sources: <https://docs.litellm.ai/docs/proxy/configs>, <https://docs.litellm.ai/docs/proxy/config_settings> and
 //! the schema of the database, `schema.prisma` of <https://github.com/BerriAI/litellm>, November 2026. The
 //! deployments are in [`deployments`], with their parameters in [`parameters`], where each leads to in [`endpoint`]
-//! and [`vendors`], the settings in [`settings`], fallbacks in [`fallbacks`], and the keys in [`keys`].
+//! and [`prefixes`], the settings in [`settings`], fallbacks in [`fallbacks`], and the keys in [`keys`].
 
 mod deployments;
 pub(super) mod endpoint;
@@ -11,14 +11,14 @@ mod fallbacks;
 mod groups;
 mod keys;
 mod parameters;
+pub(super) mod prefixes;
 mod settings;
-pub(super) mod vendors;
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::document::{Field, Node, Read, Value};
-use super::draft::{Draft, KeyDraft, TimeoutDraft};
+use super::document::{Field, FieldResult, SourceNode, SourceValue};
+use super::draft::{ImportDraft, KeyDraft, TimeoutDraft};
 use super::file::read_text;
 use super::report::FieldReport;
 use super::secrets::Lookup;
@@ -28,7 +28,7 @@ use crate::account::{KeyHash, Losses};
 /// Port of LiteLLM's proxy.
 const LISTEN: &str = "127.0.0.1:4000";
 /// Most deployments of a configuration.
-const MAX_DEPLOYMENTS: usize = 10_000;
+const MAX_DEPLOYMENTS: usize = 5_000;
 /// What a reference to an environment variable begins with.
 const REFERENCE: &str = "os.environ/";
 
@@ -47,7 +47,7 @@ pub(super) fn import(
     let mut imported = read(&document, env).map_err(fault)?;
     let [keys, teams, budgets] = tables;
     let Some(path) = keys else { return Ok(imported) };
-    let table = |path: &Path| -> Result<Vec<Node>, ImportError> {
+    let table = |path: &Path| -> Result<Vec<SourceNode>, ImportError> {
         let text = read_text(path, MAX_TABLE)?;
         keys::rows(&text).map_err(|fault| ImportError::Field { path: path.to_owned(), fault })
     };
@@ -72,9 +72,9 @@ pub(super) fn import(
 ///
 /// # Errors
 /// Returns a fault for a field of the wrong type.
-pub(super) fn read(document: &Node, env: Lookup<'_>) -> Read<Imported> {
+pub(super) fn read(document: &SourceNode, env: Lookup<'_>) -> FieldResult<Imported> {
     let root = Field::root(document);
-    if !matches!(document.value, Value::Map(_)) {
+    if !matches!(document.value, SourceValue::Map(_)) {
         return Err(root.fault("not a configuration of LiteLLM: expected a mapping with model_list"));
     }
     let mut context = Context::new(env);
@@ -124,7 +124,7 @@ struct NamedCredential<'n> {
 
 /// State of an import.
 struct Context<'n> {
-    draft: Draft,
+    draft: ImportDraft,
     report: FieldReport,
     env: Lookup<'n>,
     /// Values of `environment_variables`.
@@ -140,7 +140,7 @@ struct Context<'n> {
 impl<'n> Context<'n> {
     fn new(env: Lookup<'n>) -> Context<'n> {
         Context {
-            draft: Draft::default(),
+            draft: ImportDraft::default(),
             report: FieldReport::default(),
             env,
             variables: HashMap::new(),
@@ -151,21 +151,21 @@ impl<'n> Context<'n> {
         }
     }
 
-    fn read_variables(&mut self, root: &Field<'n>) -> Read<()> {
+    fn read_variables(&mut self, root: &Field<'n>) -> FieldResult<()> {
         let Some(section) = root.get("environment_variables") else { return Ok(()) };
         for (name, field) in section.members()? {
             let value = match &field.node.value {
-                Value::Text(text) | Value::Number(text) => text.clone(),
-                Value::Bool(value) => value.to_string(),
-                Value::Null => String::new(),
-                Value::List(_) | Value::Map(_) => return Err(field.fault("expected a text")),
+                SourceValue::Text(text) | SourceValue::Number(text) => text.clone(),
+                SourceValue::Bool(value) => value.to_string(),
+                SourceValue::Null => String::new(),
+                SourceValue::List(_) | SourceValue::Map(_) => return Err(field.fault("expected a text")),
             };
             self.variables.insert(name.to_owned(), (field, value));
         }
         Ok(())
     }
 
-    fn read_credentials(&mut self, root: &Field<'n>) -> Read<()> {
+    fn read_credentials(&mut self, root: &Field<'n>) -> FieldResult<()> {
         let Some(list) = root.get("credential_list") else { return Ok(()) };
         for field in list.elements()? {
             field.members()?;
@@ -238,9 +238,9 @@ impl<'n> Context<'n> {
     }
 
     /// Returns a number, or `None` if it is missing or a reference, which is reported.
-    fn number<'f>(&mut self, place: &Field<'f>, key: &str) -> Read<Option<Field<'f>>> {
+    fn number<'f>(&mut self, place: &Field<'f>, key: &str) -> FieldResult<Option<Field<'f>>> {
         let Some(field) = place.set(key) else { return Ok(None) };
-        if matches!(&field.node.value, Value::Text(text) if text.starts_with(REFERENCE)) {
+        if matches!(&field.node.value, SourceValue::Text(text) if text.starts_with(REFERENCE)) {
             self.report.impossible(&field, "numbers cannot be read from the environment; write the number");
             return Ok(None);
         }
@@ -249,7 +249,7 @@ impl<'n> Context<'n> {
     }
 
     /// Makes a key of the master key: clients that use it go on.
-    fn read_master_key(&mut self, root: &Field<'n>) -> Read<()> {
+    fn read_master_key(&mut self, root: &Field<'n>) -> FieldResult<()> {
         let Some(field) = root.get("general_settings").and_then(|section| section.set("master_key")) else {
             let note =
                 "the file has no master_key: LiteLLM then needs no key, and the gateway always needs one";

@@ -3,7 +3,7 @@
 use super::deployments::Deployment;
 use super::{Context, REFERENCE};
 use crate::account::amount::{self, Amount};
-use crate::cli::import::document::{Field, Read};
+use crate::cli::import::document::{Field, FieldResult};
 use crate::cli::import::draft::{ProviderDraft, limit};
 
 /// Costs per token, and the keys of `model.price`, which are per million tokens.
@@ -92,7 +92,7 @@ pub(super) fn read_headers(
     context: &mut Context<'_>,
     params: &Field<'_>,
     provider: &mut ProviderDraft,
-) -> Read<()> {
+) -> FieldResult<()> {
     const MANAGED: [&str; 6] =
         ["host", "connection", "content-length", "content-type", "transfer-encoding", "accept"];
     if let Some(field) = params.set("organization") {
@@ -136,7 +136,7 @@ pub(super) fn read_limits(
     field: &Field<'_>,
     params: &Field<'_>,
     deployment: &mut Deployment,
-) -> Read<()> {
+) -> FieldResult<()> {
     let note = "the gateway always enforces it; LiteLLM with some routing strategies only";
     for place in [field, params] {
         if let Some(rpm) = context.number(place, "rpm")? {
@@ -167,7 +167,7 @@ pub(super) fn read_timeouts(
     context: &mut Context<'_>,
     params: &Field<'_>,
     deployment: &mut Deployment,
-) -> Read<()> {
+) -> FieldResult<()> {
     if let Some(field) = context.number(params, "timeout")? {
         deployment.timeouts.first_byte = Some(field.millis()?.max(1));
         let note =
@@ -194,7 +194,7 @@ pub(super) fn read_costs(
     place: &Field<'_>,
     info: Option<&Field<'_>>,
     deployment: &mut Deployment,
-) -> Read<()> {
+) -> FieldResult<()> {
     for (key, target) in TOKEN_COSTS {
         let Some(field) = context.number(place, key)? else { continue };
         match per_million(&field.number()?) {
@@ -234,7 +234,7 @@ pub(super) fn read_info(
     context: &mut Context<'_>,
     info: &Field<'_>,
     deployment: &mut Deployment,
-) -> Read<()> {
+) -> FieldResult<()> {
     if let Some(field) = context.number(info, "max_input_tokens")? {
         deployment.context_window = limit(field.integer()?);
         context.report.changed(

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::account::Losses;
-use crate::cli::import::document::{Field, Read};
+use crate::cli::import::document::{Field, FieldResult};
 use crate::cli::import::draft::limit;
 
 const LEDGER: &str = "the gateway has a ledger of its own (store.sqlite, store.valkey)";
@@ -160,7 +160,7 @@ const SECTIONS: &[(&str, &str)] = &[
 ];
 
 /// Reads the settings. Deployments, fallbacks and the master key are read elsewhere.
-pub(super) fn read(context: &mut Context<'_>, root: &Field<'_>) -> Read<()> {
+pub(super) fn read(context: &mut Context<'_>, root: &Field<'_>) -> FieldResult<()> {
     let sections = ["router_settings", "litellm_settings", "general_settings"];
     for (section, reason) in SECTIONS {
         if let Some(field) = root.get(section) {
@@ -195,7 +195,11 @@ fn is_off(field: &Field<'_>) -> bool {
 }
 
 /// Returns the first of these fields and reports the others as without effect.
-fn first<'f>(context: &mut Context<'_>, sections: &[Field<'f>], keys: &[&str]) -> Read<Option<Field<'f>>> {
+fn first<'f>(
+    context: &mut Context<'_>,
+    sections: &[Field<'f>],
+    keys: &[&str],
+) -> FieldResult<Option<Field<'f>>> {
     let mut found = None;
     for section in sections {
         for key in keys {
@@ -210,7 +214,7 @@ fn first<'f>(context: &mut Context<'_>, sections: &[Field<'f>], keys: &[&str]) -
     Ok(found)
 }
 
-fn read_timeouts(context: &mut Context<'_>, sections: &[Field<'_>]) -> Read<()> {
+fn read_timeouts(context: &mut Context<'_>, sections: &[Field<'_>]) -> FieldResult<()> {
     if let Some(field) = first(context, sections, &["timeout", "request_timeout"])? {
         context.timeouts.first_byte = Some(field.millis()?.max(1));
         context.report.changed(&field, "provider.timeouts.first_byte", "the time until the response begins");
@@ -233,7 +237,7 @@ fn read_timeouts(context: &mut Context<'_>, sections: &[Field<'_>]) -> Read<()> 
     Ok(())
 }
 
-fn read_retries(context: &mut Context<'_>, sections: &[Field<'_>]) -> Read<()> {
+fn read_retries(context: &mut Context<'_>, sections: &[Field<'_>]) -> FieldResult<()> {
     if let Some(field) = first(context, sections, &["num_retries"])? {
         context.draft.attempts = Some(field.integer()?.saturating_add(1).min(16));
         let note = "the number of targets of a request, at most 16: a target is tried once";
@@ -258,7 +262,7 @@ fn read_retries(context: &mut Context<'_>, sections: &[Field<'_>]) -> Read<()> {
     Ok(())
 }
 
-fn read_section(context: &mut Context<'_>, section: &Field<'_>) -> Read<()> {
+fn read_section(context: &mut Context<'_>, section: &Field<'_>) -> FieldResult<()> {
     for (key, field) in section.members()? {
         match key {
             "routing_strategy" => read_policy(context, &field)?,
@@ -312,7 +316,7 @@ fn read_section(context: &mut Context<'_>, section: &Field<'_>) -> Read<()> {
     Ok(())
 }
 
-fn read_policy(context: &mut Context<'_>, field: &Field<'_>) -> Read<()> {
+fn read_policy(context: &mut Context<'_>, field: &Field<'_>) -> FieldResult<()> {
     match field.text()? {
         "simple-shuffle" => context.report.taken(field, "model.policy"),
         "least-busy" => {

@@ -18,7 +18,7 @@ pub(in crate::cli::import) enum BaseRule {
 
 /// Provider of LiteLLM.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cli::import) struct Vendor {
+pub(in crate::cli::import) struct ProviderPrefix {
     /// Prefix of the model, and name of the provider in the result.
     pub(in crate::cli::import) prefix: &'static str,
     pub(in crate::cli::import) kind: ProviderKind,
@@ -33,51 +33,59 @@ pub(in crate::cli::import) struct Vendor {
     pub(in crate::cli::import) note: &'static str,
 }
 
-const fn vendor(prefix: &'static str, kind: ProviderKind, env: &'static str) -> Vendor {
-    Vendor { prefix, kind, base: None, dialect: None, env: Some(env), rule: BaseRule::Whole, note: "" }
+const fn entry(prefix: &'static str, kind: ProviderKind, env: &'static str) -> ProviderPrefix {
+    ProviderPrefix {
+        prefix,
+        kind,
+        base: None,
+        dialect: None,
+        env: Some(env),
+        rule: BaseRule::Whole,
+        note: "",
+    }
 }
 
-const fn compatible(prefix: &'static str, base: &'static str, env: &'static str) -> Vendor {
-    Vendor { base: Some(base), ..vendor(prefix, ProviderKind::OpenAiCompatible, env) }
+const fn compatible(prefix: &'static str, base: &'static str, env: &'static str) -> ProviderPrefix {
+    ProviderPrefix { base: Some(base), ..entry(prefix, ProviderKind::OpenAiCompatible, env) }
 }
 
-const fn dialect(vendor: Vendor, dialect: &'static str) -> Vendor {
-    Vendor { dialect: Some(dialect), ..vendor }
+const fn dialect(entry: ProviderPrefix, dialect: &'static str) -> ProviderPrefix {
+    ProviderPrefix { dialect: Some(dialect), ..entry }
 }
 
 /// Server that has no address of its own.
-const fn server(prefix: &'static str) -> Vendor {
-    Vendor { env: None, ..vendor(prefix, ProviderKind::OpenAiCompatible, "") }
+const fn server(prefix: &'static str) -> ProviderPrefix {
+    ProviderPrefix { env: None, ..entry(prefix, ProviderKind::OpenAiCompatible, "") }
 }
 
-const fn noted(vendor: Vendor, note: &'static str) -> Vendor {
-    Vendor { note, ..vendor }
+const fn noted(entry: ProviderPrefix, note: &'static str) -> ProviderPrefix {
+    ProviderPrefix { note, ..entry }
 }
 
-const fn rule(vendor: Vendor, rule: BaseRule) -> Vendor {
-    Vendor { rule, ..vendor }
+const fn rule(entry: ProviderPrefix, rule: BaseRule) -> ProviderPrefix {
+    ProviderPrefix { rule, ..entry }
 }
 
 const OLLAMA: &str = "Ollama is reached through its OpenAI-compatible API below /v1";
 const OLLAMA_BASE: &str = "http://localhost:11434/v1";
 
 /// Providers with a counterpart in the configuration.
-pub(in crate::cli::import) const VENDORS: &[Vendor] = &[
-    vendor("openai", ProviderKind::OpenAi, "OPENAI_API_KEY"),
-    rule(vendor("azure", ProviderKind::Azure, "AZURE_API_KEY"), BaseRule::Azure),
-    rule(vendor("anthropic", ProviderKind::Anthropic, "ANTHROPIC_API_KEY"), BaseRule::Root),
-    vendor("gemini", ProviderKind::Gemini, "GEMINI_API_KEY"),
+pub(in crate::cli::import) const PREFIXES: &[ProviderPrefix] = &[
+    entry("openai", ProviderKind::OpenAi, "OPENAI_API_KEY"),
+    rule(entry("azure", ProviderKind::Azure, "AZURE_API_KEY"), BaseRule::Azure),
+    rule(entry("anthropic", ProviderKind::Anthropic, "ANTHROPIC_API_KEY"), BaseRule::Root),
+    entry("gemini", ProviderKind::Gemini, "GEMINI_API_KEY"),
     noted(
         compatible("cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
         "conversations use Cohere's OpenAI-compatible API",
     ),
-    vendor("jina_ai", ProviderKind::Jina, "JINA_AI_API_KEY"),
-    vendor("voyage", ProviderKind::Voyage, "VOYAGE_API_KEY"),
-    Vendor {
+    entry("jina_ai", ProviderKind::Jina, "JINA_AI_API_KEY"),
+    entry("voyage", ProviderKind::Voyage, "VOYAGE_API_KEY"),
+    ProviderPrefix {
         base: Some("https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
-        ..vendor("dashscope", ProviderKind::DashScope, "DASHSCOPE_API_KEY")
+        ..entry("dashscope", ProviderKind::DashScope, "DASHSCOPE_API_KEY")
     },
-    vendor("volcengine", ProviderKind::Ark, "VOLCENGINE_API_KEY"),
+    entry("volcengine", ProviderKind::Ark, "VOLCENGINE_API_KEY"),
     dialect(compatible("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"), "mistral"),
     dialect(compatible("codestral", "https://codestral.mistral.ai/v1", "CODESTRAL_API_KEY"), "mistral"),
     dialect(compatible("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"), "groq"),
@@ -122,11 +130,17 @@ pub(in crate::cli::import) const VENDORS: &[Vendor] = &[
     server("databricks"),
     server("cloudflare"),
     noted(
-        rule(dialect(Vendor { base: Some(OLLAMA_BASE), ..server("ollama") }, "ollama"), BaseRule::Root),
+        rule(
+            dialect(ProviderPrefix { base: Some(OLLAMA_BASE), ..server("ollama") }, "ollama"),
+            BaseRule::Root,
+        ),
         OLLAMA,
     ),
     noted(
-        rule(dialect(Vendor { base: Some(OLLAMA_BASE), ..server("ollama_chat") }, "ollama"), BaseRule::Root),
+        rule(
+            dialect(ProviderPrefix { base: Some(OLLAMA_BASE), ..server("ollama_chat") }, "ollama"),
+            BaseRule::Root,
+        ),
         OLLAMA,
     ),
 ];
@@ -163,8 +177,8 @@ pub(in crate::cli::import) const UNSUPPORTED: &[(&str, &str)] = &[
 ];
 
 /// Finds the provider of a prefix.
-pub(in crate::cli::import) fn find(prefix: &str) -> Option<Vendor> {
-    VENDORS.iter().find(|vendor| vendor.prefix == prefix).copied()
+pub(in crate::cli::import) fn find(prefix: &str) -> Option<ProviderPrefix> {
+    PREFIXES.iter().find(|entry| entry.prefix == prefix).copied()
 }
 
 /// Guesses the prefix of a model without one, as LiteLLM does from its list of models.
