@@ -210,7 +210,9 @@ fn run<E: From<EncodeError>>(
     });
     let checked = decoded.and_then(|request| bounds::check(&request, ask.client).map(|()| request));
     let mut request = checked.map_err(|error| EncodeError { error, losses: Vec::new() })?;
-    inline_schema(&mut request, &bump);
+    if ask.client == Format::Converse {
+        inline_schema(&mut request, &bump);
+    }
     if ask.client == Format::Generate
         && ask.provider != ask.client
         && let Some(error) = generate::request::unknown(&request)
@@ -292,8 +294,8 @@ fn run<E: From<EncodeError>>(
     Ok(Outgoing { body: out.freeze(), restore, reply, losses, items: items.unwrap_or_default(), breakpoints })
 }
 
-/// Replaces a schema that the client's format carries as a string by the object in it. Its decoder has checked that the
-/// string is one.
+/// Replaces a schema by the object in its text: Converse carries a schema as a string. Its decoder has checked that the
+/// string is an object.
 fn inline_schema<'a>(request: &mut Request<'a>, bump: &'a Bump) {
     if let OutputFormat::Schema { schema, .. } = &mut request.output
         && let Some(text) = schema.as_str()
