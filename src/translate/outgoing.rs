@@ -210,7 +210,7 @@ fn run<E: From<EncodeError>>(
     });
     let checked = decoded.and_then(|request| bounds::check(&request, ask.client).map(|()| request));
     let mut request = checked.map_err(|error| EncodeError { error, losses: Vec::new() })?;
-    inline_schema(&mut request, &bump);
+    inline_schema(&mut request, ask.client, &bump);
     if ask.client == Format::Generate
         && ask.provider != ask.client
         && let Some(error) = generate::request::unknown(&request)
@@ -292,10 +292,11 @@ fn run<E: From<EncodeError>>(
     Ok(Outgoing { body: out.freeze(), restore, reply, losses, items: items.unwrap_or_default(), breakpoints })
 }
 
-/// Replaces a schema that the client's format carries as a string by the object in it. Its decoder has checked that the
-/// string is one.
-fn inline_schema<'a>(request: &mut Request<'a>, bump: &'a Bump) {
-    if let OutputFormat::Schema { schema, .. } = &mut request.output
+/// Replaces a schema by the object in its text: Converse carries a schema as a string. Its decoder has checked that the
+/// string is an object.
+fn inline_schema<'a>(request: &mut Request<'a>, client: Format, bump: &'a Bump) {
+    if client == Format::Converse
+        && let OutputFormat::Schema { schema, .. } = &mut request.output
         && let Some(text) = schema.as_str()
     {
         *schema = RawJson::from_text(bump.alloc_str(text.decode().trim()));

@@ -27,7 +27,7 @@ pub(crate) const CASE: &str = "case: ";
 /// scans. The whole test takes two to three minutes on two processors.
 const FEW: usize = 100;
 
-const FORMATS: [Format; 4] = [Format::Chat, Format::Messages, Format::Responses, Format::Generate];
+const FORMATS: [Format; 5] = Format::ALL;
 
 /// Capability profile that supports everything.
 const RICH: Dialect<'static> = Dialect {

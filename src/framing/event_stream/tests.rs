@@ -174,7 +174,7 @@ fn message_that_is_too_long_is_refused_by_its_length_alone() {
     let prelude = hex("0180002100000000dd3f33b1");
     for size in 1..=prelude.len() {
         let (frames, _) = cut(prelude.chunks(size));
-        assert_eq!(frames, [prelude.clone()]);
+        assert_eq!(frames, std::slice::from_ref(&prelude));
         assert_eq!(EventMessage::parse(&frames[0]).err(), Some(MessageError::TooLong));
     }
 }

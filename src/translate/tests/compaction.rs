@@ -22,6 +22,7 @@ fn sealer() -> Sealer {
 }
 
 /// Returns a response with reasoning, text in pieces and usage as a provider sends it, with this finish reason.
+#[expect(clippy::too_many_lines, reason = "one arm for each format")]
 fn stream(format: Format, finish: &str) -> String {
     let data = |frames: &[Value]| frames.iter().map(|frame| format!("data: {frame}\n\n")).collect::<String>();
     match format {

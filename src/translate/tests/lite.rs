@@ -177,6 +177,7 @@ fn mapping_3_calls_of_custom_tools_in_the_history_keep_their_text() {
 }
 
 /// Returns a response that calls the tool `name`, as a provider of this format sends it: whole, and as a stream.
+#[expect(clippy::too_many_lines, reason = "one arm for each format")]
 fn answer(format: Format, name: &str) -> (Value, String) {
     let arguments = json!({"input": SCRIPT}).to_string();
     let (one, other) = arguments.split_at(arguments.len() / 2 - 3);

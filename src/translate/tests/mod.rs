@@ -9,6 +9,7 @@ mod changes;
 mod claude_code;
 mod compaction;
 mod ends;
+mod event_stream;
 mod first_error;
 mod first_usage;
 mod keep_alive;

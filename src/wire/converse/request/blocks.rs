@@ -79,7 +79,7 @@ fn block<'a>(
     extra: &mut Vec<Extra<'a>>,
     out: &mut Vec<Block<'a>>,
 ) -> Result<(), ApiError> {
-    let (kind, value) = union(&place, whole)?;
+    let (kind, value) = union(place, whole)?;
     match kind {
         "text" => out.push(Block::text(text(format_args!("{place}.text"), value)?)),
         "image" => {
