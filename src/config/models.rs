@@ -87,18 +87,9 @@ pub(super) fn read(
     });
     let owned_by = table.string("owned_by");
     let created = table.integer("created", &(0..=253_402_300_799));
-    let (context_window, max_output_tokens) = read_token_limits(table);
-    let abilities = ConfiguredAbilities {
-        max_output_tokens,
-        image_input: table.boolean("image_input"),
-        parallel_tool_calls: table.boolean("parallel_tool_calls"),
-    };
+    let (context_window, abilities) = read_abilities(table);
     let price = table.table("price", prices::read_price);
-    let policy = table.get("policy").and_then(|value| {
-        value.parsed(|text| {
-            Policy::from_name(text).ok_or_else(|| one_of(text, &Policy::ALL.map(Policy::name)))
-        })
-    });
+    let policy = table.get("policy").and_then(|value| value.parsed(policy));
     let prompt_cache = table.get("prompt_cache").and_then(|value| value.parsed(cache_policy));
     let mut own = None;
     let retry = table.table("retry", |table| {
@@ -165,6 +156,18 @@ pub(super) fn read(
         budget: Arc::default(),
     };
     Some(Draft { model, file, targets: targets_at, fallback, resumes })
+}
+
+fn policy(name: &str) -> Result<Policy, String> {
+    Policy::from_name(name).ok_or_else(|| one_of(name, &Policy::ALL.map(Policy::name)))
+}
+
+/// Reads the context window (tokens) and the abilities of a model.
+fn read_abilities(table: &ConfigTable<'_>) -> (Option<u32>, ConfiguredAbilities) {
+    let (window, max_output_tokens) = read_token_limits(table);
+    let image_input = table.boolean("image_input");
+    let parallel_tool_calls = table.boolean("parallel_tool_calls");
+    (window, ConfiguredAbilities { max_output_tokens, image_input, parallel_tool_calls })
 }
 
 /// Reads the context window and the maximum output of a model, in tokens.

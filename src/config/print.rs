@@ -13,7 +13,7 @@ use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
 use crate::canonical::CachePolicy;
 use crate::provider::{HttpVersion, Timeouts};
-use crate::route::{ConfiguredAbilities, RetryRules, RoutingTable, Target};
+use crate::route::{ConfiguredAbilities, Model, RetryRules, RoutingTable, Target};
 use crate::snapshot::Snapshot;
 
 /// Returns the configuration in effect as TOML. Secrets are shown as `***`, keys by their number only.
@@ -278,42 +278,40 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         writeln!(out, "requests = {}\nwithin   = {}", rules.requests, nanos(rules.within))?;
         writeln!(out, "cooldown = {}\nlongest  = {}", nanos(rules.cooldown), nanos(rules.longest))?;
     }
-    let usual = RetryRules::default();
-    for model in routes.models() {
-        writeln!(out, "\n[[model]]\nid       = {}", text(&model.id))?;
-        writeln!(out, "owned_by = {}", text(&model.owned_by))?;
-        writeln!(out, "created  = {}", model.created)?;
-        for (key, tokens) in [
-            ("context_window", model.context_window),
-            ("max_output_tokens", model.abilities.max_output_tokens),
-        ] {
-            if let Some(tokens) = tokens {
-                writeln!(out, "{key} = {tokens}")?;
-            }
+    routes.models().iter().try_for_each(|model| write_model(out, model))
+}
+
+fn write_model(out: &mut String, model: &Model) -> std::fmt::Result {
+    writeln!(out, "\n[[model]]\nid       = {}", text(&model.id))?;
+    writeln!(out, "owned_by = {}", text(&model.owned_by))?;
+    writeln!(out, "created  = {}", model.created)?;
+    for (key, tokens) in
+        [("context_window", model.context_window), ("max_output_tokens", model.abilities.max_output_tokens)]
+    {
+        if let Some(tokens) = tokens {
+            writeln!(out, "{key} = {tokens}")?;
         }
-        let ConfiguredAbilities { max_output_tokens: _, image_input, parallel_tool_calls } = model.abilities;
-        for (key, ability) in [("image_input", image_input), ("parallel_tool_calls", parallel_tool_calls)] {
-            if let Some(ability) = ability {
-                writeln!(out, "{key} = {ability}")?;
-            }
+    }
+    let ConfiguredAbilities { max_output_tokens: _, image_input, parallel_tool_calls } = model.abilities;
+    for (key, ability) in [("image_input", image_input), ("parallel_tool_calls", parallel_tool_calls)] {
+        if let Some(ability) = ability {
+            writeln!(out, "{key} = {ability}")?;
         }
-        let targets: Vec<String> = model.targets.iter().map(write_target).collect();
-        writeln!(out, "targets  = [{}]", targets.join(", "))?;
-        writeln!(out, "policy   = \"{}\"", model.routing.policy.name())?;
-        if model.prompt_cache != CachePolicy::Off {
-            writeln!(out, "prompt_cache = \"{}\"", model.prompt_cache.name())?;
-        }
-        if let Some(target) =
-            model.targets.first().filter(|target| target.timeouts != target.provider.timeouts)
-        {
-            writeln!(out, "timeouts = {{ {} }}", times(&target.timeouts))?;
-        }
-        if model.targets.len() > 1 || model.routing.retry != usual {
-            writeln!(out, "retry    = {{ {} }}", retry(&model.routing.retry))?;
-        }
-        if !model.price.is_empty() {
-            writeln!(out, "price    = {{ {} }}", price(&model.price))?;
-        }
+    }
+    let targets: Vec<String> = model.targets.iter().map(write_target).collect();
+    writeln!(out, "targets  = [{}]", targets.join(", "))?;
+    writeln!(out, "policy   = \"{}\"", model.routing.policy.name())?;
+    if model.prompt_cache != CachePolicy::Off {
+        writeln!(out, "prompt_cache = \"{}\"", model.prompt_cache.name())?;
+    }
+    if let Some(target) = model.targets.first().filter(|target| target.timeouts != target.provider.timeouts) {
+        writeln!(out, "timeouts = {{ {} }}", times(&target.timeouts))?;
+    }
+    if model.targets.len() > 1 || model.routing.retry != RetryRules::default() {
+        writeln!(out, "retry    = {{ {} }}", retry(&model.routing.retry))?;
+    }
+    if !model.price.is_empty() {
+        writeln!(out, "price    = {{ {} }}", price(&model.price))?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::catalogue;
+use super::{Format, catalogue};
 use crate::canonical::request::Effort;
 use crate::canonical::time::rfc3339;
 use crate::json::Writer;
@@ -18,6 +18,17 @@ pub enum ListingShape {
     Generate,
     /// Model catalogue of Codex; a single model has OpenAI's shape.
     Catalogue,
+}
+
+impl ListingShape {
+    /// Returns the format that errors of the listing have.
+    pub fn format(self) -> Format {
+        match self {
+            ListingShape::List | ListingShape::Catalogue => Format::Chat,
+            ListingShape::Messages => Format::Messages,
+            ListingShape::Generate => Format::Generate,
+        }
+    }
 }
 
 /// Properties of a request that determine the listing shape.

@@ -1,6 +1,8 @@
 //! Model listing: which models a key sees, and which page of them a client gets.
 
 use bytes::Bytes;
+use http::header;
+use pingora::http::RequestHeader;
 
 use super::refusals::unknown_model;
 use crate::account::Key;
@@ -25,6 +27,20 @@ pub(super) struct ListingRequest<'q> {
     /// Whether the client is Claude Code, which shows models by their names only: the others are listed under an alias too.
     /// Any other client would show these models twice.
     pub(super) shows_aliases: bool,
+}
+
+impl<'q> ListingRequest<'q> {
+    /// Creates the request of a client with these headers.
+    pub(super) fn new(shape: ListingShape, query: Option<&'q str>, head: &RequestHeader) -> Self {
+        ListingRequest { shape, query, shows_aliases: is_claude_code(head) }
+    }
+}
+
+/// Returns whether a request is one of Claude Code, which asks for its list of models as `claude-code/2.1.330` and for
+/// messages as `claude-cli/2.1.330`.
+fn is_claude_code(head: &RequestHeader) -> bool {
+    let agent = head.headers.get(header::USER_AGENT).map(|agent| agent.as_bytes()).unwrap_or_default();
+    agent.starts_with(b"claude-code/") || agent.starts_with(b"claude-cli/")
 }
 
 /// Builds the body of `GET /v1/models` and `GET /v1/models/{id}`: models that the key may use.

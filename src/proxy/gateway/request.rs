@@ -29,7 +29,7 @@ use crate::route::pick::mask;
 use crate::route::{Named, RoutingTable, Target, upstream_api};
 use crate::wire::form;
 use crate::wire::images::reply::ImageReplyShape;
-use crate::wire::models::{self, Hints};
+use crate::wire::models::Hints;
 use crate::wire::path::{self, Action, Endpoint};
 use crate::wire::request::{Body, BodyReader};
 use crate::wire::tasks::TaskEndpoint;
@@ -80,11 +80,7 @@ impl Gateway {
         let query = head.uri.query();
         let target = path::parse(head.uri.path(), query);
         let shape = || hints(head, target.beta, query).shape();
-        ctx.format = target.format().unwrap_or_else(|| match shape() {
-            models::ListingShape::List | models::ListingShape::Catalogue => Format::Chat,
-            models::ListingShape::Messages => Format::Messages,
-            models::ListingShape::Generate => Format::Generate,
-        });
+        ctx.format = target.format().unwrap_or_else(|| shape().format());
         let endpoint = target.endpoint.ok_or_else(|| unknown_path(head))?;
         ctx.phase.receive(endpoint.clone());
         if endpoint.is_unknown(head.method.as_str()) {
@@ -130,7 +126,7 @@ impl Gateway {
                 return Box::pin(self.reply_task(client, ctx, &endpoint)).await;
             }
             Endpoint::Models | Endpoint::Model { .. } => {
-                let request = ListingRequest { shape: shape(), query, shows_aliases: is_claude_code(head) };
+                let request = ListingRequest::new(shape(), query, head);
                 let body = list_models(&endpoint, &request, &ctx.active.snapshot.routes, &key)?;
                 return self.reply_json(client, ctx, body).await;
             }
@@ -268,13 +264,6 @@ fn hints(head: &RequestHeader, beta: bool, query: Option<&str>) -> Hints {
             || path::query_value(query, "key").is_some(),
         client_version: path::query_value(query, "client_version").is_some(),
     }
-}
-
-/// Returns whether a request is one of Claude Code, which asks for its list of models as `claude-code/2.1.330` and for
-/// messages as `claude-cli/2.1.330`.
-fn is_claude_code(head: &RequestHeader) -> bool {
-    let agent = head.headers.get(http::header::USER_AGENT).map(|agent| agent.as_bytes()).unwrap_or_default();
-    agent.starts_with(b"claude-code/") || agent.starts_with(b"claude-cli/")
 }
 
 /// Returns whether a header is `<vendor>-version` of docs/specification.md, 4.13. Its value is a date:
