@@ -11,9 +11,9 @@ pub(crate) fn list(n: usize, make: impl Fn(usize) -> String) -> String {
     (0..n).map(make).collect::<Vec<_>>().join(",")
 }
 
-/// Returns `n` unknown members.
+/// Returns `n` unknown members. Their names have one length, so that four times as many have four times as many bytes.
 pub(crate) fn members(n: usize) -> String {
-    list(n, |i| format!(r#""k{i}":1"#))
+    list(n, |i| format!(r#""k{i:05}":1"#))
 }
 
 pub(crate) fn settings(format: Format, n: usize) -> Option<String> {

@@ -204,7 +204,7 @@ async fn fleet_shows_the_shared_budget_at_every_gateway() {
         ask(&gateways[0]).await;
     }
     let here = ask(&gateways[0]).await;
-    assert!(here > 0.0);
+    assert!(here >= 0.1, "{here}");
     // The other gateway has spent nothing itself. It learns of the rest with a renewal.
     soon(async {
         while ask(&gateways[1]).await < here {

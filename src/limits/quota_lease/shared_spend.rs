@@ -51,9 +51,15 @@ impl QuotaLease {
         spend.in_flight = spend.in_flight.saturating_add(std::mem::take(&mut spend.charged));
     }
 
-    /// Clears the charges in flight: the ledger has them.
+    /// Clears the charges in flight: the ledger has them. What it had recorded at the last renewal grows by them, or else
+    /// they would be missing until the next one.
     pub fn clear_in_flight(&self) {
-        self.state.lock().spend.in_flight = 0;
+        let mut state = self.state.lock();
+        let recorded = std::mem::take(&mut state.spend.in_flight);
+        if let Some(known) = &mut state.ledger_spend {
+            known.of_day = known.of_day.saturating_add(recorded);
+            known.of_month = known.of_month.saturating_add(recorded);
+        }
     }
 
     /// Records what the coordinator had recorded for the day and the month of `calendar`, in nano-units.
@@ -101,6 +107,9 @@ mod tests {
         lease.settle_spend(100, 30);
         assert_eq!(lease.spent(&noon), Some((330, 5_030)));
         assert_eq!(lease.spent(&tomorrow), Some((30, 5_030)));
+        lease.mark_in_flight();
+        lease.clear_in_flight();
+        assert_eq!(lease.spent(&noon), Some((330, 5_030)), "nothing is missing until the next renewal");
         lease.enter_degraded(2, None, true);
         assert_eq!(lease.spent(&noon), None);
     }
