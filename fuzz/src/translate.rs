@@ -244,6 +244,7 @@ fn dialect(kind: usize) -> Dialect<'static> {
         reasoning_replay: kind & 8 != 0,
         media_urls: kind & 32 != 0,
         image_input: true,
+        parallel_tool_calls: true,
         extensions: if odd { &["*"] } else { &[] },
         think_tags: false,
         quirks: &Quirks::PLAIN,
