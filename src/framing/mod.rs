@@ -1,8 +1,9 @@
 //! Stream framing: finds where one frame of a byte stream ends and the next begins.
 //!
 //! It supports the framings that providers stream in: server-sent events ([`sse`]), one JSON array in pieces
-//! ([`json_array`], Gemini without `alt=sse`) and binary messages with checksums ([`event_stream`], AWS). A splitter stores a few bits of state and no text; [`FrameBuffer`]
-//! stores the start of a frame whose end has not arrived. [`websocket`] reads and writes the frames of a WebSocket.
+//! ([`json_array`], Gemini without `alt=sse`) and binary messages with checksums ([`event_stream`], AWS). A splitter
+//! stores a few bits of state and no text; [`FrameBuffer`] stores the start of a frame whose end has not arrived.
+//! [`websocket`] reads and writes the frames of a WebSocket.
 //!
 //! This module must not depend on the meaning of a frame, name a wire format or parse JSON.
 

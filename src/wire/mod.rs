@@ -32,6 +32,7 @@ pub mod path;
 pub mod pieces;
 pub mod prompt;
 mod ranges;
+mod read;
 pub mod request;
 pub mod rerank;
 pub mod responses;

@@ -2,9 +2,10 @@
 //!
 //! `handshake` accepts the upgrade in the request phase; the driver then hands the connection to `connection`, the loop
 //! of one socket: frames, pings, time-outs and the close. `accepted` is what the requests of a socket have in common,
-//! `origin` tells them from those over HTTP. `lanes` orders them, `kept_sockets` is what they keep open to providers, `response` runs one of them through the same phases as a
-//! request over HTTP (`driver::in_process`) and makes messages of its stream, `outbox` is what waits to be written. The events and the memory of conversations are in `wire::responses::socket`, the frames in
-//! `framing::websocket`.
+//! `origin` tells them from those over HTTP. `lanes` orders them, `kept_sockets` is what they keep open to providers,
+//! `response` runs one of them through the same phases as a request over HTTP (`driver::in_process`) and makes messages of
+//! its stream, `outbox` is what waits to be written. The events and the memory of conversations are in
+//! `wire::responses::socket`, the frames in `framing::websocket`.
 //!
 //! Must not live here: authentication, limits, routing and settlement of a response, which are those of any request.
 
