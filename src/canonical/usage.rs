@@ -93,6 +93,28 @@ impl Usage {
         }
     }
 
+    /// Adds the usage of another response. Unknown figures count as zero if the other response has them.
+    pub fn add(&mut self, other: &Usage) {
+        let sum = |slot: &mut Option<u64>, value: Option<u64>| {
+            if let Some(value) = value {
+                *slot = Some(slot.unwrap_or(0).saturating_add(value));
+            }
+        };
+        sum(&mut self.input, other.input);
+        sum(&mut self.cached, other.cached);
+        sum(&mut self.cache_write, other.cache_write);
+        sum(&mut self.cache_write_1h, other.cache_write_1h);
+        sum(&mut self.output, other.output);
+        sum(&mut self.reasoning, other.reasoning);
+        sum(&mut self.audio_input, other.audio_input);
+        sum(&mut self.image_input, other.image_input);
+        sum(&mut self.audio_output, other.audio_output);
+        sum(&mut self.image_output, other.image_output);
+        sum(&mut self.searches, other.searches);
+        sum(&mut self.uncached, other.uncached);
+        sum(&mut self.written, other.written);
+    }
+
     /// Returns true if the input or the output is known.
     pub fn is_known(&self) -> bool {
         self.input.is_some() || self.output.is_some()

@@ -32,8 +32,18 @@ pub enum Splitter {
 impl Splitter {
     /// Returns the offset behind the next frame that ends in `piece[from..]`. Returns `None` if no frame ends there;
     /// the splitter has then consumed the whole piece, and the next call must pass the next piece.
-    #[inline]
+    // A branch of the caller, with the rarer splitters apart: as a function with all three in it, it saves and restores more
+    // registers, which costs each frame of server-sent events 3 % more instructions.
+    #[inline(always)]
     pub fn next_boundary(&mut self, piece: &[u8], from: usize) -> Option<usize> {
+        match self {
+            Splitter::Sse(splitter) => splitter.next_boundary(piece, from),
+            other => other.next_rare_boundary(piece, from),
+        }
+    }
+
+    #[inline(never)]
+    fn next_rare_boundary(&mut self, piece: &[u8], from: usize) -> Option<usize> {
         match self {
             Splitter::Sse(splitter) => splitter.next_boundary(piece, from),
             Splitter::JsonArray(splitter) => splitter.next_boundary(piece, from),

@@ -33,6 +33,17 @@ pub struct Meter {
     counter: Counter,
     /// Whether the usage contains figures that the gateway counted.
     counted: bool,
+    /// Responses before the one in progress, if input of the client made the provider begin others.
+    steered: Option<Box<SteeredResponses>>,
+}
+
+/// Responses that were steered: the usage of the last one is added to theirs.
+#[derive(Clone, Debug)]
+struct SteeredResponses {
+    usage: Usage,
+    count: u64,
+    /// Whether the response in progress has reported no usage yet.
+    is_open: bool,
 }
 
 impl Meter {
@@ -49,6 +60,7 @@ impl Meter {
             end: StreamEnd::default(),
             counter: Counter::new(format, arrival),
             counted: false,
+            steered: None,
         }
     }
 
@@ -71,7 +83,7 @@ impl Meter {
 
     /// Returns true if the request refers to no content outside itself, so that its size bounds the input tokens.
     pub fn is_whole(&self) -> bool {
-        self.counter.request.is_whole()
+        self.steered.is_none() && self.counter.request.is_whole()
     }
 
     /// Records a piece of a stream before it is parsed.
@@ -91,6 +103,12 @@ impl Meter {
     /// Counts the usage that the provider of a complete response did not report. Returns the usage if a figure was
     /// missing, and `None` otherwise. `generates` is whether the response has output tokens.
     pub fn count_missing(&mut self, generates: bool) -> Option<Usage> {
+        if let Some(steered) = self.steered.as_mut().filter(|steered| steered.is_open) {
+            // The input of a successor is at least that of the request.
+            steered.is_open = false;
+            self.usage.input = self.usage.input.map(|input| input.saturating_add(self.counter.input()));
+            self.counted = true;
+        }
         let output = self.usage.output.is_none() && generates;
         if output {
             self.usage.output = Some(self.counter.output(self.content_frames));
@@ -126,7 +144,7 @@ impl Meter {
         self.frames += 1;
         self.content_frames += u64::from(sight.content);
         if let Some(usage) = &sight.usage {
-            self.usage.update(usage);
+            self.observe_usage(usage);
         }
         // Only the first id is recorded: `note` appends, and would join later ids to it.
         if self.id.is_empty()
@@ -144,7 +162,23 @@ impl Meter {
         // The first terminator or error is final: frames behind it do not change the state.
         if self.end == StreamEnd::Open {
             self.end = sight.end;
+        } else if sight.begins && self.end == StreamEnd::Terminated {
+            self.begin_successor();
         }
+    }
+
+    /// Begins the successor of a steered response. Its usage is added to that of the responses before.
+    #[cold]
+    fn begin_successor(&mut self) {
+        let count = self.steered.as_ref().map_or(0, |steered| steered.count) + 1;
+        self.steered = Some(Box::new(SteeredResponses { usage: self.usage, count, is_open: true }));
+        self.end = StreamEnd::Open;
+        (self.seen, self.finished) = (0, 0);
+    }
+
+    /// Returns how many responses were steered and have a successor in this stream.
+    pub fn steered(&self) -> u64 {
+        self.steered.as_ref().map_or(0, |steered| steered.count)
     }
 
     /// Records a frame whose events follow.
@@ -181,7 +215,14 @@ impl Meter {
 
     /// Merges usage whose parsing was deferred.
     pub fn observe_usage(&mut self, usage: &Usage) {
-        self.usage.update(usage);
+        match &mut self.steered {
+            None => self.usage.update(usage),
+            Some(steered) => {
+                steered.is_open = false;
+                self.usage = steered.usage;
+                self.usage.add(usage);
+            }
+        }
     }
 
     /// Returns the usage so far, in tokens.

@@ -107,6 +107,20 @@ pub struct Verbatim {
     tap: Option<Box<VerbatimTap>>,
 }
 
+/// Returns the data of a frame that is no server-sent event; `None` if it has none.
+// Apart from the code for server-sent events, which would have fewer registers.
+#[inline(never)]
+fn rare_data<'f>(
+    arrival: Arrival,
+    frame: &'f [u8],
+    scratch: &'f mut Vec<u8>,
+) -> Result<Option<&'f [u8]>, StreamError> {
+    match arrival {
+        Arrival::EventStream => event_stream::data(frame, scratch),
+        Arrival::Array | Arrival::Events | Arrival::Whole => Ok(element(frame)),
+    }
+}
+
 impl Verbatim {
     /// Creates a forwarder for a response of `api`. `max_frame` is the maximum size of a stream frame, in bytes.
     pub fn new(api: Api, arrival: Arrival, changes: Changes, max_frame: usize) -> Self {
@@ -224,14 +238,12 @@ impl Verbatim {
         let mut run = OutputSlices::new(rebuilt);
         let passed = hold.feed(&piece, |source, range| {
             let frame = source.get(range.clone()).unwrap_or_default();
-            let data = match arrival {
-                Arrival::Array => element(frame),
-                Arrival::EventStream => event_stream::data(frame, scratch)?,
-                Arrival::Events | Arrival::Whole => {
-                    // Behind the first frame, only Gemini sends JSON without a `data:` field.
-                    let bare = *api == Api::Generate || meter.frames() == 0;
-                    SseEvent::parse(frame, scratch).data.or_else(|| bare_json(frame).filter(|_| bare))
-                }
+            let data = if matches!(arrival, Arrival::Events | Arrival::Whole) {
+                // Behind the first frame, only Gemini sends JSON without a `data:` field.
+                let bare = *api == Api::Generate || meter.frames() == 0;
+                SseEvent::parse(frame, scratch).data.or_else(|| bare_json(frame).filter(|_| bare))
+            } else {
+                rare_data(*arrival, frame, scratch)?
             };
             // A frame that began in an earlier piece is in the reassembly buffer, not in this piece, and must be
             // copied.

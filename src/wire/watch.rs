@@ -39,6 +39,8 @@ pub struct FrameFacts<'a> {
     pub usage_only: bool,
     /// State of the stream after this frame.
     pub end: StreamEnd,
+    /// Whether a response begins with this frame. A steered response of the responses format has successors.
+    pub begins: bool,
     /// Error object or text, as the provider wrote it.
     pub error: Option<RawJson<'a>>,
 }
@@ -76,10 +78,19 @@ pub enum FrameClass {
 pub fn classify(format: Format, data: &[u8]) -> FrameClass {
     match format {
         Format::Chat => super::chat::watch::classify(data),
-        Format::Generate => super::generate::watch::classify(data),
-        Format::Converse => super::converse::watch::classify(data),
         Format::Messages => super::messages::watch::classify(data),
         Format::Responses => super::responses::watch::classify(data),
+        rare => classify_rare(rare, data),
+    }
+}
+
+// Apart from the others: with five cases the compiler makes a table, whose jump costs most frames more than its content.
+#[inline(never)]
+fn classify_rare(format: Format, data: &[u8]) -> FrameClass {
+    match format {
+        Format::Generate => super::generate::watch::classify(data),
+        Format::Converse => super::converse::watch::classify(data),
+        Format::Chat | Format::Messages | Format::Responses => FrameClass::Read,
     }
 }
 

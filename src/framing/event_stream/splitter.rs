@@ -20,7 +20,6 @@ impl EventStreamSplitter {
     ///
     /// An invalid prelude is a frame of its own, and the last one: [`EventMessage::parse`](super::EventMessage::parse) returns its
     /// fault. The length in it is not trusted, so that no memory is reserved for it.
-    #[inline]
     pub fn next_boundary(&mut self, piece: &[u8], from: usize) -> Option<usize> {
         if self.broken {
             return None;

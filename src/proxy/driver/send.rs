@@ -19,7 +19,6 @@ use super::interim::read_response_head;
 use super::outcome::{AttemptError, shutdown_error, timeout_error};
 use super::provider_socket::ProviderSession;
 use super::provider_socket::conversation::SocketConversation;
-use crate::wire::responses::socket::provider::HeldConversation;
 
 /// Largest slice of a request body in one write, in bytes. The write time-out applies to one slice.
 const WRITE_SLICE: usize = 128 * 1024;
@@ -59,16 +58,14 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             head.remove_header(&header::HOST);
         }
         let pieces = self.body_pieces(&head).await?;
-        let held = match upstream {
-            HttpSession::Custom(_) => {
-                SocketConversation::of(self.session.req_header()).and_then(|one| one.held)
-            }
+        let conversation = match upstream {
+            HttpSession::Custom(_) => SocketConversation::of(self.session.req_header()),
             _ => None,
         };
         let mut delivered = None;
         let outcome = {
             let mut sending = pin!(async {
-                if let Err(error) = write_request(upstream, head, pieces, held.as_deref()).await {
+                if let Err(error) = write_request(upstream, head, pieces, conversation).await {
                     // A provider may reject a request before it has read the whole body. The write then fails although
                     // the error response has arrived: read it, because it explains the failure.
                     let answered =
@@ -131,16 +128,16 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
     }
 }
 
-/// Writes the request. Over a WebSocket it is one message, without the items that the provider has (`held`). Over
-/// HTTP the head is corked, so that it leaves in one write with the first piece of the body.
+/// Writes the request. Over a WebSocket it is one message, without the items of its `conversation` that the provider has.
+/// Over HTTP the head is corked, so that it leaves in one write with the first piece of the body.
 async fn write_request(
     upstream: &mut ProviderSession,
     head: Box<RequestHeader>,
     pieces: Pieces,
-    held: Option<&HeldConversation>,
+    conversation: Option<SocketConversation>,
 ) -> pingora::Result<()> {
     if let HttpSession::Custom(socket) = upstream {
-        return socket.send_create(&pieces, held).await;
+        return socket.send_create(&pieces, conversation).await;
     }
     if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
         corked.cork();

@@ -105,7 +105,9 @@ impl ProxyHttp for Gateway {
         upstream_response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> Result<()> {
-        self.on_response_head(upstream_response, ctx)
+        self.on_response_head(upstream_response, ctx)?;
+        self.permit_steering(ctx);
+        Ok(())
     }
 
     async fn response_filter(

@@ -16,6 +16,7 @@ use crate::canonical::{Product, Usage};
 use crate::error::ErrorKind;
 use crate::ledger::{Settled, UsageRecord};
 use crate::proxy::Gateway;
+use crate::proxy::driver::provider_socket::steering::SteerInbox;
 use crate::store::{Pending, StoreError};
 use crate::wire::watch::StreamEnd;
 
@@ -161,7 +162,9 @@ impl Context {
             request_bytes: self.record.request_bytes.max(plan.body_len as u64),
             response_bytes: self.record.response_bytes.max(meter.map_or(0, |meter| meter.whole_bytes())),
             limit: charges.output_limit.and_then(|(limit, _)| limit),
-            responses: charges.output_limit.map(|(_, answers)| answers),
+            responses: charges
+                .output_limit
+                .map(|(_, answers)| answers.saturating_add(meter.map_or(0, |meter| meter.steered()))),
         };
         // A provider's report may be wrong: no charge exceeds what the sizes and limits of the request allow.
         let bounded = possible.bound(&usage, || meter.is_some_and(|meter| meter.is_whole()));
@@ -207,7 +210,9 @@ impl Gateway {
     /// Whether the end of the response is about to be sent. In a stream the last frame may precede the end of the body.
     pub(in crate::proxy) fn is_final_piece(&self, ctx: &Context, end: bool) -> bool {
         let terminated = |passing: &ResponseInProgress| {
-            end || (ctx.record.stream && passing.exchange.meter().end() == StreamEnd::Terminated)
+            let is_terminated = ctx.record.stream && passing.exchange.meter().end() == StreamEnd::Terminated;
+            // A steered response may have a successor, which the type of its last event does not tell.
+            end || (is_terminated && !ctx.origin.inbox().is_some_and(SteerInbox::is_used))
         };
         ctx.response_in_progress().is_some_and(terminated)
     }

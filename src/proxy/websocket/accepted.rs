@@ -37,7 +37,7 @@ impl Accepted {
     /// Returns the head of one request of the socket.
     pub(super) fn request_head(&self, prepares: bool, conversation: SocketConversation) -> RequestHeader {
         let mut parts = self.head.clone();
-        parts.extensions.insert(RequestOrigin::WebSocket { prepares });
+        parts.extensions.insert(RequestOrigin::WebSocket { prepares, inbox: conversation.inbox.clone() });
         parts.extensions.insert(conversation);
         RequestHeader::from(parts)
     }

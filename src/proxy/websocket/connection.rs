@@ -1,7 +1,8 @@
 //! The loop of one socket: reads frames, starts responses, writes their messages, and closes.
 
+use std::borrow::Cow;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
@@ -26,8 +27,9 @@ use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::driver::provider_socket::conversation::SocketConversation;
+use crate::proxy::driver::provider_socket::steering::{SteerInbox, SteerItems, SteerRefusal};
 use crate::wire::responses::socket::{
-    ClientEvent, ConversationMemory, Create, ErrorEvent, Origin, error_event, steer_failed,
+    ClientEvent, ConversationMemory, Create, ErrorEvent, Origin, Steer, error_event, steer_failed,
 };
 
 /// Read buffer of a socket between messages, in bytes: enough for most events of a client, and little for an idle one.
@@ -96,6 +98,8 @@ struct Connection {
     memory_permit: Option<MemoryPermit>,
     /// Sockets to providers that the conversations keep.
     sockets: KeptSockets,
+    /// Input for the responses in progress.
+    inboxes: Vec<Weak<SteerInbox>>,
     /// Messages of the responses in progress. `None` while there are none: a channel takes memory.
     events: Option<(mpsc::Sender<FromResponse>, mpsc::Receiver<FromResponse>)>,
     deadlines: Deadlines,
@@ -124,6 +128,7 @@ impl Connection {
             memory: ConversationMemory::new(limits.body),
             memory_permit: None,
             sockets: KeptSockets::default(),
+            inboxes: Vec::new(),
             events: None,
             deadlines: Deadlines::new(limits),
             is_draining: false,
@@ -283,8 +288,9 @@ impl Connection {
         match run_blocking_if_large(length, || ClientEvent::read(text)) {
             Ok(ClientEvent::Create(create)) => self.on_create(Queued { create, permit }),
             Ok(ClientEvent::Steer(steer)) => {
-                let message = "The model of this response cannot take input while it responds.";
-                self.push_event(&steer_failed(&steer, "steering_not_supported", message));
+                if let Err((code, message)) = self.on_steer(&steer, permit) {
+                    self.push_event(&steer_failed(&steer, code, &message));
+                }
             }
             Ok(ClientEvent::Other) => {}
             Err((error, lane)) => self.push_error(&error, lane.as_deref()),
@@ -305,6 +311,43 @@ impl Connection {
             Ok(None) => {}
             Err(error) => self.push_error(&error, lane.as_deref()),
         }
+    }
+
+    /// Gives input to the response in progress that it names.
+    ///
+    /// # Errors
+    /// Returns code and message of the event that refuses it.
+    fn on_steer(
+        &mut self,
+        steer: &Steer,
+        permit: Option<MemoryPermit>,
+    ) -> Result<(), (&'static str, Cow<'static, str>)> {
+        let items =
+            steer.items().map_err(|error| ("invalid_input", Cow::Owned(error.message.to_string())))?;
+        if self.is_draining || self.is_revoked {
+            return Err(("response_not_active", "The connection closes after this response.".into()));
+        }
+        self.inboxes.retain(|inbox| inbox.strong_count() > 0);
+        let mut items = Some(SteerItems { items, _permit: permit });
+        for inbox in self.inboxes.iter().filter_map(Weak::upgrade) {
+            match inbox.put(steer, &mut items) {
+                Ok(()) => return Ok(()),
+                Err(SteerRefusal::NoTarget) => {}
+                Err(SteerRefusal::TooMany) => {
+                    return Err(("too_many_pending_steers", "The response has too many inputs.".into()));
+                }
+                Err(SteerRefusal::NoBalance) => {
+                    return Err(("insufficient_quota", "The account has no balance left.".into()));
+                }
+            }
+        }
+        if self.memory.find(&steer.previous).is_some() {
+            return Err(("response_already_completed", "The response has ended.".into()));
+        }
+        if self.lanes.is_idle() {
+            return Err(("response_not_found", "No response of this connection has this id.".into()));
+        }
+        Err(("steering_not_supported", "The response takes no input while it is in progress.".into()))
     }
 
     /// Starts a request whose turn it is. If it is not valid, the next one of its lane is started.
@@ -337,7 +380,10 @@ impl Connection {
         let socket = self.sockets.of_lane(create.lane.as_deref());
         // Most providers have no socket.
         let held = turn.as_ref().filter(|_| socket.is_some()).and_then(|turn| create.held(turn));
-        let conversation = SocketConversation { socket, held: held.map(Arc::new) };
+        let inbox = Arc::new(SteerInbox::default());
+        self.inboxes.retain(|inbox| inbox.strong_count() > 0);
+        self.inboxes.push(Arc::downgrade(&inbox));
+        let conversation = SocketConversation { socket, held: held.map(Arc::new), inbox };
         Ok(LaneRequest {
             lane: create.lane.clone(),
             generate: create.generate,
@@ -367,6 +413,7 @@ impl Connection {
                     self.start(next);
                 }
                 if self.lanes.is_idle() {
+                    self.inboxes = Vec::new();
                     self.events = None;
                 }
                 self.close_if_due();

@@ -1,30 +1,46 @@
 //! Origin of a request: HTTP or a WebSocket.
 
+use std::sync::Arc;
+
 use pingora::http::RequestHeader;
 
+use crate::proxy::driver::provider_socket::steering::SteerInbox;
+
 /// Origin of a request. Requests over a WebSocket carry it as an extension of their head.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::proxy) enum RequestOrigin {
     /// A request over HTTP.
     #[default]
     Http,
     /// A request over a WebSocket; `prepares` if it generates no output.
-    WebSocket { prepares: bool },
+    WebSocket {
+        prepares: bool,
+        /// Input that the client sends during the response.
+        inbox: Arc<SteerInbox>,
+    },
 }
 
 impl RequestOrigin {
     /// Returns the origin of the request with this head.
     pub(in crate::proxy) fn of(head: &RequestHeader) -> Self {
-        head.extensions.get::<RequestOrigin>().copied().unwrap_or_default()
+        head.extensions.get::<RequestOrigin>().cloned().unwrap_or_default()
     }
 
     /// Whether the request came over a WebSocket.
-    pub(in crate::proxy) fn is_websocket(self) -> bool {
-        self != RequestOrigin::Http
+    pub(in crate::proxy) fn is_websocket(&self) -> bool {
+        matches!(self, RequestOrigin::WebSocket { .. })
     }
 
     /// Whether the request only prepares the next one: no provider is called for it.
-    pub(in crate::proxy) fn only_prepares(self) -> bool {
-        self == RequestOrigin::WebSocket { prepares: true }
+    pub(in crate::proxy) fn only_prepares(&self) -> bool {
+        matches!(self, RequestOrigin::WebSocket { prepares: true, .. })
+    }
+
+    /// Returns the input that the client may send during the response; `None` over HTTP.
+    pub(in crate::proxy) fn inbox(&self) -> Option<&SteerInbox> {
+        match self {
+            RequestOrigin::Http => None,
+            RequestOrigin::WebSocket { inbox, .. } => Some(inbox),
+        }
     }
 }

@@ -20,12 +20,13 @@ use crate::proxy::Gateway;
 use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::in_process::{self, InProcessRequest, ResponsePart};
 use crate::proxy::driver::provider_socket::conversation::SocketConversation;
+use crate::proxy::driver::provider_socket::steering::{SteerInbox, SteerItems};
 use crate::proxy::gateway::stored::new_id;
 use crate::supervise::{catch_panic, message_of};
 use crate::wire::error::ProviderError;
 use crate::wire::responses::socket::{
-    self, ContinuedFrom, ErrorEvent, Origin, Watched, empty_response, error_event, lane_member,
-    response_completed,
+    self, ContinuedFrom, ErrorEvent, Origin, PendingSteers, Watched, empty_response, error_event,
+    lane_member, response_completed,
 };
 
 /// Largest error body that is read for its event, in bytes.
@@ -112,6 +113,7 @@ async fn run(
 ) {
     let LaneRequest { lane, generate, model, previous, origin, before, items, body, conversation, permit } =
         request;
+    let inbox = conversation.inbox.clone();
     let head = accepted.request_head(!generate, conversation);
     let http = InProcessRequest { head, body, digest: accepted.digest.clone() };
     let limits = (gateway.limits.frame, gateway.limits.body);
@@ -120,7 +122,16 @@ async fn run(
     let forwarder = Forwarder {
         socket: &socket,
         writer: FrameWriter::new(marks),
-        memory: TurnText { before: Some(before), items, done: BytesMut::new(), limit: limits.1, origin },
+        memory: TurnText {
+            before: Some(before),
+            items,
+            done: BytesMut::new(),
+            limit: limits.1,
+            origin,
+            ended: None,
+        },
+        inbox,
+        steers: PendingSteers::default(),
         lane: lane.clone(),
         is_unauthenticated: false,
         has_ended: false,
@@ -154,6 +165,8 @@ struct TurnText {
     done: BytesMut,
     limit: usize,
     origin: Origin,
+    /// Id and output of the response, once it has ended.
+    ended: Option<(Box<str>, BytesMut)>,
 }
 
 /// Makes messages of one response.
@@ -161,6 +174,10 @@ struct Forwarder<'s> {
     socket: &'s mpsc::Sender<FromResponse>,
     writer: FrameWriter,
     memory: TurnText,
+    /// Inputs that the client has sent during the response.
+    inbox: Arc<SteerInbox>,
+    /// Those that are in no response yet.
+    steers: PendingSteers<SteerItems>,
     lane: Option<Box<str>>,
     is_unauthenticated: bool,
     /// The client has the event that ends the response.
@@ -260,12 +277,38 @@ impl Forwarder<'_> {
                 self.has_ended = true;
                 None
             }
-            Watched::End { id, output } => {
-                self.has_ended = true;
-                let texts = self.memory.finish(id, output)?;
-                Some(Box::new(FinishedTurn { lane: self.lane.clone(), ..texts }))
+            Watched::End { id, output, is_steered } => {
+                self.take_given();
+                self.memory.end(id, output);
+                self.has_ended = !self.steers.end(is_steered);
+                if self.has_ended { self.finish() } else { None }
+            }
+            Watched::Created => {
+                let inputs = self.steers.succeed();
+                self.memory.succeed(inputs.iter().map(|input| &input.items));
+                None
+            }
+            Watched::Steer(event) => {
+                self.take_given();
+                let inputs = self.steers.answer(event);
+                self.memory.append(inputs.iter().map(|input| &input.items));
+                self.has_ended = self.memory.ended.is_some() && !self.steers.is_awaited();
+                if self.has_ended { self.finish() } else { None }
             }
         }
+    }
+
+    /// Takes over the inputs that were put in since.
+    fn take_given(&mut self) {
+        while let Some(input) = self.inbox.take_given() {
+            self.steers.push(input);
+        }
+    }
+
+    /// Returns the turn of a response that has ended; `None` if it cannot be continued.
+    fn finish(&mut self) -> Option<Box<FinishedTurn>> {
+        let turn = self.memory.finish()?;
+        Some(Box::new(FinishedTurn { lane: self.lane.clone(), ..turn }))
     }
 
     /// Writes the error that a stream ends with as an error of the connection, which has a status.
@@ -319,7 +362,8 @@ impl Forwarder<'_> {
         for event in empty_response(&id, &model, previous.as_deref(), created) {
             self.writer.event(&event);
         }
-        let turn = self.memory.finish(&id, "");
+        self.memory.end(&id, "");
+        let turn = self.memory.finish();
         let lane = self.lane.clone();
         self.send(turn.map(|turn| Box::new(FinishedTurn { lane, ..turn }))).await
     }
@@ -364,19 +408,55 @@ impl TurnText {
         self.done.extend_from_slice(item.as_bytes());
     }
 
-    /// Completes the turn; `None` if it cannot be continued.
-    fn finish(&mut self, id: &str, output: &str) -> Option<FinishedTurn> {
+    /// Records the end of the response.
+    fn end(&mut self, id: &str, output: &str) {
         let done = std::mem::take(&mut self.done);
+        let output = if output.is_empty() { done } else { BytesMut::from(output) };
+        self.ended = Some((id.into(), output));
+    }
+
+    /// Puts items behind the output of the response that has ended: the next request has them before its own.
+    fn append<'i>(&mut self, items: impl Iterator<Item = &'i Bytes>) {
+        let Some((_, output)) = &mut self.ended else { return };
+        for items in items {
+            join(output, items);
+        }
+    }
+
+    /// Begins the successor of a steered response, whose output and input are part of its input.
+    fn succeed<'i>(&mut self, items: impl Iterator<Item = &'i Bytes>) {
+        let Some((_, output)) = self.ended.take() else { return };
+        let mut input = BytesMut::from(std::mem::take(&mut self.items));
+        join(&mut input, &output);
+        for items in items {
+            join(&mut input, items);
+        }
+        if input.len() >= self.limit {
+            self.before = None;
+            return;
+        }
+        self.items = input.freeze();
+    }
+
+    /// Completes the turn; `None` if it cannot be continued.
+    fn finish(&mut self) -> Option<FinishedTurn> {
+        let (id, output) = self.ended.take()?;
         let before = self.before.take()?;
         // An id with an escape is none of a provider's; it would have to be compared decoded.
         if id.is_empty() || id.contains('\\') {
             return None;
         }
-        let output =
-            if output.is_empty() { done.freeze() } else { Bytes::copy_from_slice(output.as_bytes()) };
-        let texts = [std::mem::take(&mut self.items), output];
-        Some(FinishedTurn { lane: None, id: id.into(), origin: self.origin, before, texts })
+        let texts = [std::mem::take(&mut self.items), output.freeze()];
+        Some(FinishedTurn { lane: None, id, origin: self.origin, before, texts })
     }
+}
+
+/// Appends elements of a JSON array to others.
+fn join(to: &mut BytesMut, items: &[u8]) {
+    if !to.is_empty() && !items.is_empty() {
+        to.extend_from_slice(b",");
+    }
+    to.extend_from_slice(items);
 }
 
 /// Returns the headers of an error response that concern the client: not those of its body and its connection.

@@ -6,6 +6,7 @@
 //!
 //! The transport is `server::socket`.
 
+use bytes::Bytes;
 use http::Method;
 use serde_json::{Map, Value, json};
 
@@ -127,15 +128,52 @@ pub(in super::super) fn lifetime_error() -> Value {
     error_event(&error.code("websocket_connection_limit_reached").reply(), None)
 }
 
-/// Returns the answer to `response.steer`: accepted if it names the response in progress.
-pub(in super::super) fn steered(steer: Value, in_progress: Option<&str>) -> Value {
-    let previous = steer.get("previous_response_id").and_then(Value::as_str);
-    if previous.is_some() && previous == in_progress {
-        return json!({"type": "response.steer.accepted", "sequence_number": 0, "steer": steer});
+/// Returns the answer to `response.steer`, and its input items if they are accepted: if it names the response in progress,
+/// and has messages of the user alone.
+pub(in super::super) fn steer(event: &Value, in_progress: Option<&str>) -> (Value, Vec<Value>) {
+    let previous = event.get("previous_response_id").and_then(Value::as_str);
+    let items = items(event.get("input"));
+    let (code, message) = if previous.is_none() || previous != in_progress {
+        ("response_not_active", "The response is not in progress.")
+    } else if items.is_empty() || items.iter().any(|item| item.get("role") != Some(&json!("user"))) {
+        ("invalid_input", "Steering accepts messages of the user.")
+    } else {
+        let steer = json!({"id": format!("steer_{}", previous.unwrap_or_default()), "previous_response_id": previous});
+        return (json!({"type": "response.steer.accepted", "sequence_number": 0, "steer": steer}), items);
+    };
+    let error = json!({"type": "invalid_request_error", "code": code, "message": message});
+    let steer = json!({"previous_response_id": previous, "input": event.get("input")});
+    (
+        json!({"type": "response.steer.failed", "sequence_number": 0, "steer": steer, "error": error}),
+        Vec::new(),
+    )
+}
+
+fn items(input: Option<&Value>) -> Vec<Value> {
+    match input {
+        Some(Value::String(text)) => vec![json!({"type": "message", "role": "user", "content": text})],
+        Some(Value::Array(items)) => items.clone(),
+        _ => Vec::new(),
     }
-    let error = json!({"type": "invalid_request_error", "code": "response_not_active",
-                       "message": "The response is not in progress."});
-    json!({"type": "response.steer.failed", "sequence_number": 0, "steer": steer, "error": error})
+}
+
+/// Makes the last event of a response that is steered of the one that it would have had.
+pub(in super::super) fn end_steered(last: &mut Value) {
+    last["type"] = json!("response.incomplete");
+    last["response"]["status"] = json!("incomplete");
+    last["response"]["incomplete_details"] = json!({"reason": "steered"});
+}
+
+impl Create {
+    /// Returns the request for the successor of a response that was steered with these items, and its text.
+    pub(in super::super) fn successor(&self, steers: Vec<Value>) -> (Create, Bytes) {
+        let mut body = self.body.clone();
+        let mut input = items(body.get("input"));
+        input.extend(steers);
+        body["input"] = Value::Array(input);
+        let text = Bytes::from(body.to_string());
+        (Create { body, generates: true, lane: self.lane.clone() }, text)
+    }
 }
 
 /// Adds the lane to an event.

@@ -21,7 +21,7 @@ use super::super::body::Step;
 use super::super::http::{Content, Reply, Request, Start};
 use super::super::openai::Site;
 use super::super::openai::socket::{
-    ClientEvent, ConnectionMemory, Create, error_event, lifetime_error, mark, read, steered,
+    ClientEvent, ConnectionMemory, Create, end_steered, error_event, lifetime_error, mark, read, steer,
 };
 use super::{Call, InFlight, Shared};
 
@@ -41,6 +41,8 @@ pub(super) struct Session<'s> {
     memory: ConnectionMemory,
     /// Requests that wait for the response in progress, with the text that they were sent in.
     queue: VecDeque<(Box<Create>, Bytes)>,
+    /// Input that the response in progress was steered with.
+    steers: Vec<Value>,
 }
 
 impl<'s> Session<'s> {
@@ -54,7 +56,7 @@ impl<'s> Session<'s> {
         let io = TokioIo::new(upgraded);
         let socket = WebSocketStream::from_raw_socket(io, Role::Server, None).await;
         let (memory, queue) = (ConnectionMemory::default(), VecDeque::new());
-        Session { shared, site, socket, handshake, memory, queue }
+        Session { shared, site, socket, handshake, memory, queue, steers: Vec::new() }
     }
 
     /// Serves the connection to its end.
@@ -107,22 +109,36 @@ impl<'s> Session<'s> {
                 Ok(())
             }
             Ok(ClientEvent::Create(_)) => Err(Closed),
-            Ok(ClientEvent::Steer(steer)) => self.send(&steered(steer, in_progress)).await,
+            Ok(ClientEvent::Steer(event)) => {
+                let (answer, items) = steer(&event, in_progress);
+                self.steers.extend(items);
+                self.send(&answer).await
+            }
             Ok(ClientEvent::Other) => Ok(()),
             Err(event) => self.send(&event).await,
         }
     }
 
-    /// Answers a request.
-    async fn respond(&mut self, create: Create, text: Bytes) -> Result<(), Closed> {
+    /// Answers a request, and then steers what the client said meanwhile.
+    async fn respond(&mut self, mut create: Create, mut text: Bytes) -> Result<(), Closed> {
+        loop {
+            self.respond_once(&create, text).await?;
+            if self.steers.is_empty() {
+                return Ok(());
+            }
+            (create, text) = create.successor(std::mem::take(&mut self.steers));
+        }
+    }
+
+    async fn respond_once(&mut self, create: &Create, text: Bytes) -> Result<(), Closed> {
         let mut in_flight = InFlight::new(Arc::clone(&self.shared.counts));
-        let reply = self.reply(&create, text);
+        let reply = self.reply(create, text);
         match reply.start {
             Start::Now => {}
             Start::After(delay) => self.wait(pin!(tokio::time::sleep(delay)), None).await?,
             Start::Never => self.wait(std::future::pending::<()>(), None).await?,
         }
-        let lane = create.lane;
+        let lane = create.lane.clone();
         match reply.content {
             Content::Steps(steps) if reply.status == 200 => self.play(steps, lane, &mut in_flight).await,
             _ => {
@@ -169,7 +185,12 @@ impl<'s> Session<'s> {
         loop {
             tokio::select! {
                 biased;
-                message = self.socket.next() => self.on_message(message, in_progress).await?,
+                message = self.socket.next() => {
+                    self.on_message(message, in_progress).await?;
+                    if !self.steers.is_empty() {
+                        return Ok(());
+                    }
+                }
                 _ = until.as_mut() => return Ok(()),
             }
         }
@@ -194,6 +215,13 @@ impl<'s> Session<'s> {
                         kind,
                         Some("response.completed" | "response.incomplete" | "response.failed")
                     );
+                    // Steered: nothing but the end follows.
+                    if !self.steers.is_empty() {
+                        match event.as_mut().filter(|_| has_ended) {
+                            Some(event) => end_steered(event),
+                            None => continue,
+                        }
+                    }
                     if let Some(response) = event.as_ref().and_then(|event| event.get("response")) {
                         id = response.get("id").and_then(Value::as_str).map(str::to_owned);
                     }
@@ -208,6 +236,7 @@ impl<'s> Session<'s> {
                         None => self.socket.send(Message::text(text)).await.map_err(|_| Closed)?,
                     }
                 }
+                Step::Wait(_) if !self.steers.is_empty() => {}
                 Step::Wait(time) => {
                     let until: Sleep = tokio::time::sleep(time);
                     self.wait(until, id.as_deref()).await?;

@@ -20,6 +20,7 @@ mod resume;
 mod rows;
 mod silent_ends;
 mod splits;
+mod steered;
 mod streams;
 
 use bytes::Bytes;

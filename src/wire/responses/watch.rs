@@ -56,6 +56,7 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
         "response.failed" | "error" => StreamEnd::Failed,
         _ => StreamEnd::Open,
     };
+    sight.begins = kind.escaped() == "response.created";
     if sight.end == StreamEnd::Open {
         sight.finish = None;
         // Intermediate proxies send error frames without a type.

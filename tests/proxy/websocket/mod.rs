@@ -9,6 +9,7 @@ mod handshake;
 mod hostile;
 mod lanes;
 mod responses;
+mod steering;
 mod upstream;
 
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};

@@ -136,7 +136,7 @@ async fn websocket_events_that_mean_nothing_are_ignored_or_reported() {
     socket.send(&json!({"type": "response.steer", "previous_response_id": "resp_1", "input": "more"})).await;
     let failed = socket.event().await;
     assert_eq!(failed["type"], "response.steer.failed");
-    assert_eq!(failed["error"]["code"], "steering_not_supported");
+    assert_eq!(failed["error"]["code"], "response_not_found");
     assert_eq!(failed["steer"], json!({"previous_response_id": "resp_1", "input": "more"}));
     for bad in
         [json!({}), json!([]), json!({"type": "response.create", "background": true, "model": "fast-gpt"})]

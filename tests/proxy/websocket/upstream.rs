@@ -20,12 +20,12 @@ use crate::support::setup::{CREDENTIAL, Setup};
 use crate::support::sse::events;
 use crate::support::upstream::Upstream;
 
-async fn simulated(options: Options) -> Simulator {
+pub(super) async fn simulated(options: Options) -> Simulator {
     let options = Options { credential: Some(CREDENTIAL.to_owned()), ..options };
     Simulator::start(SimulatedProvider::OpenAi, options).await.unwrap()
 }
 
-fn setup(provider: &Simulator) -> Setup {
+pub(super) fn setup(provider: &Simulator) -> Setup {
     let lines = "apis = [\"responses\"]\nwebsocket = true";
     Setup::new().provider("openai", "openai", &provider.base_url(), lines).model("gpt", "openai", "gpt-4.1")
 }
@@ -258,12 +258,12 @@ async fn conversation_reaches_the_provider_as_what_is_new() {
 }
 
 /// Provider's side of one socket.
-async fn accept(listener: &TcpListener) -> WebSocketStream<TcpStream> {
+pub(super) async fn accept(listener: &TcpListener) -> WebSocketStream<TcpStream> {
     let (socket, _) = crate::support::soon(listener.accept()).await.unwrap();
     tokio_tungstenite::accept_async(socket).await.unwrap()
 }
 
-async fn receive(socket: &mut WebSocketStream<TcpStream>) -> Value {
+pub(super) async fn receive(socket: &mut WebSocketStream<TcpStream>) -> Value {
     loop {
         match crate::support::soon(socket.next()).await.unwrap().unwrap() {
             Message::Text(text) => return serde_json::from_str(&text).unwrap(),
@@ -273,18 +273,18 @@ async fn receive(socket: &mut WebSocketStream<TcpStream>) -> Value {
     }
 }
 
-async fn send(socket: &mut WebSocketStream<TcpStream>, event: Value) {
+pub(super) async fn send(socket: &mut WebSocketStream<TcpStream>, event: Value) {
     socket.send(Message::text(event.to_string())).await.unwrap();
 }
 
-fn completed(id: &str) -> Value {
+pub(super) fn completed(id: &str) -> Value {
     json!({"type": "response.completed", "sequence_number": 1, "response": {"id": id, "object": "response",
            "status": "completed", "model": "gpt-4.1", "output": [{"type": "message", "id": "msg_1", "status": "completed",
            "role": "assistant", "content": [{"type": "output_text", "text": "ok", "annotations": []}]}],
            "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}}})
 }
 
-async fn scripted<F>(script: impl FnOnce(TcpListener) -> F) -> Gateway
+pub(super) async fn scripted<F>(script: impl FnOnce(TcpListener) -> F) -> Gateway
 where
     F: Future<Output = ()> + Send + 'static,
 {

@@ -8,6 +8,7 @@ use pingora::http::RequestHeader;
 
 use super::pool::{IdleSocket, SocketKey, is_keepable};
 use super::session::ProviderSocket;
+use super::steering::SteerInbox;
 use crate::wire::responses::socket::provider::HeldConversation;
 
 /// Socket to a provider that one conversation keeps between two requests. It is closed with the conversation.
@@ -48,6 +49,8 @@ pub(in crate::proxy) struct SocketConversation {
     pub(in crate::proxy) socket: Arc<KeptSocket>,
     /// Items that the provider has if the socket holds the response that this request continues.
     pub(in crate::proxy) held: Option<Arc<HeldConversation>>,
+    /// Input for the response.
+    pub(in crate::proxy) inbox: Arc<SteerInbox>,
 }
 
 impl SocketConversation {

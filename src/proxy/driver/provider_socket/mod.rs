@@ -4,7 +4,7 @@
 //! `session` is Pingora's custom session of one socket: the driver writes, reads and times it like an HTTP
 //! connection. `attempt` takes or opens one for an attempt, `open` makes the handshake. `pool` holds the idle
 //! sockets, each with a task that answers pings, and remembers providers that refuse sockets. `conversation` is the
-//! socket that a client's conversation keeps for itself.
+//! socket that a client's conversation keeps for itself. `steering` brings it what the client says during a response.
 //!
 //! Must not live here: the events themselves (`wire::responses::socket::provider`), and sockets of clients
 //! (`proxy::websocket`).
@@ -14,6 +14,7 @@ pub(in crate::proxy) mod conversation;
 pub(in crate::proxy) mod open;
 pub(in crate::proxy) mod pool;
 pub(in crate::proxy) mod session;
+pub(in crate::proxy) mod steering;
 
 use pingora::protocols::http::client::HttpSession;
 

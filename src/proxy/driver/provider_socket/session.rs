@@ -1,13 +1,13 @@
 //! One WebSocket to a provider, as a session of Pingora: a response is read as an HTTP response with server-sent events.
 
 use std::pin::Pin;
-use std::task::Poll;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use futures_core::Stream as _;
-use futures_util::{SinkExt as _, StreamExt as _};
+use futures_util::{Sink as _, SinkExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::custom::client::Session as CustomSession;
@@ -21,10 +21,14 @@ use tokio_tungstenite::WebSocketStream;
 use tungstenite::error::ProtocolError;
 use tungstenite::{Message, Utf8Bytes};
 
+use super::conversation::SocketConversation;
 use super::pool::SocketKey;
+use super::steering::SteerInbox;
+use crate::json::from_utf8;
 use crate::wire::responses::socket::provider::{
-    HeldConversation, ProviderEvent, Refusal, create_event, put_server_sent, read_event,
+    ProviderEvent, Refusal, create_event, put_server_sent, read_event,
 };
+use crate::wire::responses::socket::{PendingSteers, Steer, steer_failed};
 
 /// Bytes of events that are gathered into one piece, if they have arrived.
 const GATHER: usize = 64 * 1024;
@@ -32,6 +36,9 @@ const GATHER: usize = 64 * 1024;
 const WRITE_SLICE: usize = 128 * 1024;
 /// Largest message that a socket may have carried to be kept idle, in bytes: it keeps a buffer of that size.
 const MAX_KEPT: usize = 1 << 20;
+
+/// Type of the event that returns an input.
+const STEER_FAILED: &str = "response.steer.failed";
 
 /// Open socket, with the state of the response that it carries.
 pub(in crate::proxy) struct ProviderSocket(Box<State>);
@@ -45,6 +52,16 @@ struct State {
     write_timeout: Duration,
     /// Request that is sent if the provider does not know the response that the shortened one continues.
     whole: Option<SmallVec<[Bytes; 2]>>,
+    /// Input of the client for the response in progress; `None` for a client over HTTP.
+    inbox: Option<Arc<SteerInbox>>,
+    /// Inputs that are in no response yet.
+    steers: PendingSteers<Steer>,
+    /// Whether the response has ended, but inputs for it are pending.
+    has_ended: bool,
+    /// Message with an input that waits for room in the socket.
+    outgoing: Option<Message>,
+    /// Whether a message was not flushed.
+    is_unflushed: bool,
     head: Option<ResponseHeader>,
     /// Server-sent events that were not taken yet.
     out: BytesMut,
@@ -75,6 +92,11 @@ impl ProviderSocket {
             opened: Instant::now(),
             write_timeout: Duration::MAX,
             whole: None,
+            inbox: None,
+            steers: PendingSteers::default(),
+            has_ended: false,
+            outgoing: None,
+            is_unflushed: false,
             head: None,
             out: BytesMut::new(),
             phase: Phase::Ready,
@@ -99,18 +121,23 @@ impl ProviderSocket {
     }
 
     /// Sends a request: the body of the POST as an event. A body that continues the response that the socket holds is
-    /// sent without the items that the provider has.
+    /// sent without the items that the provider has. `conversation` is that of the request.
     ///
     /// # Errors
     /// Returns an error if the body is no JSON object, or the connection fails.
     pub(in crate::proxy) async fn send_create(
         &mut self,
         body: &[Bytes],
-        held: Option<&HeldConversation>,
+        conversation: Option<SocketConversation>,
     ) -> Result<()> {
         let state = &mut *self.0;
+        let (held, inbox) = conversation.map(|one| (one.held, one.inbox)).unzip();
+        let held = held.flatten();
+        state.inbox = inbox;
+        state.steers = PendingSteers::default();
+        state.has_ended = false;
         let no_object = || Error::explain(ErrorType::InternalError, "the body is no JSON object");
-        let held = held.filter(|held| state.held.as_deref() == Some(&*held.id));
+        let held = held.as_deref().filter(|held| state.held.as_deref() == Some(&*held.id));
         let event = match held.and_then(|held| held.shorten(body)) {
             None => create_event(body),
             Some(shortened) => {
@@ -145,6 +172,14 @@ fn is_account_event(text: &str) -> bool {
     matches!(read_event(text), Some((_, ProviderEvent::Account)))
 }
 
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Some(inbox) = &self.inbox {
+            inbox.close();
+        }
+    }
+}
+
 impl State {
     async fn send(&mut self, event: Bytes) -> Result<()> {
         let length = event.len();
@@ -168,7 +203,7 @@ impl State {
     /// Returns the next text message. Cancel-safe.
     async fn event(&mut self) -> Result<Utf8Bytes> {
         loop {
-            match self.ws.next().await {
+            match std::future::poll_fn(|cx| self.poll_message(cx)).await {
                 Some(message) => {
                     if let Some(text) = self.text(message)? {
                         return Ok(text);
@@ -176,6 +211,71 @@ impl State {
                 }
                 None => return Err(self.closed()),
             }
+        }
+    }
+
+    /// Returns the next message, and sends input for the response meanwhile.
+    fn poll_message(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Message, tungstenite::Error>>> {
+        if let Poll::Ready(error) = self.poll_steers(cx) {
+            return Poll::Ready(Some(Err(error)));
+        }
+        self.ws.poll_next_unpin(cx)
+    }
+
+    /// Sends input for the response. Ends only with an error.
+    fn poll_steers(&mut self, cx: &mut Context<'_>) -> Poll<tungstenite::Error> {
+        let Some(inbox) = self.inbox.clone().filter(|_| self.phase == Phase::Busy) else {
+            return Poll::Pending;
+        };
+        let mut ws = Pin::new(&mut self.ws);
+        loop {
+            if self.is_unflushed {
+                match ready!(ws.as_mut().poll_flush(cx)) {
+                    Ok(()) => self.is_unflushed = false,
+                    Err(error) => return Poll::Ready(error),
+                }
+            }
+            if self.outgoing.is_none() {
+                let steer = ready!(inbox.poll_next(cx));
+                // A string: UTF-8 was checked when the event was read.
+                self.outgoing = Utf8Bytes::try_from(steer.event()).ok().map(Message::Text);
+                self.steers.push(steer);
+            }
+            if let Err(error) = ready!(ws.as_mut().poll_ready(cx)) {
+                return Poll::Ready(error);
+            }
+            if let Some(message) = self.outgoing.take() {
+                if let Err(error) = ws.as_mut().start_send(message) {
+                    return Poll::Ready(error);
+                }
+                self.is_unflushed = true;
+            }
+        }
+    }
+
+    /// Ends the response, unless inputs for it are pending: what becomes of them follows.
+    fn end(&mut self, is_steered: bool) {
+        if self.steers.end(is_steered) && self.inbox.is_some() {
+            self.has_ended = true;
+            return;
+        }
+        self.set_ready();
+    }
+
+    /// Takes no more input: the socket can take another request. Inputs that were not sent, or are lost with a response
+    /// that has failed, are returned to the client.
+    fn set_ready(&mut self) {
+        self.phase = Phase::Ready;
+        self.outgoing = None;
+        let unsent = self.inbox.take().map(|inbox| inbox.close()).unwrap_or_default();
+        let lost: Vec<Steer> = self.steers.fail().chain(unsent).collect();
+        for steer in lost {
+            let message = "The response has ended.";
+            let event = steer_failed(&steer, "response_already_completed", message);
+            put_server_sent(STEER_FAILED, from_utf8(&event).unwrap_or_default(), &mut self.out);
         }
     }
 
@@ -222,11 +322,28 @@ impl State {
         match event {
             ProviderEvent::Account => return Ok(()),
             ProviderEvent::Part => {}
-            ProviderEvent::End(id) => {
-                self.phase = Phase::Ready;
-                self.held = (!id.is_empty() && !id.contains('\\')).then(|| id.into());
+            ProviderEvent::Created(id) => {
+                if std::mem::take(&mut self.has_ended) {
+                    self.steers.succeed();
+                }
+                if let Some(inbox) = self.inbox.as_ref().filter(|_| !id.contains('\\')) {
+                    inbox.begin(id);
+                }
             }
-            ProviderEvent::Failed | ProviderEvent::Refused(_) => self.phase = Phase::Ready,
+            ProviderEvent::Steer(event) => {
+                put_server_sent(kind, text, &mut self.out);
+                self.steers.answer(event);
+                if self.has_ended && !self.steers.is_awaited() {
+                    self.set_ready();
+                }
+                return Ok(());
+            }
+            ProviderEvent::End { id, is_steered } => {
+                self.held = (!id.is_empty() && !id.contains('\\')).then(|| id.into());
+                self.end(is_steered);
+            }
+            // What the client said is answered before the end, after which it does not listen.
+            ProviderEvent::Failed | ProviderEvent::Refused(_) => self.set_ready(),
         }
         put_server_sent(kind, text, &mut self.out);
         Ok(())
@@ -331,7 +448,7 @@ impl CustomSession for ProviderSocket {
         // Events that have arrived leave in one write.
         std::future::poll_fn(|cx| {
             while state.phase == Phase::Busy && state.out.len() < GATHER {
-                let Poll::Ready(message) = Pin::new(&mut state.ws).poll_next(cx) else { break };
+                let Poll::Ready(message) = state.poll_message(cx) else { break };
                 let Some(message) = message else {
                     state.phase = Phase::Broken;
                     break;

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::memory::{ContinuedFrom, ConversationTurn};
 use super::provider::HeldConversation;
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{JsonStr, Member, RawJson, Rope, Scanner, ValueKind, Writer, from_utf8};
+use crate::json::{Cursor, JsonStr, Member, RawJson, Rope, Scanner, ValueKind, Writer, from_utf8};
 use crate::wire::request::{invalid_json, wrong_type};
 
 /// Longest `stream_id`, in bytes. The interface names no limit; each event of a lane repeats the id.
@@ -70,7 +70,7 @@ pub struct Create {
 }
 
 /// Input for a response in progress.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Steer {
     /// Id of that response.
     pub previous: Box<str>,
@@ -201,6 +201,50 @@ fn read_create(fields: &mut Fields<'_>) -> Result<Create, ApiError> {
     })
 }
 
+/// Returns an input as the elements of a JSON array, without its brackets: a copy.
+fn input_items(value: &[u8], kind: ValueKind) -> Result<Bytes, ApiError> {
+    Ok(match kind {
+        ValueKind::String => {
+            let mut out = BytesMut::with_capacity(value.len() + 48);
+            out.put_slice(br#"{"type":"message","role":"user","content":"#);
+            out.put_slice(value);
+            out.put_u8(b'}');
+            out.freeze()
+        }
+        ValueKind::Array => {
+            let inside = value.strip_prefix(b"[").and_then(|value| value.strip_suffix(b"]"));
+            Bytes::copy_from_slice(inside.unwrap_or_default().trim_ascii())
+        }
+        ValueKind::Null => Bytes::new(),
+        other => return Err(wrong_type("input", &[ValueKind::String, ValueKind::Array], other)),
+    })
+}
+
+impl Steer {
+    /// Returns the input as the elements of a JSON array, without its brackets: a copy.
+    ///
+    /// # Errors
+    /// Returns [`ErrorKind::InvalidField`] if the input is neither a string nor an array with an element.
+    pub fn items(&self) -> Result<Bytes, ApiError> {
+        let kind = from_utf8(&self.input).ok().and_then(|text| Cursor::new(text).kind().ok());
+        let items = input_items(&self.input, kind.unwrap_or(ValueKind::Null))?;
+        if items.is_empty() {
+            return Err(ApiError::missing("input"));
+        }
+        Ok(items)
+    }
+
+    /// Returns the event that the provider is sent: the members that it accepts, and no lane.
+    pub fn event(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.input.len() + self.previous.len() + 96);
+        let mut json = Writer::new(&mut out);
+        json.begin_object().key("type").string("response.steer");
+        json.key("previous_response_id").string(&self.previous);
+        json.key("input").raw(RawJson::from_text(from_utf8(&self.input).unwrap_or("null"))).end_object();
+        out.freeze()
+    }
+}
+
 impl Create {
     /// Returns the length of the message, in bytes.
     pub fn length(&self) -> usize {
@@ -219,21 +263,7 @@ impl Create {
         let Some((range, kind)) = self.input.clone() else { return Ok(Bytes::new()) };
         let value = self.text.view(range);
         let value: &[u8] = &value;
-        let items = match kind {
-            ValueKind::String => {
-                let mut out = BytesMut::with_capacity(value.len() + 48);
-                out.put_slice(br#"{"type":"message","role":"user","content":"#);
-                out.put_slice(value);
-                out.put_u8(b'}');
-                out.freeze()
-            }
-            ValueKind::Array => {
-                let inside = value.strip_prefix(b"[").and_then(|value| value.strip_suffix(b"]"));
-                Bytes::copy_from_slice(inside.unwrap_or_default().trim_ascii())
-            }
-            ValueKind::Null => Bytes::new(),
-            other => return Err(wrong_type("input", &[ValueKind::String, ValueKind::Array], other)),
-        };
+        let items = input_items(value, kind)?;
         self.items = Some(items.clone());
         Ok(items)
     }

@@ -11,6 +11,7 @@ mod client;
 mod memory;
 pub mod provider;
 mod server;
+mod steering;
 
 #[cfg(test)]
 mod tests;
@@ -20,3 +21,4 @@ pub use memory::{ContinuedFrom, ConversationMemory, ConversationTurn, Origin};
 pub use server::{
     ErrorEvent, Watched, empty_response, error_event, lane_member, response_completed, steer_failed, watch,
 };
+pub use steering::{PendingSteers, SteerEvent};

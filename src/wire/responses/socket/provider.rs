@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use super::server::end_of;
+use super::server::{end_of, is_steered};
+use super::steering::SteerEvent;
 use crate::json::{Cursor, RawJson};
 use crate::wire::watch::named_members;
 
@@ -115,8 +116,17 @@ pub fn create_event(body: &[Bytes]) -> Option<Bytes> {
 pub enum ProviderEvent<'a> {
     /// A part of the response.
     Part,
-    /// The end of the response, with its id as it is written in JSON; empty if it has none.
-    End(&'a str),
+    /// The beginning of a response, with its id as it is written in JSON; empty if it has none.
+    Created(&'a str),
+    /// The end of the response.
+    End {
+        /// Its id, as it is written in JSON; empty if it has none.
+        id: &'a str,
+        /// Whether it has ended for the input of a `response.steer`: a successor follows.
+        is_steered: bool,
+    },
+    /// An answer to `response.steer`.
+    Steer(SteerEvent),
     /// The response has failed, and cannot be continued.
     Failed,
     /// The request was refused with a status, as over HTTP.
@@ -168,9 +178,11 @@ impl Refusal<'_> {
 pub fn read_event(text: &str) -> Option<(&str, ProviderEvent<'_>)> {
     let kind = event_type(text)?;
     let event = match kind {
-        "response.completed" | "response.incomplete" => {
-            ProviderEvent::End(end_of(text, false).map_or("", |(id, _)| id))
-        }
+        "response.created" => ProviderEvent::Created(end_of(text, false).map_or("", |(id, _)| id)),
+        "response.completed" | "response.incomplete" => ProviderEvent::End {
+            id: end_of(text, false).map_or("", |(id, _)| id),
+            is_steered: kind == "response.incomplete" && is_steered(text),
+        },
         "response.failed" => ProviderEvent::Failed,
         "error" => {
             let names = ["status", "status_code", "error", "headers"];
@@ -189,7 +201,7 @@ pub fn read_event(text: &str) -> Option<(&str, ProviderEvent<'_>)> {
             }
         }
         account if account.starts_with("codex.") => ProviderEvent::Account,
-        _ => ProviderEvent::Part,
+        _ => SteerEvent::read(kind, text).map_or(ProviderEvent::Part, ProviderEvent::Steer),
     };
     Some((kind, event))
 }

@@ -3,6 +3,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::client::Steer;
+use super::steering::SteerEvent;
 use crate::canonical::{Start, Usage};
 use crate::error::ApiError;
 use crate::json::{Cursor, EscapedString, JsonError, RawJson, ValueKind, Writer, from_utf8, push_escaped};
@@ -166,7 +167,13 @@ pub enum Watched<'a> {
         id: &'a str,
         /// The elements of its output, without the brackets; empty if the event has none.
         output: &'a str,
+        /// Whether it has ended for the input of a `response.steer`: a successor follows.
+        is_steered: bool,
     },
+    /// A response begins.
+    Created,
+    /// An answer to `response.steer`.
+    Steer(SteerEvent),
     /// The response has failed and cannot be continued.
     Failed,
     /// The same, as an `error` event without a status. Over a connection such an event is not the end of a response for
@@ -195,15 +202,30 @@ pub fn watch<'a>(name: Option<&[u8]>, data: &'a str, reads_output: bool) -> Resu
         "response.completed" | "response.incomplete" => {
             let (id, output) = end_of(data, reads_output)?;
             let output = output.strip_prefix('[').and_then(|output| output.strip_suffix(']'));
-            Watched::End { id, output: output.unwrap_or_default().trim_ascii() }
+            let is_steered = kind == "response.incomplete" && is_steered(data);
+            Watched::End { id, output: output.unwrap_or_default().trim_ascii(), is_steered }
         }
+        "response.created" => Watched::Created,
         "response.failed" => Watched::Failed,
         "error" => {
             let [status] = named_members(RawJson::from_text(data), ["status"])?;
             if status.is_some() { Watched::Failed } else { Watched::ErrorWithoutStatus }
         }
-        _ => Watched::Other,
+        _ => SteerEvent::read(kind, data).map_or(Watched::Other, Watched::Steer),
     })
+}
+
+/// Returns a member of an object; `None` if it is absent, null, or in no object.
+fn inner<'a>(value: RawJson<'a>, name: &str) -> Option<RawJson<'a>> {
+    named_members(value, [name]).ok().and_then(|[found]| found)
+}
+
+/// Returns whether a response has ended for the input of a `response.steer`.
+pub(super) fn is_steered(data: &str) -> bool {
+    let details =
+        inner(RawJson::from_text(data), "response").and_then(|value| inner(value, "incomplete_details"));
+    let reason = details.and_then(|details| inner(details, "reason")).and_then(RawJson::as_str);
+    reason.is_some_and(|reason| reason.is("steered"))
 }
 
 /// Returns the id of the response in its last event, without its quotes, and the text of its output; empty if they are
