@@ -126,8 +126,12 @@ impl Context {
         let (usage, counted) = match self.phase.response_mut() {
             Some(UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _)) => {
                 let exchange = &mut passing.exchange;
-                // A stream that was forwarded to its end may have ended with an error frame of the provider.
-                if matches!(completion, Completion::Complete) && exchange.meter().end() != StreamEnd::Failed {
+                let end = exchange.meter().end();
+                // A stream that was forwarded to its end may have ended with an error frame of the provider. One that broke
+                // off behind its last frame is a steered response without its successor.
+                if end == StreamEnd::Terminated
+                    || (matches!(completion, Completion::Complete) && end != StreamEnd::Failed)
+                {
                     exchange.complete();
                 } else if gone || exchange.has_delivered() {
                     exchange.cut();

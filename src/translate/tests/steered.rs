@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::tokens::TokenizerFamily;
 use crate::translate::Verbatim;
 use crate::translate::verbatim::{Arrival, Changes};
 use crate::wire::Api;
@@ -57,7 +58,7 @@ fn steered_response_whose_successor_is_cut_is_charged_with_its_input() {
     ]
     .concat();
     let mut verbatim = fed(&stream);
-    verbatim.meter_mut().expect(Default::default(), 90);
+    verbatim.meter_mut().expect(TokenizerFamily::OpenAi, 90);
     assert_eq!(verbatim.meter().end(), StreamEnd::Open);
     verbatim.meter_mut().count_cut(true);
     let meter = verbatim.meter();

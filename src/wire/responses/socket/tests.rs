@@ -266,7 +266,11 @@ fn stream_events_are_watched_with_and_without_names() {
     let end = r#"{"type":"response.completed","response":{"output":[ {"id":"i"} ],"id":"resp_1"}}"#;
     for (name, data, expected) in [
         ("response.output_item.done", item, Watched::Item(crate::json::RawJson::from_text(r#"{"id":"i"}"#))),
-        ("response.completed", end, Watched::End { id: "resp_1", output: r#"{"id":"i"}"# }),
+        (
+            "response.completed",
+            end,
+            Watched::End { id: "resp_1", output: r#"{"id":"i"}"#, is_steered: false },
+        ),
         (
             "response.output_text.delta",
             r#"{"type":"response.output_text.delta","delta":"x"}"#,
@@ -280,8 +284,11 @@ fn stream_events_are_watched_with_and_without_names() {
         assert_eq!(watch(None, data, true), Ok(expected));
     }
     let none = r#"{"type":"response.incomplete","response":{"id":"r"}}"#;
-    assert_eq!(watch(None, none, true), Ok(Watched::End { id: "r", output: "" }));
-    assert_eq!(watch(Some(b"response.completed"), end, false), Ok(Watched::End { id: "resp_1", output: "" }));
+    assert_eq!(watch(None, none, true), Ok(Watched::End { id: "r", output: "", is_steered: false }));
+    assert_eq!(
+        watch(Some(b"response.completed"), end, false),
+        Ok(Watched::End { id: "resp_1", output: "", is_steered: false })
+    );
     assert!(watch(None, "{", true).is_err());
 }
 
@@ -335,9 +342,13 @@ fn provider_events_are_classified() {
         (
             r#"{"type":"response.incomplete","response":{"id":"r"}}"#,
             "response.incomplete",
-            ProviderEvent::End("r"),
+            ProviderEvent::End { id: "r", is_steered: false },
         ),
-        (r#"{"type":"response.completed"}"#, "response.completed", ProviderEvent::End("")),
+        (
+            r#"{"type":"response.completed"}"#,
+            "response.completed",
+            ProviderEvent::End { id: "", is_steered: false },
+        ),
         (r#"{"type":"response.failed"}"#, "response.failed", ProviderEvent::Failed),
         (r#"{"type":"codex.rate_limits"}"#, "codex.rate_limits", ProviderEvent::Account),
         // An error without a status, or with one that is none, ends the stream.
