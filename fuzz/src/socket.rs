@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use model_gateway::framing::websocket::{FrameFault, FrameReader, Incoming, MessageKind};
 use model_gateway::json::Rope;
 use model_gateway::wire::responses::socket::{
-    ClientEvent, ContinuedFrom, ConversationMemory, ErrorEvent, Origin, error_event, steer_failed,
+    ClientEvent, ContinuedFrom, ConversationMemory, ErrorEvent, Origin, error_event, provider, steer_failed,
 };
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -59,10 +59,28 @@ fn is_json(text: &[u8]) -> bool {
     serde_json::from_slice::<&RawValue>(text).is_ok()
 }
 
-/// Events of clients: every split reads the same; the body of a request is the event without its own members, and the
+/// Events of a provider: each becomes one server-sent event, and an error with a status becomes a response.
+fn provider_events(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Some((kind, event)) = provider::read_event(text) else { return };
+    if kind.contains(['\n', '\r']) {
+        return;
+    }
+    let mut out = BytesMut::new();
+    provider::put_server_sent(kind, text, &mut out);
+    assert!(out.ends_with(b"\n\n") && out.iter().filter(|byte| **byte == b'\n').count() == 3);
+    if let provider::ProviderEvent::Refused(refusal) = event {
+        assert!((400..=599).contains(&refusal.status));
+        refusal.headers();
+        assert!(!is_json(data) || is_json(&refusal.body()));
+    }
+}
+
+/// Events of both sides. Those of clients: every split reads the same; the body of a request is the event without its own members, and the
 /// conversation before it goes before its input.
 pub fn websocket_events(mut data: &[u8]) {
     let seed = choose(&mut data, 256);
+    provider_events(data);
     let whole = ClientEvent::read(rope(&[data]));
     let split = ClientEvent::read(rope(&pieces(data, seed)));
     let (whole, split) = match (whole, split) {
@@ -106,7 +124,10 @@ pub fn websocket_events(mut data: &[u8]) {
             continued(data, &value);
         }
         (ClientEvent::Steer(steer), ClientEvent::Steer(_)) => {
-            assert!(is_json(&steer_failed(&steer, "c", "m")));
+            assert!(is_json(&steer_failed(&steer, "c", "m")) && is_json(&steer.event()));
+            if let Ok(items) = steer.items() {
+                assert!(is_json(&[b"[", &items[..], b"]"].concat()));
+            }
         }
         (ClientEvent::Other, ClientEvent::Other) => {}
         (one, other) => panic!("{one:?} {other:?}"),

@@ -337,7 +337,22 @@ fn provider_events_are_classified() {
     use provider::ProviderEvent;
     let read = |text| provider::read_event(text).map(|(kind, event)| (kind.to_owned(), event));
     for (text, kind, event) in [
-        (r#"{"type":"response.created","response":{}}"#, "response.created", ProviderEvent::Part),
+        (r#"{"type":"response.in_progress","response":{}}"#, "response.in_progress", ProviderEvent::Part),
+        (
+            r#"{"type":"response.created","response":{"id":"r"}}"#,
+            "response.created",
+            ProviderEvent::Created("r"),
+        ),
+        (
+            r#"{"type":"response.incomplete","response":{"incomplete_details":{"reason":"steered"},"id":"r"}}"#,
+            "response.incomplete",
+            ProviderEvent::End { id: "r", is_steered: true },
+        ),
+        (
+            r#"{"type":"response.steer.pending"}"#,
+            "response.steer.pending",
+            ProviderEvent::Steer(SteerEvent::Pending),
+        ),
         (r#"{ "a": 1, "type" : "x" }"#, "x", ProviderEvent::Part),
         (
             r#"{"type":"response.incomplete","response":{"id":"r"}}"#,
