@@ -63,9 +63,6 @@ fn is_json(text: &[u8]) -> bool {
 fn provider_events(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Some((kind, event)) = provider::read_event(text) else { return };
-    if kind.contains(['\n', '\r']) {
-        return;
-    }
     let mut out = BytesMut::new();
     provider::put_server_sent(kind, text, &mut out);
     assert!(out.ends_with(b"\n\n") && out.iter().filter(|byte| **byte == b'\n').count() == 3);

@@ -210,7 +210,8 @@ pub fn read_event(text: &str) -> Option<(&str, ProviderEvent<'_>)> {
 fn event_type(text: &str) -> Option<&str> {
     let first = text.strip_prefix(r#"{"type":""#).and_then(|rest| rest.split_once('"'));
     if let Some((kind, _)) = first
-        && !kind.contains('\\')
+        // A line break would end the field of the server-sent event.
+        && !kind.contains(['\\', '\n', '\r'])
     {
         return Some(kind);
     }
