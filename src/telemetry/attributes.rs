@@ -1,6 +1,6 @@
 //! Attributes of spans, events, log records and data points: `KeyValue` and `AnyValue` of OTLP's common.proto.
 
-use super::protobuf::Message;
+use super::protobuf::{Message, bytes_field_len, varint_field_len};
 
 /// Longest text of an attribute, in bytes. Longer ones are cut: model ids and paths come from clients.
 const MAX_TEXT: usize = 256;
@@ -18,18 +18,20 @@ impl<'m, 'b> Attributes<'m, 'b> {
         Attributes { message, field }
     }
 
-    fn pair(&mut self, key: &str, value: impl FnOnce(&mut Message<'_>)) {
-        self.message.message(self.field, |pair| {
-            pair.bytes(1, key.as_bytes());
-            pair.message(2, value);
-        });
+    /// Begins a pair whose `AnyValue` has this length, and is written next. The lengths are known before, so that
+    /// nothing has to be moved.
+    fn begin(&mut self, key: &str, value: usize) {
+        self.message.begin(self.field, bytes_field_len(1, key.len()) + bytes_field_len(2, value));
+        self.message.bytes(1, key.as_bytes());
+        self.message.begin(2, value);
     }
 
     /// Writes a text, cut to 256 bytes; nothing for an empty one.
     pub fn text(&mut self, key: &str, value: &str) {
         if !value.is_empty() {
             let value = shortened(value);
-            self.pair(key, |any| any.bytes(1, value.as_bytes()));
+            self.begin(key, bytes_field_len(1, value.len()));
+            self.message.bytes(1, value.as_bytes());
         }
     }
 
@@ -43,15 +45,20 @@ impl<'m, 'b> Attributes<'m, 'b> {
     /// Writes a list with one text.
     pub fn text_list(&mut self, key: &str, value: &str) {
         let value = shortened(value);
-        self.pair(key, |any| {
-            any.message(5, |list| list.message(1, |one| one.bytes(1, value.as_bytes())));
-        });
+        let one = bytes_field_len(1, value.len());
+        let list = bytes_field_len(1, one);
+        self.begin(key, bytes_field_len(5, list));
+        self.message.begin(5, list);
+        self.message.begin(1, one);
+        self.message.bytes(1, value.as_bytes());
     }
 
     /// Writes an integer.
     pub fn integer(&mut self, key: &str, value: u64) {
         // The field is signed: larger values have no meaning here.
-        self.pair(key, |any| any.varint(3, value.min(i64::MAX.unsigned_abs())));
+        let value = value.min(i64::MAX.unsigned_abs());
+        self.begin(key, varint_field_len(3, value));
+        self.message.varint(3, value);
     }
 
     /// Writes an integer if there is one.
@@ -63,12 +70,15 @@ impl<'m, 'b> Attributes<'m, 'b> {
 
     /// Writes a truth value.
     pub fn boolean(&mut self, key: &str, value: bool) {
-        self.pair(key, |any| any.varint(2, u64::from(value)));
+        self.begin(key, varint_field_len(2, value.into()));
+        self.message.varint(2, value.into());
     }
 
     /// Writes a number.
     pub fn double(&mut self, key: &str, value: f64) {
-        self.pair(key, |any| any.double(4, value));
+        // A tag and eight bytes.
+        self.begin(key, 9);
+        self.message.double(4, value);
     }
 
     /// Writes nanoseconds as seconds, if there are any.

@@ -108,6 +108,11 @@ pub fn bytes_field_len(field: u32, length: usize) -> usize {
     varint_len(u64::from(field) << 3) + varint_len(length as u64) + length
 }
 
+/// Returns the encoded length of a varint field.
+pub fn varint_field_len(field: u32, value: u64) -> usize {
+    varint_len(u64::from(field) << 3) + varint_len(value)
+}
+
 fn varint_len(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros() as usize;
     bits.div_ceil(7)
@@ -125,6 +130,10 @@ fn each_varint_byte(mut value: u64, mut push: impl FnMut(u8)) {
 }
 
 fn push_varint(value: u64, out: &mut Vec<u8>) {
+    // Tags and most lengths have one byte.
+    if let Ok(byte @ ..0x80) = u8::try_from(value) {
+        return out.push(byte);
+    }
     each_varint_byte(value, |byte| out.push(byte));
 }
 
