@@ -172,7 +172,9 @@ fn store(key: &str) -> Option<KeyType> {
 fn telemetry(key: &str) -> Option<KeyType> {
     const NAMES: Names = Names::Own(&[Conventions::ALL[0].name(), Conventions::ALL[1].name()]);
     Some(match key {
-        "otlp" | "headers_file" | "ca" | "client_cert" | "client_key" | "slow" | "service_name" => KeyType::Text,
+        "otlp" | "headers_file" | "ca" | "client_cert" | "client_key" | "slow" | "service_name" => {
+            KeyType::Text
+        }
         "traces" | "logs" | "metrics" | "propagate" | "names" => KeyType::Flag,
         "headers" | "resource" => KeyType::Open,
         "compression" => KeyType::OneOf(Names::Own(&["gzip", "none"])),
@@ -217,10 +219,9 @@ fn access(key: &str) -> Option<KeyType> {
 /// Keys of tables that no other table resembles.
 fn other(path: &str) -> Option<KeyType> {
     Some(match path {
-        "server" | "limits" | "reload" | "log" | "store" | "admin" | "telemetry" | "tokens" | "breaker" | "retry"
-        | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry" | "model.price" => {
-            KeyType::Table
-        }
+        "server" | "limits" | "reload" | "log" | "store" | "admin" | "telemetry" | "tokens" | "breaker"
+        | "retry" | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry"
+        | "model.price" => KeyType::Table,
         "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {
             KeyType::Tables
         }

@@ -125,7 +125,8 @@ pub(super) fn read(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> 
     let file = root.table("telemetry", |table| read_table(table, folder, vault)).unwrap_or_default();
     let variables = OtelVariables::new(vault);
     let is_disabled = variables.parsed("otlp", "OTEL_SDK_DISABLED", truth).unwrap_or(false);
-    let is_named = file.otlp.is_some() || SIGNALS.iter().any(|(_, _, part, _)| endpoint(&variables, part).is_some());
+    let is_named =
+        file.otlp.is_some() || SIGNALS.iter().any(|(_, _, part, _)| endpoint(&variables, part).is_some());
     if is_disabled || !is_named {
         // Variables of other programs must not keep a gateway without telemetry from starting.
         return TelemetrySettings::default();
@@ -155,15 +156,14 @@ fn merge(file: FileSettings, variables: &OtelVariables<'_>) -> TelemetrySettings
         Some(sample) => Some(sample),
         None => variables.parsed("sample", "OTEL_TRACES_SAMPLER", |name| sampler(name, variables)),
     };
-    let mut resource =
-        variables.parsed("resource", "OTEL_RESOURCE_ATTRIBUTES", pairs).unwrap_or_default();
+    let mut resource = variables.parsed("resource", "OTEL_RESOURCE_ATTRIBUTES", pairs).unwrap_or_default();
     resource.retain(|(key, _)| file.resource.iter().all(|(other, _)| other != key));
     resource.extend(file.resource);
     let named = resource.iter().position(|(key, _)| key == "service.name");
     let named = named.map(|index| resource.remove(index).1);
     let service_name = file.service_name;
-    let service_name =
-        service_name.or_else(|| variables.parsed("service_name", "OTEL_SERVICE_NAME", |text| Ok(text.to_owned())));
+    let service_name = service_name
+        .or_else(|| variables.parsed("service_name", "OTEL_SERVICE_NAME", |text| Ok(text.to_owned())));
     let count = |text: &str| match text.parse::<i64>() {
         Ok(count @ 1..=MAX_QUEUE) => Ok(usize::try_from(count).unwrap_or(1)),
         _ => Err(format!("write a number from 1 to {MAX_QUEUE}")),
@@ -177,7 +177,8 @@ fn merge(file: FileSettings, variables: &OtelVariables<'_>) -> TelemetrySettings
     let queue = file.queue.or_else(|| variables.parsed("queue", "OTEL_BSP_MAX_QUEUE_SIZE", count));
     let batch = file.batch.or_else(|| variables.parsed("batch", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", count));
     let delay = file.delay.or_else(|| variables.parsed("delay", "OTEL_BSP_SCHEDULE_DELAY", millis));
-    let interval = file.interval.or_else(|| variables.parsed("interval", "OTEL_METRIC_EXPORT_INTERVAL", millis));
+    let interval =
+        file.interval.or_else(|| variables.parsed("interval", "OTEL_METRIC_EXPORT_INTERVAL", millis));
     let queue = queue.unwrap_or(default.queue);
     TelemetrySettings {
         traces,
@@ -271,7 +272,9 @@ fn sampler(name: &str, variables: &OtelVariables<'_>) -> Result<u64, String> {
             Some(text) => share(&text),
             None => Ok(WHOLE.unsigned_abs()),
         },
-        _ => Err("write always_on, always_off or traceidratio, with parentbased_ before it or not".to_owned()),
+        _ => {
+            Err("write always_on, always_off or traceidratio, with parentbased_ before it or not".to_owned())
+        }
     }
 }
 
@@ -445,7 +448,9 @@ fn base_url(text: &str) -> Result<Url, String> {
         return Err(HINT.to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("set an authorization header in telemetry.headers instead of a user in the URL".to_owned());
+        return Err(
+            "set an authorization header in telemetry.headers instead of a user in the URL".to_owned()
+        );
     }
     Ok(url)
 }

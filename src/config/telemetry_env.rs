@@ -101,7 +101,10 @@ pub(super) fn exporter(text: &str) -> Result<bool, String> {
     match text {
         "otlp" => Ok(true),
         "none" => Ok(false),
-        _ => Err("write \"otlp\" or \"none\"; metrics are on /metrics of the admin port in any case".to_owned()),
+        _ => {
+            Err("write \"otlp\" or \"none\"; metrics are on /metrics of the admin port in any case"
+                .to_owned())
+        }
     }
 }
 
@@ -123,7 +126,8 @@ pub(super) fn headers(text: &str) -> Result<Vec<(HeaderName, HeaderValue)>, Stri
 
 /// Makes a header. The error is a hint without the value, which may be a secret.
 pub(super) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let managed = ["host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection"];
+    let managed =
+        ["host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection"];
     let known = HeaderName::from_bytes(name.as_bytes()).ok();
     let known = known.filter(|name| !managed.contains(&name.as_str()));
     let value = HeaderValue::from_str(value).map(|mut value| {

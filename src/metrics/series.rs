@@ -91,7 +91,13 @@ impl Series {
             response_bytes: metrics.response_bytes.with_label_values(&[endpoint]),
             reused: metrics.upstream_connections.with_label_values(&[provider, "true"]),
             connected: metrics.upstream_connections.with_label_values(&[provider, "false"]),
-            labels: Labels { endpoint, operation, model: model.into(), provider: provider.into(), provider_kind },
+            labels: Labels {
+                endpoint,
+                operation,
+                model: model.into(),
+                provider: provider.into(),
+                provider_kind,
+            },
         }
     }
 

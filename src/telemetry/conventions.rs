@@ -59,9 +59,10 @@ impl Conventions {
     pub const fn token_histograms(self) -> [&'static str; 2] {
         match self {
             Conventions::V1_41 => ["gen_ai.client.token.usage"; 2],
-            Conventions::GenAi0_1 => {
-                ["gen_ai.client.inference.operation.input_tokens", "gen_ai.client.inference.operation.output_tokens"]
-            }
+            Conventions::GenAi0_1 => [
+                "gen_ai.client.inference.operation.input_tokens",
+                "gen_ai.client.inference.operation.output_tokens",
+            ],
         }
     }
 }

@@ -75,7 +75,9 @@ impl PartialSuccess {
             for (field, value) in Fields::new(inner) {
                 match (field, value) {
                     // A negative count has no meaning.
-                    (1, FieldValue::Varint(count)) => partial.rejected = u64::try_from(count.cast_signed()).unwrap_or(0),
+                    (1, FieldValue::Varint(count)) => {
+                        partial.rejected = u64::try_from(count.cast_signed()).unwrap_or(0)
+                    }
                     (2, FieldValue::Bytes(text)) => {
                         partial.message = String::from_utf8_lossy(text).chars().take(200).collect();
                     }

@@ -251,7 +251,13 @@ impl Exporter {
                 Sent::Accepted(partial) => {
                     self.state.is_down = false;
                     if partial.rejected > 0 {
-                        self.log(signal, &format!("the collector rejected {} items: {}", partial.rejected, partial.message));
+                        self.log(
+                            signal,
+                            &format!(
+                                "the collector rejected {} items: {}",
+                                partial.rejected, partial.message
+                            ),
+                        );
                     }
                     return Delivered::Taken(partial.rejected);
                 }

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use super::conventions::Conventions;
 use super::envelope::Envelope;
 use super::exporter::{
-    DropReason, ExportCounters, ExportState, Exporter, LAST_FLUSH, MetricExport, MetricSource, QueueExport, Signal,
-    unix_nanos,
+    DropReason, ExportCounters, ExportState, Exporter, LAST_FLUSH, MetricExport, MetricSource, QueueExport,
+    Signal, unix_nanos,
 };
 use super::facts::{RequestFacts, TraceFacts};
 use super::log_record::{RecordTrace, encode_record};
@@ -105,7 +105,11 @@ impl Telemetry {
     ///
     /// # Errors
     /// Returns [`TelemetryError`] if a client certificate cannot be used or the thread cannot be started.
-    pub fn start(terms: TelemetryTerms, metrics: &Metrics, source: MetricSource) -> Result<Self, TelemetryError> {
+    pub fn start(
+        terms: TelemetryTerms,
+        metrics: &Metrics,
+        source: MetricSource,
+    ) -> Result<Self, TelemetryError> {
         let queue = |terms: Option<SignalTerms>, limit| {
             let export = |terms: SignalTerms| {
                 let transport = Transport::new(terms.destination)?;
@@ -116,8 +120,11 @@ impl Telemetry {
         let traces = queue(terms.traces, terms.queue)?;
         let logs = queue(terms.logs, terms.queue)?;
         let collected = terms.metrics.map(|metrics| {
-            Transport::new(metrics.destination)
-                .map(|transport| MetricExport { source, every: metrics.every, transport })
+            Transport::new(metrics.destination).map(|transport| MetricExport {
+                source,
+                every: metrics.every,
+                transport,
+            })
         });
         let signal = Arc::new(ExporterSignal::default());
         let counters = ExportCounters {
@@ -200,7 +207,9 @@ impl Telemetry {
             let items = encode(scratch);
             match queue.push(scratch, items) {
                 // Only the item that completes the batch wakes the thread.
-                Pushed::Queued(queued) if queued >= self.batch && queued - items < self.batch => self.signal.wake(),
+                Pushed::Queued(queued) if queued >= self.batch && queued - items < self.batch => {
+                    self.signal.wake()
+                }
                 Pushed::Queued(_) => {}
                 Pushed::Full => self.counters.drop_items(signal, DropReason::Full, items as u64),
             }

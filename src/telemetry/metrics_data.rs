@@ -114,8 +114,12 @@ fn encode_histogram(message: &mut Message<'_>, point: &Metric, time: CollectionT
     message.fixed64(3, time.now);
     message.fixed64(4, histogram.get_sample_count());
     message.double(5, histogram.get_sample_sum());
-    let bounds: Vec<f64> =
-        histogram.get_bucket().iter().map(|bucket| bucket.upper_bound()).filter(|bound| bound.is_finite()).collect();
+    let bounds: Vec<f64> = histogram
+        .get_bucket()
+        .iter()
+        .map(|bucket| bucket.upper_bound())
+        .filter(|bound| bound.is_finite())
+        .collect();
     let cumulative = histogram.get_bucket().iter().take(bounds.len()).map(|bucket| bucket.cumulative_count());
     let mut before = 0;
     let counts: Vec<u64> = cumulative

@@ -53,7 +53,8 @@ impl Taken {
         }
         let middle = start + (end - start) / 2;
         let part = |records: Range<usize>| {
-            let items = self.records.get(records.clone()).unwrap_or_default().iter().map(|(_, items)| *items as u64);
+            let items =
+                self.records.get(records.clone()).unwrap_or_default().iter().map(|(_, items)| *items as u64);
             Batch { records, items: items.sum() }
         };
         Some([part(start..middle), part(middle..end)])
@@ -227,7 +228,8 @@ mod tests {
         let mut taken = Taken::default();
         queue.take(&mut taken);
         let batches = taken.batches(3);
-        let texts: Vec<_> = batches.iter().map(|batch| std::str::from_utf8(taken.bytes_of(batch)).unwrap()).collect();
+        let texts: Vec<_> =
+            batches.iter().map(|batch| std::str::from_utf8(taken.bytes_of(batch)).unwrap()).collect();
         assert_eq!(texts, ["aab", "cccc", "de"]);
         assert_eq!(batches.iter().map(|batch| batch.items).sum::<u64>(), taken.items());
         let [first, second] = taken.halves(&batches[0]).unwrap();

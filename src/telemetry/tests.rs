@@ -134,12 +134,8 @@ fn integer_at(attributes: &[KeyValue], key: &str) -> i64 {
 
 #[test]
 fn spans_of_a_request_and_its_attempts_follow_the_conventions() {
-    let first = AttemptFacts {
-        error: Some("upstream_overloaded"),
-        status: Some(529),
-        is_last: false,
-        ..attempt(1)
-    };
+    let first =
+        AttemptFacts { error: Some("upstream_overloaded"), status: Some(529), is_last: false, ..attempt(1) };
     let attempts = [first, AttemptFacts { is_continuation: true, ..attempt(2) }];
     let events = [
         EventFacts { at: 5, kind: EventKind::Retry("upstream_overloaded"), attempt: Some(1) },
@@ -151,7 +147,10 @@ fn spans_of_a_request_and_its_attempts_follow_the_conventions() {
     assert_eq!(server.name, "POST /v1/chat/completions");
     assert_eq!((server.kind, server.trace_state.as_str()), (2, "one=1"));
     assert_eq!(server.trace_id, TraceId::from_random(TRACE.0, TRACE.1).as_bytes());
-    assert_eq!((&server.span_id[..], &server.parent_span_id[..]), (&[0, 0, 0, 0, 0, 0, 0, 3][..], &[0, 0, 0, 0, 0, 0, 0, 4][..]));
+    assert_eq!(
+        (&server.span_id[..], &server.parent_span_id[..]),
+        (&[0, 0, 0, 0, 0, 0, 0, 3][..], &[0, 0, 0, 0, 0, 0, 0, 4][..])
+    );
     assert_eq!(server.end_time_unix_nano - server.start_time_unix_nano, 1_500_000_000);
     assert_eq!(server.flags, 0x301);
     assert_eq!(server.status, None);
@@ -189,14 +188,19 @@ fn spans_of_a_request_and_its_attempts_follow_the_conventions() {
     ] {
         assert_eq!(text_at(&last.attributes, key), text, "{key}");
     }
-    let Some(Value::ArrayValue(reasons)) = value(&last.attributes, "gen_ai.response.finish_reasons") else { panic!() };
+    let Some(Value::ArrayValue(reasons)) = value(&last.attributes, "gen_ai.response.finish_reasons") else {
+        panic!()
+    };
     assert_eq!(reasons.values, [AnyValue { value: Some(Value::StringValue("end_turn".to_owned())) }]);
     assert_eq!(value(&last.attributes, "gen_ai.usage.reasoning.output_tokens"), None, "not in v1.41.0");
 
     let newer = spans_of(&request(), &trace(&attempts, &events), Conventions::GenAi0_1);
     assert_eq!(integer_at(&newer[2].attributes, "gen_ai.usage.cache_write.input_tokens"), 15);
     assert_eq!(integer_at(&newer[2].attributes, "gen_ai.usage.reasoning.output_tokens"), 7);
-    assert_eq!(value(&newer[2].attributes, "gen_ai.response.time_to_first_chunk"), Some(&Value::DoubleValue(0.15)));
+    assert_eq!(
+        value(&newer[2].attributes, "gen_ai.response.time_to_first_chunk"),
+        Some(&Value::DoubleValue(0.15))
+    );
 }
 
 #[test]
@@ -209,7 +213,8 @@ fn span_of_a_cut_stream_is_an_error_and_one_of_a_refused_request_is_not() {
     let Some(Value::ArrayValue(reasons)) = reasons else { panic!("{reasons:?}") };
     assert_eq!(reasons.values[0].value, Some(Value::StringValue("error".to_owned())));
 
-    let refused = RequestFacts { error: Some("unauthorized"), status: 401, is_client_fault: true, ..request() };
+    let refused =
+        RequestFacts { error: Some("unauthorized"), status: 401, is_client_fault: true, ..request() };
     let spans = spans_of(&refused, &trace(&[], &[]), Conventions::V1_41);
     assert_eq!((spans.len(), &spans[0].status), (1, &None));
     assert_eq!(text_at(&spans[0].attributes, "error.type"), "unauthorized");

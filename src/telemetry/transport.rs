@@ -96,7 +96,8 @@ impl Transport {
         if destination.url.starts_with("https:") {
             let identity = match &destination.identity {
                 Some(identity) => {
-                    let key = PrivateKey::from_pem(identity.key.as_bytes()).map_err(|_| TransportError::Key)?;
+                    let key =
+                        PrivateKey::from_pem(identity.key.as_bytes()).map_err(|_| TransportError::Key)?;
                     let chain: Vec<_> =
                         identity.chain.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
                     Some(ClientCert::new_with_certs(&chain, key))

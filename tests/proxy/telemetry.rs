@@ -73,7 +73,8 @@ fn servers(spans: &[Span]) -> Vec<&Span> {
 #[tokio::test]
 async fn traces_have_the_request_its_attempts_and_their_causes_but_nothing_that_was_said() {
     let collector = Collector::start().await;
-    let failing = Upstream::answering(reply::json(503, provider_error(Form::Chat, 503, "unutterable reason"))).await;
+    let failing =
+        Upstream::answering(reply::json(503, provider_error(Form::Chat, 503, "unutterable reason"))).await;
     let working = well().await;
     let gateway = two_targets(&failing, &working, &(collector.lines() + ALL)).await;
     let headers = [("traceparent", PARENT), ("tracestate", "one=1"), ("x-request-id", "mine")];
@@ -284,9 +285,12 @@ async fn collector_over_tls_is_verified_and_gets_the_headers_of_a_file() {
     };
     let collector = Collector { upstream: Upstream::start_tls(config, serve).await };
     let port = collector.upstream.addr.port();
-    let lines = format!("[telemetry]\notlp = \"https://localhost:{port}/base\"\ndelay = \"20ms\"\nsample = 1\n");
+    let lines =
+        format!("[telemetry]\notlp = \"https://localhost:{port}/base\"\ndelay = \"20ms\"\nsample = 1\n");
     let trusting = format!("{lines}ca = \"ca.pem\"\nheaders_file = \"headers\"\n");
-    let files = |setup: Setup| setup.file("ca.pem", authority.pem()).file("headers", "authorization: Bearer of-mine\n");
+    let files = |setup: Setup| {
+        setup.file("ca.pem", authority.pem()).file("headers", "authorization: Bearer of-mine\n")
+    };
     let gateway = Gateway::start(&files(setup(&upstream, &trusting))).await;
     assert_eq!(gateway.ask(chat(&[])).await.status(), 200);
     collector.upstream.wait_for(1).await;

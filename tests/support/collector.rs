@@ -73,14 +73,16 @@ impl Collector {
 
     fn bodies<M: Message + Default>(&self, path: &str) -> Vec<M> {
         let requests = self.upstream.requests();
-        let of_path = requests.iter().filter(|request| request.head.line.starts_with(&format!("POST {path} ")));
+        let of_path =
+            requests.iter().filter(|request| request.head.line.starts_with(&format!("POST {path} ")));
         of_path.map(|request| M::decode(&decoded(request)[..]).unwrap()).collect()
     }
 
     /// Returns the spans so far.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let requests = self.bodies::<ExportTraceServiceRequest>("/v1/traces").into_iter();
-        let scopes = requests.flat_map(|request| request.resource_spans).flat_map(|resource| resource.scope_spans);
+        let scopes =
+            requests.flat_map(|request| request.resource_spans).flat_map(|resource| resource.scope_spans);
         scopes.flat_map(|scope| scope.spans).collect()
     }
 
@@ -93,7 +95,8 @@ impl Collector {
     /// Returns the log records so far.
     pub(crate) fn logs(&self) -> Vec<LogRecord> {
         let requests = self.bodies::<ExportLogsServiceRequest>("/v1/logs").into_iter();
-        let scopes = requests.flat_map(|request| request.resource_logs).flat_map(|resource| resource.scope_logs);
+        let scopes =
+            requests.flat_map(|request| request.resource_logs).flat_map(|resource| resource.scope_logs);
         scopes.flat_map(|scope| scope.log_records).collect()
     }
 
@@ -105,7 +108,8 @@ impl Collector {
     /// Returns the metrics so far.
     pub(crate) fn metrics(&self) -> Vec<Metric> {
         let requests = self.collections().into_iter();
-        let scopes = requests.flat_map(|request| request.resource_metrics).flat_map(|resource| resource.scope_metrics);
+        let scopes =
+            requests.flat_map(|request| request.resource_metrics).flat_map(|resource| resource.scope_metrics);
         scopes.flat_map(|scope| scope.metrics).collect()
     }
 

@@ -91,7 +91,10 @@ fn telemetry_file_precedes_the_variables() {
     let settings = load(table, &variables).unwrap();
     assert_eq!((&settings.traces, &settings.logs), (&None, &None));
     let metrics = settings.metrics.unwrap();
-    assert_eq!((metrics.url.as_str(), metrics.timeout), ("http://mine:4318/v1/metrics", Duration::from_secs(3)));
+    assert_eq!(
+        (metrics.url.as_str(), metrics.timeout),
+        ("http://mine:4318/v1/metrics", Duration::from_secs(3))
+    );
     assert_eq!(metrics.headers.len(), 1);
     assert_eq!(metrics.headers[0].1, "Bearer SECRET");
     assert_eq!((settings.sample, settings.service_name.as_str()), (1_000_000_000, "mine"));

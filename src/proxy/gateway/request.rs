@@ -46,7 +46,8 @@ impl Gateway {
         ctx.origin = RequestOrigin::of(head);
         ctx.id = RequestId::choose(head.headers.get(names::X_REQUEST_ID).map(|id| id.as_bytes()));
         if let Some(telemetry) = self.telemetry.as_ref().filter(|telemetry| telemetry.exporter.has_traces()) {
-            let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+            let address =
+                client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
             ctx.trace = Some(RequestTrace::begin(head, address, &telemetry.trust));
         }
         // Set keep-alive explicitly: Pingora would otherwise take an unlimited one over from the request's head.

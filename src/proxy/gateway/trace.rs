@@ -75,7 +75,11 @@ pub(in crate::proxy) struct EventTrace {
 impl RequestTrace {
     /// Begins the trace of a request, or continues that of its caller. The caller's decision about sampling counts if
     /// it comes from a network of `trust`.
-    pub(in crate::proxy) fn begin(head: &RequestHeader, client: Option<IpAddr>, trust: &[Network]) -> Box<Self> {
+    pub(in crate::proxy) fn begin(
+        head: &RequestHeader,
+        client: Option<IpAddr>,
+        trust: &[Network],
+    ) -> Box<Self> {
         let random = || rand::Rng::next_u64(&mut rand::rng());
         let mut lines = head.headers.get_all(names::TRACEPARENT).iter();
         // Several lines are no valid header.
@@ -114,7 +118,8 @@ impl RequestTrace {
 
     /// Returns whether the request was retried or continued.
     pub(in crate::proxy) fn is_retried(&self) -> bool {
-        let repeats = |event: &EventTrace| matches!(event.kind, EventKind::Retry(_) | EventKind::Continued(_));
+        let repeats =
+            |event: &EventTrace| matches!(event.kind, EventKind::Retry(_) | EventKind::Continued(_));
         self.attempts.len() > 1 || self.events.iter().any(repeats)
     }
 
@@ -139,7 +144,9 @@ impl RequestTrace {
     pub(in crate::proxy) fn propagate(&self, head: &mut HeaderMap, sampled: bool) {
         let span = self.attempts.last().map_or(self.span, |attempt| attempt.span);
         let parent = TraceParent { trace: self.trace, span, sampled: self.caller.unwrap_or(sampled) };
-        let (Ok(parent), state) = (HeaderValue::try_from(parent.to_string()), self.state.as_deref()) else { return };
+        let (Ok(parent), state) = (HeaderValue::try_from(parent.to_string()), self.state.as_deref()) else {
+            return;
+        };
         head.insert(names::TRACEPARENT, parent);
         match state.and_then(|state| HeaderValue::from_str(state).ok()) {
             Some(state) => _ = head.insert(names::TRACESTATE, state),
