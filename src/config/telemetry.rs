@@ -128,6 +128,9 @@ pub(super) fn read(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> 
     let is_named =
         file.otlp.is_some() || SIGNALS.iter().any(|(_, _, part, _)| endpoint(&variables, part).is_some());
     if is_disabled || !is_named {
+        if let Some(table) = root.get("telemetry").filter(|_| !is_disabled && vault.reads()) {
+            table.warn("nothing is exported without telemetry.otlp", "for example: otlp = \"http://127.0.0.1:4318\"".to_owned());
+        }
         // Variables of other programs must not keep a gateway without telemetry from starting.
         return TelemetrySettings::default();
     }
