@@ -122,9 +122,15 @@ fn example_full_has_every_key_and_every_default() {
     let telemetry = &full.settings.telemetry;
     assert!(telemetry.traces.is_some() && telemetry.logs.is_none() && telemetry.metrics.is_none());
     let (given, default) = (telemetry, &minimal.telemetry);
-    assert_eq!((given.sample, given.slow, given.conventions), (default.sample, default.slow, default.conventions));
+    assert_eq!(
+        (given.sample, given.slow, given.conventions),
+        (default.sample, default.slow, default.conventions)
+    );
     assert_eq!((given.queue, given.batch, given.delay), (default.queue, default.batch, default.delay));
-    assert_eq!((given.propagate, given.names, given.interval), (default.propagate, default.names, default.interval));
+    assert_eq!(
+        (given.propagate, given.names, given.interval),
+        (default.propagate, default.names, default.interval)
+    );
     assert_eq!(full.settings.admin, minimal.admin);
     assert_eq!((full.settings.threads, full.settings.drain), (minimal.threads, minimal.drain));
     let name = |path: &Path| path.file_name().unwrap().to_owned();

@@ -17,17 +17,17 @@ use super::values;
 use crate::account::{Network, amount};
 use crate::telemetry::conventions::Conventions;
 use crate::telemetry::sampling::{SampleShare, SlowRule};
-use crate::telemetry::transport::{ClientIdentity, Destination};
+use crate::telemetry::transport::{ClientIdentity, CollectorEndpoint};
 
 /// Settings of telemetry over OTLP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TelemetrySettings {
     /// Where traces are sent to; `None` if they are off.
-    pub traces: Option<Destination>,
+    pub traces: Option<CollectorEndpoint>,
     /// Where log records are sent to; `None` if they are off.
-    pub logs: Option<Destination>,
+    pub logs: Option<CollectorEndpoint>,
     /// Where metrics are sent to; `None` if they are off.
-    pub metrics: Option<Destination>,
+    pub metrics: Option<CollectorEndpoint>,
     /// Time between two exports of metrics.
     pub interval: Duration,
     /// Share of requests whose traces are exported, in billionths.
@@ -129,7 +129,10 @@ pub(super) fn read(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> 
         file.otlp.is_some() || SIGNALS.iter().any(|(_, _, part, _)| endpoint(&variables, part).is_some());
     if is_disabled || !is_named {
         if let Some(table) = root.get("telemetry").filter(|_| !is_disabled && vault.reads()) {
-            table.warn("nothing is exported without telemetry.otlp", "for example: otlp = \"http://127.0.0.1:4318\"".to_owned());
+            table.warn(
+                "nothing is exported without telemetry.otlp",
+                "for example: otlp = \"http://127.0.0.1:4318\"".to_owned(),
+            );
         }
         // Variables of other programs must not keep a gateway without telemetry from starting.
         return TelemetrySettings::default();
@@ -209,7 +212,7 @@ fn destination(
     variables: &OtelVariables<'_>,
     path: &str,
     part: &str,
-) -> Option<Destination> {
+) -> Option<CollectorEndpoint> {
     // The protocol is the only one that the gateway speaks, so the file has no key for it.
     variables.of_signal("otlp", part, "PROTOCOL", |text| match text {
         "http/protobuf" => Ok(()),
@@ -248,7 +251,7 @@ fn destination(
         })?;
         Some(Arc::new(ClientIdentity { chain, key }))
     };
-    Some(Destination {
+    Some(CollectorEndpoint {
         url,
         headers: match &file.headers {
             Some(headers) => headers.clone(),

@@ -3,7 +3,7 @@
 
 use super::attributes::Attributes;
 use super::conventions::Conventions;
-use super::protobuf::{FieldValue, Fields, Message, bytes_field_len};
+use super::protobuf::{MessageFields, MessageWriter, WireValue, bytes_field_len};
 
 /// Name of the instrumentation scope.
 const SCOPE: &str = "model-gateway";
@@ -25,10 +25,10 @@ impl Envelope {
     ) -> Self {
         let mut envelope =
             Envelope { resource: Vec::new(), scope: Vec::new(), schema_url: conventions.schema_url() };
-        let mut message = Message::new(&mut envelope.resource);
+        let mut message = MessageWriter::new(&mut envelope.resource);
         let mut attributes = Attributes::new(&mut message, 1);
         resource.for_each(|(key, value)| attributes.text(key, value));
-        let mut scope = Message::new(&mut envelope.scope);
+        let mut scope = MessageWriter::new(&mut envelope.scope);
         scope.bytes(1, SCOPE.as_bytes());
         scope.bytes(2, version.as_bytes());
         Attributes::new(&mut scope, 3).text("gateway.semantic_conventions", conventions.name());
@@ -44,7 +44,7 @@ impl Envelope {
         let scope = bytes_field_len(1, self.scope.len()) + items.len() + schema;
         let resource = bytes_field_len(1, self.resource.len()) + bytes_field_len(2, scope);
         let mut out = Vec::with_capacity(bytes_field_len(1, resource));
-        let mut message = Message::new(&mut out);
+        let mut message = MessageWriter::new(&mut out);
         message.begin(1, resource);
         message.bytes(1, &self.resource);
         message.begin(2, scope);
@@ -70,15 +70,15 @@ impl PartialSuccess {
     /// Reads the response of a collector. A response without the field, and one that is not protobuf, rejects nothing.
     pub fn parse(response: &[u8]) -> Self {
         let mut partial = PartialSuccess::default();
-        for (field, value) in Fields::new(response) {
-            let (1, FieldValue::Bytes(inner)) = (field, value) else { continue };
-            for (field, value) in Fields::new(inner) {
+        for (field, value) in MessageFields::new(response) {
+            let (1, WireValue::Bytes(inner)) = (field, value) else { continue };
+            for (field, value) in MessageFields::new(inner) {
                 match (field, value) {
                     // A negative count has no meaning.
-                    (1, FieldValue::Varint(count)) => {
+                    (1, WireValue::Varint(count)) => {
                         partial.rejected = u64::try_from(count.cast_signed()).unwrap_or(0)
                     }
-                    (2, FieldValue::Bytes(text)) => {
+                    (2, WireValue::Bytes(text)) => {
                         partial.message = String::from_utf8_lossy(text).chars().take(200).collect();
                     }
                     _ => {}

@@ -11,7 +11,7 @@ use super::conventions::Conventions;
 use super::envelope::Envelope;
 use super::metrics_data::{CollectionTime, encode_metrics};
 use super::queue::{Batch, ExporterSignal, SignalQueue, Taken};
-use super::transport::{Sent, Transport};
+use super::transport::{ExportOutcome, Transport};
 
 /// First and longest pause before a batch is sent again.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
@@ -248,7 +248,7 @@ impl Exporter {
                 return Delivered::Dropped(DropReason::Shutdown);
             };
             let (after, reason) = match sent {
-                Sent::Accepted(partial) => {
+                ExportOutcome::Accepted(partial) => {
                     self.state.is_down = false;
                     if partial.rejected > 0 {
                         self.log(
@@ -261,12 +261,12 @@ impl Exporter {
                     }
                     return Delivered::Taken(partial.rejected);
                 }
-                Sent::TooLarge => return Delivered::TooLarge,
-                Sent::Refused(reason) => {
+                ExportOutcome::TooLarge => return Delivered::TooLarge,
+                ExportOutcome::Refused(reason) => {
                     self.log(signal, &reason);
                     return Delivered::Dropped(DropReason::Rejected);
                 }
-                Sent::Retry { after, reason } => (after, reason),
+                ExportOutcome::Retry { after, reason } => (after, reason),
             };
             self.log(signal, &reason);
             let wait = after.unwrap_or_else(|| jittered(pause));
@@ -298,7 +298,7 @@ impl Exporter {
     }
 
     /// Sends a body once. `None` if no time is left before the process ends.
-    fn send(&mut self, signal: Signal, body: &[u8]) -> Option<Sent> {
+    fn send(&mut self, signal: Signal, body: &[u8]) -> Option<ExportOutcome> {
         if self.signal.is_stopping() {
             self.state.ends_at.get_or_insert_with(|| Instant::now() + LAST_FLUSH);
         }

@@ -20,7 +20,7 @@ use super::queue::{ExporterSignal, Pushed, SignalQueue};
 use super::sampling::{RequestOutcome, Sampler};
 use super::span::encode_request;
 use super::trace_context::TraceId;
-use super::transport::{Destination, Transport, TransportError};
+use super::transport::{CollectorEndpoint, Transport, TransportError};
 use crate::metrics::Metrics;
 use crate::supervise::{self, Supervised};
 
@@ -58,14 +58,14 @@ pub struct TelemetryTerms {
 #[derive(Debug)]
 pub struct SignalTerms {
     /// Where it is sent to.
-    pub destination: Destination,
+    pub destination: CollectorEndpoint,
 }
 
 /// Terms of the metrics.
 #[derive(Debug)]
 pub struct MetricTerms {
     /// Where they are sent to.
-    pub destination: Destination,
+    pub destination: CollectorEndpoint,
     /// Time between two collections.
     pub every: Duration,
 }

@@ -9,7 +9,7 @@ use prometheus::proto::{Metric, MetricFamily, MetricType};
 
 use super::attributes::Attributes;
 use super::conventions::Conventions;
-use super::protobuf::Message;
+use super::protobuf::MessageWriter;
 use super::queue::Taken;
 
 /// Field of the metrics in `ScopeMetrics`.
@@ -77,7 +77,7 @@ fn encode_family(
         MetricType::SUMMARY | MetricType::UNTYPED => return,
     };
     out.push_with(points.len(), |out| {
-        Message::new(out).message(METRICS, |metric| {
+        MessageWriter::new(out).message(METRICS, |metric| {
             metric.bytes(1, name.as_bytes());
             metric.bytes(2, family.help().as_bytes());
             metric.bytes(3, unit.as_bytes());
@@ -100,14 +100,14 @@ fn encode_family(
     });
 }
 
-fn encode_number(message: &mut Message<'_>, point: &Metric, value: f64, time: CollectionTime) {
+fn encode_number(message: &mut MessageWriter<'_>, point: &Metric, value: f64, time: CollectionTime) {
     labels(message, 7, point);
     message.fixed64(2, time.start);
     message.fixed64(3, time.now);
     message.double(4, value);
 }
 
-fn encode_histogram(message: &mut Message<'_>, point: &Metric, time: CollectionTime) {
+fn encode_histogram(message: &mut MessageWriter<'_>, point: &Metric, time: CollectionTime) {
     let histogram = point.get_histogram();
     labels(message, 9, point);
     message.fixed64(2, time.start);
@@ -135,7 +135,7 @@ fn encode_histogram(message: &mut Message<'_>, point: &Metric, time: CollectionT
     message.packed64(7, bounds.iter().map(|bound| bound.to_bits()));
 }
 
-fn labels(message: &mut Message<'_>, field: u32, point: &Metric) {
+fn labels(message: &mut MessageWriter<'_>, field: u32, point: &Metric) {
     let mut attributes = Attributes::new(message, field);
     for label in point.get_label() {
         attributes.text(&attribute_name(label.name()), label.value());
@@ -176,8 +176,14 @@ impl OtlpName {
 
 #[cfg(test)]
 mod tests {
+    use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+    use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+    use opentelemetry_proto::tonic::metrics::v1::{Metric as Decoded, number_data_point};
+    use prost::Message as _;
+
     use super::*;
-    use crate::metrics::{MetricType as Shape, TABLE};
+    use crate::metrics::{MetricType as Shape, Metrics, TABLE};
+    use crate::telemetry::envelope::Envelope;
 
     /// What Prometheus makes of a metric of OTLP.
     fn series_of(name: &OtlpName, shape: Shape) -> String {
@@ -188,6 +194,65 @@ mod tests {
         };
         let total = if shape == Shape::Counter { "_total" } else { "" };
         format!("{}{unit}{total}", name.name.replace('.', "_"))
+    }
+
+    fn decoded(metrics: &Metrics, conventions: Conventions) -> Vec<Decoded> {
+        let (mut taken, time) = (Taken::default(), CollectionTime { start: 7, now: 9 });
+        encode_metrics(&metrics.gather(), time, conventions, &mut taken);
+        let envelope = Envelope::new(std::iter::empty(), conventions, "1");
+        let batches = taken.batches(3);
+        assert!(batches.len() > 1);
+        let sent = batches.iter().flat_map(|batch| {
+            let body = envelope.wrap(taken.bytes_of(batch));
+            let resource = ExportMetricsServiceRequest::decode(&body[..]).unwrap().resource_metrics.remove(0);
+            resource.scope_metrics.into_iter().flat_map(|scope| scope.metrics)
+        });
+        sent.collect()
+    }
+
+    #[test]
+    fn metrics_decode_to_the_values_of_the_registry() {
+        let metrics = Metrics::new().unwrap();
+        metrics.requests.with_label_values(&["chat", "m", "p", "200"]).inc_by(5);
+        metrics.connections.set(-3);
+        for seconds in [0.015, 0.015, 3.0, 500.0] {
+            metrics.duration.with_label_values(&["chat", "openai", "m"]).observe(seconds);
+        }
+        for (kind, tokens) in [("input", 100.0), ("output", 7.0)] {
+            metrics.token_usage.with_label_values(&["chat", "openai", "m", kind]).observe(tokens);
+        }
+        let all = decoded(&metrics, Conventions::V1_41);
+        let named = |name: &str| all.iter().find(|metric| metric.name == name).unwrap().clone();
+        let Some(Data::Sum(sum)) = named("gateway.requests").data else { panic!() };
+        assert!(sum.is_monotonic && sum.aggregation_temporality == 2);
+        assert_eq!(sum.data_points[0].value, Some(number_data_point::Value::AsDouble(5.0)));
+        assert_eq!((sum.data_points[0].start_time_unix_nano, sum.data_points[0].time_unix_nano), (7, 9));
+        assert_eq!(sum.data_points[0].attributes.len(), 4);
+        let Some(Data::Gauge(gauge)) = named("gateway.connections").data else { panic!() };
+        assert_eq!(gauge.data_points[0].value, Some(number_data_point::Value::AsDouble(-3.0)));
+        let duration = named("gen_ai.server.request.duration");
+        assert_eq!(duration.unit, "s");
+        let Some(Data::Histogram(histogram)) = duration.data else { panic!() };
+        let point = &histogram.data_points[0];
+        assert!(point.count == 4 && point.sum.is_some_and(|sum| (sum - 503.03).abs() < 1e-9), "{point:?}");
+        assert_eq!(point.bucket_counts.len(), point.explicit_bounds.len() + 1);
+        let filled: Vec<_> =
+            point.bucket_counts.iter().enumerate().filter(|(_, count)| **count > 0).collect();
+        assert_eq!(filled, [(1, &2), (9, &1), (point.explicit_bounds.len(), &1)]);
+
+        let points = |all: &[Decoded], name: &str| {
+            let data = all.iter().find(|metric| metric.name == name).and_then(|metric| metric.data.clone());
+            data.map_or(0, |data| match data {
+                Data::Histogram(histogram) => histogram.data_points.len(),
+                _ => 0,
+            })
+        };
+        assert_eq!(points(&all, "gen_ai.client.token.usage"), 2);
+        let newer = decoded(&metrics, Conventions::GenAi0_1);
+        assert_eq!(points(&newer, "gen_ai.client.token.usage"), 0);
+        for name in Conventions::GenAi0_1.token_histograms() {
+            assert_eq!(points(&newer, name), 1, "{name}");
+        }
     }
 
     #[test]

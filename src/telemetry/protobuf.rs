@@ -7,16 +7,16 @@ const FIXED64: u8 = 1;
 const BYTES: u8 = 2;
 const FIXED32: u8 = 5;
 
-/// Writer of protobuf fields to the end of a buffer. Fields may come in any order.
+/// Writer of protobuf fields to the end of a buffer. MessageFields may come in any order.
 #[derive(Debug)]
-pub struct Message<'b> {
+pub struct MessageWriter<'b> {
     out: &'b mut Vec<u8>,
 }
 
-impl<'b> Message<'b> {
+impl<'b> MessageWriter<'b> {
     /// Writes the fields of a message to the end of `out`.
     pub fn new(out: &'b mut Vec<u8>) -> Self {
-        Message { out }
+        MessageWriter { out }
     }
 
     fn tag(&mut self, field: u32, wire: u8) {
@@ -70,12 +70,12 @@ impl<'b> Message<'b> {
     }
 
     /// Writes a nested message.
-    pub fn message(&mut self, field: u32, write: impl FnOnce(&mut Message<'_>)) {
+    pub fn message(&mut self, field: u32, write: impl FnOnce(&mut MessageWriter<'_>)) {
         self.tag(field, BYTES);
         let start = self.out.len();
         // One byte of length is right for most messages; a longer one moves the message.
         self.out.push(0);
-        write(&mut Message { out: self.out });
+        write(&mut MessageWriter { out: self.out });
         let length = self.out.len() - start - 1;
         let size = varint_len(length as u64);
         if size > 1 {
@@ -139,7 +139,7 @@ fn push_varint(value: u64, out: &mut Vec<u8>) {
 
 /// Value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldValue<'m> {
+pub enum WireValue<'m> {
     /// Varint.
     Varint(u64),
     /// Eight bytes, little-endian.
@@ -152,12 +152,12 @@ pub enum FieldValue<'m> {
 
 /// Reader of the fields of a message. Ends at the first byte that is not protobuf.
 #[derive(Clone, Copy, Debug)]
-pub struct Fields<'m>(&'m [u8]);
+pub struct MessageFields<'m>(&'m [u8]);
 
-impl<'m> Fields<'m> {
+impl<'m> MessageFields<'m> {
     /// Reads the fields of a message.
     pub fn new(message: &'m [u8]) -> Self {
-        Fields(message)
+        MessageFields(message)
     }
 
     fn varint(&mut self) -> Option<u64> {
@@ -180,9 +180,9 @@ impl<'m> Fields<'m> {
     }
 }
 
-impl<'m> Iterator for Fields<'m> {
+impl<'m> Iterator for MessageFields<'m> {
     /// Number and value of a field.
-    type Item = (u32, FieldValue<'m>);
+    type Item = (u32, WireValue<'m>);
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
@@ -191,13 +191,13 @@ impl<'m> Iterator for Fields<'m> {
         let tag = self.varint()?;
         let field = u32::try_from(tag >> 3).ok()?;
         let value = match u8::try_from(tag & 7).ok()? {
-            VARINT => FieldValue::Varint(self.varint()?),
-            FIXED64 => FieldValue::Fixed64(u64::from_le_bytes(self.take(8)?.try_into().ok()?)),
+            VARINT => WireValue::Varint(self.varint()?),
+            FIXED64 => WireValue::Fixed64(u64::from_le_bytes(self.take(8)?.try_into().ok()?)),
             BYTES => {
                 let length = usize::try_from(self.varint()?).ok()?;
-                FieldValue::Bytes(self.take(length)?)
+                WireValue::Bytes(self.take(length)?)
             }
-            FIXED32 => FieldValue::Fixed32(u32::from_le_bytes(self.take(4)?.try_into().ok()?)),
+            FIXED32 => WireValue::Fixed32(u32::from_le_bytes(self.take(4)?.try_into().ok()?)),
             _ => return None,
         };
         Some((field, value))
@@ -220,29 +220,29 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..20_000),
         ) {
             let mut out = Vec::new();
-            let mut message = Message::new(&mut out);
+            let mut message = MessageWriter::new(&mut out);
             message.varint(number, varint);
             message.message(number, |nested| {
                 nested.fixed64(1, fixed);
                 nested.bytes(2, &bytes);
             });
             message.fixed32(number, small);
-            let fields: Vec<_> = Fields::new(&out).collect();
+            let fields: Vec<_> = MessageFields::new(&out).collect();
             let (nested, rest) = match &fields[..] {
-                [first, (_, FieldValue::Bytes(nested)), last] => (*nested, [*first, *last]),
+                [first, (_, WireValue::Bytes(nested)), last] => (*nested, [*first, *last]),
                 other => panic!("{other:?}"),
             };
-            prop_assert_eq!(rest, [(number, FieldValue::Varint(varint)), (number, FieldValue::Fixed32(small))]);
-            let nested: Vec<_> = Fields::new(nested).collect();
-            prop_assert_eq!(nested, [(1, FieldValue::Fixed64(fixed)), (2, FieldValue::Bytes(&bytes))]);
+            prop_assert_eq!(rest, [(number, WireValue::Varint(varint)), (number, WireValue::Fixed32(small))]);
+            let nested: Vec<_> = MessageFields::new(nested).collect();
+            prop_assert_eq!(nested, [(1, WireValue::Fixed64(fixed)), (2, WireValue::Bytes(&bytes))]);
             let mut field = Vec::new();
-            Message::new(&mut field).bytes(number, &bytes);
+            MessageWriter::new(&mut field).bytes(number, &bytes);
             prop_assert_eq!(field.len(), bytes_field_len(number, bytes.len()));
         }
 
         #[test]
         fn fields_of_arbitrary_bytes_end(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(Fields::new(&bytes).count() <= bytes.len());
+            prop_assert!(MessageFields::new(&bytes).count() <= bytes.len());
         }
     }
 }

@@ -17,9 +17,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Largest response that is read, in bytes. The specification's responses are a few bytes.
 const MAX_RESPONSE: u64 = 64 * 1024;
 
-/// Destination of one signal.
+/// CollectorEndpoint of one signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Destination {
+pub struct CollectorEndpoint {
     /// URL with the signal's path.
     pub url: String,
     /// Headers of each request. Their values may be secrets.
@@ -59,7 +59,7 @@ pub enum TransportError {
 
 /// Outcome of one request.
 #[derive(Debug)]
-pub(super) enum Sent {
+pub(super) enum ExportOutcome {
     /// The collector has taken the batch, except for some items.
     Accepted(PartialSuccess),
     /// It may take the batch later.
@@ -74,7 +74,7 @@ pub(super) enum Sent {
 #[derive(Debug)]
 pub(super) struct Transport {
     agent: ureq::Agent,
-    destination: Destination,
+    destination: CollectorEndpoint,
 }
 
 impl Transport {
@@ -82,7 +82,7 @@ impl Transport {
     ///
     /// # Errors
     /// Returns [`TransportError`] if the client certificate cannot be used.
-    pub(super) fn new(destination: Destination) -> Result<Self, TransportError> {
+    pub(super) fn new(destination: CollectorEndpoint) -> Result<Self, TransportError> {
         let mut config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             // A redirect would take headers with secrets to another address.
@@ -134,7 +134,7 @@ impl Transport {
     }
 
     /// Sends a body that [`Self::compressed`] returned. Blocks for at most `timeout`.
-    pub(super) fn send(&self, body: &[u8], timeout: Duration) -> Sent {
+    pub(super) fn send(&self, body: &[u8], timeout: Duration) -> ExportOutcome {
         let mut request = self
             .agent
             .post(&self.destination.url)
@@ -155,27 +155,27 @@ impl Transport {
                     ureq::Error::Timeout(_) => "no response in time".to_owned(),
                     other => other.to_string(),
                 };
-                Sent::Retry { after: None, reason }
+                ExportOutcome::Retry { after: None, reason }
             }
         }
     }
 }
 
-fn outcome(mut response: http::Response<ureq::Body>) -> Sent {
+fn outcome(mut response: http::Response<ureq::Body>) -> ExportOutcome {
     let status = response.status().as_u16();
     match status {
         200..=299 => {
             let body = response.body_mut().with_config().limit(MAX_RESPONSE).read_to_vec();
             // The batch is taken, whatever becomes of the rest of the response.
-            Sent::Accepted(body.map(|body| PartialSuccess::parse(&body)).unwrap_or_default())
+            ExportOutcome::Accepted(body.map(|body| PartialSuccess::parse(&body)).unwrap_or_default())
         }
         // The statuses that the specification lists as retryable.
         429 | 502 | 503 | 504 => {
             let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-            Sent::Retry { after: after.and_then(retry_after), reason: format!("status {status}") }
+            ExportOutcome::Retry { after: after.and_then(retry_after), reason: format!("status {status}") }
         }
-        413 => Sent::TooLarge,
-        _ => Sent::Refused(format!("status {status}")),
+        413 => ExportOutcome::TooLarge,
+        _ => ExportOutcome::Refused(format!("status {status}")),
     }
 }
 
