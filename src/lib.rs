@@ -35,6 +35,8 @@
 //! * [`provider`] describes providers apart from the formats: addresses, credentials, quirks.
 //! * [`route`] is the load balancer that selects a target for a request; with the feature `proxy` also the table of
 //!   models and their targets.
+//! * [`telemetry`] encodes traces, log records and metrics for OpenTelemetry, without a copy of what is said; with the
+//!   feature `proxy` it also exports them to a collector.
 //! * [`sync`] is the primitives of lock-free code, and small structures whose interleavings are model-checked.
 //!
 //! These modules make up the running gateway, behind the feature `proxy` (on by default):
@@ -68,6 +70,7 @@ pub mod limits;
 pub mod provider;
 pub mod route;
 pub mod sync;
+pub mod telemetry;
 pub mod tokens;
 pub mod translate;
 pub mod wire;

@@ -119,6 +119,18 @@ fn example_full_has_every_key_and_every_default() {
     assert_eq!(full.settings.retention, RetentionSettings::default());
     assert_eq!(full.settings.ledger, LedgerSettings::default());
     let minimal = example("minimal").settings;
+    let telemetry = &full.settings.telemetry;
+    assert!(telemetry.traces.is_some() && telemetry.logs.is_none() && telemetry.metrics.is_none());
+    let (given, default) = (telemetry, &minimal.telemetry);
+    assert_eq!(
+        (given.sample, given.slow, given.conventions),
+        (default.sample, default.slow, default.conventions)
+    );
+    assert_eq!((given.queue, given.batch, given.delay), (default.queue, default.batch, default.delay));
+    assert_eq!(
+        (given.propagate, given.names, given.interval),
+        (default.propagate, default.names, default.interval)
+    );
     assert_eq!(full.settings.admin, minimal.admin);
     assert_eq!((full.settings.threads, full.settings.drain), (minimal.threads, minimal.drain));
     let name = |path: &Path| path.file_name().unwrap().to_owned();
@@ -196,7 +208,7 @@ fn page_lists_the_effective_defaults() {
     // The settings of the other files, after their headings, do not concern this test.
     let gateway = effective.split("# routes.toml").next().unwrap().parse::<toml::Table>().unwrap();
     let page = text("docs/configuration.md");
-    for table in ["limits", "reload", "log", "store"] {
+    for table in ["limits", "reload", "log", "store", "telemetry"] {
         for (key, value) in gateway[table].as_table().unwrap() {
             if key == "sqlite" {
                 // The path depends on the folder of the example.

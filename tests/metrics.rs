@@ -60,7 +60,7 @@ fn counted() -> Metrics {
         cache_saved: 1,
         cache_surcharge: 1,
     };
-    let series = Series::new(&metrics, "chat", "m", "p", "openai");
+    let series = Series::new(&metrics, "chat", "chat", "m", "p", "openai");
     series.exchange(true);
     series.exchange(false);
     series.finish(&metrics, &done, &usage);
@@ -85,6 +85,8 @@ fn counted() -> Metrics {
     metrics.usage_bounded.with_label_values(&["p"]).inc();
     metrics.store_operations.with_label_values(&["keep", "done"]).inc();
     metrics.reloads.with_label_values(&["applied"]).inc();
+    metrics.telemetry_exported.with_label_values(&["traces"]).inc();
+    metrics.telemetry_dropped.with_label_values(&["logs", "queue_full"]).inc();
     metrics.thread_restarts.with_label_values(&["ledger"]).inc();
     metrics.loaded.with_label_values(&["models"]).set(1);
     metrics

@@ -16,6 +16,7 @@ mod models;
 mod node;
 mod prices;
 mod print;
+mod print_telemetry;
 pub mod reference;
 mod reload;
 mod replace;
@@ -27,6 +28,8 @@ mod secret;
 mod settings;
 mod sources;
 mod stable_read;
+mod telemetry;
+mod telemetry_env;
 mod tokens;
 mod values;
 mod writer;
@@ -53,6 +56,8 @@ pub use settings::{
     AccessLogSettings, LedgerSettings, LogFormat, LogSettings, RetentionSettings, Settings, StoreSettings,
     TlsListener,
 };
+
+pub use telemetry::TelemetrySettings;
 
 pub use sources::{ConfigSources, FileHash, IncludedFiles, SnapshotSources, SourceKind};
 pub use writer::{

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::print_telemetry;
 use super::routing::ALSO;
 use super::{
     AccessLogSettings, AdminApiSettings, ConfigSources, FleetSettings, LedgerSettings, Limits, Loaded,
@@ -31,11 +32,11 @@ pub(super) fn effective_of(settings: &Settings, snapshot: &Snapshot) -> String {
     out
 }
 
-fn text(value: &str) -> String {
+pub(super) fn text(value: &str) -> String {
     toml::Value::String(value.to_owned()).to_string()
 }
 
-fn span(value: Duration) -> String {
+pub(super) fn span(value: Duration) -> String {
     let millis = value.as_millis();
     if millis > 0 && millis.is_multiple_of(86_400_000) {
         return format!("\"{}d\"", millis / 86_400_000);
@@ -71,6 +72,7 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
         retention,
         ledger,
         admin_api,
+        telemetry,
         warnings: _,
     } = settings;
     let listen: Vec<String> = listen.iter().map(|address| format!("\"{address}\"")).collect();
@@ -102,7 +104,8 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
         AccessLogSettings::File(path) => writeln!(out, "access = {}", text(&path.display().to_string()))?,
     }
     write_store(out, store, retention, ledger)?;
-    write_admin(out, admin_api)
+    write_admin(out, admin_api)?;
+    print_telemetry::write(out, telemetry)
 }
 
 /// Formats the files of routes or keys: one path, or a list.

@@ -12,6 +12,7 @@ use crate::account::{Losses, Signature};
 use crate::canonical::CachePolicy;
 use crate::provider::{Preset, ProviderKind};
 use crate::route::Policy;
+use crate::telemetry::conventions::Conventions;
 use crate::wire::Api;
 
 /// Type of a value.
@@ -105,6 +106,7 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
         "provider.credential." | "tokens.key.secret." => Some(KeyType::Text),
         "limits." => limit(last),
         "store." => store(last),
+        "telemetry." => telemetry(last),
         "breaker." | "retry." | "model.retry." => routing(last),
         "key." | "account." => access(last),
         _ => other(path),
@@ -167,6 +169,24 @@ fn store(key: &str) -> Option<KeyType> {
     })
 }
 
+fn telemetry(key: &str) -> Option<KeyType> {
+    const NAMES: Names = Names::Own(&[Conventions::ALL[0].name(), Conventions::ALL[1].name()]);
+    Some(match key {
+        "otlp" | "headers_file" | "ca" | "client_cert" | "client_key" | "slow" | "service_name" => {
+            KeyType::Text
+        }
+        "traces" | "logs" | "metrics" | "propagate" | "names" => KeyType::Flag,
+        "headers" | "resource" => KeyType::Open,
+        "compression" => KeyType::OneOf(Names::Own(&["gzip", "none"])),
+        "timeout" | "interval" | "delay" => KeyType::Duration,
+        "sample" => KeyType::Amount,
+        "trust" => KeyType::Texts,
+        "queue" | "batch" => KeyType::Integer(1, 100_000),
+        "conventions" => KeyType::OneOf(NAMES),
+        _ => return None,
+    })
+}
+
 fn routing(key: &str) -> Option<KeyType> {
     Some(match key {
         "failures" | "requests" => KeyType::Integer(1, 1_000_000),
@@ -199,10 +219,9 @@ fn access(key: &str) -> Option<KeyType> {
 /// Keys of tables that no other table resembles.
 fn other(path: &str) -> Option<KeyType> {
     Some(match path {
-        "server" | "limits" | "reload" | "log" | "store" | "admin" | "tokens" | "breaker" | "retry"
-        | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry" | "model.price" => {
-            KeyType::Table
-        }
+        "server" | "limits" | "reload" | "log" | "store" | "admin" | "telemetry" | "tokens" | "breaker"
+        | "retry" | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry"
+        | "model.price" => KeyType::Table,
         "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {
             KeyType::Tables
         }

@@ -71,6 +71,11 @@ pub trait Vault {
     /// # Errors
     /// Returns an error if the file cannot be read.
     fn file(&self, path: &Path) -> std::io::Result<String>;
+    /// Returns a variable that configures a process, as OpenTelemetry's do; `None` if it is not set, or if the environment
+    /// is not that of the gateway.
+    fn setting(&self, _name: &str) -> Option<String> {
+        None
+    }
     /// Returns whether secrets are read. If not, every secret counts as present.
     fn reads(&self) -> bool {
         true
@@ -83,6 +88,10 @@ pub struct Environment;
 
 impl Vault for Environment {
     fn env(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
 

@@ -15,6 +15,7 @@ use super::node::{ConfigTable, TomlDocument};
 use super::report::{Problem, Report};
 use super::secret::expand;
 use super::sources::{self, ConfigSources, SnapshotSources};
+use super::telemetry::{self, TelemetrySettings};
 use super::values;
 use super::{ReloadRules, Vault, folder, reload};
 
@@ -53,6 +54,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// Settings of the admin API.
     pub admin_api: AdminApiSettings,
+    /// Telemetry over OTLP.
+    pub telemetry: TelemetrySettings,
     /// Warnings: what gateway.toml sets without effect, or what a later operation cannot carry out.
     pub warnings: Vec<Problem>,
 }
@@ -210,6 +213,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
     let (store, retention, ledger) = store;
     let store = store.unwrap_or_else(|| StoreSettings::Sqlite(folder.join("state.db")));
     let admin_api = admin::read(root, folder, &store);
+    let telemetry = telemetry::read(root, folder, vault);
     root.require("server", "[server]")?;
     root.table("server", |server| {
         let mut listen = Vec::new();
@@ -256,6 +260,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
             retention,
             ledger,
             admin_api,
+            telemetry,
             warnings: Vec::new(),
         }
     })

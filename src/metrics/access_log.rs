@@ -45,6 +45,8 @@ pub struct Line<'a> {
     pub time: u64,
     /// Request id of the gateway.
     pub request_id: &'a str,
+    /// Trace id, 32 hexadecimal digits; empty or `None` without a trace.
+    pub trace_id: Option<&'a str>,
     /// Client address.
     pub client: Option<IpAddr>,
     /// HTTP method.
@@ -116,6 +118,7 @@ impl Line<'_> {
         out.extend_from_slice(b",\"request_id\":");
         let mut json = Writer::new(out);
         json.string(self.request_id);
+        text(&mut json, "trace_id", self.trace_id);
         json.key("method").string(self.method).key("path").string(self.path);
         json.key("endpoint").string(self.endpoint);
         json.key("http").string(match self.http {

@@ -114,6 +114,10 @@ pub struct Metrics {
     pub store_bytes: IntGauge,
     /// Dropped access log lines.
     pub log_dropped: IntCounter,
+    /// Exported items of telemetry.
+    pub telemetry_exported: IntCounterVec,
+    /// Dropped items of telemetry.
+    pub telemetry_dropped: IntCounterVec,
     /// Restarts of threads that panicked.
     pub thread_restarts: IntCounterVec,
 }
@@ -182,6 +186,8 @@ impl Metrics {
             store_operations: make.counters(&table::STORE_OPERATIONS)?,
             store_bytes: make.gauge(&table::STORE_BYTES)?,
             log_dropped: make.counter(&table::LOG_DROPPED)?,
+            telemetry_exported: make.counters(&table::TELEMETRY_EXPORTED)?,
+            telemetry_dropped: make.counters(&table::TELEMETRY_DROPPED)?,
             thread_restarts: make.counters(&table::THREAD_RESTARTS)?,
             registry,
         };
@@ -199,6 +205,11 @@ impl Metrics {
         // Encoding fails only for an invalid metric family; the families before it are still useful.
         let _ = prometheus::TextEncoder::new().encode_utf8(&self.registry.gather(), &mut out);
         out
+    }
+
+    /// Returns all series, to export them.
+    pub fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {
+        self.registry.gather()
     }
 
     /// Returns the names of all registered families, to compare them with docs/metrics.md.

@@ -29,6 +29,8 @@ pub struct Series {
 
 struct Labels {
     endpoint: &'static str,
+    /// Value of `gen_ai.operation.name`.
+    operation: &'static str,
     model: Box<str>,
     provider: Box<str>,
     provider_kind: &'static str,
@@ -66,18 +68,19 @@ pub struct Finished {
 }
 
 impl Series {
-    /// Looks up the handles. `provider_kind` is the value of `gen_ai.provider.name` (OpenTelemetry GenAI semantic
-    /// conventions).
+    /// Looks up the handles. `operation` is the value of `gen_ai.operation.name`, `provider_kind` that of
+    /// `gen_ai.provider.name` (OpenTelemetry GenAI semantic conventions).
     pub fn new(
         metrics: &Metrics,
         endpoint: &'static str,
+        operation: &'static str,
         model: &str,
         provider: &str,
         provider_kind: &'static str,
     ) -> Self {
         Series {
             requests: Default::default(),
-            duration: metrics.duration.with_label_values(&[endpoint, provider_kind, model]),
+            duration: metrics.duration.with_label_values(&[operation, provider_kind, model]),
             first_token: OnceLock::new(),
             per_token: OnceLock::new(),
             tokens: OnceLock::new(),
@@ -88,7 +91,13 @@ impl Series {
             response_bytes: metrics.response_bytes.with_label_values(&[endpoint]),
             reused: metrics.upstream_connections.with_label_values(&[provider, "true"]),
             connected: metrics.upstream_connections.with_label_values(&[provider, "false"]),
-            labels: Labels { endpoint, model: model.into(), provider: provider.into(), provider_kind },
+            labels: Labels {
+                endpoint,
+                operation,
+                model: model.into(),
+                provider: provider.into(),
+                provider_kind,
+            },
         }
     }
 
@@ -136,7 +145,7 @@ impl Series {
     }
 
     fn gen_ai(&self) -> [&str; 3] {
-        [self.labels.endpoint, self.labels.provider_kind, &self.labels.model]
+        [self.labels.operation, self.labels.provider_kind, &self.labels.model]
     }
 
     fn first_token(&self, metrics: &Metrics) -> &Histogram {
@@ -149,10 +158,10 @@ impl Series {
 
     fn count_tokens(&self, metrics: &Metrics, usage: &Usage) {
         let tokens = self.tokens.get_or_init(|| {
-            let [endpoint, provider_kind, model] = self.gen_ai();
+            let [operation, provider_kind, model] = self.gen_ai();
             let counter = |kind| metrics.tokens.with_label_values(&[model, &*self.labels.provider, kind]);
             let histogram =
-                |kind| metrics.token_usage.with_label_values(&[endpoint, provider_kind, model, kind]);
+                |kind| metrics.token_usage.with_label_values(&[operation, provider_kind, model, kind]);
             Tokens {
                 input: counter("input"),
                 cached: counter("cached_input"),

@@ -205,6 +205,13 @@ table! {
     /// Lost lines of the process log.
     LOG_LOST = "gateway_log_lost_lines_total" MetricType::Counter, &[],
         "Log lines that were lost because standard error failed or was too slow.";
+    /// Exported telemetry.
+    TELEMETRY_EXPORTED = "gateway_telemetry_exported_total" MetricType::Counter, &["signal"],
+        "Spans, log records and data points that the collector has taken, by signal (traces, logs, metrics).";
+    /// Dropped telemetry.
+    TELEMETRY_DROPPED = "gateway_telemetry_dropped_total" MetricType::Counter, &["signal", "reason"],
+        "Spans, log records and data points that were dropped, by signal and reason (queue_full, rejected, too_large, \
+         unavailable, shutdown).";
     /// Thread restarts.
     THREAD_RESTARTS = "gateway_thread_restarts_total" MetricType::Counter, &["thread"],
         "Restarts of threads of the gateway that panicked.";

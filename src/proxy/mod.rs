@@ -24,7 +24,7 @@ pub use driver::head::{HeadFault, HeadScan};
 pub use driver::shutdown::Shutdown;
 pub use gateway::context::Context;
 pub use gateway::request_encoding::RequestDecoder;
-pub use gateway::state::{Gateway, GatewayInner, GatewayParts};
+pub use gateway::state::{Gateway, GatewayInner, GatewayParts, GatewayTelemetry};
 pub use server::open::StoreFault;
 pub use server::{ServeError, ServeOptions, Server, Started};
 

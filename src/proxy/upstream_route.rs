@@ -10,6 +10,7 @@ use crate::metrics::{Metrics, Series};
 use crate::provider::{ANTHROPIC_VERSION, HttpVersion, Provider, Scheme};
 use crate::proxy::names;
 use crate::route::{Model, Target};
+use crate::telemetry::conventions::operation_name;
 use crate::tokens::TokenizerFamily;
 use crate::wire::path::Action;
 use crate::wire::{Api, Format};
@@ -45,7 +46,9 @@ impl UpstreamRoute {
         link: usize,
     ) -> Self {
         let provider = &target.provider;
-        let series = Series::new(metrics, endpoint, &model.id, &provider.name, provider.kind.otel_name());
+        let operation = operation_name(endpoint);
+        let series =
+            Series::new(metrics, endpoint, operation, &model.id, &provider.name, provider.kind.otel_name());
         // A path that contains an action depends on the request, so it cannot be prepared.
         let fixed = !target.provider.path_needs_action(api);
         let uri = if fixed { address(target, api, None) } else { None };

@@ -74,6 +74,7 @@ mod stop;
 mod stored;
 mod streams;
 mod tasks;
+mod telemetry;
 mod upgrade;
 mod upstreams;
 mod vault;

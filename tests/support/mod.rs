@@ -5,6 +5,7 @@
 //! tests. Code of the gateway must not be used here, so that both sides cannot share a mistake.
 
 pub(crate) mod client;
+pub(crate) mod collector;
 pub(crate) mod compression;
 pub(crate) mod form;
 pub(crate) mod gateway;

@@ -198,6 +198,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         if !holding {
             match self.held.take().map(PrefixBuffer::into_frames) {
                 Some(frames) if !frames.is_empty() => {
+                    proxy.on_hold_released(self.exchange.ctx);
                     proxy.release_retry_state(self.exchange.ctx);
                     self.end_early_response();
                     self.silence.on_sent();
@@ -247,7 +248,10 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         }
         let body = match self.held.take() {
             None => body,
-            Some(held) => held.flush_with(body),
+            Some(held) => {
+                proxy.on_hold_released(self.exchange.ctx);
+                held.flush_with(body)
+            }
         };
         if streaming {
             // Frees the retry state as soon as the stream can no longer be resumed.

@@ -150,6 +150,9 @@ pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + S
     /// Frees what only a fallback needs, once no fallback is possible any more.
     fn release_retry_state(&self, ctx: &mut Self::CTX);
 
+    /// Frames that were held back for a fallback are forwarded from now on.
+    fn on_hold_released(&self, _ctx: &mut Self::CTX) {}
+
     /// Runs before bytes are written to the client, with `end` before the last ones: what must be recorded before the
     /// client may act on them. `None` if there is nothing to wait for, as for nearly every piece.
     fn before_write<'h>(&'h self, ctx: &'h mut Self::CTX, end: bool) -> Option<HookFuture<'h, ()>>;

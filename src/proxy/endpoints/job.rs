@@ -109,11 +109,12 @@ impl Gateway {
         let Some(mut job) = ctx.attempt_mut().and_then(|plan| plan.job.take()) else {
             return ExchangeOutcome::Failed(malformed_response());
         };
+        // Before the route is made, whose head names the attempt.
+        ctx.start_attempt();
         let Some(way) = self.job_route(client, ctx, job.is_repeatable()) else {
             return ExchangeOutcome::Failed(malformed_response());
         };
         let way = Arc::new(way);
-        ctx.start_attempt();
         let mut notes = CallLog::default();
         let end = {
             let work = pin!(self.run_rounds(&mut *job, &way, &mut notes));
@@ -162,7 +163,7 @@ impl Gateway {
         repeatable: bool,
     ) -> Option<JobRoute> {
         let plan = ctx.attempt()?;
-        let head = self.upstream_head(client, &ctx.id, plan).ok()?;
+        let head = self.upstream_head(client, ctx, plan).ok()?;
         let total = plan.target()?.timeouts.total;
         Some(JobRoute {
             active: ctx.active.clone(),

@@ -12,6 +12,7 @@ use super::billing::{ChargedUsage, RequestCharges};
 use super::phase::{Phase, UpstreamResponse};
 use super::request_id::RequestId;
 use super::response_in_progress::ResponseInProgress;
+use super::trace::RequestTrace;
 use crate::account::Key;
 use crate::canonical::Usage;
 use crate::error::ErrorKind;
@@ -35,6 +36,8 @@ pub struct Context {
     pub(in crate::proxy) record: RequestRecord,
     /// Where the request comes from.
     pub(in crate::proxy) origin: RequestOrigin,
+    /// Trace; `None` unless traces are exported.
+    pub(in crate::proxy) trace: Option<Box<RequestTrace>>,
     /// Upgrade of the connection that the request was accepted for.
     pub(in crate::proxy) upgrade: Option<Upgrade>,
     _in_flight: InFlightRequests,
@@ -93,6 +96,7 @@ impl Context {
             format: Format::Chat,
             phase: Phase::Head,
             origin: RequestOrigin::default(),
+            trace: None,
             upgrade: None,
             record: RequestRecord {
                 started: Instant::now(),
@@ -137,6 +141,7 @@ impl Context {
         let now = Instant::now();
         self.record.first_attempt_at.get_or_insert(now);
         self.record.last_attempt_at = Some(now);
+        self.trace_attempt(now);
     }
 
     /// Records a successful response of the target, whose first content was forwarded at `at`. After a resumption the

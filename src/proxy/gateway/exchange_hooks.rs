@@ -23,6 +23,7 @@ use crate::proxy::driver::offload::Offload;
 use crate::proxy::driver::outcome::{DrainDeadline, ExchangeOutcome, resolution_error};
 use crate::proxy::driver::shutdown::Shutdown;
 use crate::proxy::{Client, Gateway};
+use crate::telemetry::facts::EventKind;
 use crate::translate::Exchange;
 use crate::translate::verbatim::Arrival;
 use crate::wire::watch::StreamEnd;
@@ -115,9 +116,11 @@ impl ExchangeHooks for Gateway {
         if let Some(plan) = ctx.attempt() {
             plan.upstream_route.series.exchange(reused);
         }
+        ctx.trace_connection(reused);
     }
 
     fn on_resend(&self, ctx: &mut Context, reason: &'static str) {
+        ctx.end_traced_attempt(Some(reason), Instant::now());
         self.count_retry(ctx, reason);
     }
 
@@ -173,6 +176,10 @@ impl ExchangeHooks for Gateway {
 
     fn error_of_frames(&self, ctx: &Context, frames: &[u8]) -> ApiError {
         self.first_frame(ctx, last_data(frames))
+    }
+
+    fn on_hold_released(&self, ctx: &mut Context) {
+        ctx.trace_event(EventKind::HoldReleased);
     }
 
     fn release_retry_state(&self, ctx: &mut Context) {
@@ -253,6 +260,7 @@ impl ExchangeHooks for Gateway {
     }
 
     fn early_head(&self, _session: &Session, ctx: &mut Context) -> Box<ResponseHeader> {
+        ctx.trace_event(EventKind::SlowStart);
         Box::new(self.early_stream_head(ctx))
     }
 
@@ -286,6 +294,7 @@ impl ExchangeHooks for Gateway {
 impl Gateway {
     /// Counts a retry and rewinds the request body to its beginning.
     pub(in crate::proxy) fn count_retry(&self, ctx: &mut Context, reason: &'static str) {
+        ctx.trace_event(EventKind::Retry(reason));
         if let Some(plan) = ctx.attempt_mut() {
             plan.pieces_sent = 0;
             let provider = plan.model.targets.get(plan.target).map_or("", |target| &target.provider.name);

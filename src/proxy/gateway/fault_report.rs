@@ -10,6 +10,7 @@ use crate::proxy::Gateway;
 use crate::route::Nanos;
 use crate::route::blame::Blame;
 use crate::route::target_handle::BreakerChange;
+use crate::telemetry::facts::EventKind;
 
 impl Gateway {
     /// Records the failure of a target that a fallback hides from the client.
@@ -31,6 +32,7 @@ impl Gateway {
 
     /// Reports a failure with its attribution to the target's breakers, and logs a breaker that opens.
     pub(in crate::proxy) fn blame(&self, ctx: &mut Context, blame: Blame, error: &ApiError) {
+        ctx.trace_failure(error.kind);
         let now = ctx.active.billing.nanos(Instant::now());
         let Some(plan) = ctx.attempt_mut() else { return };
         let Some(permit) = plan.permit.take() else { return };
@@ -62,6 +64,7 @@ impl Gateway {
                 "the breaker is open after too many failures"
             );
         }
+        ctx.trace_event(EventKind::BreakerOpened(reason));
     }
 }
 

@@ -7,6 +7,7 @@ use pingora::Error;
 
 use super::context::Context;
 use super::phase::Phase;
+use super::trace_export::{self, ExportDecision, trace_id_text};
 use crate::account::redact_keys;
 use crate::canonical::Usage;
 use crate::error::{ApiError, ErrorKind, ErrorSource};
@@ -39,8 +40,9 @@ impl Gateway {
         // Before the metrics and the log line, which report the charge.
         self.settle_in_background(ctx);
         self.count(ctx, now);
-        if self.access_log.is_on() || self.live_requests.has_listeners() {
-            self.log(client, ctx, now);
+        let exported = trace_export::decide(self.telemetry.as_ref(), ctx, now);
+        if self.access_log.is_on() || self.live_requests.has_listeners() || exported.is_any() {
+            self.log(client, ctx, exported, now);
         }
         ctx.phase = Phase::Done;
     }
@@ -109,9 +111,9 @@ impl Gateway {
         series.finish(&self.metrics, &done, &usage);
     }
 
-    fn log(&self, client: &Client, ctx: &Context, now: Instant) {
+    fn log(&self, client: &Client, ctx: &Context, exported: ExportDecision, now: Instant) {
         let record = &ctx.record;
-        let head = client.req_header();
+        let (session, head) = (client, client.req_header());
         let micros = |from: Instant, to: Instant| {
             u64::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u64::MAX)
         };
@@ -120,9 +122,11 @@ impl Gateway {
         let answer_id = meter.map(|meter| meter.id()).filter(|id| !id.is_empty());
         let client = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         let path = redacted_path(ctx, head.uri.path());
+        let trace = trace_id_text(ctx.trace.as_deref());
         let line = Line {
             time: record.unix_millis,
             request_id: ctx.id.as_str(),
+            trace_id: std::str::from_utf8(&trace).ok(),
             client,
             method: head.method.as_str(),
             path: &path,
@@ -159,6 +163,9 @@ impl Gateway {
                 .zip(record.head_received_at)
                 .map(|(from, to)| micros(from, to)),
         };
+        if exported.is_any() {
+            self.export(session, ctx, &line, exported, now);
+        }
         self.access_log.write(&line);
         if self.live_requests.has_listeners() {
             self.live_requests.publish(&line);

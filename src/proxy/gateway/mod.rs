@@ -4,7 +4,7 @@
 //! beyond it; `state` is what all requests share, `context` what one request has, in its current `phase`; `attempt` and
 //! `response_in_progress` are what passes between phases. Then in the order in which they run: `request` (with
 //! `request_body`, `request_encoding`, `auth`, `admit`, `compaction`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and
-//! `resume`, `reply`, `settle`, `finish`.
+//! `resume`, `reply`, `settle`, `finish` (with `trace_export`). `trace` has what telemetry records on the way.
 //!
 //! Must not live here: sockets, timers and the order of the phases (`driver`).
 
@@ -53,5 +53,7 @@ pub(in crate::proxy) mod state;
 pub(in crate::proxy) mod sticky;
 pub(in crate::proxy) mod stored;
 mod suspended;
+mod trace;
+mod trace_export;
 pub(in crate::proxy) mod upstream;
 pub(in crate::proxy) mod vault;

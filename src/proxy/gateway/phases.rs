@@ -63,7 +63,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut Context,
     ) -> Result<()> {
         let attempt = ctx.attempt().ok_or_else(internal_error)?;
-        *upstream_request = self.upstream_head(&session.downstream_session, &ctx.id, attempt)?;
+        *upstream_request = self.upstream_head(&session.downstream_session, ctx, attempt)?;
         Ok(())
     }
 

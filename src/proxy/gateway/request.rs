@@ -14,6 +14,7 @@ use super::phase::RoutedRequest;
 use super::refusals::{short, unknown_model};
 use super::request_id::RequestId;
 use super::retry_state::RouteRequest;
+use super::trace::RequestTrace;
 use crate::account::Key;
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
@@ -44,6 +45,11 @@ impl Gateway {
         let head = client.req_header();
         ctx.origin = RequestOrigin::of(head);
         ctx.id = RequestId::choose(head.headers.get(names::X_REQUEST_ID).map(|id| id.as_bytes()));
+        if let Some(telemetry) = self.telemetry.as_ref().filter(|telemetry| telemetry.exporter.has_traces()) {
+            let address =
+                client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+            ctx.trace = Some(RequestTrace::begin(head, address, &telemetry.trust));
+        }
         // Set keep-alive explicitly: Pingora would otherwise take an unlimited one over from the request's head.
         let http10 = head.version < http::Version::HTTP_11;
         // `None` means that Pingora found a reason to close: the client's wish, or two lengths in one head.

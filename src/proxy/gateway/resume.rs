@@ -25,6 +25,7 @@ use crate::route::blame::{Blame, RetryDecision, classify};
 use crate::route::candidates::RetryRefusal;
 use crate::route::pick::mask;
 use crate::route::{Target, upstream_api};
+use crate::telemetry::facts::EventKind;
 use crate::translate::resume::{Continuation, Prefill, TranscriptLimits, Unfit, transcript_limits};
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
@@ -179,6 +180,7 @@ impl Gateway {
             }
         };
         let outcome = asked.err().unwrap_or("asked");
+        ctx.trace_event(EventKind::Continued(outcome));
         self.metrics.streams_continued.with_label_values(&[&*model.id, outcome]).inc();
         match asked {
             Ok(()) => Ok(()),

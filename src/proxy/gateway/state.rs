@@ -1,6 +1,6 @@
 //! State that all requests share: configuration, limits, connections and stores.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -14,6 +14,7 @@ use super::active_snapshot::ActiveSnapshot;
 use super::billing::Billing;
 use super::compaction_seal::CompactionSecret;
 use super::drained::DrainedTargets;
+use crate::account::Network;
 use crate::config::Limits;
 use crate::kv::{OwnerStore, Store, TaskStore};
 use crate::ledger::Ledger;
@@ -33,6 +34,7 @@ use crate::route::cache_yield::CacheYieldTable;
 use crate::route::sticky::StickyTable;
 use crate::snapshot::Snapshot;
 use crate::supervise::Supervisor;
+use crate::telemetry::Telemetry;
 
 /// Maximum time that the process waits for the ledger to close at its end.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -52,6 +54,8 @@ pub struct GatewayInner {
     pub(in crate::proxy) metrics: Arc<Metrics>,
     pub(in crate::proxy) access_log: Arc<AccessLog>,
     pub(in crate::proxy) live_requests: Arc<LiveRequests>,
+    /// Telemetry. `None` if nothing is exported.
+    pub(in crate::proxy) telemetry: Option<GatewayTelemetry>,
     pub(in crate::proxy) shutdown: Arc<Shutdown>,
     pub(in crate::proxy) store: Option<Arc<dyn Store>>,
     pub(in crate::proxy) billing: Arc<Billing>,
@@ -77,6 +81,30 @@ pub struct GatewayInner {
     pub(in crate::proxy) reloads: tokio::sync::watch::Sender<()>,
 }
 
+/// Telemetry, and which requests it concerns.
+#[derive(Debug)]
+pub struct GatewayTelemetry {
+    /// Exporter.
+    pub exporter: Arc<Telemetry>,
+    /// Networks whose decision about sampling is followed.
+    pub trust: Vec<Network>,
+    /// Whether providers receive the trace context of the attempt.
+    pub propagate: bool,
+    /// Whether names of keys and accounts, and addresses of clients, are exported.
+    pub names: bool,
+}
+
+/// Reference to a gateway that does not keep it.
+#[derive(Clone)]
+pub(in crate::proxy) struct WeakGateway(Weak<GatewayInner>);
+
+impl WeakGateway {
+    /// Returns the gateway. `None` if it is dropped.
+    pub(in crate::proxy) fn upgrade(&self) -> Option<Gateway> {
+        self.0.upgrade().map(Gateway)
+    }
+}
+
 /// Constituents of a [`Gateway`].
 pub struct GatewayParts {
     /// First configuration snapshot: routes and keys.
@@ -91,6 +119,8 @@ pub struct GatewayParts {
     pub access_log: Arc<AccessLog>,
     /// Events of requests, for the admin API.
     pub live_requests: Arc<LiveRequests>,
+    /// Telemetry. `None` if nothing is exported.
+    pub telemetry: Option<GatewayTelemetry>,
     /// Shutdown state of the process.
     pub shutdown: Arc<Shutdown>,
     /// Store of responses and provider signatures. `None` if neither is stored.
@@ -152,6 +182,7 @@ impl Gateway {
             metrics: parts.metrics,
             access_log: parts.access_log,
             live_requests: parts.live_requests,
+            telemetry: parts.telemetry,
             shutdown: parts.shutdown,
             store: parts.store,
             tasks: TaskService::new(parts.tasks),
@@ -170,6 +201,11 @@ impl Gateway {
             drained_targets: Mutex::default(),
             reloads: tokio::sync::watch::Sender::new(()),
         })))
+    }
+
+    /// Returns a reference that does not keep the gateway.
+    pub(in crate::proxy) fn downgrade(&self) -> WeakGateway {
+        WeakGateway(Arc::downgrade(&self.0))
     }
 
     /// Returns why the gateway is not ready, for `/readyz`: a supervised thread has panicked and is not running again

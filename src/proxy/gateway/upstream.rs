@@ -5,7 +5,7 @@ use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType};
 
 use super::attempt::Attempt;
-use super::request_id::RequestId;
+use super::context::Context;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::names;
@@ -25,7 +25,7 @@ impl Gateway {
     pub(in crate::proxy) fn upstream_head(
         &self,
         client: &Client,
-        id: &RequestId,
+        ctx: &Context,
         plan: &Attempt,
     ) -> pingora::Result<RequestHeader> {
         let internal = || Error::new_in(ErrorType::InternalError);
@@ -40,10 +40,15 @@ impl Gateway {
             };
             ours.insert(header::ACCEPT, HeaderValue::from_static(kinds));
         }
-        if let Ok(id) = HeaderValue::from_bytes(id.as_bytes()) {
+        if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
             ours.insert(names::X_REQUEST_ID, id);
         }
         copy_client_headers(&mut ours, theirs, plan);
+        if let (Some(telemetry), Some(trace)) = (&self.telemetry, &ctx.trace)
+            && telemetry.propagate
+        {
+            trace.propagate(&mut ours, telemetry.exporter.is_in_share(&trace.trace));
+        }
         if target.provider.forward_client {
             add_forwarded(&mut ours, client);
         }

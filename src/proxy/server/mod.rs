@@ -9,6 +9,7 @@ pub(in crate::proxy) mod open;
 pub(in crate::proxy) mod roots;
 pub(in crate::proxy) mod signals;
 pub(in crate::proxy) mod systemd;
+pub(in crate::proxy) mod telemetry;
 pub(in crate::proxy) mod tls;
 pub(in crate::proxy) mod upgrade;
 pub(in crate::proxy) mod watchdog;
@@ -40,11 +41,13 @@ use crate::proxy::client::check::Probes;
 use crate::proxy::driver::dns;
 use crate::proxy::endpoints::task::poller::TaskPoller;
 use crate::supervise::Supervisor;
+use crate::telemetry::TelemetryError;
 use acceptor::Acceptor;
 use admin_thread::{AdminThread, ProcessControl};
 use listener_service::{ListenerHandle, ListenerService};
 pub use signals::Started;
 use signals::{RetiredSnapshots, SignalWatch, Signals};
+use telemetry::StartedTelemetry;
 use tls::TlsListeners;
 use upgrade::ReadySocket;
 
@@ -85,6 +88,9 @@ pub enum ServeError {
     /// The resolver cannot be set up.
     #[error("{0}")]
     Dns(String),
+    /// Telemetry cannot be exported.
+    #[error("telemetry: {0}")]
+    Telemetry(#[from] TelemetryError),
 }
 
 impl From<dns::DnsError> for ServeError {
@@ -143,6 +149,9 @@ impl Server {
         supervisor.add(ledger.iter().flat_map(|ledger| ledger.threads()));
         supervisor.add(access_log.thread().cloned());
         supervisor.add(log::thread());
+        let telemetry = telemetry::start(&settings.telemetry, &metrics)?;
+        supervisor.add(telemetry.iter().map(|started| started.telemetry.exporter.thread().clone()));
+        let (telemetry, running) = telemetry.map(StartedTelemetry::split).unzip();
         let unset = crate::snapshot::Snapshot::default();
         let gateway = Gateway::new(GatewayParts {
             snapshot: unset,
@@ -151,6 +160,7 @@ impl Server {
             metrics: metrics.clone(),
             access_log: access_log.clone(),
             live_requests: Arc::default(),
+            telemetry,
             shutdown: shutdown.clone(),
             store,
             tasks,
@@ -160,6 +170,9 @@ impl Server {
             supervisor,
             ca_file: roots::file()?,
         })?;
+        if let Some(running) = running {
+            running.set(gateway.downgrade());
+        }
         let retired = RetiredSnapshots::default();
         let reloader = {
             let (gateway, retired) = (gateway.clone(), retired.clone());
@@ -226,6 +239,7 @@ impl Server {
         let api = Arc::new(AdminApi::new(self.admin_parts()));
         let admin = AdminThread::start(address, socket.as_deref(), self.metrics.clone(), api, supervised)
             .map_err(|source| ServeError::Io { what: format!("admin port {address}"), source })?;
+        let exporter = self.gateway.telemetry.as_ref().map(|telemetry| telemetry.exporter.clone());
         let signals = Signals {
             settings: self.settings,
             gateway: self.gateway,
@@ -242,6 +256,7 @@ impl Server {
         };
         server.run(RunArgs { shutdown_signal: Box::new(SignalWatch(Arc::new(signals))) });
         self.access_log.close();
+        telemetry::close(exporter.as_deref());
         Ok(())
     }
 

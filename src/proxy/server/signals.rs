@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use super::admin_thread::AdminThread;
 use super::listener_service::ListenerHandle;
 use super::systemd::notify;
+use super::telemetry;
 use super::upgrade::{ReadySocket, Successor, UpgradeError, transfer_listeners};
 use super::watchdog;
 use crate::config::{ReloadOutcome, Reloader, Settings};
@@ -351,14 +352,17 @@ impl Signals {
         std::process::exit(0);
     }
 
-    /// Closes the access log, because `exit` runs no destructors. Bounded by [`CLOSE_TIMEOUT`].
+    /// Closes the access log and exports the last telemetry, because `exit` runs no destructors. Bounded by [`CLOSE_TIMEOUT`].
     async fn close(&self) {
         let access_log = self.access_log.clone();
+        let exporter = self.gateway.telemetry.as_ref().map(|telemetry| telemetry.exporter.clone());
+        let exported = tokio::task::spawn_blocking(move || telemetry::close(exporter.as_deref()));
         // A destination that blocks must not delay the exit.
         let written = tokio::task::spawn_blocking(move || access_log.close());
         if tokio::time::timeout(CLOSE_TIMEOUT, written).await.is_err() {
             tracing::warn!("the last lines of the access log could not be written");
         }
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, exported).await;
     }
 }
 

@@ -5,6 +5,7 @@ mod after;
 mod providers;
 mod refused;
 mod told;
+mod traced;
 
 use std::sync::{Arc, Mutex};
 

@@ -1,0 +1,95 @@
+//! Start and end of telemetry, with the terms of the configuration.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::config::TelemetrySettings;
+use crate::metrics::Metrics;
+use crate::proxy::gateway::state::{GatewayTelemetry, WeakGateway};
+use crate::telemetry::sampling::Sampler;
+use crate::telemetry::{MetricTerms, SignalTerms, Telemetry, TelemetryError, TelemetryTerms};
+
+/// Telemetry that runs before the gateway exists.
+pub(in crate::proxy) struct StartedTelemetry {
+    pub(in crate::proxy) telemetry: GatewayTelemetry,
+    running: RunningGateway,
+}
+
+/// The gateway that telemetry collects metrics from, once it exists.
+#[derive(Clone, Default)]
+pub(in crate::proxy) struct RunningGateway(Arc<OnceLock<WeakGateway>>);
+
+impl RunningGateway {
+    /// Sets the gateway. Only the first call has an effect.
+    pub(in crate::proxy) fn set(&self, gateway: WeakGateway) {
+        let _ = self.0.set(gateway);
+    }
+}
+
+impl StartedTelemetry {
+    pub(in crate::proxy) fn split(self) -> (GatewayTelemetry, RunningGateway) {
+        (self.telemetry, self.running)
+    }
+}
+
+/// Starts the exporter. `None` if nothing is exported.
+///
+/// # Errors
+/// Returns [`TelemetryError`] if a client certificate cannot be used or the thread cannot be started.
+pub(in crate::proxy) fn start(
+    settings: &TelemetrySettings,
+    metrics: &Arc<Metrics>,
+) -> Result<Option<StartedTelemetry>, TelemetryError> {
+    if !settings.is_on() {
+        return Ok(None);
+    }
+    let mut resource = vec![
+        ("service.name".to_owned(), settings.service_name.clone()),
+        ("service.version".to_owned(), env!("MODEL_GATEWAY_VERSION").to_owned()),
+        // Two processes of one service, during an upgrade too, must not write to the same series.
+        ("service.instance.id".to_owned(), format!("{:032x}", rand::random::<u128>())),
+    ];
+    for (key, value) in &settings.resource {
+        resource.retain(|(other, _)| other != key);
+        resource.push((key.clone(), value.clone()));
+    }
+    let signal = |destination: &Option<_>| destination.clone().map(|destination| SignalTerms { destination });
+    let every = settings.interval;
+    let terms = TelemetryTerms {
+        resource,
+        version: env!("MODEL_GATEWAY_VERSION"),
+        conventions: settings.conventions,
+        traces: signal(&settings.traces),
+        logs: signal(&settings.logs),
+        metrics: settings.metrics.clone().map(|destination| MetricTerms { destination, every }),
+        sampler: Sampler::new(settings.share(), settings.slow),
+        queue: settings.queue,
+        batch: settings.batch,
+        delay: settings.delay,
+    };
+    let running = RunningGateway::default();
+    let (late, registry) = (running.clone(), metrics.clone());
+    let source = move || {
+        // Some gauges are set when they are read, as for a scrape.
+        if let Some(gateway) = late.0.get().and_then(WeakGateway::upgrade) {
+            gateway.refresh_health();
+            gateway.refresh_checks();
+            gateway.refresh_threads();
+        }
+        registry.gather()
+    };
+    let exporter = Arc::new(Telemetry::start(terms, metrics, Box::new(source))?);
+    let telemetry = GatewayTelemetry {
+        exporter,
+        trust: settings.trust.clone(),
+        propagate: settings.propagate,
+        names: settings.names,
+    };
+    Ok(Some(StartedTelemetry { telemetry, running }))
+}
+
+/// Exports what is queued at the end of the process. Waits at most 2 s.
+pub(in crate::proxy) fn close(telemetry: Option<&Telemetry>) {
+    if let Some(telemetry) = telemetry {
+        telemetry.close();
+    }
+}
