@@ -15,20 +15,15 @@ function place() {
 async function readSession() {
   try {
     const found = await api.get("/session");
-    api.setCsrf(found.csrf || found.csrf_token);
+    api.setCsrf(found.csrf);
     return found;
   } catch {
     return null;
   }
 }
 
-// Returns where single sign-on begins; null if it is not configured.
-function signOn(found) {
-  const oidc = found && (found.oidc ?? found.sso);
-  if (!oidc) return null;
-  const url = typeof oidc === "object" ? oidc.login || oidc.url || oidc.login_url : typeof oidc === "string" ? oidc : found.login_url;
-  return url || "../admin/v1/session/oidc";
-}
+// Returns where single sign-on begins, relative to the page; null if it is not configured.
+const signOn = (found) => (found?.oidc_start ? `..${found.oidc_start}` : null);
 
 function App() {
   const [state, setState] = useState({ known: null, error: null });
@@ -58,7 +53,8 @@ function App() {
   const leave = async () => {
     live.stop();
     api.setToken(null);
-    await fetch("../admin/v1/session", { method: "DELETE" }).catch(() => null);
+    await api.remove("/session").catch(() => null);
+    api.setCsrf(null);
     await identify();
   };
   if (state.known === null) return html`<p class="loading">Loading the console …</p>`;

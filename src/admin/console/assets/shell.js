@@ -126,9 +126,8 @@ function SignIn({ onDone, error: first }) {
   const [error, setError] = useState(first || null);
   const submit = async (event) => {
     event.preventDefault();
-    api.setToken(token.trim());
     try {
-      await api.get("");
+      await api.signIn(token.trim());
       onDone();
     } catch (failure) {
       api.setToken(null);
@@ -137,7 +136,7 @@ function SignIn({ onDone, error: first }) {
   };
   return html`<form class="signin" onSubmit=${submit}>
     ${session.oidc && html`<a class="button primary block" href=${session.oidc}>Sign in with SSO</a><p class="or">or with a token</p>`}
-    <${Field} label="Token" kind="password" value=${token} onValue=${setToken} hint="It stays in this tab and is forgotten when the tab is closed." placeholder="mga_…" required />
+    <${Field} label="Token" kind="password" value=${token} onValue=${setToken} hint="It is forgotten when this tab is closed or you sign out." placeholder="mga_…" required />
     <${Failed} error=${error} />
     <button class="button primary block" type="submit" disabled=${!token.trim()}>Sign in</button>
     <details><summary>No token yet?</summary>

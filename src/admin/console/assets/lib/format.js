@@ -20,21 +20,22 @@ export function short(value) {
 
 function trim(value) {
   const size = Math.abs(value);
-  return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2).replace(/\.?0+$/, "");
+  return String(Number(value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2)));
 }
 
-// An amount of the API (a decimal in a string): at least two places, at most what is not zero.
+// An amount of the API (a decimal in a string): two places, of less than one the first three digits that are not zero.
 export function money(text) {
   if (text == null || text === "") return "–";
-  const [whole, places = ""] = String(text).split(".");
-  const cut = places.replace(/0+$/, "");
-  const shown = cut.length < 2 ? cut.padEnd(2, "0") : cut.length > 4 && Number(text) >= 1 ? cut.slice(0, 4) : cut;
-  const sign = whole.startsWith("-") ? "−" : "";
-  return `${sign}${count(Math.abs(Number(whole)))}.${shown}`;
+  const value = Number(text);
+  const size = Math.abs(value);
+  const leading = size > 0 && size < 1 ? Math.floor(-Math.log10(size)) : 0;
+  const [whole, places] = size.toFixed(size >= 1 || size === 0 ? 2 : Math.min(9, leading + 3)).split(".");
+  const cut = places.replace(/0+$/, "").padEnd(2, "0");
+  return `${value < 0 ? "−" : ""}${count(Number(whole))}.${cut}`;
 }
 
 export function percent(part, whole, places = 0) {
-  if (!whole) return "–";
+  if (!whole || part == null) return "–";
   return `${((100 * part) / whole).toFixed(places)}${THIN}%`;
 }
 

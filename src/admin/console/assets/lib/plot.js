@@ -66,11 +66,14 @@ function Frame({ caption, children, legend, numbers, wide }) {
 }
 
 // Lines over time. `series`: [{ name, points: [[ms, value]], color, dash, fill }]; values may be null.
-export function Lines({ series, format, caption, span = 900_000, height = 168, waiting }) {
+export function Lines({ series, format, caption, height = 168, waiting }) {
   const [ref, width] = useWidth();
   const [at, setAt] = useState(null);
   const times = series[0]?.points.map(([time]) => time) || [];
   const end = times.at(-1) || Date.now();
+  // As much as there is, from two minutes on, so that a page that was just opened is not empty.
+  const seen = end - (times[0] ?? end);
+  const span = [120_000, 300_000, 900_000].find((length) => seen <= length * 0.97) || 900_000;
   const from = end - span;
   const values = series.flatMap((one) => one.points.map(([, value]) => value)).filter((value) => value != null);
   const marks = ticks(Math.max(0, ...values));
@@ -107,7 +110,7 @@ export function Lines({ series, format, caption, span = 900_000, height = 168, w
   };
   const index = at !== null && at < times.length ? at : times.length - 1;
   const shown = times.length ? series.map((one) => one.points[index]?.[1]) : null;
-  const minutes = [15, 10, 5].map((m) => [end - m * 60_000, `−${m} min`]).filter(([time]) => time > from);
+  const minutes = (span > 300_000 ? [10, 5] : span > 120_000 ? [4, 2] : [1]).map((m) => [end - m * 60_000, `−${m} min`]);
   const rows = times.map((time, i) => [clock(time), ...series.map((one) => (one.points[i]?.[1] == null ? "–" : format(one.points[i][1])))]);
   return html`<${Frame}
     caption=${caption}
@@ -196,6 +199,6 @@ export function Spark({ values, color = 0 }) {
 export function Share({ part, label, tone = "" }) {
   const shown = Math.max(0, Math.min(1, part || 0));
   return html`<svg class=${`share ${tone}`} viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label=${label}>
-    <rect class="whole" width="100" height="6" rx="3" /><rect class="part" width=${100 * shown} height="6" rx="3" />
+    <rect class="whole" width="100" height="6" /><rect class="part" width=${100 * shown} height="6" />
   </svg>`;
 }

@@ -54,6 +54,6 @@ export function Table({ caption, columns, rows, id, detail, empty, order, open: 
 // Names with values, in two columns.
 export function Facts({ facts }) {
   return html`<dl class="facts">
-    ${facts.filter(([, value]) => value != null && value !== "").map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}
+    ${facts.filter(([, value]) => value != null && value !== "" && value !== false).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}
   </dl>`;
 }

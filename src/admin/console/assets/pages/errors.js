@@ -86,7 +86,7 @@ export function Errors() {
   useLive();
   const rows = recent("errors", ["kind", "source"], live.totals);
   return html`<${Page} title="Errors" lead="What goes wrong, who is at fault, and what to do about it.">
-    <${Card} title="Errors per second" note="by who is at fault, the last 15 minutes" wide>
+    <${Card} title="Errors per second" note="by who is at fault" wide>
       <${Lines} format=${(value) => `${short(value)}/s`} caption="Errors per second, by the side at fault: client, provider, gateway."
         series=${[
           { name: "client", color: 5, dash: "5 3", points: perSecond("downstream") },

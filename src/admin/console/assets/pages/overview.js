@@ -52,7 +52,7 @@ function Stats({ today }) {
   const total = today?.total;
   return html`<dl class="stats">
     <${Stat} label="Requests" value=${now ? short(now.requests) : "–"} unit="per second" note=${`${count(live.totals?.in_flight)} under way`}><${Spark} values=${series((w) => rates(w).requests)} /><//>
-    <${Stat} label="Errors" value=${now ? percent(share, 1, share && share < 0.1 ? 1 : 0) : "–"} unit="of requests" tone=${share > 0.05 ? "bad" : ""} note=${now?.faults > 0 ? `${short(now.faults)} per second by providers or the gateway` : "none by providers or the gateway"}><${Spark} values=${series((w) => rates(w).errors)} color=${3} /><//>
+    <${Stat} label="Errors" value=${now ? percent(share, 1, share && share < 0.1 ? 1 : 0) : "–"} unit="of requests" tone=${share > 0.05 ? "bad" : ""} note=${now?.faults > 0 ? `${short(now.faults)}/s not by the client` : now?.errors > 0 ? "all by the client" : "none"}><${Spark} values=${series((w) => rates(w).errors)} color=${3} /><//>
     <${Stat} label="First token" value=${duration(first)} unit="median" note=${`the gateway adds ${duration(own)}`}><${Spark} values=${series((w) => quantile("first_token", 0.5, w))} color=${1} /><//>
     <${Stat} label="Whole answer" value=${duration(slow)} unit="95th percentile" note=${`${duration(minute && quantile("duration", 0.5, minute))} median`}><${Spark} values=${series((w) => quantile("duration", 0.95, w))} color=${1} /><//>
     <${Stat} label="Tokens" value=${now ? short(now.input + now.output) : "–"} unit="per second" note=${now ? `${short(now.input)} in, ${short(now.output)} out` : ""}><${Spark} values=${series((w) => rates(w).input + rates(w).output)} color=${2} /><//>
@@ -101,7 +101,7 @@ export function Overview() {
     ${error && error.status !== 0 && html`<${Notice} tone="bad">${error.message}<//>`}
     <${Stats} today=${loaded?.report} />
     <div class="grid two">
-      <${Card} title="Requests" note="per second, by result, the last 15 minutes">
+      <${Card} title="Requests" note="per second, by result">
         <${Lines} format=${perSecond} caption="Requests per second that ended: well, refused because of the client, or failed at a provider or the gateway."
           series=${[
             { name: "well", color: 0, fill: true, points: points(5, (w) => Math.max(0, rates(w).requests - rates(w).errors)) },
@@ -109,7 +109,7 @@ export function Overview() {
             { name: "failed", color: 3, dash: "2 3", points: points(5, (w) => rates(w).faults) },
           ]} />
       <//>
-      <${Card} title="Latency" note="of answers that ended, the last 15 minutes">
+      <${Card} title="Latency" note="of answers that ended">
         <${Lines} format=${duration} caption="Time to the first token (median), and to the end of an answer (median and 95th percentile)."
           series=${[
             { name: "first token", color: 1, points: points(10, (w) => quantile("first_token", 0.5, w)) },
@@ -117,6 +117,8 @@ export function Overview() {
             { name: "answer, 95th", color: 4, dash: "2 3", points: points(10, (w) => quantile("duration", 0.95, w)) },
           ]} />
       <//>
+    </div>
+    <div class="grid lead">
       <${Latest} />
       <${Spenders} report=${loaded?.report} />
     </div>

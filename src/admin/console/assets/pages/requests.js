@@ -4,7 +4,7 @@ import * as api from "../lib/api.js";
 import { bytes, clock, count, duration, money } from "../lib/format.js";
 import { live, setPaused } from "../lib/live.js";
 import { Facts, Table } from "../lib/table.js";
-import { Badge, Card, Empty, Failed, Field, Notice, Page, useLive, useLoad } from "../lib/ui.js";
+import { Badge, Card, Choice, Empty, Failed, Field, Notice, Page, useLive, useLoad } from "../lib/ui.js";
 import { adviceOn } from "./errors.js";
 
 export const statusTone = (row) => (row.status >= 500 ? "bad" : row.status >= 400 || row.error ? "warn" : "good");
@@ -44,7 +44,7 @@ function Detail({ row }) {
       ["Input", `${count(row.input_tokens)} tokens${row.cached_input_tokens ? `, ${count(row.cached_input_tokens)} from the cache` : ""}`],
       ["Output", `${count(row.output_tokens)} tokens${row.reasoning_tokens ? `, ${count(row.reasoning_tokens)} of reasoning` : ""}`],
       ["Speed", row.stream && row.output_tokens > 1 && row.first_token_ms < row.duration_ms ? `${Math.round((1000 * row.output_tokens) / (row.duration_ms - row.first_token_ms))} tokens per second` : null],
-      ["Body", `${bytes(row.request_bytes)} in, ${bytes(row.response_bytes)} out${row.frames ? `, ${count(row.frames)} frames` : ""}`],
+      ["Body", row.request_bytes != null && `${bytes(row.request_bytes)} in, ${bytes(row.response_bytes)} out${row.frames ? `, ${count(row.frames)} frames` : ""}`],
       ["Account", row.account],
       ["Cost", money(row.cost)],
     ]} />
@@ -67,9 +67,9 @@ const COLUMNS = [
 // Records of the ledger have other names for the same things.
 const fromRecord = (record) => ({
   time_ms: Date.parse(record.time), request_id: record.request, status: record.status, error: record.error || undefined, key: record.key, account: record.account, model: record.model,
-  provider: record.provider, upstream_model: record.upstream_model, endpoint: record.endpoint || "", stream: record.stream, finish: record.finish, cost: record.cost, attempts: record.attempts,
-  input_tokens: record.input_tokens, cached_input_tokens: record.cached_input_tokens, output_tokens: record.output_tokens, reasoning_tokens: record.reasoning_tokens,
-  duration_ms: record.duration_ms, first_token_ms: record.first_token_ms ?? undefined, upstream_ms: record.upstream_ms ?? undefined, request_bytes: record.request_bytes, response_bytes: record.response_bytes,
+  provider: record.provider, upstream_model: record.target, endpoint: record.endpoint, stream: record.stream, cost: record.cost, attempts: record.attempts,
+  input_tokens: record.input, cached_input_tokens: record.cached, output_tokens: record.output, reasoning_tokens: record.reasoning,
+  duration_ms: record.total_ms, first_token_ms: record.first_byte_ms ?? undefined,
 });
 
 function Stored({ filter }) {
@@ -88,7 +88,7 @@ function Stored({ filter }) {
   if (error) return html`<${Failed} error=${error} />`;
   if (!page) return html`<p class="muted">Loading …</p>`;
   return html`<${Table} caption="Stored usage records" id=${(row) => row.request_id + row.time_ms} columns=${COLUMNS.filter((c) => page.some((row) => c.name !== "first" || row.first_token_ms != null))} rows=${page.filter((row) => matches(row, filter))} detail=${(row) => html`<${Detail} row=${row} />`}
-    empty=${html`<${Empty} title="No usage record matches">Each request of a key leaves a record of its usage for ${"400"} days (<code>store.record_lifetime</code>).<//>`} />`;
+    empty=${html`<${Empty} title="No usage record matches">Each request of a key leaves a record of its usage as long as <code>store.record_lifetime</code> says.<//>`} />`;
 }
 
 export function Requests({ parameters }) {
@@ -102,11 +102,11 @@ export function Requests({ parameters }) {
     actions=${html`<button type="button" class="button" aria-pressed=${live.paused} onClick=${() => setPaused(!live.paused)}>${live.paused ? "Go on" : "Pause"}</button>`}>
     <div class="filters">
       <${Field} label="Filter" grow value=${filter} onValue=${setFilter} placeholder="key, model, provider, status, request id" data-filter />
-      <${Field} label="Show" kind="select" value=${only} onValue=${setOnly} options=${[{ value: "all", label: "All" }, { value: "errors", label: "Errors" }, { value: "streams", label: "Streams" }]} />
-      <${Field} label="From" kind="select" value=${tab} onValue=${setTab} options=${[{ value: "live", label: "Now, since this page was opened" }, { value: "stored", label: "Usage records of this month" }]} />
+      <${Choice} label="Show" value=${only} onValue=${setOnly} options=${[{ value: "all", label: "All" }, { value: "errors", label: "Errors" }, { value: "streams", label: "Streams" }]} />
+      <${Choice} label="From" value=${tab} onValue=${setTab} options=${[{ value: "live", label: "Live" }, { value: "stored", label: "This month" }]} />
     </div>
     ${live.lost > 0 && html`<${Notice} tone="warn">${count(live.lost)} requests are missing here, because this browser was slower than the gateway.<//>`}
-    <${Card} flush title=${tab === "live" ? `${count(rows.length)} ended` : "Usage records"} note=${tab === "live" ? `${count(under)} under way${live.paused ? ", paused" : ""}. Times are local.` : "The first 500. Times are local."}>
+    <${Card} flush title=${tab === "live" ? `${count(rows.length)} ended` : "Usage records"} note=${tab === "live" ? `since this page was opened, ${count(under)} under way${live.paused ? ", paused" : ""}. Times are local.` : "records of this month, as the ledger has them. Times are local."}>
       ${tab === "stored"
         ? html`<${Stored} filter=${filter} />`
         : html`<${Table} caption="Requests that have ended, the latest first" id=${(row) => row.request_id + row.time_ms} columns=${COLUMNS} rows=${rows} limit=${100} detail=${(row) => html`<${Detail} row=${row} />`}

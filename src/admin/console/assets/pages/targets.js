@@ -40,7 +40,7 @@ export function Targets() {
       <${Table} caption="Targets" id=${(t) => `${t.provider}\n${t.model}`} rows=${items} order=${{ name: "state" }}
         empty=${list && html`<${Empty} title=${filter ? "No target matches" : "No targets"}>A model's <code>targets</code> in routes.toml name the providers that serve it.<//>`}
         columns=${[
-          { name: "target", label: "Target", wide: true, cell: (t) => html`<b>${t.model}</b> <span class="muted">at ${t.provider}</span>`, sort: (t) => `${t.provider} ${t.model}` },
+          { name: "target", label: "Target", cell: (t) => html`<b>${t.model}</b> <span class="muted">at ${t.provider}</span>`, sort: (t) => `${t.provider} ${t.model}` },
           { name: "state", label: "State", cell: (t) => html`<${Badge} tone=${toneOf(t.state)}>${wordOf(t.state)}<//>`, sort: (t) => ["bad", "warn", "off", "good"].indexOf(toneOf(t.state)) },
           { name: "reason", label: "Reason", wide: true, cell: (t) => html`${t.reason}${t.for_ms != null && t.for_ms > 0 && html`<span class="muted">, for another ${span(t.for_ms)}</span>`}` },
           { name: "models", label: "Used by", cell: (t) => t.models.join(", ") },

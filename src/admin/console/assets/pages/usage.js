@@ -22,7 +22,7 @@ const GROUPS = [
 const METRICS = [
   { value: "cost", label: "Cost", read: (row) => Number(row.cost), format: (value) => money(value.toFixed(value && Math.abs(value) < 0.01 ? 6 : 2)) },
   { value: "requests", label: "Requests", read: (row) => row.requests, format: short },
-  { value: "tokens", label: "Tokens", read: (row) => (row.input_tokens || 0) + (row.output_tokens || 0), format: short },
+  { value: "tokens", label: "Tokens", read: (row) => (row.input || 0) + (row.output || 0), format: short },
   { value: "failed", label: "Failed", read: (row) => row.failed, format: short },
 ];
 
@@ -80,8 +80,8 @@ export function Usage({ parameters }) {
     ${total && html`<dl class="stats">
       <${Stat} label="Cost" value=${money(total.cost)} note=${total.requests ? `${money((Number(total.cost) / total.requests).toFixed(6))} per request` : ""} />
       <${Stat} label="Requests" value=${short(total.requests)} note=${`${count(total.failed)} failed, ${percent(total.failed, total.requests)}`} />
-      <${Stat} label="Input" value=${short(total.input_tokens)} unit="tokens" note=${`${percent(total.cached_input_tokens || 0, total.input_tokens)} from caches`} />
-      <${Stat} label="Output" value=${short(total.output_tokens)} unit="tokens" note=${total.reasoning_tokens ? `${percent(total.reasoning_tokens, total.output_tokens)} reasoning` : ""} />
+      <${Stat} label="Input" value=${short(total.input)} unit="tokens" note=${`${percent(total.cached || 0, total.input)} from caches`} />
+      <${Stat} label="Output" value=${short(total.output)} unit="tokens" note=${total.reasoning ? `${percent(total.reasoning, total.output)} reasoning` : ""} />
       <${Stat} label="Saved by caches" value=${money((Number(total.cache_saved) - Number(total.cache_surcharge)).toFixed(9))} note=${html`<a href="#/cache">Cache savings</a>`} />
     </dl>`}
     ${report && !total?.requests
@@ -94,10 +94,10 @@ export function Usage({ parameters }) {
               { name: "cost", label: "Cost", number: true, cell: (row) => money(row.cost), sort: (row) => Number(row.cost) },
               { name: "requests", label: "Requests", number: true, cell: (row) => count(row.requests), sort: (row) => row.requests },
               { name: "failed", label: "Failed", number: true, cell: (row) => count(row.failed), sort: (row) => row.failed },
-              { name: "input", label: "Input", number: true, cell: (row) => count(row.input_tokens), sort: (row) => row.input_tokens },
-              { name: "cached", label: "Cached", number: true, cell: (row) => count(row.cached_input_tokens), sort: (row) => row.cached_input_tokens },
-              { name: "output", label: "Output", number: true, cell: (row) => count(row.output_tokens), sort: (row) => row.output_tokens },
-              { name: "reasoning", label: "Reasoning", number: true, cell: (row) => count(row.reasoning_tokens), sort: (row) => row.reasoning_tokens },
+              { name: "input", label: "Input", number: true, cell: (row) => count(row.input), sort: (row) => row.input },
+              { name: "cached", label: "Cached", number: true, cell: (row) => count(row.cached), sort: (row) => row.cached },
+              { name: "output", label: "Output", number: true, cell: (row) => count(row.output), sort: (row) => row.output },
+              { name: "reasoning", label: "Reasoning", number: true, cell: (row) => count(row.reasoning), sort: (row) => row.reasoning },
             ]} />
           ${report?.others && html`<p class="none">Others: ${money(report.others.cost)} in ${count(report.others.requests)} requests.</p>`}
         <//>`}
