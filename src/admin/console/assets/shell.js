@@ -191,7 +191,7 @@ export function Shell({ at, onSignIn, onLeave }) {
   const isLocal = session.caller === "local";
   return html`<a class="skip" href="#title" onClick=${(e) => { e.preventDefault(); document.getElementById("title")?.focus(); }}>To the content</a>
     <div class="shell">
-      <div class="side">
+      <header class="side">
         <a class="mark" href="#/overview"><${Mark} /> <b>model-gateway</b></a>
         <${Nav} page=${at.page} />
         <div class="foot">
@@ -201,7 +201,7 @@ export function Shell({ at, onSignIn, onLeave }) {
           <div class="row"><${Theme} /><button type="button" class="button quiet small" onClick=${() => setDialog("help")}>Keys <kbd>?</kbd></button></div>
           <p class="version">Version ${session.version}</p>
         </div>
-      </div>
+      </header>
       <main>
         ${session.role === "read" && isLocal && html`<${Notice} tone="info" title="You can look at everything and change nothing."
           action=${html`<button type="button" class="button small" onClick=${() => setDialog("sign-in")}>Sign in</button>`}>

@@ -39,7 +39,7 @@ export function Table({ caption, columns, rows, id, detail, empty, order, open: 
                 const kind = [column.number && "number", column.wide && "wide", column.kind].filter(Boolean).join(" ");
                 return i === 0
                   ? html`<th scope="row" class=${kind}>${detail ? html`<button type="button" class="row" data-row aria-expanded=${isOpen} onClick=${toggle}>${cell}</button>` : cell}</th>`
-                  : html`<td class=${kind} data-label=${column.label || undefined}>${cell}</td>`;
+                  : html`<td class=${kind} data-label=${column.label || undefined}><div>${cell}</div></td>`;
               })}
             </tr>
             ${isOpen && detail && html`<tr class="detail"><td colspan=${columns.length}>${detail(row)}</td></tr>`}

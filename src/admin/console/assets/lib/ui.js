@@ -86,7 +86,7 @@ export function Faults({ faults }) {
 export function Empty({ title, children, action }) {
   return html`<div class="empty">
     <svg viewBox="0 0 32 32" aria-hidden="true"><path d="M6 9h5a5 5 0 0 1 5 5v4a5 5 0 0 0 5 5h5M6 23h5a5 5 0 0 0 5-5v-4a5 5 0 0 1 5-5h5" /></svg>
-    <h3>${title}</h3>
+    <p class="title">${title}</p>
     <p>${children}</p>
     ${action}
   </div>`;
