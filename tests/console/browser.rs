@@ -126,8 +126,7 @@ impl Browser {
 
     /// Sets the size of the page in pixels, and its colours.
     pub(crate) async fn look(&self, (width, height): (u32, u32), is_dark: bool) {
-        let size =
-            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
         let scheme = if is_dark { "dark" } else { "light" };
         let features = json!([
@@ -186,7 +185,10 @@ impl Browser {
 
     /// Clicks the button that sends the open form.
     pub(crate) async fn click_submit(&self, text: &str) {
-        self.click_path(&format!("//form//button[@type='submit' and normalize-space(.)='{text}' and not(@disabled)]")).await;
+        self.click_path(&format!(
+            "//form//button[@type='submit' and normalize-space(.)='{text}' and not(@disabled)]"
+        ))
+        .await;
     }
 
     /// Opens the first row of a table that has a text.

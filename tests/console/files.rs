@@ -37,12 +37,26 @@ fn console_files_have_nothing_that_the_policy_refuses() {
     let mut faults = Vec::new();
     for (name, text) in own() {
         let forbidden = [
-            "eval(", "new Function", "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write",
-            "dangerouslySetInnerHTML", "style=", "javascript:", "import(", "WebSocket(", "XMLHttpRequest",
+            "eval(",
+            "new Function",
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "dangerouslySetInnerHTML",
+            "style=",
+            "javascript:",
+            "import(",
+            "WebSocket(",
+            "XMLHttpRequest",
         ];
-        faults.extend(forbidden.iter().filter(|word| text.contains(*word)).map(|word| format!("{name}: {word}")));
+        faults.extend(
+            forbidden.iter().filter(|word| text.contains(*word)).map(|word| format!("{name}: {word}")),
+        );
         if name.ends_with(".html") {
-            faults.extend([" on", "<style"].iter().filter(|w| text.contains(*w)).map(|w| format!("{name}: {w}")));
+            faults.extend(
+                [" on", "<style"].iter().filter(|w| text.contains(*w)).map(|w| format!("{name}: {w}")),
+            );
             assert!(!text.contains("<script>"), "a script in the page itself");
         }
         // Addresses of other origins: only the namespace of SVG, and what is shown as an example of the gateway's own.
@@ -64,12 +78,15 @@ fn console_files_have_nothing_that_the_policy_refuses() {
 /// The operations that the pages call, found in their text: `api.get("/keys")`, `` api.post(`${pathOf(key)}/rotate`) ``.
 #[test]
 fn console_asks_for_nothing_that_the_api_does_not_have() {
-    let document: Value = serde_json::from_str(&std::fs::read_to_string(root().join("docs/openapi.json")).unwrap()).unwrap();
+    let document: Value =
+        serde_json::from_str(&std::fs::read_to_string(root().join("docs/openapi.json")).unwrap()).unwrap();
     let known: BTreeSet<String> = document["paths"]
         .as_object()
         .unwrap()
         .keys()
-        .map(|path| path.trim_start_matches("/admin/v1").split('{').next().unwrap().trim_end_matches('/').to_owned())
+        .map(|path| {
+            path.trim_start_matches("/admin/v1").split('{').next().unwrap().trim_end_matches('/').to_owned()
+        })
         .collect();
     let mut asked = BTreeSet::new();
     for (name, text) in own().into_iter().filter(|(name, _)| name.ends_with(".js")) {
@@ -80,14 +97,16 @@ fn console_asks_for_nothing_that_the_api_does_not_have() {
                 if !rest.starts_with('/') {
                     continue;
                 }
-                let path: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || "/_".contains(*c)).collect();
+                let path: String =
+                    rest.chars().take_while(|c| c.is_ascii_alphanumeric() || "/_".contains(*c)).collect();
                 asked.insert((path.trim_end_matches('/').to_owned(), name.clone()));
             }
         }
     }
     assert!(asked.len() > 20, "the test sees only {} calls: it has gone blind", asked.len());
     // Sessions of browsers: without them, the console signs in with the token alone.
-    let unknown: Vec<_> = asked.iter().filter(|(path, _)| path != "/session" && !known.contains(path)).collect();
+    let unknown: Vec<_> =
+        asked.iter().filter(|(path, _)| path != "/session" && !known.contains(path)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }
 
@@ -112,7 +131,8 @@ fn console_vendored_files_are_as_published() {
     for name in ["preact.js", "hooks.js", "htm.js"] {
         let text = std::fs::read_to_string(folder.join(name)).unwrap();
         let published = text.replace("from\"./preact.js\"", "from\"preact\"");
-        let hash: String = Sha256::digest(published.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash: String =
+            Sha256::digest(published.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
         assert!(page.contains(&hash), "{name} has the hash {hash}, which VENDOR.md does not name");
     }
 }

@@ -17,7 +17,7 @@ mod browser;
 mod files;
 mod pages;
 mod playground;
-mod world;
 #[path = "../support/mod.rs"]
 mod support;
 mod tasks;
+mod world;

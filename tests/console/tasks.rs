@@ -40,10 +40,9 @@ async fn console_key_is_made_used_seen_charged_and_disabled() {
     browser.sees("engineering").await;
     assert!(!browser.text().await.contains("what does this cost"), "text of a client is shown");
     browser.open(&world.page("usage?group=key")).await;
-    browser.until("its cost", |seen| {
-        seen.lines().any(|line| line.starts_with("robot") && line.contains("0.0"))
-    })
-    .await;
+    browser
+        .until("its cost", |seen| seen.lines().any(|line| line.starts_with("robot") && line.contains("0.0")))
+        .await;
     // It is disabled, and the refusal shows.
     browser.open(&world.page("keys?open=robot")).await;
     browser.click("Disable").await;
@@ -79,13 +78,17 @@ async fn console_target_is_drained_under_load_and_resumed() {
     browser.sees("gets no further requests").await;
     browser.sees("an operator has drained the target").await;
     // Requests in progress end; then the other target has them all.
-    browser.until("a target without requests", |seen| {
-        seen.lines().any(|line| line.contains("at openai-eu") && line.contains("drained"))
-    })
-    .await;
+    browser
+        .until("a target without requests", |seen| {
+            seen.lines().any(|line| line.contains("at openai-eu") && line.contains("drained"))
+        })
+        .await;
     let eu = [("provider", "openai-eu"), ("status", "200")];
     let us = [("provider", "openai"), ("status", "200")];
-    world.gateway.wait_for_metric("gateway_target_requests_in_flight", &[("provider", "openai-eu")], 0.0).await;
+    world
+        .gateway
+        .wait_for_metric("gateway_target_requests_in_flight", &[("provider", "openai-eu")], 0.0)
+        .await;
     let before = world.gateway.metrics().await;
     crate::support::soon(async {
         while world.gateway.metrics().await.sum("gateway_requests_total", &us)
@@ -175,7 +178,8 @@ async fn console_without_a_token_reads_and_says_how_to_get_one() {
     browser.sees("You can look at everything and change nothing.").await;
     browser.sees("model-gateway admin create").await;
     browser.sees("alice").await;
-    let disabled = browser.run("return document.querySelector('main .button.primary').disabled", json!([])).await;
+    let disabled =
+        browser.run("return document.querySelector('main .button.primary').disabled", json!([])).await;
     assert_eq!(disabled, true);
     assert!(!browser.text().await.contains(KEY));
     browser.click("Sign in").await;

@@ -76,8 +76,11 @@ impl World {
             "{ provider = \"google\", model = \"gemini-2.5-flash\" }",
             "{ input = 0.3, cached_input = 0.075, output = 2.5 }",
         );
-        setup.keys =
-            key("web-app", WEB, "account = \"product\"\nlimits = { spend_per_day = 5, requests_per_minute = 60000 }");
+        setup.keys = key(
+            "web-app",
+            WEB,
+            "account = \"product\"\nlimits = { spend_per_day = 5, requests_per_minute = 60000 }",
+        );
         setup.keys += &key("ci", CI, "account = \"engineering\"\nmodels = [\"gpt-*\"]");
         setup.keys += &key("old-script", "client-key-that-is-old-0003", "enabled = false");
         let token = KeyHash::of(TOKEN).to_hex();
@@ -118,7 +121,10 @@ impl World {
                     number += 1;
                     let text = match number % 23 {
                         7 => "Please fail [[status 500]]".to_owned(),
-                        3 => "A prompt that is cached in part [[cached 900]] ".to_owned() + &"word ".repeat(1_000),
+                        3 => {
+                            "A prompt that is cached in part [[cached 900]] ".to_owned()
+                                + &"word ".repeat(1_000)
+                        }
                         _ => format!("Hello for the time of number {number}"),
                     };
                     chat(address, key, model, &text).await;

@@ -60,7 +60,8 @@ static CONSOLE: LazyLock<Console> = LazyLock::new(|| {
     let hash: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     let hash: String = hash.chars().take(HASH_DIGITS).collect();
     let page = Served::new("", "text/html; charset=utf-8", INDEX.replace(HASH, &hash).into());
-    let files = ASSETS.iter().map(|asset| Served::new(asset.path, asset.media(), asset.bytes.into())).collect();
+    let files =
+        ASSETS.iter().map(|asset| Served::new(asset.path, asset.media(), asset.bytes.into())).collect();
     Console { hash, page, files }
 });
 
@@ -169,7 +170,9 @@ mod tests {
     fn console_page_names_its_files_by_a_hash_and_browsers_keep_them() {
         let page = get("/console/", &[]).unwrap();
         assert_eq!(page.headers()["cache-control"], "no-cache");
-        assert!(page.headers()["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
+        assert!(
+            page.headers()["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'")
+        );
         let page = text(page);
         let script = format!("/console/a/{}/app.js", CONSOLE.hash);
         assert!(page.contains(&script["/console/".len()..]), "{page}");
@@ -187,7 +190,10 @@ mod tests {
     fn console_is_found_from_the_root_by_browsers_only() {
         assert!(get("/", &[("accept", "*/*")]).is_none());
         let found = get("/", &[("accept", "text/html,*/*")]).unwrap();
-        assert_eq!((found.status().as_u16(), &found.headers()["location"]), (303, &"console/".parse().unwrap()));
+        assert_eq!(
+            (found.status().as_u16(), &found.headers()["location"]),
+            (303, &"console/".parse().unwrap())
+        );
         assert_eq!(get("/console", &[]).unwrap().headers()["location"], "console/");
     }
 

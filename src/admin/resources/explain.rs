@@ -69,9 +69,7 @@ pub(in crate::admin) const EXPLANATION: Record = Record {
 };
 
 fn show(explained: &ExplainedTarget, target: Option<&Value>) -> Value {
-    let loss = |(element, policy, clamped): &(String, &'static str, bool)| {
-        json!({ "element": element, "policy": policy, "clamped": clamped })
-    };
+    let loss = |(element, policy, clamped): &(String, &'static str, bool)| json!({ "element": element, "policy": policy, "clamped": clamped });
     json!({
         "provider": explained.provider,
         "model": explained.model,

@@ -51,7 +51,9 @@ async fn forward(mut parts: mpsc::Receiver<ResponsePart>, sender: mpsc::Sender<P
             () = sender.closed() => return,
         };
         let part = match part {
-            Some(ResponsePart::Head(head)) => PlaygroundPart::Head(head.status.as_u16(), head.headers.clone()),
+            Some(ResponsePart::Head(head)) => {
+                PlaygroundPart::Head(head.status.as_u16(), head.headers.clone())
+            }
             Some(ResponsePart::Body(piece)) => PlaygroundPart::Body(piece),
             Some(ResponsePart::End) => PlaygroundPart::End,
             None => return,

@@ -167,11 +167,11 @@ function Nav({ page }) {
   const [open, setOpen] = useState(false);
   useEffect(() => setOpen(false), [page]);
   const name = FLAT.find(([path]) => path === page)?.[1] || "Menu";
-  const faults = faultsOf().length;
+  const faults = faultsOf();
   return html`<nav aria-label="Pages" class=${open ? "open" : ""}>
     <button type="button" class="button quiet toggle" aria-expanded=${open} onClick=${() => setOpen(!open)}>☰ ${name}</button>
     <div class="pages">${PAGES.map(([group, pages]) => html`<div class="group"><h2>${group}</h2><ul>
-      ${pages.map(([path, label]) => html`<li><a href=${`#/${path}`} aria-current=${path === page ? "page" : undefined}>${label}${path === "overview" && faults > 0 && html` <span class="bubble" title="Faults">${faults}</span>`}</a></li>`)}
+      ${pages.map(([path, label]) => html`<li><a href=${`#/${path}`} aria-current=${path === page ? "page" : undefined}>${label}${path === "overview" && faults.length > 0 && html` <span class=${`bubble ${faults[0][0]}`}>${faults.length}<span class="hidden"> faults</span></span>`}</a></li>`)}
     </ul></div>`)}</div>
   </nav>`;
 }

@@ -1,9 +1,11 @@
-// Live state of the gateway: one stream of events for the whole page. Pages subscribe and are drawn at most once a frame.
+// Live state of the gateway: one stream of events for the whole page. Pages subscribe and are drawn a few times a second.
 import { stream } from "./api.js";
 
 // A reading a second for 15 minutes, and the requests that ended last.
 const READINGS = 900;
 const REQUESTS = 1000;
+// Least time between two drawings in milliseconds, however many requests end.
+const EVERY = 250;
 
 export const live = {
   readings: [],
@@ -19,6 +21,7 @@ export const live = {
 
 const listeners = new Set();
 let scheduled = false;
+let drawn = 0;
 let stopping = null;
 
 export function subscribe(listener) {
@@ -29,12 +32,11 @@ export function subscribe(listener) {
 function changed() {
   if (scheduled) return;
   scheduled = true;
-  // A hidden page draws nothing, so that a frame would never come.
-  const later = document.hidden ? (run) => setTimeout(run, 1000) : requestAnimationFrame;
-  later(() => {
+  setTimeout(() => {
     scheduled = false;
+    drawn = Date.now();
     for (const listener of listeners) listener();
-  });
+  }, Math.max(0, drawn + (document.hidden ? 2000 : EVERY) - Date.now()));
 }
 
 export function setPaused(paused) {

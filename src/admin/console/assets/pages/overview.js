@@ -77,7 +77,7 @@ function Latest() {
 }
 
 function Spenders({ report }) {
-  const rows = [...(report?.rows || [])].sort((a, b) => Number(b.cost) - Number(a.cost) || b.requests - a.requests).slice(0, 7);
+  const rows = [...(report?.rows || [])].filter((row) => row.model).sort((a, b) => Number(b.cost) - Number(a.cost) || b.requests - a.requests).slice(0, 7);
   const paid = rows.some((row) => Number(row.cost) > 0);
   const value = (row) => (paid ? Number(row.cost) : row.requests);
   const most = Math.max(1e-12, ...rows.map(value));
