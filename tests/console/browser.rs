@@ -11,7 +11,7 @@ use crate::support::client::ask;
 use crate::support::ports::free_port;
 
 /// Time within which a page must show what a test waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Member with which WebDriver refers to an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -211,8 +211,9 @@ impl Browser {
     /// Types a text into the field with this label, in place of what it has.
     pub(crate) async fn type_into(&self, label: &str, text: &str) {
         let element = self.element(&Self::field(label)).await;
-        self.post(&format!("/element/{element}/clear"), json!({})).await;
-        self.post(&format!("/element/{element}/value"), json!({ "text": text })).await;
+        // All of it is selected (Ctrl A) and replaced, as a person does it.
+        let keys = format!("\u{e009}a\u{e000}{text}");
+        self.post(&format!("/element/{element}/value"), json!({ "text": keys })).await;
     }
 
     /// Chooses an option of the list with this label.
@@ -250,6 +251,22 @@ impl Browser {
                 return;
             }
             assert!(tokio::time::Instant::now() < deadline, "{what} is not there:\n{seen}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until the first row of a table that has a text fulfils a condition.
+    pub(crate) async fn until_row(&self, text: &str, holds: impl Fn(&str) -> bool) {
+        let script = "const row = [...document.querySelectorAll('tbody tr')].find((row) => row.textContent.includes(arguments[0])); \
+                      return row ? row.textContent : ''";
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let row = self.run(script, json!([text])).await;
+            let row = row.as_str().unwrap_or_default();
+            if !row.is_empty() && holds(row) {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "the row of {text} is: {row}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -102,7 +102,7 @@ async fn console_is_used_by_keyboard() {
     // The second row is opened, and closed.
     browser.press("jj\u{e007}").await;
     browser.sees("Where a request goes").await;
-    browser.press("/claude").await;
+    browser.press("/anthropic").await;
     browser.until("the filter", |seen| !seen.contains("gemini-2.5-flash")).await;
     // Out of the field, and the list of keys.
     browser.press("\u{e00c}?").await;

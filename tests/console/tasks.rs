@@ -15,7 +15,6 @@ async fn console_key_is_made_used_seen_charged_and_disabled() {
     let world = World::start().await;
     browser.look((1_440, 960), false).await;
     world.sign_in(&browser, "keys").await;
-    // A client that uses the key of someone else is no part of this list.
     browser.click("New key").await;
     browser.type_into("Name", "robot").await;
     browser.choose("Account that pays", "engineering").await;
@@ -40,9 +39,7 @@ async fn console_key_is_made_used_seen_charged_and_disabled() {
     browser.sees("engineering").await;
     assert!(!browser.text().await.contains("what does this cost"), "text of a client is shown");
     browser.open(&world.page("usage?group=key")).await;
-    browser
-        .until("its cost", |seen| seen.lines().any(|line| line.starts_with("robot") && line.contains("0.0")))
-        .await;
+    browser.until_row("robot", |row| row.contains("0.0")).await;
     // It is disabled, and the refusal shows.
     browser.open(&world.page("keys?open=robot")).await;
     browser.click("Disable").await;
@@ -78,11 +75,7 @@ async fn console_target_is_drained_under_load_and_resumed() {
     browser.sees("gets no further requests").await;
     browser.sees("an operator has drained the target").await;
     // Requests in progress end; then the other target has them all.
-    browser
-        .until("a target without requests", |seen| {
-            seen.lines().any(|line| line.contains("at openai-eu") && line.contains("drained"))
-        })
-        .await;
+    browser.until_row("at openai-eu", |row| row.contains("drained")).await;
     let eu = [("provider", "openai-eu"), ("status", "200")];
     let us = [("provider", "openai"), ("status", "200")];
     world

@@ -84,7 +84,7 @@ async fn admin_playground_needs_a_role_and_a_path() {
 
 #[tokio::test]
 async fn admin_playground_that_is_left_ends_its_request() {
-    // Connections wait for somebody who accepts them, which nobody does.
+    // Connections are never accepted.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     let setup = Setup::new().provider("a", "openai-compatible", &format!("http://{address}/v1"), "");

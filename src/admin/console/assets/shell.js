@@ -79,7 +79,7 @@ function useKeyboard(help) {
     let began = 0;
     const press = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-      const typing = event.target.closest("input, textarea, select, [contenteditable]");
+      const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
       if (typing) {
         if (event.key === "Escape") typing.blur();
         return;
@@ -136,7 +136,7 @@ function SignIn({ onDone, error: first }) {
   };
   return html`<form class="signin" onSubmit=${submit}>
     ${session.oidc && html`<a class="button primary block" href=${session.oidc}>Sign in with SSO</a><p class="or">or with a token</p>`}
-    <${Field} label="Token" kind="password" value=${token} onValue=${setToken} hint="It is forgotten when this tab is closed or you sign out." placeholder="mga_…" required />
+    <${Field} label="Token" kind="password" value=${token} onValue=${setToken} hint="It is forgotten when this tab is closed or you sign out." placeholder="mga_…" required autofocus />
     <${Failed} error=${error} />
     <button class="button primary block" type="submit" disabled=${!token.trim()}>Sign in</button>
     <details><summary>No token yet?</summary>

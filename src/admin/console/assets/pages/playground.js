@@ -53,7 +53,7 @@ function Answer({ state }) {
   </div>`;
 }
 
-function Explained({ found }) {
+function Explained({ found, format, sent }) {
   return html`<div class="explained">
     <p>${found.input_tokens != null && html`About <b>${count(found.input_tokens)}</b> input tokens${found.input_cost != null && html`, which cost <b>${money(found.input_cost)}</b>`}. `}${found.targets.length} ${found.targets.length === 1 ? "target" : "targets"} of <b>${found.model}</b>:</p>
     ${found.targets.map((target) => html`<section class="target">
@@ -64,7 +64,10 @@ function Explained({ found }) {
           ? html`<${Notice} tone="good" title="Unchanged.">The body is forwarded as it is, in the format ${target.format}, with the model's name at the provider.<//>`
           : html`<${Notice} tone=${target.losses.some((loss) => loss.policy === "warn") ? "warn" : "info"} title=${`Translated into ${target.format}.`}>${target.losses.length === 0 ? "Nothing is lost." : ""}<//>`}
       ${target.losses.length > 0 && html`<ul class="losses">${target.losses.map((loss) => html`<li><code>${loss.element}</code> ${loss.clamped ? "moved into the range of the target" : loss.policy === "refuse" ? "cannot be carried: the request is refused" : loss.policy === "warn" ? "dropped, and the client is warned" : "dropped silently: it changes nothing in the answer"}</li>`)}</ul>`}
-      ${target.body && html`<${Code} text=${pretty(target.body)} label=${`Body for ${target.provider}`} />`}
+      ${target.body && html`<div class="grid pair">
+        <div><h5>The client sends, in the format ${format}</h5><${Code} text=${pretty(sent)} label="Body of the client" /></div>
+        <div><h5>The provider gets, in the format ${target.format}</h5><${Code} text=${pretty(target.body)} label=${`Body for ${target.provider}`} /></div>
+      </div>`}
     </section>`)}
   </div>`;
 }
@@ -77,7 +80,7 @@ function Side({ side, set, models, prompt, stream, most, go, withKey, name }) {
   useEffect(() => () => controller.current?.abort(), []);
   const explain = async () => {
     try {
-      set({ found: await api.post("/explain", { format: side.format, model: side.model, stream, body }), failed: null });
+      set({ found: await api.post("/explain", { format: side.format, model: side.model, stream, body }), explained: body, failed: null });
     } catch (failure) {
       set({ found: null, failed: failure });
     }
@@ -102,7 +105,7 @@ function Side({ side, set, models, prompt, stream, most, go, withKey, name }) {
       <${Code} text=${curl(baseUrl(), made.path, body)} label="The same as a command" />
     </details>
     <${Failed} error=${side.failed} />
-    ${side.found && html`<${Explained} found=${side.found} />`}
+    ${side.found && html`<${Explained} found=${side.found} format=${side.format} sent=${side.explained} />`}
     <${Answer} state=${side.state} />
   <//>`;
 }
