@@ -56,7 +56,7 @@ function Answer({ state }) {
 function Explained({ found, format, sent }) {
   return html`<div class="explained">
     <p>${found.input_tokens != null && html`About <b>${count(found.input_tokens)}</b> input tokens${found.input_cost != null && html`, which cost <b>${money(found.input_cost)}</b>`}. `}${found.targets.length} ${found.targets.length === 1 ? "target" : "targets"} of <b>${found.model}</b>:</p>
-    ${found.targets.map((target) => html`<section class="target">
+    ${found.targets.map((target, index) => html`<section class="target">
       <h4>${target.model} <span class="muted">at ${target.provider}</span> ${target.target && html`<${Badge} tone=${toneOf(target.target.state)}>${wordOf(target.target.state)}<//>`}</h4>
       ${target.error
         ? html`<${Notice} tone="bad" title="It cannot serve this.">${target.error}<//>`
@@ -64,7 +64,9 @@ function Explained({ found, format, sent }) {
           ? html`<${Notice} tone="good" title="Unchanged.">The body is forwarded as it is, in the format ${target.format}, with the model's name at the provider.<//>`
           : html`<${Notice} tone=${target.losses.some((loss) => loss.policy === "warn") ? "warn" : "info"} title=${`Translated into ${target.format}.`}>${target.losses.length === 0 ? "Nothing is lost." : ""}<//>`}
       ${target.losses.length > 0 && html`<ul class="losses">${target.losses.map((loss) => html`<li><code>${loss.element}</code> ${loss.clamped ? "moved into the range of the target" : loss.policy === "refuse" ? "cannot be carried: the request is refused" : loss.policy === "warn" ? "dropped, and the client is warned" : "dropped silently: it changes nothing in the answer"}</li>`)}</ul>`}
-      ${target.body && html`<div class="grid pair">
+      ${target.body && found.targets.findIndex((other) => other.body === target.body) < index
+        ? html`<p class="muted">It gets the same body as the one above.</p>`
+        : target.body && html`<div class="grid pair">
         <div><h5>The client sends, in the format ${format}</h5><${Code} text=${pretty(sent)} label="Body of the client" /></div>
         <div><h5>The provider gets, in the format ${target.format}</h5><${Code} text=${pretty(target.body)} label=${`Body for ${target.provider}`} /></div>
       </div>`}
