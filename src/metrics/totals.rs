@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn totals_sum_the_series_of_all_models() {
         let metrics = Metrics::new().unwrap();
-        assert_eq!(metrics.totals(), Totals::default());
+        let before = metrics.totals();
+        assert_eq!((before.statuses.len(), before.cost, before.overhead.count), (0, 0, 0));
         for (model, seconds) in [("a", 0.03), ("b", 3.0), ("b", 1_000.0)] {
             metrics.requests.with_label_values(&["chat", model, "p", "200"]).inc();
             metrics.cost.with_label_values(&[model, "p"]).inc_by(7);
