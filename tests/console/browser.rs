@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::client::ask;
+use crate::support::client::Client;
 use crate::support::ports::free_port;
 
 /// Time within which a page must show what a test waits for.
@@ -79,7 +79,13 @@ impl Browser {
             assert!(tokio::time::Instant::now() < deadline, "chromedriver does not answer");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let session = started.call("POST", "/session", Some(body)).await.unwrap();
+        // On a busy machine the driver gives up on a browser that does not answer in time.
+        let session = loop {
+            match started.call("POST", "/session", Some(body.clone())).await {
+                Ok(session) => break session,
+                Err(error) => assert!(tokio::time::Instant::now() < deadline, "{error}"),
+            }
+        };
         started.session = format!("/session/{}", session["sessionId"].as_str().unwrap());
         Some(started)
     }
@@ -93,7 +99,9 @@ impl Browser {
             self.address,
             body.len()
         );
-        let answer = ask(self.address, request).await;
+        let mut connection = Client::connect(self.address).await;
+        connection.send(request).await;
+        let answer = connection.try_answer().await.ok_or("the driver has closed the connection")?;
         let value = answer.json()["value"].clone();
         match value.get("error") {
             Some(_) => Err(value["message"].as_str().unwrap_or_default().to_owned()),
@@ -136,9 +144,9 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", json!({ "features": features })).await;
     }
 
-    /// Returns a picture of what is visible, as PNG.
+    /// Returns a picture of what is visible, as WebP.
     pub(crate) async fn picture(&self) -> Vec<u8> {
-        let shot = self.devtools("Page.captureScreenshot", json!({ "format": "png" })).await;
+        let shot = self.devtools("Page.captureScreenshot", json!({ "format": "webp", "quality": 80 })).await;
         let text = shot["data"].as_str().unwrap();
         base64_simd::STANDARD.decode_to_vec(text).unwrap()
     }
@@ -286,7 +294,7 @@ impl Browser {
         if std::env::var_os("UPDATE_SHOTS").is_some() {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/console");
             std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(folder.join(format!("{name}.png")), self.picture().await).unwrap();
+            std::fs::write(folder.join(format!("{name}.webp")), self.picture().await).unwrap();
         }
     }
 }

@@ -117,7 +117,7 @@ export function Configuration() {
     <${Choice} label="Part" hideLabel value=${tab} onValue=${setTab} options=${[{ value: "state", label: "State" }, { value: "effective", label: "In effect" }, { value: "check", label: "Check a text" }, { value: "history", label: "History" }]} />
     <${Failed} error=${failed || error} />
     ${tab === "state" && loaded && html`
-      ${changed > 0 && html`<${Notice} tone="warn" title=${`${changed} ${changed === 1 ? "file has" : "files have"} changed on disk.`}>A reload reads them, checks everything, and takes all of it or nothing.<//>`}
+      ${changed > 0 && html`<${Notice} tone="warn" title=${`${changed} ${changed === 1 ? "file has" : "files have"} changed on disk.`}>A reload reads all files, checks them, and takes all of it or nothing.<//>`}
       <${Reload} reload=${loaded.reload} /><${Files} files=${loaded.files} />
       ${!loaded.writes && html`<${Notice} tone="info">The API does not change files: <code>admin.writes</code> is false.<//>`}`}
     ${tab === "effective" && html`<${Effective} />`}

@@ -53,8 +53,8 @@ function Stats({ today }) {
   return html`<dl class="stats">
     <${Stat} label="Requests" value=${now ? short(now.requests) : "–"} unit="per second" note=${`${count(live.totals?.in_flight)} under way`}><${Spark} values=${series((w) => rates(w).requests)} /><//>
     <${Stat} label="Errors" value=${now ? percent(share, 1, share && share < 0.1 ? 1 : 0) : "–"} unit="of requests" tone=${share > 0.05 ? "bad" : ""} note=${now?.faults > 0 ? `${short(now.faults)}/s not by the client` : now?.errors > 0 ? "all by the client" : "none"}><${Spark} values=${series((w) => rates(w).errors)} color=${3} /><//>
-    <${Stat} label="First token" value=${duration(first)} unit="median" note=${`the gateway adds ${duration(own)}`}><${Spark} values=${series((w) => quantile("first_token", 0.5, w))} color=${1} /><//>
-    <${Stat} label="Whole answer" value=${duration(slow)} unit="95th percentile" note=${`${duration(minute && quantile("duration", 0.5, minute))} median`}><${Spark} values=${series((w) => quantile("duration", 0.95, w))} color=${1} /><//>
+    <${Stat} label="First token, median" value=${duration(first)} note=${`the gateway adds ${duration(own)}`}><${Spark} values=${series((w) => quantile("first_token", 0.5, w))} color=${1} /><//>
+    <${Stat} label="Answer, 95th percentile" value=${duration(slow)} note=${`${duration(minute && quantile("duration", 0.5, minute))} median`}><${Spark} values=${series((w) => quantile("duration", 0.95, w))} color=${1} /><//>
     <${Stat} label="Tokens" value=${now ? short(now.input + now.output) : "–"} unit="per second" note=${now ? `${short(now.input)} in, ${short(now.output)} out` : ""}><${Spark} values=${series((w) => rates(w).input + rates(w).output)} color=${2} /><//>
     <${Stat} label="Spend today" value=${total ? money(total.cost) : "–"} unit="UTC" note=${now && now.cost > 0 ? `${money((now.cost * 3600).toFixed(4))} per hour at present` : total ? `${count(total.requests)} requests` : ""}><${Spark} values=${series((w) => rates(w).cost)} color=${4} /><//>
   </dl>`;
