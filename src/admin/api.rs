@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
@@ -20,12 +20,15 @@ use super::error::{AdminApiError, ErrorCode};
 use super::events::{EventStream, TOPICS, Topics};
 use super::ledger_pool::LedgerPool;
 use super::origin;
+use super::playground_stream;
 use super::request::{ApiRequest, match_path};
+use super::resources::playground;
 use super::response::{AnswerContent, ApiResponse, WritePieces};
 use super::route_table::{AdminRoute, ROUTES};
 use super::schema::{self, BodyType};
 use crate::account::{AdminToken, NewKey};
 use crate::config::{self, ConfigWriter, Reloader, Report, Settings};
+use crate::metrics::Metrics;
 use crate::metrics::live::LiveRequests;
 use crate::wire::path::query_values;
 
@@ -33,6 +36,8 @@ use crate::wire::path::query_values;
 const OPERATIONS: usize = 32;
 /// Concurrent streams of events.
 const STREAMS: usize = 32;
+/// Concurrent requests of the playground.
+const PLAYGROUND: usize = 4;
 /// Concurrent exports of usage.
 const EXPORTS: usize = 2;
 /// Largest body in bytes.
@@ -58,6 +63,8 @@ pub struct AdminApiParts {
     pub tokens: Vec<AdminToken>,
     /// Events of requests.
     pub live: Arc<LiveRequests>,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
 }
 
 /// Admin API of a running gateway.
@@ -70,6 +77,10 @@ pub struct AdminApi {
     ledger: Arc<LedgerPool>,
     audit: AuditLog,
     live: Arc<LiveRequests>,
+    metrics: Arc<Metrics>,
+    /// Start of the process in Unix seconds.
+    started: i64,
+    playground: Arc<Semaphore>,
     operations: Semaphore,
     streams: Arc<Semaphore>,
     exports: Arc<Semaphore>,
@@ -100,6 +111,9 @@ impl AdminApi {
             config_file: parts.config_file,
             callers: Callers::new(parts.tokens),
             live: parts.live,
+            metrics: parts.metrics,
+            started: unix_now(),
+            playground: Arc::new(Semaphore::new(PLAYGROUND)),
             operations: Semaphore::new(OPERATIONS),
             streams: Arc::new(Semaphore::new(STREAMS)),
             exports: Arc::new(Semaphore::new(EXPORTS)),
@@ -133,6 +147,20 @@ impl AdminApi {
 
     pub(super) fn live(&self) -> &Arc<LiveRequests> {
         &self.live
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Returns the start of the process in Unix seconds.
+    pub(super) fn started(&self) -> i64 {
+        self.started
+    }
+
+    /// Returns whether the console is served.
+    pub(super) fn has_console(&self) -> bool {
+        self.settings.admin_api.console
     }
 
     /// Reads the tokens again. Blocks.
@@ -238,6 +266,7 @@ impl AdminApi {
                 let failed = |_| AdminApiError::new(ErrorCode::Internal, "the operation failed");
                 self.respond(answered.map_err(failed)??)
             }
+            None if route.id == playground::ID => self.play(&request),
             None => self.listen(&request),
         }
     }
@@ -282,6 +311,22 @@ impl AdminApi {
         Ok(response)
     }
 
+    /// Runs a request of the playground, whose response is a stream of events.
+    fn play(&self, request: &ApiRequest) -> Answered {
+        let asked = playground::read(request)?;
+        let permit = self.playground.clone().try_acquire_owned().map_err(|_| busy())?;
+        let unavailable = |reason| AdminApiError::new(ErrorCode::Unavailable, reason);
+        let parts = self.control.submit(asked).map_err(unavailable)?;
+        let (sender, body) = pieces();
+        tokio::spawn(async move {
+            let _permit = permit;
+            playground_stream::run(parts, sender).await;
+        });
+        let mut response = Response::new(body);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        Ok(response)
+    }
+
     /// Starts a stream of events.
     fn listen(&self, request: &ApiRequest) -> Answered {
         let chosen: Vec<String> =
@@ -292,9 +337,14 @@ impl AdminApi {
         }
         let permit = self.streams.clone().try_acquire_owned().map_err(|_| busy())?;
         let has = |topic: &str| chosen.is_empty() || chosen.iter().any(|chosen| chosen == topic);
-        let topics = Topics { requests: has("requests"), targets: has("targets") };
+        let topics = Topics { requests: has("requests"), targets: has("targets"), totals: has("totals") };
         let (sender, body) = pieces();
-        let stream = EventStream::new(self.control.clone(), &self.live, topics);
+        let stream = EventStream::new(
+            self.control.clone(),
+            &self.live,
+            Some((self.metrics.clone(), self.started)),
+            topics,
+        );
         tokio::spawn(async move {
             let _permit = permit;
             stream.run(sender).await;
@@ -404,6 +454,11 @@ fn error_response(error: &AdminApiError, id: &str) -> Response<AnswerBody> {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"model-gateway\""));
     }
     response
+}
+
+fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(0)
 }
 
 /// Returns the client's request id if it is short and plain, otherwise a new one.

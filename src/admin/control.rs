@@ -1,11 +1,16 @@
 //! The running gateway as the admin port sees it.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
 
 use crate::config::ReloadOutcome;
 use crate::ledger::admin::LedgerAdmin;
 use crate::route::Nanos;
 use crate::snapshot::Snapshot;
+use crate::wire::Format;
 
 /// Result of the last health check of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +21,76 @@ pub struct ProviderCheck {
     pub status: Option<u16>,
     /// Time in Unix seconds.
     pub time: i64,
+}
+
+/// Request of an operator that takes the path of a client's request.
+#[derive(Clone, Debug)]
+pub struct PlaygroundRequest {
+    /// Path and query, as a client sends them.
+    pub target: http::uri::PathAndQuery,
+    /// Key of the gateway.
+    pub key: http::HeaderValue,
+    /// Body.
+    pub body: Bytes,
+    /// Address of the operator, for keys that are bound to networks.
+    pub address: Option<IpAddr>,
+}
+
+/// Part of the response to a [`PlaygroundRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlaygroundPart {
+    /// Status and headers.
+    Head(u16, http::HeaderMap),
+    /// Piece of the body.
+    Body(Bytes),
+    /// The regular end. A channel that closes without it: the response was broken off.
+    End,
+}
+
+/// Request whose path through the gateway is to be explained.
+#[derive(Clone, Copy, Debug)]
+pub struct ExplainRequest<'a> {
+    /// The client's format.
+    pub format: Format,
+    /// Model, as the client names it.
+    pub model: &'a str,
+    /// Whether the client requests a stream.
+    pub stream: bool,
+    /// Body.
+    pub body: &'a str,
+}
+
+/// What a target would get of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExplainedTarget {
+    /// Name of the provider.
+    pub provider: String,
+    /// Name of the model at the provider.
+    pub model: String,
+    /// Format of the provider's API. `None` if no API of the target serves the request.
+    pub format: Option<Format>,
+    /// Whether the body is forwarded as it is, but for the name of the model.
+    pub verbatim: bool,
+    /// Translated body. `None` if it is forwarded, or refused.
+    pub body: Option<String>,
+    /// Elements that are lost or changed, each with the name of its policy and whether its value is only moved into the
+    /// target's range.
+    pub losses: Vec<(String, &'static str, bool)>,
+    /// Reason why the target cannot serve the request. `None` if it can.
+    pub error: Option<String>,
+}
+
+/// What would become of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explanation {
+    /// Id of the model.
+    pub model: String,
+    /// Estimated input tokens. `None` if the body cannot be read.
+    pub input_tokens: Option<u64>,
+    /// Charge for the estimated input, in nano-units, if none of it is in a cache. `None` for a model without a price.
+    pub input_cost: Option<i64>,
+    /// Targets in the order of the configuration.
+    pub targets: Vec<ExplainedTarget>,
 }
 
 /// Control of the running gateway.
@@ -44,6 +119,15 @@ pub trait GatewayControl: Send + Sync + 'static {
 
     /// Drains a target in all models, or ends that. Returns false if nothing changes.
     fn set_drained(&self, provider: &str, model: &str, drained: bool) -> bool;
+
+    /// Explains a request without sending it. `None` if no model has the name. Blocks for the time of the translations.
+    fn explain(&self, request: &ExplainRequest<'_>) -> Option<Explanation>;
+
+    /// Runs a request through all phases of a client's request. Dropping the receiver ends it.
+    ///
+    /// # Errors
+    /// Returns a description if requests are not served yet.
+    fn submit(&self, request: PlaygroundRequest) -> Result<mpsc::Receiver<PlaygroundPart>, &'static str>;
 
     /// Counts and logs a reload that the admin API has caused.
     fn report_reload(&self, outcome: &ReloadOutcome);

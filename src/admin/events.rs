@@ -1,4 +1,4 @@
-//! Live events as server-sent events: requests that end, and targets whose state changes.
+//! Live events as server-sent events: requests that end, targets whose state changes, and totals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,20 +11,23 @@ use tokio::sync::mpsc;
 use super::body::WRITE_TIMEOUT;
 use super::control::GatewayControl;
 use super::resources::targets;
+use super::resources::totals::totals_json;
+use crate::metrics::Metrics;
 use crate::metrics::live::{LiveEvent, LiveListener, LiveRequests};
 
-/// Time between two looks at the targets.
-const TARGETS_EVERY: Duration = Duration::from_secs(1);
+/// Time between two looks at targets and totals.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Silence after which a comment is sent, so that idle time-outs do not close the stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Topics of events.
-pub(super) const TOPICS: [&str; 2] = ["requests", "targets"];
+pub(super) const TOPICS: [&str; 3] = ["requests", "targets", "totals"];
 
 /// Topics that a listener has chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Topics {
     pub(super) requests: bool,
     pub(super) targets: bool,
+    pub(super) totals: bool,
 }
 
 /// Listener of one stream.
@@ -33,14 +36,22 @@ pub(super) struct EventStream {
     requests: Option<LiveListener>,
     /// Last known states by provider and model. `None` if targets are not listened to.
     targets: Option<BTreeMap<String, Value>>,
+    /// Metrics whose totals are sent, with the start of the process in Unix seconds. `None` if they are not.
+    totals: Option<(Arc<Metrics>, i64)>,
 }
 
 impl EventStream {
-    pub(super) fn new(control: Arc<dyn GatewayControl>, live: &Arc<LiveRequests>, topics: Topics) -> Self {
+    pub(super) fn new(
+        control: Arc<dyn GatewayControl>,
+        live: &Arc<LiveRequests>,
+        totals: Option<(Arc<Metrics>, i64)>,
+        topics: Topics,
+    ) -> Self {
         EventStream {
             control,
             requests: topics.requests.then(|| live.listen()),
             targets: topics.targets.then(BTreeMap::new),
+            totals: totals.filter(|_| topics.totals),
         }
     }
 
@@ -48,7 +59,7 @@ impl EventStream {
     pub(super) async fn run(mut self, sender: mpsc::Sender<Bytes>) {
         // The head of the answer leaves with the first piece.
         let mut pieces = vec![Bytes::from_static(b": model-gateway\n\n")];
-        let mut look = tokio::time::interval(TARGETS_EVERY);
+        let mut look = tokio::time::interval(LOOK_EVERY);
         let mut silence = tokio::time::interval(KEEP_ALIVE);
         silence.tick().await;
         loop {
@@ -65,7 +76,12 @@ impl EventStream {
                     }
                     None => return,
                 },
-                _ = look.tick(), if self.targets.is_some() => self.changed_targets(&mut pieces),
+                _ = look.tick(), if self.targets.is_some() || self.totals.is_some() => {
+                    self.changed_targets(&mut pieces);
+                    if let Some((metrics, started)) = &self.totals {
+                        pieces.push(event_of("totals", &totals_json(metrics, *started).to_string()));
+                    }
+                }
                 _ = silence.tick() => pieces.push(Bytes::from_static(b": \n\n")),
                 () = sender.closed() => return,
             }

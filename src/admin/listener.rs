@@ -1,5 +1,5 @@
-//! Listeners of the admin port: `/healthz`, `/readyz`, `/metrics`, `/status` and the admin API, over TCP and a Unix
-//! socket.
+//! Listeners of the admin port: `/healthz`, `/readyz`, `/metrics`, `/status`, the admin API and the console, over TCP
+//! and a Unix socket.
 //!
 //! It is served outside of Pingora: Pingora closes all its listeners as soon as a shutdown begins, but `/readyz` must
 //! report the shutdown while the gateway drains.
@@ -26,6 +26,7 @@ use super::PREFIX;
 use super::api::AdminApi;
 use super::body::AnswerBody;
 use super::caller::Peer;
+use super::console;
 use crate::metrics::Metrics;
 
 /// Time-out for a request head on the admin port.
@@ -144,6 +145,11 @@ async fn answer(request: Request<Incoming>, peer: Peer, shared: &Shared) -> Resp
     let path = request.uri().path();
     if path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
         return shared.api.clone().serve(request, peer).await;
+    }
+    if shared.api.has_console()
+        && let Some(response) = console::answer(&request)
+    {
+        return response;
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET only\n".to_owned());

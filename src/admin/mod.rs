@@ -1,4 +1,4 @@
-//! Admin port: health, metrics, and the admin API (`/admin/v1`).
+//! Admin port: health, metrics, the admin API (`/admin/v1`) and the console (`/console/`), which is a client of the API.
 //!
 //! One table of routes ([`route_table`]) is what the router follows, what the document of the API is generated from
 //! ([`openapi`]), and where the role that an operation needs stands. A request passes the checks against hostile pages
@@ -13,6 +13,7 @@ mod api;
 mod audit;
 mod body;
 mod caller;
+mod console;
 mod control;
 mod error;
 mod events;
@@ -20,6 +21,7 @@ mod ledger_pool;
 mod listener;
 mod openapi;
 mod origin;
+mod playground_stream;
 mod request;
 mod resources;
 mod response;
@@ -28,7 +30,10 @@ mod schema;
 mod throttle;
 
 pub use api::{AdminApi, AdminApiParts};
-pub use control::{GatewayControl, ProviderCheck};
+pub use control::{
+    ExplainRequest, ExplainedTarget, Explanation, GatewayControl, PlaygroundPart, PlaygroundRequest,
+    ProviderCheck,
+};
 pub use listener::{AdminListener, bind, bind_socket, serve};
 pub use openapi::document as openapi_document;
 

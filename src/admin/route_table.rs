@@ -3,7 +3,10 @@
 use super::api::AdminApi;
 use super::events;
 use super::request::ApiRequest;
-use super::resources::{accounts, audit, change, config, instance, keys, models, providers, targets, usage};
+use super::resources::{
+    accounts, audit, change, config, explain, instance, keys, models, playground, providers, targets, totals,
+    usage,
+};
 use super::response::ApiResult;
 use super::schema::{BodyType, Record};
 use crate::account::AdminRole;
@@ -57,7 +60,7 @@ pub(super) struct AdminRoute {
     pub(super) body: BodyType,
     /// Answer.
     pub(super) answers: AnswerType,
-    /// Function that answers. `None` for events, which have a task of their own.
+    /// Function that answers. `None` for streams of events, which have a task of their own.
     pub(super) answer: Option<OperationFn>,
 }
 
@@ -119,6 +122,31 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         ..get("/openapi.json", "openapi", "This document.", &instance::INDEX, instance::openapi)
     },
     get("/instance", "instance", "State of the process.", &instance::INSTANCE, instance::read),
+    get("/totals", "totals", "Totals since the start of the process.", &totals::TOTALS, totals::read),
+    AdminRoute {
+        method: "POST",
+        body: BodyType::Object(&explain::QUESTION),
+        ..get(
+            "/explain",
+            "explainRequest",
+            "Shows what each target would get of a request, and sends nothing.",
+            &explain::EXPLANATION,
+            explain::explain,
+        )
+    },
+    AdminRoute {
+        query: NONE,
+        answers: AnswerType::Events,
+        answer: None,
+        ..act(
+            "POST",
+            "/playground",
+            AdminRole::Operate,
+            (playground::ID, "Sends a request with a key, as a client does; the response comes as events."),
+            (BodyType::Object(&playground::REQUEST), &instance::INDEX),
+            instance::index,
+        )
+    },
     AdminRoute {
         answers: AnswerType::Text("application/toml"),
         ..get(
@@ -362,7 +390,7 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         ..get(
             "/events",
             "events",
-            "Live events: requests that end, and targets whose state changes.",
+            "Live events: requests that end, targets whose state changes, and totals.",
             &instance::INDEX,
             instance::index,
         )

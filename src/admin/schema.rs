@@ -12,6 +12,8 @@ pub(super) enum MemberType {
     Text,
     /// Whole number that is not negative.
     Count,
+    /// Number.
+    Number,
     /// `true` or `false`.
     Flag,
     /// Amount of money as a decimal in a string, with up to 9 places.
@@ -118,6 +120,8 @@ fn check_value(value: &Value, of: MemberType, path: &str) -> Result<(), AdminApi
         MemberType::Time => "a time in a string, such as \"2027-01-31T00:00:00Z\"",
         MemberType::Count if value.is_u64() => return Ok(()),
         MemberType::Count => "a whole number that is not negative",
+        MemberType::Number if value.is_number() => return Ok(()),
+        MemberType::Number => "a number",
         MemberType::Flag if value.is_boolean() => return Ok(()),
         MemberType::Flag => "true or false",
         MemberType::OneOf(names) => {
@@ -194,6 +198,7 @@ impl MemberType {
         match self {
             MemberType::Text => json!({ "type": "string" }),
             MemberType::Count => json!({ "type": "integer", "minimum": 0 }),
+            MemberType::Number => json!({ "type": "number" }),
             MemberType::Flag => json!({ "type": "boolean" }),
             MemberType::Amount => json!({ "type": "string", "pattern": "^-?[0-9]+(\\.[0-9]{1,9})?$" }),
             MemberType::Time => json!({ "type": "string", "format": "date-time" }),

@@ -28,6 +28,8 @@ pub struct AdminApiSettings {
     pub hosts: Vec<String>,
     /// Whether the API may change configuration files.
     pub writes: bool,
+    /// Whether the console is served.
+    pub console: bool,
 }
 
 /// Reads `[admin]`.
@@ -43,6 +45,7 @@ pub(super) fn read(root: &ConfigTable<'_>, base: &Path, store: &StoreSettings) -
         socket: None,
         hosts: Vec::new(),
         writes: true,
+        console: true,
     };
     root.table("admin", |table| {
         let path = |key| table.string(key).map(|path| base.join(path));
@@ -63,6 +66,7 @@ pub(super) fn read(root: &ConfigTable<'_>, base: &Path, store: &StoreSettings) -
             socket: path("socket"),
             hosts,
             writes: table.boolean("writes").unwrap_or(default.writes),
+            console: table.boolean("console").unwrap_or(default.console),
         }
     })
     .unwrap_or(default)

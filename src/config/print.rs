@@ -118,7 +118,7 @@ fn paths(sources: &ConfigSources) -> String {
 }
 
 fn write_admin(out: &mut String, admin: &AdminApiSettings) -> std::fmt::Result {
-    let AdminApiSettings { tokens, state, socket, hosts, writes } = admin;
+    let AdminApiSettings { tokens, state, socket, hosts, writes, console } = admin;
     writeln!(out, "\n[admin]")?;
     writeln!(out, "tokens = {}", text(&tokens.display().to_string()))?;
     writeln!(out, "state  = {}", text(&state.display().to_string()))?;
@@ -127,7 +127,8 @@ fn write_admin(out: &mut String, admin: &AdminApiSettings) -> std::fmt::Result {
     }
     let hosts: Vec<String> = hosts.iter().map(|host| text(host)).collect();
     writeln!(out, "hosts  = [{}]", hosts.join(", "))?;
-    writeln!(out, "writes = {writes}")
+    writeln!(out, "writes = {writes}")?;
+    writeln!(out, "console = {console}")
 }
 
 fn write_limits(out: &mut String, limits: &Limits) -> std::fmt::Result {

@@ -238,6 +238,7 @@ fn other(path: &str) -> Option<KeyType> {
         "reload.allow_empty"
         | "server.websocket"
         | "admin.writes"
+        | "admin.console"
         | "provider.think_tags"
         | "provider.prefill"
         | "model.image_input"

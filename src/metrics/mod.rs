@@ -2,7 +2,7 @@
 //!
 //! [`table`] declares every series; a test compares it with docs/metrics.md. [`Metrics`] holds the series. [`Series`]
 //! holds the handles for one endpoint, model and provider, so that a request needs no label lookup. The access log is
-//! [`access_log`], the process log [`log`], the events of live requests [`live`].
+//! [`access_log`], the process log [`log`], the events of live requests [`live`], the totals of the series [`totals`].
 //!
 //! Decisions about a request must not live here.
 
@@ -12,6 +12,7 @@ pub mod live;
 pub mod log;
 mod series;
 pub mod table;
+pub mod totals;
 
 use prometheus::core::Collector;
 use prometheus::{

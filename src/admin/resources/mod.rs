@@ -4,11 +4,14 @@ pub(super) mod accounts;
 pub(super) mod audit;
 pub(super) mod change;
 pub(super) mod config;
+pub(super) mod explain;
 pub(super) mod instance;
 pub(super) mod keys;
 pub(super) mod models;
+pub(super) mod playground;
 pub(super) mod providers;
 pub(super) mod targets;
+pub(super) mod totals;
 pub(super) mod usage;
 
 use crate::canonical::time::rfc3339;

@@ -1,4 +1,4 @@
-//! Configuration of the demo: three files in a temporary folder, which is deleted when the value is dropped.
+//! Configuration of the demo: four files in a temporary folder, which is deleted when the value is dropped.
 
 use std::io;
 use std::path::PathBuf;
@@ -30,13 +30,20 @@ const TOKEN_SECRET: &str = "demo-secret-that-signs-access-tokens";
 pub(super) struct Files(TempDir);
 
 impl Files {
-    pub(super) fn write(port: u16, admin: u16, key: &NewKey, providers: &Providers) -> io::Result<Self> {
+    pub(super) fn write(
+        [port, admin]: [u16; 2],
+        key: &NewKey,
+        token: &NewKey,
+        providers: &Providers,
+    ) -> io::Result<Self> {
         // Readable by the user only: the credentials are made up, but real ones would need it.
         let folder = tempfile::Builder::new().prefix("model-gateway-demo-").tempdir()?;
         let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text);
         write("gateway.toml", gateway(port, admin))?;
         write("routes.toml", routes(providers))?;
         write("keys.toml", format!("[[key]]\nname = \"demo\"\nsha256 = \"{}\"\n", key.hash().to_hex()))?;
+        let hash = token.hash().to_hex();
+        write("admin.toml", format!("[[token]]\nname = \"demo\"\nrole = \"admin\"\nsha256 = \"{hash}\"\n"))?;
         Ok(Files(folder))
     }
 

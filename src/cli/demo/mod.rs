@@ -90,9 +90,11 @@ async fn demo(options: &DemoArgs) -> Result<(), DemoError> {
     let mut stop = Stop::new().map_err(DemoError::Process)?;
     let port = choose(options.port, PORT, "--port")?;
     let admin = choose(options.admin_port, ADMIN_PORT, "--admin-port")?;
-    let key = NewKey::generate().map_err(|error| DemoError::Random(error.to_string()))?;
+    let random = |error: rand::rngs::SysError| DemoError::Random(error.to_string());
+    let key = NewKey::generate().map_err(random)?;
+    let token = NewKey::generate_admin_token().map_err(random)?;
     let providers = Providers::start().await?;
-    let files = Files::write(port, admin, &key, &providers).map_err(DemoError::Files)?;
+    let files = Files::write([port, admin], &key, &token, &providers).map_err(DemoError::Files)?;
     let mut gateway = start(&files)?;
     let lines = gateway.stdout.take();
     tokio::select! {
@@ -105,6 +107,7 @@ async fn demo(options: &DemoArgs) -> Result<(), DemoError> {
         other_port: options.port.is_none() && port != PORT,
         other_admin: options.admin_port.is_none() && admin != ADMIN_PORT,
         key: key.text(),
+        token: token.text(),
     };
     let ended = match print(&page.to_string()) {
         Ok(()) => {

@@ -13,6 +13,8 @@ pub(super) struct Page<'k> {
     /// The default admin port was taken.
     pub(super) other_admin: bool,
     pub(super) key: &'k str,
+    /// Token of the admin API.
+    pub(super) token: &'k str,
 }
 
 impl Display for Page<'_> {
@@ -48,6 +50,8 @@ impl Page<'_> {
         );
         writeln!(f, "  gateway  {}{first}", style::good(gateway))?;
         writeln!(f, "  admin    {}{second}", style::good(metrics))?;
+        writeln!(f, "  console  {}", style::good(format!("http://127.0.0.1:{admin}/console/")))?;
+        writeln!(f, "  token    {}  {}", style::good(self.token), style::faint("signs in to the console"))?;
         writeln!(f, "  key      {}", style::good(self.key))?;
         writeln!(f, "  models   gpt-4o, claude-sonnet-4-6, gemini-2.5-flash")?;
         writeln!(f, "           text-embedding-3-small, gemini-embedding-001, embed-v4.0, rerank-v3.5")?;

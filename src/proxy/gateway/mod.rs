@@ -4,7 +4,8 @@
 //! beyond it; `state` is what all requests share, `context` what one request has, in its current `phase`; `attempt` and
 //! `response_in_progress` are what passes between phases. Then in the order in which they run: `request` (with
 //! `request_body`, `request_encoding`, `auth`, `admit`, `compaction`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and
-//! `resume`, `reply`, `settle`, `finish` (with `trace_export`). `trace` has what telemetry records on the way.
+//! `resume`, `reply`, `settle`, `finish` (with `trace_export`). `trace` has what telemetry records on the way; `explain` shows
+//! what would become of a request.
 //!
 //! Must not live here: sockets, timers and the order of the phases (`driver`).
 
@@ -21,6 +22,7 @@ pub(in crate::proxy) mod context;
 pub(in crate::proxy) mod drained;
 pub(in crate::proxy) mod early_response;
 pub(in crate::proxy) mod exchange_hooks;
+mod explain;
 pub(in crate::proxy) mod fallback;
 pub(in crate::proxy) mod fault_report;
 pub(in crate::proxy) mod finish;

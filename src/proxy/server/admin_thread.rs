@@ -7,10 +7,16 @@ use std::sync::Arc;
 use std::time::{Instant, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 
+use super::listener_service::ListenerHandle;
 use super::open;
+use super::playground;
 use super::signals::{RetiredSnapshots, report_reload};
-use crate::admin::{self, AdminApi, AdminListener, GatewayControl, ProviderCheck};
+use crate::admin::{
+    self, AdminApi, AdminListener, ExplainRequest, Explanation, GatewayControl, PlaygroundPart,
+    PlaygroundRequest, ProviderCheck,
+};
 use crate::config::{ReloadOutcome, Reloader, StoreSettings};
 use crate::json::Writer;
 use crate::ledger::admin::LedgerAdmin;
@@ -83,6 +89,8 @@ pub(in crate::proxy) struct ProcessControl {
     pub(in crate::proxy) gateway: Gateway,
     pub(in crate::proxy) retired: RetiredSnapshots,
     pub(in crate::proxy) store: StoreSettings,
+    /// Its runtime runs the requests of the playground.
+    pub(in crate::proxy) listeners: Arc<ListenerHandle>,
 }
 
 impl GatewayControl for ProcessControl {
@@ -156,6 +164,15 @@ impl GatewayControl for ProcessControl {
             }
             None => false,
         }
+    }
+
+    fn explain(&self, request: &ExplainRequest<'_>) -> Option<Explanation> {
+        self.gateway.explain(request)
+    }
+
+    fn submit(&self, request: PlaygroundRequest) -> Result<mpsc::Receiver<PlaygroundPart>, &'static str> {
+        let runtime = self.listeners.runtime().ok_or("requests are not served yet")?;
+        Ok(playground::submit(&self.gateway, runtime, request))
     }
 
     fn report_reload(&self, outcome: &ReloadOutcome) {

@@ -6,6 +6,7 @@ pub(in crate::proxy) mod health;
 pub(in crate::proxy) mod listener_service;
 pub(in crate::proxy) mod memory;
 pub(in crate::proxy) mod open;
+pub(in crate::proxy) mod playground;
 pub(in crate::proxy) mod roots;
 pub(in crate::proxy) mod signals;
 pub(in crate::proxy) mod systemd;
@@ -236,7 +237,7 @@ impl Server {
         let supervised = self.gateway.supervisor.add_new("admin");
         let address = self.settings.admin;
         let socket = self.settings.admin_api.socket.clone();
-        let api = Arc::new(AdminApi::new(self.admin_parts()));
+        let api = Arc::new(AdminApi::new(self.admin_parts(&listeners)));
         let admin = AdminThread::start(address, socket.as_deref(), self.metrics.clone(), api, supervised)
             .map_err(|source| ServeError::Io { what: format!("admin port {address}"), source })?;
         let exporter = self.gateway.telemetry.as_ref().map(|telemetry| telemetry.exporter.clone());
@@ -260,13 +261,14 @@ impl Server {
         Ok(())
     }
 
-    fn admin_parts(&self) -> AdminApiParts {
+    fn admin_parts(&self, listeners: &Arc<ListenerHandle>) -> AdminApiParts {
         let control = ProcessControl {
             reloader: self.reloader.clone(),
             shutdown: self.shutdown.clone(),
             gateway: self.gateway.clone(),
             retired: self.retired.clone(),
             store: self.settings.store.clone(),
+            listeners: listeners.clone(),
         };
         AdminApiParts {
             control: Arc::new(control),
@@ -275,6 +277,7 @@ impl Server {
             config_file: self.config_file.clone(),
             tokens: self.admin_tokens.clone(),
             live: self.gateway.live_requests.clone(),
+            metrics: self.metrics.clone(),
         }
     }
 

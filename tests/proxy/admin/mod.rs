@@ -4,6 +4,7 @@ mod changes;
 mod guards;
 mod live;
 mod many;
+mod playground;
 mod reads;
 
 use serde_json::Value;

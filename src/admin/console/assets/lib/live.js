@@ -1,0 +1,160 @@
+// Live state of the gateway: one stream of events for the whole page. Pages subscribe and are drawn a few times a second.
+import { stream } from "./api.js";
+
+// A reading a second for 15 minutes, and the requests that ended last.
+const READINGS = 900;
+const REQUESTS = 1000;
+// Least time between two drawings in milliseconds, however many requests end.
+const EVERY = 250;
+
+export const live = {
+  readings: [],
+  requests: [],
+  // Readings of the whole time, and the present states of targets by provider and model.
+  totals: null,
+  targets: new Map(),
+  lost: 0,
+  connected: false,
+  paused: false,
+  fault: "",
+};
+
+const listeners = new Set();
+let scheduled = false;
+let drawn = 0;
+let stopping = null;
+
+export function subscribe(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+function changed() {
+  if (scheduled) return;
+  scheduled = true;
+  setTimeout(() => {
+    scheduled = false;
+    drawn = Date.now();
+    for (const listener of listeners) listener();
+  }, Math.max(0, drawn + (document.hidden ? 2000 : EVERY) - Date.now()));
+}
+
+export function setPaused(paused) {
+  live.paused = paused;
+  changed();
+}
+
+// Requests that ended while the page was paused, shown when it goes on.
+let held = [];
+
+function receive(name, data) {
+  if (name === "totals") {
+    live.totals = data;
+    live.readings.push(data);
+    if (live.readings.length > READINGS) live.readings.shift();
+  } else if (name === "request") {
+    held.push(data);
+    if (!live.paused) {
+      live.requests = held.reverse().concat(live.requests).slice(0, REQUESTS);
+      held = [];
+    } else if (held.length > REQUESTS) held.shift();
+  } else if (name === "target") {
+    live.targets.set(`${data.provider}\n${data.model}`, data);
+  } else if (name === "lost") {
+    live.lost += data.requests;
+  }
+  changed();
+}
+
+export async function start() {
+  stop();
+  const stopped = new AbortController();
+  stopping = stopped;
+  let wait = 500;
+  while (!stopped.signal.aborted) {
+    try {
+      await stream("GET", "/events", undefined, stopped.signal, (name, data) => {
+        if (!live.connected) {
+          // A gateway that was started anew counts from zero.
+          const before = live.readings.at(-1);
+          if (name === "totals" && before && data.requests < before.requests) live.readings = [];
+        }
+        live.connected = true;
+        live.fault = "";
+        wait = 500;
+        receive(name, data);
+      });
+      live.fault = "The gateway has closed the stream of events.";
+    } catch (error) {
+      live.fault = error.message || "The stream of events broke off.";
+    }
+    live.connected = false;
+    changed();
+    await new Promise((done) => setTimeout(done, wait));
+    wait = Math.min(wait * 2, 10_000);
+  }
+}
+
+export function stop() {
+  stopping?.abort();
+  stopping = null;
+}
+
+// Returns the latest reading and the one that was taken `seconds` before it, or as early as there is one.
+export function window(seconds) {
+  const last = live.readings.at(-1);
+  if (!last) return null;
+  const from = last.time_ms - seconds * 1000;
+  const first = live.readings.find((reading) => reading.time_ms >= from) || last;
+  return first === last ? null : { first, last, seconds: (last.time_ms - first.time_ms) / 1000 };
+}
+
+const failed = (reading, from) => {
+  let sum = 0;
+  for (const [status, number] of Object.entries(reading.statuses)) if (Number(status) >= from) sum += number;
+  return sum;
+};
+
+// Returns rates a second between two readings.
+export function rates({ first, last, seconds }) {
+  const per = (read) => (read(last) - read(first)) / seconds;
+  return {
+    requests: per((r) => r.requests),
+    errors: per((r) => failed(r, 400)),
+    faults: per((r) => failed(r, 500)),
+    input: per((r) => r.tokens.input || 0),
+    output: per((r) => r.tokens.output || 0),
+    cost: per((r) => Number(r.cost)),
+  };
+}
+
+// Returns a quantile of a distribution between two readings in milliseconds; null if nothing was observed.
+export function quantile(name, part, { first, last }) {
+  const total = last[name].count - first[name].count;
+  if (total <= 0) return null;
+  const wanted = part * total;
+  let below = 0;
+  let lower = 0;
+  for (const [index, bound] of last[name].le.entries()) {
+    const up = last[name].counts[index] - (first[name].counts[index] || 0);
+    if (up >= wanted) return 1000 * (lower + ((bound - lower) * (wanted - below)) / Math.max(1, up - below));
+    below = up;
+    lower = bound;
+  }
+  return 1000 * lower;
+}
+
+// Returns points of the last 15 minutes, each over `step` seconds: [time, value of `read`].
+export function points(step, read) {
+  const made = [];
+  let before = null;
+  for (const reading of live.readings) {
+    if (!before) before = reading;
+    else if (reading.time_ms - before.time_ms >= step * 1000 - 300) {
+      const seconds = (reading.time_ms - before.time_ms) / 1000;
+      made.push([reading.time_ms, read({ first: before, last: reading, seconds })]);
+      before = reading;
+    }
+  }
+  return made;
+}

@@ -1,0 +1,59 @@
+// Tables: sorted by their heads, with rows that open below; on a phone each row becomes a card.
+import { Fragment, html, useState } from "./html.js";
+
+// `columns`: [{ name, label, cell(row), sort(row), number, wide }]; `detail(row)` is shown below an open row.
+export function Table({ caption, columns, rows, id, detail, empty, order, open: given, onOpen, limit = 200 }) {
+  const [sort, setSort] = useState(order || null);
+  const [own, setOwn] = useState(null);
+  const [most, setMost] = useState(limit);
+  const open = given !== undefined ? given : own;
+  const setOpen = onOpen || setOwn;
+  if (!rows.length && empty) return empty;
+  let shown = rows;
+  const by = sort && columns.find((column) => column.name === sort.name);
+  if (by) {
+    const value = (row) => by.sort(row) ?? -Infinity;
+    shown = [...rows].sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (sort.down ? -1 : 1));
+  }
+  const turn = (column) => setSort(sort?.name === column.name ? { name: column.name, down: !sort.down } : { name: column.name, down: !!column.number });
+  return html`<div class="scroll">
+    <table class="list">
+      <caption class="hidden">${caption}</caption>
+      <thead><tr>
+        ${columns.map((column) => {
+          const sorted = sort?.name === column.name ? (sort.down ? "descending" : "ascending") : undefined;
+          return html`<th scope="col" class=${column.number ? "number" : ""} aria-sort=${sorted}>
+            ${column.sort ? html`<button type="button" onClick=${() => turn(column)}>${column.label}<span aria-hidden="true">${sorted === "descending" ? " ↓" : sorted ? " ↑" : ""}</span></button>` : column.label || html`<span class="hidden">${column.name}</span>`}
+          </th>`;
+        })}
+      </tr></thead>
+      <tbody>
+        ${shown.slice(0, most).map((row) => {
+          const key = id(row);
+          const isOpen = open === key;
+          const toggle = () => setOpen(isOpen ? null : key);
+          return html`<${Fragment} key=${key}>
+            <tr class=${isOpen ? "open" : ""}>
+              ${columns.map((column, i) => {
+                const cell = column.cell(row);
+                const kind = [column.number && "number", column.wide && "wide", column.kind].filter(Boolean).join(" ");
+                return i === 0
+                  ? html`<th scope="row" class=${kind}>${detail ? html`<button type="button" class="row" data-row aria-expanded=${isOpen} onClick=${toggle}>${cell}</button>` : cell}</th>`
+                  : html`<td class=${kind} data-label=${column.label || undefined}><div>${cell}</div></td>`;
+              })}
+            </tr>
+            ${isOpen && detail && html`<tr class="detail"><td colspan=${columns.length}>${detail(row)}</td></tr>`}
+          <//>`;
+        })}
+      </tbody>
+    </table>
+    ${shown.length > most && html`<button type="button" class="button more" onClick=${() => setMost(most + limit)}>Show ${Math.min(limit, shown.length - most)} more of ${shown.length}</button>`}
+  </div>`;
+}
+
+// Names with values, in two columns.
+export function Facts({ facts }) {
+  return html`<dl class="facts">
+    ${facts.filter(([, value]) => value != null && value !== "" && value !== false).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}
+  </dl>`;
+}

@@ -1,0 +1,127 @@
+// What is loaded, and was my last change taken? Files, the last reload with its faults, a check, and the history.
+import { html, useState } from "../lib/html.js";
+import * as api from "../lib/api.js";
+import { ago, count, moment } from "../lib/format.js";
+import { Table } from "../lib/table.js";
+import { Act, Badge, Card, Choice, Code, Confirm, Empty, Failed, Faults, Field, Notice, Page, say, useLoad } from "../lib/ui.js";
+
+const nameOf = (path) => path.split("/").pop();
+
+function Reload({ reload }) {
+  const refused = reload.result === "refused";
+  return html`<${Card} title="Last reload" note=${`${moment(reload.time)}, ${ago(reload.time)}`}>
+    ${refused
+      ? html`<${Notice} tone="bad" title=${`Refused: ${reload.faults.length} ${reload.faults.length === 1 ? "fault" : "faults"}.`}>
+          Configuration ${reload.generation} stays in effect, with ${count(reload.models)} models and ${count(reload.keys)} keys. Mend the files and reload.
+          <${Faults} faults=${reload.faults} />
+        <//>`
+      : html`<${Notice} tone="good" title="Applied.">Configuration ${reload.generation} is in effect: ${count(reload.models)} models and ${count(reload.keys)} keys, read in ${reload.milliseconds} ms.<//>`}
+  <//>`;
+}
+
+function Files({ files }) {
+  return html`<${Card} flush title="Files" note="of routes and keys">
+    <${Table} caption="Files of the configuration" id=${(file) => file.path} rows=${files}
+      columns=${[
+        { name: "file", label: "File", cell: (file) => html`<b title=${file.path}>${nameOf(file.path)}</b>` },
+        { name: "kind", label: "Has", cell: (file) => file.kind },
+        { name: "state", label: "State", cell: (file) => (file.changed ? html`<${Badge} tone="warn">${file.etag ? "changed on disk since it was loaded" : "gone from the disk"}<//>` : html`<${Badge} tone="good">in effect<//>`) },
+        { name: "etag", label: "Version", cell: (file) => html`<code>${(file.etag || file.loaded || "–").slice(0, 12)}</code>` },
+        { name: "writable", label: "The gateway may write it", cell: (file) => (file.writable ? "yes" : "no") },
+      ]} />
+  <//>`;
+}
+
+function Effective() {
+  const [text, error] = useLoad(() => api.text("/config"), []);
+  const [filter, setFilter] = useState("");
+  const lines = (text || "").split("\n");
+  const shown = filter ? lines.filter((line) => line.startsWith("[") || line.toLowerCase().includes(filter.toLowerCase())).filter((line, i, all) => !line.startsWith("[") || !(all[i + 1] || "[").startsWith("[")) : lines;
+  return html`<${Card} title="In effect" note="all files and defaults together, secrets masked">
+    <${Failed} error=${error} />
+    <div class="filters"><${Field} label="Lines with" grow value=${filter} onValue=${setFilter} placeholder="timeout, model id, a key of the configuration" data-filter /></div>
+    ${text && html`<${Code} text=${shown.join("\n")} label="Configuration in effect" />`}
+  <//>`;
+}
+
+function CheckTexts() {
+  const [kind, setKind] = useState("routes");
+  const [text, setText] = useState("");
+  const [found, setFound] = useState(null);
+  const [error, setError] = useState(null);
+  const check = async (event) => {
+    event.preventDefault();
+    setError(null);
+    try {
+      setFound(await api.post("/config/validate", { [kind]: text }));
+    } catch (failure) {
+      setError(failure);
+      setFound(null);
+    }
+  };
+  return html`<${Card} title="Check a text" note="before you write it into a file: nothing is changed">
+    <form onSubmit=${check}>
+      <${Choice} label="It is the text of" value=${kind} onValue=${setKind} options=${["routes", "keys", "gateway"].map((value) => ({ value, label: `${value}.toml` }))} />
+      <${Field} label="Text" kind="textarea" rows="10" value=${text} onValue=${setText} placeholder=${'[[model]]\nid = "gpt-5"\n'} />
+      <p class="row"><button class="button primary" type="submit" disabled=${!text.trim()}>Check</button></p>
+    </form>
+    <${Failed} error=${error} />
+    ${found && (found.ok ? html`<${Notice} tone="good" title="Valid.">It would give ${count(found.models)} models and ${count(found.keys)} keys.${found.warnings.length > 0 && html`<${Faults} faults=${found.warnings} />`}<//>` : html`<${Notice} tone="bad" title=${`${found.faults.length} ${found.faults.length === 1 ? "fault" : "faults"}.`}><${Faults} faults=${found.faults} /><//>`)}
+  <//>`;
+}
+
+const KEPT = new Set(["seq", "time", "actor", "role", "client", "request_id", "action", "object", "outcome", "prev", "code"]);
+
+function History() {
+  const [asked, setAsked] = useState(null);
+  const [page, error, again] = useLoad(() => api.get("/audit?limit=200"), []);
+  const lines = page?.items || [];
+  return html`<${Card} flush title="History" note="changes through the API, the latest first">
+    <${Failed} error=${error} />
+    <${Table} caption="Audit log" id=${(line) => line.seq} rows=${lines}
+      empty=${page && html`<${Empty} title="No change yet">Each change through the API leaves a line here: who, what, and the entry before and afterwards. Changes by hand are not in it.<//>`}
+      detail=${(line) => html`<div class="opened"><${Code} label="Details of the change" text=${JSON.stringify(Object.fromEntries(Object.entries(line).filter(([name, value]) => !KEPT.has(name) && value != null)), null, 2)} /></div>`}
+      columns=${[
+        { name: "time", label: "Time", cell: (line) => moment(line.time) },
+        { name: "actor", label: "Who", cell: (line) => line.actor },
+        { name: "action", label: "What", cell: (line) => html`<b>${line.action}</b>` },
+        { name: "object", label: "Of", wide: true, cell: (line) => line.object },
+        { name: "outcome", label: "Outcome", cell: (line) => { const refused = line.outcome === "refused" || line.refused; return html`<${Badge} tone=${refused ? "warn" : "good"}>${refused ? "refused" : "applied"}<//>`; } },
+        { name: "undo", label: "", kind: "act", cell: (line) => ((line.details?.hash_after || line.hash_after) && line.outcome !== "refused" ? html`<${Act} role="admin" kind="small" onClick=${() => setAsked(line)}>Undo<//>` : null) },
+      ]} />
+    ${asked && html`<${Confirm} title=${`Undo change ${asked.seq}?`} verb="Undo" tone="primary" onClose=${() => setAsked(null)} run=${async () => { await api.post(`/audit/${asked.seq}/undo`); say(`Change ${asked.seq} is undone.`); await again(); }}>
+      <p>The file gets the text that it had before <b>${asked.action}</b> of <b>${asked.object}</b>. That works if no later change of the file is in between.</p>
+    <//>`}
+  <//>`;
+}
+
+export function Configuration() {
+  const [tab, setTab] = useState("state");
+  const [failed, setFailed] = useState(null);
+  const [loaded, error, again] = useLoad(async () => {
+    const [instance, files] = await Promise.all([api.get("/instance"), api.get("/config/files")]);
+    return { reload: instance.last_reload, files: files.items, writes: instance.writes };
+  }, [], 3000);
+  const reload = async () => {
+    setFailed(null);
+    try {
+      const answer = await api.post("/config/reload");
+      say(answer.reload.result === "applied" ? `Configuration ${answer.reload.generation} is in effect.` : "The files were refused; what was in effect stays.");
+      await again();
+    } catch (failure) {
+      setFailed(failure);
+    }
+  };
+  const changed = loaded?.files.filter((file) => file.changed).length || 0;
+  return html`<${Page} title="Configuration" lead="What is loaded, and was the last change taken?" actions=${html`<${Act} role="operate" kind=${changed ? "primary" : ""} onClick=${reload}>Reload<//>`}>
+    <${Choice} label="Part" hideLabel value=${tab} onValue=${setTab} options=${[{ value: "state", label: "State" }, { value: "effective", label: "In effect" }, { value: "check", label: "Check a text" }, { value: "history", label: "History" }]} />
+    <${Failed} error=${failed || error} />
+    ${tab === "state" && loaded && html`
+      ${changed > 0 && html`<${Notice} tone="warn" title=${`${changed} ${changed === 1 ? "file has" : "files have"} changed on disk.`}>A reload reads all files, checks them, and takes all of it or nothing.<//>`}
+      <${Reload} reload=${loaded.reload} /><${Files} files=${loaded.files} />
+      ${!loaded.writes && html`<${Notice} tone="info">The API does not change files: <code>admin.writes</code> is false.<//>`}`}
+    ${tab === "effective" && html`<${Effective} />`}
+    ${tab === "check" && html`<${CheckTexts} />`}
+    ${tab === "history" && html`<${History} />`}
+  <//>`;
+}

@@ -1,0 +1,111 @@
+// What happens if I ask for X? Models with their targets, what is in effect for them, and how a name resolves.
+import { html, useState } from "../lib/html.js";
+import * as api from "../lib/api.js";
+import { count, duration, money } from "../lib/format.js";
+import { Share } from "../lib/plot.js";
+import { Facts, Table } from "../lib/table.js";
+import { Badge, Card, Empty, Failed, Field, Page, useLive, useLoad } from "../lib/ui.js";
+import { toneOf, wordOf } from "./targets.js";
+
+const FORMATS = ["chat", "messages", "responses", "generate", "converse"];
+
+const listPrice = (price) => (price ? `${money(price.input)} in, ${money(price.output)} out` : null);
+
+function Route({ targets }) {
+  const tiers = [...new Set(targets.map((t) => t.tier))].sort((a, b) => a - b);
+  return html`<ol class="route">
+    ${tiers.map((tier, index) => html`<li>
+      <h4>${index === 0 ? "First" : "If none of these can"}<span class="muted"> tier ${tier}</span></h4>
+      <ul>${targets.filter((t) => t.tier === tier).map((t) => html`<li>
+        <b>${t.model}</b> <span class="muted">at ${t.provider}</span> <${Badge} tone=${toneOf(t.target.state)}>${wordOf(t.target.state)}<//>
+        <span class="muted">${t.share_percent} % of this tier</span><${Share} part=${t.share_percent / 100} label=${`${t.share_percent} % of the tier`} />
+      </li>`)}</ul>
+    </li>`)}
+  </ol>`;
+}
+
+// Which API of each target serves a client's format.
+function Formats({ targets }) {
+  return html`<div class="scroll"><table class="small">
+    <caption class="hidden">API of each target by the client's format</caption>
+    <thead><tr><th scope="col">A client that speaks</th>${targets.map((t) => html`<th scope="col">is served by ${t.provider} through</th>`)}</tr></thead>
+    <tbody>${FORMATS.map((format) => html`<tr><th scope="row">${format}</th>${targets.map((t) => html`<td>${t.apis[format] ? html`${t.apis[format]}${t.apis[format] === format ? html` <span class="tag good">unchanged</span>` : html` <span class="tag">translated</span>`}` : "–"}</td>`)}</tr>`)}</tbody>
+  </table></div>`;
+}
+
+function Detail({ model }) {
+  const retry = model.retry;
+  return html`<div class="opened">
+    <div class="grid two">
+      <div><h3>Where a request goes</h3><${Route} targets=${model.targets} /></div>
+      <div><h3>What is in effect</h3><${Facts} facts=${[
+        ["Balancing", model.policy],
+        ["Context window", model.context_window && `${count(model.context_window)} tokens`],
+        ["Most output", model.max_output_tokens && `${count(model.max_output_tokens)} tokens`],
+        ["Prompt cache", model.prompt_cache],
+        ["Attempts", `${retry.attempts}, within ${duration(retry.deadline_ms)}`],
+        ["Broken streams", retry.continue ? "continued by another target" : "not continued"],
+        ["Alias for Claude Code", model.alias],
+        ["Owner", model.owned_by],
+        ...Object.entries(model.price || {}).map(([kind, amount]) => [`Price, ${kind.replaceAll("_", " ")}`, `${money(amount)}${["search", "request"].includes(kind) ? " each" : " per million"}`]),
+        ["Price", model.price ? null : "none: usage of this model costs nothing"],
+      ]} /></div>
+    </div>
+    ${model.targets.some((t) => FORMATS.some((format) => t.apis[format])) && html`<h3>Formats</h3><${Formats} targets=${model.targets.slice(0, 4)} />`}
+    <p class="row"><a class="button small" href=${`#/playground?model=${encodeURIComponent(model.id)}`}>Try in the playground</a> <a class="button small" href=${`#/setup?model=${encodeURIComponent(model.id)}`}>Client set-up</a> <a class="button small" href=${`#/usage?model=${encodeURIComponent(model.id)}`}>Usage</a></p>
+  </div>`;
+}
+
+function Resolve() {
+  const [name, setName] = useState("");
+  const [found, setFound] = useState(null);
+  const [error, setError] = useState(null);
+  const ask = async (event) => {
+    event.preventDefault();
+    setFound(null);
+    setError(null);
+    try {
+      setFound(await api.get(`/models/${api.segment(name.trim())}`));
+    } catch (failure) {
+      setError(failure);
+    }
+  };
+  return html`<${Card} title="How does a name resolve?" note="an id, an alias, provider/id, or an id with a suffix for reasoning" wide>
+    <form class="filters" onSubmit=${ask}>
+      <${Field} label="Name that a client sends" grow value=${name} onValue=${setName} placeholder="claude-sonnet-4-6-thinking" />
+      <button class="button primary" type="submit" disabled=${!name.trim()}>Resolve</button>
+    </form>
+    ${error && (error.status === 404 ? html`<p class="none"><b>${name}</b> is no model of this gateway: a client gets a 404 (<code>unknown_model</code>).</p>` : html`<${Failed} error=${error} />`)}
+    ${found && html`<div class="opened"><p><code>${found.resolved.requested}</code> is the model <b>${found.id}</b>${found.resolved.provider ? html`, only at <b>${found.resolved.provider}</b>` : ""}${found.resolved.alias ? ", named by its alias" : ""}${found.resolved.reasoning !== "unset" ? html`, with reasoning <b>${found.resolved.reasoning}</b>` : ""}.</p><${Route} targets=${found.resolved.provider ? found.targets.filter((t) => t.provider === found.resolved.provider) : found.targets} /></div>`}
+  <//>`;
+}
+
+export function Models({ parameters }) {
+  useLive();
+  const [filter, setFilter] = useState(parameters.q || "");
+  const [open, setOpen] = useState(parameters.open || null);
+  const [models, error] = useLoad(() => api.all("/models"), [], 10_000);
+  const rows = (models || []).filter((m) => `${m.id} ${m.alias || ""} ${m.owned_by} ${m.targets.map((t) => t.provider).join(" ")}`.toLowerCase().includes(filter.toLowerCase()));
+  const worst = (m) => {
+    const states = m.targets.map((t) => toneOf(t.target.state));
+    const good = states.filter((tone) => tone === "good").length;
+    return good === states.length ? ["good", "well"] : good > 0 ? ["warn", `${good} of ${states.length} well`] : states.length ? ["bad", "no target"] : ["bad", "no targets"];
+  };
+  return html`<${Page} title="Models" lead="What clients can ask for, and where their requests go.">
+    <${Resolve} />
+    <div class="filters"><${Field} label="Filter" grow value=${filter} onValue=${setFilter} placeholder="model, owner, provider" data-filter /></div>
+    <${Failed} error=${error} />
+    <${Card} flush title=${`${rows.length} models`}>
+      <${Table} caption="Models" id=${(m) => m.id} rows=${rows} open=${open} onOpen=${setOpen} detail=${(m) => html`<${Detail} model=${m} />`}
+        empty=${models && html`<${Empty} title=${filter ? "No model matches" : "No models"}>A <code>[[model]]</code> in routes.toml, with a <code>[[provider]]</code> that serves it, is what clients can ask for.<//>`}
+        columns=${[
+          { name: "id", label: "Model", cell: (m) => html`<b>${m.id}</b>`, sort: (m) => m.id },
+          { name: "state", label: "State", cell: (m) => html`<${Badge} tone=${worst(m)[0]}>${worst(m)[1]}<//>`, sort: (m) => worst(m)[0] },
+          { name: "targets", label: "Targets", wide: true, cell: (m) => m.targets.map((t) => `${t.provider}/${t.model}`).slice(0, 3).join(", ") + (m.targets.length > 3 ? ` and ${m.targets.length - 3} more` : "") },
+          { name: "policy", label: "Balancing", cell: (m) => (m.targets.length > 1 ? m.policy : html`<span class="muted">one target</span>`) },
+          { name: "context", label: "Context", number: true, cell: (m) => count(m.context_window), sort: (m) => m.context_window || 0 },
+          { name: "price", label: "Price per million", number: true, cell: (m) => listPrice(m.price) || html`<span class="muted">none</span>`, sort: (m) => Number(m.price?.input || 0) },
+        ]} />
+    <//>
+  <//>`;
+}

@@ -1,0 +1,66 @@
+// Who is out, and why? Each target with its state, the reason in words, and what an operator can do.
+import { html, useState } from "../lib/html.js";
+import * as api from "../lib/api.js";
+import { count, duration, span } from "../lib/format.js";
+import { live } from "../lib/live.js";
+import { Table } from "../lib/table.js";
+import { Act, Badge, Card, Confirm, Empty, Failed, Field, Page, say, useLive, useLoad } from "../lib/ui.js";
+
+const TONES = { closed: "good", half_open: "warn", waiting: "warn", drained: "warn", open: "bad", provider_open: "bad", off: "off" };
+const WORDS = { closed: "well", half_open: "probing", waiting: "waiting", drained: "drained", open: "left alone", provider_open: "provider left alone", off: "off" };
+export const toneOf = (state) => TONES[state] || "off";
+export const wordOf = (state) => WORDS[state] || state;
+
+const pathOf = (target) => `/targets/${api.segment(target.provider)}/${api.segment(target.model)}`;
+
+// What a target has done since this page was opened.
+function seen(target) {
+  const rows = live.requests.filter((row) => row.provider === target.provider && row.upstream_model === target.model);
+  return { requests: rows.length, errors: rows.filter((row) => row.status >= 500).length };
+}
+
+export function Targets() {
+  useLive();
+  const [filter, setFilter] = useState("");
+  const [asked, setAsked] = useState(null);
+  const [list, error, again] = useLoad(() => api.get("/targets"), [], 1000);
+  const [providers] = useLoad(() => api.get("/providers").catch(() => ({ items: [] })), [], 10_000);
+  const items = (list?.items || []).filter((t) => `${t.provider} ${t.model} ${t.models.join(" ")} ${t.state}`.toLowerCase().includes(filter.toLowerCase()));
+  const out = (list?.items || []).filter((t) => toneOf(t.state) !== "good" && t.state !== "off").length;
+  const act = async (target, verb) => {
+    await api.post(`${pathOf(target)}/${verb}`);
+    say(verb === "drain" ? `${target.provider}/${target.model} gets no further requests.` : `${target.provider}/${target.model} gets requests again.`);
+    await again();
+  };
+  const checks = (providers?.items || []).filter((provider) => provider.last_check || provider.check);
+  return html`<${Page} title="Targets" lead="Models at their providers. All models of the gateway that lead to a target share its state.">
+    <div class="filters"><${Field} label="Filter" grow value=${filter} onValue=${setFilter} placeholder="provider, model, state" data-filter /></div>
+    <${Failed} error=${error} />
+    <${Card} flush title=${`${items.length} targets`} note=${out ? `${out} ${out === 1 ? "is" : "are"} not fully in use` : "all in use"}>
+      <${Table} caption="Targets" id=${(t) => `${t.provider}\n${t.model}`} rows=${items} order=${{ name: "state" }}
+        empty=${list && html`<${Empty} title=${filter ? "No target matches" : "No targets"}>A model's <code>targets</code> in routes.toml name the providers that serve it.<//>`}
+        columns=${[
+          { name: "target", label: "Target", cell: (t) => html`<b>${t.model}</b> <span class="muted">at ${t.provider}</span>`, sort: (t) => `${t.provider} ${t.model}` },
+          { name: "state", label: "State", cell: (t) => html`<${Badge} tone=${toneOf(t.state)}>${wordOf(t.state)}<//>`, sort: (t) => ["bad", "warn", "off", "good"].indexOf(toneOf(t.state)) },
+          { name: "reason", label: "Reason", wide: true, cell: (t) => html`${t.reason}${t.for_ms != null && t.for_ms > 0 && html`<span class="muted">, for another ${span(t.for_ms)}</span>`}` },
+          { name: "models", label: "Used by", cell: (t) => t.models.join(", ") },
+          { name: "flight", label: "In flight", number: true, cell: (t) => count(t.in_flight), sort: (t) => t.in_flight },
+          { name: "latency", label: "Mean to head", number: true, cell: (t) => (t.latency_us ? duration(t.latency_us / 1000) : "–"), sort: (t) => t.latency_us },
+          { name: "seen", label: "Seen here", number: true, cell: (t) => { const s = seen(t); return s.requests ? `${count(s.requests)}${s.errors ? `, ${s.errors} failed` : ""}` : "–"; } },
+          { name: "act", label: "", kind: "act", cell: (t) => (t.drained
+            ? html`<${Act} role="operate" kind="small" onClick=${() => act(t, "resume")}>Resume<//>`
+            : html`<${Act} role="operate" kind="small" onClick=${() => setAsked(t)} disabled=${t.state === "off"}>Drain<//>`) },
+        ]} />
+    <//>
+    ${checks.length > 0 && html`<${Card} flush title="Health checks" note="of providers that have [provider.check]">
+      <${Table} caption="Health checks of providers" id=${(p) => p.name} rows=${checks} columns=${[
+        { name: "provider", label: "Provider", cell: (p) => p.name },
+        { name: "result", label: "Last check", cell: (p) => (p.last_check ? html`<${Badge} tone=${p.last_check.outcome === "well" ? "good" : "bad"}>${p.last_check.outcome}${p.last_check.status ? ` (${p.last_check.status})` : ""}<//>` : "not yet") },
+      ]} />
+    <//>`}
+    ${asked && html`<${Confirm} title="Drain this target?" verb="Drain" onClose=${() => setAsked(null)} run=${() => act(asked, "drain")}>
+      <p><b>${asked.provider}/${asked.model}</b>: ${asked.in_flight === 0 ? "no request is" : `${asked.in_flight} requests are`} under way and will end as usual. New requests go to other targets of ${asked.models.join(", ")}; where there is none, they are refused.</p>
+      <p class="muted">It lasts until you resume it or the gateway is restarted.</p>
+    <//>`}
+  <//>`;
+}

@@ -1,0 +1,95 @@
+//! Explanation of a request: what each of its targets would get, without sending anything.
+
+use crate::admin::{ExplainRequest, ExplainedTarget, Explanation};
+use crate::canonical::{Thinking, Usage};
+use crate::json::EscapedString;
+use crate::proxy::Gateway;
+use crate::route::{Model, Target, upstream_api};
+use crate::tokens::{TokenizerFamily, count_request};
+use crate::translate::{StoreOptions, TranslateRequest, decode_request, outgoing_stored};
+use crate::wire::codec::Loss;
+use crate::wire::{Api, chat};
+
+/// Targets that are explained; a model with more shows the first ones.
+const TARGETS: usize = 32;
+/// Id of a request that is not sent.
+const ID: &str = "req_explained";
+
+impl Gateway {
+    /// Explains a request. `None` if no model has the name.
+    pub(in crate::proxy) fn explain(&self, request: &ExplainRequest<'_>) -> Option<Explanation> {
+        let live = self.live.load_full();
+        let named = live.snapshot.routes.resolve(request.model)?;
+        let is_meant = |target: &&Target| named.provider.is_none_or(|name| *target.provider.name == *name);
+        let targets = named.model.targets.iter().filter(is_meant).take(TARGETS);
+        let input_tokens = count(named.model, request);
+        let usage = Usage { input: input_tokens, ..Usage::default() };
+        let is_charged = !named.model.price.is_empty() && input_tokens.is_some();
+        Some(Explanation {
+            model: named.model.id.to_string(),
+            input_tokens,
+            input_cost: is_charged.then(|| named.model.price.cost(&usage, &[])),
+            targets: targets.map(|target| explain_target(target, request, named.thinking)).collect(),
+        })
+    }
+}
+
+fn count(model: &Model, request: &ExplainRequest<'_>) -> Option<u64> {
+    let family = model.targets.first().map_or(&*model.id, |target| &*target.model);
+    let decoded = decode_request(request.format, request.body).ok()?;
+    Some(count_request(TokenizerFamily::of(family), &decoded))
+}
+
+fn explain_target(target: &Target, request: &ExplainRequest<'_>, thinking: Thinking) -> ExplainedTarget {
+    let explained = ExplainedTarget {
+        provider: target.provider.name.to_string(),
+        model: target.model.to_string(),
+        ..ExplainedTarget::default()
+    };
+    let api = upstream_api(target, request.format.api());
+    let Some((api, format)) = api.and_then(|api| Some((api, api.format()?))) else {
+        let error = Some("no API of this target serves the request".to_owned());
+        return ExplainedTarget { error, ..explained };
+    };
+    let explained = ExplainedTarget { format: Some(format), ..explained };
+    let dialect = target.provider.dialect(api, &target.model);
+    let fits = || {
+        let may_differ = api == Api::Chat && target.provider.needs_adaptation();
+        !may_differ || chat::request::fits(request.body, &dialect)
+    };
+    if format == request.format && thinking == Thinking::Unset && fits() {
+        return ExplainedTarget { verbatim: true, ..explained };
+    }
+    let translated = outgoing_stored(
+        request.body,
+        &TranslateRequest {
+            client: request.format,
+            provider: format,
+            stream: request.stream,
+            array: false,
+            thinking,
+            dialect: &dialect,
+            model: &EscapedString::from(request.model),
+            id: ID,
+            seed: ID,
+            now: 0,
+        },
+        StoreOptions::default(),
+    );
+    match translated {
+        Ok(outgoing) => ExplainedTarget {
+            body: Some(String::from_utf8_lossy(&outgoing.body).into_owned()),
+            losses: shown(&outgoing.losses),
+            ..explained
+        },
+        Err(refused) => ExplainedTarget {
+            losses: shown(&refused.losses),
+            error: Some(refused.error.message.into_owned()),
+            ..explained
+        },
+    }
+}
+
+fn shown(losses: &[Loss]) -> Vec<(String, &'static str, bool)> {
+    losses.iter().map(|loss| (loss.element.to_string(), loss.policy.name(), loss.clamped)).collect()
+}

@@ -1,0 +1,120 @@
+//! All pages, at two widths and in both colours: nothing is missing, nothing is said to be inaccessible, and the keyboard
+//! reaches everything.
+
+use std::io::Read as _;
+
+use serde_json::json;
+
+use crate::browser::Browser;
+use crate::world::World;
+
+/// Pages, each with a text that it must show.
+const PAGES: [(&str, &str); 12] = [
+    ("overview", "Spend today"),
+    ("requests", "ended"),
+    ("targets", "requests are admitted"),
+    ("errors", "By kind"),
+    ("usage", "All numbers"),
+    ("cache", "Saved by reads"),
+    ("accounts", "engineering"),
+    ("keys", "web-app"),
+    ("models", "gemini-2.5-flash"),
+    ("config", "Last reload"),
+    ("playground", "Run"),
+    ("setup", "MODEL_GATEWAY_KEY"),
+];
+/// Widths of a desk and of a phone.
+const DESK: (u32, u32) = (1_440, 960);
+const PHONE: (u32, u32) = (390, 844);
+
+/// Returns the source of axe-core.
+fn axe() -> String {
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&include_bytes!("axe/axe.min.js.gz")[..]).read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Returns what axe-core finds in the page, one line each.
+async fn inaccessible(browser: &Browser, axe: &str) -> Vec<String> {
+    browser.run(&format!("{axe}; return 1"), json!([])).await;
+    let tags = "['wcag2a','wcag2aa','wcag21aa','wcag22aa','best-practice']";
+    let script = format!(
+        "const done = arguments[0]; axe.run(document, {{ runOnly: {tags} }}).then((found) => done(found.violations.map((v) => \
+         `${{v.impact}} ${{v.id}}: ${{v.nodes.map((n) => n.html).slice(0, 3).join(' | ')}}`)), (error) => done([String(error)]))"
+    );
+    let found = browser.run_later(&script).await;
+    found.as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn console_pages_are_accessible_at_every_width_and_in_both_colours() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = World::start().await;
+    let load = world.load();
+    let axe = axe();
+    browser.look(DESK, false).await;
+    world.sign_in(&browser, "overview").await;
+    let interactive =
+        browser.run("return performance.getEntriesByName('interactive')[0].startTime", json!([])).await;
+    eprintln!("time to interactive: {interactive} ms");
+    // The plots need some points.
+    browser.until("latencies", |seen| !seen.contains("Collecting")).await;
+    let mut faults = Vec::new();
+    for (size, is_dark, name) in [(DESK, false, "light"), (DESK, true, "dark"), (PHONE, false, "phone")] {
+        browser.look(size, is_dark).await;
+        for (page, text) in PAGES {
+            browser.open(&world.page(page)).await;
+            browser.sees(text).await;
+            browser.until("what is loaded", |seen| !seen.contains("Loading")).await;
+            // What is wider than the page would make it scroll in two directions.
+            let wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
+            let wide = browser.run(wide, json!([])).await;
+            if wide != 0 {
+                faults.push(format!("{page} {name}: {wide} pixels too wide"));
+            }
+            browser.store_picture(&format!("{page}-{name}")).await;
+            let found = inaccessible(&browser, &axe).await;
+            faults.extend(found.iter().map(|line| format!("{page} {name}: {line}")));
+        }
+    }
+    drop(load);
+    faults.extend(browser.complaints().await);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[tokio::test]
+async fn console_is_used_by_keyboard() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = World::start().await;
+    browser.look(DESK, false).await;
+    world.sign_in(&browser, "overview").await;
+    let page = "return location.hash";
+    for (keys, expected) in [("gk", "#/keys"), ("gt", "#/targets"), ("gm", "#/models")] {
+        browser.press(keys).await;
+        crate::support::soon(async {
+            while browser.run(page, json!([])).await != expected {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+    browser.sees("gemini-2.5-flash").await;
+    // The second row is opened, and closed.
+    browser.press("jj\u{e007}").await;
+    browser.sees("Where a request goes").await;
+    browser.press("/anthropic").await;
+    browser.until("the filter", |seen| !seen.contains("gemini-2.5-flash")).await;
+    // Out of the field, and the list of keys.
+    browser.press("\u{e00c}?").await;
+    browser.sees("Single letters are shortcuts").await;
+    browser.press("\u{e00c}").await;
+    browser.until("no dialog", |seen| !seen.contains("Single letters")).await;
+    // Every stop of the tabulator is visible.
+    for _ in 0..40 {
+        browser.press("\u{e004}").await;
+        let seen = "const e = document.activeElement; const b = e.getBoundingClientRect(); \
+                    return e === document.body || (b.width > 0 && b.height > 0) ? '' : e.outerHTML";
+        assert_eq!(browser.run(seen, json!([])).await, "");
+    }
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
