@@ -283,7 +283,7 @@ fn snapshot_of(
     let files = routes.iter().chain(&keys).flatten();
     let baseline = Baseline::of(files.map(|file| (file.kind, file.as_text())));
     let table = routes.and_then(|files| routes::read_files(&texts_of(&files), vault, beside));
-    let keys = keys.and_then(|files| keys::read_files(&texts_of(&files)));
+    let keys = keys.and_then(|files| keys::read_files(&texts_of(&files), vault));
     both(table, keys).map(|snapshot| (snapshot, baseline))
 }
 

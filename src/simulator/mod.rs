@@ -148,7 +148,13 @@ pub struct AwsAccessKey {
 impl AwsAccessKey {
     /// Returns a key without session, for any region.
     pub fn new(id: impl Into<String>, secret: impl Into<String>) -> Self {
-        AwsAccessKey { id: id.into(), secret: secret.into(), session_token: None, region: None, expired: false }
+        AwsAccessKey {
+            id: id.into(),
+            secret: secret.into(),
+            session_token: None,
+            region: None,
+            expired: false,
+        }
     }
 }
 

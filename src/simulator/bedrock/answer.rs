@@ -68,7 +68,9 @@ impl Block<'_> {
                 let delta = |piece| (Kind::Delta, json!({"reasoningContent": {"text": piece}}));
                 let mut deltas: Vec<(Kind, Value)> = words(text).into_iter().map(delta).collect();
                 deltas.extend(
-                    signature.as_ref().map(|it| (Kind::Other, json!({"reasoningContent": {"signature": it}}))),
+                    signature
+                        .as_ref()
+                        .map(|it| (Kind::Other, json!({"reasoningContent": {"signature": it}}))),
                 );
                 (None, deltas)
             }
@@ -162,7 +164,8 @@ fn details(asked: &Asked, plan: &Plan) -> Vec<(String, Value)> {
     }
     if let Some((id, true)) = &asked.guardrail {
         let action = if plan.finish == Finish::Refused { "BLOCKED" } else { "NONE" };
-        let policy = json!({"topicPolicy": {"topics": [{"action": action, "name": "simulated", "type": "DENY"}]}});
+        let policy =
+            json!({"topicPolicy": {"topics": [{"action": action, "name": "simulated", "type": "DENY"}]}});
         let assessment = Map::from_iter([(id.clone(), policy)]);
         members.push(("trace".to_owned(), json!({"guardrail": {"inputAssessment": assessment}})));
     }

@@ -12,7 +12,11 @@ use super::models::{Family, Model};
 const CACHE_POINTS: usize = 4;
 
 /// Reads and checks the messages. `has_tools` states whether the request has `toolConfig`.
-pub(super) fn conversation(messages: &[Value], model: &Model, has_tools: bool) -> Result<Conversation, ApiError> {
+pub(super) fn conversation(
+    messages: &[Value],
+    model: &Model,
+    has_tools: bool,
+) -> Result<Conversation, ApiError> {
     let mut reader = Reader { model, has_tools, ..Reader::new(model) };
     for (at, message) in messages.iter().enumerate() {
         let path = format!("messages.{at}");
@@ -79,8 +83,16 @@ impl<'a> Reader<'a> {
             "user" => self.talk.user(),
             "assistant" => self.talk.assistant(),
             "system" if self.model.generation() >= Some((4, 8)) => {}
-            "system" => return Err(ApiError::invalid("This model doesn't support the system role in messages.")),
-            other => return Err(constraint(&format!("{path}.role"), other, "satisfy enum value set: [user, assistant]")),
+            "system" => {
+                return Err(ApiError::invalid("This model doesn't support the system role in messages."));
+            }
+            other => {
+                return Err(constraint(
+                    &format!("{path}.role"),
+                    other,
+                    "satisfy enum value set: [user, assistant]",
+                ));
+            }
         }
         if self.role.is_empty() && role != "user" && self.model.family != Family::Claude {
             return Err(ApiError::invalid(
@@ -145,9 +157,8 @@ impl<'a> Reader<'a> {
             "searchResult" if is_user => {
                 Fields::new(value, path)?.only(&["source", "title", "content", "citations"])
             }
-            "toolUse" | "toolResult" | "reasoningContent" | "guardContent" | "citationsContent" | "searchResult" => {
-                Err(misplaced())
-            }
+            "toolUse" | "toolResult" | "reasoningContent" | "guardContent" | "citationsContent"
+            | "searchResult" => Err(misplaced()),
             other => Err(extraneous(&block.path, other)),
         }
     }
@@ -231,7 +242,11 @@ impl<'a> Reader<'a> {
         if self.results > self.called {
             return Err(ApiError::invalid(format!(
                 "The number of toolResult blocks at {} exceeds the number of toolUse blocks of previous turn.",
-                result.path.rsplit_once('.').and_then(|(path, _)| path.rsplit_once('.')).map_or("", |(path, _)| path)
+                result
+                    .path
+                    .rsplit_once('.')
+                    .and_then(|(path, _)| path.rsplit_once('.'))
+                    .map_or("", |(path, _)| path)
             )));
         }
         self.open.retain(|open| *open != id);
@@ -249,7 +264,9 @@ impl<'a> Reader<'a> {
                 let is_signed = signature.is_some_and(|it| it == super::super::ids::seal(text));
                 if self.model.family == Family::Claude && !is_signed {
                     let at = block.path.trim_end_matches(".reasoningContent");
-                    return Err(ApiError::of_model(&format!("{at}: Invalid `signature` in `thinking` block")));
+                    return Err(ApiError::of_model(&format!(
+                        "{at}: Invalid `signature` in `thinking` block"
+                    )));
                 }
                 Ok(())
             }

@@ -80,13 +80,13 @@ pub(super) fn for_status(status: u16) -> ApiError {
             "This model version has reached the end of its life. Please refer to the AWS documentation for more \
              details.",
         ),
-        408 => ("ModelTimeoutException", "Model has timed out in processing the request. Try your request again."),
+        408 => (
+            "ModelTimeoutException",
+            "Model has timed out in processing the request. Try your request again.",
+        ),
         424 => ("ModelStreamErrorException", "The model stopped."),
         429 => ("ThrottlingException", "Too many requests, please wait before trying again."),
-        503 => (
-            "ServiceUnavailableException",
-            "Bedrock is unable to process your request.",
-        ),
+        503 => ("ServiceUnavailableException", "Bedrock is unable to process your request."),
         500..=599 => (
             "InternalServerException",
             "The system encountered an unexpected error during processing. Try your request again.",

@@ -60,7 +60,9 @@ mod tests {
         assert_eq!(frame.len(), 0x91);
         assert_eq!(frame.get(..8), Some(&[0, 0, 0, 0x91, 0, 0, 0, 0x65][..]));
         // The name comes first here; the published frame begins with the message type.
-        assert!(frame.get(12..).is_some_and(|rest| rest.starts_with(b"\x0f:exception-type\x07\x00\x17internal")));
+        assert!(
+            frame.get(12..).is_some_and(|rest| rest.starts_with(b"\x0f:exception-type\x07\x00\x17internal"))
+        );
         let (start, checksum) = frame.split_at(frame.len() - 4);
         assert_eq!(crc32fast::hash(start).to_be_bytes(), checksum);
     }

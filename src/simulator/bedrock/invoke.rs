@@ -114,12 +114,17 @@ fn claude(
     let reply = || {
         if !stream {
             let message = site.message(&body, &asked, &mut ids);
-            let count = |name: &str| message.pointer(&format!("/usage/{name}")).map_or(0, |n| n.as_u64().unwrap_or(0));
+            let count = |name: &str| {
+                message.pointer(&format!("/usage/{name}")).map_or(0, |n| n.as_u64().unwrap_or(0))
+            };
             let (input, output) = (count("input_tokens"), count("output_tokens"));
             return Reply::json(200, &message)
                 .with("x-amzn-bedrock-input-token-count", input.to_string())
                 .with("x-amzn-bedrock-output-token-count", output.to_string())
-                .with("x-amzn-bedrock-cache-read-input-token-count", count("cache_read_input_tokens").to_string())
+                .with(
+                    "x-amzn-bedrock-cache-read-input-token-count",
+                    count("cache_read_input_tokens").to_string(),
+                )
                 .with(
                     "x-amzn-bedrock-cache-write-input-token-count",
                     count("cache_creation_input_tokens").to_string(),
@@ -149,15 +154,20 @@ fn chunk(kind: Kind, event: &Value, ids: &mut Ids) -> super::super::stream::Fram
 
 /// Returns the parsed request of a token count. Its `max_tokens` is required, as in InvokeModel.
 pub(super) fn count(bytes: &[u8], model: &Model) -> Result<Ask, ApiError> {
-    let body: Value = serde_json::from_slice(bytes)
-        .map_err(|_| ApiError::invalid("Malformed input request, please reformat your input and try again."))?;
+    let body: Value = serde_json::from_slice(bytes).map_err(|_| {
+        ApiError::invalid("Malformed input request, please reformat your input and try again.")
+    })?;
     let (body, beta) = to_messages(&body, model)?;
     let asked = anthropic::read(&body, beta, None).map_err(ApiError::invalid)?;
     Ok(asked.ask().clone())
 }
 
 fn titan(body: &Fields<'_>, newer: bool) -> Answered {
-    body.only(if newer { &["inputText", "dimensions", "normalize", "embeddingTypes"] } else { &["inputText"] })?;
+    body.only(if newer {
+        &["inputText", "dimensions", "normalize", "embeddingTypes"]
+    } else {
+        &["inputText"]
+    })?;
     let text = body.require("inputText")?;
     if text.is_empty() {
         return Err(constraint("inputText", "", "have length greater than or equal to 1"));
@@ -193,7 +203,8 @@ fn nova_embedding(body: &Fields<'_>) -> Answered {
 }
 
 fn cohere_embedding(body: &Fields<'_>, newer: bool) -> Answered {
-    let newest = ["texts", "input_type", "truncate", "embedding_types", "images", "output_dimension", "max_tokens"];
+    let newest =
+        ["texts", "input_type", "truncate", "embedding_types", "images", "output_dimension", "max_tokens"];
     body.only(newest.get(..if newer { 7 } else { 5 }).unwrap_or_default())?;
     let purpose = body.require("input_type")?;
     if !["search_document", "search_query", "classification", "clustering", "image"].contains(&purpose) {
@@ -214,8 +225,11 @@ fn cohere_embedding(body: &Fields<'_>, newer: bool) -> Answered {
     let by_type = newer || body.get("embedding_types").is_some();
     let shown: Vec<String> =
         texts.iter().map(|text| if newer { (*text).to_owned() } else { text.to_lowercase() }).collect();
-    let (embeddings, kind) =
-        if by_type { (json!({"float": vectors}), "embeddings_by_type") } else { (json!(vectors), "embeddings_floats") };
+    let (embeddings, kind) = if by_type {
+        (json!({"float": vectors}), "embeddings_by_type")
+    } else {
+        (json!(vectors), "embeddings_floats")
+    };
     let answer = json!({"embeddings": embeddings, "id": "5eed0f5e-a15e-4a1e-8d00-000000000001",
                         "response_type": kind, "texts": shown});
     let count = texts.iter().map(|text| tokens(text.len())).sum();
@@ -268,7 +282,8 @@ pub(super) fn rerank_documents(body: &Value) -> Result<Reply, ApiError> {
     }
     let inner = config.object("bedrockRerankingConfiguration")?;
     let inner = inner.ok_or_else(|| missing("rerankingConfiguration.bedrockRerankingConfiguration"))?;
-    let model = inner.object("modelConfiguration")?.ok_or_else(|| missing(&inner.at("modelConfiguration")))?;
+    let model =
+        inner.object("modelConfiguration")?.ok_or_else(|| missing(&inner.at("modelConfiguration")))?;
     let arn = model.require("modelArn")?;
     if !arn.starts_with("arn:aws:bedrock:") || !arn.contains("rerank") {
         return Err(ApiError::invalid("The provided model identifier is invalid."));

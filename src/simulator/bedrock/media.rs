@@ -22,7 +22,8 @@ const IMAGE_FORMATS: &[&str] = &["png", "jpeg", "gif", "webp"];
 const DOCUMENT_FORMATS: &[&str] = &["pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"];
 const VIDEO_FORMATS: &[&str] = &["mkv", "mov", "mp4", "webm", "flv", "mpeg", "mpg", "wmv", "three_gp"];
 const AUDIO_FORMATS: &[&str] = &[
-    "mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "mka", "x-aac", "m4a", "mpeg", "mpga", "pcm", "webm",
+    "mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "mka", "x-aac", "m4a", "mpeg", "mpga", "pcm",
+    "webm",
 ];
 
 /// Media of a message, and the names of all documents of the request.
@@ -61,7 +62,9 @@ impl<'a> Attachments<'a> {
                 self.images += 1;
                 count.images += 1;
                 if self.images > IMAGES {
-                    return Err(ApiError::invalid(format!("Too many images: the maximum is {IMAGES} in a message.")));
+                    return Err(ApiError::invalid(format!(
+                        "Too many images: the maximum is {IMAGES} in a message."
+                    )));
                 }
             }
             "document" => {

@@ -55,7 +55,11 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn new(keys: Vec<AwsAccessKey>) -> Site {
-        Site { keys: Mutex::new(keys), clock_offset: AtomicI64::new(0), anthropic: anthropic::Site::default() }
+        Site {
+            keys: Mutex::new(keys),
+            clock_offset: AtomicI64::new(0),
+            anthropic: anthropic::Site::default(),
+        }
     }
 
     pub(super) fn set_access_keys(&self, keys: Vec<AwsAccessKey>) {
@@ -67,7 +71,9 @@ impl Site {
     }
 
     fn now(&self) -> i64 {
-        i64::try_from(clock::unix()).unwrap_or(i64::MAX).saturating_add(self.clock_offset.load(Ordering::SeqCst))
+        i64::try_from(clock::unix())
+            .unwrap_or(i64::MAX)
+            .saturating_add(self.clock_offset.load(Ordering::SeqCst))
     }
 
     pub(super) fn answer(&self, call: &Call<'_>) -> Reply {
@@ -123,7 +129,11 @@ impl Site {
 }
 
 fn unknown_operation() -> ApiError {
-    ApiError::new(404, "UnknownOperationException", "Unable to determine service/operation name to be authorized")
+    ApiError::new(
+        404,
+        "UnknownOperationException",
+        "Unable to determine service/operation name to be authorized",
+    )
 }
 
 fn converse(call: &Call<'_>, body: &Value, model: Model, stream: bool, ids: Ids) -> Result<Reply, ApiError> {

@@ -22,8 +22,23 @@ const GEOGRAPHIES: [(&str, &str); 8] = [
 
 /// Publishers of models.
 const PUBLISHERS: [&str; 17] = [
-    "ai21", "amazon", "anthropic", "cohere", "deepseek", "google", "luma", "meta", "minimax", "mistral", "moonshot",
-    "nvidia", "openai", "qwen", "stability", "writer", "zai",
+    "ai21",
+    "amazon",
+    "anthropic",
+    "cohere",
+    "deepseek",
+    "google",
+    "luma",
+    "meta",
+    "minimax",
+    "mistral",
+    "moonshot",
+    "nvidia",
+    "openai",
+    "qwen",
+    "stability",
+    "writer",
+    "zai",
 ];
 
 /// Family of models with common rules.
@@ -60,7 +75,9 @@ impl Model {
             Some(arn) => {
                 let parts: Vec<&str> = arn.splitn(5, ':').collect();
                 let [_, "bedrock", at, account, resource] = parts.as_slice() else { return Err(invalid()) };
-                if !account.is_empty() && (account.len() != 12 || !account.bytes().all(|b| b.is_ascii_digit())) {
+                if !account.is_empty()
+                    && (account.len() != 12 || !account.bytes().all(|b| b.is_ascii_digit()))
+                {
                     return Err(invalid());
                 }
                 (*resource, Some(*at))
@@ -75,7 +92,12 @@ impl Model {
             Some(("inference-profile" | "foundation-model", id)) => id,
             Some(("application-inference-profile" | "provisioned-model", id)) if id.len() == 12 => {
                 let requested = label.to_owned();
-                return Ok(Model { name: requested.clone(), requested, family: Family::Claude, by_profile: true });
+                return Ok(Model {
+                    name: requested.clone(),
+                    requested,
+                    family: Family::Claude,
+                    by_profile: true,
+                });
             }
             _ => return Err(invalid()),
         };
@@ -124,7 +146,9 @@ impl Model {
     /// Returns the publisher's own name of a Claude model: `claude-sonnet-4-5-20250929`.
     pub(super) fn claude(&self) -> &str {
         let name = self.name.strip_prefix("anthropic.").unwrap_or(&self.name);
-        name.rsplit_once("-v").filter(|(_, version)| version.starts_with(['1', '2'])).map_or(name, |(name, _)| name)
+        name.rsplit_once("-v")
+            .filter(|(_, version)| version.starts_with(['1', '2']))
+            .map_or(name, |(name, _)| name)
     }
 
     /// Returns the generation of a Claude model. `None` for other names.

@@ -138,7 +138,11 @@ fn output(body: &Fields<'_>) -> Result<Format, ApiError> {
     if let Some(effort) = config.string("effort")?
         && !["low", "medium", "high", "xhigh", "max"].contains(&effort)
     {
-        return Err(constraint(&config.at("effort"), effort, "satisfy enum value set: [low, medium, high, xhigh, max]"));
+        return Err(constraint(
+            &config.at("effort"),
+            effort,
+            "satisfy enum value set: [low, medium, high, xhigh, max]",
+        ));
     }
     let Some(format) = config.object("textFormat")? else {
         return Ok(Format::Text);
@@ -155,7 +159,9 @@ fn output(body: &Fields<'_>) -> Result<Format, ApiError> {
     let parsed: Option<Value> = serde_json::from_str(text).ok().filter(Value::is_object);
     match parsed {
         Some(parsed) => Ok(Format::Schema(parsed)),
-        None => Err(ApiError::invalid(format!("The value at {} isn't a valid JSON schema.", schema.at("schema")))),
+        None => {
+            Err(ApiError::invalid(format!("The value at {} isn't a valid JSON schema.", schema.at("schema"))))
+        }
     }
 }
 
@@ -173,8 +179,15 @@ fn additional(
     match model.family {
         Family::Claude => {
             let known = [
-                "thinking", "reasoning_config", "output_config", "top_k", "anthropic_beta", "tool_choice", "tools",
-                "metadata", "context_management",
+                "thinking",
+                "reasoning_config",
+                "output_config",
+                "top_k",
+                "anthropic_beta",
+                "tool_choice",
+                "tools",
+                "metadata",
+                "context_management",
             ];
             if let Some(name) = fields.object.keys().find(|name| !known.contains(&name.as_str())) {
                 return Err(ApiError::of_model(&format!("{name}: Extra inputs are not permitted")));
@@ -197,10 +210,14 @@ fn additional(
                     ));
                 }
                 if ask.max_tokens.is_some_and(|most| most <= budget) {
-                    return Err(ApiError::of_model("`max_tokens` must be greater than `thinking.budget_tokens`."));
+                    return Err(ApiError::of_model(
+                        "`max_tokens` must be greater than `thinking.budget_tokens`.",
+                    ));
                 }
                 if forced {
-                    return Err(ApiError::of_model("Thinking may not be enabled when tool_choice forces tool use."));
+                    return Err(ApiError::of_model(
+                        "Thinking may not be enabled when tool_choice forces tool use.",
+                    ));
                 }
             }
             if ask.thinking && (has_temperature || has_top_p || fields.get("top_k").is_some()) {
@@ -240,7 +257,11 @@ fn guardrail(body: &Fields<'_>, stream: bool) -> Result<Option<(String, bool)>, 
     let id = config.require("guardrailIdentifier")?;
     let version = config.require("guardrailVersion")?;
     if version != "DRAFT" && version.parse::<u32>().is_err() {
-        return Err(constraint(&config.at("guardrailVersion"), version, "satisfy regular expression pattern"));
+        return Err(constraint(
+            &config.at("guardrailVersion"),
+            version,
+            "satisfy regular expression pattern",
+        ));
     }
     let trace = config.string("trace")?.is_some_and(|trace| trace != "disabled");
     Ok(Some((id.to_owned(), trace)))
@@ -252,7 +273,9 @@ fn response_fields(body: &Fields<'_>) -> Result<Vec<String>, ApiError> {
         paths.map(|path| path.as_str().filter(|path| path.starts_with('/')).map(str::to_owned)).collect();
     match paths {
         Some(paths) if paths.len() <= 10 => Ok(paths),
-        _ => Err(ApiError::invalid("The additionalModelResponseFieldPaths field has an invalid JSON pointer.")),
+        _ => {
+            Err(ApiError::invalid("The additionalModelResponseFieldPaths field has an invalid JSON pointer."))
+        }
     }
 }
 
@@ -262,14 +285,22 @@ fn metadata(body: &Fields<'_>) -> Result<(), ApiError> {
     };
     let legal = |text: &str| {
         text.len() <= 256
-            && text.chars().all(|c| c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || "_:@$#=/+,-.".contains(c))
+            && text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || "_:@$#=/+,-.".contains(c))
     };
-    let is_legal =
-        metadata.object.iter().all(|(name, value)| legal(name) && !name.is_empty() && value.as_str().is_some_and(legal));
+    let is_legal = metadata
+        .object
+        .iter()
+        .all(|(name, value)| legal(name) && !name.is_empty() && value.as_str().is_some_and(legal));
     if is_legal && (1..=16).contains(&metadata.object.len()) {
         return Ok(());
     }
-    Err(constraint("requestMetadata", "", "satisfy regular expression pattern: [a-zA-Z0-9\\s:_@$#=/+,-.]{0,256}"))
+    Err(constraint(
+        "requestMetadata",
+        "",
+        "satisfy regular expression pattern: [a-zA-Z0-9\\s:_@$#=/+,-.]{0,256}",
+    ))
 }
 
 fn word(body: &Fields<'_>, object: &str, name: &str, words: &[&str]) -> Result<Option<String>, ApiError> {

@@ -73,16 +73,21 @@ struct Signature<'a> {
 
 impl<'a> Signature<'a> {
     fn parse(text: &'a str) -> Option<Signature<'a>> {
-        let part = |name: &str| {
-            text.split(',').find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('='))
-        };
+        let part =
+            |name: &str| text.split(',').find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('='));
         let scope: Vec<&str> = part("Credential")?.split('/').collect();
         let [id, day, region, service, "aws4_request"] = scope.as_slice() else { return None };
         let names = part("SignedHeaders")?.split(';').collect();
         Some(Signature { id, day, region, service, names, signature: part("Signature")? })
     }
 
-    fn check(&self, request: &Request, keys: &[AwsAccessKey], service: &str, now: i64) -> Result<(), ApiError> {
+    fn check(
+        &self,
+        request: &Request,
+        keys: &[AwsAccessKey],
+        service: &str,
+        now: i64,
+    ) -> Result<(), ApiError> {
         let unknown = || {
             ApiError::forbidden(
                 "UnrecognizedClientException",
@@ -107,9 +112,7 @@ impl<'a> Signature<'a> {
         self.check_time(date, now)?;
         for name in request.headers.keys().map(http::HeaderName::as_str) {
             if (name == "host" || name.starts_with("x-amz-")) && !self.names.contains(&name) {
-                return Err(refused(format!(
-                    "'{name}' must be a 'SignedHeader' in the AWS Authorization."
-                )));
+                return Err(refused(format!("'{name}' must be a 'SignedHeader' in the AWS Authorization.")));
             }
         }
         let payload = hex(&Sha256::digest(&request.body));
@@ -171,8 +174,11 @@ impl<'a> Signature<'a> {
         if path.is_empty() || request.path.ends_with('/') {
             path.push('/');
         }
-        let mut query: Vec<String> =
-            request.query.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+        let mut query: Vec<String> = request
+            .query
+            .iter()
+            .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)))
+            .collect();
         query.sort();
         let headers: String = self
             .names
@@ -215,8 +221,111 @@ fn hex(bytes: &[u8]) -> String {
 fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
             other => format!("%{other:02X}"),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use serde_json::Value;
+
+    use super::super::super::http::parse_query;
+    use super::*;
+
+    /// Requests to Bedrock with the signatures that botocore makes.
+    const VECTORS: &str = include_str!("../../../tests/vectors/sigv4.json");
+
+    /// Returns the requests of the vectors for Bedrock.
+    fn requests() -> Vec<Request> {
+        let file: Value = serde_json::from_str(VECTORS).unwrap();
+        let own = |vector: &Value| {
+            let service = &vector["context"]["service"];
+            *service == "bedrock" && vector["authorization"].is_string() && vector["target"].is_string()
+        };
+        let vectors = file["vectors"].as_array().unwrap().iter().filter(|vector| own(vector));
+        let requests = vectors.map(|vector| {
+            let (path, query) = vector["target"]
+                .as_str()
+                .unwrap()
+                .split_once('?')
+                .map_or_else(|| (vector["target"].as_str().unwrap(), ""), |(path, query)| (path, query));
+            let mut headers = http::HeaderMap::new();
+            let mut add = |name: &str, value: &str| {
+                headers
+                    .append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+            };
+            for pair in vector["headers"].as_array().unwrap() {
+                add(pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
+            }
+            add("x-amz-date", "20261121T101112Z");
+            if let Some(token) = vector["context"]["credentials"]["token"].as_str() {
+                add("x-amz-security-token", token);
+            }
+            add("authorization", vector["authorization"].as_str().unwrap());
+            Request {
+                method: vector["method"].as_str().unwrap().parse().unwrap(),
+                path: path.to_owned(),
+                query: parse_query(query),
+                headers,
+                body: Bytes::from(vector["body"].as_str().unwrap().to_owned()),
+                too_large: false,
+            }
+        });
+        requests.collect()
+    }
+
+    fn key(request: &Request) -> AwsAccessKey {
+        AwsAccessKey {
+            session_token: request.header("x-amz-security-token").map(str::to_owned),
+            ..AwsAccessKey::new("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+        }
+    }
+
+    /// 2026-11-21T10:11:12Z.
+    const NOW: i64 = 1_795_255_872;
+
+    #[test]
+    fn signature_of_another_implementation_is_accepted() {
+        let requests = requests();
+        assert!(requests.len() >= 6, "{}", requests.len());
+        for request in &requests {
+            let region = authorize(request, None, &[key(request)], "bedrock", NOW);
+            assert_eq!(region.map_err(|error| error.message).unwrap(), Some("us-east-1"), "{}", request.path);
+        }
+    }
+
+    #[test]
+    fn signature_is_refused_if_anything_differs() {
+        let mut request = requests().remove(0);
+        let key = key(&request);
+        let check = |request: &Request, key: &AwsAccessKey, service: &str, now| {
+            let keys = [key.clone()];
+            authorize(request, Some("api-key"), &keys, service, now).map(|_| ()).unwrap_err().kind
+        };
+        let signature = "InvalidSignatureException";
+        assert_eq!(check(&request, &key, "sts", NOW), signature);
+        assert_eq!(check(&request, &key, "bedrock", NOW + 301), signature);
+        assert_eq!(check(&request, &key, "bedrock", NOW - 301), signature);
+        let other = AwsAccessKey { id: "AKIDOTHER".into(), ..key.clone() };
+        assert_eq!(check(&request, &other, "bedrock", NOW), "UnrecognizedClientException");
+        let other = AwsAccessKey { session_token: Some("t".into()), ..key.clone() };
+        assert_eq!(check(&request, &other, "bedrock", NOW), "UnrecognizedClientException");
+        let other = AwsAccessKey { expired: true, ..key.clone() };
+        assert_eq!(check(&request, &other, "bedrock", NOW), "ExpiredTokenException");
+        let other = AwsAccessKey { region: Some("eu-west-1".into()), ..key.clone() };
+        assert_eq!(check(&request, &other, "bedrock", NOW), signature);
+        request.body = Bytes::from_static(b"{}");
+        assert_eq!(check(&request, &key, "bedrock", NOW), signature);
+        request.headers.remove("authorization");
+        assert_eq!(check(&request, &key, "bedrock", NOW), "MissingAuthenticationTokenException");
+        request.headers.insert("authorization", "Bearer wrong".parse().unwrap());
+        assert_eq!(check(&request, &key, "bedrock", NOW), "AccessDeniedException");
+        request.headers.insert("authorization", "Bearer api-key".parse().unwrap());
+        assert!(authorize(&request, Some("api-key"), &[], "bedrock", NOW).is_ok());
+    }
 }

@@ -101,5 +101,9 @@ pub(super) fn check_name(path: &str, name: &str) -> Result<(), ApiError> {
     if (1..=64).contains(&name.len()) && name.chars().all(legal) {
         return Ok(());
     }
-    Err(constraint(path, name, "satisfy regular expression pattern: [a-zA-Z0-9_-]+ and have at most 64 characters"))
+    Err(constraint(
+        path,
+        name,
+        "satisfy regular expression pattern: [a-zA-Z0-9_-]+ and have at most 64 characters",
+    ))
 }
