@@ -269,8 +269,8 @@ impl Key {
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     by_hash: HashSet<ByHash, BuildHasherDefault<PassThrough>>,
-    /// Access keys by their ids. Most keys have none. Clients choose what is looked up: the hasher has a random seed.
-    access_keys: HashMap<Box<str>, AccessKey>,
+    /// Access keys by their ids. Most keys have none.
+    access_keys: HashMap<Box<str>, AccessKey, foldhash::fast::RandomState>,
 }
 
 /// Entry that is found by the hash inside the key: a table of pointers has a fifth of the size of a table of hashes.

@@ -14,7 +14,7 @@ use super::phase::RoutedRequest;
 use super::refusals::{short, unknown_model};
 use super::request_id::RequestId;
 use super::retry_state::RouteRequest;
-use super::signed_request::{authenticate_signed, is_signed, missing_signature, verify_signature};
+use super::signed_request::{authenticate_signed, is_signed, verify_signature};
 use crate::account::Key;
 use crate::cloud::sigv4::PayloadHasher;
 use crate::error::{ApiError, ErrorKind};
@@ -114,11 +114,7 @@ impl Gateway {
             return Err(ApiError::overloaded());
         }
         let signed = is_signed(head, ctx.format);
-        let key = if signed {
-            authenticate_signed(head, ctx)?
-        } else {
-            authenticate(head, ctx).map_err(|error| missing_signature(head, error))?
-        };
+        let key = if signed { authenticate_signed(head, ctx)? } else { authenticate(head, ctx)? };
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         authorize(&key, address, &endpoint)?;
         if is_unreserved(&endpoint) {
@@ -141,20 +137,7 @@ impl Gateway {
         }
         let form = check_media(head, &endpoint)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
-        let is_charged = endpoint.label() != COUNTING && !ctx.origin.only_prepares();
-        // A request that is not signed by the owner of the key leaves no usage record.
-        if is_charged && !signed {
-            ctx.open_charges();
-        }
-        let mut hasher = signed.then(PayloadHasher::default);
-        let (body, permit) = self.read_body(client, ctx, (api, &endpoint), form, &mut hasher).await?;
-        if let Some(hasher) = hasher {
-            verify_signature(client.req_header(), ctx, &hasher.finish())?;
-            if is_charged {
-                ctx.open_charges();
-            }
-        }
-        ctx.record.body_received_at = Some(Instant::now());
+        let (body, permit) = self.receive_body(client, ctx, (api, &endpoint), form, signed).await?;
         if ctx.origin.only_prepares() {
             return Box::pin(self.reply_prepared(client, ctx, &key, body)).await;
         }
@@ -168,6 +151,33 @@ impl Gateway {
         self.await_spend(client, ctx).await?;
         self.build_attempt(client, ctx, &key, (api, &endpoint), (body, permit)).await?;
         Ok(false)
+    }
+
+    /// Reads the whole request body, and verifies the signature of a signed request. The request has a usage record from
+    /// then on, or from the beginning if its key is known for certain.
+    async fn receive_body(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        (api, endpoint): (Api, &Endpoint),
+        form: Option<String>,
+        signed: bool,
+    ) -> Result<(Box<Body>, Option<MemoryPermit>), ApiError> {
+        let is_charged = endpoint.label() != COUNTING && !ctx.origin.only_prepares();
+        if is_charged && !signed {
+            ctx.open_charges();
+        }
+        let mut hasher = signed.then(PayloadHasher::default);
+        let received = self.read_body(client, ctx, (api, endpoint), form, &mut hasher).await?;
+        if let Some(hasher) = hasher {
+            verify_signature(client.req_header(), ctx, &hasher.finish())?;
+            // A request that the owner of the key did not sign leaves no usage record.
+            if is_charged {
+                ctx.open_charges();
+            }
+        }
+        ctx.record.body_received_at = Some(Instant::now());
+        Ok(received)
     }
 
     /// Reads the whole request body, and scans and hashes it on the way. Returns it with its memory permit, `None` for a small body.

@@ -89,15 +89,10 @@ pub(in crate::proxy) fn verify_signature(
     verified.map_err(|error| signature_error(error, head, now))
 }
 
-/// Returns the error for a Converse request without a key: clients of AWS know this name.
-pub(in crate::proxy) fn missing_signature(head: &RequestHeader, error: ApiError) -> ApiError {
-    if error.kind == ErrorKind::MissingKey && path::query_value(head.uri.query(), "X-Amz-Signature").is_some()
-    {
-        return refused(
-            "Presigned requests are not supported: send the signature in the authorization header.",
-        );
-    }
-    error
+/// Returns the error for a request without a key whose signature is in its URL. `None` for any other request.
+pub(in crate::proxy) fn missing_signature(head: &RequestHeader) -> Option<ApiError> {
+    path::query_value(head.uri.query(), "X-Amz-Signature")?;
+    Some(refused("Presigned requests are not supported: send the signature in the authorization header."))
 }
 
 fn authorization(head: &RequestHeader) -> Option<&str> {
