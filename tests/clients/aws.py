@@ -153,7 +153,15 @@ def get_weather(city: str) -> str:
 
 
 def chat(model):
-    return ChatBedrockConverse(model=model, provider="anthropic", client=CLIENT, max_tokens=2000)
+    # With a base model the client asks no control plane about an ARN.
+    return ChatBedrockConverse(
+        model=model,
+        base_model="anthropic.claude-sonnet-4-5-20250929-v1:0",
+        provider="anthropic",
+        client=CLIENT,
+        max_tokens=2000,
+        disable_streaming=False,
+    )
 
 
 def langchain(model):
