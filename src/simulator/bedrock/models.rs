@@ -242,7 +242,7 @@ mod tests {
             let model = Model::resolve(label, Some("us-east-1")).unwrap();
             assert_eq!((model.name.as_str(), model.by_profile), (name, by_profile), "{label}");
         }
-        for label in ["nova", "eu.amazon.nova-lite-v1:0", "arn:aws:s3:::x", "nobody.model", "us.claude"] {
+        for label in ["nova", "eu.amazon.nova-lite-v1:0", "arn:aws:s3:::x", "unknown.model", "us.claude"] {
             assert!(Model::resolve(label, Some("us-east-1")).is_err(), "{label}");
         }
     }
