@@ -171,7 +171,7 @@ impl KeysFile {
         }
         if let Some(SavedAccessKey { id, secret_file }) = access_key {
             let mut secret = toml_edit::InlineTable::new();
-            secret.insert("file", secret_file.to_string_lossy().as_ref().into());
+            secret.insert("file", toml_edit::Value::from(&*secret_file.to_string_lossy()));
             let mut table = toml_edit::InlineTable::new();
             table.insert("id", id.as_str().into());
             table.insert("secret", secret.into());

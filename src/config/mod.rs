@@ -41,7 +41,7 @@ use std::sync::Arc;
 pub use admin::{AdminApiSettings, AdminTokensError, AdminTokensFile, load_admin_tokens};
 pub use entries::{EntryKind, FieldError};
 pub use fleet::{FleetSettings, OnOutageSetting};
-pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed};
+pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed, SavedAccessKey};
 pub use limits::Limits;
 pub use print::effective;
 pub use reload::{Baseline, LoadedFile, ReloadOutcome, ReloadRules, Reloader};

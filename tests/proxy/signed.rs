@@ -1,6 +1,8 @@
 //! Requests that are signed as AWS SDKs sign them: accepted with the secret of an access key, refused otherwise in the
 //! words that the SDKs and their users know.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use crate::support::aws::{ACCESS_KEY_ID, SECRET, Signing};
 use crate::support::client::{Answer, request};
 use crate::support::form::Form;
@@ -247,7 +249,6 @@ async fn access_key_is_created_by_a_command_and_never_shown_again() {
     let bearer = line("AWS_BEARER_TOKEN_BEDROCK");
     let file = gateway.folder().join("access-keys").join(&id);
     assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), secret);
-    use std::os::unix::fs::PermissionsExt as _;
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o007, 0, "not for others");
     gateway.reload("applied").await;
     let signing = Signing { id: &id, secret: &secret, ..Signing::default() };
