@@ -16,7 +16,9 @@ mod translation;
 use std::hint::black_box;
 
 use bytes::Bytes;
+use criterion::Criterion;
 use measure::{Subject, copy, criterion, print_summary};
+use model_gateway::translate::verbatim::Arrival;
 use model_gateway::wire::Format;
 use serde_json::{Value, json};
 use translation::{Said, requests};
@@ -163,9 +165,44 @@ fn write(client: Format, said: Said, text: &str, number: usize, out: &mut Vec<u8
     out.extend_from_slice(b"\n\n");
 }
 
+/// Measures streams of Bedrock in their own framing, with its checksums. Returns a line for each client format: the
+/// cost of a frame, that of the other providers' frames to the same client on average, and the ratio.
+fn event_streams(criterion: &mut Criterion, costs: &[(Format, Format, f64)]) -> Vec<String> {
+    let texts = translation::text(Format::Converse, FRAMES);
+    let whole =
+        Bytes::from(texts.iter().flat_map(|frame| translation::event_message(frame)).collect::<Vec<u8>>());
+    let cut = |at: usize| whole.slice(at..whole.len().min(at + READ));
+    let reads: Vec<Bytes> = (0..whole.len()).step_by(READ).map(cut).collect();
+    let clients = Format::ALL.into_iter().filter(|client| *client != Format::Converse);
+    let mut line = |client: Format| {
+        let name = format!("bedrock-{client} text");
+        let mut subject = Subject::new(criterion, name, whole.len(), texts.len());
+        subject.case("reads", || {
+            let mut exchange = translation::translated_from(Format::Converse, client, Arrival::EventStream);
+            for piece in &reads {
+                black_box(exchange.feed(piece.clone()).unwrap());
+            }
+            black_box(exchange.finish().unwrap());
+        });
+        let of_others: Vec<f64> = costs
+            .iter()
+            .filter(|(provider, to, _)| *provider != Format::Converse && *to == client)
+            .map(|(_, _, each)| *each)
+            .collect();
+        let each = subject.nanoseconds("reads")?;
+        let others = of_others.iter().sum::<f64>() / of_others.len() as f64;
+        Some(format!(
+            "bedrock-{client}: {each:.0} ns a frame, others {others:.0} ns, ratio {:.2}",
+            each / others
+        ))
+    };
+    clients.filter_map(&mut line).collect()
+}
+
 fn main() {
     let mut criterion = criterion(100, 300);
     let mut summary = Vec::new();
+    let mut costs = Vec::new();
     let mut place = Vec::with_capacity(1 << 21);
     for (kind, make) in [("text", translation::text as fn(_, _) -> _), ("realistic", translation::realistic)]
     {
@@ -184,8 +221,14 @@ fn main() {
             subject.case("copy", || copy(&frames, &mut place));
             subject.case("trees", || pass_as_trees(provider, client, &frames, &mut place));
             summary.extend(subject.lines());
+            if kind == "text"
+                && let Some(each) = subject.nanoseconds("reads")
+            {
+                costs.push((provider, client, each));
+            }
         }
     }
+    let event_streams = event_streams(&mut criterion, &costs);
     for (kind, make) in [("turns", requests::conversation as fn(_) -> _), ("image", requests::image)] {
         for (provider, client) in translation::pairs() {
             let body: String = make(client);
@@ -203,4 +246,7 @@ fn main() {
     }
     criterion.final_summary();
     print_summary(&summary);
+    for line in event_streams {
+        println!("{line}");
+    }
 }

@@ -45,6 +45,8 @@ pub enum ErrorKind {
     DisabledKey,
     /// The key has expired.
     ExpiredKey,
+    /// The AWS signature of the request is not valid.
+    InvalidSignature,
     /// The key does not permit this model.
     ModelNotPermitted,
     /// The key does not permit this API.
@@ -132,7 +134,7 @@ pub struct ErrorRow {
 
 impl ErrorKind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [ErrorKind; 43] = [
+    pub const ALL: [ErrorKind; 44] = [
         ErrorKind::InvalidHead,
         ErrorKind::HeadTooLarge,
         ErrorKind::HeaderTimeout,
@@ -145,6 +147,7 @@ impl ErrorKind {
         ErrorKind::InvalidKey,
         ErrorKind::DisabledKey,
         ErrorKind::ExpiredKey,
+        ErrorKind::InvalidSignature,
         ErrorKind::ModelNotPermitted,
         ErrorKind::EndpointNotPermitted,
         ErrorKind::NetworkNotPermitted,
@@ -202,6 +205,7 @@ impl ErrorKind {
             ErrorKind::InvalidKey           => row("invalid_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
             ErrorKind::DisabledKey          => row("disabled_key",          D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
             ErrorKind::ExpiredKey           => row("expired_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
+            ErrorKind::InvalidSignature     => row("invalid_signature",     D, 403, (INVALID, Some("invalid_signature")),       "authentication_error", "UNAUTHENTICATED",    false),
             ErrorKind::ModelNotPermitted    => row("model_not_permitted",   D, 403, ("permission_denied", Some("model_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
             ErrorKind::EndpointNotPermitted => row("endpoint_not_permitted", D, 403, ("permission_denied", Some("endpoint_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
             ErrorKind::NetworkNotPermitted  => row("network_not_permitted", D, 403, ("permission_denied", Some("network_not_permitted")), "permission_error", "PERMISSION_DENIED", false),

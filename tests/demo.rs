@@ -152,8 +152,11 @@ fn check(line: &str, seen: &str) {
             let text = &json(seen)["candidates"][0]["content"]["parts"][0]["text"];
             assert!(text.as_str().unwrap().contains(SAID), "{seen}");
         }
+    } else if is("/converse") {
+        let text = &json(seen)["output"]["message"]["content"][0]["text"];
+        assert!(text.as_str().unwrap().contains(SAID), "{seen}");
     } else if is("/v1/models") {
-        assert_eq!(json(seen)["data"].as_array().unwrap().len(), 21, "{seen}");
+        assert_eq!(json(seen)["data"].as_array().unwrap().len(), 22, "{seen}");
     } else if is("/metrics") {
         assert!(seen.contains("gateway_build_info"), "{seen}");
     } else if is("/healthz") {
@@ -194,7 +197,7 @@ fn demo_commands_of_the_documentation_work() {
             count += 1;
         }
     }
-    assert_eq!(count, 31, "lines");
+    assert_eq!(count, 32, "lines");
 }
 
 #[test]
@@ -206,7 +209,7 @@ fn demo_printed_commands_work_and_requests_are_shown() {
     let page = demo.ready();
     assert!(!page.contains('\x1b'), "colours only for a terminal: {page}");
     let lines: Vec<&str> = page.lines().filter(|line| line.starts_with("curl ")).collect();
-    assert_eq!(lines.len(), 13, "{page}");
+    assert_eq!(lines.len(), 14, "{page}");
     let home = TempDir::new().unwrap();
     for line in &lines {
         let output = paste(line, home.path());
@@ -222,7 +225,7 @@ fn demo_printed_commands_work_and_requests_are_shown() {
     let shown = demo.wait_for("a line for each request", |shown| requests(shown).len() >= lines.len() - 2);
     let shown = requests(&shown);
     assert_eq!(shown.len(), lines.len() - 2, "{shown:?}");
-    assert!(shown.iter().filter(|line| line.contains(" 200  ")).count() == 10, "{shown:?}");
+    assert!(shown.iter().filter(|line| line.contains(" 200  ")).count() == 11, "{shown:?}");
     assert!(
         shown.iter().any(|line| line.contains(" 429  ") && line.ends_with("upstream_rate_limit")),
         "{shown:?}"

@@ -63,6 +63,13 @@ impl<'c> Subject<'c> {
         }
     }
 
+    /// Returns the time of a case per frame or request, in nanoseconds. `None` if it was not measured.
+    #[allow(dead_code, reason = "only one benchmark compares its subjects")]
+    pub(crate) fn nanoseconds(&self, case: &str) -> Option<f64> {
+        let timed = self.cases.iter().find(|timed| timed.case == case)?;
+        Some(timed.median * 1e9 / self.units as f64)
+    }
+
     /// Returns the lines of the summary; none if a baseline was not measured.
     pub(crate) fn lines(&self) -> Vec<String> {
         let of = |case: &str| self.cases.iter().find(|timed| timed.case == case).map(|timed| timed.median);

@@ -7,8 +7,9 @@ pub(crate) mod requests;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::{Dialect, Thinking};
+use model_gateway::framing::event_stream::{HeaderValue, MessageWriter, put_header};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::translated::Route;
 use model_gateway::translate::verbatim::Arrival;
@@ -68,8 +69,13 @@ pub(crate) fn shared(texts: &[String]) -> Vec<Bytes> {
     texts.iter().map(cut).collect()
 }
 
-/// Returns the translation of a stream.
+/// Returns the translation of a stream of server-sent events.
 pub(crate) fn translated(provider: Format, client: Format) -> Translated {
+    translated_from(provider, client, Arrival::Events)
+}
+
+/// Returns the translation of a stream with this framing.
+pub(crate) fn translated_from(provider: Format, client: Format, arrival: Arrival) -> Translated {
     let reply = ReplyOptions {
         model: EscapedString::from("the-model"),
         seed: "01JXG3ZQK5V7W8Y9A0B1C2D3E4".into(),
@@ -80,7 +86,24 @@ pub(crate) fn translated(provider: Format, client: Format) -> Translated {
         ..ReplyOptions::default()
     };
     let route = Route { client, provider, stream: true };
-    Translated::new(&route, Arrival::Events, Arc::new(reply), Restore::default(), 1 << 20)
+    Translated::new(&route, arrival, Arc::new(reply), Restore::default(), 1 << 20)
+}
+
+/// Returns the message of an event stream with the event of a frame of Converse.
+pub(crate) fn event_message(frame: &str) -> Vec<u8> {
+    let event = frame.trim().strip_prefix("data: {\"").and_then(|rest| rest.strip_suffix('}'));
+    let (name, payload) = event.and_then(|event| event.split_once("\":")).unwrap_or_default();
+    let mut headers = Vec::new();
+    for (header, value) in
+        [(":event-type", name), (":content-type", "application/json"), (":message-type", "event")]
+    {
+        put_header(header, HeaderValue::Text(value), &mut headers);
+    }
+    let mut out = BytesMut::new();
+    let writer = MessageWriter::begin(&headers, &mut out);
+    out.extend_from_slice(payload.as_bytes());
+    writer.end(&mut out);
+    out.to_vec()
 }
 
 /// Translates a request.

@@ -4,7 +4,7 @@
 //! which a mistyped key is recognized without a lookup.
 
 use std::borrow::{Borrow, Cow};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use rand::TryRng as _;
 use sha2::{Digest as _, Sha256};
 
-use super::{Account, AccountRules};
+use super::{AccessKey, Account, AccountRules};
 use crate::limits::{LimitRegistry, LimitState, Scope};
 
 /// Prefix of every key.
@@ -269,6 +269,8 @@ impl Key {
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     by_hash: HashSet<ByHash, BuildHasherDefault<PassThrough>>,
+    /// Access keys by their ids. Most keys have none.
+    access_keys: HashMap<Box<str>, AccessKey, foldhash::fast::RandomState>,
 }
 
 /// Entry that is found by the hash inside the key: a table of pointers has a fifth of the size of a table of hashes.
@@ -314,6 +316,21 @@ impl Keys {
     /// Returns the key with this hash; `None` if there is none.
     pub fn of_hash(&self, hash: KeyHash) -> Option<&Arc<Key>> {
         self.by_hash.get(&hash).map(|key| &key.0)
+    }
+
+    /// Adds an access key by its id. Returns the name of the key that has the id already, if there is one; the new one
+    /// is then not added.
+    pub fn insert_access_key(&mut self, id: &str, access: AccessKey) -> Option<Arc<str>> {
+        if let Some(other) = self.access_keys.get(id) {
+            return Some(other.key.name.clone());
+        }
+        self.access_keys.insert(id.into(), access);
+        None
+    }
+
+    /// Returns the access key with this id; `None` if there is none.
+    pub fn find_access_key(&self, id: &str) -> Option<&AccessKey> {
+        self.access_keys.get(id)
     }
 
     /// Returns true if at least one key belongs to an account.

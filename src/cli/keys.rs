@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use super::{Conf, fail, style};
-use crate::account::{Losses, NewKey};
+use crate::account::{Losses, NewAccessKey, NewKey};
 use crate::config::{self, KeySettings, KeysFile, KeysFileError};
 
 #[derive(Debug, Args)]
@@ -34,6 +34,9 @@ enum Action {
         /// Account to charge (see model-gateway accounts create).
         #[arg(long, value_name = "NAME")]
         account: Option<String>,
+        /// Also create an access key for AWS SDKs. Its secret is written to a file beside keys.toml.
+        #[arg(long)]
+        aws: bool,
         #[command(flatten)]
         file: File,
     },
@@ -69,14 +72,15 @@ struct File {
 
 pub(super) fn run(options: &KeysArgs) -> ExitCode {
     let done = match &options.action {
-        Action::Create { name, models, expires, losses, account, file } => {
+        Action::Create { name, models, expires, losses, account, aws, file } => {
             let entry = KeySettings {
                 models: models.clone(),
                 expires: *expires,
                 losses: *losses,
                 account: account.clone(),
+                access_key: None,
             };
-            create(file, name, &entry)
+            create(file, name, entry, *aws)
         }
         Action::List { file } => list(file),
         Action::Enable { name, file } => switch(file, name, true),
@@ -116,7 +120,7 @@ fn open_all(file: &File) -> Result<Vec<KeysFile>, KeysError> {
     paths(file)?.iter().map(|path| Ok(KeysFile::open(path)?)).collect()
 }
 
-fn create(file: &File, name: &str, entry: &KeySettings) -> Result<(), KeysError> {
+fn create(file: &File, name: &str, mut entry: KeySettings, aws: bool) -> Result<(), KeysError> {
     for name in [Some(name), entry.account.as_deref()].into_iter().flatten() {
         if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
             return Err(KeysError::Name("a name must have 1 to 128 bytes and no control characters"));
@@ -134,11 +138,24 @@ fn create(file: &File, name: &str, entry: &KeySettings) -> Result<(), KeysError>
         }
     }
     let Some(keys) = files.first_mut() else { return Ok(()) };
-    let key = NewKey::generate().map_err(|error| KeysError::Random(error.to_string()))?;
-    keys.add(name, key.hash(), entry)?;
+    let random = |error: &dyn std::fmt::Display| KeysError::Random(error.to_string());
+    let key = NewKey::generate().map_err(|error| random(&error))?;
+    let access = aws.then(NewAccessKey::generate).transpose().map_err(|error| random(&error))?;
+    if let Some(access) = &access {
+        entry.access_key = Some(keys.save_secret(access)?);
+    }
+    keys.add(name, key.hash(), &entry)?;
     keys.save()?;
-    // Print only the key to standard output, so that it can be piped into a secret store.
-    println!("{}", key.text());
+    match &access {
+        // Print only the key to standard output, so that it can be piped into a secret store.
+        None => println!("{}", key.text()),
+        // In the form that a shell and an env file read.
+        Some(access) => {
+            println!("AWS_ACCESS_KEY_ID={}", access.id());
+            println!("AWS_SECRET_ACCESS_KEY={}", access.secret());
+            println!("AWS_BEARER_TOKEN_BEDROCK={}", key.text());
+        }
+    }
     eprintln!("{}", style::faint("The key is not shown again. A running gateway applies it on SIGHUP."));
     Ok(())
 }

@@ -239,8 +239,10 @@ fn masked_item(item: &Item, schema: &str) -> Json {
 }
 
 fn masked_value(value: &Value, schema: &str) -> Json {
-    let secret = matches!(schema, "provider.credential.value" | "tokens.key.secret.value")
-        || schema.starts_with("provider.headers.");
+    let secret = matches!(
+        schema,
+        "provider.credential.value" | "tokens.key.secret.value" | "key.access_key.secret.value"
+    ) || schema.starts_with("provider.headers.");
     match value {
         _ if secret => Json::from("***"),
         // A rejected URL may contain a password.

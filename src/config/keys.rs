@@ -1,14 +1,17 @@
 //! keys.toml: keys, their permissions and limits, and accounts.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::node::{Before, ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
+use super::secret::{self, Secret, Vault};
 use super::sources::SourceText;
 use super::values::cache_policy;
-use crate::account::{Account, AccountRules, Key, KeyHash, Keys, Losses, Network, Pattern, Permission};
+use crate::account::{
+    AccessKey, Account, AccountRules, Key, KeyHash, Keys, Losses, Network, Pattern, Permission,
+};
 use crate::limits::UsageLimits;
 use crate::wire::Api;
 
@@ -24,15 +27,15 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 /// Reads one file.
 #[cfg(test)]
 pub(super) fn read(file: &Path, text: &str) -> Result<Keys, Report> {
-    read_files(&[SourceText { path: file, text }])
+    read_files(&[SourceText { path: file, text }], &super::Environment)
 }
 
 /// Reads the files of keys, which form one list.
-pub(super) fn read_files(files: &[SourceText<'_>]) -> Result<Keys, Report> {
+pub(super) fn read_files(files: &[SourceText<'_>], vault: &dyn Vault) -> Result<Keys, Report> {
     // Files that are parsed as a whole and not in parts.
     let mut whole = vec![false; files.len()];
     loop {
-        match read_parts(files, &whole) {
+        match read_parts(files, &whole, vault) {
             Ok(read) => return read,
             // A part boundary was inside of a multi-line string, or the file has a syntax error: parse the whole file,
             // so that the error is reported once and at its position.
@@ -72,11 +75,16 @@ fn parts(text: &str) -> Vec<&str> {
 }
 
 /// Reads the files part by part; those in `whole` in one part.
-fn read_parts(files: &[SourceText<'_>], whole: &[bool]) -> Result<Result<Keys, Report>, Unsplittable> {
-    let mut reader = Reader::default();
+fn read_parts(
+    files: &[SourceText<'_>],
+    whole: &[bool],
+    vault: &dyn Vault,
+) -> Result<Result<Keys, Report>, Unsplittable> {
+    let mut reader = Reader::new(vault);
     let mut report = Report::default();
     for (index, (file, whole)) in files.iter().zip(whole).enumerate() {
         reader.file = index;
+        reader.folder = super::folder(file.path);
         let parts = if *whole { vec![file.text] } else { parts(file.text) };
         let alone = parts.len() == 1;
         let mut before = Before { lines: 0, elements: vec![("account", 0), ("key", 0)] };
@@ -112,8 +120,7 @@ fn read_parts(files: &[SourceText<'_>], whole: &[bool]) -> Result<Result<Keys, R
 }
 
 /// State that all entries of all files share.
-#[derive(Default)]
-struct Reader {
+struct Reader<'v> {
     keys: Keys,
     /// Index of the file that is read.
     file: usize,
@@ -121,15 +128,38 @@ struct Reader {
     names: Map<Arc<str>, usize>,
     accounts: Map<Arc<str>, Arc<Account>>,
     rules: Map<AccountRules, Arc<AccountRules>>,
+    vault: &'v dyn Vault,
+    /// Folder that relative paths of secrets refer to.
+    folder: PathBuf,
 }
 
-impl Reader {
+/// Id and secret of an access key.
+struct AccessKeyEntry {
+    id: String,
+    secret: Secret,
+}
+
+impl<'v> Reader<'v> {
+    fn new(vault: &'v dyn Vault) -> Self {
+        Reader {
+            keys: Keys::default(),
+            file: 0,
+            names: Map::default(),
+            accounts: Map::default(),
+            rules: Map::default(),
+            vault,
+            folder: PathBuf::new(),
+        }
+    }
+
     /// Reads a part of the file. Returns the number of accounts and keys in it.
     fn part(&mut self, root: &ConfigTable<'_>, files: &[SourceText<'_>]) -> [usize; 2] {
         let accounts = root.tables("account", |table| self.account(table));
         let keys = root.tables("key", |table| {
+            let access =
+                table.get("access_key").and_then(|value| value.as_table(|table| self.access_key(table))?);
             let Some(key) = self.key(table) else { return };
-            let name = key.name.clone();
+            let (name, hash) = (key.name.clone(), key.hash);
             if let Some(index) = self.names.insert(name.clone(), self.file) {
                 let elsewhere = files.get(index).filter(|_| index != self.file);
                 let hint = elsewhere.map(|file| format!("{} defines it too", file.path.display()));
@@ -141,8 +171,34 @@ impl Reader {
                     "create a new key with `model-gateway keys create`".to_owned(),
                 );
             }
+            if let (Some(AccessKeyEntry { id, secret }), Some(key)) =
+                (access, self.keys.of_hash(hash).cloned())
+                && let Some(other) = self.keys.insert_access_key(&id, AccessKey::new(key, secret.expose()))
+            {
+                table.wrong(format!("the access key of \"{other}\" has the same id"), None);
+            }
         });
         [accounts, keys]
+    }
+
+    /// Reads an access key for AWS signatures.
+    fn access_key(&self, table: &ConfigTable<'_>) -> Option<AccessKeyEntry> {
+        const EXAMPLE: &str =
+            "secret = { file = \"access-keys/MGWA...\" }, or { env = \"GATEWAY_AWS_SECRET\" }";
+        let id = table.require("id", "id = \"MGWA...\"").and_then(|value| {
+            value.parsed(|text| {
+                let hint = "write 16 to 128 letters, digits and underscores, as `model-gateway keys create --aws` does";
+                if AccessKey::is_id(text) { Ok(text.to_owned()) } else { Err(hint.to_owned()) }
+            })
+        });
+        let secret = table.require("secret", EXAMPLE).map(Value::hidden).and_then(|value| {
+            let secret = secret::read(&value, "secret access key", EXAMPLE, &self.folder, self.vault)?;
+            if self.vault.reads() && !AccessKey::is_secret(secret.expose()) {
+                value.wrong("the secret access key has fewer than 16 characters", None);
+            }
+            Some(secret)
+        });
+        Some(AccessKeyEntry { id: id?, secret: secret? })
     }
 
     fn account(&mut self, table: &ConfigTable<'_>) {

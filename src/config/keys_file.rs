@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use super::entries::set_value;
-use super::replace::{ReplaceError, replace_file};
-use crate::account::{KeyHash, Losses};
+use super::replace::{ReplaceError, create_folder, replace_file};
+use crate::account::{KeyHash, Losses, NewAccessKey};
 
 /// Reason why keys.toml was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,21 @@ pub struct KeySettings {
     pub losses: Losses,
     /// Account of the key.
     pub account: Option<String>,
+    /// Access key for AWS signatures. `None` for a key that clients do not sign with.
+    pub access_key: Option<SavedAccessKey>,
 }
+
+/// Access key whose secret is in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedAccessKey {
+    /// Access key id.
+    pub id: String,
+    /// File with the secret, relative to keys.toml.
+    pub secret_file: PathBuf,
+}
+
+/// Folder beside keys.toml with the secrets of access keys.
+const SECRETS: &str = "access-keys";
 
 /// Editable keys.toml.
 #[derive(Debug)]
@@ -135,7 +149,7 @@ impl KeysFile {
     /// # Errors
     /// Returns [`KeysFileError::Exists`] if the name is taken.
     pub fn add(&mut self, name: &str, hash: KeyHash, entry: &KeySettings) -> Result<(), KeysFileError> {
-        let KeySettings { models, expires, losses, account } = entry;
+        let KeySettings { models, expires, losses, account, access_key } = entry;
         if self.find(name).is_ok() {
             return Err(KeysFileError::Exists(name.to_owned()));
         }
@@ -155,8 +169,31 @@ impl KeysFile {
         if *losses != Losses::default() {
             key.insert("losses", value(losses.name()));
         }
+        if let Some(SavedAccessKey { id, secret_file }) = access_key {
+            let mut secret = toml_edit::InlineTable::new();
+            secret.insert("file", toml_edit::Value::from(&*secret_file.to_string_lossy()));
+            let mut table = toml_edit::InlineTable::new();
+            table.insert("id", id.as_str().into());
+            table.insert("secret", secret.into());
+            key.insert("access_key", value(table));
+        }
         self.keys()?.push(key);
         Ok(())
+    }
+
+    /// Writes the secret of an access key to a file of its own beside keys.toml, which keys.toml refers to: keys.toml
+    /// itself stays free of secrets.
+    ///
+    /// # Errors
+    /// Returns [`KeysFileError`] if the file cannot be written.
+    pub fn save_secret(&self, access: &NewAccessKey) -> Result<SavedAccessKey, KeysFileError> {
+        let secret_file = Path::new(SECRETS).join(access.id());
+        let path = super::folder(&self.path).join(&secret_file);
+        if let Some(folder) = path.parent() {
+            create_folder(folder).map_err(|source| KeysFileError::Io { path: folder.to_owned(), source })?;
+        }
+        replace_file(&path, None, &format!("{}\n", access.secret()))?;
+        Ok(SavedAccessKey { id: access.id().to_owned(), secret_file })
     }
 
     /// Enables or disables a key. Returns true if the state changed.

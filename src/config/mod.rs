@@ -44,7 +44,7 @@ use std::sync::Arc;
 pub use admin::{AdminApiSettings, AdminTokensError, AdminTokensFile, load_admin_tokens};
 pub use entries::{EntryKind, FieldError};
 pub use fleet::{FleetSettings, OnOutageSetting};
-pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed};
+pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed, SavedAccessKey};
 pub use limits::Limits;
 pub use print::effective;
 pub use reload::{Baseline, LoadedFile, ReloadOutcome, ReloadRules, Reloader};
@@ -288,7 +288,7 @@ fn snapshot_of(
     let files = routes.iter().chain(&keys).flatten();
     let baseline = Baseline::of(files.map(|file| (file.kind, file.as_text())));
     let table = routes.and_then(|files| routes::read_files(&texts_of(&files), vault, beside));
-    let keys = keys.and_then(|files| keys::read_files(&texts_of(&files)));
+    let keys = keys.and_then(|files| keys::read_files(&texts_of(&files), vault));
     both(table, keys).map(|snapshot| (snapshot, baseline))
 }
 

@@ -103,7 +103,7 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
         "provider.timeouts." | "model.timeouts." => timeout(last),
         "model.price." | "model.price.tiers." => price(last),
         "key.limits." | "account.limits." => usage_limit(last),
-        "provider.credential." | "tokens.key.secret." => Some(KeyType::Text),
+        "provider.credential." | "tokens.key.secret." | "key.access_key.secret." => Some(KeyType::Text),
         "limits." => limit(last),
         "store." => store(last),
         "telemetry." => telemetry(last),
@@ -211,7 +211,7 @@ fn access(key: &str) -> Option<KeyType> {
         "losses" => KeyType::OneOf(Names::Losses),
         "prompt_cache" => KeyType::OneOf(Names::CachePolicies),
         "models" | "endpoints" | "networks" => KeyType::Texts,
-        "limits" => KeyType::Table,
+        "limits" | "access_key" => KeyType::Table,
         _ => return None,
     })
 }
@@ -225,7 +225,8 @@ fn other(path: &str) -> Option<KeyType> {
         "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {
             KeyType::Tables
         }
-        "provider.credential" | "tokens.key.secret" => KeyType::Choice,
+        "provider.credential" | "tokens.key.secret" | "key.access_key.secret" => KeyType::Choice,
+        "key.access_key.id" => KeyType::Text,
         "provider.headers" => KeyType::Open,
         "server.listen" => KeyType::Addresses,
         "server.admin" | "server.tls.listen" => KeyType::Address,

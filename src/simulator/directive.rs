@@ -53,6 +53,8 @@ pub(super) struct Directives {
     /// In tokens.
     pub(super) cached: Option<u64>,
     pub(super) fault: Option<Fault>,
+    /// HTTP status of the error in a stream. `None` for that of an overloaded provider.
+    pub(super) error_status: Option<u16>,
     pub(super) shape: Option<Shape>,
     pub(super) refuse: bool,
 }
@@ -104,6 +106,9 @@ impl Directives {
         match name {
             "status" => {
                 self.status = Some(u16::try_from(number()?).ok().filter(|s| (200..=599).contains(s))?);
+            }
+            "error-status" => {
+                self.error_status = Some(u16::try_from(number()?).ok().filter(|s| (400..=599).contains(s))?);
             }
             "retry-after" => self.retry_after = Some(number()?),
             "delay" => self.delay = pause(number()?),

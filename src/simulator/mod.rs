@@ -2,7 +2,7 @@
 //!
 //! This module has the listener and its counters ([`Simulator`]), the provider-independent plan of a response
 //! (`conversation`, `script`, `text`, `schema`, `embedding`), the injection of faults (`directive`, `stream`, `body`),
-//! and one folder per provider (`openai`, `anthropic`, `google`) or for several (`search`, `image`, `video`) that reads
+//! and one folder per provider (`openai`, `anthropic`, `google`, `bedrock`) or for several (`search`, `image`, `video`) that reads
 //! the provider's requests and writes its responses, headers, streams and errors. Code that the gateway needs to serve
 //! requests must not live here. The gateway and the simulator share no code, so that they cannot share a mistake.
 //!
@@ -35,6 +35,7 @@
 //! | `[[big 5000000]]` | bytes of response text, in frames up to 100 kB, without token limit; bytes of each image |
 //! | `[[cached 1000]]` | number of prompt tokens that are reported as read from the provider's cache |
 //! | `[[error 3]]` | an error in the stream, in the provider's format, after 3 deltas (0: it is the first frame) |
+//! | `[[error-status 429]]` | Bedrock: the status whose error `error` sends, in place of overload |
 //! | `[[cut 3]]` | the connection is reset after 3 deltas |
 //! | `[[end 3]]` | the body ends cleanly after 3 deltas, with the response unfinished |
 //! | `[[stall 3]]` | no further data after 3 deltas; the connection stays open |
@@ -52,6 +53,7 @@
 //! overload status, and `cut`, `end` and `stall` take effect in the middle of the body.
 
 mod anthropic;
+mod bedrock;
 mod body;
 mod clock;
 mod conversation;
@@ -90,6 +92,8 @@ pub enum SimulatedProvider {
     OpenAi,
     /// Anthropic: messages, token counting and models.
     Anthropic,
+    /// Amazon Bedrock: Converse, InvokeModel (Claude, embeddings, reranking), token counting, reranking and models.
+    Bedrock,
     /// Gemini API: content generation (whole and streamed), token counting, embeddings, images, videos and models.
     Google,
     /// Volcengine Ark: images and videos.
@@ -113,6 +117,7 @@ impl fmt::Display for SimulatedProvider {
         f.write_str(match self {
             SimulatedProvider::OpenAi => "OpenAI",
             SimulatedProvider::Anthropic => "Anthropic",
+            SimulatedProvider::Bedrock => "Bedrock",
             SimulatedProvider::Google => "Google",
             SimulatedProvider::Ark => "Ark",
             SimulatedProvider::Cohere => "Cohere",
@@ -125,6 +130,34 @@ impl fmt::Display for SimulatedProvider {
     }
 }
 
+/// Access key of AWS, with which requests to a simulated Bedrock are signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AwsAccessKey {
+    /// Access key id.
+    pub id: String,
+    /// Secret access key.
+    pub secret: String,
+    /// Session token that requests must have. `None` for a key without session.
+    pub session_token: Option<String>,
+    /// Region that requests must be signed for. `None` for any.
+    pub region: Option<String>,
+    /// The session has expired: requests get `ExpiredTokenException`.
+    pub expired: bool,
+}
+
+impl AwsAccessKey {
+    /// Returns a key without session, for any region.
+    pub fn new(id: impl Into<String>, secret: impl Into<String>) -> Self {
+        AwsAccessKey {
+            id: id.into(),
+            secret: secret.into(),
+            session_token: None,
+            region: None,
+            expired: false,
+        }
+    }
+}
+
 /// Options of a simulator: address, credential and pacing.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -133,6 +166,9 @@ pub struct Options {
     /// API key that requests must have in the provider's header; other requests get its authentication error. `None`
     /// accepts any key, and none.
     pub credential: Option<String>,
+    /// Bedrock: access keys that requests may be signed with. Without any, and without `credential`, every signature is
+    /// accepted.
+    pub access_keys: Vec<AwsAccessKey>,
     /// Pause between the head and the first token of a stream. Zero for no pause.
     pub first_token: Duration,
     /// Pause before each further token of a stream. Zero for no pause.
@@ -147,6 +183,7 @@ impl Default for Options {
         Options {
             addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             credential: None,
+            access_keys: Vec::new(),
             first_token: Duration::ZERO,
             per_token: Duration::ZERO,
             websocket_lifetime: Duration::from_secs(3_600),
@@ -222,9 +259,24 @@ impl Simulator {
             SimulatedProvider::Ark => "api/v3",
             SimulatedProvider::Cohere => "v2",
             SimulatedProvider::DashScope => "compatible-mode/v1",
-            SimulatedProvider::Tei => return format!("http://{}", self.addr()),
+            SimulatedProvider::Bedrock | SimulatedProvider::Tei => return format!("http://{}", self.addr()),
         };
         format!("http://{}/{version}", self.addr())
+    }
+
+    /// Bedrock: replaces the access keys, as a rotation of credentials does. Without effect for other providers.
+    pub fn set_access_keys(&self, keys: Vec<AwsAccessKey>) {
+        if let Some(site) = self.server.bedrock() {
+            site.set_access_keys(keys);
+        }
+    }
+
+    /// Bedrock: sets by how many seconds the provider's clock is ahead of that of this machine. Its responses have that
+    /// time in `date`. Without effect for other providers.
+    pub fn set_clock_offset(&self, seconds: i64) {
+        if let Some(site) = self.server.bedrock() {
+            site.set_clock_offset(seconds);
+        }
     }
 
     /// Returns the number of requests that were read completely and answered, with any status. A request counts before

@@ -24,7 +24,7 @@ use super::body::Playback;
 use super::http::{Content, Reply, Request, Start, parse_query};
 use super::scenario::Scenario;
 use super::stream::Pacing;
-use super::{Options, Recorded, SimulatedProvider, anthropic, google, image, openai, search, video};
+use super::{Options, Recorded, SimulatedProvider, anthropic, bedrock, google, image, openai, search, video};
 
 /// Maximum request body in bytes, which is the largest limit of the simulated providers.
 const MAX_BODY: usize = 100 * 1024 * 1024;
@@ -66,6 +66,7 @@ struct Counts {
 enum Site {
     OpenAi(openai::Site),
     Anthropic(anthropic::Site),
+    Bedrock(bedrock::Site),
     Google(google::Site),
     Search(search::Site),
     Ark(image::Ark),
@@ -91,6 +92,7 @@ impl Server {
         let site = match provider {
             SimulatedProvider::OpenAi => Site::OpenAi(openai::Site::default()),
             SimulatedProvider::Anthropic => Site::Anthropic(anthropic::Site::default()),
+            SimulatedProvider::Bedrock => Site::Bedrock(bedrock::Site::new(options.access_keys)),
             SimulatedProvider::Google => Site::Google(google::Site),
             SimulatedProvider::Ark => Site::Ark(image::Ark),
             SimulatedProvider::Cohere => Site::Search(search::Site::Cohere),
@@ -126,6 +128,14 @@ impl Server {
 
     pub(super) fn aborted(&self) -> u64 {
         self.shared.counts.aborted.load(Ordering::SeqCst)
+    }
+
+    /// Returns the state of a simulated Bedrock. `None` for other providers.
+    pub(super) fn bedrock(&self) -> Option<&bedrock::Site> {
+        match &self.shared.site {
+            Site::Bedrock(site) => Some(site),
+            _ => None,
+        }
     }
 
     pub(super) fn scenario(&self) -> &Scenario {
@@ -233,6 +243,7 @@ async fn serve(
             (Some(reply), _) => reply,
             (None, Site::OpenAi(site)) => site.answer(&call),
             (None, Site::Anthropic(site)) => site.answer(&call),
+            (None, Site::Bedrock(site)) => site.answer(&call),
             (None, Site::Google(site)) => site.answer(&call),
             (None, Site::Search(site)) => site.answer(&call),
             (None, Site::Ark(site)) => site.answer(&call),
@@ -252,7 +263,13 @@ async fn serve(
 
 /// Reads a request completely. Returns `None` if the connection ends before.
 async fn read(incoming: http::Request<Incoming>) -> Option<(Request, Recorded)> {
-    let (parts, body) = incoming.into_parts();
+    let (mut parts, body) = incoming.into_parts();
+    // A request over HTTP/2 has its host in the target; signatures cover it as a header.
+    if let Some(authority) = parts.uri.authority().filter(|_| !parts.headers.contains_key("host"))
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        parts.headers.insert("host", host);
+    }
     let (body, too_large) = match Limited::new(body, MAX_BODY).collect().await {
         Ok(collected) => (collected.to_bytes(), false),
         Err(error) if error.is::<LengthLimitError>() => (Bytes::new(), true),

@@ -103,8 +103,8 @@ fn frames_until(frames: &[Frame], deltas: usize) -> usize {
 fn spoil(frames: &mut [Frame]) {
     let at = frames.len().min(3).saturating_sub(1);
     if let Some(frame) = frames.get_mut(at) {
-        let text = String::from_utf8_lossy(&frame.bytes).replace('}', "]");
-        frame.bytes = Bytes::from(text);
+        // Byte by byte: the frames of some providers are binary.
+        frame.bytes = frame.bytes.iter().map(|byte| if *byte == b'}' { b']' } else { *byte }).collect();
     }
 }
 

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
@@ -25,6 +26,8 @@ pub struct ReplyOptions {
     pub seed: Box<str>,
     /// Start of the response (Unix seconds), used if the provider does not report it.
     pub created: u64,
+    /// Arrival of the request, from which Converse states the duration of the response. `None` if it is not stated.
+    pub started: Option<Instant>,
     /// Whether the client requested usage in its stream. Only for formats in which usage is optional.
     pub usage_wanted: bool,
     /// Whether the client wants to receive reasoning.

@@ -1,6 +1,7 @@
 //! Allocations of translation, counted: none per frame, and about one copy of a request.
 
 use bytes::Bytes;
+use model_gateway::translate::verbatim::Arrival;
 use model_gateway::wire::Format;
 
 use super::counting::{Count, count};
@@ -59,6 +60,53 @@ fn translated_frames_allocate_nothing() {
                 let what = format!("{provider} to {client}, {said:?}, {in_a_piece} in a piece: {count:?}");
                 if keeps > 0 {
                     assert!(count.calls <= GROWTHS * keeps, "{what}");
+                } else {
+                    assert_eq!(count, NOTHING, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// Messages of an event stream as Bedrock sends them, in reads that end in the middle of one.
+#[test]
+fn translated_event_stream_allocates_nothing() {
+    let clients = Format::ALL.into_iter().filter(|client| *client != Format::Converse);
+    for client in clients {
+        for said in [Said::Text, Said::Reasoning] {
+            let mut script = Script::new(Format::Converse);
+            script.begin();
+            script.open(said);
+            for n in 0..WARM + FRAMES {
+                script.delta(said, n);
+            }
+            let messages: Vec<Vec<u8>> = script
+                .frames
+                .iter()
+                .map(|frame| translation::event_message(&frame.replace('ü', "u")))
+                .collect();
+            let (warm, rest) = messages.split_at(messages.len() - FRAMES);
+            for size in [usize::MAX, 97, 16_384] {
+                let mut exchange =
+                    translation::translated_from(Format::Converse, client, Arrival::EventStream);
+                for message in warm {
+                    exchange.feed(Bytes::from(message.clone())).unwrap();
+                }
+                let all = Bytes::from(rest.concat());
+                let pieces: Vec<Bytes> = if size == usize::MAX {
+                    rest.iter().map(|message| Bytes::from(message.clone())).collect()
+                } else {
+                    (0..all.len()).step_by(size).map(|at| all.slice(at..all.len().min(at + size))).collect()
+                };
+                let (count, left) = count(|| {
+                    pieces.iter().map(|piece| exchange.feed(piece.clone()).unwrap().len()).sum::<usize>()
+                });
+                assert!(left > 0, "{client}");
+                assert_eq!(exchange.meter().content_frames(), (WARM + FRAMES) as u64, "{client}: {said:?}");
+                let what = format!("event stream to {client}, {said:?}, reads of {size}: {count:?}");
+                // The responses format keeps the text of a block until its end.
+                if client == Format::Responses {
+                    assert!(count.calls <= GROWTHS, "{what}");
                 } else {
                     assert_eq!(count, NOTHING, "{what}");
                 }

@@ -8,6 +8,7 @@
 mod support;
 
 mod agents;
+mod aws;
 mod endpoints;
 mod providers;
 mod sdks;

@@ -4,6 +4,7 @@
 //! Here live sockets, framing, certificates and the formats on the wire. Assertions of correct behavior belong to the
 //! tests. Code of the gateway must not be used here, so that both sides cannot share a mistake.
 
+pub(crate) mod aws;
 pub(crate) mod client;
 pub(crate) mod collector;
 pub(crate) mod compression;

@@ -189,11 +189,15 @@ pub(in crate::admin) fn remove(
 }
 
 /// Refuses secrets in the body: they would be stored in configuration files, and earlier versions of these.
-fn refuse_secrets(body: &Map<String, Value>) -> Result<(), AdminApiError> {
-    let value = body.get("credential").and_then(|credential| credential.get("value"));
-    if value.is_some_and(|value| !value.is_null()) {
-        let message = "secrets are not written through the API; name an environment variable or a file";
-        return Err(AdminApiError::field("credential.value", message));
+pub(super) fn refuse_secrets(body: &Map<String, Value>) -> Result<(), AdminApiError> {
+    let access_secret = body.get("access_key").and_then(|access| access.get("secret"));
+    for (source, field) in
+        [(body.get("credential"), "credential.value"), (access_secret, "access_key.secret.value")]
+    {
+        if source.and_then(|source| source.get("value")).is_some_and(|value| !value.is_null()) {
+            let message = "secrets are not written through the API; name an environment variable or a file";
+            return Err(AdminApiError::field(field, message));
+        }
     }
     if body.get("headers").is_some_and(|headers| !headers.is_null()) {
         let message = "headers may have secrets, which are not written through the API; edit the file";

@@ -203,6 +203,7 @@ pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResul
     if name.len() > 128 {
         return Err(AdminApiError::field("name", "a name must have 1 to 128 bytes"));
     }
+    change::refuse_secrets(&request.body)?;
     let mut members = serde_json::Map::new();
     members.insert("name".to_owned(), name.as_str().into());
     // A hash in the body is that of a key that exists elsewhere.

@@ -22,6 +22,8 @@ pub(super) const COHERE_CREDENTIAL: &str = "demo-cohere";
 pub(super) const ARK_CREDENTIAL: &str = "demo-ark";
 /// See [`OPENAI_CREDENTIAL`].
 pub(super) const DASHSCOPE_CREDENTIAL: &str = "demo-dashscope";
+/// See [`OPENAI_CREDENTIAL`].
+pub(super) const BEDROCK_CREDENTIAL: &str = "demo-bedrock";
 
 /// Signing secret of access tokens; made up like all credentials of the demo.
 const TOKEN_SECRET: &str = "demo-secret-that-signs-access-tokens";
@@ -81,6 +83,7 @@ fn routes(providers: &Providers) -> String {
         (providers.openai.base_url(), providers.anthropic.base_url(), providers.google.base_url());
     let (cohere, ark, dashscope) =
         (providers.cohere.base_url(), providers.ark.base_url(), providers.dashscope.base_url());
+    let bedrock = providers.bedrock.base_url();
     format!(
         r#"[[provider]]
 name       = "openai"
@@ -118,6 +121,12 @@ kind       = "dashscope"
 base_url   = "{dashscope}"
 credential = {{ value = "{DASHSCOPE_CREDENTIAL}" }}
 
+[[provider]]
+name       = "bedrock"
+kind       = "bedrock"
+base_url   = "{bedrock}"
+credential = {{ value = "{BEDROCK_CREDENTIAL}" }}
+
 [[model]]
 id       = "gpt-4o"
 owned_by = "openai"
@@ -141,6 +150,14 @@ created  = 1750118400
 targets  = [{{ provider = "google", model = "gemini-2.5-flash" }}]
 context_window    = 1048576
 max_output_tokens = 65536
+
+[[model]]
+id       = "amazon.nova-lite-v1:0"
+owned_by = "amazon"
+created  = 1733184000
+targets  = [{{ provider = "bedrock", model = "us.amazon.nova-lite-v1:0" }}]
+context_window    = 300000
+max_output_tokens = 10000
 
 [[model]]
 id       = "text-embedding-3-small"

@@ -181,6 +181,7 @@ struct Providers {
     cohere: Simulator,
     ark: Simulator,
     dashscope: Simulator,
+    bedrock: Simulator,
 }
 
 impl Providers {
@@ -200,6 +201,7 @@ impl Providers {
             ark: Simulator::start(SimulatedProvider::Ark, options(files::ARK_CREDENTIAL)).await?,
             dashscope: Simulator::start(SimulatedProvider::DashScope, options(files::DASHSCOPE_CREDENTIAL))
                 .await?,
+            bedrock: Simulator::start(SimulatedProvider::Bedrock, options(files::BEDROCK_CREDENTIAL)).await?,
         })
     }
 }

@@ -23,7 +23,7 @@ impl Display for Page<'_> {
         writeln!(f, "{name}: one address for every model provider, in the format that your client speaks.")?;
         writeln!(
             f,
-            "OpenAI, Anthropic, Google, Cohere, Ark and DashScope are simulated here: nothing leaves this machine.\n"
+            "OpenAI, Anthropic, Google, Bedrock, Cohere, Ark and DashScope are simulated here: nothing leaves this machine.\n"
         )?;
         self.addresses(f)?;
         writeln!(f, "\nPaste any of these lines into another terminal.")?;
@@ -53,7 +53,7 @@ impl Page<'_> {
         writeln!(f, "  console  {}", style::good(format!("http://127.0.0.1:{admin}/console/")))?;
         writeln!(f, "  token    {}  {}", style::good(self.token), style::faint("signs in to the console"))?;
         writeln!(f, "  key      {}", style::good(self.key))?;
-        writeln!(f, "  models   gpt-4o, claude-sonnet-4-6, gemini-2.5-flash")?;
+        writeln!(f, "  models   gpt-4o, claude-sonnet-4-6, gemini-2.5-flash, amazon.nova-lite-v1:0")?;
         writeln!(f, "           text-embedding-3-small, gemini-embedding-001, embed-v4.0, rerank-v3.5")?;
         writeln!(f, "           gpt-image-1, gemini-2.5-flash-image, imagen-4.0-generate-001")?;
         writeln!(f, "           doubao-seedream-4-5-251128, qwen-image-plus")?;
@@ -89,7 +89,12 @@ impl Page<'_> {
         let contents =
             format!(r#"-H 'x-goog-api-key: {key}' -d '{{"contents":[{{"parts":[{{"text":"Hello"}}]}}]}}'"#);
         line(f, format_args!("curl {model}:generateContent {contents}"))?;
-        line(f, format_args!("curl -N '{model}:streamGenerateContent?alt=sse' {contents}"))
+        line(f, format_args!("curl -N '{model}:streamGenerateContent?alt=sse' {contents}"))?;
+        // A stream of this format is binary: only the document can be read in a terminal.
+        heading(f, "Amazon Bedrock Converse")?;
+        let content = r#"-d '{"messages":[{"role":"user","content":[{"text":"Hello"}]}]}'"#;
+        let model = format!("http://127.0.0.1:{port}/model/amazon.nova-lite-v1:0/converse");
+        line(f, format_args!("curl {model} {bearer} {content}"))
     }
 
     fn more(&self, f: &mut Formatter<'_>) -> Result {

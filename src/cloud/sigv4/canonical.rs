@@ -12,16 +12,32 @@ pub struct PayloadHash(String);
 impl PayloadHash {
     /// Hashes a body that is held in pieces.
     pub fn of<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> Self {
-        let mut hasher = Sha256::new();
+        let mut hasher = PayloadHasher::default();
         for piece in pieces {
             hasher.update(piece);
         }
-        PayloadHash(hex(&hasher.finalize()))
+        hasher.finish()
     }
 
     /// Returns the hash, in lower-case hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// Hash of a request body that arrives in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct PayloadHasher(Sha256);
+
+impl PayloadHasher {
+    /// Adds a piece of the body.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// Returns the hash of all pieces.
+    pub fn finish(self) -> PayloadHash {
+        PayloadHash(hex(&self.0.finalize()))
     }
 }
 

@@ -94,6 +94,42 @@ impl<'a> Presented<'a> {
         })
     }
 
+    /// Checks what the head of a request tells, before its body has arrived: the date, and that all headers are signed
+    /// that must be. Returns the date. `headers` are all headers of the request, `now` is the Unix time in seconds.
+    ///
+    /// # Errors
+    /// Returns [`SignatureError`] if the signature cannot be valid for this request at this time.
+    pub fn check(&self, headers: &[(&str, &str)], now: i64) -> Result<SigningDate, SignatureError> {
+        let find = |wanted: &str| headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        let date = find("x-amz-date").and_then(|(_, value)| SigningDate::parse(value.trim()));
+        let date = date.filter(|date| date.day() == self.day).ok_or(SignatureError::Date)?;
+        if date.unix().abs_diff(now) > MAX_SKEW_SECONDS.unsigned_abs() {
+            return Err(SignatureError::Expired);
+        }
+        let names: Vec<&str> = self.signed_headers.split(';').collect();
+        let is_sorted = names.windows(2).all(|pair| matches!(pair, [one, other] if one < other));
+        if names.len() > MAX_SIGNED_HEADERS || !is_sorted {
+            return Err(SignatureError::SignedHeaders);
+        }
+        // Headers that change the meaning of the request must not be exchangeable.
+        let must_sign = |name: &str| {
+            name.eq_ignore_ascii_case("host")
+                || name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("x-amz-"))
+        };
+        let all_signed = headers.iter().all(|(name, _)| !must_sign(name) || self.is_signed(name));
+        let all_there = names.iter().all(|name| find(name).is_some());
+        if all_signed && all_there && self.is_signed("host") && self.is_signed("x-amz-date") {
+            Ok(date)
+        } else {
+            Err(SignatureError::SignedHeaders)
+        }
+    }
+
+    /// Returns whether a header is signed.
+    fn is_signed(&self, name: &str) -> bool {
+        self.signed_headers.split(';').any(|signed| signed.eq_ignore_ascii_case(name))
+    }
+
     /// Verifies the signature of a request. `headers` are all headers of the request, `target` is its path and query as
     /// received, `now` is the Unix time in seconds.
     ///
@@ -107,35 +143,15 @@ impl<'a> Presented<'a> {
         payload: &PayloadHash,
         now: i64,
     ) -> Result<(), SignatureError> {
-        let find = |wanted: &str| headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
-        let date = find("x-amz-date").and_then(|(_, value)| SigningDate::parse(value.trim()));
-        let date = date.filter(|date| date.day() == self.day).ok_or(SignatureError::Date)?;
-        if date.unix().abs_diff(now) > MAX_SKEW_SECONDS.unsigned_abs() {
-            return Err(SignatureError::Expired);
-        }
-        let names: Vec<&str> = self.signed_headers.split(';').collect();
-        let is_sorted = names.windows(2).all(|pair| matches!(pair, [one, other] if one < other));
-        if names.len() > MAX_SIGNED_HEADERS || !is_sorted {
-            return Err(SignatureError::SignedHeaders);
-        }
-        let is_signed = |name: &str| names.iter().any(|signed| signed.eq_ignore_ascii_case(name));
-        // Headers that change the meaning of the request must not be exchangeable.
-        let must_sign = |name: &str| {
-            name.eq_ignore_ascii_case("host")
-                || name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("x-amz-"))
-        };
-        let all_signed = headers.iter().all(|(name, _)| !must_sign(name) || is_signed(name));
-        let all_there = names.iter().all(|name| find(name).is_some());
-        if !(all_signed && all_there && is_signed("host") && is_signed("x-amz-date")) {
-            return Err(SignatureError::SignedHeaders);
-        }
+        let date = self.check(headers, now)?;
         // The hash of the body is signed in any case; a header that states it must state the same one.
-        if find("x-amz-content-sha256").is_some_and(|(_, hash)| hash.trim() != payload.as_str()) {
+        let declared = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("x-amz-content-sha256"));
+        if declared.is_some_and(|(_, hash)| hash.trim() != payload.as_str()) {
             return Err(SignatureError::Payload);
         }
         let signed: Vec<(&str, &str)> = headers
             .iter()
-            .filter(|(name, _)| is_signed(name) && !name.eq_ignore_ascii_case("x-amz-date"))
+            .filter(|(name, _)| self.is_signed(name) && !name.eq_ignore_ascii_case("x-amz-date"))
             .copied()
             .collect();
         let request = CanonicalRequest {

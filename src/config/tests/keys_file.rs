@@ -48,6 +48,7 @@ fn keys_file_new_key_is_appended_and_read_back() {
         expires: Some(expires),
         losses: Losses::Refuse,
         account: Some("acme".to_owned()),
+        access_key: None,
     };
     file.add("a \"quoted\" name", KeyHash::of("k1"), &entry).unwrap();
     file.add("second", KeyHash::of("k2"), &KeySettings::default()).unwrap();

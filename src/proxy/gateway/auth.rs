@@ -9,6 +9,7 @@ use http::HeaderName;
 use pingora::http::RequestHeader;
 
 use super::context::Context;
+use super::signed_request::missing_signature;
 use crate::account::{Key, KeyState, Keys, Permission, TokenFault, Tokens, is_mistyped, is_token};
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::names;
@@ -35,10 +36,8 @@ static AUTHORIZATION: HeaderName = http::header::AUTHORIZATION;
 /// Returns the error for the client if the key is missing, unknown, disabled or expired, or if two keys differ.
 pub(in crate::proxy) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<Arc<Key>, ApiError> {
     let Some(text) = extract_key(head)? else {
-        return Err(ApiError::new(
-            ErrorKind::MissingKey,
-            "You didn't provide an API key. Send it as `Authorization: Bearer <API_KEY>`.",
-        ));
+        let message = "You didn't provide an API key. Send it as `Authorization: Bearer <API_KEY>`.";
+        return Err(missing_signature(head).unwrap_or_else(|| ApiError::new(ErrorKind::MissingKey, message)));
     };
     let live = ctx.active.clone();
     let found = match (ctx.endpoint(), &live.snapshot.tokens) {

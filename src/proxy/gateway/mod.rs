@@ -48,6 +48,7 @@ pub(in crate::proxy) mod resume;
 mod retry_state;
 pub(in crate::proxy) mod selection;
 pub(in crate::proxy) mod settle;
+pub(in crate::proxy) mod signed_request;
 pub(in crate::proxy) mod spans;
 mod spend_queries;
 pub(in crate::proxy) mod spent;

@@ -24,7 +24,7 @@ use crate::translate::{
     EncodeBlocked, Outgoing, StoreOptions, TranslateRequest, outgoing_sealed, outgoing_stored,
 };
 use crate::wire::chat::usage::UsageChunk;
-use crate::wire::codec::Loss;
+use crate::wire::codec::{Loss, ReplyOptions};
 use crate::wire::loss::{self, LossPolicy};
 use crate::wire::path::Action;
 use crate::wire::request::Body;
@@ -355,7 +355,7 @@ impl Gateway {
                 Box::new(Translation {
                     client,
                     provider,
-                    reply: Arc::new(reply),
+                    reply: Arc::new(ReplyOptions { started: Some(ctx.record.started), ..reply }),
                     restore,
                     array,
                     storage: keep,

@@ -14,8 +14,10 @@ use super::phase::RoutedRequest;
 use super::refusals::{short, unknown_model};
 use super::request_id::RequestId;
 use super::retry_state::RouteRequest;
+use super::signed_request::{authenticate_signed, is_signed, verify_signature};
 use super::trace::RequestTrace;
 use crate::account::Key;
+use crate::cloud::sigv4::PayloadHasher;
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
@@ -117,7 +119,8 @@ impl Gateway {
         if self.shutdown.in_flight() > self.limits.requests {
             return Err(ApiError::overloaded());
         }
-        let key = authenticate(head, ctx)?;
+        let signed = is_signed(head, ctx.format);
+        let key = if signed { authenticate_signed(head, ctx)? } else { authenticate(head, ctx)? };
         let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         authorize(&key, address, &endpoint)?;
         if is_unreserved(&endpoint) {
@@ -140,11 +143,7 @@ impl Gateway {
         }
         let form = check_media(head, &endpoint)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
-        if endpoint.label() != COUNTING && !ctx.origin.only_prepares() {
-            ctx.open_charges();
-        }
-        let (body, permit) = self.read_body(client, ctx, api, &endpoint, form).await?;
-        ctx.record.body_received_at = Some(Instant::now());
+        let (body, permit) = self.receive_body(client, ctx, (api, &endpoint), form, signed).await?;
         if ctx.origin.only_prepares() {
             return Box::pin(self.reply_prepared(client, ctx, &key, body)).await;
         }
@@ -160,21 +159,54 @@ impl Gateway {
         Ok(false)
     }
 
-    /// Reads the whole request body and scans it on the way. Returns it with its memory permit, `None` for a small body.
+    /// Reads the whole request body, and verifies the signature of a signed request. The request has a usage record from
+    /// then on, or from the beginning if its key is known for certain.
+    async fn receive_body(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        (api, endpoint): (Api, &Endpoint),
+        form: Option<String>,
+        signed: bool,
+    ) -> Result<(Box<Body>, Option<MemoryPermit>), ApiError> {
+        let is_charged = endpoint.label() != COUNTING && !ctx.origin.only_prepares();
+        if is_charged && !signed {
+            ctx.open_charges();
+        }
+        let mut hasher = signed.then(PayloadHasher::default);
+        let received = self.read_body(client, ctx, (api, endpoint), form, &mut hasher).await?;
+        if let Some(hasher) = hasher {
+            verify_signature(client.req_header(), ctx, &hasher.finish())?;
+            // A request that the owner of the key did not sign leaves no usage record.
+            if is_charged {
+                ctx.open_charges();
+            }
+        }
+        ctx.record.body_received_at = Some(Instant::now());
+        Ok(received)
+    }
+
+    /// Reads the whole request body, and scans and hashes it on the way. Returns it with its memory permit, `None` for a small body.
     async fn read_body(
         &self,
         client: &mut Client,
         ctx: &mut Context,
-        api: Api,
-        endpoint: &Endpoint,
+        (api, endpoint): (Api, &Endpoint),
         form: Option<String>,
+        hasher: &mut Option<PayloadHasher>,
     ) -> Result<(Box<Body>, Option<MemoryPermit>), ApiError> {
         let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed | Action::Predict, .. });
         let mut reader = match form {
             Some(boundary) => BodyReader::form(api, boundary),
             None => BodyReader::new(api, batch),
         };
-        let permit = self.read_pieces(client, ctx, self.limits.body, |piece| reader.push(piece)).await?;
+        let take = |piece: Bytes| {
+            if let Some(hasher) = hasher {
+                hasher.update(&piece);
+            }
+            reader.push(piece)
+        };
+        let permit = self.read_pieces(client, ctx, self.limits.body, take).await?;
         // Forms, and images in JSON, are decoded here: move the worker's other tasks if the body is large.
         let body = run_blocking_if_large(ctx.record.request_bytes as usize, || reader.finish())?;
         Ok((Box::new(body), permit))

@@ -12,15 +12,37 @@ use super::errors::{OVERLOADED, for_status};
 use super::request::{Asked, Thinking};
 
 pub(super) fn reply(asked: &Asked, cached: Cached, pacing: Pacing, request_id: &str, mut ids: Ids) -> Reply {
-    let plan = asked.ask.plan(0);
-    let head = Head { id: ids.base62("msg_01", 22), asked, plan: &plan, cached };
-    let blocks = blocks(asked, &plan, &mut ids);
     if !asked.stream {
-        return Reply::json(200, &head.message(blocks.iter().map(Block::whole).collect(), true));
+        return Reply::json(200, &message(asked, cached, "", &mut ids));
     }
+    let frames = events(asked, cached, "", &mut ids).iter().map(frame).collect();
     let error = |_| vec![Frame::event(Kind::Other, "error", &for_status(OVERLOADED).body(request_id)).bytes];
-    let steps = schedule(head.frames(&blocks), pacing, &asked.ask.directives, error);
+    let steps = schedule(frames, pacing, &asked.ask.directives, error);
     Reply::stream("text/event-stream; charset=utf-8", steps).with("cache-control", "no-cache")
+}
+
+/// Returns the message. Identifiers contain `origin`: the mark of a platform, and empty for Anthropic itself.
+pub(super) fn message(asked: &Asked, cached: Cached, origin: &str, ids: &mut Ids) -> Value {
+    let plan = asked.ask.plan(0);
+    let head = Head { id: ids.base62(&format!("msg_{origin}01"), 22), asked, plan: &plan, cached };
+    let blocks = blocks(asked, &plan, origin, ids);
+    head.message(blocks.iter().map(Block::whole).collect(), true)
+}
+
+/// Returns the events of the message with their kinds. Identifiers contain `origin`, as those of [`message`].
+pub(super) fn events(asked: &Asked, cached: Cached, origin: &str, ids: &mut Ids) -> Vec<(Kind, Value)> {
+    let plan = asked.ask.plan(0);
+    let head = Head { id: ids.base62(&format!("msg_{origin}01"), 22), asked, plan: &plan, cached };
+    let blocks = blocks(asked, &plan, origin, ids);
+    head.events(&blocks)
+}
+
+fn frame((kind, event): &(Kind, Value)) -> Frame {
+    match event.get("type").and_then(Value::as_str).unwrap_or_default() {
+        // The provider writes this event with a space after the colon.
+        "ping" => Frame::new(*kind, "event: ping\ndata: {\"type\": \"ping\"}\n\n"),
+        name => Frame::event(*kind, name, event),
+    }
 }
 
 /// Content block of the response.
@@ -31,7 +53,7 @@ enum Block<'a> {
     Call { id: String, call: &'a ToolCall },
 }
 
-fn blocks<'a>(asked: &Asked, plan: &'a Plan, ids: &mut Ids) -> Vec<Block<'a>> {
+fn blocks<'a>(asked: &Asked, plan: &'a Plan, origin: &str, ids: &mut Ids) -> Vec<Block<'a>> {
     let mut blocks = Vec::new();
     if let Some(thinking) = &plan.thinking {
         let text = if asked.thinking == Thinking::Omitted { String::new() } else { thinking.clone() };
@@ -41,7 +63,8 @@ fn blocks<'a>(asked: &Asked, plan: &'a Plan, ids: &mut Ids) -> Vec<Block<'a>> {
     if !plan.pieces.is_empty() && plan.finish != Finish::Refused {
         blocks.push(Block::Text(&plan.pieces));
     }
-    blocks.extend(plan.calls.iter().map(|call| Block::Call { id: ids.base62("toolu_01", 22), call }));
+    let prefix = format!("toolu_{origin}01");
+    blocks.extend(plan.calls.iter().map(|call| Block::Call { id: ids.base62(&prefix, 22), call }));
     blocks
 }
 
@@ -150,32 +173,27 @@ impl Head<'_> {
         }
     }
 
-    fn frames(&self, blocks: &[Block<'_>]) -> Vec<Frame> {
-        // The provider writes this event with a space after the colon.
-        let ping = || Frame::new(Kind::Other, "event: ping\ndata: {\"type\": \"ping\"}\n\n");
-        let event = |kind, data: Value| {
-            let name = data.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
-            Frame::event(kind, &name, &data)
-        };
+    fn events(&self, blocks: &[Block<'_>]) -> Vec<(Kind, Value)> {
+        let ping = || json!({"type": "ping"});
         let start = json!({"type": "message_start", "message": self.message(Vec::new(), false)});
-        let mut frames = vec![event(Kind::Lead, start)];
+        let mut events = vec![(Kind::Lead, start)];
         if blocks.is_empty() {
-            frames.push(ping());
+            events.push((Kind::Other, ping()));
         }
         for (index, block) in blocks.iter().enumerate() {
             let (start, deltas) = block.parts();
             let start = json!({"type": "content_block_start", "index": index, "content_block": start});
             // The provider announces the first block at once, before the model's first token.
             let kind = if index == 0 { Kind::Lead } else { Kind::Other };
-            frames.push(event(kind, start));
+            events.push((kind, start));
             if index == 0 {
-                frames.push(Frame { kind, ..ping() });
+                events.push((kind, ping()));
             }
             for (kind, delta) in deltas {
                 let delta = json!({"type": "content_block_delta", "index": index, "delta": delta});
-                frames.push(event(kind, delta));
+                events.push((kind, delta));
             }
-            frames.push(event(Kind::Other, json!({"type": "content_block_stop", "index": index})));
+            events.push((Kind::Other, json!({"type": "content_block_stop", "index": index})));
         }
         let (reason, sequence, details) = self.stop();
         let mut usage = json!({
@@ -186,8 +204,8 @@ impl Head<'_> {
         });
         self.add_thinking_tokens(&mut usage);
         let delta = json!({"stop_reason": reason, "stop_sequence": sequence, "stop_details": details});
-        frames.push(event(Kind::Other, json!({"type": "message_delta", "delta": delta, "usage": usage})));
-        frames.push(event(Kind::Other, json!({"type": "message_stop"})));
-        frames
+        events.push((Kind::Other, json!({"type": "message_delta", "delta": delta, "usage": usage})));
+        events.push((Kind::Other, json!({"type": "message_stop"})));
+        events
     }
 }

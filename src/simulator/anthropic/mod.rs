@@ -21,7 +21,9 @@ use serde_json::{Value, json};
 use super::clock;
 use super::http::{Reply, Request, stage};
 use super::ids::Ids;
+use super::script::Ask;
 use super::server::Call;
+use super::stream::Kind;
 use cache::Cache;
 use errors::{ApiError, OVERLOADED, for_status};
 
@@ -90,6 +92,47 @@ impl Site {
             answer::reply(&asked, cached, call.pacing, request_id, ids)
         };
         Ok(stage(&asked.ask.directives, OVERLOADED, error, reply))
+    }
+}
+
+/// Request for a message that a platform received in its own envelope.
+#[derive(Debug)]
+pub(super) struct PlatformRequest(request::Asked);
+
+impl PlatformRequest {
+    pub(super) fn ask(&self) -> &Ask {
+        &self.0.ask
+    }
+}
+
+/// Mark of Bedrock in identifiers.
+const BEDROCK: &str = "bdrk_";
+
+/// Reads the request that a platform received. `beta` states whether it names betas. With `call`, a prescribed response
+/// of its scenario applies.
+///
+/// # Errors
+/// Returns the message of the refusal.
+pub(super) fn read(body: &Value, beta: bool, call: Option<&Call<'_>>) -> Result<PlatformRequest, String> {
+    let version = Version { strict: false, beta, mcp: false, context: beta };
+    let mut asked = request::messages(body, version).map_err(|error| error.to_string())?;
+    if let Some(call) = call {
+        call.scenario.apply(&mut asked.ask, &call.request.body);
+    }
+    Ok(PlatformRequest(asked))
+}
+
+impl Site {
+    /// Returns the message for a platform.
+    pub(super) fn message(&self, body: &Value, asked: &PlatformRequest, ids: &mut Ids) -> Value {
+        let cached = self.cache.account(body, &asked.0.ask);
+        answer::message(&asked.0, cached, BEDROCK, ids)
+    }
+
+    /// Returns the events of the message for a platform.
+    pub(super) fn events(&self, body: &Value, asked: &PlatformRequest, ids: &mut Ids) -> Vec<(Kind, Value)> {
+        let cached = self.cache.account(body, &asked.0.ask);
+        answer::events(&asked.0, cached, BEDROCK, ids)
     }
 }
 

@@ -228,7 +228,7 @@ fn tokens(texts: &[&str]) -> u64 {
 
 /// Returns the `top` best documents as index and score. The score grows with the share of the query's words in the
 /// document.
-fn ranked(query: &str, documents: &[&str], top: Option<usize>) -> Vec<(usize, f64)> {
+pub(super) fn ranked(query: &str, documents: &[&str], top: Option<usize>) -> Vec<(usize, f64)> {
     let words = |input: &str| -> Vec<String> {
         input.to_lowercase().split(|c: char| !c.is_alphanumeric()).map(str::to_owned).collect()
     };

@@ -4,6 +4,7 @@
 //! functions live beside the functions.
 
 mod anthropic;
+mod bedrock;
 mod client;
 mod faults;
 mod google;

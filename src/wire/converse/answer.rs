@@ -85,6 +85,7 @@ pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     json.key("stopReason").string(finish::encode(end, called, refused));
     json.key("usage");
     usage::write(&answer.usage, &mut json);
+    usage::write_metrics(reply, &mut json);
     finish::write_fields(end, &mut json);
     json.end_object();
 }

@@ -4,6 +4,7 @@ use bytes::BufMut;
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
+use crate::wire::codec::ReplyOptions;
 use crate::wire::watch::{elements, members};
 
 /// Reads a usage object. Figures that it lacks are `None`.
@@ -51,6 +52,14 @@ pub(super) fn read(value: RawJson<'_>) -> Result<Usage, JsonError> {
     let cache = [usage.cached, usage.cache_write, usage.cache_write_1h];
     usage.input = uncached.map(|uncached| cache.into_iter().flatten().fold(uncached, u64::saturating_add));
     Ok(usage)
+}
+
+/// Writes the duration of the response up to now as the member `metrics`, if it is known.
+pub(super) fn write_metrics<B: BufMut>(reply: &ReplyOptions, json: &mut Writer<'_, B>) {
+    if let Some(started) = reply.started {
+        let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        json.key("metrics").begin_object().key("latencyMs").number(duration).end_object();
+    }
 }
 
 /// Writes a usage object.

@@ -207,6 +207,7 @@ impl Encoder {
             let mut json = Writer::new(out);
             json.begin_object().key("usage");
             usage::write(&self.usage, &mut json);
+            usage::write_metrics(&self.reply, &mut json);
             json.end_object();
         });
         self.over = true;
