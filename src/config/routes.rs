@@ -11,7 +11,7 @@ use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use super::secret::{self, Vault};
 use super::sources::SourceText;
-use super::{Secret, folder, models, prices, routing, tokens};
+use super::{Secret, cloud, folder, models, prices, routing, tokens};
 use crate::account::Tokens;
 use crate::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
 use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes, alias};
@@ -214,7 +214,8 @@ fn read_provider(
         })
     });
     let api_version = table.string("api_version");
-    let credential = read_credential(table, kind, folder, vault);
+    let cloud = cloud::read(table, kind, folder, vault);
+    let credential = read_credential(table, kind, cloud.is_set, folder, vault);
     let http = table.get("http").and_then(|value| {
         value.parsed(|text| match text {
             "auto" => Ok(HttpVersion::Auto),
@@ -267,6 +268,7 @@ fn read_provider(
     provider.check = check;
     provider.roots = roots;
     provider.headers = headers;
+    cloud.apply(&mut provider);
     provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
     provider.think_tags = think_tags.unwrap_or(false);
     provider.prefill = prefill;
@@ -308,17 +310,21 @@ fn read_apis(value: &Value<'_>) -> Option<Vec<Api>> {
 fn read_credential(
     table: &ConfigTable<'_>,
     kind: Option<ProviderKind>,
+    is_cloud: bool,
     folder: &Path,
     vault: &dyn Vault,
 ) -> Option<Secret> {
     const EXAMPLE: &str =
         "credential = { env = \"OPENAI_API_KEY\" }, or { file = \"%d/openai\" }, or { value = \"...\" }";
     let Some(value) = table.get("credential").map(Value::hidden) else {
-        if kind.is_some_and(ProviderKind::needs_credential) {
+        if !is_cloud && kind.is_some_and(ProviderKind::needs_credential) {
             table.require("credential", EXAMPLE);
         }
         return None;
     };
+    if is_cloud {
+        value.wrong("a provider has either credential or the tokens of a cloud platform", None);
+    }
     secret::read(&value, "credential", EXAMPLE, folder, vault)
 }
 

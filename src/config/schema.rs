@@ -102,7 +102,8 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
         "provider.timeouts." | "model.timeouts." => timeout(last),
         "model.price." | "model.price.tiers." => price(last),
         "key.limits." | "account.limits." => usage_limit(last),
-        "provider.credential." | "tokens.key.secret." => Some(KeyType::Text),
+        "provider.credential." | "tokens.key.secret." | "provider.azure.client_secret." => Some(KeyType::Text),
+        "provider.google." | "provider.azure." => cloud(last),
         "limits." => limit(last),
         "store." => store(last),
         "breaker." | "retry." | "model.retry." => routing(last),
@@ -196,11 +197,21 @@ fn access(key: &str) -> Option<KeyType> {
     })
 }
 
+/// Keys of `[provider.google]` and `[provider.azure]`.
+fn cloud(key: &str) -> Option<KeyType> {
+    Some(match key {
+        "client_secret" => KeyType::Choice,
+        "source" | "file" | "env" | "service_account" | "tenant" | "client_id" | "certificate"
+        | "token_file" | "authority" | "scope" => KeyType::Text,
+        _ => return None,
+    })
+}
+
 /// Keys of tables that no other table resembles.
 fn other(path: &str) -> Option<KeyType> {
     Some(match path {
         "server" | "limits" | "reload" | "log" | "store" | "admin" | "tokens" | "breaker" | "retry"
-        | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry" | "model.price" => {
+        | "provider.timeouts" | "provider.check" | "provider.google" | "provider.azure" | "model.timeouts" | "model.retry" | "model.price" => {
             KeyType::Table
         }
         "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {

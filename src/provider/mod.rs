@@ -231,7 +231,9 @@ impl Provider {
     pub fn credential(&self, api: Api) -> Option<(HeaderName, &HeaderValue)> {
         let credential = self.credential.as_ref()?;
         Some(match (self.kind, api) {
-            (ProviderKind::Azure, _) => (HeaderName::from_static("api-key"), &credential.plain),
+            (ProviderKind::Azure | ProviderKind::AzureAnthropic, _) => {
+                (HeaderName::from_static("api-key"), &credential.plain)
+            }
             (ProviderKind::Vertex | ProviderKind::VertexAnthropic, _) => {
                 (http::header::AUTHORIZATION, &credential.bearer)
             }
@@ -265,6 +267,13 @@ impl Provider {
             }
             (api, action) if self.kind == ProviderKind::Azure => {
                 self.push_azure(&mut path, api, model, action)
+            }
+            (api, action) if self.kind == ProviderKind::AzureAnthropic => {
+                // The base URL of a resource may stand alone, as Foundry shows it.
+                if !self.base.prefix().contains("/anthropic") {
+                    path.push_str("/anthropic/v1");
+                }
+                path.push_str(resource(api, action));
             }
             (Api::Generate | Api::EmbedContent, Some(action)) => {
                 if self.kind == ProviderKind::Vertex {

@@ -24,6 +24,7 @@ mod bounds;
 mod call_ids;
 mod checks;
 mod claude_code;
+mod cloud_tokens;
 mod compaction;
 mod compressed;
 mod connections;
