@@ -49,22 +49,22 @@ pub(super) fn read(
     let usual = if kind == Some(ProviderKind::AzureAnthropic) { SCOPE_FOUNDRY } else { SCOPE_OPENAI };
     let scope = settings.scope.clone().unwrap_or_else(|| usual.to_owned());
     let identity = settings.identity(folder, vault);
-    let credential =
-        identity.and_then(|identity| AzureCredential::new(&scope, identity).map_err(|error| error.to_string()));
+    let credential = identity
+        .and_then(|identity| AzureCredential::new(&scope, identity).map_err(|error| error.to_string()));
     credential.map_err(|reason| value.wrong(reason, None)).ok()
 }
 
 fn read_settings(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option<Settings> {
     const EXAMPLE: &str = "client_secret = { env = \"AZURE_CLIENT_SECRET\" }, or { file = \"%d/azure\" }";
-    let source = table.require("source", "source = \"managed-identity\"").and_then(|value| {
-        value.parsed(|text| {
-            if SOURCES.contains(&text) { Ok(text.to_owned()) } else { Err(one_of(text, &SOURCES)) }
-        })
-    });
+    let source =
+        table.require("source", "source = \"managed-identity\"").and_then(|value| {
+            value.parsed(|text| {
+                if SOURCES.contains(&text) { Ok(text.to_owned()) } else { Err(one_of(text, &SOURCES)) }
+            })
+        });
     let secret = table.get("client_secret").map(Value::hidden);
     let has_secret = secret.is_some();
-    let secret =
-        secret.and_then(|value| secret::read(&value, "client secret", EXAMPLE, folder, vault));
+    let secret = secret.and_then(|value| secret::read(&value, "client secret", EXAMPLE, folder, vault));
     let settings = Settings {
         source: String::new(),
         tenant: table.string("tenant"),
@@ -105,9 +105,7 @@ impl Settings {
             _ if named(vault, "AZURE_CLIENT_CERTIFICATE_PATH").is_some() => {
                 self.with_certificate(folder, vault)
             }
-            _ if named(vault, "AZURE_FEDERATED_TOKEN_FILE").is_some() => {
-                self.with_token_file(folder, vault)
-            }
+            _ if named(vault, "AZURE_FEDERATED_TOKEN_FILE").is_some() => self.with_token_file(folder, vault),
             _ => self.managed(vault),
         }
     }
@@ -120,7 +118,8 @@ impl Settings {
     }
 
     fn with_certificate(&self, folder: &Path, vault: &dyn Vault) -> Result<AzureIdentity, String> {
-        let path = self.path(&self.certificate, "certificate", "AZURE_CLIENT_CERTIFICATE_PATH", folder, vault)?;
+        let path =
+            self.path(&self.certificate, "certificate", "AZURE_CLIENT_CERTIFICATE_PATH", folder, vault)?;
         let shown = path.display();
         let pem = vault.file(&path).map_err(|error| format!("{shown}: {error}"))?;
         let certificate = CertificateDer::from_pem_slice(pem.as_bytes())
@@ -143,9 +142,11 @@ impl Settings {
                 IdentityEndpoint::AppService { url: url.into(), header: SecretText::new(header) }
             }
             (Some(_), None) => {
-                return Err("IDENTITY_ENDPOINT is set without IDENTITY_HEADER: managed identities of Azure Arc are \
+                return Err(
+                    "IDENTITY_ENDPOINT is set without IDENTITY_HEADER: managed identities of Azure Arc are \
                             not supported"
-                    .to_owned());
+                        .to_owned(),
+                );
             }
             (None, _) => {
                 let host = named(vault, "AZURE_POD_IDENTITY_AUTHORITY_HOST");

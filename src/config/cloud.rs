@@ -64,6 +64,8 @@ impl CloudCredential {
     pub(super) fn apply(self, provider: &mut Provider) {
         provider.cloud = self.source.map(|source| CloudAccess { source, signing: None });
         let is_named = provider.headers.iter().any(|(name, _)| *name == QUOTA_PROJECT);
-        provider.headers.extend(self.quota_project.filter(|_| !is_named).map(|project| (QUOTA_PROJECT, project)));
+        provider
+            .headers
+            .extend(self.quota_project.filter(|_| !is_named).map(|project| (QUOTA_PROJECT, project)));
     }
 }

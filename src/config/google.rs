@@ -55,9 +55,7 @@ pub(super) fn read(value: &Value<'_>, folder: &Path, vault: &dyn Vault) -> Optio
     let found = match origin {
         Origin::Default => find_default(account, vault),
         Origin::Metadata => metadata(account, vault),
-        Origin::File(path) => {
-            secret::expand(&path, folder, vault).and_then(|path| read_file(&path, vault))
-        }
+        Origin::File(path) => secret::expand(&path, folder, vault).and_then(|path| read_file(&path, vault)),
         Origin::Env(name) => match vault.env(&name) {
             Some(text) => parse(&format!("the environment variable {name}"), &text),
             None => Err(format!("the environment variable {name} is not set")),

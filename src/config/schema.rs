@@ -102,7 +102,9 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
         "provider.timeouts." | "model.timeouts." => timeout(last),
         "model.price." | "model.price.tiers." => price(last),
         "key.limits." | "account.limits." => usage_limit(last),
-        "provider.credential." | "tokens.key.secret." | "provider.azure.client_secret." => Some(KeyType::Text),
+        "provider.credential." | "tokens.key.secret." | "provider.azure.client_secret." => {
+            Some(KeyType::Text)
+        }
         "provider.google." | "provider.azure." => cloud(last),
         "limits." => limit(last),
         "store." => store(last),
@@ -211,9 +213,8 @@ fn cloud(key: &str) -> Option<KeyType> {
 fn other(path: &str) -> Option<KeyType> {
     Some(match path {
         "server" | "limits" | "reload" | "log" | "store" | "admin" | "tokens" | "breaker" | "retry"
-        | "provider.timeouts" | "provider.check" | "provider.google" | "provider.azure" | "model.timeouts" | "model.retry" | "model.price" => {
-            KeyType::Table
-        }
+        | "provider.timeouts" | "provider.check" | "provider.google" | "provider.azure"
+        | "model.timeouts" | "model.retry" | "model.price" => KeyType::Table,
         "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {
             KeyType::Tables
         }

@@ -7,6 +7,7 @@
 mod address;
 mod bedrock;
 mod check;
+mod cloud;
 mod dialect;
 mod doc_table;
 mod endpoints;
@@ -23,6 +24,7 @@ use http::{HeaderName, HeaderValue};
 
 pub use address::{BaseUrl, BaseUrlError, Scheme};
 pub use check::Check;
+pub use cloud::{CloudAccess, SigningScope};
 pub use doc_table::preset_table;
 pub use kind::ProviderKind;
 pub use preset::Preset;
@@ -102,6 +104,8 @@ pub struct Provider {
     pub base: BaseUrl,
     /// Credential as header values, marked as sensitive. `None` for a provider without authentication.
     credential: Option<Credential>,
+    /// Access to a cloud platform, whose credentials are short-lived. `None` for a provider with a fixed credential.
+    pub cloud: Option<CloudAccess>,
     /// Issuer of provider signatures (reasoning signatures) as it appears in ids that clients send back.
     issuer: Box<str>,
     /// Additional headers of every request.
@@ -174,6 +178,7 @@ impl Provider {
             apis: setup.apis,
             base: setup.base,
             credential: None,
+            cloud: None,
             headers: Vec::new(),
             http: HttpVersion::default(),
             timeouts: Timeouts::default(),
@@ -210,6 +215,11 @@ impl Provider {
             && self.kind == other.kind
             && self.base == other.base
             && secret(self) == secret(other)
+            && match (&self.cloud, &other.cloud) {
+                (None, None) => true,
+                (Some(one), Some(other)) => one.is_same(other),
+                _ => false,
+            }
     }
 
     /// Returns the issuer of the provider's signatures, as it appears in ids that clients of other formats send back.
@@ -219,7 +229,7 @@ impl Provider {
 
     /// Returns whether a credential is set.
     pub fn has_credential(&self) -> bool {
-        self.credential.is_some()
+        self.credential.is_some() || self.cloud.is_some()
     }
 
     /// Returns whether the API is enabled.

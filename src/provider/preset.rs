@@ -123,7 +123,7 @@ impl Preset {
             ProviderKind::Azure => Preset::Azure,
             ProviderKind::Anthropic | ProviderKind::VertexAnthropic | ProviderKind::AzureAnthropic => {
                 Preset::Anthropic
-            },
+            }
             ProviderKind::Gemini | ProviderKind::Vertex => Preset::Gemini,
             ProviderKind::DashScope => Preset::Qwen,
             ProviderKind::Ark => Preset::Ark,

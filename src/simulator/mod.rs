@@ -90,6 +90,10 @@ pub enum SimulatedProvider {
     OpenAi,
     /// Anthropic: messages, token counting and models.
     Anthropic,
+    /// Claude in Microsoft Foundry: messages and token counting.
+    ClaudeFoundry,
+    /// Claude on Vertex AI: messages.
+    ClaudeVertex,
     /// Gemini API: content generation (whole and streamed), token counting, embeddings, images, videos and models.
     Google,
     /// Volcengine Ark: images and videos.
@@ -113,6 +117,8 @@ impl fmt::Display for SimulatedProvider {
         f.write_str(match self {
             SimulatedProvider::OpenAi => "OpenAI",
             SimulatedProvider::Anthropic => "Anthropic",
+            SimulatedProvider::ClaudeFoundry => "Foundry",
+            SimulatedProvider::ClaudeVertex => "Vertex AI",
             SimulatedProvider::Google => "Google",
             SimulatedProvider::Ark => "Ark",
             SimulatedProvider::Cohere => "Cohere",
@@ -218,6 +224,8 @@ impl Simulator {
             | SimulatedProvider::Jina
             | SimulatedProvider::Vllm
             | SimulatedProvider::Voyage => "v1",
+            SimulatedProvider::ClaudeFoundry => "anthropic/v1",
+            SimulatedProvider::ClaudeVertex => "v1/projects/simulated/locations/global",
             SimulatedProvider::Google => "v1beta",
             SimulatedProvider::Ark => "api/v3",
             SimulatedProvider::Cohere => "v2",

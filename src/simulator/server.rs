@@ -91,6 +91,12 @@ impl Server {
         let site = match provider {
             SimulatedProvider::OpenAi => Site::OpenAi(openai::Site::default()),
             SimulatedProvider::Anthropic => Site::Anthropic(anthropic::Site::default()),
+            SimulatedProvider::ClaudeFoundry => {
+                Site::Anthropic(anthropic::Site::at(anthropic::Platform::Foundry))
+            }
+            SimulatedProvider::ClaudeVertex => {
+                Site::Anthropic(anthropic::Site::at(anthropic::Platform::Vertex))
+            }
             SimulatedProvider::Google => Site::Google(google::Site),
             SimulatedProvider::Ark => Site::Ark(image::Ark),
             SimulatedProvider::Cohere => Site::Search(search::Site::Cohere),

@@ -39,9 +39,12 @@ impl Endpoint {
             return Err(EndpointError("must not contain a user name or password"));
         }
         let host = authority.host();
-        if host.is_empty()
-            || authority.port().is_some_and(|port| port.as_str().parse::<u16>().unwrap_or(0) == 0)
-        {
+        // `Authority` has no port if it is too large for one: look at the text.
+        let port = authority.as_str().get(host.len()..).unwrap_or_default();
+        let is_port = |port: &str| {
+            port.strip_prefix(':').is_some_and(|port| port.parse().is_ok_and(|port: u16| port > 0))
+        };
+        if host.is_empty() || !(port.is_empty() || is_port(port)) {
             return Err(EndpointError("must have a host name and, if any, a port from 1 to 65535"));
         }
         match scheme {

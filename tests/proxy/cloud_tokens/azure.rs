@@ -24,9 +24,8 @@ async fn azure_openai_is_called_with_the_token_of_a_client_secret() {
         &tokens,
         "source = \"client-secret\"\nclient_secret = { value = \"secret-of-the-application\" }",
     );
-    let setup =
-        provider(Setup::new(), "azure", "azure", &format!("http://{}/openai/v1", azure.addr), &lines)
-            .model("gpt", "azure", "my-gpt");
+    let setup = provider(Setup::new(), "azure", "azure", &format!("http://{}/openai/v1", azure.addr), &lines)
+        .model("gpt", "azure", "my-gpt");
     let gateway = Gateway::start(&setup).await;
     assert_eq!(gateway.ask(Form::Chat.request_for("gpt", false)).await.status(), 200);
     let request = azure.only_request();
@@ -50,12 +49,13 @@ async fn claude_in_foundry_is_called_with_a_key_or_with_a_token() {
     let foundry = upstream(Form::Messages).await;
     let token = application(&tokens, "source = \"client-certificate\"\ncertificate = \"app.pem\"");
     let base = format!("http://{}", foundry.addr);
-    let setup = provider(Setup::new(), "by-token", "azure-anthropic", &format!("{base}/anthropic/v1"), &token)
-        // The base URL of the resource alone leads to the same path.
-        .provider("by-key", "azure-anthropic", &base, "")
-        .model("claude-token", "by-token", "my-claude")
-        .model("claude-key", "by-key", "my-claude")
-        .file("app.pem", &format!("{RSA_KEY}{CERTIFICATE}"));
+    let setup =
+        provider(Setup::new(), "by-token", "azure-anthropic", &format!("{base}/anthropic/v1"), &token)
+            // The base URL of the resource alone leads to the same path.
+            .provider("by-key", "azure-anthropic", &base, "")
+            .model("claude-token", "by-token", "my-claude")
+            .model("claude-key", "by-key", "my-claude")
+            .file("app.pem", &format!("{RSA_KEY}{CERTIFICATE}"));
     let gateway = Gateway::start(&setup).await;
     for model in ["claude-token", "claude-key"] {
         for form in [Form::Messages, Form::Chat] {
@@ -72,7 +72,10 @@ async fn claude_in_foundry_is_called_with_a_key_or_with_a_token() {
         if index < 2 {
             assert_eq!((bearer(request), request.head.get("api-key")), (&*format!("{TOKEN}1"), None));
         } else {
-            assert_eq!((request.head.get("authorization"), request.head.get("api-key")), (None, Some(CREDENTIAL)));
+            assert_eq!(
+                (request.head.get("authorization"), request.head.get("api-key")),
+                (None, Some(CREDENTIAL))
+            );
         }
     }
     let asked = &tokens.requests()[0];
@@ -89,7 +92,8 @@ async fn managed_identity_uses_the_endpoint_of_the_environment() {
     let base = format!("http://{}/openai/v1", azure.addr);
     let host = tokens.host();
     let machine = format!("export AZURE_POD_IDENTITY_AUTHORITY_HOST=http://{host}\n");
-    let app = format!("export IDENTITY_ENDPOINT=http://{host}/msi/token IDENTITY_HEADER=header-of-the-identity\n");
+    let app =
+        format!("export IDENTITY_ENDPOINT=http://{host}/msi/token IDENTITY_HEADER=header-of-the-identity\n");
     for (exports, target, header) in [
         (machine, "/metadata/identity/oauth2/token?api-version=2018-02-01&", ("metadata", "true")),
         (app, "/msi/token?api-version=2019-08-01&", ("x-identity-header", "header-of-the-identity")),
@@ -117,13 +121,10 @@ async fn workload_identity_reads_its_token_file_for_each_token() {
     let folder = tempfile::tempdir().unwrap();
     let federated = folder.path().join("token");
     std::fs::write(&federated, "first-token-of-the-platform").unwrap();
-    let lines = application(
-        &tokens,
-        &format!("source = \"workload-identity\"\ntoken_file = {}", json!(federated)),
-    );
-    let setup =
-        provider(Setup::new(), "azure", "azure", &format!("http://{}/openai/v1", azure.addr), &lines)
-            .model("gpt", "azure", "my-gpt");
+    let lines =
+        application(&tokens, &format!("source = \"workload-identity\"\ntoken_file = {}", json!(federated)));
+    let setup = provider(Setup::new(), "azure", "azure", &format!("http://{}/openai/v1", azure.addr), &lines)
+        .model("gpt", "azure", "my-gpt");
     let gateway = Gateway::start(&setup).await;
     assert_eq!(gateway.ask(Form::Chat.request_for("gpt", false)).await.status(), 200);
     let assertion = |index: usize| form_field(&tokens.requests()[index], "client_assertion").unwrap();

@@ -32,9 +32,10 @@ async fn claude_on_vertex_is_called_with_the_token_of_a_service_account() {
     let tokens = TokenServer::start(Behavior::Grant(3_600)).await;
     let vertex = upstream(Form::Messages).await;
     let base = format!("http://{}{PROJECT}", vertex.addr);
-    let setup = provider(Setup::new(), "vertex", "vertex-anthropic", &base, "google = { file = \"sa.json\" }")
-        .model("claude", "vertex", CLAUDE)
-        .file("sa.json", &tokens.service_account());
+    let setup =
+        provider(Setup::new(), "vertex", "vertex-anthropic", &base, "google = { file = \"sa.json\" }")
+            .model("claude", "vertex", CLAUDE)
+            .file("sa.json", &tokens.service_account());
     let gateway = Gateway::start(&setup).await;
 
     // Same format: whole and streamed. Another format: translated.
@@ -104,10 +105,14 @@ async fn default_credentials_are_the_named_file_or_the_metadata_server() {
     let vertex = upstream(Form::Generate).await;
     let base = format!("http://{}{PROJECT}", vertex.addr);
     let metadata = format!("HOME=/nonexistent GCE_METADATA_HOST={} exec \"$@\"\n", tokens.host());
-    for (script, is_metadata) in
-        [("GOOGLE_APPLICATION_CREDENTIALS=$(dirname \"$0\")/user.json exec \"$@\"\n", false), (&*metadata, true)]
-    {
-        let script = format!("unset GOOGLE_APPLICATION_CREDENTIALS CLOUDSDK_CONFIG\nexport {}", script.replace(" exec", "\nexec"));
+    for (script, is_metadata) in [
+        ("GOOGLE_APPLICATION_CREDENTIALS=$(dirname \"$0\")/user.json exec \"$@\"\n", false),
+        (&*metadata, true),
+    ] {
+        let script = format!(
+            "unset GOOGLE_APPLICATION_CREDENTIALS CLOUDSDK_CONFIG\nexport {}",
+            script.replace(" exec", "\nexec")
+        );
         let google = "google = { source = \"default\" }";
         let setup = provider(Setup::new(), "vertex", "vertex", &base, google)
             .model("gemini", "vertex", "gemini-2.5-flash")

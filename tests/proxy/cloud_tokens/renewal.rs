@@ -152,7 +152,8 @@ async fn refused_token_is_replaced_and_the_request_repeated() {
 
 #[tokio::test]
 async fn refusing_token_server_is_explained_in_the_log_and_not_to_clients() {
-    let body = json!({"error": "invalid_grant", "error_description": "The account gateway-user was deleted."});
+    let body =
+        json!({"error": "invalid_grant", "error_description": "The account gateway-user was deleted."});
     let tokens = TokenServer::start(Behavior::Send(400, body.to_string())).await;
     let vertex = upstream(Form::Generate).await;
     let mut gateway = Gateway::spawn(&setup(&tokens, &vertex), free_ports());
