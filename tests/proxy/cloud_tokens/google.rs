@@ -104,15 +104,11 @@ async fn default_credentials_are_the_named_file_or_the_metadata_server() {
     let tokens = TokenServer::start(Behavior::Grant(3_600)).await;
     let vertex = upstream(Form::Generate).await;
     let base = format!("http://{}{PROJECT}", vertex.addr);
-    let metadata = format!("HOME=/nonexistent GCE_METADATA_HOST={} exec \"$@\"\n", tokens.host());
-    for (script, is_metadata) in [
-        ("GOOGLE_APPLICATION_CREDENTIALS=$(dirname \"$0\")/user.json exec \"$@\"\n", false),
-        (&*metadata, true),
-    ] {
-        let script = format!(
-            "unset GOOGLE_APPLICATION_CREDENTIALS CLOUDSDK_CONFIG\nexport {}",
-            script.replace(" exec", "\nexec")
-        );
+    let file = "export GOOGLE_APPLICATION_CREDENTIALS=\"$(dirname \"$0\")/user.json\"";
+    let metadata = format!("export HOME=/nonexistent GCE_METADATA_HOST={}", tokens.host());
+    for (exports, is_metadata) in [(file, false), (&*metadata, true)] {
+        let script =
+            format!("unset GOOGLE_APPLICATION_CREDENTIALS CLOUDSDK_CONFIG\n{exports}\nexec \"$@\"\n");
         let google = "google = { source = \"default\" }";
         let setup = provider(Setup::new(), "vertex", "vertex", &base, google)
             .model("gemini", "vertex", "gemini-2.5-flash")

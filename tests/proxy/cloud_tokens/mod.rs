@@ -1,6 +1,7 @@
 //! Access tokens of Google Cloud and Azure: how they are requested, used and renewed, and token servers that misbehave.
 
 mod azure;
+mod check;
 mod google;
 mod renewal;
 
