@@ -19,8 +19,8 @@ use crate::provider::ProviderKind;
 /// Kinds of providers whose services take access tokens of Azure.
 pub(super) const KINDS: [ProviderKind; 2] = [ProviderKind::Azure, ProviderKind::AzureAnthropic];
 
-/// Sources of tokens, by their names in the configuration.
-const SOURCES: [&str; 5] =
+/// Values of `source`.
+pub(super) const SOURCES: [&str; 5] =
     ["default", "client-secret", "client-certificate", "managed-identity", "workload-identity"];
 
 /// Settings as they are written.

@@ -16,6 +16,9 @@ const GCLOUD_FILE: &str = "application_default_credentials.json";
 pub(super) const KINDS: [ProviderKind; 3] =
     [ProviderKind::Vertex, ProviderKind::VertexAnthropic, ProviderKind::OpenAiCompatible];
 
+/// Values of `source`.
+pub(super) const SOURCES: [&str; 2] = ["default", "metadata"];
+
 /// Where a credential comes from.
 enum Origin {
     /// The places of Application Default Credentials, in their order.
@@ -35,7 +38,7 @@ pub(super) fn read(value: &Value<'_>, folder: &Path, vault: &dyn Vault) -> Optio
             value.parsed(|text| match text {
                 "default" => Ok(Origin::Default),
                 "metadata" => Ok(Origin::Metadata),
-                other => Err(one_of(other, &["default", "metadata"])),
+                other => Err(one_of(other, &SOURCES)),
             })
         });
         let file = table.string("file").map(|path| Origin::File(path.into()));

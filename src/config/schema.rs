@@ -105,7 +105,8 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
         "provider.credential." | "tokens.key.secret." | "provider.azure.client_secret." => {
             Some(KeyType::Text)
         }
-        "provider.google." | "provider.azure." => cloud(last),
+        "provider.google." => google(last),
+        "provider.azure." => azure(last),
         "limits." => limit(last),
         "store." => store(last),
         "breaker." | "retry." | "model.retry." => routing(last),
@@ -199,12 +200,21 @@ fn access(key: &str) -> Option<KeyType> {
     })
 }
 
-/// Keys of `[provider.google]` and `[provider.azure]`.
-fn cloud(key: &str) -> Option<KeyType> {
+/// Keys of `[provider.google]`.
+fn google(key: &str) -> Option<KeyType> {
     Some(match key {
+        "source" => KeyType::OneOf(Names::Own(&super::google::SOURCES)),
+        "file" | "env" | "service_account" => KeyType::Text,
+        _ => return None,
+    })
+}
+
+/// Keys of `[provider.azure]`.
+fn azure(key: &str) -> Option<KeyType> {
+    Some(match key {
+        "source" => KeyType::OneOf(Names::Own(&super::azure::SOURCES)),
         "client_secret" => KeyType::Choice,
-        "source" | "file" | "env" | "service_account" | "tenant" | "client_id" | "certificate"
-        | "token_file" | "authority" | "scope" => KeyType::Text,
+        "tenant" | "client_id" | "certificate" | "token_file" | "authority" | "scope" => KeyType::Text,
         _ => return None,
     })
 }

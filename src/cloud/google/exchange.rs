@@ -80,7 +80,7 @@ impl TokenExchange for GoogleExchange {
                 };
                 let subject = account.subject(result)?;
                 let request = account.request(&subject);
-                Ok(self.send(Stage::Token, request, vec![subject]))
+                Ok(self.send(Stage::Token, request, account.secrets(subject)))
             }
             Stage::Token => {
                 let grant = reply.grant(result)?;

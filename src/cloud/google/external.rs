@@ -105,6 +105,11 @@ impl ExternalAccount {
         }
     }
 
+    /// Returns the secrets of the request that exchanges a subject token.
+    pub(super) fn secrets(&self, subject: SecretText) -> Vec<SecretText> {
+        std::iter::once(subject).chain(self.client.clone()).collect()
+    }
+
     /// Returns the request that exchanges a subject token (RFC 8693).
     pub(super) fn request(&self, subject: &SecretText) -> TokenRequest {
         // A client that authenticates itself has a project of its own.
