@@ -47,6 +47,9 @@ pub(super) fn read(
             cloud.source = Some(Arc::new(credential));
         }
     }
+    if let Some(value) = table.get("aws").filter(|_| cloud.is_set) {
+        value.wrong("a provider has the credentials of one cloud platform only", None);
+    }
     cloud
 }
 
@@ -62,7 +65,9 @@ fn check_kind(value: &Value<'_>, key: &str, kind: Option<ProviderKind>, kinds: &
 impl CloudCredential {
     /// Sets the credential of a provider.
     pub(super) fn apply(self, provider: &mut Provider) {
-        provider.cloud = self.source.map(|source| CloudAccess { source, signing: None });
+        if let Some(source) = self.source {
+            provider.cloud = Some(CloudAccess { source, signing: None });
+        }
         let is_named = provider.headers.iter().any(|(name, _)| *name == QUOTA_PROJECT);
         provider
             .headers

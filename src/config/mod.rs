@@ -7,6 +7,7 @@
 //! No other module reads these files. The semantics of routes and keys must not live here.
 
 mod admin;
+mod aws;
 mod azure;
 mod cloud;
 mod entries;

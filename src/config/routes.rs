@@ -11,7 +11,7 @@ use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use super::secret::{self, Vault};
 use super::sources::SourceText;
-use super::{Secret, cloud, folder, models, prices, routing, tokens};
+use super::{Secret, aws, cloud, folder, models, prices, routing, tokens};
 use crate::account::Tokens;
 use crate::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
 use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes, alias};
@@ -193,13 +193,23 @@ fn read_provider(
             })
         })
     });
-    let base = match (table.get("base_url"), kind.and_then(ProviderKind::default_base_url)) {
+    let configured = table.get("base_url").map(|value| {
         // A rejected URL may contain a password.
-        (Some(value), _) => {
-            let value = value.hidden_where(|text| text.contains('@'));
-            value.parsed(|text| BaseUrl::parse(text).map_err(|error| error.to_string()))
-        }
+        let value = value.hidden_where(|text| text.contains('@'));
+        value.parsed(|text| BaseUrl::parse(text).map_err(|error| error.to_string()))
+    });
+    let host = configured.as_ref().and_then(|base| Some(base.as_ref()?.host()));
+    let has_credential = table.get("credential").is_some();
+    let aws = table.table("aws", |aws| aws::read(aws, kind, host, has_credential, (folder, vault)));
+    let has_aws = aws.is_some();
+    let aws = aws.flatten();
+    let base = match (configured, kind.and_then(ProviderKind::default_base_url)) {
+        (Some(base), _) => base,
         (None, Some(default)) => BaseUrl::parse(default).ok(),
+        // A fault of `aws` is reported already.
+        (None, None) if kind == Some(ProviderKind::Bedrock) && has_aws => {
+            aws.as_ref().and_then(|aws| BaseUrl::parse(&aws::bedrock_url(&aws.region)).ok())
+        }
         (None, None) => {
             if kind.is_some() {
                 table.require("base_url", "base_url = \"http://127.0.0.1:8000/v1\"");
@@ -215,7 +225,11 @@ fn read_provider(
     });
     let api_version = table.string("api_version");
     let cloud = cloud::read(table, kind, folder, vault);
-    let credential = read_credential(table, kind, cloud.is_set, folder, vault);
+    let credential = if has_aws && !has_credential {
+        None
+    } else {
+        read_credential(table, kind, cloud.is_set, folder, vault)
+    };
     let http = table.get("http").and_then(|value| {
         value.parsed(|text| match text {
             "auto" => Ok(HttpVersion::Auto),
@@ -258,9 +272,11 @@ fn read_provider(
     let websocket =
         websocket.is_some_and(|value| read_websocket(&value, kind, &apis, http.unwrap_or_default()));
     let mut provider = Provider::new(Setup { name, kind, apis, base: base? });
-    if let Some(secret) = credential {
+    let (access, bearer) = aws.map_or((None, None), |aws| (aws.access, aws.bearer));
+    if let Some(secret) = credential.or(bearer) {
         provider.set_credential(secret.expose()).ok()?;
     }
+    provider.cloud = access;
     provider.preset = row.unwrap_or(provider.preset);
     provider.api_version = api_version.map(String::into_boxed_str);
     provider.http = http.unwrap_or_default();

@@ -115,7 +115,7 @@ impl ProviderKind {
             }
             ProviderKind::Vertex => &[Api::Generate, Api::Images, Api::Videos],
             ProviderKind::Gemini => &[Api::Generate, Api::EmbedContent, Api::Images, Api::Videos],
-            ProviderKind::Bedrock => &[Api::Converse],
+            ProviderKind::Bedrock => &[Api::Converse, Api::Messages, Api::Embeddings, Api::Rerank],
             ProviderKind::Cohere => &[Api::Rerank, Api::Embeddings],
             ProviderKind::Jina | ProviderKind::Voyage => &[Api::Embeddings, Api::Rerank],
             ProviderKind::DashScope => {

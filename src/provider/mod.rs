@@ -237,10 +237,17 @@ impl Provider {
         self.apis.contains(&api)
     }
 
+    /// Returns whether the API is enabled, and serves the model.
+    pub fn serves(&self, api: Api, model: &str) -> bool {
+        self.offers(api)
+            && (self.kind != ProviderKind::Bedrock || bedrock::serves(api, model, self.offers(Api::Converse)))
+    }
+
     /// Returns the authentication header for an API, or `None` if no credential is set.
     pub fn credential(&self, api: Api) -> Option<(HeaderName, &HeaderValue)> {
         let credential = self.credential.as_ref()?;
         Some(match (self.kind, api) {
+            (ProviderKind::Bedrock, _) => (http::header::AUTHORIZATION, &credential.bearer),
             (ProviderKind::Azure | ProviderKind::AzureAnthropic, _) => {
                 (HeaderName::from_static("api-key"), &credential.plain)
             }
@@ -303,6 +310,12 @@ impl Provider {
                     Action::Compact => "",
                 });
             }
+            (Api::Messages | Api::Embeddings | Api::Rerank, action) if self.kind == ProviderKind::Bedrock => {
+                path.push_str("/model/");
+                push_path_label(&mut path, model);
+                let streams = matches!(action, Some(Action::Stream { .. }));
+                path.push_str(if streams { "/invoke-with-response-stream" } else { "/invoke" });
+            }
             (Api::Converse, action) => {
                 path.push_str("/model/");
                 push_path_label(&mut path, model);
@@ -338,6 +351,7 @@ impl Provider {
     pub fn path_needs_action(&self, api: Api) -> bool {
         matches!(api, Api::Generate | Api::EmbedContent | Api::Converse)
             || self.kind == ProviderKind::VertexAnthropic
+            || self.invokes(api)
     }
 
     /// Returns whether the provider makes and reads the compaction items of the responses API itself (OpenAI API,

@@ -19,6 +19,8 @@ mod support;
 mod accounts;
 mod admin;
 mod agent_headers;
+mod aws_credentials;
+mod bedrock_invoke;
 mod bodies;
 mod bounds;
 mod call_ids;

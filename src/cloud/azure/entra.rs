@@ -9,8 +9,8 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::cloud::oauth::{
-    Assertion, AssertionAlgorithm, AssertionSigner, CredentialFileError, Endpoint, SERVER_TIMEOUT,
-    SecretText, SharedSigner,
+    Assertion, AssertionAlgorithm, AssertionSigner, CredentialFileError, SERVER_TIMEOUT, SecretText,
+    SharedSigner, TokenEndpoint,
 };
 use crate::cloud::token::{TokenError, TokenRequest};
 
@@ -30,7 +30,7 @@ static NEXT_ASSERTION: AtomicU64 = AtomicU64::new(0);
 /// Application and its proof.
 #[derive(Clone, Debug, Hash)]
 pub struct EntraApplication {
-    token_url: Endpoint,
+    token_url: TokenEndpoint,
     client_id: Box<str>,
     proof: ClientProof,
 }
@@ -87,7 +87,7 @@ impl EntraApplication {
         check_id("tenant", tenant)?;
         check_id("client_id", client_id)?;
         let url = format!("{}/{tenant}/oauth2/v2.0/token", authority.trim_end_matches('/'));
-        let token_url = Endpoint::parse(&url)
+        let token_url = TokenEndpoint::parse(&url)
             .map_err(|error| CredentialFileError::field("authority", error.to_string()))?;
         Ok(EntraApplication { token_url, client_id: client_id.into(), proof })
     }

@@ -3,7 +3,7 @@
 use http::{HeaderName, Method};
 
 use super::entra::check_id;
-use crate::cloud::oauth::{CredentialFileError, Endpoint, METADATA_TIMEOUT, SecretText};
+use crate::cloud::oauth::{CredentialFileError, METADATA_TIMEOUT, SecretText, TokenEndpoint};
 use crate::cloud::token::TokenRequest;
 
 /// Address of the metadata server of a virtual machine; `AZURE_POD_IDENTITY_AUTHORITY_HOST` overrides it.
@@ -26,7 +26,7 @@ pub enum IdentityEndpoint {
 /// Managed identity.
 #[derive(Clone, Debug, Hash)]
 pub struct ManagedIdentity {
-    url: Endpoint,
+    url: TokenEndpoint,
     /// Header of App Service; `None` on a virtual machine.
     header: Option<SecretText>,
     /// Client id of an identity that is assigned by a user; `None` for that of the machine.
@@ -51,7 +51,7 @@ impl ManagedIdentity {
                 (url.into_string(), "IDENTITY_ENDPOINT", "2019-08-01", Some(header))
             }
         };
-        let url = Endpoint::parse(&url)
+        let url = TokenEndpoint::parse(&url)
             .map_err(|error| CredentialFileError::field(field, error.to_string()))?
             .with_query(&[("api-version", version)]);
         Ok(ManagedIdentity { url, header, client_id: client_id.map(Into::into) })

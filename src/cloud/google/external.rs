@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::SCOPE;
 use super::file::Fields;
 use crate::cloud::oauth::{
-    CredentialFileError, Endpoint, METADATA_TIMEOUT, Reply, SERVER_TIMEOUT, SecretText, string_member,
+    CredentialFileError, METADATA_TIMEOUT, Reply, SERVER_TIMEOUT, SecretText, TokenEndpoint, string_member,
 };
 use crate::cloud::token::{Step, StepResult, TokenError, TokenRequest};
 
@@ -24,7 +24,7 @@ const UNSUPPORTED: [(&str, &str); 3] =
 pub(super) struct ExternalAccount {
     audience: Box<str>,
     token_type: Box<str>,
-    token_url: Endpoint,
+    token_url: TokenEndpoint,
     source: SubjectSource,
     /// Value of `authorization` for the client of a workforce pool; `None` without one.
     client: Option<SecretText>,
@@ -42,7 +42,7 @@ struct SubjectSource {
 #[derive(Clone, Debug, Hash)]
 enum SubjectLocation {
     File(PathBuf),
-    Url { url: Endpoint, headers: Vec<(HeaderName, SecretText)> },
+    Url { url: TokenEndpoint, headers: Vec<(HeaderName, SecretText)> },
 }
 
 impl ExternalAccount {

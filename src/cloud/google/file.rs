@@ -8,7 +8,7 @@ use super::external::ExternalAccount;
 use super::impersonation::Impersonation;
 use super::{AuthorizedUser, BaseCredential, GoogleCredential, ServiceAccount};
 use crate::cloud::oauth::{
-    AssertionSigner, CredentialFileError, Endpoint, MAX_DOCUMENT, SecretText, SharedSigner,
+    AssertionSigner, CredentialFileError, MAX_DOCUMENT, SecretText, SharedSigner, TokenEndpoint,
 };
 
 /// Token server of service accounts and users, if the file names none.
@@ -68,13 +68,13 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns an address; `None` if it is absent.
-    pub(super) fn endpoint(&self, field: &str) -> Result<Option<Endpoint>, CredentialFileError> {
+    pub(super) fn endpoint(&self, field: &str) -> Result<Option<TokenEndpoint>, CredentialFileError> {
         let Some(text) = self.text(field)? else { return Ok(None) };
-        Endpoint::parse(text).map(Some).map_err(|error| self.wrong(field, error.to_string()))
+        TokenEndpoint::parse(text).map(Some).map_err(|error| self.wrong(field, error.to_string()))
     }
 
     /// Returns an address that must be present.
-    pub(super) fn required_endpoint(&self, field: &str) -> Result<Endpoint, CredentialFileError> {
+    pub(super) fn required_endpoint(&self, field: &str) -> Result<TokenEndpoint, CredentialFileError> {
         self.endpoint(field)?.ok_or_else(|| self.wrong(field, "is missing"))
     }
 }
@@ -156,9 +156,9 @@ fn authorized_user(fields: Fields<'_>) -> Result<AuthorizedUser, CredentialFileE
     })
 }
 
-fn token_url(fields: Fields<'_>) -> Result<Endpoint, CredentialFileError> {
+fn token_url(fields: Fields<'_>) -> Result<TokenEndpoint, CredentialFileError> {
     if let Some(url) = fields.endpoint("token_uri")? {
         return Ok(url);
     }
-    Endpoint::parse(TOKEN_URL).map_err(|error| fields.wrong("token_uri", error.to_string()))
+    TokenEndpoint::parse(TOKEN_URL).map_err(|error| fields.wrong("token_uri", error.to_string()))
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::SCOPE;
 use super::file::Fields;
-use crate::cloud::oauth::{CredentialFileError, Endpoint, SERVER_TIMEOUT};
+use crate::cloud::oauth::{CredentialFileError, SERVER_TIMEOUT, TokenEndpoint};
 use crate::cloud::token::TokenRequest;
 
 /// Life of a token in seconds, if the file names none: the longest without a policy of the organization.
@@ -20,7 +20,7 @@ const MAX_DELEGATES: usize = 16;
 /// Service account that a token is exchanged for.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Impersonation {
-    url: Endpoint,
+    url: TokenEndpoint,
     delegates: Vec<String>,
     /// Life of the token in seconds.
     lifetime: u64,

@@ -5,7 +5,7 @@
 use http::{HeaderName, Method};
 
 use super::SCOPE;
-use crate::cloud::oauth::{CredentialFileError, Endpoint, METADATA_TIMEOUT};
+use crate::cloud::oauth::{CredentialFileError, METADATA_TIMEOUT, TokenEndpoint};
 use crate::cloud::token::TokenRequest;
 
 /// Host of the metadata server; `GCE_METADATA_HOST` overrides it.
@@ -14,7 +14,7 @@ pub const METADATA_HOST: &str = "metadata.google.internal";
 /// Metadata server, and the service account whose tokens it gives.
 #[derive(Clone, Debug, Hash)]
 pub struct MetadataServer {
-    token_url: Endpoint,
+    token_url: TokenEndpoint,
 }
 
 impl MetadataServer {
@@ -30,7 +30,7 @@ impl MetadataServer {
             return Err(CredentialFileError::field("service_account", reason));
         }
         let url = format!("http://{host}/computeMetadata/v1/instance/service-accounts/{account}/token");
-        let url = Endpoint::parse(&url)
+        let url = TokenEndpoint::parse(&url)
             .map_err(|error| CredentialFileError::field("GCE_METADATA_HOST", error.to_string()))?;
         Ok(MetadataServer { token_url: url.with_query(&[("scopes", SCOPE)]) })
     }

@@ -18,7 +18,7 @@ mod tests;
 pub use file::MakeSigner;
 pub use metadata::{METADATA_HOST, MetadataServer};
 
-use super::oauth::{Endpoint, SecretText, SharedSigner};
+use super::oauth::{SecretText, SharedSigner, TokenEndpoint};
 use external::ExternalAccount;
 use impersonation::Impersonation;
 
@@ -47,7 +47,7 @@ struct ServiceAccount {
     email: Box<str>,
     key_id: Option<Box<str>>,
     signer: SharedSigner,
-    token_url: Endpoint,
+    token_url: TokenEndpoint,
 }
 
 /// Refresh token of a user, as `gcloud auth application-default login` stores it.
@@ -56,7 +56,7 @@ struct AuthorizedUser {
     client_id: Box<str>,
     client_secret: SecretText,
     refresh_token: SecretText,
-    token_url: Endpoint,
+    token_url: TokenEndpoint,
 }
 
 impl GoogleCredential {

@@ -1,7 +1,7 @@
 //! Addresses of token servers and metadata servers.
 
+use core::net::IpAddr;
 use std::fmt;
-use std::net::IpAddr;
 
 use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -15,28 +15,29 @@ const MAX_LENGTH: usize = 2_048;
 /// Reason why a text is not the address of a token server, as the end of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct EndpointError(&'static str);
+pub struct TokenEndpointError(&'static str);
 
 /// Address of a token server: an `https` URL, or a plain one on this machine or its link (loopback and link-local
 /// addresses, and the names of the metadata servers). A secret never leaves the machine unencrypted.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Endpoint(Uri);
+pub struct TokenEndpoint(Uri);
 
-impl Endpoint {
+impl TokenEndpoint {
     /// Parses an address.
     ///
     /// # Errors
-    /// Returns [`EndpointError`] with the violated rule.
-    pub fn parse(text: &str) -> Result<Self, EndpointError> {
+    /// Returns [`TokenEndpointError`] with the violated rule.
+    pub fn parse(text: &str) -> Result<Self, TokenEndpointError> {
         if text.len() > MAX_LENGTH || text.contains('#') {
-            return Err(EndpointError("must be a URL of at most 2048 bytes without a fragment"));
+            return Err(TokenEndpointError("must be a URL of at most 2048 bytes without a fragment"));
         }
-        let uri: Uri = text.parse().map_err(|_| EndpointError("must be a URL, such as https://host/path"))?;
+        let uri: Uri =
+            text.parse().map_err(|_| TokenEndpointError("must be a URL, such as https://host/path"))?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(EndpointError("must be a URL, such as https://host/path"));
+            return Err(TokenEndpointError("must be a URL, such as https://host/path"));
         };
         if authority.as_str().contains('@') {
-            return Err(EndpointError("must not contain a user name or password"));
+            return Err(TokenEndpointError("must not contain a user name or password"));
         }
         let host = authority.host();
         // `Authority` has no port if it is too large for one: look at the text.
@@ -45,15 +46,15 @@ impl Endpoint {
             port.strip_prefix(':').is_some_and(|port| port.parse().is_ok_and(|port: u16| port > 0))
         };
         if host.is_empty() || !(port.is_empty() || is_port(port)) {
-            return Err(EndpointError("must have a host name and, if any, a port from 1 to 65535"));
+            return Err(TokenEndpointError("must have a host name and, if any, a port from 1 to 65535"));
         }
         match scheme {
-            "https" => Ok(Endpoint(uri)),
-            "http" if is_local(host) => Ok(Endpoint(uri)),
-            "http" => Err(EndpointError(
+            "https" => Ok(TokenEndpoint(uri)),
+            "http" if is_local(host) => Ok(TokenEndpoint(uri)),
+            "http" => Err(TokenEndpointError(
                 "must start with https://, unless the host is a loopback or link-local address or a metadata server",
             )),
-            _ => Err(EndpointError("must start with https://")),
+            _ => Err(TokenEndpointError("must start with https://")),
         }
     }
 
@@ -68,7 +69,7 @@ impl Endpoint {
             text.extend(utf8_percent_encode(value, UNRESERVED));
             separator = '&';
         }
-        text.parse().map_or_else(|_| self.clone(), Endpoint)
+        text.parse().map_or_else(|_| self.clone(), TokenEndpoint)
     }
 
     /// Returns the host with its port if the address names one, as error messages show it.
@@ -77,13 +78,13 @@ impl Endpoint {
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for TokenEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl fmt::Debug for Endpoint {
+impl fmt::Debug for TokenEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A query may have a secret in it.
         write!(f, "{}{}", self.authority(), self.0.path())

@@ -18,7 +18,7 @@ pub use answer::{MAX_DOCUMENT, parse_token};
 pub(super) use answer::{Reply, string_member};
 pub(super) use assertion::{Assertion, SharedSigner};
 pub use assertion::{AssertionAlgorithm, AssertionSigner};
-pub use endpoint::{Endpoint, EndpointError};
+pub use endpoint::{TokenEndpoint, TokenEndpointError};
 pub use file_error::CredentialFileError;
 pub(super) use fingerprint::fingerprint;
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Endpoint, MAX_DOCUMENT, Reply, SecretText, fingerprint, parse_token};
+use super::{MAX_DOCUMENT, Reply, SecretText, TokenEndpoint, fingerprint, parse_token};
 use crate::cloud::token::{Credential, Lifetime, StepResult, TokenError};
 
 fn reply(secrets: &[SecretText]) -> Reply<'_> {
@@ -104,7 +104,7 @@ fn endpoints_are_encrypted_or_on_this_machine() {
         "http://metadata.google.internal/computeMetadata/v1/",
         "http://METADATA.google.internal./x",
     ] {
-        assert!(Endpoint::parse(sound).is_ok(), "{sound}");
+        assert!(TokenEndpoint::parse(sound).is_ok(), "{sound}");
     }
     for wrong in [
         "",
@@ -124,14 +124,14 @@ fn endpoints_are_encrypted_or_on_this_machine() {
         "https:///token",
         "https://ho st/",
     ] {
-        assert!(Endpoint::parse(wrong).is_err(), "{wrong}");
+        assert!(TokenEndpoint::parse(wrong).is_err(), "{wrong}");
     }
-    assert!(Endpoint::parse(&format!("https://host/{}", "a".repeat(3_000))).is_err());
+    assert!(TokenEndpoint::parse(&format!("https://host/{}", "a".repeat(3_000))).is_err());
 }
 
 #[test]
 fn endpoint_queries_are_encoded() {
-    let endpoint = Endpoint::parse("https://host/path?a=b").unwrap();
+    let endpoint = TokenEndpoint::parse("https://host/path?a=b").unwrap();
     let with = endpoint.with_query(&[("scope", "https://x/y z&"), ("n", "1")]);
     assert_eq!(with.to_string(), "https://host/path?a=b&scope=https%3A%2F%2Fx%2Fy%20z%26&n=1");
 }
@@ -178,7 +178,7 @@ proptest! {
 
     #[test]
     fn any_endpoint_over_plain_http_is_local(text in "http://[a-z0-9.:@\\[\\]/-]{0,40}") {
-        if let Ok(endpoint) = Endpoint::parse(&text) {
+        if let Ok(endpoint) = TokenEndpoint::parse(&text) {
             let authority = endpoint.authority().to_owned();
             let local = ["127.", "169.254.", "[", "localhost", "metadata.google.internal"];
             prop_assert!(local.iter().any(|known| authority.starts_with(known)), "{text}");
