@@ -4,6 +4,7 @@ mod azure;
 mod check;
 mod google;
 mod renewal;
+mod simulated;
 
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
