@@ -7,9 +7,10 @@ use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 
 use super::{assert_no_secret, bearer, provider, upstream};
+use crate::support::client::post_with;
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
-use crate::support::setup::Setup;
+use crate::support::setup::{KEY, Setup};
 use crate::support::token_server::{Behavior, RSA_KEY, TOKEN, TokenServer, form_field};
 
 /// Path of a project below a Vertex AI host.
@@ -39,7 +40,7 @@ async fn claude_on_vertex_is_called_with_the_token_of_a_service_account() {
     let gateway = Gateway::start(&setup).await;
 
     // Same format: whole and streamed. Another format: translated.
-    let beta = [("anthropic-beta", "context-1m-2025-08-07")];
+    let headers = [("x-api-key", KEY), ("anthropic-beta", "context-1m-2025-08-07")];
     let body = |stream: bool| {
         json!({"model": "claude", "max_tokens": 64, "stream": stream,
             "thinking": {"type": "enabled", "budget_tokens": 1_024},
@@ -47,7 +48,7 @@ async fn claude_on_vertex_is_called_with_the_token_of_a_service_account() {
         .to_string()
     };
     for stream in [false, true] {
-        let request = crate::support::client::post_with("/v1/messages", &beta, body(stream));
+        let request = post_with("/v1/messages", &headers, body(stream));
         let answer = gateway.ask(request).await;
         assert_eq!(answer.status(), 200, "{}", answer.everything());
     }
