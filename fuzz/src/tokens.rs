@@ -62,7 +62,8 @@ pub fn tokens(data: &[u8]) {
 }
 
 fn check_request(request: &TokenRequest) {
-    let local = ["http://127.", "http://169.254.", "http://[", "http://localhost", "http://metadata.google.internal"];
+    let local =
+        ["http://127.", "http://169.254.", "http://[", "http://localhost", "http://metadata.google.internal"];
     let url = request.url.to_ascii_lowercase();
     assert!(url.starts_with("https://") || local.iter().any(|known| url.starts_with(known)), "{url}");
 }

@@ -41,7 +41,7 @@ impl Machine {
 
     fn fault(&self, kind: &str, lines: &str) -> String {
         let report = self.read(kind, lines).unwrap_err();
-        assert!(!format!("{report} {report:?}").contains("SECRET"), "{report}");
+        assert!(!format!("{report} {report:?}").contains("HUSH"), "{report}");
         report.to_string()
     }
 }
@@ -62,7 +62,7 @@ fn service_account(key: &str) -> String {
 }
 
 const USER: &str =
-    r#"{"type":"authorized_user","client_id":"c","client_secret":"SECRET","refresh_token":"SECRET"}"#;
+    r#"{"type":"authorized_user","client_id":"c","client_secret":"HUSH","refresh_token":"HUSH"}"#;
 
 #[test]
 fn google_default_credentials_are_looked_for_in_their_order() {
@@ -101,9 +101,9 @@ fn google_credentials_are_read_from_files_and_variables() {
 #[test]
 fn google_faults_say_what_is_wrong() {
     let machine = Machine::default()
-        .file("/conf/broken.json", &service_account("SECRET"))
+        .file("/conf/broken.json", &service_account("HUSH"))
         .file("/conf/escaped.json", &service_account(&RSA_KEY.replace('\n', "\\n")))
-        .file("/conf/text.json", "SECRET")
+        .file("/conf/text.json", "HUSH")
         .env("GCE_METADATA_HOST", "metadata.example");
     for (kind, lines, expected) in [
         ("vertex", "google = {}", "exactly one of source, file and env"),
@@ -135,7 +135,7 @@ fn google_faults_say_what_is_wrong() {
         ),
         (
             "vertex",
-            "google = { source = \"default\" }\ncredential = { value = \"SECRET\" }",
+            "google = { source = \"default\" }\ncredential = { value = \"HUSH\" }",
             "either credential or the tokens of a cloud platform",
         ),
         ("vertex", "", "credential"),
@@ -152,7 +152,7 @@ fn azure_sources_take_what_is_missing_from_the_environment() {
         .env("AZURE_CLIENT_ID", "client")
         .file("/conf/app.pem", &format!("{RSA_KEY}{CERTIFICATE}"));
     for (lines, name) in [
-        ("azure = { source = \"client-secret\", client_secret = { value = \"SECRET\" } }", "client secret"),
+        ("azure = { source = \"client-secret\", client_secret = { value = \"HUSH\" } }", "client secret"),
         ("azure = { source = \"client-certificate\", certificate = \"app.pem\" }", "client certificate"),
         ("azure = { source = \"workload-identity\", token_file = \"/var/token\" }", "workload identity"),
         ("azure = { source = \"managed-identity\" }", "managed identity"),
@@ -165,7 +165,7 @@ fn azure_sources_take_what_is_missing_from_the_environment() {
     let default = "azure = { source = \"default\" }";
     let machine = machine.env("AZURE_FEDERATED_TOKEN_FILE", "/var/token");
     assert_eq!(machine.read("azure", default).unwrap(), "workload identity");
-    let machine = machine.env("AZURE_CLIENT_SECRET", "SECRET");
+    let machine = machine.env("AZURE_CLIENT_SECRET", "HUSH");
     assert_eq!(machine.read("azure", default).unwrap(), "client secret");
 }
 
@@ -173,7 +173,7 @@ fn azure_sources_take_what_is_missing_from_the_environment() {
 fn azure_faults_say_what_is_wrong() {
     let machine = Machine::default().file("/conf/key.pem", RSA_KEY).file("/conf/cert.pem", CERTIFICATE);
     let arc = Machine::default().env("IDENTITY_ENDPOINT", "http://localhost:40342/x");
-    let secret = "source = \"client-secret\", client_secret = { value = \"SECRET\" }";
+    let secret = "source = \"client-secret\", client_secret = { value = \"HUSH\" }";
     for (machine, lines, expected) in [
         (&machine, "azure = {}".to_owned(), "source"),
         (&machine, "azure = { source = \"managed\" }".to_owned(), "managed-identity"),
