@@ -1,8 +1,8 @@
 //! Applications of Microsoft Entra ID (client credentials, RFC 6749, section 4.4).
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::Method;
 use serde::Serialize;
@@ -23,9 +23,6 @@ const ASSERTION_LIFE: i64 = 600;
 const ASSERTION_SKEW: i64 = 10;
 /// Longest tenant and client id, in bytes. Both are usually UUIDs; a tenant can also be a domain name.
 const MAX_ID: usize = 256;
-
-/// Number of the next assertion of this process.
-static NEXT_ASSERTION: AtomicU64 = AtomicU64::new(0);
 
 /// Application and its proof.
 #[derive(Clone, Debug, Hash)]
@@ -103,14 +100,14 @@ impl EntraApplication {
         now: i64,
     ) -> Result<SecretText, TokenError> {
         let issued = now.saturating_sub(ASSERTION_SKEW);
-        // Entra ID wants a different id in each assertion.
-        let number = NEXT_ASSERTION.fetch_add(1, Ordering::Relaxed);
-        let unique = format!("{}.{now}.{}.{number}", certificate.thumbprint, std::process::id());
+        // Entra ID wants a different id in each assertion, of all gateways with this certificate: the state is random.
+        let random = RandomState::new();
+        let unique = format!("{:x}{:x}", random.hash_one((now, 0)), random.hash_one((now, 1)));
         let claims = Claims {
             aud: self.token_url.to_string(),
             iss: &self.client_id,
             sub: &self.client_id,
-            jti: base64_simd::URL_SAFE_NO_PAD.encode_to_string(Sha256::digest(unique)),
+            jti: unique,
             nbf: issued,
             iat: issued,
             exp: issued.saturating_add(ASSERTION_LIFE),

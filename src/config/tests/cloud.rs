@@ -69,8 +69,8 @@ fn google_default_credentials_are_looked_for_in_their_order() {
     let default = "google = { source = \"default\" }";
     let machine = Machine::default();
     assert_eq!(machine.read("vertex", default).unwrap(), "metadata server");
-    let gcloud = "/home/a/.config/gcloud/application_default_credentials.json";
-    let machine = machine.env("HOME", "/home/a").file(gcloud, USER);
+    let gcloud = "/users/a/.config/gcloud/application_default_credentials.json";
+    let machine = machine.env("HOME", "/users/a").file(gcloud, USER);
     assert_eq!(machine.read("vertex-anthropic", default).unwrap(), "authorized user");
     let machine =
         machine.env("GOOGLE_APPLICATION_CREDENTIALS", "/sa.json").file("/sa.json", &service_account(RSA_KEY));
