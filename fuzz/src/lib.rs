@@ -19,6 +19,7 @@ mod images;
 mod journal;
 mod json;
 mod socket;
+mod tokens;
 mod translate;
 mod videos;
 mod wire;
@@ -38,6 +39,7 @@ pub use images::images;
 pub use journal::journal;
 pub use json::{json_cursor, json_scanner};
 pub use socket::{websocket_events, websocket_frames};
+pub use tokens::tokens;
 pub use translate::{answer, schemas, seals, translated, translated_request};
 pub use videos::videos;
 pub use wire::{compaction, path, provider_error, request, spellings, watch};
@@ -54,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     ("framing", framing),
     ("event_stream", event_stream),
     ("signed_request", signed_request),
+    ("tokens", tokens),
     ("websocket_frames", websocket_frames),
     ("websocket_events", websocket_events),
     ("path", path),

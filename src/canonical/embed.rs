@@ -89,6 +89,10 @@ pub enum EmbedShape {
     Parts,
     /// `{model, texts: [...], embedding_types}`.
     Texts,
+    /// `{texts: [...], embedding_types}`: the model is in the path.
+    UnnamedTexts,
+    /// `{inputText}`: one text, and the model is in the path.
+    InputText,
     /// `{model, input: {texts: [...]}, parameters}`.
     Nested,
 }

@@ -16,6 +16,8 @@ pub struct Quirks {
     pub search_tool: Option<&'static str>,
     /// Member and value that replace the model member, for providers that name the model in the URL.
     pub model_replacement: Option<(&'static str, &'static str)>,
+    /// Whether the path, not a member of the body, selects a stream.
+    pub streams_by_path: bool,
     /// Supported tool choices.
     pub choices: ToolChoiceSupport,
     /// Range of `temperature`, as number literals.
@@ -87,6 +89,7 @@ impl Quirks {
         tool_stream: None,
         search_tool: None,
         model_replacement: None,
+        streams_by_path: false,
         choices: ToolChoiceSupport::ALL,
         temperature: None,
         top_p: None,

@@ -27,6 +27,8 @@ pub enum RankShape {
     Nested,
     /// `{query, texts}`: a server that hosts one model.
     Texts,
+    /// `{query, documents}`, with this `api_version`: the model is in the path. 0 for none.
+    Unnamed(u8),
 }
 
 /// Rerank capabilities of a provider.

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{Conf, style};
 use crate::config::{self, Environment, Loaded, NoSecrets, Vault};
+use crate::proxy::{self, CredentialReport};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -17,6 +18,9 @@ pub(super) struct CheckArgs {
     /// Read neither credentials nor certificates: check a configuration on a machine that must not have them.
     #[arg(long)]
     no_secrets: bool,
+    /// Request the short-lived credentials of providers at cloud platforms once, and report what is wrong with them.
+    #[arg(long, conflicts_with = "no_secrets")]
+    credentials: bool,
 }
 
 pub(super) fn run(options: &CheckArgs) -> ExitCode {
@@ -45,7 +49,7 @@ pub(super) fn run(options: &CheckArgs) -> ExitCode {
             for warning in &loaded.settings.warnings {
                 eprintln!("{} {warning}", style::bad("warning:"));
             }
-            ExitCode::SUCCESS
+            if options.credentials { check_credentials(&loaded) } else { ExitCode::SUCCESS }
         }
         Err(report) => {
             for problem in &report.problems {
@@ -56,6 +60,35 @@ pub(super) fn run(options: &CheckArgs) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Requests the credentials of cloud platforms and prints the results. Fails if one of them was not issued.
+fn check_credentials(loaded: &Loaded) -> ExitCode {
+    let reports = match proxy::check_credentials(&loaded.snapshot, &loaded.settings.limits) {
+        Ok(reports) => reports,
+        Err(error) => {
+            eprintln!("{} {error}", style::bad("error:"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut code = ExitCode::SUCCESS;
+    for CredentialReport { provider, source, outcome } in reports {
+        match outcome {
+            Ok(None) => println!("{} credential of {provider} ({source})", style::good("ok")),
+            Ok(Some(life)) => {
+                let minutes = life.as_secs() / 60;
+                println!(
+                    "{} credential of {provider} ({source}), valid for {minutes} minutes",
+                    style::good("ok")
+                );
+            }
+            Err(reason) => {
+                eprintln!("{} credential of {provider} ({source}): {reason}", style::bad("error:"));
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
 }
 
 /// Returns a text that lists the models without a price, if there are accounts that could be charged; otherwise `None`.

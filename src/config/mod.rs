@@ -7,8 +7,12 @@
 //! No other module reads these files. The semantics of routes and keys must not live here.
 
 mod admin;
+mod aws;
+mod azure;
+mod cloud;
 mod entries;
 mod fleet;
+mod google;
 mod keys;
 mod keys_file;
 mod limits;
@@ -26,6 +30,7 @@ mod routing;
 mod schema;
 mod secret;
 mod settings;
+mod signing_key;
 mod sources;
 mod stable_read;
 mod telemetry;

@@ -13,7 +13,7 @@ use super::{
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
 use crate::canonical::CachePolicy;
-use crate::provider::{HttpVersion, Timeouts};
+use crate::provider::{CloudAccess, HttpVersion, Timeouts};
 use crate::route::{ConfiguredAbilities, Model, RetryRules, RoutingTable, Target};
 use crate::snapshot::Snapshot;
 
@@ -241,7 +241,9 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         writeln!(out, "kind       = \"{}\"", provider.kind.name())?;
         writeln!(out, "apis       = [{}]", apis.join(", "))?;
         writeln!(out, "base_url   = {}", text(&provider.base.to_string()))?;
-        if provider.has_credential() {
+        if let Some(access) = &provider.cloud {
+            write_access(out, access)?;
+        } else if provider.has_credential() {
             writeln!(out, "credential = {{ value = \"***\" }}")?;
         }
         let http = match provider.http {
@@ -283,6 +285,15 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         writeln!(out, "cooldown = {}\nlongest  = {}", nanos(rules.cooldown), nanos(rules.longest))?;
     }
     routes.models().iter().try_for_each(|model| write_model(out, model))
+}
+
+/// Writes the access to a cloud platform: its source, without secrets.
+fn write_access(out: &mut String, access: &CloudAccess) -> std::fmt::Result {
+    if let Some(signing) = &access.signing {
+        let (region, service) = (text(&signing.region), text(&signing.service));
+        writeln!(out, "aws        = {{ region = {region}, service = {service} }}")?;
+    }
+    writeln!(out, "# credentials: {}", access.source.name())
 }
 
 fn write_model(out: &mut String, model: &Model) -> std::fmt::Result {

@@ -11,7 +11,7 @@ use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use super::secret::{self, Vault};
 use super::sources::SourceText;
-use super::{Secret, folder, models, prices, routing, tokens};
+use super::{Secret, aws, cloud, folder, models, prices, routing, tokens};
 use crate::account::Tokens;
 use crate::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
 use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes, alias};
@@ -193,13 +193,23 @@ fn read_provider(
             })
         })
     });
-    let base = match (table.get("base_url"), kind.and_then(ProviderKind::default_base_url)) {
+    let configured = table.get("base_url").map(|value| {
         // A rejected URL may contain a password.
-        (Some(value), _) => {
-            let value = value.hidden_where(|text| text.contains('@'));
-            value.parsed(|text| BaseUrl::parse(text).map_err(|error| error.to_string()))
-        }
+        let value = value.hidden_where(|text| text.contains('@'));
+        value.parsed(|text| BaseUrl::parse(text).map_err(|error| error.to_string()))
+    });
+    let host = configured.as_ref().and_then(|base| Some(base.as_ref()?.host()));
+    let has_credential = table.get("credential").is_some();
+    let aws = table.table("aws", |aws| aws::read(aws, kind, host, has_credential, (folder, vault)));
+    let has_aws = aws.is_some();
+    let aws = aws.flatten();
+    let base = match (configured, kind.and_then(ProviderKind::default_base_url)) {
+        (Some(base), _) => base,
         (None, Some(default)) => BaseUrl::parse(default).ok(),
+        // A fault of `aws` is reported already.
+        (None, None) if kind == Some(ProviderKind::Bedrock) && has_aws => {
+            aws.as_ref().and_then(|aws| BaseUrl::parse(&aws::bedrock_url(&aws.region)).ok())
+        }
         (None, None) => {
             if kind.is_some() {
                 table.require("base_url", "base_url = \"http://127.0.0.1:8000/v1\"");
@@ -214,7 +224,12 @@ fn read_provider(
         })
     });
     let api_version = table.string("api_version");
-    let credential = read_credential(table, kind, folder, vault);
+    let cloud = cloud::read(table, kind, folder, vault);
+    let credential = if has_aws && !has_credential {
+        None
+    } else {
+        read_credential(table, kind, cloud.is_set, folder, vault)
+    };
     let http = table.get("http").and_then(|value| {
         value.parsed(|text| match text {
             "auto" => Ok(HttpVersion::Auto),
@@ -257,9 +272,11 @@ fn read_provider(
     let websocket =
         websocket.is_some_and(|value| read_websocket(&value, kind, &apis, http.unwrap_or_default()));
     let mut provider = Provider::new(Setup { name, kind, apis, base: base? });
-    if let Some(secret) = credential {
+    let (access, bearer) = aws.map_or((None, None), |aws| (aws.access, aws.bearer));
+    if let Some(secret) = credential.or(bearer) {
         provider.set_credential(secret.expose()).ok()?;
     }
+    provider.cloud = access;
     provider.preset = row.unwrap_or(provider.preset);
     provider.api_version = api_version.map(String::into_boxed_str);
     provider.http = http.unwrap_or_default();
@@ -267,6 +284,7 @@ fn read_provider(
     provider.check = check;
     provider.roots = roots;
     provider.headers = headers;
+    cloud.apply(&mut provider);
     provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
     provider.think_tags = think_tags.unwrap_or(false);
     provider.prefill = prefill;
@@ -308,17 +326,21 @@ fn read_apis(value: &Value<'_>) -> Option<Vec<Api>> {
 fn read_credential(
     table: &ConfigTable<'_>,
     kind: Option<ProviderKind>,
+    is_cloud: bool,
     folder: &Path,
     vault: &dyn Vault,
 ) -> Option<Secret> {
     const EXAMPLE: &str =
         "credential = { env = \"OPENAI_API_KEY\" }, or { file = \"%d/openai\" }, or { value = \"...\" }";
     let Some(value) = table.get("credential").map(Value::hidden) else {
-        if kind.is_some_and(ProviderKind::needs_credential) {
+        if !is_cloud && kind.is_some_and(ProviderKind::needs_credential) {
             table.require("credential", EXAMPLE);
         }
         return None;
     };
+    if is_cloud {
+        value.wrong("a provider has either credential or the tokens of a cloud platform", None);
+    }
     secret::read(&value, "credential", EXAMPLE, folder, vault)
 }
 

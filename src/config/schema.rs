@@ -103,7 +103,15 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
         "provider.timeouts." | "model.timeouts." => timeout(last),
         "model.price." | "model.price.tiers." => price(last),
         "key.limits." | "account.limits." => usage_limit(last),
-        "provider.credential." | "tokens.key.secret." | "key.access_key.secret." => Some(KeyType::Text),
+        "provider.credential."
+        | "tokens.key.secret."
+        | "key.access_key.secret."
+        | "provider.aws.secret_access_key."
+        | "provider.aws.session_token."
+        | "provider.azure.client_secret." => Some(KeyType::Text),
+        "provider.aws." => aws(last),
+        "provider.google." => google(last),
+        "provider.azure." => azure(last),
         "limits." => limit(last),
         "store." => store(last),
         "telemetry." => telemetry(last),
@@ -216,12 +224,50 @@ fn access(key: &str) -> Option<KeyType> {
     })
 }
 
+/// Keys of `[provider.google]`.
+fn google(key: &str) -> Option<KeyType> {
+    Some(match key {
+        "source" => KeyType::OneOf(Names::Own(&super::google::SOURCES)),
+        "file" | "env" | "service_account" => KeyType::Text,
+        _ => return None,
+    })
+}
+
+/// Keys of `[provider.azure]`.
+fn azure(key: &str) -> Option<KeyType> {
+    Some(match key {
+        "source" => KeyType::OneOf(Names::Own(&super::azure::SOURCES)),
+        "client_secret" => KeyType::Choice,
+        "tenant" | "client_id" | "certificate" | "token_file" | "authority" | "scope" => KeyType::Text,
+        _ => return None,
+    })
+}
+
+/// Keys of `[provider.aws]`.
+fn aws(key: &str) -> Option<KeyType> {
+    Some(match key {
+        "source" => KeyType::OneOf(Names::Own(&[
+            "auto",
+            "static",
+            "profile",
+            "web-identity",
+            "container",
+            "instance",
+        ])),
+        "secret_access_key" | "session_token" => KeyType::Choice,
+        "duration" => KeyType::Duration,
+        "region" | "service" | "access_key_id" | "profile" | "role_arn" | "session_name" | "external_id"
+        | "token_file" | "endpoint" | "sts_url" => KeyType::Text,
+        _ => return None,
+    })
+}
+
 /// Keys of tables that no other table resembles.
 fn other(path: &str) -> Option<KeyType> {
     Some(match path {
         "server" | "limits" | "reload" | "log" | "store" | "admin" | "telemetry" | "tokens" | "breaker"
-        | "retry" | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry"
-        | "model.price" => KeyType::Table,
+        | "retry" | "provider.timeouts" | "provider.check" | "provider.aws" | "provider.google"
+        | "provider.azure" | "model.timeouts" | "model.retry" | "model.price" => KeyType::Table,
         "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {
             KeyType::Tables
         }

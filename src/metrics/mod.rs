@@ -93,6 +93,10 @@ pub struct Metrics {
     pub provider_checks: IntCounterVec,
     /// Whether the last health check of a provider succeeded.
     pub provider_well: IntGaugeVec,
+    /// See [`table::CREDENTIAL_RENEWALS`].
+    pub credential_renewals: IntCounterVec,
+    /// See [`table::CREDENTIAL_END`].
+    pub credential_end: IntGaugeVec,
     /// See [`table::REMOTE_FETCHES`].
     pub remote_fetches: IntCounterVec,
     /// Request elements lost in translation.
@@ -176,6 +180,8 @@ impl Metrics {
             target_in_flight: make.gauges(&table::TARGET_IN_FLIGHT)?,
             provider_checks: make.counters(&table::PROVIDER_CHECKS)?,
             provider_well: make.gauges(&table::PROVIDER_WELL)?,
+            credential_renewals: make.counters(&table::CREDENTIAL_RENEWALS)?,
+            credential_end: make.gauges(&table::CREDENTIAL_END)?,
             remote_fetches: make.counters(&table::REMOTE_FETCHES)?,
             losses: make.counters(&table::LOSSES)?,
             usage_bounded: make.counters(&table::USAGE_BOUNDED)?,

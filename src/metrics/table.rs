@@ -168,6 +168,13 @@ table! {
     /// Result of the last health check.
     PROVIDER_WELL = "gateway_provider_well" MetricType::Gauge, &["provider"],
         "1 if the result of the provider's last health check was well, 0 otherwise.";
+    /// Renewals of credentials.
+    CREDENTIAL_RENEWALS = "gateway_credential_renewals_total" MetricType::Counter, &["provider", "outcome"],
+        "Requests for a short-lived credential of a provider, by outcome (issued, unreachable, refused, invalid, \
+         configuration, expired).";
+    /// End of the present credential.
+    CREDENTIAL_END = "gateway_credential_end_timestamp_seconds" MetricType::Gauge, &["provider"],
+        "Time at which the present short-lived credential of a provider ends, in Unix seconds; 0 if it is not known.";
     /// Fetches of remote media.
     REMOTE_FETCHES = "gateway_links_total" MetricType::Counter, &["from", "result"],
         "Downloads of remote media, by origin of the URL (client, provider) and result.";

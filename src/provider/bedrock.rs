@@ -7,8 +7,11 @@
 use super::dialect::messages;
 use crate::canonical::Dialect;
 use crate::canonical::dialect::{ReasoningSupport, Structured};
+use crate::canonical::embed::{EmbedDialect, EmbedShape, PurposeWords};
 use crate::canonical::quirks::{Quirks, ToolChoiceSupport};
+use crate::canonical::rank::{RankDialect, RankShape};
 use crate::canonical::request::Effort;
+use crate::wire::Api;
 
 /// Models of OpenAI: an effort under its usual name.
 const USUAL: Quirks = Quirks { custom_tools: false, ..Quirks::PLAIN };
@@ -22,6 +25,57 @@ const OPEN_WEIGHTS: Quirks = Quirks { renames: &[("reasoning_effort", "reasoning
 /// Models of Meta accept no forced tool call.
 const LLAMA: Quirks =
     Quirks { choices: ToolChoiceSupport { none: true, ..ToolChoiceSupport::AUTO }, ..USUAL };
+
+/// Claude through InvokeModel: the model and the choice of a stream are in the path, the API version in the body. Source:
+/// Amazon Bedrock User Guide, "Anthropic Claude Messages API".
+pub(super) const INVOKE_CLAUDE: Quirks = Quirks {
+    model_replacement: Some(("anthropic_version", "bedrock-2023-05-31")),
+    streams_by_path: true,
+    ..Quirks::PLAIN
+};
+
+/// Returns whether a model is served through an API. `has_converse` is whether the provider offers Converse: without it
+/// the configuration says that all models are Claude, such as those behind the ARN of an inference profile.
+pub(super) fn serves(api: Api, model: &str, has_converse: bool) -> bool {
+    match api {
+        Api::Messages => model.contains("claude") || !has_converse,
+        _ => true,
+    }
+}
+
+/// Returns the embedding profile of a model. Sources: Amazon Bedrock User Guide, "Amazon Titan Embeddings G1 - Text",
+/// "Amazon Titan Text Embeddings V2", "Cohere Embed v3" and "Cohere Embed v4".
+pub(super) fn embedding(model: &str) -> EmbedDialect {
+    if model.contains("cohere") {
+        return EmbedDialect {
+            shape: EmbedShape::UnnamedTexts,
+            batch: 96,
+            // Vectors of the third version have a fixed number of dimensions.
+            dimensions: if model.contains("embed-v4") { "output_dimension" } else { "" },
+            purpose: "input_type",
+            words: PurposeWords::Search,
+            base64: false,
+            tokens: false,
+            plain: false,
+        };
+    }
+    EmbedDialect {
+        shape: EmbedShape::InputText,
+        batch: 1,
+        dimensions: if model.contains("embed-text-v1") { "" } else { "dimensions" },
+        purpose: "",
+        words: PurposeWords::None,
+        base64: false,
+        tokens: false,
+        plain: false,
+    }
+}
+
+/// Returns the rerank profile of a model. Source: Amazon Bedrock User Guide, "Use a reranker model".
+pub(super) fn ranking(model: &str) -> RankDialect {
+    let version = if model.contains("cohere") { 2 } else { 0 };
+    RankDialect { shape: RankShape::Unnamed(version), extensions: false, ..RankDialect::PLAIN }
+}
 
 /// Returns the profile of a model.
 pub(super) fn dialect<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {

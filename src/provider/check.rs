@@ -38,6 +38,10 @@ impl Provider {
         let prefix = self.base.prefix();
         match self.kind {
             ProviderKind::Anthropic => format!("{prefix}/models?limit=1"),
+            ProviderKind::AzureAnthropic if !prefix.contains("/anthropic") => {
+                format!("{prefix}/anthropic/v1/models?limit=1")
+            }
+            ProviderKind::AzureAnthropic => format!("{prefix}/models?limit=1"),
             ProviderKind::Gemini | ProviderKind::Vertex | ProviderKind::VertexAnthropic => {
                 format!("{prefix}/models?pageSize=1")
             }

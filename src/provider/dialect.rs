@@ -3,6 +3,7 @@
 //! Source: the providers' documentation of November 2026, with the page titles beside each function. An unknown model
 //! gets the profile of a recent model of its provider.
 
+use super::bedrock::INVOKE_CLAUDE;
 use super::presets;
 use super::{Preset, Provider, ProviderKind};
 use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
@@ -31,11 +32,13 @@ impl Provider {
             Dialect { max_output: MAX_OUTPUT, think_tags: self.think_tags, image_input, ..plain_dialect };
         match api {
             Api::Messages | Api::CountTokens => Dialect {
-                quirks: if self.kind == ProviderKind::VertexAnthropic {
-                    const { &VERTEX_CLAUDE }
-                } else {
-                    base.quirks
+                quirks: match self.kind {
+                    ProviderKind::VertexAnthropic => const { &VERTEX_CLAUDE },
+                    ProviderKind::Bedrock => const { &INVOKE_CLAUDE },
+                    _ => base.quirks,
                 },
+                // Bedrock fetches no media.
+                media_urls: base.media_urls && self.kind != ProviderKind::Bedrock,
                 ..messages(base, plain)
             },
             Api::Generate => {
@@ -69,8 +72,18 @@ impl Provider {
 
     /// Returns the member, with its value, that replaces the model name in the body. `None` if the body names the
     /// model.
-    pub fn model_replacement(&self) -> Option<(&'static str, &'static str)> {
-        (self.kind == ProviderKind::VertexAnthropic).then_some(VERTEX_CLAUDE.model_replacement)?
+    pub fn model_replacement(&self, api: Api) -> Option<(&'static str, &'static str)> {
+        match (self.kind, api) {
+            (ProviderKind::VertexAnthropic, _) => VERTEX_CLAUDE.model_replacement,
+            (ProviderKind::Bedrock, Api::Messages) => INVOKE_CLAUDE.model_replacement,
+            _ => None,
+        }
+    }
+
+    /// Returns whether requests of the messages format go to Bedrock's InvokeModel, where the path selects a stream, beta
+    /// features are a member of the body, and a stream arrives as an event stream.
+    pub fn invokes(&self, api: Api) -> bool {
+        self.kind == ProviderKind::Bedrock && api == Api::Messages
     }
 }
 

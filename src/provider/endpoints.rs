@@ -1,6 +1,6 @@
 //! Embedding and rerank endpoints: paths and request shapes, by provider kind and model name.
 
-use super::{Provider, ProviderKind};
+use super::{Provider, ProviderKind, bedrock};
 use crate::canonical::embed::{EmbedDialect, EmbedShape, PurposeWords};
 use crate::canonical::rank::{RankDialect, RankShape};
 use crate::wire::Api;
@@ -74,6 +74,7 @@ impl Provider {
                     EmbedDialect { batch, tokens: false, ..LIST }
                 }
             }
+            ProviderKind::Bedrock => bedrock::embedding(model),
             // 256 texts. Source: Volcengine Ark, "Text embedding".
             ProviderKind::Ark => EmbedDialect { batch: 256, tokens: false, ..LIST },
             // TEI returns the name of its own model, whatever the request names.
@@ -87,6 +88,7 @@ impl Provider {
         const PLAIN: RankDialect = RankDialect::PLAIN;
         match self.kind {
             ProviderKind::Voyage => RankDialect { top: "top_k", ..PLAIN },
+            ProviderKind::Bedrock => bedrock::ranking(model),
             ProviderKind::DashScope if self.ranks_in_own_words(model) => {
                 RankDialect { shape: RankShape::Nested, batch: 500, ..PLAIN }
             }

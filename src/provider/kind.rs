@@ -9,6 +9,8 @@ pub enum ProviderKind {
     OpenAi,
     /// Azure OpenAI.
     Azure,
+    /// Anthropic models at Microsoft Foundry (Azure).
+    AzureAnthropic,
     /// Any server of OpenAI's chat completions: vLLM, Ollama, OpenRouter, DeepSeek, Mistral ...
     OpenAiCompatible,
     /// Anthropic.
@@ -37,10 +39,11 @@ pub enum ProviderKind {
 
 impl ProviderKind {
     /// All kinds, in the order of docs/configuration.md.
-    pub const ALL: [ProviderKind; 14] = [
+    pub const ALL: [ProviderKind; 15] = [
         ProviderKind::OpenAi,
         ProviderKind::OpenAiCompatible,
         ProviderKind::Azure,
+        ProviderKind::AzureAnthropic,
         ProviderKind::Anthropic,
         ProviderKind::VertexAnthropic,
         ProviderKind::Gemini,
@@ -60,6 +63,7 @@ impl ProviderKind {
             ProviderKind::OpenAi => "openai",
             ProviderKind::OpenAiCompatible => "openai-compatible",
             ProviderKind::Azure => "azure",
+            ProviderKind::AzureAnthropic => "azure-anthropic",
             ProviderKind::Anthropic => "anthropic",
             ProviderKind::VertexAnthropic => "vertex-anthropic",
             ProviderKind::Gemini => "gemini",
@@ -85,6 +89,7 @@ impl ProviderKind {
             ProviderKind::OpenAi => "openai",
             ProviderKind::OpenAiCompatible => "openai_compatible",
             ProviderKind::Azure => "azure.ai.openai",
+            ProviderKind::AzureAnthropic => "azure.ai.inference",
             ProviderKind::Anthropic => "anthropic",
             ProviderKind::VertexAnthropic | ProviderKind::Vertex => "gcp.vertex_ai",
             ProviderKind::Gemini => "gcp.gemini",
@@ -105,10 +110,12 @@ impl ProviderKind {
             ProviderKind::OpenAi => &[Api::Responses, Api::Chat, Api::Embeddings, Api::Images, Api::Videos],
             ProviderKind::OpenAiCompatible => &[Api::Chat, Api::Embeddings, Api::Rerank],
             ProviderKind::Azure => &[Api::Responses, Api::Chat, Api::Embeddings, Api::Images, Api::Videos],
-            ProviderKind::Anthropic | ProviderKind::VertexAnthropic => &[Api::Messages, Api::CountTokens],
+            ProviderKind::Anthropic | ProviderKind::VertexAnthropic | ProviderKind::AzureAnthropic => {
+                &[Api::Messages, Api::CountTokens]
+            }
             ProviderKind::Vertex => &[Api::Generate, Api::Images, Api::Videos],
             ProviderKind::Gemini => &[Api::Generate, Api::EmbedContent, Api::Images, Api::Videos],
-            ProviderKind::Bedrock => &[Api::Converse],
+            ProviderKind::Bedrock => &[Api::Converse, Api::Messages, Api::Embeddings, Api::Rerank],
             ProviderKind::Cohere => &[Api::Rerank, Api::Embeddings],
             ProviderKind::Jina | ProviderKind::Voyage => &[Api::Embeddings, Api::Rerank],
             ProviderKind::DashScope => {
@@ -125,6 +132,7 @@ impl ProviderKind {
             ProviderKind::OpenAi => Some("https://api.openai.com/v1"),
             ProviderKind::OpenAiCompatible
             | ProviderKind::Azure
+            | ProviderKind::AzureAnthropic
             | ProviderKind::VertexAnthropic
             | ProviderKind::Vertex
             | ProviderKind::Bedrock

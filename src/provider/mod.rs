@@ -7,6 +7,7 @@
 mod address;
 mod bedrock;
 mod check;
+mod cloud;
 mod dialect;
 mod doc_table;
 mod endpoints;
@@ -23,6 +24,7 @@ use http::{HeaderName, HeaderValue};
 
 pub use address::{BaseUrl, BaseUrlError, Scheme};
 pub use check::Check;
+pub use cloud::{CloudAccess, SigningScope};
 pub use doc_table::preset_table;
 pub use kind::ProviderKind;
 pub use preset::Preset;
@@ -102,6 +104,8 @@ pub struct Provider {
     pub base: BaseUrl,
     /// Credential as header values, marked as sensitive. `None` for a provider without authentication.
     credential: Option<Credential>,
+    /// Access to a cloud platform, whose credentials are short-lived. `None` for a provider with a fixed credential.
+    pub cloud: Option<CloudAccess>,
     /// Issuer of provider signatures (reasoning signatures) as it appears in ids that clients send back.
     issuer: Box<str>,
     /// Additional headers of every request.
@@ -174,6 +178,7 @@ impl Provider {
             apis: setup.apis,
             base: setup.base,
             credential: None,
+            cloud: None,
             headers: Vec::new(),
             http: HttpVersion::default(),
             timeouts: Timeouts::default(),
@@ -210,6 +215,11 @@ impl Provider {
             && self.kind == other.kind
             && self.base == other.base
             && secret(self) == secret(other)
+            && match (&self.cloud, &other.cloud) {
+                (None, None) => true,
+                (Some(one), Some(other)) => one.is_same(other),
+                _ => false,
+            }
     }
 
     /// Returns the issuer of the provider's signatures, as it appears in ids that clients of other formats send back.
@@ -219,7 +229,7 @@ impl Provider {
 
     /// Returns whether a credential is set.
     pub fn has_credential(&self) -> bool {
-        self.credential.is_some()
+        self.credential.is_some() || self.cloud.is_some()
     }
 
     /// Returns whether the API is enabled.
@@ -227,11 +237,20 @@ impl Provider {
         self.apis.contains(&api)
     }
 
+    /// Returns whether the API is enabled, and serves the model.
+    pub fn serves(&self, api: Api, model: &str) -> bool {
+        self.offers(api)
+            && (self.kind != ProviderKind::Bedrock || bedrock::serves(api, model, self.offers(Api::Converse)))
+    }
+
     /// Returns the authentication header for an API, or `None` if no credential is set.
     pub fn credential(&self, api: Api) -> Option<(HeaderName, &HeaderValue)> {
         let credential = self.credential.as_ref()?;
         Some(match (self.kind, api) {
-            (ProviderKind::Azure, _) => (HeaderName::from_static("api-key"), &credential.plain),
+            (ProviderKind::Bedrock, _) => (http::header::AUTHORIZATION, &credential.bearer),
+            (ProviderKind::Azure | ProviderKind::AzureAnthropic, _) => {
+                (HeaderName::from_static("api-key"), &credential.plain)
+            }
             (ProviderKind::Vertex | ProviderKind::VertexAnthropic, _) => {
                 (http::header::AUTHORIZATION, &credential.bearer)
             }
@@ -266,6 +285,13 @@ impl Provider {
             (api, action) if self.kind == ProviderKind::Azure => {
                 self.push_azure(&mut path, api, model, action)
             }
+            (api, action) if self.kind == ProviderKind::AzureAnthropic => {
+                // The base URL of a resource may stand alone, as Foundry shows it.
+                if !self.base.prefix().contains("/anthropic") {
+                    path.push_str("/anthropic/v1");
+                }
+                path.push_str(resource(api, action));
+            }
             (Api::Generate | Api::EmbedContent, Some(action)) => {
                 if self.kind == ProviderKind::Vertex {
                     path.push_str("/publishers/google");
@@ -283,6 +309,12 @@ impl Provider {
                     // A method of another API.
                     Action::Compact => "",
                 });
+            }
+            (Api::Messages | Api::Embeddings | Api::Rerank, action) if self.kind == ProviderKind::Bedrock => {
+                path.push_str("/model/");
+                push_path_label(&mut path, model);
+                let streams = matches!(action, Some(Action::Stream { .. }));
+                path.push_str(if streams { "/invoke-with-response-stream" } else { "/invoke" });
             }
             (Api::Converse, action) => {
                 path.push_str("/model/");
@@ -319,6 +351,7 @@ impl Provider {
     pub fn path_needs_action(&self, api: Api) -> bool {
         matches!(api, Api::Generate | Api::EmbedContent | Api::Converse)
             || self.kind == ProviderKind::VertexAnthropic
+            || self.invokes(api)
     }
 
     /// Returns whether the provider makes and reads the compaction items of the responses API itself (OpenAI API,

@@ -121,7 +121,9 @@ impl Preset {
         match kind {
             ProviderKind::OpenAi => Preset::OpenAi,
             ProviderKind::Azure => Preset::Azure,
-            ProviderKind::Anthropic | ProviderKind::VertexAnthropic => Preset::Anthropic,
+            ProviderKind::Anthropic | ProviderKind::VertexAnthropic | ProviderKind::AzureAnthropic => {
+                Preset::Anthropic
+            }
             ProviderKind::Gemini | ProviderKind::Vertex => Preset::Gemini,
             ProviderKind::DashScope => Preset::Qwen,
             ProviderKind::Ark => Preset::Ark,

@@ -9,7 +9,10 @@ impl Provider {
     /// Returns the minimum length of a cacheable prefix in tokens, for requests through `api`. `None` if the model does
     /// not take explicit cache marks.
     pub fn min_cached_tokens(&self, api: Api, model: &str) -> Option<u32> {
-        let is_own = matches!(self.kind, ProviderKind::Anthropic | ProviderKind::VertexAnthropic);
+        let is_own = matches!(
+            self.kind,
+            ProviderKind::Anthropic | ProviderKind::VertexAnthropic | ProviderKind::AzureAnthropic
+        );
         // Other models in this format cache by themselves, and some of their servers refuse unknown members.
         (api == Api::Messages && (is_own || model.contains("claude"))).then(|| min_tokens(model))
     }

@@ -3,13 +3,14 @@
 //! The path of a request: `server` accepts the connection, `driver` reads the head and runs the exchange with the
 //! provider, `gateway` implements the phases that the driver calls (authentication, routing, admission, translation,
 //! settlement, logging), `endpoints` answers what is not one exchange (jobs, tasks, token counts), and `client` makes
-//! the gateway's own calls to providers. `websocket` serves the responses API over WebSocket. Several of them use `body_memory`, `names` and `upstream_route`.
+//! the gateway's own calls to providers. `credentials` renews those that do not last. `websocket` serves the responses API over WebSocket. Several of them use `body_memory`, `names` and `upstream_route`.
 //!
 //! Must not live here: the meaning of formats (`wire`, `translate`), target selection (`route`, `provider`) and key
 //! permissions (`account`).
 
 mod body_memory;
 mod client;
+mod credentials;
 mod driver;
 mod endpoints;
 mod gateway;
@@ -18,6 +19,7 @@ mod server;
 mod upstream_route;
 mod websocket;
 
+pub use credentials::probe::{CredentialReport, check_credentials};
 pub use driver::chunks::{Chunks, Misframed};
 pub use driver::encoding::ContentCoding;
 pub use driver::head::{HeadFault, HeadScan};

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue, Uri, header};
 use crate::canonical::Dialect;
 use crate::metrics::{Metrics, Series};
 use crate::provider::{ANTHROPIC_VERSION, HttpVersion, Provider, Scheme};
+use crate::proxy::credentials::CredentialHandle;
 use crate::proxy::names;
 use crate::route::{Model, Target};
 use crate::telemetry::conventions::operation_name;
@@ -34,6 +35,8 @@ pub(in crate::proxy) struct UpstreamRoute {
     pub(in crate::proxy) name: Option<HeaderValue>,
     head: HeaderMap,
     uri: Option<Uri>,
+    /// Short-lived credential of the provider; `None` if it has a fixed one, which is in `head`.
+    pub(in crate::proxy) credential: Option<Arc<CredentialHandle>>,
 }
 
 impl UpstreamRoute {
@@ -68,7 +71,13 @@ impl UpstreamRoute {
             name,
             head: template(provider, api),
             uri,
+            credential: None,
         }
+    }
+
+    /// Sets the short-lived credential of the provider.
+    pub(in crate::proxy) fn with_credential(self, credential: Option<Arc<CredentialHandle>>) -> Self {
+        UpstreamRoute { credential, ..self }
     }
 
     /// Returns the capability profile of the target's model.
@@ -122,7 +131,7 @@ pub(in crate::proxy) fn template(provider: &Provider, api: Api) -> HeaderMap {
     head.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     head.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     head.insert(names::X_REQUEST_ID, HeaderValue::from_static("-"));
-    if api.error_format() == Format::Messages {
+    if api.error_format() == Format::Messages && !provider.invokes(api) {
         head.insert(names::ANTHROPIC_VERSION, HeaderValue::from_static(ANTHROPIC_VERSION));
     }
     if provider.forward_client {

@@ -57,6 +57,8 @@ pub fn classify(error: &ApiError, status: Option<u16>) -> FaultClass {
             (Busy, RetryDecision::Yes)
         }
         (ErrorKind::UpstreamFailed, None | Some(200..=299)) => (Target, RetryDecision::Yes),
+        // The gateway has no credential at present: nothing is known about the target.
+        (ErrorKind::UpstreamAuth, None) => (Gateway, RetryDecision::Yes),
         (ErrorKind::UpstreamAuth, Some(402 | 403)) => (Target, RetryDecision::Yes),
         (ErrorKind::UpstreamAuth, _) => (Credential, RetryDecision::Yes),
         (ErrorKind::UpstreamRateLimit, _) => (Busy, RetryDecision::Yes),

@@ -7,7 +7,7 @@ use crate::wire::Api;
 /// Returns the API through which `target` can serve a request that came through `api`: the same one if the provider
 /// offers it, otherwise one that the request can be translated to. Returns `None` if the target cannot serve it.
 pub fn upstream_api(target: &Target, api: Api) -> Option<Api> {
-    if target.provider.offers(api) && !(api == Api::Chat && is_for_responses(target)) {
+    if target.provider.serves(api, &target.model) && !(api == Api::Chat && is_for_responses(target)) {
         return Some(api);
     }
     // The two embedding APIs translate into each other.
@@ -19,6 +19,7 @@ pub fn upstream_api(target: &Target, api: Api) -> Option<Api> {
     // Any of the four formats translates into any other; an API without a format translates into none.
     api.format()?;
     let apis = target.provider.apis.iter().copied();
+    let apis = apis.filter(|offered| target.provider.serves(*offered, &target.model));
     let mut fitting = apis.filter(|offered| *offered != Api::Chat || !is_for_responses(target));
     fitting.find(|offered| offered.format().is_some())
 }

@@ -150,7 +150,7 @@ pub struct Model {
 impl Model {
     /// Returns whether any target with a positive weight offers `api`.
     pub fn offers(&self, api: Api) -> bool {
-        self.enabled_targets().any(|target| target.provider.offers(api))
+        self.enabled_targets().any(|target| target.provider.serves(api, &target.model))
     }
 
     /// Returns the targets with a positive weight, those of fallbacks included.

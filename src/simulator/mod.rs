@@ -94,6 +94,10 @@ pub enum SimulatedProvider {
     Anthropic,
     /// Amazon Bedrock: Converse, InvokeModel (Claude, embeddings, reranking), token counting, reranking and models.
     Bedrock,
+    /// Claude in Microsoft Foundry: messages and token counting.
+    ClaudeFoundry,
+    /// Claude on Vertex AI: messages.
+    ClaudeVertex,
     /// Gemini API: content generation (whole and streamed), token counting, embeddings, images, videos and models.
     Google,
     /// Volcengine Ark: images and videos.
@@ -118,6 +122,8 @@ impl fmt::Display for SimulatedProvider {
             SimulatedProvider::OpenAi => "OpenAI",
             SimulatedProvider::Anthropic => "Anthropic",
             SimulatedProvider::Bedrock => "Bedrock",
+            SimulatedProvider::ClaudeFoundry => "Foundry",
+            SimulatedProvider::ClaudeVertex => "Vertex AI",
             SimulatedProvider::Google => "Google",
             SimulatedProvider::Ark => "Ark",
             SimulatedProvider::Cohere => "Cohere",
@@ -255,6 +261,8 @@ impl Simulator {
             | SimulatedProvider::Jina
             | SimulatedProvider::Vllm
             | SimulatedProvider::Voyage => "v1",
+            SimulatedProvider::ClaudeFoundry => "anthropic/v1",
+            SimulatedProvider::ClaudeVertex => "v1/projects/simulated/locations/global",
             SimulatedProvider::Google => "v1beta",
             SimulatedProvider::Ark => "api/v3",
             SimulatedProvider::Cohere => "v2",

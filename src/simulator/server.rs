@@ -93,6 +93,12 @@ impl Server {
             SimulatedProvider::OpenAi => Site::OpenAi(openai::Site::default()),
             SimulatedProvider::Anthropic => Site::Anthropic(anthropic::Site::default()),
             SimulatedProvider::Bedrock => Site::Bedrock(bedrock::Site::new(options.access_keys)),
+            SimulatedProvider::ClaudeFoundry => {
+                Site::Anthropic(anthropic::Site::at(anthropic::Platform::Foundry))
+            }
+            SimulatedProvider::ClaudeVertex => {
+                Site::Anthropic(anthropic::Site::at(anthropic::Platform::Vertex))
+            }
             SimulatedProvider::Google => Site::Google(google::Site),
             SimulatedProvider::Ark => Site::Ark(image::Ark),
             SimulatedProvider::Cohere => Site::Search(search::Site::Cohere),

@@ -17,6 +17,7 @@ mod count;
 mod event_stream;
 mod fit;
 mod frame_edit;
+pub mod invoke_stream;
 mod join_texts;
 mod keepsake;
 mod meter;

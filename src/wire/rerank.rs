@@ -127,6 +127,16 @@ pub fn encode_request(
                 json.paste_key(JsonStr::from_escaped(extra.name)).raw(extra.value);
             }
         }
+        RankShape::Unnamed(version) => {
+            if version > 0 {
+                json.key("api_version").number(u64::from(version));
+            }
+            json.key("query").paste(rank.query).key("documents");
+            texts(&mut json);
+            if let Some(top) = top {
+                json.key(dialect.top).number(top);
+            }
+        }
         RankShape::Nested => {
             json.key("model").string(model);
             json.key("input").begin_object().key("query").paste(rank.query).key("documents");
@@ -335,6 +345,10 @@ mod tests {
             asked(nested),
             r#"{"model":"up","input":{"query":"q","documents":["a","b","c\n"]},"parameters":{"top_n":2,"return_documents":false}}"#
         );
+        let cohere = RankDialect { shape: RankShape::Unnamed(2), ..plain };
+        assert_eq!(asked(cohere), r#"{"api_version":2,"query":"q","documents":["a","b","c\n"],"top_n":2}"#);
+        let amazon = RankDialect { shape: RankShape::Unnamed(0), ..plain };
+        assert_eq!(asked(amazon), r#"{"query":"q","documents":["a","b","c\n"],"top_n":2}"#);
         let texts = RankDialect { shape: RankShape::Texts, top: "", ..plain };
         assert_eq!(asked(texts), r#"{"query":"q","texts":["a","b","c\n"],"raw_scores":false}"#);
     }

@@ -43,6 +43,20 @@ fn platform_azure_v1_equals_openai() {
     assert!(azure.dialect(Api::Chat, "gpt-5.2").max_completion_tokens);
 }
 
+#[test]
+fn platform_foundry_claude_has_its_own_path_and_an_ordinary_body() {
+    for base in ["https://res.services.ai.azure.com/anthropic/v1", "https://res.services.ai.azure.com"] {
+        let mut foundry = provider(ProviderKind::AzureAnthropic, base);
+        assert_eq!(foundry.path(Api::Messages, "my-claude", STREAM), "/anthropic/v1/messages");
+        assert_eq!(foundry.path(Api::CountTokens, "my-claude", None), "/anthropic/v1/messages/count_tokens");
+        assert_eq!(header(&mut foundry, Api::Messages), ("api-key".to_owned(), "secret".to_owned()));
+        let dialect = foundry.dialect(Api::Messages, "claude-sonnet-4-5");
+        let chat = r#"{"model":"m","messages":[{"role":"user","content":"Hi"}]}"#;
+        let sent = crate::translated(&dialect, Format::Chat, Format::Messages, chat);
+        assert_eq!((&sent["model"], sent.get("anthropic_version")), (&json!("claude-sonnet-4-5"), None));
+    }
+}
+
 const VERTEX: &str = "https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/europe-west1";
 
 #[test]

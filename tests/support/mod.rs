@@ -18,6 +18,7 @@ pub(crate) mod reply;
 pub(crate) mod setup;
 pub(crate) mod sse;
 pub(crate) mod tls;
+pub(crate) mod token_server;
 pub(crate) mod upstream;
 pub(crate) mod valkey;
 

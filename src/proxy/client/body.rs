@@ -77,6 +77,11 @@ impl OpenResponse {
         (200..300).contains(&self.status)
     }
 
+    /// Returns the headers.
+    pub(super) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
     /// Returns the value of a header; `None` if it is absent or not visible ASCII.
     pub(in crate::proxy) fn text(&self, name: &HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())

@@ -15,6 +15,7 @@ use super::send::{CallLog, SendError, UpstreamRequest};
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::provider::Provider;
 use crate::proxy::body_memory::{MemoryExceeded, MemoryTally};
+use crate::proxy::credentials::authorize::missing_credential;
 use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::outcome::{low_rate_error, resolution_error, timeout_error};
 use crate::proxy::driver::reader::MAX_ERROR_BODY;
@@ -46,6 +47,10 @@ impl SendError {
         match self {
             SendError::Timeout => timeout_error(),
             SendError::NoHead => malformed_response(),
+            SendError::Credential(reason) => {
+                log.set_detail(reason);
+                missing_credential()
+            }
             SendError::Resolve(error) => {
                 log.set_detail(error);
                 resolution_error()

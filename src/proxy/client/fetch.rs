@@ -132,7 +132,9 @@ impl From<SendError> for FetchFault {
     fn from(error: SendError) -> Self {
         match error {
             SendError::Timeout => FetchFault::Slow,
-            SendError::Resolve(_) | SendError::Connect(_) => FetchFault::Unreachable(error.to_string()),
+            SendError::Resolve(_) | SendError::Connect(_) | SendError::Credential(_) => {
+                FetchFault::Unreachable(error.to_string())
+            }
             SendError::Connection(_) | SendError::NoHead => FetchFault::Broken(error.to_string()),
         }
     }

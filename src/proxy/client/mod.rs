@@ -3,7 +3,7 @@
 //!
 //! `send` sends one request on the driver's connections, and `body` reads its response: the only code here that
 //! touches a connection. What a result or an error means is decided on top of them: by `call` for providers, by `fetch`
-//! for remote media, and by `check` for health checks.
+//! for remote media, by `issue` for token servers, and by `check` for health checks.
 //!
 //! Must not live here: the requests and responses of clients (`gateway`), and what the calls are for (`endpoints`).
 
@@ -11,6 +11,7 @@ pub(in crate::proxy) mod body;
 pub(in crate::proxy) mod call;
 pub(in crate::proxy) mod check;
 pub(in crate::proxy) mod fetch;
+pub(in crate::proxy) mod issue;
 pub(in crate::proxy) mod probe_results;
 pub(in crate::proxy) mod send;
 

@@ -15,11 +15,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::UpstreamClient;
 use super::body::OpenResponse;
+use crate::cloud::sigv4::PayloadHash;
 use crate::metrics::Series;
 use crate::provider::Timeouts;
+use crate::proxy::credentials::CredentialHandle;
+use crate::proxy::credentials::authorize::{AuthorizedWith, Remedy};
 use crate::proxy::driver::coalesce::CoalescingStream;
 use crate::proxy::driver::dns::DnsError;
 use crate::proxy::driver::interim::read_response_head;
+use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::driver::peer::Upstream;
 use crate::proxy::driver::provider_addresses::ProviderAddresses;
 use crate::proxy::driver::provider_socket::ProviderSession;
@@ -61,6 +65,14 @@ impl RequestDestination<'_> {
         match self {
             RequestDestination::Provider(addresses) => &addresses.provider().name,
             RequestDestination::Address(_) => "",
+        }
+    }
+
+    /// Returns the provider's short-lived credential; `None` if it has a fixed one, and for an address.
+    fn credential(&self) -> Option<&CredentialHandle> {
+        match self {
+            RequestDestination::Provider(addresses) => addresses.credential().map(Arc::as_ref),
+            RequestDestination::Address(_) => None,
         }
     }
 }
@@ -131,6 +143,9 @@ pub(in crate::proxy) enum SendError {
     Timeout,
     #[error("no response head")]
     NoHead,
+    /// The gateway has no valid credential for the provider.
+    #[error("no credential: {0}")]
+    Credential(String),
 }
 
 /// Connection that carries one request.
@@ -153,6 +168,7 @@ impl UpstreamClient {
         log: &mut CallLog,
     ) -> Result<OpenResponse, SendError> {
         let mut resends = Resends::default();
+        let mut reauthorized = false;
         loop {
             log.attempts += 1;
             let mut connected = self.acquire(request, &mut resends, log).await?;
@@ -160,8 +176,9 @@ impl UpstreamClient {
                 series.exchange(connected.reused);
             }
             let mut delivered = None;
+            let (head, authorized) = authorized_head(request)?;
             let exchange = async {
-                write_request(&mut connected.session, request).await?;
+                write_request(&mut connected.session, request, head).await?;
                 delivered = Some(Instant::now());
                 // Before the wait: a caller that drops this future must learn that the provider may have acted.
                 log.on_request_sent();
@@ -171,7 +188,17 @@ impl UpstreamClient {
             let until = (Instant::now() + request.timeouts.first_byte).min(request.until);
             match timeout_at(until, exchange).await {
                 Err(_) => return Err(SendError::Timeout),
-                Ok(Ok(())) => return self.open_response(request, connected, log),
+                Ok(Ok(())) => {
+                    let response = self.open_response(request, connected, log)?;
+                    let remedy = authorized.filter(|_| !reauthorized).and_then(|with| {
+                        let credential = request.destination.credential()?;
+                        credential.judge(with, response.status, response.headers())
+                    });
+                    if !self.remedy(request, remedy).await {
+                        return Ok(response);
+                    }
+                    reauthorized = true;
+                }
                 Ok(Err(mut error)) => {
                     if !self.may_resend(request, &connected, &mut error, delivered, &mut resends) {
                         return Err(SendError::Connection(error));
@@ -230,6 +257,10 @@ impl UpstreamClient {
             RequestDestination::Provider(addresses) => addresses,
             RequestDestination::Address(peer) => return Ok((peer.clone(), within)),
         };
+        if let Some(credential) = addresses.credential().filter(|credential| !credential.is_available()) {
+            credential.wait(within).await.map_err(SendError::Credential)?;
+        }
+        let within = within.saturating_sub(begun.elapsed());
         if let Some(peer) = addresses.cached(&self.resolver) {
             return Ok((peer, within));
         }
@@ -263,6 +294,27 @@ impl UpstreamClient {
         true
     }
 
+    /// Applies the remedy for a refused authorization. Returns whether the request is worth another attempt.
+    async fn remedy(&self, request: &UpstreamRequest<'_>, remedy: Option<Remedy>) -> bool {
+        let (Some(remedy), Some(credential)) = (remedy, request.destination.credential()) else {
+            return false;
+        };
+        let reason = match remedy {
+            Remedy::Clock => "clock_skew",
+            Remedy::Credential(number) => {
+                let within =
+                    request.timeouts.connect.min(request.until.saturating_duration_since(Instant::now()));
+                if !credential.replace(number, within).await {
+                    return false;
+                }
+                "credential"
+            }
+        };
+        let labels = [request.destination.provider(), reason];
+        self.metrics.upstream_retries.with_label_values(&labels).inc();
+        true
+    }
+
     fn open_response(
         &self,
         request: &UpstreamRequest<'_>,
@@ -282,9 +334,32 @@ impl UpstreamClient {
     }
 }
 
+/// Returns the request head, with the provider's short-lived credential, and how the request is authorized.
+///
+/// # Errors
+/// Returns [`SendError::Credential`] if there is no valid credential.
+fn authorized_head(
+    request: &UpstreamRequest<'_>,
+) -> Result<(Box<RequestHeader>, Option<AuthorizedWith>), SendError> {
+    let mut parts = request.parts.clone();
+    let Some(credential) = request.destination.credential() else {
+        return Ok((Box::new(RequestHeader::from(parts)), None));
+    };
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+    let body = request.body.as_deref().unwrap_or_default();
+    let payload = || run_blocking_if_large(body.len(), || PayloadHash::of([body]));
+    let method = parts.method.clone();
+    let with = credential.authorize(method.as_str(), &target, &mut parts.headers, payload);
+    let with = with.map_err(|error| SendError::Credential(error.message.into_owned()))?;
+    Ok((Box::new(RequestHeader::from(parts)), Some(with)))
+}
+
 /// Writes the request. The head is corked, so that it leaves in one write with the body.
-async fn write_request(session: &mut ProviderSession, request: &UpstreamRequest<'_>) -> pingora::Result<()> {
-    let mut head = Box::new(RequestHeader::from(request.parts.clone()));
+async fn write_request(
+    session: &mut ProviderSession,
+    request: &UpstreamRequest<'_>,
+    mut head: Box<RequestHeader>,
+) -> pingora::Result<()> {
     // HTTP/2 carries the host in `:authority` (RFC 9113, section 8.3.1).
     if let HttpSession::H2(_) = session {
         head.set_version(http::Version::HTTP_2);

@@ -150,6 +150,16 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                             upstream => connections.release(upstream, &peer),
                         }
                     }
+                    if self.proxy.has_remedy(self.ctx)
+                        && matches!(outcome, ExchangeOutcome::UpstreamError(..))
+                        && self.sent < Sent::Content
+                    {
+                        let timeouts = self.clock.timeouts;
+                        if self.proxy.reauthorize(self.ctx, timeouts.connect).await {
+                            self.clock.apply_timeouts(timeouts);
+                            continue;
+                        }
+                    }
                     return outcome;
                 }
                 Err(AttemptError::Abort(error)) => return ExchangeOutcome::Failed(error),

@@ -201,6 +201,12 @@ pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + S
         error: ApiError,
     ) -> HookFuture<'h, Result<(), ExchangeOutcome>>;
 
+    /// Whether the provider has refused the authorization of the attempt for a reason that another one may not have.
+    fn has_remedy(&self, ctx: &Self::CTX) -> bool;
+
+    /// Prepares the same attempt with another authorization. Returns false if there is none within this time.
+    fn reauthorize<'h>(&'h self, ctx: &'h mut Self::CTX, within: Duration) -> HookFuture<'h, bool>;
+
     /// No attempt follows: frees the request body.
     fn on_exchange_end(&self, ctx: &mut Self::CTX);
 }

@@ -15,6 +15,7 @@ use super::dns::{DnsError, Resolver};
 use super::peer::{Upstream, set_connect_timeout};
 use crate::config::Limits;
 use crate::provider::{HttpVersion, Provider, Scheme};
+use crate::proxy::credentials::CredentialHandle;
 
 /// Concurrent streams on one HTTP/2 connection to a provider. Providers allow 100 and more; above this number Pingora
 /// opens another connection.
@@ -24,6 +25,8 @@ const H2_STREAMS: usize = 100;
 pub(in crate::proxy) struct ProviderAddresses {
     provider: Arc<Provider>,
     addresses: Arc<Addresses>,
+    /// Short-lived credential; `None` for a provider with a fixed one.
+    credential: Option<Arc<CredentialHandle>>,
 }
 
 impl ProviderAddresses {
@@ -60,7 +63,17 @@ impl ProviderAddresses {
             Some(ip) => Addresses::fixed(&provider.name, ip, make),
             None => Addresses::named(&provider.name, provider.base.host(), make),
         };
-        ProviderAddresses { provider, addresses: Arc::new(addresses) }
+        ProviderAddresses { provider, addresses: Arc::new(addresses), credential: None }
+    }
+
+    /// Sets the short-lived credential of the provider.
+    pub(in crate::proxy) fn with_credential(self, credential: Option<Arc<CredentialHandle>>) -> Self {
+        ProviderAddresses { credential, ..self }
+    }
+
+    /// Returns the short-lived credential of the provider; `None` if it has a fixed one.
+    pub(in crate::proxy) fn credential(&self) -> Option<&Arc<CredentialHandle>> {
+        self.credential.as_ref()
     }
 
     pub(in crate::proxy) fn provider(&self) -> &Arc<Provider> {

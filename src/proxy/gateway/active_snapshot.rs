@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use super::billing::Billing;
 use crate::config::Limits;
 use crate::metrics::Metrics;
+use crate::proxy::credentials::CredentialHandle;
+use crate::proxy::credentials::registry::CredentialRegistry;
 use crate::proxy::driver::provider_addresses::ProviderAddresses;
 use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::Model;
@@ -42,6 +44,7 @@ impl ActiveSnapshot {
         billing: Arc<Billing>,
         metrics: &Metrics,
         limits: &Limits,
+        credentials: &CredentialRegistry,
     ) -> Self {
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let loaded = |kind, n| metrics.loaded.with_label_values(&[kind]).set(count(n));
@@ -53,7 +56,10 @@ impl ActiveSnapshot {
             .routes
             .providers()
             .iter()
-            .map(|provider| ProviderAddresses::new(provider.clone(), limits))
+            .map(|provider| {
+                let credential = credentials.handle(provider);
+                ProviderAddresses::new(provider.clone(), limits).with_credential(credential)
+            })
             .collect();
         let lanes = snapshot
             .routes
@@ -71,6 +77,11 @@ impl ActiveSnapshot {
                 link.inherit(known);
             }
         }
+    }
+
+    /// Returns the short-lived credentials of all providers.
+    pub(in crate::proxy) fn credentials(&self) -> impl Iterator<Item = &Arc<CredentialHandle>> {
+        self.provider_addresses.iter().filter_map(ProviderAddresses::credential)
     }
 
     /// Returns the provider of an upstream route with its addresses.
@@ -98,7 +109,9 @@ impl ActiveSnapshot {
                 .provider_addresses
                 .iter()
                 .position(|link| Arc::ptr_eq(link.provider(), &target.provider))?;
-            Some(Arc::new(UpstreamRoute::new(metrics, endpoint, model, target, api, link)))
+            let credential = self.provider_addresses.get(link).and_then(ProviderAddresses::credential);
+            let route = UpstreamRoute::new(metrics, endpoint, model, target, api, link);
+            Some(Arc::new(route.with_credential(credential.cloned())))
         };
         let column = ENDPOINTS.iter().position(|known| *known == endpoint);
         let slot = column

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::cache_plan::CacheAction;
 use crate::job::Job;
 use crate::json::{EscapedString, Scanner};
+use crate::proxy::credentials::authorize::{AuthorizedWith, Remedy};
 use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Target};
@@ -45,6 +46,12 @@ pub(in crate::proxy) struct Attempt {
     pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,
     /// Concurrency permit at the target, until the outcome of the attempt is known.
     pub(in crate::proxy) permit: Option<TargetPermit>,
+    /// How the request was authorized; `None` before it is sent, and for a fixed credential.
+    pub(in crate::proxy) authorized: Option<AuthorizedWith>,
+    /// Remedy for an authorization that the provider has refused. `None` if there is none, or if it was tried already.
+    pub(in crate::proxy) remedy: Option<Remedy>,
+    /// Whether a remedy was tried.
+    pub(in crate::proxy) reauthorized: bool,
     /// Job that makes the response out of several provider calls.
     pub(in crate::proxy) job: Option<Box<dyn Job>>,
 }

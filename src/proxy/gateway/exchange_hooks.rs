@@ -9,6 +9,7 @@ use pingora::http::ResponseHeader;
 use pingora::modules::http::HttpModules;
 use pingora::proxy::Session;
 
+use super::authorize::wait_for_credential;
 use super::context::Context;
 use super::phase::{UpstreamResponse, internal_error};
 use super::reply::{from_pingora, own_error_head};
@@ -101,6 +102,11 @@ impl ExchangeHooks for Gateway {
         Box::pin(async move {
             let addresses = route.as_ref().and_then(|route| live.addresses_of(route));
             let addresses = addresses.ok_or_else(internal_error)?;
+            let begun = Instant::now();
+            if let Some(credential) = addresses.credential() {
+                wait_for_credential(credential, within).await?;
+            }
+            let within = within.saturating_sub(begun.elapsed());
             match addresses.resolve(&self.resolver, within).await {
                 Ok(_) => Ok(()),
                 Err(error) => {
@@ -284,6 +290,14 @@ impl ExchangeHooks for Gateway {
         error: ApiError,
     ) -> HookFuture<'h, Result<(), ExchangeOutcome>> {
         Box::pin(self.resume_stream(client, ctx, error))
+    }
+
+    fn has_remedy(&self, ctx: &Context) -> bool {
+        ctx.attempt().is_some_and(|attempt| attempt.remedy.is_some())
+    }
+
+    fn reauthorize<'h>(&'h self, ctx: &'h mut Context, within: Duration) -> HookFuture<'h, bool> {
+        Box::pin(Gateway::reauthorize(self, ctx, within))
     }
 
     fn on_exchange_end(&self, ctx: &mut Context) {

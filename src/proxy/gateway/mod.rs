@@ -3,7 +3,7 @@
 //! `phases` is the implementation, each method one call into a file here; `exchange_hooks` is what the driver asks
 //! beyond it; `state` is what all requests share, `context` what one request has, in its current `phase`; `attempt` and
 //! `response_in_progress` are what passes between phases. Then in the order in which they run: `request` (with
-//! `request_body`, `request_encoding`, `auth`, `admit`, `compaction`, `plan`, `prompt_cache`), `upstream`, `response`, `fallback` and
+//! `request_body`, `request_encoding`, `auth`, `admit`, `compaction`, `plan`, `prompt_cache`), `upstream`, `authorize`, `invoke`, `response`, `fallback` and
 //! `resume`, `reply`, `settle`, `finish` (with `trace_export`). `trace` has what telemetry records on the way; `explain` shows
 //! what would become of a request.
 //!
@@ -13,6 +13,7 @@ pub(in crate::proxy) mod active_snapshot;
 pub(in crate::proxy) mod admit;
 pub(in crate::proxy) mod attempt;
 pub(in crate::proxy) mod auth;
+mod authorize;
 pub(in crate::proxy) mod billing;
 pub(in crate::proxy) mod cache_plan;
 mod claims;
@@ -27,6 +28,7 @@ pub(in crate::proxy) mod fallback;
 pub(in crate::proxy) mod fault_report;
 pub(in crate::proxy) mod finish;
 pub(in crate::proxy) mod images;
+mod invoke;
 mod listing;
 pub(in crate::proxy) mod lost;
 pub(in crate::proxy) mod phase;

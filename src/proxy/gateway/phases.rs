@@ -11,7 +11,9 @@ use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 
+use super::authorize::authorize_attempt;
 use super::context::Context;
+use super::invoke::move_betas;
 use super::phase::internal_error;
 use super::state::Gateway;
 use crate::proxy::driver::attempt;
@@ -50,6 +52,10 @@ impl ProxyHttp for Gateway {
     async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Context) -> Result<Box<HttpPeer>> {
         let route = ctx.attempt().map(|plan| &plan.upstream_route);
         let addresses = route.and_then(|route| ctx.active.addresses_of(route)).ok_or_else(internal_error)?;
+        // A credential that is yet to be issued is waited for like an address.
+        if addresses.credential().is_some_and(|credential| !credential.is_available()) {
+            return Err(Error::new_in(ErrorType::Custom(UNRESOLVED)));
+        }
         match addresses.cached(&self.resolver) {
             Some(peer) => Ok(Box::new(peer.http().clone())),
             None => Err(Error::new_in(ErrorType::Custom(UNRESOLVED))),
@@ -62,8 +68,15 @@ impl ProxyHttp for Gateway {
         upstream_request: &mut RequestHeader,
         ctx: &mut Context,
     ) -> Result<()> {
+        let attempt = ctx.attempt_mut().ok_or_else(internal_error)?;
+        if attempt.target().is_some_and(|target| target.provider.invokes(attempt.api)) {
+            move_betas(attempt, &session.req_header().headers);
+        }
         let attempt = ctx.attempt().ok_or_else(internal_error)?;
         *upstream_request = self.upstream_head(&session.downstream_session, ctx, attempt)?;
+        if attempt.upstream_route.credential.is_some() {
+            authorize_attempt(upstream_request, ctx)?;
+        }
         Ok(())
     }
 

@@ -54,7 +54,7 @@ impl Selection {
     ) -> Result<(Attempt, Vec<Loss>), ApiError> {
         let target = self.target()?;
         let mut edits = Vec::new();
-        let instead = target.provider.model_replacement();
+        let instead = target.provider.model_replacement(self.upstream);
         match instead {
             // Token counting needs the model in the body even where generation has it in the path.
             Some((member, value)) if self.upstream == Api::CountTokens => {
@@ -72,6 +72,9 @@ impl Selection {
         } else if self.api == Api::Chat && body.stream && body.requests_usage() {
             // `apply_respelling_losses` sets the time.
             changes.insert_usage = Some(UsageChunk { model: self.reply_name().clone(), created: 0 });
+        }
+        if target.provider.invokes(self.upstream) {
+            edits.extend(body.remove_stream());
         }
         let mut spelled = Respelling::default();
         if body.may_be_spelled() && self.upstream == self.api {
@@ -110,6 +113,10 @@ impl Selection {
     /// Returns whether the provider accepts the body as it is, in the client's format. If not, it must be translated.
     pub(in crate::proxy) fn accepts_verbatim(&self, body: &Body) -> bool {
         let Ok(target) = self.target() else { return true };
+        // Two edits would remove the same comma.
+        if target.provider.invokes(self.upstream) && body.may_be_spelled() && body.ends_with_stream() {
+            return false;
+        }
         if !self.needs_adaptation() {
             return true;
         }
@@ -149,6 +156,9 @@ impl Selection {
             warning: None,
             betas: Betas::default(),
             permit: self.permit,
+            authorized: None,
+            remedy: None,
+            reauthorized: false,
             job: None,
         }
     }

@@ -6,6 +6,7 @@ use pingora::Error;
 use pingora::http::ResponseHeader;
 
 use super::attempt::{Attempt, Translation};
+use super::authorize::judge_authorization;
 use super::context::Context;
 use super::phase::UpstreamResponse;
 use super::phase::internal_error;
@@ -22,6 +23,7 @@ use crate::proxy::driver::provider_socket::steering::Payer;
 use crate::proxy::driver::reader::MAX_ERROR_BODY;
 use crate::proxy::names;
 use crate::proxy::upstream_route::redact_secrets;
+use crate::translate::invoke_stream::InvokeStream;
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};
@@ -65,7 +67,12 @@ impl Gateway {
         let suspended = ctx.phase.take_suspended();
         let plan = ctx.attempt().ok_or_else(internal_error)?;
         if head.status.is_success() {
-            let arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
+            let mut arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
+            let invoked = (arrival == Arrival::EventStream && plan.api == Api::Messages)
+                .then(|| Box::new(InvokeStream::new(self.limits.frame)));
+            if invoked.is_some() {
+                arrival = Arrival::Events;
+            }
             // A continued stream comes first; then a client with an early head, which must get a stream in whatever
             // form the response arrives.
             let continued_content = suspended.as_ref().and_then(|suspended| suspended.first_content);
@@ -83,8 +90,11 @@ impl Gateway {
                 ctx.record_transcript(&mut exchange);
             }
             ctx.record.stream = stream;
-            let passing =
-                Box::new(ResponseInProgress { continued_content, ..ResponseInProgress::new(exchange) });
+            let passing = Box::new(ResponseInProgress {
+                continued_content,
+                invoked,
+                ..ResponseInProgress::new(exchange)
+            });
             ctx.phase.answer(if stream {
                 UpstreamResponse::Stream(passing)
             } else {
@@ -95,6 +105,12 @@ impl Gateway {
             ctx.record.stream = false;
             let body = BytesMut::new();
             ctx.phase.answer(UpstreamResponse::Refused { status, retry_after, body, suspended });
+        }
+        if ctx.attempt().is_some_and(|attempt| attempt.authorized.is_some())
+            && judge_authorization(ctx, status, &head.headers)
+        {
+            // The same body is sent again with another authorization.
+            return Ok(());
         }
         // The provider has answered: this body is not sent again. A fallback encodes a new one from the retry state.
         ctx.drop_body();
@@ -139,6 +155,11 @@ impl Gateway {
         let kind = match ctx.phase.response() {
             // Errors are sent as JSON, whatever their upstream content type is.
             Some(UpstreamResponse::Refused { .. }) => None,
+            Some(UpstreamResponse::Stream(passing))
+                if passing.invoked.is_some() && ctx.format == Format::Messages =>
+            {
+                Some(HeaderValue::from_static(stream_type(Format::Messages)))
+            }
             _ => match ctx.attempt().and_then(|plan| plan.translation.as_deref()) {
                 None => theirs.get(header::CONTENT_TYPE).cloned(),
                 Some(translation) if ctx.record.stream && !translation.array => {
@@ -392,6 +413,10 @@ fn truncated_id(text: &str) -> Box<str> {
 
 /// Feeds a piece to the exchange of a stream, and finishes the exchange at the end.
 fn feed_stream(passing: &mut ResponseInProgress, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
+    let piece = match &mut passing.invoked {
+        Some(invoked) => invoked.feed(&piece)?,
+        None => piece,
+    };
     let mut out = Bytes::new();
     if !piece.is_empty() {
         out = match passing.exchange.feed(piece) {

@@ -5,6 +5,7 @@ use std::time::Instant;
 use crate::canonical::{Product, Usage};
 use crate::proxy::body_memory::MemoryPermit;
 use crate::translate::Exchange;
+use crate::translate::invoke_stream::InvokeStream;
 
 /// Response that the gateway made itself, as far as accounting and logging need it.
 #[derive(Debug)]
@@ -26,10 +27,18 @@ pub(in crate::proxy) struct ResponseInProgress {
     /// When the client received the first content of a stream that this one continues. `None` if it continues none, or
     /// one without content.
     pub(in crate::proxy) continued_content: Option<Instant>,
+    /// Reader of an event stream of InvokeModel, before the exchange. `None` for all other responses.
+    pub(in crate::proxy) invoked: Option<Box<InvokeStream>>,
 }
 
 impl ResponseInProgress {
     pub(in crate::proxy) fn new(exchange: Exchange) -> Self {
-        ResponseInProgress { exchange, buffered_bytes: 0, memory_permit: None, continued_content: None }
+        ResponseInProgress {
+            exchange,
+            buffered_bytes: 0,
+            memory_permit: None,
+            continued_content: None,
+            invoked: None,
+        }
     }
 }

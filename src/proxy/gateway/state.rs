@@ -24,6 +24,7 @@ use crate::metrics::live::LiveRequests;
 use crate::proxy::body_memory::BodyMemory;
 use crate::proxy::client::UpstreamClient;
 use crate::proxy::client::probe_results::ProbeResults;
+use crate::proxy::credentials::registry::CredentialRegistry;
 use crate::proxy::driver::connection::Connections;
 use crate::proxy::driver::dns::{self, Resolver};
 use crate::proxy::driver::offload::Offload;
@@ -72,6 +73,8 @@ pub struct GatewayInner {
     pub(in crate::proxy) cache_yields: CacheYieldTable,
     pub(in crate::proxy) cache_lifetimes: CacheLifetimeTable,
     pub(in crate::proxy) probe_results: ProbeResults,
+    /// Short-lived credentials of providers, which a reload keeps.
+    pub(in crate::proxy) credentials: CredentialRegistry,
     pub(in crate::proxy) supervisor: Arc<Supervisor>,
     /// Pingora's modules: none.
     pub(in crate::proxy) modules: HttpModules,
@@ -156,7 +159,9 @@ impl Gateway {
         let mut options = ConnectorOptions::new(parts.limits.pool);
         options.ca_file = parts.ca_file;
         let billing = Arc::new(Billing::new(parts.ledger));
-        let live = ActiveSnapshot::new(parts.snapshot, billing.clone(), &parts.metrics, &parts.limits);
+        let credentials = CredentialRegistry::default();
+        let live =
+            ActiveSnapshot::new(parts.snapshot, billing.clone(), &parts.metrics, &parts.limits, &credentials);
         let kept = parts.store.as_ref().map_or(0, |store| store.size());
         parts.metrics.store_bytes.set(i64::try_from(kept).unwrap_or(i64::MAX));
         let memory = BodyMemory::new(parts.limits.memory);
@@ -196,6 +201,7 @@ impl Gateway {
             cache_yields: CacheYieldTable::default(),
             cache_lifetimes: CacheLifetimeTable::default(),
             probe_results: ProbeResults::default(),
+            credentials,
             supervisor: parts.supervisor,
             modules: HttpModules::new(),
             drained_targets: Mutex::default(),
@@ -249,7 +255,13 @@ impl Gateway {
     }
 
     fn activate(&self, snapshot: Snapshot) -> Arc<dyn Send + Sync> {
-        let live = ActiveSnapshot::new(snapshot, self.billing.clone(), &self.metrics, &self.limits);
+        let live = ActiveSnapshot::new(
+            snapshot,
+            self.billing.clone(),
+            &self.metrics,
+            &self.limits,
+            &self.credentials,
+        );
         live.inherit(&self.live.load());
         let before = self.live.swap(Arc::new(live));
         self.reloads.send_replace(());

@@ -35,6 +35,9 @@ impl Gateway {
         ours.insert(header::CONTENT_LENGTH, HeaderValue::from(plan.body_len));
         if plan.stream {
             let kinds = match plan.api {
+                _ if target.provider.invokes(plan.api) => {
+                    "application/vnd.amazon.eventstream, application/json"
+                }
                 Api::Converse => "application/vnd.amazon.eventstream, application/json",
                 _ => "text/event-stream, application/json",
             };
@@ -71,6 +74,10 @@ fn copy_client_headers(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Attempt)
         if name != names::TRACEPARENT {
             values.for_each(|value| _ = ours.append(&name, value.clone()));
         }
+    }
+    if plan.target().is_some_and(|target| target.provider.invokes(plan.api)) {
+        // Version and beta features are members of the body.
+        return;
     }
     // API-specific headers are sent only to the API that defines them.
     let beta = match plan.api {

@@ -39,6 +39,7 @@ use crate::proxy::Gateway;
 use crate::proxy::GatewayParts;
 use crate::proxy::Shutdown;
 use crate::proxy::client::check::Probes;
+use crate::proxy::credentials::renewer::CredentialRenewer;
 use crate::proxy::driver::dns;
 use crate::proxy::endpoints::task::poller::TaskPoller;
 use crate::supervise::Supervisor;
@@ -233,6 +234,7 @@ impl Server {
         let listeners = Arc::new(ListenerHandle::default());
         server.add_service(ListenerService { service, handle: listeners.clone() });
         server.add_service(background_service("tasks", TaskPoller(self.gateway.clone())));
+        server.add_service(background_service("credentials", CredentialRenewer(self.gateway.clone())));
         server.add_service(background_service("checks", Probes(self.gateway.clone())));
         let supervised = self.gateway.supervisor.add_new("admin");
         let address = self.settings.admin;

@@ -2,7 +2,7 @@
 //!
 //! This file has the routes, keys, versions and headers. The submodules have the errors (`errors`), the request readers
 //! (`request`, `tools`, `content`), the prompt cache (`cache`), the response writer (`answer`) and the models
-//! (`models`). Other providers do not belong here.
+//! (`models`), and what cloud platforms that serve Claude do otherwise (`platform`). Other providers do not belong here.
 //!
 //! Two API versions are supported, `2023-06-01` and `2026-10-21`; they differ in the requests that they refuse.
 //! Sources: the types of anthropic-python 2.11, and recorded responses of the API from 2025 and 2026.
@@ -12,6 +12,7 @@ mod cache;
 mod content;
 mod errors;
 mod models;
+mod platform;
 mod request;
 mod tools;
 
@@ -26,11 +27,13 @@ use super::server::Call;
 use super::stream::Kind;
 use cache::Cache;
 use errors::{ApiError, OVERLOADED, for_status};
+pub(super) use platform::Platform;
 
 /// API, with the prompt prefixes in its cache.
 #[derive(Debug, Default)]
 pub(super) struct Site {
     cache: Cache,
+    platform: Platform,
 }
 
 /// API version and betas of a request.
@@ -47,6 +50,11 @@ struct Version {
 }
 
 impl Site {
+    /// Creates the API as a platform serves it.
+    pub(super) fn at(platform: Platform) -> Self {
+        Site { platform, ..Site::default() }
+    }
+
     pub(super) fn answer(&self, call: &Call<'_>) -> Reply {
         let mut ids = Ids::new(call.serial, &call.request.body);
         let request_id = ids.base62("req_011C", 20);
@@ -56,8 +64,12 @@ impl Site {
 
     fn route(&self, call: &Call<'_>, request_id: &str, ids: Ids) -> Result<Reply, ApiError> {
         let request = call.request;
-        authorize(request, call.credential)?;
+        self.platform.authorize(request, call.credential)?;
         let path = request.path.trim_end_matches('/');
+        if self.platform == Platform::Vertex {
+            return self.predict(call, path, request_id, ids);
+        }
+        let path = self.platform.own_path(path);
         let segments: Vec<&str> = path.strip_prefix("/v1/").unwrap_or_default().split('/').collect();
         let wanted = match segments.as_slice() {
             ["messages"] | ["messages", "count_tokens"] => Method::POST,
@@ -74,6 +86,17 @@ impl Site {
             ["messages"] => self.messages(call, &body(request)?, version, request_id, ids),
             _ => count_tokens(&body(request)?, version, request_id),
         }
+    }
+
+    /// Answers a prediction at Vertex AI.
+    fn predict(&self, call: &Call<'_>, path: &str, request_id: &str, ids: Ids) -> Result<Reply, ApiError> {
+        let prediction =
+            platform::prediction(path).ok_or_else(|| ApiError::new(404, "not_found_error", "Not found"))?;
+        if call.request.method != Method::POST {
+            return Err(for_status(405));
+        }
+        let body = platform::own_body(body(call.request)?, &prediction)?;
+        self.messages(call, &body, betas(call.request), request_id, ids)
     }
 
     fn messages(
@@ -143,31 +166,21 @@ fn count_tokens(body: &Value, version: Version, request_id: &str) -> Result<Repl
     Ok(stage(&asked.ask.directives, OVERLOADED, error, reply))
 }
 
-fn authorize(request: &Request, credential: Option<&str>) -> Result<(), ApiError> {
-    let Some(expected) = credential else {
-        return Ok(());
-    };
-    // If both are present, the provider uses the key and ignores the token.
-    let refused = match (request.header("x-api-key"), request.bearer()) {
-        (Some(key), _) if key == expected => return Ok(()),
-        (Some(_), _) => "invalid x-api-key",
-        (None, Some(token)) if token == expected => return Ok(()),
-        (None, Some(_)) => "Invalid bearer token",
-        (None, None) => "x-api-key header is required",
-    };
-    Err(ApiError::new(401, "authentication_error", refused))
-}
-
-fn version(request: &Request) -> Result<Version, ApiError> {
+/// Returns the older version with the betas of a request.
+fn betas(request: &Request) -> Version {
     let betas = request.headers.get_all("anthropic-beta").iter().filter_map(|value| value.to_str().ok());
     let betas: Vec<&str> = betas.flat_map(|value| value.split(',')).map(str::trim).collect();
     let named = |family: &str| betas.iter().any(|beta| beta.starts_with(family));
-    let version = Version {
+    Version {
         strict: false,
         beta: !betas.is_empty(),
         mcp: named("mcp-client-"),
         context: named("context-management-") || named("compact-"),
-    };
+    }
+}
+
+fn version(request: &Request) -> Result<Version, ApiError> {
+    let version = betas(request);
     match request.header("anthropic-version") {
         None => Err(ApiError::invalid("anthropic-version: header is required")),
         Some("2023-01-01" | "2023-06-01") => Ok(version),

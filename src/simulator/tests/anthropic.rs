@@ -226,3 +226,54 @@ async fn models_are_listed_in_pages() {
     assert_eq!((&rest["has_more"], rest["data"].as_array().unwrap().len()), (&json!(false), 4));
     assert_eq!(get(&simulator, "/v1/models/anything").await.json()["type"], "model");
 }
+
+#[tokio::test]
+async fn platform_vertex_has_the_model_in_the_path_and_the_version_in_the_body() {
+    let options = Options { credential: Some("token".into()), ..Options::default() };
+    let simulator = Simulator::start(SimulatedProvider::ClaudeVertex, options).await.unwrap();
+    let path = "/v1/projects/p/locations/global/publishers/anthropic/models/claude-sonnet-4-5@20250929";
+    let (bearer, key) = (("authorization", "Bearer token"), ("x-api-key", "token"));
+    let mut body = message(json!("x"), json!({"anthropic_version": "vertex-2023-10-16"}));
+    let model = body.as_object_mut().unwrap().remove("model").unwrap();
+    let ask = async |header, verb: &str, body: &Value| {
+        let path = format!("{path}:{verb}");
+        send(&simulator, "POST", &path, &[header], body.to_string().as_bytes()).await
+    };
+    let answer = ask(bearer, "rawPredict", &body).await;
+    assert_eq!((answer.status, &answer.json()["model"]), (200, &json!("claude-sonnet-4-5@20250929")));
+    assert_eq!(ask(key, "rawPredict", &body).await.status, 401, "a key is of no use");
+    assert_eq!(ask(bearer, "streamRawPredict", &body).await.status, 400, "`stream` does not fit");
+    assert_eq!(ask(bearer, "predict", &body).await.status, 404);
+    let changed = |name: &str, value: Value| {
+        let mut body = body.clone();
+        body[name] = value;
+        body
+    };
+    for (body, part) in [
+        (changed("model", model), "model: Extra inputs are not permitted"),
+        (
+            changed("anthropic_version", json!("2023-06-01")),
+            "anthropic_version: \"2023-06-01\" is not supported",
+        ),
+    ] {
+        let answer = ask(bearer, "rawPredict", &body).await;
+        assert_eq!((answer.status, answer.json()["error"]["message"].as_str()), (400, Some(part)));
+    }
+}
+
+#[tokio::test]
+async fn platform_foundry_takes_a_key_or_a_token_below_its_own_path() {
+    let options = Options { credential: Some("key".into()), ..Options::default() };
+    let simulator = Simulator::start(SimulatedProvider::ClaudeFoundry, options).await.unwrap();
+    let body = message(json!("x"), json!({})).to_string();
+    let version = ("anthropic-version", "2023-06-01");
+    for (path, header, status) in [
+        ("/anthropic/v1/messages", ("api-key", "key"), 200),
+        ("/anthropic/v1/messages", ("authorization", "Bearer key"), 200),
+        ("/anthropic/v1/messages", ("api-key", "other"), 401),
+        ("/v1/messages", ("api-key", "key"), 404),
+    ] {
+        let answer = send(&simulator, "POST", path, &[header, version], body.as_bytes()).await;
+        assert_eq!(answer.status, status, "{path} {header:?}");
+    }
+}

@@ -6,6 +6,7 @@
 //! | Gemini | `embedding.values`, `embeddings[].values` | `usageMetadata.promptTokenCount`, newer models only |
 //! | Cohere | `embeddings.float[]` | `meta.billed_units.input_tokens` |
 //! | DashScope | `output.embeddings[].embedding`, with `text_index` | `usage.total_tokens` |
+//! | Amazon Titan | `embedding` | `inputTextTokenCount` |
 
 use bytes::{BufMut, BytesMut};
 
@@ -124,6 +125,7 @@ impl<'a> Reader<'a> {
                 "usage" | "usageMetadata" | "meta" | "billed_units" | "tokens" => {
                     self.usage(json.raw()?, true)?;
                 }
+                "inputTextTokenCount" if outermost => self.tokens = json.raw()?.as_u64(),
                 "error" => self.failed |= !json.raw()?.is_void(),
                 "code" | "message" => {
                     // DashScope's error form. Its successful responses sometimes have an empty `code`.

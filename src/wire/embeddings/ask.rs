@@ -23,7 +23,10 @@ pub fn encode(
         return parts(items, model, out);
     }
     let mut json = Writer::new(out);
-    json.begin_object().key("model").string(model);
+    json.begin_object();
+    if !matches!(dialect.shape, EmbedShape::UnnamedTexts | EmbedShape::InputText) {
+        json.key("model").string(model);
+    }
     match dialect.shape {
         EmbedShape::List | EmbedShape::Parts => {
             json.key("input");
@@ -38,12 +41,23 @@ pub fn encode(
                 json.paste_key(JsonStr::from_escaped(extra.name)).raw(extra.value);
             }
         }
-        EmbedShape::Texts => {
+        EmbedShape::Texts | EmbedShape::UnnamedTexts => {
             json.key("texts");
             inputs(items, &mut json)?;
             json.key("embedding_types").begin_array().string("float").end_array();
             settings(items, dialect, &mut json)?;
             for extra in embed.extra.iter().filter(|extra| extra.name == "truncate") {
+                json.paste_key(JsonStr::from_escaped(extra.name)).raw(extra.value);
+            }
+        }
+        EmbedShape::InputText => {
+            let Some(EmbedItem { input: EmbedInput::Text(text), .. }) = items.first() else {
+                let message = "This model embeds text only.";
+                return Err(ApiError::new(ErrorKind::Unsupported, message).param("input"));
+            };
+            json.key("inputText").paste(JsonStr::from_escaped(text));
+            settings(items, dialect, &mut json)?;
+            for extra in embed.extra.iter().filter(|extra| extra.name == "normalize") {
                 json.paste_key(JsonStr::from_escaped(extra.name)).raw(extra.value);
             }
         }

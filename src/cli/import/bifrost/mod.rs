@@ -399,8 +399,8 @@ impl Import<'_> {
             }
         }
         if let Some(field) = config.get("auth_credentials") {
-            let note = "the gateway does not fetch OAuth tokens: write one to the file vertex-token beside routes.toml, renew it \
-                        before it expires, and reload the gateway";
+            let note = "credentials of Google Cloud are not copied: set `google` of the provider in place of `credential`, which names the file \
+                        vertex-token (docs/providers.md)";
             self.report.changed(&field, "provider.credential", note);
         }
         provider.credential = Some(Credential::File("vertex-token".to_owned()));

@@ -97,8 +97,8 @@ pub(super) fn find(origin: ChannelSource, number: i64) -> Result<ChannelKind, St
 }
 
 fn vertex() -> Result<ChannelKind, String> {
-    Err("the gateway does not fetch OAuth tokens: add a provider of kind \"vertex\" or \"vertex-anthropic\" with a file that has a \
-         token (docs/providers.md)"
+    Err("credentials of Google Cloud are not copied: add a provider of kind \"vertex\" or \"vertex-anthropic\" with `google` \
+         (docs/providers.md)"
         .to_owned())
 }
 

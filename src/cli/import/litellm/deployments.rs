@@ -218,7 +218,7 @@ fn report_endpoint(
         if let Some(field) = params.get(key) {
             context.report.impossible(
                 &field,
-                "the gateway does not fetch OAuth tokens: write one to the file of the credential",
+                "credentials of Google Cloud are not copied: set `google` of the provider in place of `credential`",
             );
         }
     }

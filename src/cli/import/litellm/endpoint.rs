@@ -139,8 +139,8 @@ fn vertex(given: &Parameters, model: &str) -> Result<DeploymentEndpoint, String>
         };
         provider.base_url = Some(vertex_url(project, location));
     }
-    let note = "the gateway does not fetch OAuth tokens: write one to the file vertex-token beside routes.toml, renew it \
-                before it expires, and reload the gateway";
+    let note = "credentials of Google Cloud are not copied: set `google` of the provider in place of `credential`, which names the file \
+                vertex-token (docs/providers.md)";
     let mut endpoint = finish(given, provider, model, None, BaseRule::Whole, note)?;
     endpoint.token_file = (!given.has_key).then_some("vertex-token");
     Ok(endpoint)

@@ -322,6 +322,14 @@ impl ExchangeHooks for Recorder {
 
     fn release_retry_state(&self, _ctx: &mut Ctx) {}
 
+    fn has_remedy(&self, _ctx: &Ctx) -> bool {
+        false
+    }
+
+    fn reauthorize<'h>(&'h self, _ctx: &'h mut Ctx, _within: Duration) -> HookFuture<'h, bool> {
+        Box::pin(async { false })
+    }
+
     fn before_write<'h>(&'h self, _ctx: &'h mut Ctx, _end: bool) -> Option<HookFuture<'h, ()>> {
         None
     }

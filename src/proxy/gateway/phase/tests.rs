@@ -80,7 +80,8 @@ fn setup() -> Setup {
     let metrics = Arc::new(Metrics::new().unwrap());
     let ledger = Arc::new(Recorded::default());
     let billing = Arc::new(Billing::new(Some(ledger.clone())));
-    let active = ActiveSnapshot::new(loaded.snapshot, billing, &metrics, &Limits::default());
+    let active =
+        ActiveSnapshot::new(loaded.snapshot, billing, &metrics, &Limits::default(), &Default::default());
     let in_flight = Shutdown::new().enter(&metrics.in_flight);
     Setup { ledger, metrics, ctx: Context::new(Arc::new(active), in_flight) }
 }

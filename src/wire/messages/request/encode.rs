@@ -84,7 +84,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             None => self.json.key("model").string(self.dialect.model),
         };
         self.json.key("max_tokens").number(max_tokens);
-        if self.request.stream {
+        if self.request.stream && !self.dialect.quirks.streams_by_path {
             self.json.key("stream").boolean(true);
         }
         self.sampling(reasoning);

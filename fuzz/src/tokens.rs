@@ -1,0 +1,79 @@
+//! Answers of token servers and credential files of cloud platforms.
+
+use std::sync::Arc;
+
+use model_gateway::cloud::google::GoogleCredential;
+use model_gateway::cloud::oauth::{AssertionAlgorithm, AssertionSigner};
+use model_gateway::cloud::token::{
+    Credential, CredentialSource as _, Grant, MAX_STEPS, Step, StepResult, TokenRequest,
+};
+
+/// Token that a refused request carries, in the subject token file.
+const SUBJECT: &str = "subject-token-of-the-fuzz-target";
+
+struct Empty;
+
+impl AssertionSigner for Empty {
+    fn sign(&self, _: AssertionAlgorithm, _: &[u8]) -> Option<Vec<u8>> {
+        Some(Vec::new())
+    }
+
+    fn key_hash(&self) -> [u8; 32] {
+        [0; 32]
+    }
+}
+
+/// Input: a credential file, a zero byte, and the body of every answer.
+///
+/// A file is a credential or has an error without control characters. An exchange ends within the number of steps that
+/// the gateway allows, its requests go to encrypted addresses or to this machine, and its end is a token that can be
+/// sent in a header, or an error of one bounded line without the subject token.
+pub fn tokens(data: &[u8]) {
+    let mut parts = data.splitn(2, |byte| *byte == 0);
+    let (file, body) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    if let Ok(grant) = model_gateway::cloud::oauth::parse_token(body) {
+        check_grant(&grant);
+    }
+    let Ok(text) = std::str::from_utf8(file) else { return };
+    let signer = |_: &str| Ok(Arc::new(Empty) as Arc<dyn AssertionSigner>);
+    let credential = match GoogleCredential::parse(text, &signer) {
+        Ok(credential) => credential,
+        Err(error) => return check_message(&error.to_string()),
+    };
+    let _ = credential.fingerprint();
+    for status in [200, 400] {
+        let mut exchange = credential.begin();
+        let mut result = StepResult::Begin;
+        let mut steps = 0;
+        loop {
+            steps += 1;
+            assert!(steps <= MAX_STEPS, "the exchange does not end");
+            result = match exchange.advance(result, 1_700_000_000) {
+                Ok(Step::Send(request)) => {
+                    check_request(&request);
+                    StepResult::Response { status, body }
+                }
+                Ok(Step::Read(_)) => StepResult::File(SUBJECT),
+                Ok(Step::Done(grant)) => break check_grant(&grant),
+                Err(error) => break check_message(&error.to_string()),
+            };
+        }
+    }
+}
+
+fn check_request(request: &TokenRequest) {
+    let local =
+        ["http://127.", "http://169.254.", "http://[", "http://localhost", "http://metadata.google.internal"];
+    let url = request.url.to_ascii_lowercase();
+    assert!(url.starts_with("https://") || local.iter().any(|known| url.starts_with(known)), "{url}");
+}
+
+fn check_grant(grant: &Grant) {
+    let Credential::Bearer(token) = &grant.credential else { panic!("no token") };
+    assert!(!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()), "{token:?}");
+}
+
+fn check_message(message: &str) {
+    assert!(message.len() < 8_192, "{} bytes", message.len());
+    assert!(!message.contains(SUBJECT), "{message}");
+}

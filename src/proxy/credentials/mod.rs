@@ -1,0 +1,16 @@
+//! Short-lived credentials of providers at cloud platforms.
+//!
+//! [`handle::CredentialHandle`] publishes the present credential of one provider: requests load a pointer, and wait only
+//! if there is none. [`renewer`] renews each credential ahead of its end, one exchange with the token server at a time.
+//! [`authorize`] puts the credential into a request head, as a token or as a signature over the request.
+//!
+//! Must not live here: what token servers expect and answer (`cloud`), and static keys, which are part of the prepared
+//! request head (`provider`).
+
+pub(in crate::proxy) mod authorize;
+pub(in crate::proxy) mod handle;
+pub(in crate::proxy) mod probe;
+pub(in crate::proxy) mod registry;
+pub(in crate::proxy) mod renewer;
+
+pub(in crate::proxy) use handle::CredentialHandle;

@@ -1,0 +1,93 @@
+//! Authorization of an attempt with a short-lived credential, and its remedy after a refusal.
+
+use std::time::Duration;
+
+use http::{HeaderMap, header};
+use pingora::http::RequestHeader;
+
+use super::context::Context;
+use super::phase::internal_error;
+use crate::cloud::sigv4::PayloadHash;
+use crate::proxy::Gateway;
+use crate::proxy::credentials::CredentialHandle;
+use crate::proxy::credentials::authorize::{Remedy, missing_credential};
+use crate::proxy::driver::fault::{Fault, FaultBody};
+use crate::proxy::driver::offload::run_blocking_if_large;
+
+/// Waits until there is a credential for the request.
+///
+/// # Errors
+/// Returns a fault if there is none within this time.
+pub(super) async fn wait_for_credential(
+    credential: &CredentialHandle,
+    within: Duration,
+) -> pingora::Result<()> {
+    if credential.is_available() {
+        return Ok(());
+    }
+    credential.wait(within).await.map_err(|reason| {
+        let mut raised = Fault::raise(missing_credential(), FaultBody::None);
+        raised.set_context(reason);
+        raised
+    })
+}
+
+/// Puts the credential into the head of an attempt, just before it is sent: each resend has a signature of its own.
+///
+/// # Errors
+/// Returns a fault if there is no valid credential.
+pub(super) fn authorize_attempt(head: &mut RequestHeader, ctx: &mut Context) -> pingora::Result<()> {
+    let attempt = ctx.attempt_mut().ok_or_else(internal_error)?;
+    let Some(credential) = &attempt.upstream_route.credential else { return Ok(()) };
+    let target = head.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+    let mut headers = HeaderMap::with_capacity(4);
+    if let Some(host) = head.headers.get(header::HOST) {
+        headers.insert(header::HOST, host.clone());
+    }
+    let (body, length) = (&attempt.body, attempt.body_len);
+    let payload =
+        || run_blocking_if_large(length, || PayloadHash::of(body.iter().map(|piece| piece.as_ref())));
+    let with = credential.authorize("POST", &target, &mut headers, payload);
+    let with = with.map_err(|error| Fault::raise(error, FaultBody::None))?;
+    for (name, value) in headers {
+        if let Some(name) = name {
+            head.insert_header(name, value)?;
+        }
+    }
+    attempt.authorized = Some(with);
+    Ok(())
+}
+
+/// Judges the response to an authorized attempt. Returns whether the attempt is worth another authorization.
+pub(super) fn judge_authorization(ctx: &mut Context, status: u16, headers: &HeaderMap) -> bool {
+    let Some(attempt) = ctx.attempt_mut().filter(|attempt| !attempt.reauthorized) else { return false };
+    let (Some(credential), Some(with)) = (&attempt.upstream_route.credential, attempt.authorized) else {
+        return false;
+    };
+    attempt.remedy = credential.judge(with, status, headers);
+    attempt.remedy.is_some()
+}
+
+impl Gateway {
+    /// Prepares a refused attempt for another authorization. Returns false if there is none.
+    pub(super) async fn reauthorize(&self, ctx: &mut Context, within: Duration) -> bool {
+        let Some(attempt) = ctx.attempt_mut() else { return false };
+        let Some(remedy) = attempt.remedy.take() else { return false };
+        attempt.reauthorized = true;
+        let reason = match remedy {
+            Remedy::Clock => "clock_skew",
+            Remedy::Credential(number) => {
+                let Some(credential) = attempt.upstream_route.credential.clone() else { return false };
+                if !credential.replace(number, within).await {
+                    // No attempt follows at this target, which alone can take this body.
+                    ctx.drop_body();
+                    return false;
+                }
+                "credential"
+            }
+        };
+        ctx.reset_response();
+        self.count_retry(ctx, reason);
+        true
+    }
+}

@@ -1,0 +1,221 @@
+//! Bedrock's InvokeModel: Claude in its own format, embeddings and reranking.
+
+use bytes::BytesMut;
+use model_gateway::framing::event_stream::{HeaderValue, MessageWriter, put_header};
+use serde_json::{Value, json};
+
+use crate::support::client::{post, post_with};
+use crate::support::gateway::Gateway;
+use crate::support::reply;
+use crate::support::setup::{CREDENTIAL, Setup};
+use crate::support::upstream::Upstream;
+
+const CLAUDE: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
+/// Signature of reasoning, which must pass unchanged.
+const SIGNATURE: &str = "EuYBCkQYAiJA+/abc==";
+
+fn setup(bedrock: &Upstream) -> Setup {
+    Setup::new()
+        .provider("aws", "bedrock", &format!("http://{}", bedrock.addr), "")
+        .model("claude", "aws", CLAUDE)
+        .model("titan", "aws", "amazon.titan-embed-text-v2:0")
+        .model("cohere", "aws", "cohere.embed-english-v3")
+        .model("rerank", "aws", "cohere.rerank-v3-5:0")
+}
+
+fn message(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
+    let mut block = Vec::new();
+    headers.iter().for_each(|(name, value)| put_header(name, HeaderValue::Text(value), &mut block));
+    let mut out = BytesMut::new();
+    let writer = MessageWriter::begin(&block, &mut out);
+    out.extend_from_slice(payload.as_bytes());
+    writer.end(&mut out);
+    out.to_vec()
+}
+
+fn chunk(event: &str) -> Vec<u8> {
+    let bytes = base64_simd::STANDARD.encode_to_string(event);
+    message(
+        &[(":event-type", "chunk"), (":content-type", "application/json"), (":message-type", "event")],
+        &json!({"bytes": bytes, "p": "abcdefghijk"}).to_string(),
+    )
+}
+
+/// Events of a stream, as Bedrock writes them.
+fn events() -> Vec<String> {
+    let delta = |delta: Value| json!({"type": "content_block_delta", "index": 0, "delta": delta}).to_string();
+    vec![
+        json!({"type": "message_start", "message": {"id": "msg_bdrk_01", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5-20250929", "content": [], "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": 9, "output_tokens": 1}}}).to_string(),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}}).to_string(),
+        delta(json!({"type": "thinking_delta", "thinking": "Hm."})),
+        delta(json!({"type": "signature_delta", "signature": SIGNATURE})),
+        json!({"type": "content_block_stop", "index": 0}).to_string(),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": null}, "usage": {"output_tokens": 7}}).to_string(),
+        json!({"type": "message_stop", "amazon-bedrock-invocationMetrics": {"inputTokenCount": 9, "outputTokenCount": 7, "invocationLatency": 5, "firstByteLatency": 3}}).to_string(),
+    ]
+}
+
+fn event_stream(messages: &[Vec<u8>]) -> Vec<u8> {
+    let headers = [("content-type", "application/vnd.amazon.eventstream"), ("transfer-encoding", "chunked")];
+    let mut out = reply::head(200, &headers).into_bytes();
+    messages.iter().for_each(|message| out.extend_from_slice(&reply::chunk(message)));
+    out.extend_from_slice(reply::LAST_CHUNK);
+    out
+}
+
+#[tokio::test]
+async fn invoke_model_passes_the_body_of_the_messages_format() {
+    let answer = json!({"id": "msg_bdrk_01", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5-20250929", "content": [{"type": "thinking", "thinking": "Hm.", "signature": SIGNATURE}, {"type": "text", "text": "Hi"}], "stop_reason": "end_turn", "stop_sequence": null, "usage": {"input_tokens": 9, "output_tokens": 7}});
+    let bedrock = Upstream::answering(reply::json(200, answer.to_string())).await;
+    let gateway = Gateway::start(&setup(&bedrock)).await;
+    let body = r#"{"max_tokens":64, "thinking":{"type":"enabled","budget_tokens":1024}, "model": "claude",  "messages":[{"role":"user","content":"Hi é"}],"stream" : false}"#;
+    let headers = [
+        ("anthropic-version", "2023-06-01"),
+        ("anthropic-beta", "interleaved-thinking-2025-05-14, oauth-2025-04-20"),
+        ("anthropic-beta", "context-1m-2025-08-07"),
+    ];
+    let got = gateway.ask(post_with("/v1/messages", &headers, body)).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    assert_eq!(got.json()["content"], answer["content"]);
+    let request = bedrock.only_request();
+    assert!(
+        request.head.line.starts_with("POST /model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/invoke "),
+        "{}",
+        request.head.line
+    );
+    assert_eq!(
+        request.text(),
+        r#"{"anthropic_beta":["interleaved-thinking-2025-05-14","context-1m-2025-08-07"],"max_tokens":64, "thinking":{"type":"enabled","budget_tokens":1024}, "anthropic_version":"bedrock-2023-05-31",  "messages":[{"role":"user","content":"Hi é"}]}"#
+    );
+    assert_eq!(request.head.all("authorization"), [format!("Bearer {CREDENTIAL}")]);
+    for absent in ["anthropic-beta", "anthropic-version", "x-api-key"] {
+        assert_eq!(request.head.get(absent), None, "{absent}");
+    }
+}
+
+#[tokio::test]
+async fn invoke_model_stream_arrives_as_server_sent_events() {
+    let messages: Vec<Vec<u8>> = events().iter().map(|event| chunk(event)).collect();
+    let bedrock = Upstream::answering(event_stream(&messages)).await;
+    let gateway = Gateway::start(&setup(&bedrock)).await;
+    let body =
+        r#"{"model":"claude","stream":true,"max_tokens":64,"messages":[{"role":"user","content":"Hi"}]}"#;
+    let got = gateway.ask(post("/v1/messages", body)).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    assert!(got.get("content-type").unwrap().starts_with("text/event-stream"));
+    let mut expected = String::new();
+    for event in events() {
+        let name = serde_json::from_str::<Value>(&event).unwrap()["type"].as_str().unwrap().to_owned();
+        // The client gets the model's name back, and not what Bedrock adds.
+        let event = if name == "message_stop" { json!({"type": "message_stop"}).to_string() } else { event };
+        expected +=
+            &format!("event: {name}\ndata: {}\n\n", event.replace("claude-sonnet-4-5-20250929", "claude"));
+    }
+    assert_eq!(got.text(), expected);
+    let request = bedrock.only_request();
+    assert!(request.head.target().ends_with("/invoke-with-response-stream"), "{}", request.head.line);
+    assert_eq!(
+        request.text(),
+        r#"{"anthropic_version":"bedrock-2023-05-31","max_tokens":64,"messages":[{"role":"user","content":"Hi"}]}"#
+    );
+    let metrics = gateway.metrics_after(1).await;
+    assert_eq!(metrics.sum("gateway_tokens_total", &[("kind", "output")]), 7.0);
+}
+
+#[tokio::test]
+async fn invoke_model_exception_in_a_stream_is_an_error_of_the_messages_format() {
+    let mut messages: Vec<Vec<u8>> = events()[..3].iter().map(|event| chunk(event)).collect();
+    messages.push(message(
+        &[
+            (":exception-type", "throttlingException"),
+            (":content-type", "application/json"),
+            (":message-type", "exception"),
+        ],
+        r#"{"message":"Too many tokens, please wait before trying again."}"#,
+    ));
+    let bedrock = Upstream::answering(event_stream(&messages)).await;
+    let gateway = Gateway::start(&setup(&bedrock)).await;
+    let body =
+        r#"{"model":"claude","stream":true,"max_tokens":64,"messages":[{"role":"user","content":"Hi"}]}"#;
+    let got = gateway.ask(post("/v1/messages", body)).await;
+    let last = got.text().trim_end().rsplit("\n\n").next().unwrap();
+    assert!(last.starts_with("event: error\n"), "{}", got.text());
+    assert!(last.contains("rate_limit_error"), "{last}");
+}
+
+#[tokio::test]
+async fn invoke_model_error_is_one_of_the_messages_format() {
+    let kind = "ValidationException:http://internal.amazon.com/coral/com.amazon.bedrock/";
+    let body = json!({"message": "messages.0: Extra inputs are not permitted"}).to_string();
+    let headers = [("content-type", "application/json"), ("x-amzn-errortype", kind)];
+    let bedrock = Upstream::answering(reply::whole(400, &headers, body)).await;
+    let gateway = Gateway::start(&setup(&bedrock)).await;
+    let body = r#"{"model":"claude","max_tokens":64,"messages":[{"role":"user","content":"Hi"}]}"#;
+    let got = gateway.ask(post("/v1/messages", body)).await;
+    assert_eq!(got.status(), 400);
+    assert_eq!(got.json()["error"]["type"], "invalid_request_error");
+    assert!(got.text().contains("Extra inputs are not permitted"));
+}
+
+#[tokio::test]
+async fn bedrock_titan_embeds_one_text_per_call() {
+    let bedrock = Upstream::answering(reply::json(
+        200,
+        r#"{"embedding":[0.5,0.25],"embeddingsByType":{"float":[0.5,0.25]},"inputTextTokenCount":3}"#,
+    ))
+    .await;
+    let gateway = Gateway::start(&setup(&bedrock)).await;
+    let body = json!({"model": "titan", "input": ["one", "two"], "dimensions": 256}).to_string();
+    let got = gateway.ask(post("/v1/embeddings", body)).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    let got = got.json();
+    assert_eq!(got["data"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&got["data"][1]["embedding"], &got["usage"]["prompt_tokens"]),
+        (&json!([0.5, 0.25]), &json!(6))
+    );
+    let mut bodies: Vec<String> =
+        bedrock.requests().iter().map(|request| request.text().to_owned()).collect();
+    bodies.sort();
+    assert_eq!(
+        bodies,
+        [r#"{"inputText":"one","dimensions":256}"#, r#"{"inputText":"two","dimensions":256}"#]
+    );
+    let target = bedrock.requests()[0].head.target().to_owned();
+    assert_eq!(target, "/model/amazon.titan-embed-text-v2%3A0/invoke");
+}
+
+#[tokio::test]
+async fn bedrock_cohere_embeds_all_texts_in_one_call() {
+    let bedrock = Upstream::answering(reply::json(
+        200,
+        r#"{"embeddings":[[0.5],[0.25]],"response_type":"embeddings_floats","texts":["one","two"],"id":"x"}"#,
+    ))
+    .await;
+    let gateway = Gateway::start(&setup(&bedrock)).await;
+    let body = json!({"model": "cohere", "input": ["one", "two"]}).to_string();
+    let got = gateway.ask(post("/v1/embeddings", body)).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    assert_eq!(got.json()["data"][1]["embedding"], json!([0.25]));
+    assert_eq!(
+        bedrock.only_request().text(),
+        r#"{"texts":["one","two"],"embedding_types":["float"],"input_type":"search_document"}"#
+    );
+}
+
+#[tokio::test]
+async fn bedrock_cohere_reranks() {
+    let bedrock = Upstream::answering(reply::json(
+        200,
+        r#"{"results":[{"index":1,"relevance_score":0.9},{"index":0,"relevance_score":0.1}]}"#,
+    ))
+    .await;
+    let gateway = Gateway::start(&setup(&bedrock)).await;
+    let body = json!({"model": "rerank", "query": "q", "documents": ["a", "b"], "top_n": 1}).to_string();
+    let got = gateway.ask(post("/v1/rerank", body)).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    assert_eq!(got.json()["results"][0]["index"], 1);
+    let request = bedrock.only_request();
+    assert_eq!(request.text(), r#"{"api_version":2,"query":"q","documents":["a","b"],"top_n":1}"#);
+    assert_eq!(request.head.target(), "/model/cohere.rerank-v3-5%3A0/invoke");
+}

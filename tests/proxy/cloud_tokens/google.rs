@@ -1,0 +1,158 @@
+//! Google: service accounts, users, the metadata server, workload identity federation, and Claude on Vertex AI.
+
+use base64_simd::URL_SAFE_NO_PAD;
+use ring::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey};
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde_json::{Value, json};
+
+use super::{assert_no_secret, bearer, provider, upstream};
+use crate::support::client::post_with;
+use crate::support::form::Form;
+use crate::support::gateway::Gateway;
+use crate::support::setup::{KEY, Setup};
+use crate::support::token_server::{Behavior, RSA_KEY, TOKEN, TokenServer, form_field};
+
+/// Path of a project below a Vertex AI host.
+const PROJECT: &str = "/v1/projects/p/locations/global";
+const CLAUDE: &str = "claude-sonnet-4-5@20250929";
+
+/// Returns the claims of an assertion whose signature is valid.
+fn verified(assertion: &str) -> Value {
+    let (message, signature) = assertion.rsplit_once('.').unwrap();
+    let der = PrivatePkcs8KeyDer::from_pem_slice(RSA_KEY.as_bytes()).unwrap();
+    let key = RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).unwrap();
+    let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.public_key().as_ref());
+    public.verify(message.as_bytes(), &URL_SAFE_NO_PAD.decode_to_vec(signature).unwrap()).unwrap();
+    let claims = message.split_once('.').unwrap().1;
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode_to_vec(claims).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn claude_on_vertex_is_called_with_the_token_of_a_service_account() {
+    let tokens = TokenServer::start(Behavior::Grant(3_600)).await;
+    let vertex = upstream(Form::Messages).await;
+    let base = format!("http://{}{PROJECT}", vertex.addr);
+    let setup =
+        provider(Setup::new(), "vertex", "vertex-anthropic", &base, "google = { file = \"sa.json\" }")
+            .model("claude", "vertex", CLAUDE)
+            .file("sa.json", &tokens.service_account());
+    let gateway = Gateway::start(&setup).await;
+
+    // Same format: whole and streamed. Another format: translated.
+    let headers = [("x-api-key", KEY), ("anthropic-beta", "context-1m-2025-08-07")];
+    let body = |stream: bool| {
+        json!({"model": "claude", "max_tokens": 64, "stream": stream,
+            "thinking": {"type": "enabled", "budget_tokens": 1_024},
+            "messages": [{"role": "user", "content": "Hi"}]})
+        .to_string()
+    };
+    for stream in [false, true] {
+        let request = post_with("/v1/messages", &headers, body(stream));
+        let answer = gateway.ask(request).await;
+        assert_eq!(answer.status(), 200, "{}", answer.everything());
+    }
+    assert_eq!(gateway.ask(Form::Chat.request_for("claude", true)).await.status(), 200);
+
+    let requests = vertex.requests();
+    let models = format!("{PROJECT}/publishers/anthropic/models/{CLAUDE}");
+    let targets: Vec<&str> = requests.iter().map(|request| request.head.target()).collect();
+    let (whole, stream) = (format!("{models}:rawPredict"), format!("{models}:streamRawPredict"));
+    assert_eq!(targets, [&*whole, &*stream, &*stream]);
+    for request in &requests {
+        assert_eq!(bearer(request), format!("{TOKEN}1"));
+        assert_eq!(request.head.get("x-api-key"), None);
+        let body = request.json();
+        assert_eq!(body["anthropic_version"], "vertex-2023-10-16", "{body}");
+        assert_eq!(body.get("model"), None, "{body}");
+    }
+    let first = requests[0].json();
+    assert_eq!(first["thinking"], json!({"type": "enabled", "budget_tokens": 1_024}));
+    assert_eq!(requests[0].head.get("anthropic-beta"), Some("context-1m-2025-08-07"));
+
+    let asked = tokens.requests();
+    assert_eq!(asked.len(), 1, "one token for all requests");
+    let assertion = form_field(&asked[0], "assertion").unwrap();
+    let claims = verified(&assertion);
+    assert_eq!(claims["iss"], "gateway@p.iam.gserviceaccount.com");
+    assert_eq!(claims["aud"], format!("http://{}/token", tokens.host()));
+    assert!(claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap() <= 3_600);
+    assert_no_secret(&gateway, &[TOKEN, &assertion]);
+}
+
+#[tokio::test]
+async fn gemini_on_vertex_is_called_with_the_token_and_quota_project_of_a_user() {
+    let tokens = TokenServer::start(Behavior::Grant(3_600)).await;
+    let vertex = upstream(Form::Generate).await;
+    let base = format!("http://{}{PROJECT}", vertex.addr);
+    let file = "google = { file = \"user.json\" }";
+    let setup = provider(Setup::new(), "vertex", "vertex", &base, file)
+        .model("gemini", "vertex", "gemini-2.5-flash")
+        .file("user.json", &tokens.authorized_user("billing-project"));
+    let gateway = Gateway::start(&setup).await;
+    assert_eq!(gateway.ask(Form::Generate.request_for("gemini", false)).await.status(), 200);
+    let request = vertex.only_request();
+    assert_eq!(bearer(&request), format!("{TOKEN}1"));
+    assert_eq!(request.head.get("x-goog-user-project"), Some("billing-project"));
+    let asked = &tokens.requests()[0];
+    assert_eq!(form_field(asked, "grant_type").as_deref(), Some("refresh_token"));
+    assert_eq!(form_field(asked, "refresh_token").as_deref(), Some("refresh-token-of-the-user"));
+    assert_no_secret(&gateway, &[TOKEN, "refresh-token-of-the-user", "secret-of-the-client"]);
+}
+
+#[tokio::test]
+async fn default_credentials_are_the_named_file_or_the_metadata_server() {
+    let tokens = TokenServer::start(Behavior::Grant(3_600)).await;
+    let vertex = upstream(Form::Generate).await;
+    let base = format!("http://{}{PROJECT}", vertex.addr);
+    let file = "export GOOGLE_APPLICATION_CREDENTIALS=\"$(dirname \"$0\")/user.json\"";
+    let metadata = format!("export HOME=/nonexistent GCE_METADATA_HOST={}", tokens.host());
+    for (exports, is_metadata) in [(file, false), (&*metadata, true)] {
+        let script =
+            format!("unset GOOGLE_APPLICATION_CREDENTIALS CLOUDSDK_CONFIG\n{exports}\nexec \"$@\"\n");
+        let google = "google = { source = \"default\" }";
+        let setup = provider(Setup::new(), "vertex", "vertex", &base, google)
+            .model("gemini", "vertex", "gemini-2.5-flash")
+            .file("user.json", &tokens.authorized_user("billing-project"))
+            .file("start.sh", &script);
+        let gateway = Gateway::start(&setup).await;
+        assert_eq!(gateway.ask(Form::Generate.request_for("gemini", false)).await.status(), 200);
+        let asked = tokens.requests();
+        let last = &asked[asked.len() - 1];
+        if is_metadata {
+            let path = "/computeMetadata/v1/instance/service-accounts/default/token?scopes=";
+            assert!(last.head.target().starts_with(path), "{}", last.head.target());
+            assert_eq!(last.head.get("metadata-flavor"), Some("Google"));
+        } else {
+            assert_eq!(form_field(last, "grant_type").as_deref(), Some("refresh_token"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn federated_identity_exchanges_the_token_of_a_file() {
+    let tokens = TokenServer::start(Behavior::Grant(3_600)).await;
+    let vertex = upstream(Form::Generate).await;
+    let base = format!("http://{}{PROJECT}", vertex.addr);
+    let folder = tempfile::tempdir().unwrap();
+    let subject = folder.path().join("token");
+    std::fs::write(&subject, "subject-token-of-the-platform\n").unwrap();
+    let file = json!({
+        "type": "external_account", "audience": "//iam.googleapis.com/projects/1/x",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": format!("http://{}/sts", tokens.host()),
+        "service_account_impersonation_url": format!("http://{}/a:generateAccessToken", tokens.host()),
+        "credential_source": {"file": subject},
+    });
+    let setup = provider(Setup::new(), "vertex", "vertex", &base, "google = { file = \"external.json\" }")
+        .model("gemini", "vertex", "gemini-2.5-flash")
+        .file("external.json", &file.to_string());
+    let gateway = Gateway::start(&setup).await;
+    assert_eq!(gateway.ask(Form::Generate.request_for("gemini", false)).await.status(), 200);
+    // The first token is that of the pool, the second one that of the service account.
+    assert_eq!(bearer(&vertex.only_request()), format!("{TOKEN}2"));
+    let asked = tokens.requests();
+    assert_eq!(form_field(&asked[0], "subject_token").as_deref(), Some("subject-token-of-the-platform"));
+    assert_eq!(bearer(&asked[1]), format!("{TOKEN}1"));
+    assert_no_secret(&gateway, &[TOKEN, "subject-token-of-the-platform"]);
+}
