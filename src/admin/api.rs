@@ -14,18 +14,23 @@ use tokio::sync::Semaphore;
 use super::PREFIX;
 use super::audit::{AuditEntry, AuditLog};
 use super::body::{AnswerBody, PieceWriter, pieces};
-use super::caller::{Callers, Peer};
+use super::caller::{Caller, CallerSource, Callers, Peer};
 use super::control::GatewayControl;
 use super::error::{AdminApiError, ErrorCode};
 use super::events::{EventStream, TOPICS, Topics};
 use super::ledger_pool::LedgerPool;
+use super::oidc::OidcClient;
 use super::origin;
-use super::request::{ApiRequest, match_path};
+use super::request::{ApiRequest, Link, match_path};
+use super::resources::session::sign_in_cookie;
 use super::response::{AnswerContent, ApiResponse, WritePieces};
-use super::route_table::{AdminRoute, ROUTES};
+use super::route_table::{AdminRoute, AnswerType, ROUTES};
 use super::schema::{self, BodyType};
-use crate::account::{AdminToken, NewKey};
-use crate::config::{self, ConfigWriter, Reloader, Report, Settings};
+use super::session::{check_csrf, cookie, cookie_name};
+use super::tls::AdminTls;
+use crate::account::NewKey;
+use crate::config::{self, AdminAccess, ConfigWriter, Environment, Reloader, Report, Settings};
+use crate::metrics::Metrics;
 use crate::metrics::live::LiveRequests;
 use crate::wire::path::query_values;
 
@@ -54,10 +59,14 @@ pub struct AdminApiParts {
     pub settings: Settings,
     /// Path of gateway.toml.
     pub config_file: PathBuf,
-    /// Tokens.
-    pub tokens: Vec<AdminToken>,
+    /// Who may use the API.
+    pub access: AdminAccess,
     /// Events of requests.
     pub live: Arc<LiveRequests>,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+    /// Certificate of the admin port. `None` for plain HTTP.
+    pub tls: Option<Arc<AdminTls>>,
 }
 
 /// Admin API of a running gateway.
@@ -70,6 +79,9 @@ pub struct AdminApi {
     ledger: Arc<LedgerPool>,
     audit: AuditLog,
     live: Arc<LiveRequests>,
+    metrics: Arc<Metrics>,
+    tls: Option<Arc<AdminTls>>,
+    oidc: OidcClient,
     operations: Semaphore,
     streams: Arc<Semaphore>,
     exports: Arc<Semaphore>,
@@ -98,8 +110,11 @@ impl AdminApi {
             audit: AuditLog::new(state),
             settings: parts.settings,
             config_file: parts.config_file,
-            callers: Callers::new(parts.tokens),
+            callers: Callers::new(parts.access),
             live: parts.live,
+            metrics: parts.metrics,
+            tls: parts.tls,
+            oidc: OidcClient::new(),
             operations: Semaphore::new(OPERATIONS),
             streams: Arc::new(Semaphore::new(STREAMS)),
             exports: Arc::new(Semaphore::new(EXPORTS)),
@@ -135,14 +150,37 @@ impl AdminApi {
         &self.live
     }
 
-    /// Reads the tokens again. Blocks.
+    pub(super) fn callers(&self) -> &Callers {
+        &self.callers
+    }
+
+    pub(super) fn oidc(&self) -> &OidcClient {
+        &self.oidc
+    }
+
+    pub(super) fn tls(&self) -> Option<&Arc<AdminTls>> {
+        self.tls.as_ref()
+    }
+
+    /// Counts an attempt to sign in.
+    pub(super) fn count_login(&self, method: &str, result: &str) {
+        self.metrics.admin_logins.with_label_values(&[method, result]).inc();
+    }
+
+    /// Reads the tokens, the rules of sign-in and the certificate again. Blocks.
     ///
     /// # Errors
-    /// Returns [`Report`] if the file is not valid; the tokens stay as they were.
-    pub fn reload_tokens(&self) -> Result<(), Report> {
-        let tokens = config::load_admin_tokens(&self.settings.admin_api.tokens)?;
-        self.callers.set_tokens(tokens);
-        Ok(())
+    /// Returns [`Report`] if a file is not valid; what it has stays as it was.
+    pub fn reload_access(&self) -> Result<(), Report> {
+        let mut report = Report::default();
+        match config::load_admin_access(&self.settings.admin_api.tokens, &Environment) {
+            Ok(access) => self.callers.set_access(access),
+            Err(faults) => report.merge(faults),
+        }
+        if let Some(Err(error)) = self.tls.as_ref().map(|tls| tls.reload()) {
+            report.merge(Report::of_file(&error.path, error.reason));
+        }
+        report.into_result()
     }
 
     /// Begins the line of the audit log for a request.
@@ -174,14 +212,19 @@ impl AdminApi {
     }
 
     /// Answers a request.
-    pub(super) async fn serve<B>(self: Arc<Self>, request: Request<B>, peer: Peer) -> Response<AnswerBody>
+    pub(super) async fn serve<B>(
+        self: Arc<Self>,
+        request: Request<B>,
+        peer: Peer,
+        secure: bool,
+    ) -> Response<AnswerBody>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let id = request_id(request.headers());
         let is_head = request.method() == http::Method::HEAD;
-        let answered = self.answer(request, peer, &id).await;
+        let answered = self.answer(request, (peer, secure), &id).await;
         let mut response = answered.unwrap_or_else(|error| error_response(&error, &id));
         if is_head {
             *response.body_mut() = AnswerBody::Whole(Bytes::new());
@@ -196,15 +239,17 @@ impl AdminApi {
         response
     }
 
-    async fn answer<B>(self: Arc<Self>, request: Request<B>, peer: Peer, id: &str) -> Answered
+    async fn answer<B>(self: Arc<Self>, request: Request<B>, (peer, secure): (Peer, bool), id: &str) -> Answered
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        origin::check(&head.uri, &head.headers, &self.settings.admin_api.hosts)?;
-        let (route, names) = find(head.method.as_str(), head.uri.path())?;
-        let caller = self.callers.identify(&head.headers, peer)?;
+        let found = find(head.method.as_str(), head.uri.path());
+        let is_page = matches!(&found, Ok((route, _)) if route.is_page());
+        origin::check(&head.uri, &head.headers, &self.settings.admin_api.hosts, is_page)?;
+        let (route, names) = found?;
+        let caller = self.identify(route, &head, peer, secure)?;
         if caller.role < route.role {
             let message = format!(
                 "the operation needs the role {}; yours is {}",
@@ -227,6 +272,12 @@ impl AdminApi {
             body,
             caller,
             id: id.to_owned(),
+            link: Link {
+                peer,
+                secure,
+                session: cookie(&head.headers, cookie_name(secure)).map(str::to_owned),
+                sign_in: cookie(&head.headers, sign_in_cookie(secure)).map(str::to_owned),
+            },
             if_match: if_match.filter(|etag| *etag != "*").map(str::to_owned),
             idempotency_key: text(header::HeaderName::from_static("idempotency-key")).map(str::to_owned),
         };
@@ -242,6 +293,29 @@ impl AdminApi {
         }
     }
 
+    /// Returns the caller of a request, and checks what a session needs.
+    fn identify(
+        &self,
+        route: &AdminRoute,
+        head: &http::request::Parts,
+        peer: Peer,
+        secure: bool,
+    ) -> Result<Caller, AdminApiError> {
+        let caller = match self.callers.identify(&head.headers, peer, secure)? {
+            Some(caller) => caller,
+            None if route.is_open => Caller::unknown(peer),
+            None => {
+                let message = "send a token of admin.toml: authorization: Bearer mga_...";
+                return Err(AdminApiError::new(ErrorCode::Unauthenticated, message));
+            }
+        };
+        // Signing in begins a session of its own, with the token in the body.
+        if let (CallerSource::Session(session), false) = (&caller.source, route.id == "signIn") {
+            check_csrf(&head.method, &head.headers, session)?;
+        }
+        Ok(caller)
+    }
+
     /// Turns an answer into HTTP.
     fn respond(&self, answer: ApiResponse) -> Answered {
         let mut response = match answer.content {
@@ -251,10 +325,17 @@ impl AdminApi {
                 whole("application/json", text)
             }
             AnswerContent::Text(media, text) => whole(media, text),
+            AnswerContent::Page(status, text) => page(status, text),
+            AnswerContent::Redirect(address) => redirect(&address)?,
             AnswerContent::Pieces(media, name, write) => self.export(media, &name, write)?,
         };
         if let Some(etag) = answer.etag.and_then(|etag| HeaderValue::from_str(&format!("\"{etag}\"")).ok()) {
             response.headers_mut().insert(header::ETAG, etag);
+        }
+        for cookie in answer.cookies {
+            let cookie = HeaderValue::try_from(cookie);
+            let wrong = |_| AdminApiError::new(ErrorCode::Internal, "a cookie cannot be sent");
+            response.headers_mut().append(header::SET_COOKIE, cookie.map_err(wrong)?);
         }
         Ok(response)
     }
@@ -329,6 +410,10 @@ fn find(method: &str, path: &str) -> Result<(&'static AdminRoute, Vec<String>), 
 
 /// Refuses unknown parameters: a misspelt filter would otherwise show everything.
 fn check_query(route: &AdminRoute, query: Option<&str>) -> Result<(), AdminApiError> {
+    // An issuer of identities may add parameters of its own.
+    if route.is_page() {
+        return Ok(());
+    }
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let name = pair.split('=').next().unwrap_or_default();
         if !route.query.iter().any(|parameter| parameter.name == name) {
@@ -387,6 +472,25 @@ fn whole(media: &'static str, text: String) -> Response<AnswerBody> {
     let mut response = Response::new(AnswerBody::Whole(text.into()));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     response
+}
+
+/// Returns a page that loads nothing and is shown in no frame.
+fn page(status: StatusCode, text: String) -> Response<AnswerBody> {
+    const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    let mut response = whole("text/html; charset=utf-8", text);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+fn redirect(address: &str) -> Answered {
+    let wrong = |_| AdminApiError::new(ErrorCode::Internal, "the address of the issuer cannot be sent");
+    let location = HeaderValue::try_from(address).map_err(wrong)?;
+    let mut response = page(StatusCode::FOUND, String::new());
+    response.headers_mut().insert(header::LOCATION, location);
+    Ok(response)
 }
 
 fn error_response(error: &AdminApiError, id: &str) -> Response<AnswerBody> {

@@ -96,7 +96,15 @@ pub async fn serve(listener: &AdminListener, metrics: Arc<Metrics>, api: Arc<Adm
             tcp = listener.tcp.accept() => match tcp {
                 Ok((stream, address)) => {
                     let peer = Peer::Address(address.ip());
-                    tokio::spawn(async move { connection(stream, peer, shared).await; drop(place) });
+                    tokio::spawn(async move {
+                        match shared.api.tls().cloned() {
+                            None => connection(stream, peer, false, shared).await,
+                            Some(tls) => if let Some(stream) = tls.accept(stream).await {
+                                connection(stream, peer, true, shared).await;
+                            }
+                        }
+                        drop(place);
+                    });
                     true
                 }
                 Err(_) => false,
@@ -104,7 +112,7 @@ pub async fn serve(listener: &AdminListener, metrics: Arc<Metrics>, api: Arc<Adm
             unix = accept(listener.socket.as_ref()) => match unix {
                 Ok(stream) => {
                     let user = stream.peer_cred().ok().map(|credentials| credentials.uid());
-                    tokio::spawn(async move { connection(stream, Peer::User(user), shared).await; drop(place) });
+                    tokio::spawn(async move { connection(stream, Peer::User(user), false, shared).await; drop(place) });
                     true
                 }
                 Err(_) => false,
@@ -127,11 +135,12 @@ async fn accept(socket: Option<&UnixListener>) -> std::io::Result<tokio::net::Un
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
+    secure: bool,
     shared: Arc<Shared>,
 ) {
     let service = service_fn(move |request| {
         let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answer(request, peer, &shared).await) }
+        async move { Ok::<_, Infallible>(answer(request, peer, secure, &shared).await) }
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -140,10 +149,15 @@ async fn connection(
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(request: Request<Incoming>, peer: Peer, shared: &Shared) -> Response<AnswerBody> {
+async fn answer(
+    request: Request<Incoming>,
+    peer: Peer,
+    secure: bool,
+    shared: &Shared,
+) -> Response<AnswerBody> {
     let path = request.uri().path();
     if path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
-        return shared.api.clone().serve(request, peer).await;
+        return shared.api.clone().serve(request, peer, secure).await;
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET only\n".to_owned());

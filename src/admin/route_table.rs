@@ -3,7 +3,7 @@
 use super::api::AdminApi;
 use super::events;
 use super::request::ApiRequest;
-use super::resources::{accounts, audit, change, config, instance, keys, models, providers, targets, usage};
+use super::resources::{accounts, audit, change, config, instance, keys, models, providers, session, targets, usage};
 use super::response::ApiResult;
 use super::schema::{BodyType, Record};
 use crate::account::AdminRole;
@@ -36,6 +36,8 @@ pub(super) enum AnswerType {
     OpenApi,
     /// Server-sent events.
     Events,
+    /// Page for a browser that navigates to it.
+    Page,
 }
 
 /// Route.
@@ -47,6 +49,8 @@ pub(super) struct AdminRoute {
     pub(super) path: &'static str,
     /// Role that the caller needs.
     pub(super) role: AdminRole,
+    /// Whether callers who have not signed in may use it.
+    pub(super) is_open: bool,
     /// Name of the operation.
     pub(super) id: &'static str,
     /// What it does.
@@ -59,6 +63,13 @@ pub(super) struct AdminRoute {
     pub(super) answers: AnswerType,
     /// Function that answers. `None` for events, which have a task of their own.
     pub(super) answer: Option<OperationFn>,
+}
+
+impl AdminRoute {
+    /// Returns whether a browser navigates to it, from pages of any origin.
+    pub(super) const fn is_page(&self) -> bool {
+        matches!(self.answers, AnswerType::Page)
+    }
 }
 
 const fn parameter(name: &'static str, text: &'static str) -> Parameter {
@@ -91,7 +102,7 @@ const fn get(
 ) -> AdminRoute {
     let answers = AnswerType::Json(of);
     let (method, role, body) = ("GET", AdminRole::Read, BodyType::None);
-    AdminRoute { method, path, role, id, text, query: NONE, body, answers, answer: Some(answer) }
+    AdminRoute { method, path, role, is_open: false, id, text, query: NONE, body, answers, answer: Some(answer) }
 }
 
 const fn page(route: AdminRoute) -> AdminRoute {
@@ -108,7 +119,7 @@ const fn act(
     answer: OperationFn,
 ) -> AdminRoute {
     let answers = AnswerType::Json(of);
-    AdminRoute { method, path, role, id, text, query: CHANGE, body, answers, answer: Some(answer) }
+    AdminRoute { method, path, role, is_open: false, id, text, query: CHANGE, body, answers, answer: Some(answer) }
 }
 
 /// All routes.
@@ -117,6 +128,56 @@ pub(super) static ROUTES: &[AdminRoute] = &[
     AdminRoute {
         answers: AnswerType::OpenApi,
         ..get("/openapi.json", "openapi", "This document.", &instance::INDEX, instance::openapi)
+    },
+    AdminRoute {
+        is_open: true,
+        ..get("/session", "session", "Who the caller is, and how one can sign in.", &session::SESSION, session::read)
+    },
+    AdminRoute {
+        query: NONE,
+        is_open: true,
+        ..act(
+            "POST",
+            "/session",
+            AdminRole::Read,
+            ("signIn", "Begins a session: the answer sets its cookie."),
+            (BodyType::Object(&session::SIGN_IN), &session::SESSION),
+            session::sign_in,
+        )
+    },
+    AdminRoute {
+        query: NONE,
+        is_open: true,
+        ..act(
+            "DELETE",
+            "/session",
+            AdminRole::Read,
+            ("signOut", "Ends the session of the cookie."),
+            (BodyType::None, &session::SIGNED_OUT),
+            session::sign_out,
+        )
+    },
+    AdminRoute {
+        is_open: true,
+        answers: AnswerType::Page,
+        ..get(
+            "/session/oidc",
+            "oidcStart",
+            "Sends a browser to the issuer of identities to sign in.",
+            &session::SESSION,
+            session::oidc_start,
+        )
+    },
+    AdminRoute {
+        is_open: true,
+        answers: AnswerType::Page,
+        ..get(
+            "/session/oidc/callback",
+            "oidcCallback",
+            "Where the issuer's page comes back; begins a session.",
+            &session::SESSION,
+            session::oidc_callback,
+        )
     },
     get("/instance", "instance", "State of the process.", &instance::INSTANCE, instance::read),
     AdminRoute {
@@ -311,10 +372,15 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         query: &[
             FROM,
             TO,
-            Parameter { name: "group", values: &usage::GROUPS, text: "What the rows are; by default days." },
+            parameter("group", "What the rows are: up to three of hour, day, month, account, key, model, provider and error, \
+                                with commas in between; by default days."),
             ACCOUNT,
             KEY,
             MODEL,
+            parameter("provider", "Only this provider."),
+            parameter("error", "Only this kind of error; empty for requests that succeeded."),
+            parameter("top", "Number of combinations of names that have rows of their own, at most 1000; the others are one row per time."),
+            Parameter { name: "order", values: &usage::ORDERS, text: "Figure by which the largest come first." },
             parameter("limit", "Number of rows, at most 10000; the others are summed."),
             FORMAT,
         ],

@@ -7,6 +7,7 @@
 //! No other module reads these files. The semantics of routes and keys must not live here.
 
 mod admin;
+mod admin_oidc;
 mod entries;
 mod fleet;
 mod keys;
@@ -38,7 +39,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use admin::{AdminApiSettings, AdminTokensError, AdminTokensFile, load_admin_tokens};
+pub use admin::{
+    AdminAccess, AdminApiSettings, AdminTlsSettings, AdminTokensError, AdminTokensFile, load_admin_access,
+};
+pub use admin_oidc::{CALLBACK_PATH as OIDC_CALLBACK_PATH, OidcSettings, is_safe_url};
 pub use entries::{EntryKind, FieldError};
 pub use fleet::{FleetSettings, OnOutageSetting};
 pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed};
@@ -76,8 +80,8 @@ pub struct Loaded {
     pub baseline: Baseline,
     /// Path of gateway.toml.
     pub file: PathBuf,
-    /// Tokens of the admin API.
-    pub admin_tokens: Vec<AdminToken>,
+    /// Who may use the admin API.
+    pub admin_access: AdminAccess,
 }
 
 impl Loaded {
@@ -96,16 +100,16 @@ pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
     match load_settings(file, vault) {
         Ok(settings) => {
             let reader = StableReader::default();
-            let tokens = load_admin_tokens(&settings.admin_api.tokens);
+            let access = load_admin_access(&settings.admin_api.tokens, vault);
             let read = read_snapshot(&settings.sources(), vault, &reader);
-            match (read, tokens) {
-                (Ok((mut snapshot, baseline)), Ok(admin_tokens)) => {
+            match (read, access) {
+                (Ok((mut snapshot, baseline)), Ok(admin_access)) => {
                     snapshot.generation = 1;
-                    Ok(Loaded { settings, snapshot, baseline, file: file.to_owned(), admin_tokens })
+                    Ok(Loaded { settings, snapshot, baseline, file: file.to_owned(), admin_access })
                 }
-                (read, tokens) => {
+                (read, access) => {
                     let mut report = read.err().unwrap_or_default();
-                    report.merge(tokens.err().unwrap_or_default());
+                    report.merge(access.err().unwrap_or_default());
                     Err(report)
                 }
             }
@@ -138,7 +142,7 @@ pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<
         |_: &Path| Err(std::io::Error::other("the configuration is in memory and has no other files"));
     match (settings, snapshot_of(Ok(routes), Ok(keys), vault, &beside)) {
         (Ok(settings), Ok((snapshot, baseline))) => {
-            Ok(Loaded { settings, snapshot, baseline, file, admin_tokens: Vec::new() })
+            Ok(Loaded { settings, snapshot, baseline, file, admin_access: AdminAccess::default() })
         }
         (settings, snapshot) => {
             let mut report = settings.err().unwrap_or_default();

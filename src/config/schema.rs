@@ -199,7 +199,7 @@ fn access(key: &str) -> Option<KeyType> {
 /// Keys of tables that no other table resembles.
 fn other(path: &str) -> Option<KeyType> {
     Some(match path {
-        "server" | "limits" | "reload" | "log" | "store" | "admin" | "tokens" | "breaker" | "retry"
+        "server" | "limits" | "reload" | "log" | "store" | "admin" | "admin.tls" | "tokens" | "breaker" | "retry"
         | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry" | "model.price" => {
             KeyType::Table
         }
@@ -219,6 +219,7 @@ fn other(path: &str) -> Option<KeyType> {
         "reload.allow_empty"
         | "server.websocket"
         | "admin.writes"
+        | "admin.insecure"
         | "provider.think_tags"
         | "provider.prefill"
         | "model.image_input"
@@ -251,6 +252,8 @@ fn other(path: &str) -> Option<KeyType> {
         | "admin.tokens"
         | "admin.state"
         | "admin.socket"
+        | "admin.tls.cert"
+        | "admin.tls.key"
         | "server.upgrade_socket"
         | "server.tls.cert"
         | "server.tls.key"

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::breakdown::{BreakdownRow, UsageQuery};
 use super::report::{UsageFilter, UsageGrouping, UsageRow};
 use super::{AccountId, UsageRecord};
 use crate::account::Amount;
@@ -59,6 +60,12 @@ pub trait LedgerAdmin {
     /// # Errors
     /// Returns [`AdminError`] if the database failed.
     fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError>;
+
+    /// Returns usage by several dimensions, in no order. The query must pass [`UsageQuery::check`].
+    ///
+    /// # Errors
+    /// Returns [`AdminError`] if the database failed.
+    fn breakdown(&self, query: &UsageQuery) -> Result<Vec<BreakdownRow>, AdminError>;
 
     /// Calls `show` with each usage record that matches the filter.
     ///
@@ -134,6 +141,9 @@ pub enum AdminError {
     /// The position is none of this ledger.
     #[error("the cursor is not valid")]
     Cursor,
+    /// The period of a report is too long.
+    #[error("in a fleet, at most {0} days are summed by hour, provider or error")]
+    Period(i64),
     /// A record cannot be read, or `show` returned an error.
     #[error(transparent)]
     Records(io::Error),

@@ -8,6 +8,7 @@ pub(super) mod instance;
 pub(super) mod keys;
 pub(super) mod models;
 pub(super) mod providers;
+pub(super) mod session;
 pub(super) mod targets;
 pub(super) mod usage;
 

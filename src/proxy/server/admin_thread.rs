@@ -30,10 +30,16 @@ pub(in crate::proxy) struct AdminThread {
     stop: Mutex<Option<tokio::sync::oneshot::Sender<()>>>,
 }
 
+/// Where the admin port is served.
+pub(in crate::proxy) struct AdminPort<'p> {
+    pub(in crate::proxy) address: SocketAddr,
+    /// Unix socket. `None` if none is configured.
+    pub(in crate::proxy) socket: Option<&'p Path>,
+}
+
 impl AdminThread {
     pub(in crate::proxy) fn start(
-        address: SocketAddr,
-        socket: Option<&Path>,
+        port: AdminPort<'_>,
         metrics: Arc<Metrics>,
         api: Arc<AdminApi>,
         supervised: Arc<Supervised>,
@@ -46,7 +52,8 @@ impl AdminThread {
             .build()?;
         let listener = {
             let _guard = runtime.enter();
-            AdminListener { tcp: admin::bind(address)?, socket: socket.map(admin::bind_socket).transpose()? }
+            let socket = port.socket.map(admin::bind_socket).transpose()?;
+            AdminListener { tcp: admin::bind(port.address)?, socket }
         };
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let served = api.clone();

@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 use super::report::{self, RecordPlace, ValkeyReportError};
 use crate::account::amount::LARGEST;
 use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin, fault};
+use crate::ledger::breakdown::{BreakdownRow, UsageQuery};
 use crate::ledger::report::{UsageFilter, UsageGrouping, UsageRow, clamped};
 use crate::ledger::{AccountId, UsageRecord};
 use crate::store::now;
@@ -35,6 +36,8 @@ fn failed(error: ValkeyReportError) -> AdminError {
     }
 }
 
+/// Largest number of days whose single records are summed for one report.
+const MAX_RECORD_DAYS: i64 = 31;
 /// Maximum number of blocks that are read for one page of records.
 const MAX_BLOCKS: usize = 1_000;
 
@@ -197,6 +200,14 @@ impl LedgerAdmin for ValkeyAdmin {
 
     fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError> {
         Ok(self.wait(report::sums(&self.connection, filter, by))?)
+    }
+
+    fn breakdown(&self, query: &UsageQuery) -> Result<Vec<BreakdownRow>, AdminError> {
+        let days = query.filter.to.saturating_sub(query.filter.from);
+        if (query.by_hour() || query.has_outcome()) && days > MAX_RECORD_DAYS {
+            return Err(AdminError::Period(MAX_RECORD_DAYS));
+        }
+        self.wait(report::breakdown(&self.connection, query)).map_err(failed)
     }
 
     fn records(
