@@ -16,20 +16,22 @@ use super::audit::{AuditEntry, AuditLog};
 use super::body::{AnswerBody, PieceWriter, pieces};
 use super::caller::{Caller, CallerSource, Callers, Peer};
 use super::control::GatewayControl;
+use super::drain_state::DrainState;
 use super::error::{AdminApiError, ErrorCode};
-use super::events::{EventStream, TOPICS, Topics};
+use super::events::{EventFilter, EventStream, STATUSES, TOPICS, Topics};
+use super::fleet::GatewayIdentity;
 use super::ledger_pool::LedgerPool;
 use super::oidc::OidcClient;
 use super::origin;
 use super::request::{ApiRequest, Link, match_path};
 use super::resources::session::sign_in_cookie;
 use super::response::{AnswerContent, ApiResponse, WritePieces};
-use super::route_table::{AdminRoute, AnswerType, ROUTES};
+use super::route_table::{AdminRoute, ROUTES};
 use super::schema::{self, BodyType};
 use super::session::{check_csrf, cookie, cookie_name};
 use super::tls::AdminTls;
 use crate::account::NewKey;
-use crate::config::{self, AdminAccess, ConfigWriter, Environment, Reloader, Report, Settings};
+use crate::config::{self, AdminAccess, ConfigWriter, Environment, Reloader, Report, Settings, StoreSettings};
 use crate::metrics::Metrics;
 use crate::metrics::live::LiveRequests;
 use crate::wire::path::query_values;
@@ -82,6 +84,8 @@ pub struct AdminApi {
     metrics: Arc<Metrics>,
     tls: Option<Arc<AdminTls>>,
     oidc: OidcClient,
+    drained: DrainState,
+    identity: GatewayIdentity,
     operations: Semaphore,
     streams: Arc<Semaphore>,
     exports: Arc<Semaphore>,
@@ -103,7 +107,14 @@ impl AdminApi {
     /// Creates the API.
     pub fn new(parts: AdminApiParts) -> Self {
         let state = &parts.settings.admin_api.state;
+        let drained = DrainState::load(state);
+        for (provider, model) in drained.all() {
+            parts.control.set_drained(&provider, &model, true);
+        }
+        let is_shared = matches!(parts.settings.store, StoreSettings::Valkey(_));
         AdminApi {
+            drained,
+            identity: GatewayIdentity::of(state, is_shared),
             ledger: Arc::new(LedgerPool::new(parts.control.clone())),
             control: parts.control,
             writer: ConfigWriter::new(parts.reloader, state, parts.settings.admin_api.writes),
@@ -156,6 +167,19 @@ impl AdminApi {
 
     pub(super) fn oidc(&self) -> &OidcClient {
         &self.oidc
+    }
+
+    pub(super) fn drained(&self) -> &DrainState {
+        &self.drained
+    }
+
+    pub(super) fn identity(&self) -> &GatewayIdentity {
+        &self.identity
+    }
+
+    /// Returns whether the store is one that a fleet shares.
+    pub(super) fn is_in_fleet(&self) -> bool {
+        matches!(self.settings.store, StoreSettings::Valkey(_))
     }
 
     pub(super) fn tls(&self) -> Option<&Arc<AdminTls>> {
@@ -373,9 +397,21 @@ impl AdminApi {
         }
         let permit = self.streams.clone().try_acquire_owned().map_err(|_| busy())?;
         let has = |topic: &str| chosen.is_empty() || chosen.iter().any(|chosen| chosen == topic);
-        let topics = Topics { requests: has("requests"), targets: has("targets") };
+        let topics = Topics { requests: has("requests"), starts: has("starts"), targets: has("targets") };
+        let mut filter = EventFilter::default();
+        for name in ["key", "account", "model", "provider"] {
+            if let Some(value) = request.parameter(name) {
+                filter.name(name, &value);
+            }
+        }
+        if let Some(status) = request.parameter("status") {
+            if !STATUSES.contains(&status.as_str()) {
+                return Err(AdminApiError::field("status", format!("write one of {}", STATUSES.join(", "))));
+            }
+            filter.status(&status);
+        }
         let (sender, body) = pieces();
-        let stream = EventStream::new(self.control.clone(), &self.live, topics);
+        let stream = EventStream::new(self.control.clone(), &self.live, topics, filter);
         tokio::spawn(async move {
             let _permit = permit;
             stream.run(sender).await;

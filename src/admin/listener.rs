@@ -26,6 +26,7 @@ use super::PREFIX;
 use super::api::AdminApi;
 use super::body::AnswerBody;
 use super::caller::Peer;
+use super::fleet::announce;
 use crate::metrics::Metrics;
 
 /// Time-out for a request head on the admin port.
@@ -89,6 +90,11 @@ struct Shared {
 pub async fn serve(listener: &AdminListener, metrics: Arc<Metrics>, api: Arc<AdminApi>) {
     let shared = Arc::new(Shared { api, metrics, scrape: Mutex::new(()) });
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    // Ends with this function, which may be called again.
+    let mut background = tokio::task::JoinSet::new();
+    if shared.api.is_in_fleet() {
+        background.spawn(announce(shared.api.clone()));
+    }
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         let shared = shared.clone();

@@ -12,11 +12,14 @@
 
 mod api;
 mod audit;
+mod audit_check;
 mod body;
 mod caller;
 mod control;
+mod drain_state;
 mod error;
 mod events;
+mod fleet;
 mod ledger_pool;
 mod listener;
 mod oidc;
@@ -32,7 +35,8 @@ mod throttle;
 mod tls;
 
 pub use api::{AdminApi, AdminApiParts};
-pub use control::{GatewayControl, ProviderCheck};
+pub use audit_check::{AuditFault, AuditSummary, verify_audit};
+pub use control::{GatewayControl, LimitUse, ProviderCheck};
 pub use listener::{AdminListener, bind, bind_socket, serve};
 pub use openapi::document as openapi_document;
 pub use tls::{AdminTls, AdminTlsError};

@@ -3,7 +3,7 @@
 use super::api::AdminApi;
 use super::events;
 use super::request::ApiRequest;
-use super::resources::{accounts, audit, change, config, instance, keys, models, providers, session, targets, usage};
+use super::resources::{accounts, audit, change, config, fleet, instance, keys, limits, models, providers, session, targets, usage};
 use super::response::ApiResult;
 use super::schema::{BodyType, Record};
 use crate::account::AdminRole;
@@ -180,6 +180,7 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         )
     },
     get("/instance", "instance", "State of the process.", &instance::INSTANCE, instance::read),
+    get("/fleet", "fleet", "Gateways that share a store, and whether they have the same configuration.", &fleet::FLEET, fleet::read),
     AdminRoute {
         answers: AnswerType::Text("application/toml"),
         ..get(
@@ -250,6 +251,13 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         (BodyType::None, &change::CHANGE),
         keys::rotate,
     ),
+    get(
+        "/keys/{name}/limits",
+        "keyLimits",
+        "Limits of a key, with what is used of them.",
+        &limits::LIMITS_IN_USE,
+        limits::of_key,
+    ),
     page(get("/accounts", "accounts", "Accounts.", &accounts::ACCOUNTS, accounts::list)),
     AdminRoute {
         query: NONE,
@@ -289,6 +297,13 @@ pub(super) static ROUTES: &[AdminRoute] = &[
             accounts::credit,
         )
     },
+    get(
+        "/accounts/{name}/limits",
+        "accountLimits",
+        "Limits of an account, with what is used of them.",
+        &limits::LIMITS_IN_USE,
+        limits::of_account,
+    ),
     page(get("/models", "models", "Models.", &models::MODELS, models::list)),
     act(
         "POST",
@@ -355,7 +370,7 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         AdminRole::Operate,
         (
             "drainTarget",
-            "Sends no further requests to a target; those in progress go on. Lasts until it is resumed or the process ends.",
+            "Sends no further requests to a target; those in progress go on. Lasts until it is resumed, also over restarts.",
         ),
         (BodyType::None, &targets::DRAINED),
         targets::drain,
@@ -418,17 +433,28 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         audit::undo,
     ),
     AdminRoute {
-        query: &[Parameter {
-            name: "topic",
-            values: &events::TOPICS,
-            text: "Topic; may be given several times. By default all.",
-        }],
+        query: &[
+            Parameter {
+                name: "topic",
+                values: &events::TOPICS,
+                text: "Topic; may be given several times. By default all.",
+            },
+            parameter("key", "Only requests of this key."),
+            parameter("account", "Only requests of this account."),
+            MODEL,
+            parameter("provider", "Only requests to this provider."),
+            Parameter {
+                name: "status",
+                values: &events::STATUSES,
+                text: "Only requests that have ended with such a status, or with an error.",
+            },
+        ],
         answers: AnswerType::Events,
         answer: None,
         ..get(
             "/events",
             "events",
-            "Live events: requests that end, and targets whose state changes.",
+            "Live events: requests that begin and end, and targets whose state changes.",
             &instance::INDEX,
             instance::index,
         )

@@ -63,7 +63,7 @@ pub use writer::{
     AppliedChange, ChangeConditions, ChangeError, ConfigChange, ConfigWriter, PreparedChange, RecordChange,
 };
 
-use crate::account::{AdminToken, Keys};
+use crate::account::Keys;
 use crate::snapshot::Snapshot;
 use routes::Routed;
 use sources::{SourceFile, SourceText};
@@ -235,12 +235,20 @@ pub fn admin_tokens_path(file: &Path) -> Result<PathBuf, Report> {
     load_settings(file, &NoSecrets).map(|settings| settings.admin_api.tokens)
 }
 
-/// Returns the address of the admin port that gateway.toml gives. The other files are not read.
+/// Returns the state folder of the admin API that gateway.toml gives. The other files are not read.
 ///
 /// # Errors
 /// Returns [`Report`] if gateway.toml is invalid.
-pub fn admin(file: &Path) -> Result<SocketAddr, Report> {
-    load_settings(file, &NoSecrets).map(|settings| settings.admin)
+pub fn admin_state_path(file: &Path) -> Result<PathBuf, Report> {
+    load_settings(file, &NoSecrets).map(|settings| settings.admin_api.state)
+}
+
+/// Returns the address of the admin port that gateway.toml gives, and whether it has TLS. The other files are not read.
+///
+/// # Errors
+/// Returns [`Report`] if gateway.toml is invalid.
+pub fn admin(file: &Path) -> Result<(SocketAddr, bool), Report> {
+    load_settings(file, &NoSecrets).map(|settings| (settings.admin, settings.admin_api.tls.is_some()))
 }
 
 /// Returns the store settings of gateway.toml. The other files are not read.

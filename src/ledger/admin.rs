@@ -90,6 +90,23 @@ pub trait LedgerAdmin {
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
     ) -> Result<Option<String>, AdminError>;
 
+    /// Stores what a gateway says of itself, in the store that a fleet shares, at `now` in Unix seconds. Announcements that
+    /// are older than an hour are removed. Without a shared store, nothing is stored.
+    ///
+    /// # Errors
+    /// Returns [`AdminError`] if the database failed.
+    fn announce(&self, _gateway: &str, _text: &str, _now: i64) -> Result<(), AdminError> {
+        Ok(())
+    }
+
+    /// Returns what the gateways of a fleet say of themselves. `None` without a shared store.
+    ///
+    /// # Errors
+    /// Returns [`AdminError`] if the database failed.
+    fn announced(&self) -> Result<Option<Vec<String>>, AdminError> {
+        Ok(None)
+    }
+
     /// Audits the ledger. Returns one line for each account whose credits or charges differ from the sum of its
     /// entries.
     ///

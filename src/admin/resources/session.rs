@@ -60,7 +60,7 @@ pub(in crate::admin) const SIGNED_OUT: Record = Record {
 
 fn after(left: Duration) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    time(i64::try_from(now.saturating_add(left).as_secs()).unwrap_or(i64::MAX))
+    time(i64::try_from(now.saturating_add(left).as_secs()).unwrap_or(i64::MAX)).into()
 }
 
 fn show(api: &AdminApi, caller: &Caller) -> Value {

@@ -9,11 +9,12 @@ use std::time::{Instant, UNIX_EPOCH};
 use parking_lot::Mutex;
 
 use super::open;
-use super::signals::{RetiredSnapshots, report_reload};
-use crate::admin::{self, AdminApi, AdminListener, GatewayControl, ProviderCheck};
+use super::signals::{RetiredSnapshots, report_reload, unix_now};
+use crate::admin::{self, AdminApi, AdminListener, GatewayControl, LimitUse, ProviderCheck};
 use crate::config::{ReloadOutcome, Reloader, StoreSettings};
 use crate::json::Writer;
 use crate::ledger::admin::LedgerAdmin;
+use crate::limits::{Calendar, Scope};
 use crate::metrics::Metrics;
 use crate::proxy::Gateway;
 use crate::proxy::Shutdown;
@@ -153,6 +154,26 @@ impl GatewayControl for ProcessControl {
 
     fn last_check(&self, provider: &str) -> Option<ProviderCheck> {
         self.gateway.last_check(provider)
+    }
+
+    fn limits_in_use(&self, scope: Scope, name: &str) -> Option<LimitUse> {
+        let live = self.gateway.live.load_full();
+        let registry = &live.billing.limit_states;
+        let (limits, state, account) = match scope {
+            Scope::Key => {
+                let key = live.snapshot.keys.iter().find(|key| *key.name == *name)?;
+                let account = key.account.as_ref().map(|account| account.name.to_string());
+                (key.rules.limits, key.limit_state(registry).clone(), account)
+            }
+            Scope::Account => {
+                let mut accounts = live.snapshot.keys.iter().filter_map(|key| key.account.as_ref());
+                let account = accounts.find(|account| *account.name == *name)?;
+                (*account.limits(), account.limit_state(registry).clone(), None)
+            }
+        };
+        let (requests, tokens) = state.remaining(&limits, live.billing.nanos(Instant::now()));
+        let spent = state.spent(&Calendar::at(unix_now())).filter(|_| !state.needs_spend());
+        Some(LimitUse { limits, account, requests, tokens, in_flight: state.in_flight(), spent })
     }
 
     fn set_drained(&self, provider: &str, model: &str, drained: bool) -> bool {

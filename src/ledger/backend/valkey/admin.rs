@@ -7,6 +7,7 @@ use std::path::Path;
 use redis::{Cmd, Value};
 use tokio::runtime::Runtime;
 
+use super::fleet;
 use super::report::{self, RecordPlace, ValkeyReportError};
 use crate::account::amount::LARGEST;
 use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin, fault};
@@ -228,6 +229,14 @@ impl LedgerAdmin for ValkeyAdmin {
         let start = after.map(|after| RecordPlace::parse(after).ok_or(AdminError::Cursor)).transpose()?;
         let page = report::page(&self.connection, filter, start.as_ref(), most, MAX_BLOCKS, show);
         Ok(self.wait(page).map_err(failed)?.map(|next| next.to_string()))
+    }
+
+    fn announce(&self, gateway: &str, text: &str, now: i64) -> Result<(), AdminError> {
+        Ok(self.wait(fleet::announce(&self.connection, gateway, text, now))?)
+    }
+
+    fn announced(&self) -> Result<Option<Vec<String>>, AdminError> {
+        Ok(Some(self.wait(fleet::announced(&self.connection))?))
     }
 
     /// Audits the ledger. A charge between two reads looks like a difference, so each difference is checked up to three
