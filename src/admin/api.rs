@@ -2,13 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http::{HeaderValue, Request, Response, header};
 use hyper::body::Body;
-use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use super::PREFIX;
@@ -19,6 +16,7 @@ use super::control::GatewayControl;
 use super::drain_state::DrainState;
 use super::error::{AdminApiError, ErrorCode};
 use super::events::{EventFilter, EventStream, STATUSES, TOPICS, Topics};
+use super::exchange::{error_response, page, read_body, redirect, request_id, whole};
 use super::fleet::GatewayIdentity;
 use super::ledger_pool::LedgerPool;
 use super::oidc::OidcClient;
@@ -27,11 +25,12 @@ use super::request::{ApiRequest, Link, match_path};
 use super::resources::session::sign_in_cookie;
 use super::response::{AnswerContent, ApiResponse, WritePieces};
 use super::route_table::{AdminRoute, ROUTES};
-use super::schema::{self, BodyType};
+use super::schema;
 use super::session::{check_csrf, cookie, cookie_name};
 use super::tls::AdminTls;
-use crate::account::NewKey;
-use crate::config::{self, AdminAccess, ConfigWriter, Environment, Reloader, Report, Settings, StoreSettings};
+use crate::config::{
+    self, AdminAccess, ConfigWriter, Environment, Reloader, Report, Settings, StoreSettings,
+};
 use crate::metrics::Metrics;
 use crate::metrics::live::LiveRequests;
 use crate::wire::path::query_values;
@@ -42,14 +41,6 @@ const OPERATIONS: usize = 32;
 const STREAMS: usize = 32;
 /// Concurrent exports of usage.
 const EXPORTS: usize = 2;
-/// Largest body in bytes.
-const BODY: usize = 256 << 10;
-/// Largest body with whole files in bytes: a file of 100,000 keys.
-const LARGE_BODY: usize = 32 << 20;
-/// Time for a body to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest request id that is taken over from the client, in bytes.
-const LONGEST_ID: usize = 64;
 
 /// Constituents of the admin API.
 pub struct AdminApiParts {
@@ -263,7 +254,12 @@ impl AdminApi {
         response
     }
 
-    async fn answer<B>(self: Arc<Self>, request: Request<B>, (peer, secure): (Peer, bool), id: &str) -> Answered
+    async fn answer<B>(
+        self: Arc<Self>,
+        request: Request<B>,
+        (peer, secure): (Peer, bool),
+        id: &str,
+    ) -> Answered
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -460,104 +456,4 @@ fn check_query(route: &AdminRoute, query: Option<&str>) -> Result<(), AdminApiEr
         }
     }
     Ok(())
-}
-
-/// Reads a body: a JSON object. Pages of other origins can only send forms and plain text without asking, so that the
-/// type is checked also for operations without a body.
-async fn read_body<B>(
-    route: &AdminRoute,
-    headers: &HeaderMap,
-    body: B,
-) -> Result<Map<String, Value>, AdminApiError>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let most = if route.id == "validateConfig" { LARGE_BODY } else { BODY };
-    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await;
-    let read = read.map_err(|_| AdminApiError::new(ErrorCode::Invalid, "the body did not arrive in time"))?;
-    let read = read.map_err(|error| {
-        if error.downcast_ref::<LengthLimitError>().is_some() {
-            AdminApiError::new(ErrorCode::TooLarge, format!("the body has more than {most} bytes"))
-        } else {
-            AdminApiError::new(ErrorCode::Invalid, "the body ended early")
-        }
-    })?;
-    let bytes = read.to_bytes();
-    if bytes.is_empty() {
-        return Ok(Map::new());
-    }
-    let media = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media = media.split(';').next().unwrap_or_default().trim();
-    if !media.eq_ignore_ascii_case("application/json")
-        && !media.eq_ignore_ascii_case("application/merge-patch+json")
-    {
-        let message = "send JSON, with content-type: application/json";
-        return Err(AdminApiError::new(ErrorCode::UnsupportedType, message));
-    }
-    let value: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| AdminApiError::new(ErrorCode::Invalid, format!("the body is not JSON: {error}")))?;
-    match value {
-        Value::Object(members) if !matches!(route.body, BodyType::None) || members.is_empty() => Ok(members),
-        Value::Object(_) => Err(AdminApiError::new(ErrorCode::Invalid, "the operation has no body")),
-        _ => Err(AdminApiError::new(ErrorCode::Invalid, "the body must be a JSON object")),
-    }
-}
-
-fn whole(media: &'static str, text: String) -> Response<AnswerBody> {
-    let mut response = Response::new(AnswerBody::Whole(text.into()));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
-    response
-}
-
-/// Returns a page that loads nothing and is shown in no frame.
-fn page(status: StatusCode, text: String) -> Response<AnswerBody> {
-    const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-    let mut response = whole("text/html; charset=utf-8", text);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    response
-}
-
-fn redirect(address: &str) -> Answered {
-    let wrong = |_| AdminApiError::new(ErrorCode::Internal, "the address of the issuer cannot be sent");
-    let location = HeaderValue::try_from(address).map_err(wrong)?;
-    let mut response = page(StatusCode::FOUND, String::new());
-    response.headers_mut().insert(header::LOCATION, location);
-    Ok(response)
-}
-
-fn error_response(error: &AdminApiError, id: &str) -> Response<AnswerBody> {
-    let mut response = whole("application/json", format!("{}\n", error.json(id)));
-    let status: StatusCode = error.code.row().1;
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    if let Some(seconds) = error.retry_after {
-        headers.insert(header::RETRY_AFTER, seconds.into());
-    }
-    if let (false, Ok(allow)) = (error.allow.is_empty(), HeaderValue::from_str(&error.allow)) {
-        headers.insert(header::ALLOW, allow);
-    }
-    if error.code == ErrorCode::Unauthenticated {
-        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"model-gateway\""));
-    }
-    response
-}
-
-/// Returns the client's request id if it is short and plain, otherwise a new one.
-fn request_id(headers: &HeaderMap) -> String {
-    let given = headers.get("x-request-id").and_then(|value| value.to_str().ok());
-    let plain = |id: &&str| {
-        (1..=LONGEST_ID).contains(&id.len())
-            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-    };
-    match given.filter(plain) {
-        Some(id) => id.to_owned(),
-        // Random digits of a key that is not used.
-        None => NewKey::generate()
-            .map(|key| format!("adm_{}", key.text().chars().skip(4).take(20).collect::<String>()))
-            .unwrap_or_else(|_| "adm_unknown".to_owned()),
-    }
 }

@@ -77,7 +77,8 @@ pub fn verify_audit(folder: &Path, known: Option<&str>) -> Result<AuditSummary, 
         check_file(&path, file, &mut summary, &mut |hash| is_found |= known == Some(hash))?;
     }
     if !is_found {
-        let reason = "no line has the given hash: lines after an earlier check were replaced, or have expired";
+        let reason =
+            "no line has the given hash: lines after an earlier check were replaced, or have expired";
         return Err(AuditFault::Line { path: file_of(folder, 0), line: 0, reason: reason.to_owned() });
     }
     Ok(summary)
@@ -100,7 +101,9 @@ fn check_file(
             Err(source) => return Err(AuditFault::Io { path: path.to_owned(), source }),
         }
         let Some(line) = text.strip_suffix('\n') else {
-            return Err(wrong("the line is incomplete; a crash may have left it, the next change removes it".to_owned()));
+            return Err(wrong(
+                "the line is incomplete; a crash may have left it, the next change removes it".to_owned(),
+            ));
         };
         let link: Link =
             serde_json::from_str(line).map_err(|_| wrong("the line is none of the audit log".to_owned()))?;
@@ -112,7 +115,10 @@ fn check_file(
                 return Err(wrong(format!("line {} follows line {last}", link.seq)));
             }
             Some((_, last)) if link.prev != summary.last_hash => {
-                return Err(wrong(format!("line {last} was edited: it has another hash than line {} names", link.seq)));
+                return Err(wrong(format!(
+                    "line {last} was edited: it has another hash than line {} names",
+                    link.seq
+                )));
             }
             _ => {}
         }

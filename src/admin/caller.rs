@@ -131,7 +131,12 @@ impl Callers {
     ///
     /// # Errors
     /// Returns the error of a request with a wrong token, or after too many of them.
-    pub(super) fn identify(&self, headers: &HeaderMap, peer: Peer, secure: bool) -> Result<Option<Caller>, AdminApiError> {
+    pub(super) fn identify(
+        &self,
+        headers: &HeaderMap,
+        peer: Peer,
+        secure: bool,
+    ) -> Result<Option<Caller>, AdminApiError> {
         let Some(value) = headers.get(header::AUTHORIZATION) else {
             let session = || self.of_session(cookie(headers, cookie_name(secure))?, peer);
             return Ok(session().or_else(|| self.without_token(headers, peer)));
@@ -149,7 +154,8 @@ impl Callers {
     pub(super) fn of_token(&self, token: Option<&str>, peer: Peer) -> Result<Caller, AdminApiError> {
         let (counted, now) = self.check_attempts(peer)?;
         let token = token.filter(|token| token.len() <= LONGEST_TOKEN);
-        let found = token.and_then(|token| self.find(KeyHash::of(token), peer.address(), CallerSource::Token));
+        let found =
+            token.and_then(|token| self.find(KeyHash::of(token), peer.address(), CallerSource::Token));
         found.ok_or_else(|| {
             self.throttle.count(counted, now);
             AdminApiError::new(ErrorCode::Unauthenticated, "the token is not valid")
@@ -270,8 +276,9 @@ mod tests {
         };
         let callers = Callers::new(AdminAccess { tokens: vec![token], oidc: None });
         let peer = Peer::Address("192.0.2.1".parse().unwrap());
-        let with =
-            |token: &str| callers.identify(&headers(&[("authorization", &format!("Bearer {token}"))]), peer, false);
+        let with = |token: &str| {
+            callers.identify(&headers(&[("authorization", &format!("Bearer {token}"))]), peer, false)
+        };
         let caller = with("right").unwrap().unwrap();
         assert_eq!((&*caller.name, caller.role), ("token:ops", AdminRole::Operate));
         for _ in 0..10 {

@@ -79,7 +79,10 @@ impl DrainState {
 fn parse(text: &[u8]) -> Option<BTreeSet<DrainedTarget>> {
     let list: Vec<Value> = serde_json::from_slice(text).ok()?;
     let member = |value: &Value, name: &str| value.get(name)?.as_str().map(str::to_owned);
-    list.iter().take(MAX_TARGETS).map(|value| Some((member(value, "provider")?, member(value, "model")?))).collect()
+    list.iter()
+        .take(MAX_TARGETS)
+        .map(|value| Some((member(value, "provider")?, member(value, "model")?)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -52,7 +52,8 @@ impl EventFilter {
     /// Sets the status that requests must have ended with, one of [`STATUSES`].
     pub(super) fn status(&mut self, status: &str) {
         let digit = status.chars().next().filter(char::is_ascii_digit);
-        self.status = Some(digit.map_or_else(|| "\"error\":\"".to_owned(), |digit| format!("\"status\":{digit}")));
+        self.status =
+            Some(digit.map_or_else(|| "\"error\":\"".to_owned(), |digit| format!("\"status\":{digit}")));
     }
 
     fn passes(&self, event: &str, has_ended: bool) -> bool {
@@ -164,11 +165,17 @@ mod tests {
             filter.passes(event, true)
         };
         assert!(passes("model", "m") && passes("key", "ci \"key\":\"x\""));
-        assert!(!passes("model", "") && !passes("key", "ci") && !passes("key", "x") && !passes("account", "m"));
+        assert!(
+            !passes("model", "") && !passes("key", "ci") && !passes("key", "x") && !passes("account", "m")
+        );
         for (status, expected) in [("4xx", true), ("5xx", false), ("error", true)] {
             let mut filter = EventFilter::default();
             filter.status(status);
-            assert_eq!((filter.passes(event, true), filter.passes(event, false)), (expected, false), "{status}");
+            assert_eq!(
+                (filter.passes(event, true), filter.passes(event, false)),
+                (expected, false),
+                "{status}"
+            );
         }
     }
 }

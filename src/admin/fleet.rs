@@ -72,13 +72,17 @@ fn config_hash(api: &AdminApi) -> String {
 
 fn stored_id(folder: &Path) -> String {
     let path = folder.join(ID_FILE);
-    let sound = |id: &str| (8..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    let sound = |id: &str| {
+        (8..=LONGEST_ID).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
     if let Ok(text) = std::fs::read_to_string(&path)
         && sound(text.trim())
     {
         return text.trim().to_owned();
     }
-    let id: String = random_text().map_or_else(|_| format!("process-{}", std::process::id()), |text| text.chars().take(16).collect());
+    let id: String = random_text()
+        .map_or_else(|_| format!("process-{}", std::process::id()), |text| text.chars().take(16).collect());
     let store = || {
         std::fs::DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
         let mut options = std::fs::File::options();

@@ -1,76 +1,15 @@
 //! Routes of the admin API: what the router follows, and what the OpenAPI document describes.
 
-use super::api::AdminApi;
 use super::events;
-use super::request::ApiRequest;
-use super::resources::{accounts, audit, change, config, fleet, instance, keys, limits, models, providers, session, targets, usage};
-use super::response::ApiResult;
+use super::resources::{
+    accounts, audit, change, config, fleet, instance, keys, limits, models, providers, session, targets,
+    usage,
+};
+use super::route::OperationFn;
+pub(super) use super::route::{AdminRoute, AnswerType, Parameter};
 use super::schema::{BodyType, Record};
 use crate::account::AdminRole;
 use crate::config::EntryKind;
-
-/// Function that answers a request, on a thread that may block.
-pub(super) type OperationFn = fn(&AdminApi, &ApiRequest) -> ApiResult;
-
-/// Parameter of a query.
-#[derive(Debug)]
-pub(super) struct Parameter {
-    /// Name.
-    pub(super) name: &'static str,
-    /// Permitted values; empty for any text.
-    pub(super) values: &'static [&'static str],
-    /// Meaning.
-    pub(super) text: &'static str,
-}
-
-/// Content of an answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum AnswerType {
-    /// JSON document.
-    Json(&'static Record),
-    /// JSON document, or a file in the form of the parameter `format`.
-    Export(&'static Record),
-    /// Text of a type.
-    Text(&'static str),
-    /// Document of the API.
-    OpenApi,
-    /// Server-sent events.
-    Events,
-    /// Page for a browser that navigates to it.
-    Page,
-}
-
-/// Route.
-#[derive(Debug)]
-pub(super) struct AdminRoute {
-    /// Method.
-    pub(super) method: &'static str,
-    /// Path below the prefix, with parameters in braces.
-    pub(super) path: &'static str,
-    /// Role that the caller needs.
-    pub(super) role: AdminRole,
-    /// Whether callers who have not signed in may use it.
-    pub(super) is_open: bool,
-    /// Name of the operation.
-    pub(super) id: &'static str,
-    /// What it does.
-    pub(super) text: &'static str,
-    /// Parameters of the query.
-    pub(super) query: &'static [Parameter],
-    /// Body.
-    pub(super) body: BodyType,
-    /// Answer.
-    pub(super) answers: AnswerType,
-    /// Function that answers. `None` for events, which have a task of their own.
-    pub(super) answer: Option<OperationFn>,
-}
-
-impl AdminRoute {
-    /// Returns whether a browser navigates to it, from pages of any origin.
-    pub(super) const fn is_page(&self) -> bool {
-        matches!(self.answers, AnswerType::Page)
-    }
-}
 
 const fn parameter(name: &'static str, text: &'static str) -> Parameter {
     Parameter { name, values: &[], text }
@@ -102,7 +41,18 @@ const fn get(
 ) -> AdminRoute {
     let answers = AnswerType::Json(of);
     let (method, role, body) = ("GET", AdminRole::Read, BodyType::None);
-    AdminRoute { method, path, role, is_open: false, id, text, query: NONE, body, answers, answer: Some(answer) }
+    AdminRoute {
+        method,
+        path,
+        role,
+        is_open: false,
+        id,
+        text,
+        query: NONE,
+        body,
+        answers,
+        answer: Some(answer),
+    }
 }
 
 const fn page(route: AdminRoute) -> AdminRoute {
@@ -119,7 +69,18 @@ const fn act(
     answer: OperationFn,
 ) -> AdminRoute {
     let answers = AnswerType::Json(of);
-    AdminRoute { method, path, role, is_open: false, id, text, query: CHANGE, body, answers, answer: Some(answer) }
+    AdminRoute {
+        method,
+        path,
+        role,
+        is_open: false,
+        id,
+        text,
+        query: CHANGE,
+        body,
+        answers,
+        answer: Some(answer),
+    }
 }
 
 /// All routes.
@@ -131,7 +92,13 @@ pub(super) static ROUTES: &[AdminRoute] = &[
     },
     AdminRoute {
         is_open: true,
-        ..get("/session", "session", "Who the caller is, and how one can sign in.", &session::SESSION, session::read)
+        ..get(
+            "/session",
+            "session",
+            "Who the caller is, and how one can sign in.",
+            &session::SESSION,
+            session::read,
+        )
     },
     AdminRoute {
         query: NONE,
@@ -180,7 +147,13 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         )
     },
     get("/instance", "instance", "State of the process.", &instance::INSTANCE, instance::read),
-    get("/fleet", "fleet", "Gateways that share a store, and whether they have the same configuration.", &fleet::FLEET, fleet::read),
+    get(
+        "/fleet",
+        "fleet",
+        "Gateways that share a store, and whether they have the same configuration.",
+        &fleet::FLEET,
+        fleet::read,
+    ),
     AdminRoute {
         answers: AnswerType::Text("application/toml"),
         ..get(
@@ -387,15 +360,25 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         query: &[
             FROM,
             TO,
-            parameter("group", "What the rows are: up to three of hour, day, month, account, key, model, provider and error, \
-                                with commas in between; by default days."),
+            parameter(
+                "group",
+                "What the rows are: up to three of hour, day, month, account, key, model, provider and error, \
+                                with commas in between; by default days.",
+            ),
             ACCOUNT,
             KEY,
             MODEL,
             parameter("provider", "Only this provider."),
             parameter("error", "Only this kind of error; empty for requests that succeeded."),
-            parameter("top", "Number of combinations of names that have rows of their own, at most 1000; the others are one row per time."),
-            Parameter { name: "order", values: &usage::ORDERS, text: "Figure by which the largest come first." },
+            parameter(
+                "top",
+                "Number of combinations of names that have rows of their own, at most 1000; the others are one row per time.",
+            ),
+            Parameter {
+                name: "order",
+                values: &usage::ORDERS,
+                text: "Figure by which the largest come first.",
+            },
             parameter("limit", "Number of rows, at most 10000; the others are summed."),
             FORMAT,
         ],

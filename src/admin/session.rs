@@ -89,8 +89,7 @@ impl Sessions {
         now: Instant,
     ) -> Result<(String, SessionView), AdminApiError> {
         let id = random_text()?;
-        let session =
-            Session { id: KeyHash::of(&id), holder, csrf: random_text()?, begun: now, used: now };
+        let session = Session { id: KeyHash::of(&id), holder, csrf: random_text()?, begun: now, used: now };
         let view = session.view(now);
         let mut all = self.0.lock();
         all.retain(|session| !session.is_over(now));
@@ -107,7 +106,8 @@ impl Sessions {
     pub(super) fn touch(&self, id: &str, now: Instant) -> Option<(SessionHolder, SessionView)> {
         let id = hash(id)?;
         let mut all = self.0.lock();
-        let session = all.iter_mut().find(|session| session.id == id).filter(|session| !session.is_over(now))?;
+        let session =
+            all.iter_mut().find(|session| session.id == id).filter(|session| !session.is_over(now))?;
         session.used = now;
         Some((session.holder.clone(), session.view(now)))
     }
@@ -250,8 +250,7 @@ mod tests {
 
     #[test]
     fn csrf_requests_without_value_or_origin_are_refused() {
-        let view =
-            SessionView { csrf: "value".to_owned(), expires_in: LIFETIME, idle_in: IDLE };
+        let view = SessionView { csrf: "value".to_owned(), expires_in: LIFETIME, idle_in: IDLE };
         let post = |pairs: &[(&'static str, &str)]| check_csrf(&Method::POST, &headers(pairs), &view).is_ok();
         let same = ("sec-fetch-site", "same-origin");
         assert!(post(&[same, ("x-csrf-token", "value")]));

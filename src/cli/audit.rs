@@ -51,7 +51,10 @@ pub(super) fn run(options: &AuditArgs) -> ExitCode {
         Ok(summary) => {
             match summary.range {
                 Some((first, end)) => {
-                    println!("{} lines, {first} to {end}, follow each other; the last has the hash {}", summary.lines, summary.last_hash);
+                    println!(
+                        "{} lines, {first} to {end}, follow each other; the last has the hash {}",
+                        summary.lines, summary.last_hash
+                    );
                 }
                 None => println!("The audit log has no lines yet."),
             }

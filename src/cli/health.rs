@@ -71,7 +71,8 @@ fn readiness(admin: SocketAddr, has_tls: bool, timeout: Duration) -> Result<(u16
         .proxy(None)
         .build()
         .new_agent();
-    let mut response = agent.get(format!("{}://{admin}/readyz", if has_tls { "https" } else { "http" })).call()?;
+    let mut response =
+        agent.get(format!("{}://{admin}/readyz", if has_tls { "https" } else { "http" })).call()?;
     let text = response.body_mut().with_config().limit(MAX_REASON).read_to_vec()?;
     Ok((response.status().as_u16(), String::from_utf8_lossy(&text).into_owned()))
 }

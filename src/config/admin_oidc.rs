@@ -41,7 +41,9 @@ pub struct OidcSettings {
 impl OidcSettings {
     /// Returns the role of a person whose claim has these values. `None` if none of them gives one.
     pub fn role<'v>(&self, values: impl Iterator<Item = &'v str>) -> Option<AdminRole> {
-        let of = |value: &str| self.roles.iter().filter(move |(known, _)| known == value).map(|(_, role)| *role).max();
+        let of = |value: &str| {
+            self.roles.iter().filter(move |(known, _)| known == value).map(|(_, role)| *role).max()
+        };
         values.filter_map(of).max()
     }
 }
@@ -57,18 +59,24 @@ pub(super) fn read(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) ->
     let redirect_uri = table.require("redirect_uri", &example).and_then(|value| {
         value.parsed(|text| {
             let sound = is_safe_url(text, false) && text.ends_with(CALLBACK_PATH);
-            sound.then(|| text.to_owned()).ok_or_else(|| format!("write an https address that ends with {CALLBACK_PATH}"))
+            sound
+                .then(|| text.to_owned())
+                .ok_or_else(|| format!("write an https address that ends with {CALLBACK_PATH}"))
         })
     });
     const SECRET: &str = "client_secret = { env = \"OIDC_SECRET\" }, or { file = \"%d/oidc-secret\" }";
     let configured = table.get("client_secret").map(super::node::Value::hidden);
-    let client_secret = configured.and_then(|value| secret::read(&value, "client secret", SECRET, folder, vault));
+    let client_secret =
+        configured.and_then(|value| secret::read(&value, "client secret", SECRET, folder, vault));
     let mut scopes = Vec::new();
     if let Some(list) = table.get("scopes") {
         list.elements(|element| {
             scopes.extend(element.parsed(|text| {
-                let sound = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\');
-                sound.then(|| text.to_owned()).ok_or_else(|| "write a scope without blanks, such as \"email\"".to_owned())
+                let sound = !text.is_empty()
+                    && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\');
+                sound
+                    .then(|| text.to_owned())
+                    .ok_or_else(|| "write a scope without blanks, such as \"email\"".to_owned())
             }));
         });
     }
@@ -86,7 +94,10 @@ pub(super) fn read(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) ->
     let mut roles = Vec::new();
     let count = table.tables("role", |entry| roles.extend(read_role(entry)));
     if count == 0 {
-        table.wrong("no value of the claim gives a role", "add an [[oidc.role]] with value and role".to_owned());
+        table.wrong(
+            "no value of the claim gives a role",
+            "add an [[oidc.role]] with value and role".to_owned(),
+        );
     }
     if count > MAX_ROLES {
         table.wrong(format!("{count} roles are defined; the maximum is {MAX_ROLES}"), None);
@@ -125,7 +136,9 @@ pub fn is_safe_url(text: &str, query: bool) -> bool {
         None => return false,
     };
     let plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
-    plain && (query || url.query().is_none()) && (url.scheme() == "https" || (url.scheme() == "http" && is_local))
+    plain
+        && (query || url.query().is_none())
+        && (url.scheme() == "https" || (url.scheme() == "http" && is_local))
 }
 
 #[cfg(test)]

@@ -199,10 +199,9 @@ fn access(key: &str) -> Option<KeyType> {
 /// Keys of tables that no other table resembles.
 fn other(path: &str) -> Option<KeyType> {
     Some(match path {
-        "server" | "limits" | "reload" | "log" | "store" | "admin" | "admin.tls" | "tokens" | "breaker" | "retry"
-        | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry" | "model.price" => {
-            KeyType::Table
-        }
+        "server" | "limits" | "reload" | "log" | "store" | "admin" | "admin.tls" | "tokens" | "breaker"
+        | "retry" | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry"
+        | "model.price" => KeyType::Table,
         "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {
             KeyType::Tables
         }

@@ -96,7 +96,9 @@ impl UsageDimension {
             UsageDimension::Hour => hour,
             UsageDimension::Month => {
                 let date = date_of_day(day);
-                i64::from(date.year()).saturating_mul(12).saturating_add(i64::from(date.month()).saturating_sub(1))
+                i64::from(date.year())
+                    .saturating_mul(12)
+                    .saturating_add(i64::from(date.month()).saturating_sub(1))
             }
             _ => day,
         }
@@ -127,13 +129,18 @@ impl UsageQuery {
             return Err(("group", format!("give one to {MAX_DIMENSIONS} dimensions")));
         }
         let times = dimensions.iter().filter(|dimension| dimension.name_index().is_none()).count();
-        let twice = dimensions.iter().enumerate().any(|(at, one)| dimensions.iter().skip(at.saturating_add(1)).any(|other| other == one));
+        let twice = dimensions
+            .iter()
+            .enumerate()
+            .any(|(at, one)| dimensions.iter().skip(at.saturating_add(1)).any(|other| other == one));
         if times > 1 || twice {
             return Err(("group", "give each dimension once, and one of hour, day and month".to_owned()));
         }
         let most = if self.has_keys() { MAX_KEY_HOUR_DAYS } else { MAX_HOUR_DAYS };
         if self.by_hour() && self.filter.to.saturating_sub(self.filter.from) > most {
-            let hint = format!("by hours, at most {MAX_HOUR_DAYS} days are summed, and {MAX_KEY_HOUR_DAYS} with accounts or keys");
+            let hint = format!(
+                "by hours, at most {MAX_HOUR_DAYS} days are summed, and {MAX_KEY_HOUR_DAYS} with accounts or keys"
+            );
             return Err(("from", hint));
         }
         Ok(())
@@ -147,7 +154,10 @@ impl UsageQuery {
     /// Returns whether the query needs the provider or the kind of error.
     pub(crate) fn has_outcome(&self) -> bool {
         let of = |dimension| self.dimensions.contains(&dimension);
-        self.provider.is_some() || self.error.is_some() || of(UsageDimension::Provider) || of(UsageDimension::Error)
+        self.provider.is_some()
+            || self.error.is_some()
+            || of(UsageDimension::Provider)
+            || of(UsageDimension::Error)
     }
 
     /// Returns whether the query needs the account or the key.
@@ -254,7 +264,9 @@ pub fn arrange(mut rows: Vec<BreakdownRow>, top: Option<usize>, order: UsageOrde
         rows.retain(|row| {
             let is_own = own.contains_key(&names(row));
             if !is_own {
-                let rest = |value: &DimensionValue| if is_time(value) { value.clone() } else { DimensionValue::Others };
+                let rest = |value: &DimensionValue| {
+                    if is_time(value) { value.clone() } else { DimensionValue::Others }
+                };
                 others.entry(row.values.iter().map(rest).collect()).or_default().add(&row.sums);
             }
             is_own
@@ -327,7 +339,8 @@ impl<'q> Breakdown<'q> {
 
     /// Adds sums of an hour since 1970 with these names, if they fit the names of the query. The period is not checked.
     pub(crate) fn add(&mut self, hour: i64, names: [&str; NAMES], sums: &UsageSums) {
-        let fits = |(required, name): (&Option<&str>, &&str)| required.is_none_or(|required| required == *name);
+        let fits =
+            |(required, name): (&Option<&str>, &&str)| required.is_none_or(|required| required == *name);
         if !self.query.required().iter().zip(&names).all(fits) {
             return;
         }
@@ -442,80 +455,4 @@ impl<'q> Breakdown<'q> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::ledger::usage_cells::CellBuilder;
-
-    fn query(dimensions: &[UsageDimension]) -> UsageQuery {
-        UsageQuery { dimensions: dimensions.to_vec(), ..UsageQuery::default() }
-    }
-
-    #[test]
-    fn usage_queries_that_cannot_be_answered_are_refused() {
-        use UsageDimension::{Account, Day, Error, Hour, Key, Model, Month, Provider};
-        let wrong = |query: UsageQuery| query.check().err().map(|(field, _)| field);
-        assert_eq!(wrong(query(&[Day, Model, Provider])), None);
-        for dimensions in [&[][..], &[Day, Month], &[Model, Model], &[Day, Model, Key, Error]] {
-            assert_eq!(wrong(query(dimensions)), Some("group"), "{dimensions:?}");
-        }
-        for (dimensions, days, field) in [
-            (&[Hour, Model][..], 31, None),
-            (&[Hour, Model], 32, Some("from")),
-            (&[Hour, Account], 7, None),
-            (&[Hour, Account], 8, Some("from")),
-        ] {
-            let filter = UsageFilter { from: 100, to: 100 + days, ..UsageFilter::default() };
-            assert_eq!(wrong(UsageQuery { filter, ..query(dimensions) }), field, "{dimensions:?} {days}");
-        }
-    }
-
-    #[test]
-    fn usage_months_are_those_of_the_calendar() {
-        let of = |day: i64| UsageDimension::Month.time(day * 24);
-        assert_eq!((of(0), of(30), of(31), of(59)), (1970 * 12, 1970 * 12, 1970 * 12 + 1, 1970 * 12 + 2));
-    }
-
-    proptest! {
-        /// Blocks and single sums give the same rows, and the rows of every arrangement add up to the total.
-        #[test]
-        fn usage_rows_add_up_to_the_total(
-            cells in prop::collection::vec((0u32..24, prop::array::uniform5(0usize..4), 0i64..1_000_000), 1..80),
-            dimensions in prop::sample::subsequence(UsageDimension::ALL.to_vec(), 1..=3),
-            filter in prop::option::of(0usize..4),
-            top in prop::option::of(0usize..6),
-        ) {
-            let query = UsageQuery { provider: filter.map(|name| ["", "a", "b", "c"][name].to_owned()), ..query(&dimensions) };
-            prop_assume!(query.check().is_ok());
-            let mut builder = CellBuilder::default();
-            let (mut single, mut blocks) = (Breakdown::new(&query), Breakdown::new(&query));
-            let mut expected = UsageSums::default();
-            for (hour, names, cost) in &cells {
-                let names = names.map(|name| ["", "a", "b", "c"][name]);
-                let sums = UsageSums { requests: 1, cost: *cost, ..UsageSums::default() };
-                builder.add(*hour, names, &sums);
-                single.add(480 + i64::from(*hour), names, &sums);
-                if query.provider.as_deref().is_none_or(|provider| provider == names[3]) {
-                    expected.add(&sums);
-                }
-            }
-            let bytes = builder.finish();
-            blocks.add_block(480, &CellBlock::read(&bytes).unwrap());
-            let (single, blocks) = (single.finish(), blocks.finish());
-            let sorted = |rows: &[BreakdownRow]| arrange(rows.to_vec(), None, UsageOrder::Cost);
-            prop_assert_eq!(sorted(&single), sorted(&blocks));
-            prop_assert_eq!(total(&single), expected);
-            let arranged = arrange(blocks, top, UsageOrder::Requests);
-            prop_assert_eq!(total(&arranged), expected);
-            if let Some(top) = top {
-                let names = |row: &BreakdownRow| -> Vec<DimensionValue> {
-                    row.values.iter().filter(|value| matches!(value, DimensionValue::Name(_))).cloned().collect()
-                };
-                let own: std::collections::BTreeSet<_> =
-                    arranged.iter().map(names).filter(|names| !names.is_empty()).collect();
-                prop_assert!(own.len() <= top);
-            }
-        }
-    }
-}
+mod tests;

@@ -110,7 +110,8 @@ impl CellBuilder {
         let numbers: Vec<u32> = block.names.iter().map(|name| self.number(name)).collect();
         let columns: Vec<Vec<u64>> = block.columns.iter().map(|column| column.values(block.len)).collect();
         for at in 0..block.len {
-            let value = |column: usize| columns.get(column).and_then(|column| column.get(at)).copied().unwrap_or(0);
+            let value =
+                |column: usize| columns.get(column).and_then(|column| column.get(at)).copied().unwrap_or(0);
             let mut key = [0; KEYS];
             for (column, slot) in key.iter_mut().enumerate() {
                 let number = value(column);
@@ -148,7 +149,8 @@ impl CellBuilder {
             put_column(&mut out, values);
         }
         for column in 0..MEASURES {
-            let of = |cell: &Measures| cell.get(column).and_then(|value| u64::try_from(*value).ok()).unwrap_or(0);
+            let of =
+                |cell: &Measures| cell.get(column).and_then(|value| u64::try_from(*value).ok()).unwrap_or(0);
             put_column(&mut out, || cells.iter().map(|(_, cell)| of(cell)));
         }
         out
@@ -161,7 +163,8 @@ fn put(out: &mut Vec<u8>, number: usize) {
 
 /// Writes a column: the bytes per value (0 if all are the same one, which follows), then the values.
 fn put_column<I: Iterator<Item = u64>>(out: &mut Vec<u8>, values: impl Fn() -> I) {
-    let (least, most) = values().fold((u64::MAX, 0), |(least, most), value| (least.min(value), most.max(value)));
+    let (least, most) =
+        values().fold((u64::MAX, 0), |(least, most), value| (least.min(value), most.max(value)));
     if least >= most {
         out.push(0);
         out.extend_from_slice(&most.to_le_bytes());
@@ -193,14 +196,22 @@ impl Column<'_> {
     fn each(&self, len: usize, mut each: impl FnMut(usize, u64)) {
         match *self {
             Column::Same(value) => (0..len).for_each(|at| each(at, value)),
-            Column::Bytes(1, bytes) => bytes.iter().enumerate().for_each(|(at, byte)| each(at, u64::from(*byte))),
+            Column::Bytes(1, bytes) => {
+                bytes.iter().enumerate().for_each(|(at, byte)| each(at, u64::from(*byte)))
+            }
             Column::Bytes(2, bytes) => {
                 let (values, _) = bytes.as_chunks();
-                values.iter().enumerate().for_each(|(at, value)| each(at, u64::from(u16::from_le_bytes(*value))));
+                values
+                    .iter()
+                    .enumerate()
+                    .for_each(|(at, value)| each(at, u64::from(u16::from_le_bytes(*value))));
             }
             Column::Bytes(4, bytes) => {
                 let (values, _) = bytes.as_chunks();
-                values.iter().enumerate().for_each(|(at, value)| each(at, u64::from(u32::from_le_bytes(*value))));
+                values
+                    .iter()
+                    .enumerate()
+                    .for_each(|(at, value)| each(at, u64::from(u32::from_le_bytes(*value))));
             }
             Column::Bytes(_, bytes) => {
                 let (values, _) = bytes.as_chunks();
@@ -230,7 +241,8 @@ impl<'b> CellBlock<'b> {
     /// # Errors
     /// Returns an error if the block is damaged or from a later version.
     pub(crate) fn read(bytes: &'b [u8]) -> io::Result<Self> {
-        parse(bytes).ok_or_else(|| io::Error::other("a block of usage sums is damaged, or from a later version"))
+        parse(bytes)
+            .ok_or_else(|| io::Error::other("a block of usage sums is damaged, or from a later version"))
     }
 
     /// Returns the number of cells.
@@ -314,7 +326,11 @@ mod tests {
     #[test]
     fn cells_that_are_cut_or_foreign_are_refused() {
         let mut builder = CellBuilder::default();
-        builder.add(3, ["a", "k", "m", "p", ""], &UsageSums { requests: 1, cost: 70_000, ..UsageSums::default() });
+        builder.add(
+            3,
+            ["a", "k", "m", "p", ""],
+            &UsageSums { requests: 1, cost: 70_000, ..UsageSums::default() },
+        );
         builder.add(4, ["a", "k", "m", "q", "x"], &UsageSums { requests: 300, ..UsageSums::default() });
         let bytes = builder.finish();
         assert_eq!(CellBlock::read(&bytes).unwrap().len(), 2);

@@ -74,6 +74,10 @@ pub(super) fn verify(
     }
     let (message, signature) = token.rsplit_once('.').ok_or(TokenFault::Form)?;
     let (head, claims) = message.split_once('.').ok_or(TokenFault::Form)?;
+    // An encrypted token has five parts.
+    if claims.contains('.') {
+        return Err(TokenFault::Form);
+    }
     let header: Header = serde_json::from_slice(&decode(head)?).map_err(|_| TokenFault::Form)?;
     if header.crit.is_some() {
         return Err(TokenFault::Critical);
@@ -90,7 +94,8 @@ pub(super) fn verify(
     if !signed.is_ok_and(|signed| signed) {
         return Err(TokenFault::Signature);
     }
-    let claims: Map<String, Value> = serde_json::from_slice(&decode(claims)?).map_err(|_| TokenFault::Form)?;
+    let claims: Map<String, Value> =
+        serde_json::from_slice(&decode(claims)?).map_err(|_| TokenFault::Form)?;
     check(&claims, expected).map_err(TokenFault::Claim)?;
     Ok(claims)
 }

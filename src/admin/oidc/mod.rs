@@ -72,8 +72,12 @@ impl OidcError {
     /// Returns what the page of the failure says.
     pub(super) const fn public_text(&self) -> &'static str {
         match self {
-            OidcError::NotBegun | OidcError::State => "The sign-in took too long, or began in another window. Try again.",
-            OidcError::NoRole { .. } => "You are known, but have no role here. Ask an administrator of this gateway.",
+            OidcError::NotBegun | OidcError::State => {
+                "The sign-in took too long, or began in another window. Try again."
+            }
+            OidcError::NoRole { .. } => {
+                "You are known, but have no role here. Ask an administrator of this gateway."
+            }
             OidcError::Refused(_) => "The issuer of identities has refused the sign-in.",
             OidcError::Busy => "Too many people sign in at this moment. Try again.",
             _ => "The sign-in has failed. The log of the gateway has the reason.",

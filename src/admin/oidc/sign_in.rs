@@ -90,10 +90,8 @@ impl OidcClient {
             expires: unix_now().saturating_add(SIGN_IN_TIME),
         };
         let endpoint = &issuer.metadata.authorization_endpoint;
-        let mut url = Url::parse(endpoint).map_err(|error| OidcError::Issuer {
-            url: endpoint.clone(),
-            reason: error.to_string(),
-        })?;
+        let mut url = Url::parse(endpoint)
+            .map_err(|error| OidcError::Issuer { url: endpoint.clone(), reason: error.to_string() })?;
         let challenge = base64_simd::URL_SAFE_NO_PAD.encode_to_string(Sha256::digest(&begun.verifier));
         url.query_pairs_mut()
             .append_pair("response_type", "code")
@@ -117,7 +115,8 @@ impl OidcClient {
         sealed: &str,
         query: Option<&str>,
     ) -> Result<Identity, OidcError> {
-        let begun = self.open(sealed).filter(|begun| begun.expires > unix_now()).ok_or(OidcError::NotBegun)?;
+        let begun =
+            self.open(sealed).filter(|begun| begun.expires > unix_now()).ok_or(OidcError::NotBegun)?;
         let parameter = |name: &str| {
             let mut values = query_values(query, name);
             let value = values.next().map(|value| value.into_owned());
@@ -229,7 +228,9 @@ fn identity(settings: &OidcSettings, claims: &Map<String, Value>) -> Result<Iden
     let sound = |name: &&str| (1..=LONGEST_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
     let name = name.filter(sound).ok_or(OidcError::Token(TokenFault::Claim("that names the person")))?;
     // Whoever has not proven an address could have typed that of somebody else.
-    if settings.name_claim == "email" && claims.get("email_verified").is_some_and(|verified| *verified != true) {
+    if settings.name_claim == "email"
+        && claims.get("email_verified").is_some_and(|verified| *verified != true)
+    {
         return Err(OidcError::Token(TokenFault::Claim("email_verified")));
     }
     let values: Vec<&str> = match claims.get(&settings.role_claim) {

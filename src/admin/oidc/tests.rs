@@ -75,7 +75,11 @@ fn claims() -> Value {
 fn with(name: &str, value: Value) -> Value {
     let mut all = claims();
     let members = all.as_object_mut().unwrap();
-    if value.is_null() { members.remove(name) } else { members.insert(name.to_owned(), value) };
+    if value.is_null() {
+        members.remove(name)
+    } else {
+        members.insert(name.to_owned(), value)
+    };
     all
 }
 
@@ -193,23 +197,63 @@ fn id_token_signatures_that_prove_nothing_are_refused() {
         ("alg None", unsigned("None"), TokenFault::Algorithm),
         ("alg nOnE", unsigned("nOnE"), TokenFault::Algorithm),
         ("alg empty", unsigned(""), TokenFault::Algorithm),
-        ("HMAC with the public key", hmac(&json!({ "alg": "HS256", "kid": "ed" }), &public), TokenFault::Algorithm),
+        (
+            "HMAC with the public key",
+            hmac(&json!({ "alg": "HS256", "kid": "ed" }), &public),
+            TokenFault::Algorithm,
+        ),
         ("HMAC with nothing", hmac(&json!({ "alg": "HS256" }), b""), TokenFault::Algorithm),
         ("HMAC called EdDSA", hmac(&head(), &public), TokenFault::Signature),
-        ("algorithm of another key", signer.ed(&json!({ "alg": "ES256", "kid": "ed" }), &claims()), TokenFault::Key),
-        ("RSA key that is not there", signer.ed(&json!({ "alg": "RS256", "kid": "ed" }), &claims()), TokenFault::Key),
+        (
+            "algorithm of another key",
+            signer.ed(&json!({ "alg": "ES256", "kid": "ed" }), &claims()),
+            TokenFault::Key,
+        ),
+        (
+            "RSA key that is not there",
+            signer.ed(&json!({ "alg": "RS256", "kid": "ed" }), &claims()),
+            TokenFault::Key,
+        ),
         ("PS256", signer.ed(&json!({ "alg": "PS256", "kid": "ed" }), &claims()), TokenFault::Algorithm),
         ("key of a stranger", stranger.ed(&head(), &claims()), TokenFault::Signature),
         ("key in the header", stranger.ed(&embedded, &claims()), TokenFault::Signature),
-        ("key at an address", stranger.ed(&named("jku", "https://hostile.test/jwks"), &claims()), TokenFault::Signature),
-        ("certificate at an address", stranger.ed(&named("x5u", "https://hostile.test/x"), &claims()), TokenFault::Signature),
+        (
+            "key at an address",
+            stranger.ed(&named("jku", "https://hostile.test/jwks"), &claims()),
+            TokenFault::Signature,
+        ),
+        (
+            "certificate at an address",
+            stranger.ed(&named("x5u", "https://hostile.test/x"), &claims()),
+            TokenFault::Signature,
+        ),
         ("unknown kid", signer.ed(&json!({ "alg": "EdDSA", "kid": "other" }), &claims()), TokenFault::Key),
-        ("kid with a path", signer.ed(&json!({ "alg": "EdDSA", "kid": "../../dev/null" }), &claims()), TokenFault::Key),
-        ("kid with SQL", signer.ed(&json!({ "alg": "EdDSA", "kid": "ed' OR '1'='1" }), &claims()), TokenFault::Key),
+        (
+            "kid with a path",
+            signer.ed(&json!({ "alg": "EdDSA", "kid": "../../dev/null" }), &claims()),
+            TokenFault::Key,
+        ),
+        (
+            "kid with SQL",
+            signer.ed(&json!({ "alg": "EdDSA", "kid": "ed' OR '1'='1" }), &claims()),
+            TokenFault::Key,
+        ),
         ("empty kid", signer.ed(&json!({ "alg": "EdDSA", "kid": "" }), &claims()), TokenFault::Key),
-        ("kid that is no text", signer.ed(&json!({ "alg": "EdDSA", "kid": ["ed"] }), &claims()), TokenFault::Form),
-        ("critical extension", signer.ed(&json!({ "alg": "EdDSA", "kid": "ed", "crit": ["x"], "x": 1 }), &claims()), TokenFault::Critical),
-        ("payload that is not encoded", signer.ed(&json!({ "alg": "EdDSA", "b64": false, "crit": ["b64"] }), &claims()), TokenFault::Critical),
+        (
+            "kid that is no text",
+            signer.ed(&json!({ "alg": "EdDSA", "kid": ["ed"] }), &claims()),
+            TokenFault::Form,
+        ),
+        (
+            "critical extension",
+            signer.ed(&json!({ "alg": "EdDSA", "kid": "ed", "crit": ["x"], "x": 1 }), &claims()),
+            TokenFault::Critical,
+        ),
+        (
+            "payload that is not encoded",
+            signer.ed(&json!({ "alg": "EdDSA", "b64": false, "crit": ["b64"] }), &claims()),
+            TokenFault::Critical,
+        ),
         ("claims changed", changed, TokenFault::Signature),
         ("signature removed", format!("{start}."), TokenFault::Signature),
         ("signature cut", good[..good.len() - 4].to_owned(), TokenFault::Signature),

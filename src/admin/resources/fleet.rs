@@ -58,7 +58,9 @@ pub(in crate::admin) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult
     if let Some(others) = gateways.get_mut(1..) {
         others.sort_by_key(|gateway| gateway.get("id").map(Value::to_string));
     }
-    let same = |name: &str| gateways.iter().all(|gateway| gateway.get(name) == gateways.first().and_then(|first| first.get(name)));
+    let same = |name: &str| {
+        gateways.iter().all(|gateway| gateway.get(name) == gateways.first().and_then(|first| first.get(name)))
+    };
     let (same_config, same_version) = (same("config_hash"), same("version"));
     for (index, gateway) in gateways.iter_mut().enumerate() {
         if let Some(members) = gateway.as_object_mut() {

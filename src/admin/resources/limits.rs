@@ -27,10 +27,18 @@ const LIMIT: Record = Record {
     members: &[
         member("limit", MemberType::OneOf(&NAMES), "Name of the limit, as in keys.toml."),
         member("most", MemberType::Text, "Limit."),
-        optional("used", MemberType::Text, "Used; null if that is not known, as for limits that a fleet shares."),
+        optional(
+            "used",
+            MemberType::Text,
+            "Used; null if that is not known, as for limits that a fleet shares.",
+        ),
         optional("remaining", MemberType::Text, "What is left; null if it is not known."),
         optional("share_percent", MemberType::Count, "Used part of the limit in percent; may be above 100."),
-        optional("resets", MemberType::Time, "Time at which all of it is there again; null if that is not known."),
+        optional(
+            "resets",
+            MemberType::Time,
+            "Time at which all of it is there again; null if that is not known.",
+        ),
     ],
 };
 
@@ -40,7 +48,11 @@ pub(in crate::admin) const LIMITS_IN_USE: Record = Record {
     text: "Limits of a key or an account that are set, with what is used of them.",
     members: &[
         member("name", MemberType::Text, "Name of the key or the account."),
-        optional("account", MemberType::Text, "Account of a key, whose limits apply too; null if there is none."),
+        optional(
+            "account",
+            MemberType::Text,
+            "Account of a key, whose limits apply too; null if there is none.",
+        ),
         member("items", MemberType::List(&MemberType::Object(&LIMIT)), "Limits."),
     ],
 };
@@ -93,7 +105,12 @@ fn show(api: &AdminApi, name: &str, scope: Scope, what: &str) -> ApiResult {
             items.push(item("spend_per_day", (of(most), Some(of(day))), amount, ends(calendar.day_ends_in)));
         }
         if let Some(most) = limits.spend_per_month {
-            items.push(item("spend_per_month", (of(most), Some(of(month))), amount, ends(calendar.month_ends_in)));
+            items.push(item(
+                "spend_per_month",
+                (of(most), Some(of(month))),
+                amount,
+                ends(calendar.month_ends_in),
+            ));
         }
     }
     Ok(ApiResponse::json(json!({ "name": name, "account": found.account, "items": items })))

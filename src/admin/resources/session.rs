@@ -33,14 +33,22 @@ pub(in crate::admin) const SESSION: Record = Record {
     name: "Session",
     text: "Who the caller is, and how one can sign in.",
     members: &[
-        member("via", MemberType::OneOf(&CallerSource::NAMES), "How the caller is known; `none` if it is not."),
+        member(
+            "via",
+            MemberType::OneOf(&CallerSource::NAMES),
+            "How the caller is known; `none` if it is not.",
+        ),
         optional("caller", MemberType::Text, "Name of the caller, as the audit log has it."),
         optional("role", MemberType::OneOf(&["read", "operate", "admin"]), "Role of the caller."),
         optional("csrf", MemberType::Text, "Value for the header `x-csrf-token`; null without a session."),
         optional("expires", MemberType::Time, "Time at which the session ends in any case."),
         optional("idle_expires", MemberType::Time, "Time at which the session ends without a request."),
         member("methods", MemberType::List(&MemberType::OneOf(&METHODS)), "Ways to sign in."),
-        optional("oidc_start", MemberType::Text, "Path at which signing in at an issuer begins; null if there is none."),
+        optional(
+            "oidc_start",
+            MemberType::Text,
+            "Path at which signing in at an issuer begins; null if there is none.",
+        ),
     ],
 };
 
@@ -133,7 +141,10 @@ pub(in crate::admin) fn sign_out(api: &AdminApi, request: &ApiRequest) -> ApiRes
 pub(in crate::admin) fn oidc_start(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let access = api.callers().access();
     let Some(settings) = &access.oidc else {
-        return Ok(failure(StatusCode::NOT_FOUND, "Signing in at an issuer of identities is not configured."));
+        return Ok(failure(
+            StatusCode::NOT_FOUND,
+            "Signing in at an issuer of identities is not configured.",
+        ));
     };
     match api.oidc().begin(settings) {
         Ok((address, sealed)) => {
@@ -143,7 +154,10 @@ pub(in crate::admin) fn oidc_start(api: &AdminApi, request: &ApiRequest) -> ApiR
         }
         Err(error) => {
             tracing::warn!(%error, "signing in at the issuer of identities cannot begin");
-            Ok(failure(StatusCode::SERVICE_UNAVAILABLE, "The issuer of identities cannot be reached at present."))
+            Ok(failure(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The issuer of identities cannot be reached at present.",
+            ))
         }
     }
 }
@@ -152,7 +166,10 @@ pub(in crate::admin) fn oidc_start(api: &AdminApi, request: &ApiRequest) -> ApiR
 pub(in crate::admin) fn oidc_callback(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let access = api.callers().access();
     let Some(settings) = &access.oidc else {
-        return Ok(failure(StatusCode::NOT_FOUND, "Signing in at an issuer of identities is not configured."));
+        return Ok(failure(
+            StatusCode::NOT_FOUND,
+            "Signing in at an issuer of identities is not configured.",
+        ));
     };
     let (secure, peer) = (request.link.secure, request.link.peer);
     let removed = set_cookie(sign_in_cookie(secure), "", secure, "Lax", 0);

@@ -10,10 +10,10 @@ use crate::admin::error::AdminApiError;
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::wire::path::{query_value, query_values};
-use crate::ledger::export::{self, UsagePeriod, date};
 use crate::ledger::breakdown::{self, UsageDimension, UsageOrder, UsageQuery};
+use crate::ledger::export::{self, UsagePeriod, date};
 use crate::ledger::report::UsageFilter;
+use crate::wire::path::{query_value, query_values};
 
 /// Rows of a report.
 const ROWS: usize = 100;

@@ -1,10 +1,14 @@
 //! The admin API of a running gateway.
 
 mod changes;
+mod fleet;
 mod guards;
 mod live;
 mod many;
+mod oidc;
 mod reads;
+mod sessions;
+mod usage;
 
 use serde_json::Value;
 

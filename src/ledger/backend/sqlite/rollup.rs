@@ -11,8 +11,8 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::report::{SqliteReportError, rows_of_daily};
 use crate::ledger::breakdown::{Breakdown, BreakdownRow, UsageQuery};
-use crate::ledger::report::{DAY, UsageSums};
 use crate::ledger::record_block;
+use crate::ledger::report::{DAY, UsageSums};
 use crate::ledger::usage_cells::{CellBlock, CellBuilder, names};
 
 /// Cells of a day, with all names.
@@ -41,7 +41,8 @@ pub(super) fn state(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
 
 /// Returns the first day whose records are all there. Records of a file from before the cells may have expired.
 fn first_day(connection: &Connection) -> rusqlite::Result<i64> {
-    let ends = "SELECT (SELECT MIN(day) FROM daily), (SELECT MAX(day) FROM daily), (SELECT MIN(first) FROM block)";
+    let ends =
+        "SELECT (SELECT MIN(day) FROM daily), (SELECT MAX(day) FROM daily), (SELECT MIN(first) FROM block)";
     let (first, last, records): (Option<i64>, Option<i64>, Option<i64>) =
         connection.query_row(ends, (), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(match (first, last, records.map(|time| time.div_euclid(DAY))) {
@@ -171,8 +172,10 @@ fn read(connection: &Connection, query: &UsageQuery) -> Result<Vec<BreakdownRow>
         Ok(())
     })?;
     // Records that came after the last step.
-    let mut select = connection.prepare_cached("SELECT packed, data FROM block WHERE id > ?1 AND last >= ?2 AND first < ?3")?;
-    let mut rows = select.query(params![last, from.max(since).saturating_mul(DAY), to.saturating_mul(DAY)])?;
+    let mut select = connection
+        .prepare_cached("SELECT packed, data FROM block WHERE id > ?1 AND last >= ?2 AND first < ?3")?;
+    let mut rows =
+        select.query(params![last, from.max(since).saturating_mul(DAY), to.saturating_mul(DAY)])?;
     while let Some(row) = rows.next()? {
         let data = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
         for record in record_block::records(&record_block::unpack(row.get(0)?, data)?) {
