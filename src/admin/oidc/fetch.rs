@@ -20,11 +20,12 @@ const LARGEST: u64 = 256 << 10;
 pub(super) struct IssuerClient(ureq::Agent);
 
 impl IssuerClient {
-    /// Creates a client that trusts the certificates of a file, or those of the system.
+    /// Creates a client that trusts the certificates of a file, or those of the system. `is_local` for an issuer of this
+    /// machine, which the proxy of the environment does not reach.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
-    pub(super) fn new(ca: Option<&Path>) -> Result<Self, OidcError> {
+    pub(super) fn new(ca: Option<&Path>, is_local: bool) -> Result<Self, OidcError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let roots = match ca {
             Some(path) => from_file(path)?,
@@ -34,7 +35,9 @@ impl IssuerClient {
             .unversioned_rustls_crypto_provider(provider)
             .root_certs(RootCerts::Specific(Arc::new(roots)))
             .build();
-        let agent = ureq::Agent::config_builder()
+        let config = ureq::Agent::config_builder();
+        let config = if is_local { config.proxy(None) } else { config };
+        let agent = config
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             // A redirect would take the secret to another address.

@@ -153,7 +153,7 @@ impl OidcClient {
         {
             return Ok(issuer);
         }
-        let client = IssuerClient::new(settings.ca.as_deref())?;
+        let client = IssuerClient::new(settings.ca.as_deref(), settings.issuer.starts_with("http:"))?;
         let metadata = Metadata::fetch(&client, settings)?;
         let keys = Mutex::new(Arc::new(metadata.keys(&client)?));
         let issuer =

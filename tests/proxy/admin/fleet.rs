@@ -13,6 +13,12 @@ use crate::support::upstream::Upstream;
 use crate::support::valkey::Server;
 use crate::support::{reply, soon};
 
+/// Returns the present day in UTC.
+fn today() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    model_gateway::ledger::export::date(i64::try_from(now / 86_400).unwrap())
+}
+
 async fn setup() -> (Upstream, Setup) {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let setup = Setup::new().provider("a", "openai-compatible", &format!("http://{}/v1", upstream.addr), "");
@@ -58,6 +64,17 @@ async fn admin_fleet_shows_every_gateway_of_the_shared_store() {
     setup.keys += "# Other keys.\n";
     let second = Gateway::start(&setup).await;
     Ask::new("POST", "/targets/a/org%2Fm/drain").token(OPERATOR).expect(&second, 200).await;
+    // Usage is that of the fleet, whichever gateway is asked.
+    let body = Form::Chat.body("m", false);
+    assert_eq!(first.ask(post_with("/v1/chat/completions", &[("x-api-key", KEY)], body)).await.status(), 200);
+    soon(async {
+        for group in ["day,provider", "hour,key", "month,model"] {
+            while get(&format!("/usage?group={group}&from={}", today())).expect(&second, 200).await["total"]["requests"] != 1 {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        }
+    })
+    .await;
     let shown = |fleet: &Value| fleet["gateways"].as_array().unwrap().len();
     soon(async {
         loop {

@@ -28,7 +28,7 @@ const SWEPT: usize = 256;
 /// Steps of a sweep. Together they remove more blocks than the shortest `store.flush` can add in the same time.
 const STEPS: usize = 16;
 /// Steps of a rollup in one sweep: 400,000 records, which is more than a gateway finishes in the same time.
-const ROLLUP_STEPS: usize = 8;
+const ROLLUP_STEPS: usize = 20;
 /// Worker that applies journal records to SQLite.
 pub(super) struct JournalApplier {
     connection: Connection,

@@ -24,7 +24,7 @@ const KEY_HOURS: i64 = 2;
 /// Milliseconds of an hour.
 const HOUR: i64 = 3_600_000;
 /// Records after which a transaction ends, so that other connections can write in between.
-const STEP: i64 = 50_000;
+const STEP: i64 = 20_000;
 
 /// Returns the last block that is in the cells, and the first day whose records all are: sums of earlier days have neither
 /// provider nor error.
