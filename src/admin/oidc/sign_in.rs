@@ -17,7 +17,6 @@ use super::provider::{IssuerKey, Metadata};
 use super::{Identity, OidcError};
 use crate::admin::session::random_text;
 use crate::config::OidcSettings;
-use crate::wire::path::query_values;
 
 /// Time that a person may take, in seconds.
 const SIGN_IN_TIME: i64 = 600;
@@ -118,8 +117,9 @@ impl OidcClient {
         let begun =
             self.open(sealed).filter(|begun| begun.expires > unix_now()).ok_or(OidcError::NotBegun)?;
         let parameter = |name: &str| {
-            let mut values = query_values(query, name);
-            let value = values.next().map(|value| value.into_owned());
+            let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+            let mut values = pairs.filter(|(known, _)| known == name).map(|(_, value)| value.into_owned());
+            let value = values.next();
             // A parameter that is given twice is read differently by different programs.
             if values.next().is_some() { None } else { value }
         };

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use base64_simd::URL_SAFE_NO_PAD as BASE64;
+use base64_simd::{STANDARD as BASE64_STANDARD, URL_SAFE_NO_PAD as BASE64};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
@@ -38,6 +38,10 @@ struct Issuer {
 }
 
 impl Issuer {
+    fn change(&mut self, claims: Vec<(&'static str, Value)>, header: Vec<(&'static str, Value)>) {
+        (self.claims, self.header) = (claims, header);
+    }
+
     fn add_key(&mut self, id: &str) {
         let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
         self.keys.push((id.to_owned(), key.unwrap().as_ref().to_vec()));
@@ -78,14 +82,14 @@ impl Issuer {
     fn token(&mut self, base: &str, request: &Request) -> (u16, Value) {
         let form: Vec<(String, String)> = url::form_urlencoded::parse(&request.body).into_owned().collect();
         let of = |name: &str| form.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-        let basic = BASE64_STANDARD.encode_to_string("gateway:client+secret");
+        let basic = format!("Basic {}", BASE64_STANDARD.encode_to_string("gateway:client+secret"));
         let (nonce, challenge) = match self.asked.take() {
             Some(asked) if of("code") == Some("good code") => asked,
             _ => return (400, json!({ "error": "invalid_grant" })),
         };
         let verifier = of("code_verifier").unwrap_or_default();
         if BASE64.encode_to_string(Sha256::digest(verifier)) != challenge
-            || request.head.get("authorization") != Some(&format!("Basic {basic}"))
+            || request.head.get("authorization") != Some(basic.as_str())
             || !of("redirect_uri").unwrap_or_default().ends_with("/admin/v1/session/oidc/callback")
             || of("client_secret").is_some()
         {
@@ -115,8 +119,6 @@ impl Issuer {
         (200, json!({ "id_token": token, "access_token": "access", "token_type": "Bearer" }))
     }
 }
-
-use base64_simd::STANDARD as BASE64_STANDARD;
 
 /// Browser that has begun to sign in.
 struct Begun {
@@ -349,11 +351,11 @@ async fn admin_oidc_tokens_that_are_not_for_this_person_and_gateway_are_refused(
     ] {
         let world = World::start().await;
         for (attack, (claims, header)) in attacks {
-            (world.issuer().claims, world.issuer().header) = (claims.clone(), header.clone());
+            world.issuer().change(claims, header);
             let answer = world.sign_in().await;
             assert!(answer.status() == 403 && !is_signed_in(&answer), "{attack}: {}", answer.everything());
         }
-        (world.issuer().claims, world.issuer().header) = (vec![], vec![]);
+        world.issuer().change(vec![], vec![]);
         assert!(is_signed_in(&world.sign_in().await), "without an attack");
     }
 }
