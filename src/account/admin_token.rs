@@ -35,7 +35,7 @@ impl AdminRole {
 }
 
 /// Token of the admin API. Only its hash is known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminToken {
     /// Name, which the audit log shows.
     pub name: String,

@@ -2,32 +2,38 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http::{HeaderValue, Request, Response, header};
 use hyper::body::Body;
-use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use super::PREFIX;
 use super::audit::{AuditEntry, AuditLog};
 use super::body::{AnswerBody, PieceWriter, pieces};
-use super::caller::{Callers, Peer};
+use super::caller::{Caller, CallerSource, Callers, Peer};
 use super::control::GatewayControl;
+use super::drain_state::DrainState;
 use super::error::{AdminApiError, ErrorCode};
-use super::events::{EventStream, TOPICS, Topics};
+use super::events::{EventFilter, EventStream, STATUSES, TOPICS, Topics};
+use super::exchange::{error_response, page, read_body, redirect, request_id, whole};
+use super::fleet::GatewayIdentity;
 use super::ledger_pool::LedgerPool;
+use super::oidc::OidcClient;
 use super::origin;
 use super::playground_stream;
-use super::request::{ApiRequest, match_path};
+use super::request::{ApiRequest, Link, match_path};
 use super::resources::playground;
+use super::resources::session::sign_in_cookie;
 use super::response::{AnswerContent, ApiResponse, WritePieces};
 use super::route_table::{AdminRoute, ROUTES};
-use super::schema::{self, BodyType};
-use crate::account::{AdminToken, NewKey};
-use crate::config::{self, ConfigWriter, Reloader, Report, Settings};
+use super::schema;
+use super::session::{check_csrf, cookie, cookie_name};
+use super::tls::AdminTls;
+use crate::config::{
+    self, AdminAccess, ConfigWriter, Environment, Reloader, Report, Settings, StoreSettings,
+};
 use crate::metrics::Metrics;
 use crate::metrics::live::LiveRequests;
 use crate::wire::path::query_values;
@@ -40,14 +46,6 @@ const STREAMS: usize = 32;
 const PLAYGROUND: usize = 4;
 /// Concurrent exports of usage.
 const EXPORTS: usize = 2;
-/// Largest body in bytes.
-const BODY: usize = 256 << 10;
-/// Largest body with whole files in bytes: a file of 100,000 keys.
-const LARGE_BODY: usize = 32 << 20;
-/// Time for a body to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest request id that is taken over from the client, in bytes.
-const LONGEST_ID: usize = 64;
 
 /// Constituents of the admin API.
 pub struct AdminApiParts {
@@ -59,12 +57,14 @@ pub struct AdminApiParts {
     pub settings: Settings,
     /// Path of gateway.toml.
     pub config_file: PathBuf,
-    /// Tokens.
-    pub tokens: Vec<AdminToken>,
+    /// Who may use the API.
+    pub access: AdminAccess,
     /// Events of requests.
     pub live: Arc<LiveRequests>,
     /// Metrics.
     pub metrics: Arc<Metrics>,
+    /// Certificate of the admin port. `None` for plain HTTP.
+    pub tls: Option<Arc<AdminTls>>,
 }
 
 /// Admin API of a running gateway.
@@ -81,6 +81,10 @@ pub struct AdminApi {
     /// Start of the process in Unix seconds.
     started: i64,
     playground: Arc<Semaphore>,
+    tls: Option<Arc<AdminTls>>,
+    oidc: OidcClient,
+    drained: DrainState,
+    identity: GatewayIdentity,
     operations: Semaphore,
     streams: Arc<Semaphore>,
     exports: Arc<Semaphore>,
@@ -102,18 +106,27 @@ impl AdminApi {
     /// Creates the API.
     pub fn new(parts: AdminApiParts) -> Self {
         let state = &parts.settings.admin_api.state;
+        let drained = DrainState::load(state);
+        for (provider, model) in drained.all() {
+            parts.control.set_drained(&provider, &model, true);
+        }
+        let is_shared = matches!(parts.settings.store, StoreSettings::Valkey(_));
         AdminApi {
+            drained,
+            identity: GatewayIdentity::of(state, is_shared),
             ledger: Arc::new(LedgerPool::new(parts.control.clone())),
             control: parts.control,
             writer: ConfigWriter::new(parts.reloader, state, parts.settings.admin_api.writes),
             audit: AuditLog::new(state),
             settings: parts.settings,
             config_file: parts.config_file,
-            callers: Callers::new(parts.tokens),
+            callers: Callers::new(parts.access),
             live: parts.live,
             metrics: parts.metrics,
             started: unix_now(),
             playground: Arc::new(Semaphore::new(PLAYGROUND)),
+            tls: parts.tls,
+            oidc: OidcClient::new(),
             operations: Semaphore::new(OPERATIONS),
             streams: Arc::new(Semaphore::new(STREAMS)),
             exports: Arc::new(Semaphore::new(EXPORTS)),
@@ -163,14 +176,50 @@ impl AdminApi {
         self.settings.admin_api.console
     }
 
-    /// Reads the tokens again. Blocks.
+    pub(super) fn callers(&self) -> &Callers {
+        &self.callers
+    }
+
+    pub(super) fn oidc(&self) -> &OidcClient {
+        &self.oidc
+    }
+
+    pub(super) fn drained(&self) -> &DrainState {
+        &self.drained
+    }
+
+    pub(super) fn identity(&self) -> &GatewayIdentity {
+        &self.identity
+    }
+
+    /// Returns whether the store is one that a fleet shares.
+    pub(super) fn is_in_fleet(&self) -> bool {
+        matches!(self.settings.store, StoreSettings::Valkey(_))
+    }
+
+    pub(super) fn tls(&self) -> Option<&Arc<AdminTls>> {
+        self.tls.as_ref()
+    }
+
+    /// Counts an attempt to sign in.
+    pub(super) fn count_login(&self, method: &str, result: &str) {
+        self.metrics.admin_logins.with_label_values(&[method, result]).inc();
+    }
+
+    /// Reads the tokens, the rules of sign-in and the certificate again. Blocks.
     ///
     /// # Errors
-    /// Returns [`Report`] if the file is not valid; the tokens stay as they were.
-    pub fn reload_tokens(&self) -> Result<(), Report> {
-        let tokens = config::load_admin_tokens(&self.settings.admin_api.tokens)?;
-        self.callers.set_tokens(tokens);
-        Ok(())
+    /// Returns [`Report`] if a file is not valid; what it has stays as it was.
+    pub fn reload_access(&self) -> Result<(), Report> {
+        let mut report = Report::default();
+        match config::load_admin_access(&self.settings.admin_api.tokens, &Environment) {
+            Ok(access) => self.callers.set_access(access),
+            Err(faults) => report.merge(faults),
+        }
+        if let Some(Err(error)) = self.tls.as_ref().map(|tls| tls.reload()) {
+            report.merge(Report::of_file(&error.path, error.reason));
+        }
+        report.into_result()
     }
 
     /// Begins the line of the audit log for a request.
@@ -202,14 +251,19 @@ impl AdminApi {
     }
 
     /// Answers a request.
-    pub(super) async fn serve<B>(self: Arc<Self>, request: Request<B>, peer: Peer) -> Response<AnswerBody>
+    pub(super) async fn serve<B>(
+        self: Arc<Self>,
+        request: Request<B>,
+        peer: Peer,
+        secure: bool,
+    ) -> Response<AnswerBody>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let id = request_id(request.headers());
         let is_head = request.method() == http::Method::HEAD;
-        let answered = self.answer(request, peer, &id).await;
+        let answered = self.answer(request, (peer, secure), &id).await;
         let mut response = answered.unwrap_or_else(|error| error_response(&error, &id));
         if is_head {
             *response.body_mut() = AnswerBody::Whole(Bytes::new());
@@ -224,15 +278,22 @@ impl AdminApi {
         response
     }
 
-    async fn answer<B>(self: Arc<Self>, request: Request<B>, peer: Peer, id: &str) -> Answered
+    async fn answer<B>(
+        self: Arc<Self>,
+        request: Request<B>,
+        (peer, secure): (Peer, bool),
+        id: &str,
+    ) -> Answered
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        origin::check(&head.uri, &head.headers, &self.settings.admin_api.hosts)?;
-        let (route, names) = find(head.method.as_str(), head.uri.path())?;
-        let caller = self.callers.identify(&head.headers, peer)?;
+        let found = find(head.method.as_str(), head.uri.path());
+        let is_page = matches!(&found, Ok((route, _)) if route.is_page());
+        origin::check(&head.uri, &head.headers, &self.settings.admin_api.hosts, is_page)?;
+        let (route, names) = found?;
+        let caller = self.identify(route, &head, peer, secure)?;
         if caller.role < route.role {
             let message = format!(
                 "the operation needs the role {}; yours is {}",
@@ -255,6 +316,12 @@ impl AdminApi {
             body,
             caller,
             id: id.to_owned(),
+            link: Link {
+                peer,
+                secure,
+                session: cookie(&head.headers, cookie_name(secure)).map(str::to_owned),
+                sign_in: cookie(&head.headers, sign_in_cookie(secure)).map(str::to_owned),
+            },
             if_match: if_match.filter(|etag| *etag != "*").map(str::to_owned),
             idempotency_key: text(header::HeaderName::from_static("idempotency-key")).map(str::to_owned),
         };
@@ -271,6 +338,29 @@ impl AdminApi {
         }
     }
 
+    /// Returns the caller of a request, and checks what a session needs.
+    fn identify(
+        &self,
+        route: &AdminRoute,
+        head: &http::request::Parts,
+        peer: Peer,
+        secure: bool,
+    ) -> Result<Caller, AdminApiError> {
+        let caller = match self.callers.identify(&head.headers, peer, secure)? {
+            Some(caller) => caller,
+            None if route.is_open => Caller::unknown(peer),
+            None => {
+                let message = "send a token of admin.toml: authorization: Bearer mga_...";
+                return Err(AdminApiError::new(ErrorCode::Unauthenticated, message));
+            }
+        };
+        // Signing in begins a session of its own, with the token in the body.
+        if let (CallerSource::Session(session), false) = (&caller.source, route.id == "signIn") {
+            check_csrf(&head.method, &head.headers, session)?;
+        }
+        Ok(caller)
+    }
+
     /// Turns an answer into HTTP.
     fn respond(&self, answer: ApiResponse) -> Answered {
         let mut response = match answer.content {
@@ -280,10 +370,17 @@ impl AdminApi {
                 whole("application/json", text)
             }
             AnswerContent::Text(media, text) => whole(media, text),
+            AnswerContent::Page(status, text) => page(status, text),
+            AnswerContent::Redirect(address) => redirect(&address)?,
             AnswerContent::Pieces(media, name, write) => self.export(media, &name, write)?,
         };
         if let Some(etag) = answer.etag.and_then(|etag| HeaderValue::from_str(&format!("\"{etag}\"")).ok()) {
             response.headers_mut().insert(header::ETAG, etag);
+        }
+        for cookie in answer.cookies {
+            let cookie = HeaderValue::try_from(cookie);
+            let wrong = |_| AdminApiError::new(ErrorCode::Internal, "a cookie cannot be sent");
+            response.headers_mut().append(header::SET_COOKIE, cookie.map_err(wrong)?);
         }
         Ok(response)
     }
@@ -337,14 +434,22 @@ impl AdminApi {
         }
         let permit = self.streams.clone().try_acquire_owned().map_err(|_| busy())?;
         let has = |topic: &str| chosen.is_empty() || chosen.iter().any(|chosen| chosen == topic);
-        let topics = Topics { requests: has("requests"), targets: has("targets"), totals: has("totals") };
+        let topics = Topics { requests: has("requests"), starts: has("starts"), targets: has("targets"), totals: has("totals") };
+        let mut filter = EventFilter::default();
+        for name in ["key", "account", "model", "provider"] {
+            if let Some(value) = request.parameter(name) {
+                filter.name(name, &value);
+            }
+        }
+        if let Some(status) = request.parameter("status") {
+            if !STATUSES.contains(&status.as_str()) {
+                return Err(AdminApiError::field("status", format!("write one of {}", STATUSES.join(", "))));
+            }
+            filter.status(&status);
+        }
         let (sender, body) = pieces();
-        let stream = EventStream::new(
-            self.control.clone(),
-            &self.live,
-            Some((self.metrics.clone(), self.started)),
-            topics,
-        );
+        let totals = Some((self.metrics.clone(), self.started));
+        let stream = EventStream::new(self.control.clone(), &self.live, totals, topics, filter);
         tokio::spawn(async move {
             let _permit = permit;
             stream.run(sender).await;
@@ -379,6 +484,10 @@ fn find(method: &str, path: &str) -> Result<(&'static AdminRoute, Vec<String>), 
 
 /// Refuses unknown parameters: a misspelt filter would otherwise show everything.
 fn check_query(route: &AdminRoute, query: Option<&str>) -> Result<(), AdminApiError> {
+    // An issuer of identities may add parameters of its own.
+    if route.is_page() {
+        return Ok(());
+    }
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let name = pair.split('=').next().unwrap_or_default();
         if !route.query.iter().any(|parameter| parameter.name == name) {
@@ -391,88 +500,7 @@ fn check_query(route: &AdminRoute, query: Option<&str>) -> Result<(), AdminApiEr
     Ok(())
 }
 
-/// Reads a body: a JSON object. Pages of other origins can only send forms and plain text without asking, so that the
-/// type is checked also for operations without a body.
-async fn read_body<B>(
-    route: &AdminRoute,
-    headers: &HeaderMap,
-    body: B,
-) -> Result<Map<String, Value>, AdminApiError>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let most = if route.id == "validateConfig" { LARGE_BODY } else { BODY };
-    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await;
-    let read = read.map_err(|_| AdminApiError::new(ErrorCode::Invalid, "the body did not arrive in time"))?;
-    let read = read.map_err(|error| {
-        if error.downcast_ref::<LengthLimitError>().is_some() {
-            AdminApiError::new(ErrorCode::TooLarge, format!("the body has more than {most} bytes"))
-        } else {
-            AdminApiError::new(ErrorCode::Invalid, "the body ended early")
-        }
-    })?;
-    let bytes = read.to_bytes();
-    if bytes.is_empty() {
-        return Ok(Map::new());
-    }
-    let media = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media = media.split(';').next().unwrap_or_default().trim();
-    if !media.eq_ignore_ascii_case("application/json")
-        && !media.eq_ignore_ascii_case("application/merge-patch+json")
-    {
-        let message = "send JSON, with content-type: application/json";
-        return Err(AdminApiError::new(ErrorCode::UnsupportedType, message));
-    }
-    let value: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| AdminApiError::new(ErrorCode::Invalid, format!("the body is not JSON: {error}")))?;
-    match value {
-        Value::Object(members) if !matches!(route.body, BodyType::None) || members.is_empty() => Ok(members),
-        Value::Object(_) => Err(AdminApiError::new(ErrorCode::Invalid, "the operation has no body")),
-        _ => Err(AdminApiError::new(ErrorCode::Invalid, "the body must be a JSON object")),
-    }
-}
-
-fn whole(media: &'static str, text: String) -> Response<AnswerBody> {
-    let mut response = Response::new(AnswerBody::Whole(text.into()));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
-    response
-}
-
-fn error_response(error: &AdminApiError, id: &str) -> Response<AnswerBody> {
-    let mut response = whole("application/json", format!("{}\n", error.json(id)));
-    let status: StatusCode = error.code.row().1;
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    if let Some(seconds) = error.retry_after {
-        headers.insert(header::RETRY_AFTER, seconds.into());
-    }
-    if let (false, Ok(allow)) = (error.allow.is_empty(), HeaderValue::from_str(&error.allow)) {
-        headers.insert(header::ALLOW, allow);
-    }
-    if error.code == ErrorCode::Unauthenticated {
-        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"model-gateway\""));
-    }
-    response
-}
-
 fn unix_now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(0)
-}
-
-/// Returns the client's request id if it is short and plain, otherwise a new one.
-fn request_id(headers: &HeaderMap) -> String {
-    let given = headers.get("x-request-id").and_then(|value| value.to_str().ok());
-    let plain = |id: &&str| {
-        (1..=LONGEST_ID).contains(&id.len())
-            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-    };
-    match given.filter(plain) {
-        Some(id) => id.to_owned(),
-        // Random digits of a key that is not used.
-        None => NewKey::generate()
-            .map(|key| format!("adm_{}", key.text().chars().skip(4).take(20).collect::<String>()))
-            .unwrap_or_else(|_| "adm_unknown".to_owned()),
-    }
 }

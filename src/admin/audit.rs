@@ -16,7 +16,7 @@ use crate::config::FileHash;
 /// Size in bytes at which a new file begins.
 const FILE_SIZE: u64 = 10 << 20;
 /// Number of older files.
-const OLD_FILES: usize = 9;
+pub(super) const OLD_FILES: usize = 9;
 /// Number of texts of files before a change that are stored, for `undo`.
 const TEXTS: u64 = 200;
 
@@ -64,7 +64,7 @@ impl AuditLog {
     }
 
     fn file(&self, age: usize) -> PathBuf {
-        self.folder.join(if age == 0 { "audit.jsonl".to_owned() } else { format!("audit.{age}.jsonl") })
+        file_of(&self.folder, age)
     }
 
     /// Appends a line, which is on the disk when this returns. Returns its number.
@@ -184,6 +184,11 @@ impl AuditLog {
     pub(super) fn text(&self, number: u64) -> Option<String> {
         std::fs::read_to_string(self.folder.join("history").join(format!("{number}.toml"))).ok()
     }
+}
+
+/// Returns the path of a file of the log: the current one has the age 0.
+pub(super) fn file_of(folder: &Path, age: usize) -> PathBuf {
+    folder.join(if age == 0 { "audit.jsonl".to_owned() } else { format!("audit.{age}.jsonl") })
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -1,14 +1,17 @@
 //! Callers of the admin API: who sends a request, and what it may do.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, header};
 use parking_lot::RwLock;
 
 use super::error::{AdminApiError, ErrorCode};
+use super::session::{SessionHolder, SessionView, Sessions, cookie, cookie_name};
 use super::throttle::Throttle;
-use crate::account::{AdminRole, AdminToken, KeyHash};
+use crate::account::{AdminRole, KeyHash};
+use crate::config::AdminAccess;
 
 /// Longest token that is hashed, in bytes.
 const LONGEST_TOKEN: usize = 256;
@@ -34,97 +37,190 @@ impl Peer {
     }
 }
 
+/// How a caller is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CallerSource {
+    /// By the token of the request.
+    Token,
+    /// By the cookie of a session.
+    Session(SessionView),
+    /// By the user of the process on the Unix socket.
+    Socket,
+    /// By its address: a process of this machine.
+    Local,
+    /// Not at all.
+    Unknown,
+}
+
+impl CallerSource {
+    /// Names of all sources.
+    pub(super) const NAMES: [&str; 5] = ["token", "session", "socket", "local", "none"];
+
+    /// Returns the name.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            CallerSource::Token => "token",
+            CallerSource::Session(_) => "session",
+            CallerSource::Socket => "socket",
+            CallerSource::Local => "local",
+            CallerSource::Unknown => "none",
+        }
+    }
+}
+
 /// Caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
-    /// Name in the audit log: `token:NAME`, `uid:NUMBER` or `local`.
+    /// Name in the audit log: `token:NAME`, `oidc:NAME`, `uid:NUMBER` or `local`.
     pub(super) name: String,
     /// Role.
     pub(super) role: AdminRole,
     /// Address; `None` for a Unix socket.
     pub(super) address: Option<IpAddr>,
+    /// How it is known.
+    pub(super) source: CallerSource,
+}
+
+impl Caller {
+    /// Returns a caller who has not signed in, for the operations that need no role.
+    pub(super) fn unknown(peer: Peer) -> Self {
+        let source = CallerSource::Unknown;
+        Caller { name: "none".to_owned(), role: AdminRole::Read, address: peer.address(), source }
+    }
 }
 
 /// Authentication of callers.
 #[derive(Debug)]
 pub(super) struct Callers {
-    tokens: RwLock<Vec<AdminToken>>,
+    access: RwLock<Arc<AdminAccess>>,
+    sessions: Sessions,
     throttle: Throttle,
     /// User id of this process.
     user: u32,
 }
 
 impl Callers {
-    pub(super) fn new(tokens: Vec<AdminToken>) -> Self {
+    pub(super) fn new(access: AdminAccess) -> Self {
         let user = rustix::process::geteuid().as_raw();
-        Callers { tokens: RwLock::new(tokens), throttle: Throttle::default(), user }
+        let (sessions, throttle) = (Sessions::default(), Throttle::default());
+        Callers { access: RwLock::new(Arc::new(access)), sessions, throttle, user }
     }
 
-    /// Replaces the tokens.
-    pub(super) fn set_tokens(&self, tokens: Vec<AdminToken>) {
-        *self.tokens.write() = tokens;
+    /// Replaces the tokens and the rules of sign-in. If they are others than before, all sessions end.
+    pub(super) fn set_access(&self, access: AdminAccess) {
+        let mut current = self.access.write();
+        if **current != access {
+            *current = Arc::new(access);
+            self.sessions.clear();
+        }
     }
 
-    /// Returns the caller of a request: by its token; without one, a process of the same user or of root on the Unix
-    /// socket is an administrator, and a process on this machine may read.
+    /// Returns the tokens and the rules of sign-in.
+    pub(super) fn access(&self) -> Arc<AdminAccess> {
+        self.access.read().clone()
+    }
+
+    /// Returns the sessions.
+    pub(super) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// Returns the caller of a request: by its token, or by its session; without them, a process of the same user or of
+    /// root on the Unix socket is an administrator, and a process on this machine may read. `None` if the request has
+    /// neither and needs one.
     ///
     /// # Errors
-    /// Returns the error of a request that has no valid token and needs one.
-    pub(super) fn identify(&self, headers: &HeaderMap, peer: Peer) -> Result<Caller, AdminApiError> {
-        let address = peer.address();
+    /// Returns the error of a request with a wrong token, or after too many of them.
+    pub(super) fn identify(
+        &self,
+        headers: &HeaderMap,
+        peer: Peer,
+        secure: bool,
+    ) -> Result<Option<Caller>, AdminApiError> {
         let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return self.without_token(headers, peer).ok_or_else(|| {
-                AdminApiError::new(
-                    ErrorCode::Unauthenticated,
-                    "send a token of admin.toml: authorization: Bearer mga_...",
-                )
-            });
+            let session = || self.of_session(cookie(headers, cookie_name(secure))?, peer);
+            return Ok(session().or_else(|| self.without_token(headers, peer)));
         };
-        // A Unix socket has no address: its processes share one limit.
-        let counted = address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
-        let now = Instant::now();
-        if let Some(seconds) = self.throttle.refused_for(counted, now) {
-            let message = "too many requests with wrong tokens";
-            return Err(AdminApiError::new(ErrorCode::RateLimited, message).retry_after(seconds));
-        }
         let token = value.to_str().ok().and_then(|text| text.split_once(' '));
         let token =
             token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+        self.of_token(token, peer).map(Some)
+    }
+
+    /// Returns the holder of a token; `None` stands for a header that has none.
+    ///
+    /// # Errors
+    /// Returns the error of a wrong token, or of an address that has sent too many of them.
+    pub(super) fn of_token(&self, token: Option<&str>, peer: Peer) -> Result<Caller, AdminApiError> {
+        let (counted, now) = self.check_attempts(peer)?;
+        let token = token.filter(|token| token.len() <= LONGEST_TOKEN);
         let found =
-            token.filter(|token| token.len() <= LONGEST_TOKEN).and_then(|token| self.find(token, address));
+            token.and_then(|token| self.find(KeyHash::of(token), peer.address(), CallerSource::Token));
         found.ok_or_else(|| {
             self.throttle.count(counted, now);
             AdminApiError::new(ErrorCode::Unauthenticated, "the token is not valid")
         })
     }
 
+    /// Returns the address as which attempts of a peer count.
+    ///
+    /// # Errors
+    /// Returns the error of an address that has made too many wrong ones.
+    pub(super) fn check_attempts(&self, peer: Peer) -> Result<(IpAddr, Instant), AdminApiError> {
+        // A Unix socket has no address: its processes share one limit.
+        let (counted, now) = (peer.address().unwrap_or(IpAddr::from([0, 0, 0, 0])), Instant::now());
+        match self.throttle.refused_for(counted, now) {
+            None => Ok((counted, now)),
+            Some(seconds) => {
+                let message = "too many wrong tokens or attempts to sign in";
+                Err(AdminApiError::new(ErrorCode::RateLimited, message).retry_after(seconds))
+            }
+        }
+    }
+
+    /// Counts a failed attempt to sign in.
+    pub(super) fn count_failure(&self, (counted, now): (IpAddr, Instant)) {
+        self.throttle.count(counted, now);
+    }
+
+    fn of_session(&self, id: &str, peer: Peer) -> Option<Caller> {
+        let (holder, view) = self.sessions.touch(id, Instant::now())?;
+        let source = CallerSource::Session(view);
+        match holder {
+            SessionHolder::Token(hash) => self.find(hash, peer.address(), source),
+            SessionHolder::Identity { name, role } => {
+                Some(Caller { name, role, address: peer.address(), source })
+            }
+        }
+    }
+
     fn without_token(&self, headers: &HeaderMap, peer: Peer) -> Option<Caller> {
-        let caller = |name: String, role| Caller { name, role, address: peer.address() };
+        let caller = |name: String, role, source| Caller { name, role, address: peer.address(), source };
         match peer {
             Peer::User(Some(user)) if user == self.user || user == 0 => {
-                Some(caller(format!("uid:{user}"), AdminRole::Admin))
+                Some(caller(format!("uid:{user}"), AdminRole::Admin, CallerSource::Socket))
             }
             Peer::Address(address)
                 if address.to_canonical().is_loopback()
                     && !FORWARDED.iter().any(|name| headers.contains_key(*name)) =>
             {
-                Some(caller("local".to_owned(), AdminRole::Read))
+                Some(caller("local".to_owned(), AdminRole::Read, CallerSource::Local))
             }
             _ => None,
         }
     }
 
     /// Returns the holder of a token. The comparison is one of SHA-256 hashes, whose timing tells nothing of the token.
-    fn find(&self, token: &str, address: Option<IpAddr>) -> Option<Caller> {
-        let hash = KeyHash::of(token);
+    fn find(&self, hash: KeyHash, address: Option<IpAddr>, source: CallerSource) -> Option<Caller> {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let now = i64::try_from(unix).unwrap_or(i64::MAX);
-        let tokens = self.tokens.read();
-        let token = tokens.iter().find(|token| token.hash == hash)?;
+        let access = self.access();
+        let token = access.tokens.iter().find(|token| token.hash == hash)?;
         token.is_usable(now, address).then(|| Caller {
             name: format!("token:{}", token.name),
             role: token.role,
             address,
+            source,
         })
     }
 }
@@ -132,6 +228,7 @@ impl Callers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::AdminToken;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
@@ -139,9 +236,12 @@ mod tests {
 
     #[test]
     fn caller_without_a_token_reads_from_this_machine_only() {
-        let callers = Callers::new(Vec::new());
+        let callers = Callers::new(AdminAccess::default());
         let local = Peer::Address("127.0.0.1".parse().unwrap());
-        let identify = |pairs: &[(&'static str, &str)], peer| callers.identify(&headers(pairs), peer);
+        let identify = |pairs: &[(&'static str, &str)], peer| {
+            let unknown = || AdminApiError::new(ErrorCode::Unauthenticated, "unknown");
+            callers.identify(&headers(pairs), peer, false)?.ok_or_else(unknown)
+        };
         assert_eq!(identify(&[], local).unwrap().role, AdminRole::Read);
         assert_eq!(identify(&[], Peer::Address("::1".parse().unwrap())).unwrap().name, "local");
         for (pairs, peer) in [
@@ -174,17 +274,47 @@ mod tests {
             expires: None,
             networks: None,
         };
-        let callers = Callers::new(vec![token]);
+        let callers = Callers::new(AdminAccess { tokens: vec![token], oidc: None });
         let peer = Peer::Address("192.0.2.1".parse().unwrap());
-        let with =
-            |token: &str| callers.identify(&headers(&[("authorization", &format!("Bearer {token}"))]), peer);
-        let caller = with("right").unwrap();
+        let with = |token: &str| {
+            callers.identify(&headers(&[("authorization", &format!("Bearer {token}"))]), peer, false)
+        };
+        let caller = with("right").unwrap().unwrap();
         assert_eq!((&*caller.name, caller.role), ("token:ops", AdminRole::Operate));
         for _ in 0..10 {
             assert_eq!(with("wrong").unwrap_err().code, ErrorCode::Unauthenticated);
         }
         let refused = with("right").unwrap_err();
         assert_eq!((refused.code, refused.retry_after.is_some()), (ErrorCode::RateLimited, true));
-        callers.set_tokens(Vec::new());
+    }
+
+    #[test]
+    fn caller_of_a_session_is_known_until_the_token_or_the_file_changes() {
+        let token = |name: &str| AdminToken {
+            name: name.to_owned(),
+            hash: KeyHash::of("right"),
+            role: AdminRole::Operate,
+            enabled: true,
+            expires: None,
+            networks: None,
+        };
+        let access = |name: &str| AdminAccess { tokens: vec![token(name)], oidc: None };
+        let callers = Callers::new(access("ops"));
+        let peer = Peer::Address("192.0.2.1".parse().unwrap());
+        let begin = |holder| callers.sessions().begin(holder, Instant::now()).unwrap().0;
+        let of = |id: &str, secure| {
+            let cookie = format!("{}={id}", cookie_name(secure));
+            callers.identify(&headers(&[("cookie", &cookie)]), peer, false).unwrap()
+        };
+        let id = begin(SessionHolder::Token(KeyHash::of("right")));
+        assert_eq!(of(&id, false).unwrap().name, "token:ops");
+        assert_eq!(of(&id, true), None, "the cookie of TLS counts over TLS only");
+        callers.set_access(access("ops"));
+        assert!(of(&id, false).is_some(), "nothing has changed");
+        callers.set_access(access("other"));
+        assert_eq!(of(&id, false), None);
+        let person = SessionHolder::Identity { name: "oidc:anna".to_owned(), role: AdminRole::Read };
+        assert_eq!(of(&begin(person), false).unwrap().name, "oidc:anna");
+        assert_eq!(of(&begin(SessionHolder::Token(KeyHash::of("unknown"))), false), None);
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::config::ReloadOutcome;
 use crate::ledger::admin::LedgerAdmin;
+use crate::limits::{Remaining, Scope, UsageLimits};
 use crate::route::Nanos;
 use crate::snapshot::Snapshot;
 use crate::wire::Format;
@@ -93,6 +94,24 @@ pub struct Explanation {
     pub targets: Vec<ExplainedTarget>,
 }
 
+/// Limits of a key or an account, with what is used of them.
+#[derive(Clone, Debug)]
+pub struct LimitUse {
+    /// Limits.
+    pub limits: UsageLimits,
+    /// Account of a key. `None` for a key without one, and for an account.
+    pub account: Option<String>,
+    /// Requests that are left. `None` without a limit.
+    pub requests: Option<Remaining>,
+    /// Tokens that are left. `None` without a limit.
+    pub tokens: Option<Remaining>,
+    /// Requests in flight. `None` if that is not known, as for limits that a fleet shares.
+    pub in_flight: Option<u32>,
+    /// Spend of this day and this month, with what requests in progress have reserved, in nano-units. `None` if no
+    /// request has needed it yet.
+    pub spent: Option<(i64, i64)>,
+}
+
 /// Control of the running gateway.
 pub trait GatewayControl: Send + Sync + 'static {
     /// Returns an error with the reason if the process should not get new requests.
@@ -116,6 +135,10 @@ pub trait GatewayControl: Send + Sync + 'static {
 
     /// Returns the last health check of a provider; `None` if it is not checked, or was not yet.
     fn last_check(&self, provider: &str) -> Option<ProviderCheck>;
+
+    /// Returns the limits of a key or an account, with what is used of them. `None` if the configuration has none of this
+    /// name.
+    fn limits_in_use(&self, scope: Scope, name: &str) -> Option<LimitUse>;
 
     /// Drains a target in all models, or ends that. Returns false if nothing changes.
     fn set_drained(&self, provider: &str, model: &str, drained: bool) -> bool;

@@ -195,6 +195,7 @@ impl From<AdminError> for AdminApiError {
             },
             AdminError::TooLarge => AdminApiError::field("amount", message),
             AdminError::Cursor => AdminApiError::field("cursor", message),
+            AdminError::Period(_) => AdminApiError::field("from", message),
             AdminError::Database(_) | AdminError::Server(_) => {
                 AdminApiError::new(ErrorCode::Unavailable, message)
             }

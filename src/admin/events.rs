@@ -1,4 +1,4 @@
-//! Live events as server-sent events: requests that end, targets whose state changes, and totals.
+//! Live events as server-sent events: requests that begin and end, targets whose state changes, and totals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,19 +20,56 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Silence after which a comment is sent, so that idle time-outs do not close the stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Topics of events.
-pub(super) const TOPICS: [&str; 3] = ["requests", "targets", "totals"];
+pub(super) const TOPICS: [&str; 4] = ["requests", "starts", "targets", "totals"];
+/// Statuses that a listener may choose.
+pub(super) const STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "error"];
 
 /// Topics that a listener has chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Topics {
+    /// Requests that end.
     pub(super) requests: bool,
+    /// Requests that begin.
+    pub(super) starts: bool,
+    /// Targets whose state changes.
     pub(super) targets: bool,
     pub(super) totals: bool,
+}
+
+/// Filter of the events of requests: texts that the JSON of an event must have. A quotation mark inside of a value is
+/// escaped, so that such a text cannot be a part of one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EventFilter {
+    names: Vec<String>,
+    status: Option<String>,
+}
+
+impl EventFilter {
+    /// Adds a member that events must have with this value.
+    pub(super) fn name(&mut self, member: &str, value: &str) {
+        let mut text = Vec::new();
+        crate::json::Writer::new(&mut text).string(value);
+        self.names.push(format!("\"{member}\":{}", String::from_utf8_lossy(&text)));
+    }
+
+    /// Sets the status that requests must have ended with, one of [`STATUSES`].
+    pub(super) fn status(&mut self, status: &str) {
+        let digit = status.chars().next().filter(char::is_ascii_digit);
+        self.status =
+            Some(digit.map_or_else(|| "\"error\":\"".to_owned(), |digit| format!("\"status\":{digit}")));
+    }
+
+    fn passes(&self, event: &str, has_ended: bool) -> bool {
+        self.names.iter().all(|text| event.contains(text))
+            && self.status.as_ref().is_none_or(|text| has_ended && event.contains(text))
+    }
 }
 
 /// Listener of one stream.
 pub(super) struct EventStream {
     control: Arc<dyn GatewayControl>,
+    topics: Topics,
+    filter: EventFilter,
     requests: Option<LiveListener>,
     /// Last known states by provider and model. `None` if targets are not listened to.
     targets: Option<BTreeMap<String, Value>>,
@@ -46,10 +83,13 @@ impl EventStream {
         live: &Arc<LiveRequests>,
         totals: Option<(Arc<Metrics>, i64)>,
         topics: Topics,
+        filter: EventFilter,
     ) -> Self {
         EventStream {
             control,
-            requests: topics.requests.then(|| live.listen()),
+            topics,
+            filter,
+            requests: (topics.requests || topics.starts).then(|| live.listen()),
             targets: topics.targets.then(BTreeMap::new),
             totals: totals.filter(|_| topics.totals),
         }
@@ -70,7 +110,16 @@ impl EventStream {
             }
             tokio::select! {
                 event = next(&mut self.requests) => match event {
-                    Some(LiveEvent::Request(event)) => pieces.push(event_of("request", &event)),
+                    Some(LiveEvent::Request(event)) => {
+                        if self.topics.requests && self.filter.passes(&event, true) {
+                            pieces.push(event_of("request", &event));
+                        }
+                    }
+                    Some(LiveEvent::Start(event)) => {
+                        if self.topics.starts && self.filter.passes(&event, false) {
+                            pieces.push(event_of("request_start", &event));
+                        }
+                    }
                     Some(LiveEvent::Lost(count)) => {
                         pieces.push(event_of("lost", &format!("{{\"requests\":{count}}}")));
                     }
@@ -113,4 +162,32 @@ async fn next(listener: &mut Option<LiveListener>) -> Option<LiveEvent> {
 /// Formats an event. The data has no line break.
 fn event_of(name: &str, data: &str) -> Bytes {
     format!("event: {name}\ndata: {data}\n\n").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_filter_compares_whole_values() {
+        let event = r#"{"request_id":"r","status":429,"error":"limit","key":"ci \"key\":\"x\"","model":"m"}"#;
+        let passes = |member: &str, value: &str| {
+            let mut filter = EventFilter::default();
+            filter.name(member, value);
+            filter.passes(event, true)
+        };
+        assert!(passes("model", "m") && passes("key", "ci \"key\":\"x\""));
+        assert!(
+            !passes("model", "") && !passes("key", "ci") && !passes("key", "x") && !passes("account", "m")
+        );
+        for (status, expected) in [("4xx", true), ("5xx", false), ("error", true)] {
+            let mut filter = EventFilter::default();
+            filter.status(status);
+            assert_eq!(
+                (filter.passes(event, true), filter.passes(event, false)),
+                (expected, false),
+                "{status}"
+            );
+        }
+    }
 }

@@ -27,6 +27,7 @@ use super::api::AdminApi;
 use super::body::AnswerBody;
 use super::caller::Peer;
 use super::console;
+use super::fleet::announce;
 use crate::metrics::Metrics;
 
 /// Time-out for a request head on the admin port.
@@ -90,6 +91,11 @@ struct Shared {
 pub async fn serve(listener: &AdminListener, metrics: Arc<Metrics>, api: Arc<AdminApi>) {
     let shared = Arc::new(Shared { api, metrics, scrape: Mutex::new(()) });
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    // Ends with this function, which may be called again.
+    let mut background = tokio::task::JoinSet::new();
+    if shared.api.is_in_fleet() {
+        background.spawn(announce(shared.api.clone()));
+    }
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         let shared = shared.clone();
@@ -97,7 +103,15 @@ pub async fn serve(listener: &AdminListener, metrics: Arc<Metrics>, api: Arc<Adm
             tcp = listener.tcp.accept() => match tcp {
                 Ok((stream, address)) => {
                     let peer = Peer::Address(address.ip());
-                    tokio::spawn(async move { connection(stream, peer, shared).await; drop(place) });
+                    tokio::spawn(async move {
+                        match shared.api.tls().cloned() {
+                            None => connection(stream, peer, false, shared).await,
+                            Some(tls) => if let Some(stream) = tls.accept(stream).await {
+                                connection(stream, peer, true, shared).await;
+                            }
+                        }
+                        drop(place);
+                    });
                     true
                 }
                 Err(_) => false,
@@ -105,7 +119,7 @@ pub async fn serve(listener: &AdminListener, metrics: Arc<Metrics>, api: Arc<Adm
             unix = accept(listener.socket.as_ref()) => match unix {
                 Ok(stream) => {
                     let user = stream.peer_cred().ok().map(|credentials| credentials.uid());
-                    tokio::spawn(async move { connection(stream, Peer::User(user), shared).await; drop(place) });
+                    tokio::spawn(async move { connection(stream, Peer::User(user), false, shared).await; drop(place) });
                     true
                 }
                 Err(_) => false,
@@ -128,11 +142,12 @@ async fn accept(socket: Option<&UnixListener>) -> std::io::Result<tokio::net::Un
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
+    secure: bool,
     shared: Arc<Shared>,
 ) {
     let service = service_fn(move |request| {
         let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answer(request, peer, &shared).await) }
+        async move { Ok::<_, Infallible>(answer(request, peer, secure, &shared).await) }
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -141,10 +156,15 @@ async fn connection(
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(request: Request<Incoming>, peer: Peer, shared: &Shared) -> Response<AnswerBody> {
+async fn answer(
+    request: Request<Incoming>,
+    peer: Peer,
+    secure: bool,
+    shared: &Shared,
+) -> Response<AnswerBody> {
     let path = request.uri().path();
     if path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
-        return shared.api.clone().serve(request, peer).await;
+        return shared.api.clone().serve(request, peer, secure).await;
     }
     if shared.api.has_console()
         && let Some(response) = console::answer(&request)

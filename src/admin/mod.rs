@@ -2,7 +2,8 @@
 //!
 //! One table of routes ([`route_table`]) is what the router follows, what the document of the API is generated from
 //! ([`openapi`]), and where the role that an operation needs stands. A request passes the checks against hostile pages
-//! ([`origin`]), names its caller ([`caller`]), and is answered by a function of [`resources`] on a thread that may
+//! ([`origin`]), names its caller ([`caller`]: a token, a session of a browser ([`session`], begun with a token or at an issuer
+//! of identities ([`oidc`])), or the process at the other end), and is answered by a function of [`resources`] on a thread that may
 //! block. What changes something is recorded before it takes effect ([`audit`]).
 //!
 //! The port is served outside of the workers that serve clients. The state of the running gateway is reached through
@@ -11,31 +12,41 @@
 
 mod api;
 mod audit;
+mod audit_check;
 mod body;
 mod caller;
 mod console;
 mod control;
+mod drain_state;
 mod error;
 mod events;
+mod exchange;
+mod fleet;
 mod ledger_pool;
 mod listener;
+mod oidc;
 mod openapi;
 mod origin;
 mod playground_stream;
 mod request;
 mod resources;
 mod response;
+mod route;
 mod route_table;
 mod schema;
+mod session;
 mod throttle;
+mod tls;
 
 pub use api::{AdminApi, AdminApiParts};
+pub use audit_check::{AuditFault, AuditSummary, verify_audit};
 pub use control::{
-    ExplainRequest, ExplainedTarget, Explanation, GatewayControl, PlaygroundPart, PlaygroundRequest,
+    ExplainRequest, ExplainedTarget, Explanation, GatewayControl, LimitUse, PlaygroundPart, PlaygroundRequest,
     ProviderCheck,
 };
 pub use listener::{AdminListener, bind, bind_socket, serve};
 pub use openapi::document as openapi_document;
+pub use tls::{AdminTls, AdminTlsError};
 
 /// Version of the API in the path of all its routes.
 pub const PREFIX: &str = "/admin/v1";

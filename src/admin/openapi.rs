@@ -29,7 +29,7 @@ pub fn document() -> Value {
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "servers": [{ "url": "http://127.0.0.1:9090" }],
-        "security": [{ "token": [] }, {}],
+        "security": [{ "token": [] }, { "session": [] }, {}],
         "paths": paths,
         "components": {
             "schemas": schemas(),
@@ -38,6 +38,13 @@ pub fn document() -> Value {
                     "type": "http",
                     "scheme": "bearer",
                     "description": "Token of admin.toml. Without one, requests from the same machine may read.",
+                },
+                "session": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "mgw_session",
+                    "description": "Cookie of POST /session; over TLS `__Host-mgw_session`. Requests that change something \
+                                    need the header x-csrf-token.",
                 },
             },
             "responses": { "Error": {
@@ -114,6 +121,7 @@ fn content(answers: AnswerType) -> Value {
             "application/x-ndjson": text,
         }),
         AnswerType::Text(of) => json!({ of: text }),
+        AnswerType::Page => json!({ "text/html": text }),
         AnswerType::OpenApi => json!({ "application/json": { "schema": { "type": "object" } } }),
         AnswerType::Events => json!({ "text/event-stream": text }),
     }
@@ -222,11 +230,8 @@ mod tests {
             assert_eq!(operation["operationId"], route.id);
             assert_eq!(operation["x-role"], route.role.name());
             assert!(ids.insert(route.id), "{} twice", route.id);
-            assert!(
-                route.method == "GET"
-                    || route.role > AdminRole::Read
-                    || ["validateConfig", "explainRequest"].contains(&route.id)
-            );
+            let harmless = ["validateConfig", "explainRequest", "signIn", "signOut"].contains(&route.id);
+            assert!(route.method == "GET" || route.role > AdminRole::Read || harmless);
         }
         let statuses: BTreeSet<&str> = ErrorCode::ALL.iter().map(|code| code.row().0).collect();
         assert_eq!(statuses.len(), ErrorCode::ALL.len());

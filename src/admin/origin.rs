@@ -7,17 +7,25 @@ use http::{HeaderMap, Uri, header};
 
 use super::error::{AdminApiError, ErrorCode};
 
+const SEC_FETCH_MODE: header::HeaderName = header::HeaderName::from_static("sec-fetch-mode");
+
 fn forbidden(message: impl Into<String>) -> AdminApiError {
     AdminApiError::new(ErrorCode::Forbidden, message)
 }
 
 /// Refuses a request that names a host other than an IP address, `localhost` or one of `hosts`: by DNS rebinding, a page
 /// of another origin could otherwise read the answers. Also refuses requests that a page of another origin has caused
-/// (Fetch metadata, and `Origin` for browsers without it).
+/// (Fetch metadata, and `Origin` for browsers without it). A page that is navigated to (`is_page`) may be linked from
+/// anywhere: it answers nothing that the other page could read.
 ///
 /// # Errors
 /// Returns the error of a request that is refused.
-pub(super) fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String]) -> Result<(), AdminApiError> {
+pub(super) fn check(
+    uri: &Uri,
+    headers: &HeaderMap,
+    hosts: &[String],
+    is_page: bool,
+) -> Result<(), AdminApiError> {
     let text = |name| headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or("\u{0}"));
     if headers.get_all(header::HOST).iter().count() > 1 {
         return Err(AdminApiError::new(ErrorCode::Invalid, "the request has several host headers"));
@@ -32,6 +40,7 @@ pub(super) fn check(uri: &Uri, headers: &HeaderMap, hosts: &[String]) -> Result<
     }
     match text(header::HeaderName::from_static("sec-fetch-site")) {
         None | Some("same-origin" | "none") => {}
+        Some(_) if is_page && text(SEC_FETCH_MODE) == Some("navigate") => {}
         Some(_) => return Err(forbidden("requests of pages of another origin are refused")),
     }
     match text(header::ORIGIN) {
@@ -67,7 +76,28 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        check(&"/admin/v1".parse().unwrap(), &map, &["gateway.example".to_owned()]).is_ok()
+        check(&"/admin/v1".parse().unwrap(), &map, &["gateway.example".to_owned()], false).is_ok()
+    }
+
+    #[test]
+    fn origin_of_a_page_that_is_navigated_to_may_be_another_one() {
+        let headers = |mode: &str, origin: Option<&str>| {
+            let mut map = HeaderMap::new();
+            map.insert("host", "localhost:9090".parse().unwrap());
+            map.insert("sec-fetch-site", "cross-site".parse().unwrap());
+            map.insert("sec-fetch-mode", mode.parse().unwrap());
+            if let Some(origin) = origin {
+                map.insert("origin", origin.parse().unwrap());
+            }
+            map
+        };
+        let checked = |headers, is_page| check(&"/x".parse().unwrap(), &headers, &[], is_page).is_ok();
+        assert!(checked(headers("navigate", None), true));
+        assert!(!checked(headers("navigate", None), false));
+        for mode in ["no-cors", "cors", "websocket", ""] {
+            assert!(!checked(headers(mode, None), true), "{mode}");
+        }
+        assert!(!checked(headers("navigate", Some("https://hostile.test")), true));
     }
 
     #[test]

@@ -4,10 +4,23 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use super::caller::Caller;
+use super::caller::{Caller, Peer};
 use super::error::AdminApiError;
 use super::route_table::AdminRoute;
 use crate::wire::path::{percent_decode, query_value};
+
+/// Connection of a request, and what ties it to a browser.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    /// Peer.
+    pub(super) peer: Peer,
+    /// Whether the connection has TLS.
+    pub(super) secure: bool,
+    /// Cookie of a session, valid or not. `None` if there is none.
+    pub(super) session: Option<String>,
+    /// Cookie of a sign-in that has begun. `None` if there is none.
+    pub(super) sign_in: Option<String>,
+}
 
 /// Request of the admin API.
 #[derive(Debug)]
@@ -24,6 +37,8 @@ pub(super) struct ApiRequest {
     pub(super) caller: Caller,
     /// Id of the request.
     pub(super) id: String,
+    /// Connection of the request.
+    pub(super) link: Link,
     /// Version that a file must have (`if-match`). `None` for any.
     pub(super) if_match: Option<String>,
     /// Idempotency key (`idempotency-key`).

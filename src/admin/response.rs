@@ -2,6 +2,7 @@
 
 use std::io;
 
+use http::StatusCode;
 use serde_json::Value;
 
 use super::error::AdminApiError;
@@ -15,6 +16,10 @@ pub(super) enum AnswerContent {
     Json(Value),
     /// Text of a type.
     Text(&'static str, String),
+    /// Page for a browser, with its status.
+    Page(StatusCode, String),
+    /// Redirect of a browser to an address.
+    Redirect(String),
     /// Pieces of a type, with the name of the file that a browser stores.
     Pieces(&'static str, String, WritePieces),
 }
@@ -25,6 +30,8 @@ pub(super) struct ApiResponse {
     pub(super) content: AnswerContent,
     /// Version of the file that has the entry, for `if-match` of a later request.
     pub(super) etag: Option<String>,
+    /// Values of `set-cookie` headers.
+    pub(super) cookies: Vec<String>,
 }
 
 /// Result of an operation.
@@ -33,7 +40,18 @@ pub(super) type ApiResult = Result<ApiResponse, AdminApiError>;
 impl ApiResponse {
     /// Creates an answer with a JSON document.
     pub(super) fn json(value: Value) -> Self {
-        ApiResponse { content: AnswerContent::Json(value), etag: None }
+        ApiResponse::of(AnswerContent::Json(value))
+    }
+
+    /// Creates an answer.
+    pub(super) fn of(content: AnswerContent) -> Self {
+        ApiResponse { content, etag: None, cookies: Vec::new() }
+    }
+
+    /// Returns the answer with a cookie, as [`set_cookie`](super::session::set_cookie) writes it.
+    pub(super) fn with_cookie(mut self, cookie: String) -> Self {
+        self.cookies.push(cookie);
+        self
     }
 
     /// Returns the answer with the version of a file.

@@ -1,68 +1,15 @@
 //! Routes of the admin API: what the router follows, and what the OpenAPI document describes.
 
-use super::api::AdminApi;
 use super::events;
-use super::request::ApiRequest;
 use super::resources::{
-    accounts, audit, change, config, explain, instance, keys, models, playground, providers, targets, totals,
-    usage,
+    accounts, audit, change, config, explain, fleet, instance, keys, limits, models, playground, providers,
+    session, targets, totals, usage,
 };
-use super::response::ApiResult;
+use super::route::OperationFn;
+pub(super) use super::route::{AdminRoute, AnswerType, Parameter};
 use super::schema::{BodyType, Record};
 use crate::account::AdminRole;
 use crate::config::EntryKind;
-
-/// Function that answers a request, on a thread that may block.
-pub(super) type OperationFn = fn(&AdminApi, &ApiRequest) -> ApiResult;
-
-/// Parameter of a query.
-#[derive(Debug)]
-pub(super) struct Parameter {
-    /// Name.
-    pub(super) name: &'static str,
-    /// Permitted values; empty for any text.
-    pub(super) values: &'static [&'static str],
-    /// Meaning.
-    pub(super) text: &'static str,
-}
-
-/// Content of an answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum AnswerType {
-    /// JSON document.
-    Json(&'static Record),
-    /// JSON document, or a file in the form of the parameter `format`.
-    Export(&'static Record),
-    /// Text of a type.
-    Text(&'static str),
-    /// Document of the API.
-    OpenApi,
-    /// Server-sent events.
-    Events,
-}
-
-/// Route.
-#[derive(Debug)]
-pub(super) struct AdminRoute {
-    /// Method.
-    pub(super) method: &'static str,
-    /// Path below the prefix, with parameters in braces.
-    pub(super) path: &'static str,
-    /// Role that the caller needs.
-    pub(super) role: AdminRole,
-    /// Name of the operation.
-    pub(super) id: &'static str,
-    /// What it does.
-    pub(super) text: &'static str,
-    /// Parameters of the query.
-    pub(super) query: &'static [Parameter],
-    /// Body.
-    pub(super) body: BodyType,
-    /// Answer.
-    pub(super) answers: AnswerType,
-    /// Function that answers. `None` for streams of events, which have a task of their own.
-    pub(super) answer: Option<OperationFn>,
-}
 
 const fn parameter(name: &'static str, text: &'static str) -> Parameter {
     Parameter { name, values: &[], text }
@@ -94,7 +41,18 @@ const fn get(
 ) -> AdminRoute {
     let answers = AnswerType::Json(of);
     let (method, role, body) = ("GET", AdminRole::Read, BodyType::None);
-    AdminRoute { method, path, role, id, text, query: NONE, body, answers, answer: Some(answer) }
+    AdminRoute {
+        method,
+        path,
+        role,
+        is_open: false,
+        id,
+        text,
+        query: NONE,
+        body,
+        answers,
+        answer: Some(answer),
+    }
 }
 
 const fn page(route: AdminRoute) -> AdminRoute {
@@ -111,7 +69,18 @@ const fn act(
     answer: OperationFn,
 ) -> AdminRoute {
     let answers = AnswerType::Json(of);
-    AdminRoute { method, path, role, id, text, query: CHANGE, body, answers, answer: Some(answer) }
+    AdminRoute {
+        method,
+        path,
+        role,
+        is_open: false,
+        id,
+        text,
+        query: CHANGE,
+        body,
+        answers,
+        answer: Some(answer),
+    }
 }
 
 /// All routes.
@@ -120,6 +89,62 @@ pub(super) static ROUTES: &[AdminRoute] = &[
     AdminRoute {
         answers: AnswerType::OpenApi,
         ..get("/openapi.json", "openapi", "This document.", &instance::INDEX, instance::openapi)
+    },
+    AdminRoute {
+        is_open: true,
+        ..get(
+            "/session",
+            "session",
+            "Who the caller is, and how one can sign in.",
+            &session::SESSION,
+            session::read,
+        )
+    },
+    AdminRoute {
+        query: NONE,
+        is_open: true,
+        ..act(
+            "POST",
+            "/session",
+            AdminRole::Read,
+            ("signIn", "Begins a session: the answer sets its cookie."),
+            (BodyType::Object(&session::SIGN_IN), &session::SESSION),
+            session::sign_in,
+        )
+    },
+    AdminRoute {
+        query: NONE,
+        is_open: true,
+        ..act(
+            "DELETE",
+            "/session",
+            AdminRole::Read,
+            ("signOut", "Ends the session of the cookie."),
+            (BodyType::None, &session::SIGNED_OUT),
+            session::sign_out,
+        )
+    },
+    AdminRoute {
+        is_open: true,
+        answers: AnswerType::Page,
+        ..get(
+            "/session/oidc",
+            "oidcStart",
+            "Sends a browser to the issuer of identities to sign in.",
+            &session::SESSION,
+            session::oidc_start,
+        )
+    },
+    AdminRoute {
+        is_open: true,
+        answers: AnswerType::Page,
+        ..get(
+            "/session/oidc/callback",
+            "oidcCallback",
+            "Where the issuer's page comes back; begins a session.",
+            &session::SESSION,
+            session::oidc_callback,
+        )
     },
     get("/instance", "instance", "State of the process.", &instance::INSTANCE, instance::read),
     get("/totals", "totals", "Totals since the start of the process.", &totals::TOTALS, totals::read),
@@ -147,6 +172,13 @@ pub(super) static ROUTES: &[AdminRoute] = &[
             instance::index,
         )
     },
+    get(
+        "/fleet",
+        "fleet",
+        "Gateways that share a store, and whether they have the same configuration.",
+        &fleet::FLEET,
+        fleet::read,
+    ),
     AdminRoute {
         answers: AnswerType::Text("application/toml"),
         ..get(
@@ -217,6 +249,13 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         (BodyType::None, &change::CHANGE),
         keys::rotate,
     ),
+    get(
+        "/keys/{name}/limits",
+        "keyLimits",
+        "Limits of a key, with what is used of them.",
+        &limits::LIMITS_IN_USE,
+        limits::of_key,
+    ),
     page(get("/accounts", "accounts", "Accounts.", &accounts::ACCOUNTS, accounts::list)),
     AdminRoute {
         query: NONE,
@@ -256,6 +295,13 @@ pub(super) static ROUTES: &[AdminRoute] = &[
             accounts::credit,
         )
     },
+    get(
+        "/accounts/{name}/limits",
+        "accountLimits",
+        "Limits of an account, with what is used of them.",
+        &limits::LIMITS_IN_USE,
+        limits::of_account,
+    ),
     page(get("/models", "models", "Models.", &models::MODELS, models::list)),
     act(
         "POST",
@@ -322,7 +368,7 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         AdminRole::Operate,
         (
             "drainTarget",
-            "Sends no further requests to a target; those in progress go on. Lasts until it is resumed or the process ends.",
+            "Sends no further requests to a target; those in progress go on. Lasts until it is resumed, also over restarts.",
         ),
         (BodyType::None, &targets::DRAINED),
         targets::drain,
@@ -339,10 +385,25 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         query: &[
             FROM,
             TO,
-            Parameter { name: "group", values: &usage::GROUPS, text: "What the rows are; by default days." },
+            parameter(
+                "group",
+                "What the rows are: up to three of hour, day, month, account, key, model, provider and error, \
+                                with commas in between; by default days.",
+            ),
             ACCOUNT,
             KEY,
             MODEL,
+            parameter("provider", "Only this provider."),
+            parameter("error", "Only this kind of error; empty for requests that succeeded."),
+            parameter(
+                "top",
+                "Number of combinations of names that have rows of their own, at most 1000; the others are one row per time.",
+            ),
+            Parameter {
+                name: "order",
+                values: &usage::ORDERS,
+                text: "Figure by which the largest come first.",
+            },
             parameter("limit", "Number of rows, at most 10000; the others are summed."),
             FORMAT,
         ],
@@ -380,17 +441,28 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         audit::undo,
     ),
     AdminRoute {
-        query: &[Parameter {
-            name: "topic",
-            values: &events::TOPICS,
-            text: "Topic; may be given several times. By default all.",
-        }],
+        query: &[
+            Parameter {
+                name: "topic",
+                values: &events::TOPICS,
+                text: "Topic; may be given several times. By default all.",
+            },
+            parameter("key", "Only requests of this key."),
+            parameter("account", "Only requests of this account."),
+            MODEL,
+            parameter("provider", "Only requests to this provider."),
+            Parameter {
+                name: "status",
+                values: &events::STATUSES,
+                text: "Only requests that have ended with such a status, or with an error.",
+            },
+        ],
         answers: AnswerType::Events,
         answer: None,
         ..get(
             "/events",
             "events",
-            "Live events: requests that end, targets whose state changes, and totals.",
+            "Live events: requests that begin and end, targets whose state changes, and totals.",
             &instance::INDEX,
             instance::index,
         )

@@ -126,7 +126,7 @@ fn create(
 }
 
 fn list(file: &File) -> Result<(), AdminCommandError> {
-    let tokens = config::load_admin_tokens(&file.path()?)?;
+    let tokens = config::load_admin_access(&file.path()?, &config::NoSecrets)?.tokens;
     if tokens.is_empty() {
         println!("No tokens yet. To create one: model-gateway admin create NAME --role ROLE");
         return Ok(());

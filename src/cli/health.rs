@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use ureq::tls::TlsConfig;
 
 use super::{Conf, complain, fail};
 use crate::config;
@@ -22,8 +24,8 @@ pub(super) struct HealthArgs {
 }
 
 pub(super) fn run(options: &HealthArgs) -> ExitCode {
-    let admin = match config::admin(&options.conf.conf) {
-        Ok(admin) => local(admin),
+    let (admin, has_tls) = match config::admin(&options.conf.conf) {
+        Ok((admin, has_tls)) => (local(admin), has_tls),
         Err(report) => {
             for problem in &report.problems {
                 complain(problem);
@@ -31,7 +33,7 @@ pub(super) fn run(options: &HealthArgs) -> ExitCode {
             return fail("the configuration is not valid");
         }
     };
-    match readiness(admin, Duration::from_secs(options.timeout)) {
+    match readiness(admin, has_tls, Duration::from_secs(options.timeout)) {
         Ok((200, text)) => {
             println!("{}", text.trim_end());
             ExitCode::SUCCESS
@@ -55,8 +57,12 @@ fn local(address: SocketAddr) -> SocketAddr {
 ///
 /// # Errors
 /// Returns an error if the admin port does not respond in time.
-fn readiness(admin: SocketAddr, timeout: Duration) -> Result<(u16, String), ureq::Error> {
+fn readiness(admin: SocketAddr, has_tls: bool, timeout: Duration) -> Result<(u16, String), ureq::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    // The certificate is for the name by which others reach the port; this is the gateway's own machine.
+    let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider).disable_verification(true);
     let agent = ureq::Agent::config_builder()
+        .tls_config(tls.build())
         .timeout_global(Some(timeout))
         .http_status_as_error(false)
         .max_redirects(0)
@@ -65,7 +71,8 @@ fn readiness(admin: SocketAddr, timeout: Duration) -> Result<(u16, String), ureq
         .proxy(None)
         .build()
         .new_agent();
-    let mut response = agent.get(format!("http://{admin}/readyz")).call()?;
+    let mut response =
+        agent.get(format!("{}://{admin}/readyz", if has_tls { "https" } else { "http" })).call()?;
     let text = response.body_mut().with_config().limit(MAX_REASON).read_to_vec()?;
     Ok((response.status().as_u16(), String::from_utf8_lossy(&text).into_owned()))
 }

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod admin;
+mod audit;
 mod check;
 mod clients;
 mod completions;
@@ -95,6 +96,8 @@ enum Command {
     Accounts(accounts::AccountsArgs),
     /// Create, list, enable and disable tokens of the admin API, and print its OpenAPI document.
     Admin(admin::AdminArgs),
+    /// Check the audit log of the admin API.
+    Audit(audit::AuditArgs),
     /// Show usage and cost, by day, account, key or model.
     Usage(usage::UsageArgs),
     /// Show a request translated to another format, and what is lost in translation.
@@ -140,6 +143,7 @@ pub fn run() -> ExitCode {
         Command::Keys(options) => keys::run(&options),
         Command::Accounts(options) => accounts::run(&options),
         Command::Admin(options) => admin::run(&options),
+        Command::Audit(options) => audit::run(&options),
         Command::Usage(options) => usage::run(&options),
         Command::Explain(options) => explain::run(&options),
         Command::Replay(options) => replay::run(&options),

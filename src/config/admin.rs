@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use super::StoreSettings;
+use super::Vault;
+use super::admin_oidc::{self, OidcSettings};
 use super::folder;
 use super::node::{ConfigTable, TomlDocument};
 use super::replace::{ReplaceError, replace_file};
@@ -30,10 +32,37 @@ pub struct AdminApiSettings {
     pub writes: bool,
     /// Whether the console is served.
     pub console: bool,
+    /// Certificate and key of the admin port. `None` for plain HTTP.
+    pub tls: Option<AdminTlsSettings>,
+    /// Whether the admin port may be reached from other machines without TLS.
+    pub insecure: bool,
+}
+
+/// Certificate and key of the admin port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminTlsSettings {
+    /// Certificate chain, PEM.
+    pub cert: PathBuf,
+    /// Private key, PEM.
+    pub key: PathBuf,
+}
+
+/// Content of admin.toml: who may use the admin API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdminAccess {
+    /// Tokens.
+    pub tokens: Vec<AdminToken>,
+    /// Sign-in at an issuer of identities. `None` if none is configured.
+    pub oidc: Option<OidcSettings>,
 }
 
 /// Reads `[admin]`.
-pub(super) fn read(root: &ConfigTable<'_>, base: &Path, store: &StoreSettings) -> AdminApiSettings {
+pub(super) fn read(
+    root: &ConfigTable<'_>,
+    base: &Path,
+    store: &StoreSettings,
+    vault: &dyn Vault,
+) -> AdminApiSettings {
     // Beside the store, because that is the folder that the gateway may write to.
     let beside = match store {
         StoreSettings::Sqlite(path) => folder(path),
@@ -46,6 +75,8 @@ pub(super) fn read(root: &ConfigTable<'_>, base: &Path, store: &StoreSettings) -
         hosts: Vec::new(),
         writes: true,
         console: true,
+        tls: None,
+        insecure: false,
     };
     root.table("admin", |table| {
         let path = |key| table.string(key).map(|path| base.join(path));
@@ -67,24 +98,43 @@ pub(super) fn read(root: &ConfigTable<'_>, base: &Path, store: &StoreSettings) -
             hosts,
             writes: table.boolean("writes").unwrap_or(default.writes),
             console: table.boolean("console").unwrap_or(default.console),
+            tls: table.table("tls", |tls| read_tls(tls, base, vault)).flatten(),
+            insecure: table.boolean("insecure").unwrap_or(default.insecure),
         }
     })
     .unwrap_or(default)
 }
 
-/// Reads the tokens of the admin API. A file that does not exist has none.
+fn read_tls(table: &ConfigTable<'_>, base: &Path, vault: &dyn Vault) -> Option<AdminTlsSettings> {
+    let (cert, key) = super::settings::read_identity(table, base, vault);
+    Some(AdminTlsSettings { cert: cert?, key: key? })
+}
+
+/// Refuses an admin port that other machines reach without TLS: tokens and sessions would be readable on the way.
+pub(super) fn check_reach(server: &ConfigTable<'_>, address: std::net::SocketAddr, api: &AdminApiSettings) {
+    if !address.ip().to_canonical().is_loopback() && api.tls.is_none() && !api.insecure {
+        server.wrong(
+            format!("other machines reach the admin port at {address} without TLS"),
+            "give [admin.tls] a cert and a key, or write insecure = true in [admin] if the network is trusted"
+                .to_owned(),
+        );
+    }
+}
+
+/// Reads who may use the admin API. Without the file, there are no tokens.
 ///
 /// # Errors
 /// Returns [`Report`] with every fault of the file.
-pub fn load_admin_tokens(file: &Path) -> Result<Vec<AdminToken>, Report> {
+pub fn load_admin_access(file: &Path, vault: &dyn Vault) -> Result<AdminAccess, Report> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(AdminAccess::default()),
         Err(error) => return Err(super::unread(file, &error)),
     };
     let document = TomlDocument::new(file, &text);
-    let mut tokens: Vec<AdminToken> = Vec::new();
+    let mut access = AdminAccess::default();
     document.read(|root| {
+        let tokens = &mut access.tokens;
         let count = root.tables("token", |table| {
             let Some(token) = read_token(table) else { return };
             if tokens.iter().any(|other| other.name == token.name) {
@@ -97,8 +147,9 @@ pub fn load_admin_tokens(file: &Path) -> Result<Vec<AdminToken>, Report> {
         if count > MAX_TOKENS {
             root.wrong(format!("{count} tokens are defined; the maximum is {MAX_TOKENS}"), None);
         }
+        access.oidc = root.table("oidc", |table| admin_oidc::read(table, &folder(file), vault)).flatten();
     });
-    document.into_report().into_result().map(|()| tokens)
+    document.into_report().into_result().map(|()| access)
 }
 
 fn read_token(table: &ConfigTable<'_>) -> Option<AdminToken> {

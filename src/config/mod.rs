@@ -7,6 +7,7 @@
 //! No other module reads these files. The semantics of routes and keys must not live here.
 
 mod admin;
+mod admin_oidc;
 mod aws;
 mod azure;
 mod cloud;
@@ -46,7 +47,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use admin::{AdminApiSettings, AdminTokensError, AdminTokensFile, load_admin_tokens};
+pub use admin::{
+    AdminAccess, AdminApiSettings, AdminTlsSettings, AdminTokensError, AdminTokensFile, load_admin_access,
+};
+pub use admin_oidc::{CALLBACK_PATH as OIDC_CALLBACK_PATH, OidcSettings, is_safe_url};
 pub use entries::{EntryKind, FieldError};
 pub use fleet::{FleetSettings, OnOutageSetting};
 pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed, SavedAccessKey};
@@ -69,7 +73,7 @@ pub use writer::{
     AppliedChange, ChangeConditions, ChangeError, ConfigChange, ConfigWriter, PreparedChange, RecordChange,
 };
 
-use crate::account::{AdminToken, Keys};
+use crate::account::Keys;
 use crate::snapshot::Snapshot;
 use routes::Routed;
 use sources::{SourceFile, SourceText};
@@ -86,8 +90,8 @@ pub struct Loaded {
     pub baseline: Baseline,
     /// Path of gateway.toml.
     pub file: PathBuf,
-    /// Tokens of the admin API.
-    pub admin_tokens: Vec<AdminToken>,
+    /// Who may use the admin API.
+    pub admin_access: AdminAccess,
 }
 
 impl Loaded {
@@ -106,16 +110,16 @@ pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
     match load_settings(file, vault) {
         Ok(settings) => {
             let reader = StableReader::default();
-            let tokens = load_admin_tokens(&settings.admin_api.tokens);
+            let access = load_admin_access(&settings.admin_api.tokens, vault);
             let read = read_snapshot(&settings.sources(), vault, &reader);
-            match (read, tokens) {
-                (Ok((mut snapshot, baseline)), Ok(admin_tokens)) => {
+            match (read, access) {
+                (Ok((mut snapshot, baseline)), Ok(admin_access)) => {
                     snapshot.generation = 1;
-                    Ok(Loaded { settings, snapshot, baseline, file: file.to_owned(), admin_tokens })
+                    Ok(Loaded { settings, snapshot, baseline, file: file.to_owned(), admin_access })
                 }
-                (read, tokens) => {
+                (read, access) => {
                     let mut report = read.err().unwrap_or_default();
-                    report.merge(tokens.err().unwrap_or_default());
+                    report.merge(access.err().unwrap_or_default());
                     Err(report)
                 }
             }
@@ -148,7 +152,7 @@ pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<
         |_: &Path| Err(std::io::Error::other("the configuration is in memory and has no other files"));
     match (settings, snapshot_of(Ok(routes), Ok(keys), vault, &beside)) {
         (Ok(settings), Ok((snapshot, baseline))) => {
-            Ok(Loaded { settings, snapshot, baseline, file, admin_tokens: Vec::new() })
+            Ok(Loaded { settings, snapshot, baseline, file, admin_access: AdminAccess::default() })
         }
         (settings, snapshot) => {
             let mut report = settings.err().unwrap_or_default();
@@ -241,12 +245,20 @@ pub fn admin_tokens_path(file: &Path) -> Result<PathBuf, Report> {
     load_settings(file, &NoSecrets).map(|settings| settings.admin_api.tokens)
 }
 
-/// Returns the address of the admin port that gateway.toml gives. The other files are not read.
+/// Returns the state folder of the admin API that gateway.toml gives. The other files are not read.
 ///
 /// # Errors
 /// Returns [`Report`] if gateway.toml is invalid.
-pub fn admin(file: &Path) -> Result<SocketAddr, Report> {
-    load_settings(file, &NoSecrets).map(|settings| settings.admin)
+pub fn admin_state_path(file: &Path) -> Result<PathBuf, Report> {
+    load_settings(file, &NoSecrets).map(|settings| settings.admin_api.state)
+}
+
+/// Returns the address of the admin port that gateway.toml gives, and whether it has TLS. The other files are not read.
+///
+/// # Errors
+/// Returns [`Report`] if gateway.toml is invalid.
+pub fn admin(file: &Path) -> Result<(SocketAddr, bool), Report> {
+    load_settings(file, &NoSecrets).map(|settings| (settings.admin, settings.admin_api.tls.is_some()))
 }
 
 /// Returns the store settings of gateway.toml. The other files are not read.

@@ -118,7 +118,7 @@ fn paths(sources: &ConfigSources) -> String {
 }
 
 fn write_admin(out: &mut String, admin: &AdminApiSettings) -> std::fmt::Result {
-    let AdminApiSettings { tokens, state, socket, hosts, writes, console } = admin;
+    let AdminApiSettings { tokens, state, socket, hosts, writes, console, tls, insecure } = admin;
     writeln!(out, "\n[admin]")?;
     writeln!(out, "tokens = {}", text(&tokens.display().to_string()))?;
     writeln!(out, "state  = {}", text(&state.display().to_string()))?;
@@ -128,7 +128,14 @@ fn write_admin(out: &mut String, admin: &AdminApiSettings) -> std::fmt::Result {
     let hosts: Vec<String> = hosts.iter().map(|host| text(host)).collect();
     writeln!(out, "hosts  = [{}]", hosts.join(", "))?;
     writeln!(out, "writes = {writes}")?;
-    writeln!(out, "console = {console}")
+    writeln!(out, "console = {console}")?;
+    if *insecure {
+        writeln!(out, "insecure = true")?;
+    }
+    let Some(tls) = tls else { return Ok(()) };
+    writeln!(out, "\n[admin.tls]")?;
+    writeln!(out, "cert = {}", text(&tls.cert.display().to_string()))?;
+    writeln!(out, "key  = {}", text(&tls.key.display().to_string()))
 }
 
 fn write_limits(out: &mut String, limits: &Limits) -> std::fmt::Result {

@@ -265,9 +265,11 @@ fn aws(key: &str) -> Option<KeyType> {
 /// Keys of tables that no other table resembles.
 fn other(path: &str) -> Option<KeyType> {
     Some(match path {
-        "server" | "limits" | "reload" | "log" | "store" | "admin" | "telemetry" | "tokens" | "breaker"
-        | "retry" | "provider.timeouts" | "provider.check" | "provider.aws" | "provider.google"
-        | "provider.azure" | "model.timeouts" | "model.retry" | "model.price" => KeyType::Table,
+        "server" | "limits" | "reload" | "log" | "store" | "admin" | "admin.tls" | "telemetry" | "tokens"
+        | "breaker" | "retry" | "provider.timeouts" | "provider.check" | "provider.aws"
+        | "provider.google" | "provider.azure" | "model.timeouts" | "model.retry" | "model.price" => {
+            KeyType::Table
+        }
         "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {
             KeyType::Tables
         }
@@ -286,6 +288,7 @@ fn other(path: &str) -> Option<KeyType> {
         | "server.websocket"
         | "admin.writes"
         | "admin.console"
+        | "admin.insecure"
         | "provider.think_tags"
         | "provider.prefill"
         | "model.image_input"
@@ -318,6 +321,8 @@ fn other(path: &str) -> Option<KeyType> {
         | "admin.tokens"
         | "admin.state"
         | "admin.socket"
+        | "admin.tls.cert"
+        | "admin.tls.key"
         | "server.upgrade_socket"
         | "server.tls.cert"
         | "server.tls.key"

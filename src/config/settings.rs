@@ -212,7 +212,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
     let store = root.table("store", |table| read_store(table, folder)).unwrap_or_default();
     let (store, retention, ledger) = store;
     let store = store.unwrap_or_else(|| StoreSettings::Sqlite(folder.join("state.db")));
-    let admin_api = admin::read(root, folder, &store);
+    let admin_api = admin::read(root, folder, &store, vault);
     let telemetry = telemetry::read(root, folder, vault);
     root.require("server", "[server]")?;
     root.table("server", |server| {
@@ -233,6 +233,9 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
             server.warn(message, hint);
         }
         let admin = server.get("admin").and_then(|value| value.parsed(values::address));
+        if let Some(address) = admin {
+            admin::check_reach(server, address, &admin_api);
+        }
         for (index, address) in listen.iter().enumerate() {
             let taken = listen.iter().skip(index + 1).any(|other| other == address)
                 || tls.iter().any(|other| other.listen == *address)
@@ -270,6 +273,16 @@ fn read_tls(listener: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Opt
     let listen = listener
         .require("listen", "listen = \"0.0.0.0:8443\"")
         .and_then(|value| value.parsed(values::address));
+    let (cert, key) = read_identity(listener, folder, vault);
+    Some(TlsListener { listen: listen?, cert: cert?, key: key? })
+}
+
+/// Reads the paths of a certificate and its key. `None` for one that is missing.
+pub(super) fn read_identity(
+    listener: &ConfigTable<'_>,
+    folder: &Path,
+    vault: &dyn Vault,
+) -> (Option<PathBuf>, Option<PathBuf>) {
     let file = |key: &'static str, example: &str, item: &str, has_item: fn(&[u8]) -> bool| {
         let value = listener.require(key, example)?;
         let written = Path::new(value.as_str()?);
@@ -299,7 +312,7 @@ fn read_tls(listener: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Opt
     let key = file("key", "key = \"/etc/model-gateway/tls.key\"", "private key", |text| {
         PrivateKeyDer::from_pem_slice(text).is_ok()
     });
-    Some(TlsListener { listen: listen?, cert: cert?, key: key? })
+    (cert, key)
 }
 
 fn read_log(table: &ConfigTable<'_>, folder: &Path) -> LogSettings {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::breakdown::{BreakdownRow, UsageQuery};
 use super::report::{UsageFilter, UsageGrouping, UsageRow};
 use super::{AccountId, UsageRecord};
 use crate::account::Amount;
@@ -60,6 +61,12 @@ pub trait LedgerAdmin {
     /// Returns [`AdminError`] if the database failed.
     fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError>;
 
+    /// Returns usage by several dimensions, in no order. The query must pass [`UsageQuery::check`].
+    ///
+    /// # Errors
+    /// Returns [`AdminError`] if the database failed.
+    fn breakdown(&self, query: &UsageQuery) -> Result<Vec<BreakdownRow>, AdminError>;
+
     /// Calls `show` with each usage record that matches the filter.
     ///
     /// # Errors
@@ -82,6 +89,23 @@ pub trait LedgerAdmin {
         most: usize,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
     ) -> Result<Option<String>, AdminError>;
+
+    /// Stores what a gateway says of itself, in the store that a fleet shares, at `now` in Unix seconds. Announcements that
+    /// are older than an hour are removed. Without a shared store, nothing is stored.
+    ///
+    /// # Errors
+    /// Returns [`AdminError`] if the database failed.
+    fn announce(&self, _gateway: &str, _text: &str, _now: i64) -> Result<(), AdminError> {
+        Ok(())
+    }
+
+    /// Returns what the gateways of a fleet say of themselves. `None` without a shared store.
+    ///
+    /// # Errors
+    /// Returns [`AdminError`] if the database failed.
+    fn announced(&self) -> Result<Option<Vec<String>>, AdminError> {
+        Ok(None)
+    }
 
     /// Audits the ledger. Returns one line for each account whose credits or charges differ from the sum of its
     /// entries.
@@ -134,6 +158,9 @@ pub enum AdminError {
     /// The position is none of this ledger.
     #[error("the cursor is not valid")]
     Cursor,
+    /// The period of a report is too long.
+    #[error("in a fleet, at most {0} days are summed by hour, provider or error")]
+    Period(i64),
     /// A record cannot be read, or `show` returned an error.
     #[error(transparent)]
     Records(io::Error),

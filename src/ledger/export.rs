@@ -6,6 +6,7 @@ use jiff::civil::Date;
 use serde_json::{Map, Value, json};
 
 use super::UsageRecord;
+use super::breakdown::{BreakdownRow, DimensionValue, UsageDimension};
 use super::record::KINDS;
 use super::report::{UsageGrouping, UsageRow, UsageSums};
 use crate::account::Amount;
@@ -101,14 +102,66 @@ pub fn row_json(by: UsageGrouping, row: &UsageRow) -> Value {
 /// # Errors
 /// Returns the error of `out`.
 pub fn write_rows_csv(out: &mut dyn Write, by: UsageGrouping, rows: &[UsageRow]) -> io::Result<()> {
-    let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
-    writeln!(out, "{},requests,failed,{},cost,cache_saved,cache_surcharge", by.name(), kinds.join(","))?;
+    write_sum_names(out, by.name())?;
+    rows.iter().try_for_each(|row| write_sums(out, &csv_field(&row.name), &row.sums))
+}
+
+/// Formats a value of a dimension. `None` for all names that have no row of their own.
+pub fn dimension_text(dimension: UsageDimension, value: &DimensionValue) -> Option<String> {
+    match (dimension, value) {
+        (_, DimensionValue::Others) => None,
+        (_, DimensionValue::Name(name)) => Some(name.clone()),
+        (UsageDimension::Hour, DimensionValue::Time(hour)) => Some(rfc3339(hour.saturating_mul(3_600))),
+        (UsageDimension::Month, DimensionValue::Time(month)) => {
+            Some(format!("{:04}-{:02}", month.div_euclid(12), month.rem_euclid(12).saturating_add(1)))
+        }
+        (_, DimensionValue::Time(day)) => Some(date(*day)),
+    }
+}
+
+/// Returns a row of a breakdown as JSON.
+pub fn breakdown_json(dimensions: &[UsageDimension], row: &BreakdownRow) -> Value {
+    let mut value = Map::new();
+    for (dimension, of) in dimensions.iter().zip(&row.values) {
+        value.insert(dimension.name().to_owned(), json!(dimension_text(*dimension, of)));
+    }
+    if row.values.contains(&DimensionValue::Others) {
+        value.insert("is_others".to_owned(), true.into());
+    }
+    value.extend(sums_json(&row.sums));
+    Value::Object(value)
+}
+
+/// Writes rows of a breakdown as CSV, with a line of names. The names of the rest are empty.
+///
+/// # Errors
+/// Returns the error of `out`.
+pub fn write_breakdown_csv(
+    out: &mut dyn Write,
+    dimensions: &[UsageDimension],
+    rows: &[BreakdownRow],
+) -> io::Result<()> {
+    let names: Vec<&str> = dimensions.iter().map(|dimension| dimension.name()).collect();
+    write_sum_names(out, &names.join(","))?;
     rows.iter().try_for_each(|row| {
-        let UsageSums { requests, failed, cost, usage, cache_saved, cache_surcharge } = row.sums;
-        let usage = usage.map(|sum| sum.to_string()).join(",");
-        let money = [cost, cache_saved, cache_surcharge].map(money).join(",");
-        writeln!(out, "{},{requests},{failed},{usage},{money}", csv_field(&row.name))
+        let text = |(dimension, value): (&UsageDimension, &DimensionValue)| {
+            csv_field(&dimension_text(*dimension, value).unwrap_or_default())
+        };
+        let values: Vec<String> = dimensions.iter().zip(&row.values).map(text).collect();
+        write_sums(out, &values.join(","), &row.sums)
     })
+}
+
+fn write_sum_names(out: &mut dyn Write, first: &str) -> io::Result<()> {
+    let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+    writeln!(out, "{first},requests,failed,{},cost,cache_saved,cache_surcharge", kinds.join(","))
+}
+
+fn write_sums(out: &mut dyn Write, first: &str, sums: &UsageSums) -> io::Result<()> {
+    let UsageSums { requests, failed, cost, usage, cache_saved, cache_surcharge } = *sums;
+    let usage = usage.map(|sum| sum.to_string()).join(",");
+    let money = [cost, cache_saved, cache_surcharge].map(money).join(",");
+    writeln!(out, "{first},{requests},{failed},{usage},{money}")
 }
 
 /// Returns the text members of a record.

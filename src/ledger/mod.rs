@@ -2,7 +2,7 @@
 //! its actual cost is charged at its end.
 //!
 //! The trait [`Ledger`] and its guarantees live here, with the usage record ([`record`]), the write-ahead journal that
-//! makes charges durable ([`wal`]), administration ([`admin`]) reports ([`report`]) and their texts
+//! makes charges durable ([`wal`]), administration ([`admin`]) reports ([`report`], [`breakdown`]) and their texts
 //! ([`export`]). The two implementations are in
 //! [`backend`]: SQLite and Valkey. Here must not live: prices and authorization (`account`), the decision what to
 //! charge (`proxy`).
@@ -13,11 +13,13 @@
 mod accounts;
 pub mod admin;
 pub mod backend;
+pub mod breakdown;
 pub mod export;
 mod interface;
 pub mod record;
 mod record_block;
 pub mod report;
+mod usage_cells;
 pub mod wal;
 mod worker;
 

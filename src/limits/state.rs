@@ -258,6 +258,11 @@ impl LimitState {
         (left(&self.requests, limits.requests_per_minute), left(&self.tokens, limits.tokens_per_minute))
     }
 
+    /// Returns the number of requests in flight. `None` if the limits are shared.
+    pub fn in_flight(&self) -> Option<u32> {
+        self.quota_lease.is_none().then(|| self.in_flight.load(Ordering::Relaxed))
+    }
+
     /// Returns the spend of this day and this month, with what requests in progress have reserved, in nano-units. `None`
     /// if the limits are shared and the spend of the fleet is not known.
     pub fn spent(&self, calendar: &Calendar) -> Option<(i64, i64)> {

@@ -193,6 +193,48 @@ pub(super) fn push_live(line: &Line<'_>, out: &mut Vec<u8>) {
     json.end_object();
 }
 
+/// Request that begins, as live events show it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestStart<'a> {
+    /// Time when the request head was complete, in Unix milliseconds.
+    pub time: u64,
+    /// Request id of the gateway.
+    pub request_id: &'a str,
+    /// Endpoint name.
+    pub endpoint: &'a str,
+    /// Key name.
+    pub key: Option<&'a str>,
+    /// Account that is charged.
+    pub account: Option<&'a str>,
+    /// Requested model.
+    pub model: Option<&'a str>,
+    /// Provider that is asked first.
+    pub provider: Option<&'a str>,
+    /// Model name at the provider.
+    pub upstream_model: Option<&'a str>,
+    /// Whether the response is to be a stream.
+    pub stream: bool,
+    /// Request body bytes.
+    pub request_bytes: u64,
+}
+
+/// Appends the JSON of a request that begins.
+pub(super) fn push_start(start: &RequestStart<'_>, out: &mut Vec<u8>) {
+    let mut json = Writer::new(out);
+    json.begin_object();
+    json.key("time_ms").number(start.time);
+    json.key("request_id").string(start.request_id);
+    json.key("endpoint").string(start.endpoint);
+    text(&mut json, "key", start.key);
+    text(&mut json, "account", start.account);
+    text(&mut json, "model", start.model);
+    text(&mut json, "provider", start.provider);
+    text(&mut json, "upstream_model", start.upstream_model);
+    json.key("stream").boolean(start.stream);
+    json.key("request_bytes").number(start.request_bytes);
+    json.end_object();
+}
+
 fn text(json: &mut Writer<'_, Vec<u8>>, name: &str, value: Option<&str>) {
     if let Some(value) = value.filter(|value| !value.is_empty()) {
         json.key(name).string(value);

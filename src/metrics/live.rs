@@ -1,4 +1,4 @@
-//! Live requests: one event for each request that ends, for those who listen. Without a listener a request costs one
+//! Live requests: one event for each request that begins and for each that ends, for those who listen. Without a listener a request costs one
 //! atomic load.
 
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::broadcast;
 
-use super::access_log::{Line, push_live};
+use super::access_log::{Line, RequestStart, push_live, push_start};
 
 /// Events that are kept for a listener that is slower than the requests. It loses older ones, which are counted.
 const BUFFERED: usize = 1_024;
@@ -15,7 +15,7 @@ const BUFFERED: usize = 1_024;
 #[derive(Debug)]
 pub struct LiveRequests {
     listeners: AtomicUsize,
-    sender: broadcast::Sender<Arc<str>>,
+    sender: broadcast::Sender<LiveEvent>,
 }
 
 impl Default for LiveRequests {
@@ -39,9 +39,20 @@ impl LiveRequests {
     pub fn publish(&self, line: &Line<'_>) {
         let mut text = Vec::with_capacity(512);
         push_live(line, &mut text);
+        self.send(text, LiveEvent::Request);
+    }
+
+    /// Sends the event of a request that begins: what is known of it before a provider is asked.
+    pub fn publish_start(&self, start: &RequestStart<'_>) {
+        let mut text = Vec::with_capacity(256);
+        push_start(start, &mut text);
+        self.send(text, LiveEvent::Start);
+    }
+
+    fn send(&self, text: Vec<u8>, event: fn(Arc<str>) -> LiveEvent) {
         if let Ok(text) = String::from_utf8(text) {
             // Fails only if the last listener has just left.
-            let _ = self.sender.send(text.into());
+            let _ = self.sender.send(event(text.into()));
         }
     }
 
@@ -55,13 +66,15 @@ impl LiveRequests {
 /// Listener of live requests, until it is dropped.
 #[derive(Debug)]
 pub struct LiveListener {
-    events: broadcast::Receiver<Arc<str>>,
+    events: broadcast::Receiver<LiveEvent>,
     live: Arc<LiveRequests>,
 }
 
 /// What a listener receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LiveEvent {
+    /// A request has begun: one JSON object.
+    Start(Arc<str>),
     /// A request has ended: one JSON object.
     Request(Arc<str>),
     /// This number of events was lost, because the listener was too slow.
@@ -72,7 +85,7 @@ impl LiveListener {
     /// Waits for the next event. `None` when the gateway ends.
     pub async fn next(&mut self) -> Option<LiveEvent> {
         match self.events.recv().await {
-            Ok(event) => Some(LiveEvent::Request(event)),
+            Ok(event) => Some(event),
             Err(broadcast::error::RecvError::Lagged(lost)) => Some(LiveEvent::Lost(lost)),
             Err(broadcast::error::RecvError::Closed) => None,
         }

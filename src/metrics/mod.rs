@@ -107,6 +107,8 @@ pub struct Metrics {
     pub upstream_errors: IntCounterVec,
     /// Reloads.
     pub reloads: IntCounterVec,
+    /// [`table::ADMIN_LOGINS`]
+    pub admin_logins: IntCounterVec,
     /// Time when the last reload took effect.
     pub reload_time: IntGauge,
     /// Configuration generation in effect.
@@ -187,6 +189,7 @@ impl Metrics {
             usage_bounded: make.counters(&table::USAGE_BOUNDED)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,
             reloads: make.counters(&table::RELOADS)?,
+            admin_logins: make.counters(&table::ADMIN_LOGINS)?,
             reload_time: make.gauge(&table::RELOAD_TIME)?,
             generation: make.gauge(&table::GENERATION)?,
             loaded: make.gauges(&table::LOADED)?,

@@ -222,6 +222,9 @@ table! {
     /// Thread restarts.
     THREAD_RESTARTS = "gateway_thread_restarts_total" MetricType::Counter, &["thread"],
         "Restarts of threads of the gateway that panicked.";
+    /// Attempts to sign in to the admin API.
+    ADMIN_LOGINS = "gateway_admin_logins_total" MetricType::Counter, &["method", "result"],
+        "Attempts to sign in to the admin API, by method (token, oidc) and result (accepted, refused, limited).";
     /// Build information.
     BUILD_INFO = "gateway_build_info" MetricType::Gauge, &["version"],
         "Always 1; version is the version of the gateway.";

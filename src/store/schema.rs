@@ -16,7 +16,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Migrations, each from one schema version to the next; a new file starts at version 0. Never edit an existing entry:
 /// files of each version exist.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     // 1: responses.
     "
     CREATE TABLE response (
@@ -142,6 +142,22 @@ const MIGRATIONS: [&str; 6] = [
     "
     ALTER TABLE daily ADD COLUMN cache_saved INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE daily ADD COLUMN cache_surcharge INTEGER NOT NULL DEFAULT 0;
+    ",
+    // 7: usage by hour, provider and kind of error. `block` is the last block of records that is in the cells, `since` the
+    // first day whose records all are.
+    "
+    CREATE TABLE usage_cells (
+        kind   INTEGER NOT NULL,
+        period INTEGER NOT NULL,
+        cells  INTEGER NOT NULL,
+        data   BLOB NOT NULL,
+        UNIQUE (kind, period)
+    ) STRICT;
+    CREATE TABLE usage_rollup (
+        id    INTEGER PRIMARY KEY CHECK (id = 0),
+        block INTEGER NOT NULL,
+        since INTEGER NOT NULL
+    ) STRICT;
     ",
 ];
 

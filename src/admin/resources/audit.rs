@@ -25,7 +25,7 @@ const LINE: Record = Record {
         member("seq", MemberType::Count, "Number of the line."),
         member("prev", MemberType::Text, "Hash of the line before: the first 32 digits of its SHA-256."),
         member("time", MemberType::Time, "Time."),
-        member("actor", MemberType::Text, "Caller: `token:NAME`, `uid:NUMBER` or `local`."),
+        member("actor", MemberType::Text, "Caller: `token:NAME`, `oidc:NAME`, `uid:NUMBER` or `local`."),
         member("role", MemberType::Text, "Role of the caller."),
         optional("client", MemberType::Text, "Address of the caller; null for the Unix socket."),
         member("request_id", MemberType::Text, "Id of the request."),
@@ -90,6 +90,7 @@ pub(in crate::admin) fn undo(api: &AdminApi, request: &ApiRequest) -> ApiResult 
         body: request.body.clone(),
         caller: request.caller.clone(),
         id: request.id.clone(),
+        link: request.link.clone(),
         if_match: Some(hash.to_owned()),
         idempotency_key: None,
     };

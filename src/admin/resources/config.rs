@@ -74,7 +74,7 @@ pub(in crate::admin) const RELOADED: Record = Record {
 pub(in crate::admin) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     let mut text = String::new();
     api.control().with_snapshot(&mut |snapshot, _| text = config::effective_of(api.settings(), snapshot));
-    Ok(ApiResponse { content: AnswerContent::Text("application/toml; charset=utf-8", text), etag: None })
+    Ok(ApiResponse::of(AnswerContent::Text("application/toml; charset=utf-8", text)))
 }
 
 /// Answers `GET /config/files`.
@@ -133,7 +133,7 @@ pub(in crate::admin) fn reload(api: &AdminApi, request: &ApiRequest) -> ApiResul
     let audit = api.record(&entry)?;
     let outcome = api.writer().reloader().reload();
     api.control().report_reload(&outcome);
-    let tokens = api.reload_tokens();
+    let tokens = api.reload_access();
     let tokens = tokens.err().unwrap_or_default();
     Ok(ApiResponse::json(json!({
         "reload": reload_json(&outcome),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::change::record_refusal;
 use crate::admin::api::AdminApi;
 use crate::admin::control::GatewayControl;
-use crate::admin::error::AdminApiError;
+use crate::admin::error::{AdminApiError, ErrorCode};
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
@@ -131,6 +132,13 @@ fn set_drained(api: &AdminApi, request: &ApiRequest, drained: bool) -> ApiResult
     entry.details.insert("before".to_owned(), json!({ "drained": was_drained }));
     entry.details.insert("after".to_owned(), json!({ "drained": drained }));
     let number = api.record(&entry)?;
+    // First the file: a drained target must stay so if the process ends now.
+    if let Err(error) = api.drained().set(provider, model, drained) {
+        let message = format!("the state folder cannot be written: {error}");
+        let error = AdminApiError::new(ErrorCode::Unavailable, message);
+        record_refusal(api, entry, &error);
+        return Err(error);
+    }
     let changed = api.control().set_drained(provider, model, drained);
     let target = find(api, request)?;
     Ok(ApiResponse::json(json!({ "changed": changed, "target": target, "audit": number })))

@@ -1,4 +1,4 @@
-//! Usage: sums by day, account, key or model, and single records, as pages or as files.
+//! Usage: sums by several dimensions, and single records, as pages or as files.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,8 +10,10 @@ use crate::admin::error::AdminApiError;
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
+use crate::ledger::breakdown::{self, UsageDimension, UsageOrder, UsageQuery};
 use crate::ledger::export::{self, UsagePeriod, date};
-use crate::ledger::report::{UsageFilter, UsageGrouping, UsageRow, UsageSums};
+use crate::ledger::report::UsageFilter;
+use crate::wire::path::{query_value, query_values};
 
 /// Rows of a report.
 const ROWS: usize = 100;
@@ -24,7 +26,12 @@ const LARGEST_PAGE: usize = 1_000;
 /// Forms of an answer.
 pub(in crate::admin) const FORMATS: [&str; 3] = ["json", "csv", "ndjson"];
 /// Groupings of a report.
-pub(in crate::admin) const GROUPS: [&str; 4] = ["day", "account", "key", "model"];
+pub(in crate::admin) const GROUPS: [&str; 8] =
+    ["hour", "day", "month", "account", "key", "model", "provider", "error"];
+/// Orders of a report.
+pub(in crate::admin) const ORDERS: [&str; 5] = ["-cost", "-requests", "-failed", "-input", "-output"];
+/// Largest number of combinations of names with rows of their own.
+const MOST_TOP: usize = 1_000;
 
 /// Report.
 pub(in crate::admin) const USAGE: Record = Record {
@@ -33,11 +40,13 @@ pub(in crate::admin) const USAGE: Record = Record {
     members: &[
         member("from", MemberType::Text, "First day, UTC."),
         member("to", MemberType::Text, "Last day, UTC."),
-        member("group", MemberType::OneOf(&GROUPS), "What the rows are."),
+        member("group", MemberType::Text, "What the rows are: names of `groups` with commas in between."),
+        member("groups", MemberType::List(&MemberType::OneOf(&GROUPS)), "What the rows are."),
         member(
             "rows",
             MemberType::List(&MemberType::Open),
-            "Sums by the group: its name, `requests`, `failed`, tokens by kind, and amounts in strings.",
+            "Sums by the groups: their values, `requests`, `failed`, tokens by kind, and amounts in strings. With `top`, \
+             rows with `is_others` have the rest of their time.",
         ),
         optional("others", MemberType::Open, "Sums of the rows beyond the limit; null if there are none."),
         member("total", MemberType::Open, "Sums of all rows."),
@@ -77,7 +86,7 @@ fn filter(request: &ApiRequest) -> Result<UsageFilter, AdminApiError> {
         return Err(AdminApiError::field("to", "the last day is before the first"));
     }
     // An empty account selects keys without one.
-    let account = crate::wire::path::query_value(request.query.as_deref(), "account");
+    let account = query_value(request.query.as_deref(), "account");
     let account = account.map(|account| account.into_owned());
     Ok(UsageFilter { account, key: request.parameter("key"), model: request.parameter("model"), from, to })
 }
@@ -97,45 +106,71 @@ fn media(format: &str) -> (&'static str, &'static str) {
     }
 }
 
+/// Returns the query of a report: its groups may be separated by commas, or given several times.
+fn query(request: &ApiRequest) -> Result<UsageQuery, AdminApiError> {
+    let given: Vec<String> =
+        query_values(request.query.as_deref(), "group").map(|group| group.into_owned()).collect();
+    let given = if given.is_empty() { "day".to_owned() } else { given.join(",") };
+    let mut dimensions = Vec::new();
+    for name in given.split(',').filter(|name| !name.is_empty()) {
+        let unknown = || AdminApiError::field("group", format!("write some of {}", GROUPS.join(", ")));
+        dimensions.push(UsageDimension::from_name(name).ok_or_else(unknown)?);
+    }
+    // An empty provider or error is a value: none has answered, or the request has succeeded.
+    let name = |name: &str| query_value(request.query.as_deref(), name).map(|value| value.into_owned());
+    let query =
+        UsageQuery { filter: filter(request)?, provider: name("provider"), error: name("error"), dimensions };
+    query.check().map_err(|(field, hint)| AdminApiError::field(field, hint))?;
+    Ok(query)
+}
+
 /// Answers `GET /usage`.
 pub(in crate::admin) fn sums(api: &AdminApi, request: &ApiRequest) -> ApiResult {
-    let (filter, format) = (filter(request)?, format(request)?);
-    let group = request.parameter("group").unwrap_or_else(|| "day".to_owned());
-    let by = UsageGrouping::ALL.into_iter().find(|by| by.name() == group);
-    let by =
-        by.ok_or_else(|| AdminApiError::field("group", format!("write one of {}", GROUPS.join(", "))))?;
+    let (query, format) = (query(request)?, format(request)?);
     let limit = request.limit(ROWS, MOST_ROWS)?;
-    let mut rows = api.ledger().with(|ledger| ledger.usage(&filter, by))?;
-    if by == UsageGrouping::Day {
-        for row in &mut rows {
-            row.name = row.name.parse().map_or_else(|_| row.name.clone(), date);
-        }
+    let hint = format!("write a number from 1 to {MOST_TOP}");
+    let top = request.parsed::<usize>("top", &hint)?;
+    if top.is_some_and(|top| !(1..=MOST_TOP).contains(&top)) {
+        return Err(AdminApiError::field("top", hint));
     }
+    let order = request.parameter("order");
+    let order = match order.as_deref() {
+        None => UsageOrder::default(),
+        Some(given) => {
+            let known = UsageOrder::NAMES.into_iter().find(|(name, _)| *name == given);
+            let unknown = || AdminApiError::field("order", format!("write one of {}", ORDERS.join(", ")));
+            known.ok_or_else(unknown)?.1
+        }
+    };
+    let rows = api.ledger().with(|ledger| ledger.breakdown(&query))?;
+    let rows = breakdown::arrange(rows, top, order);
+    let (from, to) = (date(query.filter.from), date(query.filter.to.saturating_sub(1)));
+    let dimensions = query.dimensions;
     if format != "json" {
         let (media, end) = media(format);
-        let name = format!("usage-{}.{end}", date(filter.from));
+        let name = format!("usage-{from}.{end}");
         let write = move |out: &mut dyn std::io::Write| {
             if end == "csv" {
-                return export::write_rows_csv(out, by, &rows);
+                return export::write_breakdown_csv(out, &dimensions, &rows);
             }
-            rows.iter().try_for_each(|row| writeln!(out, "{}", export::row_json(by, row)))
+            rows.iter().try_for_each(|row| writeln!(out, "{}", export::breakdown_json(&dimensions, row)))
         };
-        return Ok(ApiResponse { content: AnswerContent::Pieces(media, name, Box::new(write)), etag: None });
+        return Ok(ApiResponse::of(AnswerContent::Pieces(media, name, Box::new(write))));
     }
-    let add = |rows: &[UsageRow]| {
-        rows.iter().fold(UsageSums::default(), |mut sum, row| {
-            sum.add(&row.sums);
-            sum
-        })
-    };
-    let total = add(&rows);
+    let total = breakdown::total(&rows);
     let (shown, others) = rows.split_at(limit.min(rows.len()));
-    let others = if others.is_empty() { Value::Null } else { Value::Object(export::sums_json(&add(others))) };
+    let others = if others.is_empty() {
+        Value::Null
+    } else {
+        Value::Object(export::sums_json(&breakdown::total(others)))
+    };
+    let groups: Vec<&str> = dimensions.iter().map(|dimension| dimension.name()).collect();
     Ok(ApiResponse::json(json!({
-        "from": date(filter.from),
-        "to": date(filter.to.saturating_sub(1)),
-        "group": by.name(),
-        "rows": shown.iter().map(|row| export::row_json(by, row)).collect::<Value>(),
+        "from": from,
+        "to": to,
+        "group": groups.join(","),
+        "groups": groups,
+        "rows": shown.iter().map(|row| export::breakdown_json(&dimensions, row)).collect::<Value>(),
         "others": others,
         "total": export::sums_json(&total),
         "saturated": total.is_beyond(),
@@ -163,7 +198,7 @@ pub(in crate::admin) fn records(api: &AdminApi, request: &ApiRequest) -> ApiResu
             });
             written.map_err(|error| std::io::Error::other(error.to_string()))
         };
-        return Ok(ApiResponse { content: AnswerContent::Pieces(media, name, Box::new(write)), etag: None });
+        return Ok(ApiResponse::of(AnswerContent::Pieces(media, name, Box::new(write))));
     }
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let cursor = request.parameter("cursor");

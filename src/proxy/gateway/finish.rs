@@ -12,7 +12,7 @@ use crate::account::redact_keys;
 use crate::canonical::Usage;
 use crate::error::{ApiError, ErrorKind, ErrorSource};
 use crate::metrics::Finished;
-use crate::metrics::access_log::Line;
+use crate::metrics::access_log::{Line, RequestStart};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::driver::fault::Fault;
@@ -109,6 +109,24 @@ impl Gateway {
             cache_surcharge: effect.surcharge,
         };
         series.finish(&self.metrics, &done, &usage);
+    }
+
+    /// Sends the live event of a request for which a target is selected.
+    #[cold]
+    pub(in crate::proxy) fn publish_start(&self, ctx: &Context, stream: bool) {
+        let target = ctx.target();
+        self.live_requests.publish_start(&RequestStart {
+            time: ctx.record.unix_millis,
+            request_id: ctx.id.as_str(),
+            endpoint: ctx.endpoint().map_or("unknown", |endpoint| endpoint.label()),
+            key: ctx.key().map(|key| &*key.name),
+            account: ctx.key().and_then(|key| Some(&*key.account.as_ref()?.name)),
+            model: ctx.record.model.as_deref(),
+            provider: target.map(|target| &*target.provider.name),
+            upstream_model: target.map(|target| &*target.model),
+            stream,
+            request_bytes: ctx.record.request_bytes,
+        });
     }
 
     fn log(&self, client: &Client, ctx: &Context, exported: ExportDecision, now: Instant) {

@@ -287,7 +287,11 @@ impl Gateway {
             let selecting = Box::pin(self.select_target(ctx, &head, wanted, fitting, body));
             run_while_connected(client, selecting).await??
         };
+        let stream = attempt.stream;
         ctx.phase.ask(RoutedRequest { attempt, retry_state, memory_permit, claims });
+        if self.live_requests.has_listeners() {
+            self.publish_start(ctx, stream);
+        }
         Ok(())
     }
 }

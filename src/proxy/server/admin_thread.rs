@@ -12,14 +12,15 @@ use tokio::sync::mpsc;
 use super::listener_service::ListenerHandle;
 use super::open;
 use super::playground;
-use super::signals::{RetiredSnapshots, report_reload};
+use super::signals::{RetiredSnapshots, report_reload, unix_now};
 use crate::admin::{
-    self, AdminApi, AdminListener, ExplainRequest, Explanation, GatewayControl, PlaygroundPart,
+    self, AdminApi, AdminListener, ExplainRequest, Explanation, GatewayControl, LimitUse, PlaygroundPart,
     PlaygroundRequest, ProviderCheck,
 };
 use crate::config::{ReloadOutcome, Reloader, StoreSettings};
 use crate::json::Writer;
 use crate::ledger::admin::LedgerAdmin;
+use crate::limits::{Calendar, Scope};
 use crate::metrics::Metrics;
 use crate::proxy::Gateway;
 use crate::proxy::Shutdown;
@@ -36,10 +37,16 @@ pub(in crate::proxy) struct AdminThread {
     stop: Mutex<Option<tokio::sync::oneshot::Sender<()>>>,
 }
 
+/// Where the admin port is served.
+pub(in crate::proxy) struct AdminPort<'p> {
+    pub(in crate::proxy) address: SocketAddr,
+    /// Unix socket. `None` if none is configured.
+    pub(in crate::proxy) socket: Option<&'p Path>,
+}
+
 impl AdminThread {
     pub(in crate::proxy) fn start(
-        address: SocketAddr,
-        socket: Option<&Path>,
+        port: AdminPort<'_>,
         metrics: Arc<Metrics>,
         api: Arc<AdminApi>,
         supervised: Arc<Supervised>,
@@ -52,7 +59,8 @@ impl AdminThread {
             .build()?;
         let listener = {
             let _guard = runtime.enter();
-            AdminListener { tcp: admin::bind(address)?, socket: socket.map(admin::bind_socket).transpose()? }
+            let socket = port.socket.map(admin::bind_socket).transpose()?;
+            AdminListener { tcp: admin::bind(port.address)?, socket }
         };
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let served = api.clone();
@@ -154,6 +162,26 @@ impl GatewayControl for ProcessControl {
 
     fn last_check(&self, provider: &str) -> Option<ProviderCheck> {
         self.gateway.last_check(provider)
+    }
+
+    fn limits_in_use(&self, scope: Scope, name: &str) -> Option<LimitUse> {
+        let live = self.gateway.live.load_full();
+        let registry = &live.billing.limit_states;
+        let (limits, state, account) = match scope {
+            Scope::Key => {
+                let key = live.snapshot.keys.iter().find(|key| *key.name == *name)?;
+                let account = key.account.as_ref().map(|account| account.name.to_string());
+                (key.rules.limits, key.limit_state(registry).clone(), account)
+            }
+            Scope::Account => {
+                let mut accounts = live.snapshot.keys.iter().filter_map(|key| key.account.as_ref());
+                let account = accounts.find(|account| *account.name == *name)?;
+                (*account.limits(), account.limit_state(registry).clone(), None)
+            }
+        };
+        let (requests, tokens) = state.remaining(&limits, live.billing.nanos(Instant::now()));
+        let spent = state.spent(&Calendar::at(unix_now())).filter(|_| !state.needs_spend());
+        Some(LimitUse { limits, account, requests, tokens, in_flight: state.in_flight(), spent })
     }
 
     fn set_drained(&self, provider: &str, model: &str, drained: bool) -> bool {

@@ -30,9 +30,8 @@ use pingora::server::{RunArgs, Server as PingoraServer};
 use pingora::services::background::background_service;
 use pingora::services::listening::Service;
 
-use crate::account::AdminToken;
-use crate::admin::{AdminApi, AdminApiParts};
-use crate::config::{AccessLogSettings as LogTo, Loaded, Reloader, Settings, Vault};
+use crate::admin::{AdminApi, AdminApiParts, AdminTls};
+use crate::config::{AccessLogSettings as LogTo, AdminAccess, Loaded, Reloader, Settings, Vault};
 use crate::metrics::access_log::{AccessLog, Destination};
 use crate::metrics::{Metrics, MetricsError, log};
 use crate::proxy::Gateway;
@@ -45,7 +44,7 @@ use crate::proxy::endpoints::task::poller::TaskPoller;
 use crate::supervise::Supervisor;
 use crate::telemetry::TelemetryError;
 use acceptor::Acceptor;
-use admin_thread::{AdminThread, ProcessControl};
+use admin_thread::{AdminPort, AdminThread, ProcessControl};
 use listener_service::{ListenerHandle, ListenerService};
 pub use signals::Started;
 use signals::{RetiredSnapshots, SignalWatch, Signals};
@@ -119,7 +118,7 @@ pub struct Server {
     access_log: Arc<AccessLog>,
     shutdown: Arc<Shutdown>,
     config_file: PathBuf,
-    admin_tokens: Vec<AdminToken>,
+    admin_access: AdminAccess,
 }
 
 impl Server {
@@ -132,7 +131,7 @@ impl Server {
         vault: Box<dyn Vault + Send + Sync>,
         options: ServeOptions,
     ) -> Result<Self, ServeError> {
-        let Loaded { settings, snapshot, baseline, file, admin_tokens } = loaded;
+        let Loaded { settings, snapshot, baseline, file, admin_access } = loaded;
         let metrics = Arc::new(Metrics::new()?);
         let destination = match &settings.log.access {
             LogTo::Off => Destination::Off,
@@ -199,7 +198,7 @@ impl Server {
             access_log,
             shutdown,
             config_file: file,
-            admin_tokens,
+            admin_access,
         })
     }
 
@@ -239,8 +238,11 @@ impl Server {
         let supervised = self.gateway.supervisor.add_new("admin");
         let address = self.settings.admin;
         let socket = self.settings.admin_api.socket.clone();
-        let api = Arc::new(AdminApi::new(self.admin_parts(&listeners)));
-        let admin = AdminThread::start(address, socket.as_deref(), self.metrics.clone(), api, supervised)
+        let tls = self.settings.admin_api.tls.as_ref().map(AdminTls::load).transpose();
+        let tls = tls.map_err(|error| ServeError::Tls(address, error.to_string()))?.map(Arc::new);
+        let api = Arc::new(AdminApi::new(self.admin_parts(tls, &listeners)));
+        let port = AdminPort { address, socket: socket.as_deref() };
+        let admin = AdminThread::start(port, self.metrics.clone(), api, supervised)
             .map_err(|source| ServeError::Io { what: format!("admin port {address}"), source })?;
         let exporter = self.gateway.telemetry.as_ref().map(|telemetry| telemetry.exporter.clone());
         let signals = Signals {
@@ -263,7 +265,7 @@ impl Server {
         Ok(())
     }
 
-    fn admin_parts(&self, listeners: &Arc<ListenerHandle>) -> AdminApiParts {
+    fn admin_parts(&self, tls: Option<Arc<AdminTls>>, listeners: &Arc<ListenerHandle>) -> AdminApiParts {
         let control = ProcessControl {
             reloader: self.reloader.clone(),
             shutdown: self.shutdown.clone(),
@@ -277,9 +279,10 @@ impl Server {
             reloader: self.reloader.clone(),
             settings: self.settings.clone(),
             config_file: self.config_file.clone(),
-            tokens: self.admin_tokens.clone(),
+            access: self.admin_access.clone(),
             live: self.gateway.live_requests.clone(),
             metrics: self.metrics.clone(),
+            tls,
         }
     }
 

@@ -293,11 +293,11 @@ impl Signals {
         self.access_log.reopen();
         let (reloader, api) = (self.reloader.clone(), self.admin.api().clone());
         // Reads files, and takes long with many keys: on a worker it would delay requests.
-        match tokio::task::spawn_blocking(move || (reloader.reload(), api.reload_tokens())).await {
-            Ok((outcome, tokens)) => {
+        match tokio::task::spawn_blocking(move || (reloader.reload(), api.reload_access())).await {
+            Ok((outcome, access)) => {
                 report_reload(&self.metrics, &outcome);
-                for problem in tokens.err().iter().flat_map(|report| &report.problems) {
-                    tracing::error!(%problem, "the new tokens of the admin API were rejected");
+                for problem in access.err().iter().flat_map(|report| &report.problems) {
+                    tracing::error!(%problem, "the new tokens or the new certificate of the admin port were rejected");
                 }
             }
             Err(error) => tracing::error!(%error, "the reload failed"),

@@ -71,6 +71,16 @@ pub(crate) fn references(account: &str) -> String {
     of(account) + ":references"
 }
 
+/// Hash of what each gateway of the fleet says of itself, by its id.
+pub(crate) fn fleet() -> String {
+    format!("{OURS}:fleet")
+}
+
+/// Hash of the time in Unix seconds at which each gateway has said so, by its id.
+pub(crate) fn fleet_seen() -> String {
+    format!("{OURS}:fleet:seen")
+}
+
 /// Set of the names of all accounts.
 pub(crate) fn accounts() -> String {
     format!("{OURS}:accounts")

@@ -1,11 +1,15 @@
 //! The admin API of a running gateway.
 
 mod changes;
+mod fleet;
 mod guards;
 mod live;
 mod many;
+mod oidc;
 mod playground;
 mod reads;
+mod sessions;
+mod usage;
 
 use serde_json::Value;
 

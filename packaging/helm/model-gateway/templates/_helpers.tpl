@@ -44,6 +44,13 @@ keys           = "/etc/model-gateway/keys.toml"
 drain          = "{{ .Values.config.drainSeconds }}s"
 upgrade_socket = "/tmp/upgrade.sock"
 
+{{- if not (contains "[admin" (.Values.config.extra | default "")) }}
+
+[admin]
+# The probes and the monitoring reach the port over the cluster's network.
+insecure = true
+{{- end }}
+
 [log]
 access = "stdout"
 

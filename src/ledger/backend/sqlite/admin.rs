@@ -11,9 +11,10 @@ use rusqlite::backup::Backup;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::report::{self, SqliteReportError};
-use super::{replay, rows};
+use super::{replay, rollup, rows};
 use crate::account::amount::LARGEST;
 use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin, fault};
+use crate::ledger::breakdown::{BreakdownRow, UsageQuery};
 use crate::ledger::report::{RecordPosition, UsageFilter, UsageGrouping, UsageRow};
 use crate::ledger::{AccountId, UsageRecord};
 use crate::store::now;
@@ -183,6 +184,10 @@ impl LedgerAdmin for SqliteAdmin {
 
     fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError> {
         Ok(report::sums(&self.connection, filter, by)?)
+    }
+
+    fn breakdown(&self, query: &UsageQuery) -> Result<Vec<BreakdownRow>, AdminError> {
+        rollup::breakdown(&self.connection, query).map_err(failed)
     }
 
     fn records(

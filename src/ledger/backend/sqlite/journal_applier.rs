@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 
 use super::rows::{self, ApplyError, BalanceRow, Changed};
-use super::{SqliteLedgerConfig, replay, report};
+use super::{SqliteLedgerConfig, replay, report, rollup};
 use crate::ledger::Spent;
 use crate::ledger::accounts::{AccountStatus, Accounts};
 use crate::ledger::record::CHARGE_ID_RETENTION;
@@ -27,6 +27,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 const SWEPT: usize = 256;
 /// Steps of a sweep. Together they remove more blocks than the shortest `store.flush` can add in the same time.
 const STEPS: usize = 16;
+/// Steps of a rollup in one sweep: 400,000 records, which is more than a gateway finishes in the same time.
+const ROLLUP_STEPS: usize = 20;
 /// Worker that applies journal records to SQLite.
 pub(super) struct JournalApplier {
     connection: Connection,
@@ -212,6 +214,16 @@ impl JournalApplier {
         if let Err(error) = self.recover() {
             tracing::error!(%error, "the journal of an ended process was not applied");
         }
+        for _ in 0..ROLLUP_STEPS {
+            match rollup::advance(&self.connection) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "usage by hour and provider was not summed up");
+                    break;
+                }
+            }
+        }
         if let Err(error) = self.remove_expired() {
             tracing::warn!(%error, "expired records were not removed");
         }
@@ -221,11 +233,14 @@ impl JournalApplier {
     fn remove_expired(&self) -> rusqlite::Result<()> {
         let retention = i64::try_from(self.config.records.as_millis()).unwrap_or(i64::MAX);
         let end = crate::store::now().saturating_sub(retention);
+        rollup::remove_expired(&self.connection, end)?;
+        // What is not in the cells yet is removed later.
+        let (summed, _) = rollup::state(&self.connection)?;
         for _ in 0..STEPS {
             let mut delete = self.connection.prepare_cached(
-                "DELETE FROM block WHERE id IN (SELECT id FROM block WHERE last < ?1 LIMIT ?2)",
+                "DELETE FROM block WHERE id IN (SELECT id FROM block WHERE last < ?1 AND id <= ?3 LIMIT ?2)",
             )?;
-            if delete.execute(params![end, i64::try_from(SWEPT).unwrap_or(i64::MAX)])? < SWEPT {
+            if delete.execute(params![end, i64::try_from(SWEPT).unwrap_or(i64::MAX), summed])? < SWEPT {
                 break;
             }
         }

@@ -8,6 +8,7 @@ mod admin;
 mod journal_applier;
 mod replay;
 mod report;
+mod rollup;
 mod rows;
 #[cfg(test)]
 mod tests;

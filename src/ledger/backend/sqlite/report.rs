@@ -82,6 +82,36 @@ fn line(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
     Ok(UsageRow { name, sums })
 }
 
+/// Calls `each` with the day, the names and the sums of each row of the daily sums in a range of days.
+pub(super) fn rows_of_daily(
+    connection: &Connection,
+    (from, to): (i64, i64),
+    mut each: impl FnMut(i64, [&str; 3], UsageSums),
+) -> rusqlite::Result<()> {
+    let usage: String = KINDS.iter().map(|kind| format!(", {}", kind.name)).collect();
+    let mut select = connection.prepare_cached(&format!(
+        "SELECT day, account, key, model, requests, failed, cost, cache_saved, cache_surcharge{usage}
+         FROM daily WHERE day >= ?1 AND day < ?2"
+    ))?;
+    let mut rows = select.query([from, to])?;
+    while let Some(row) = rows.next()? {
+        let mut sums = UsageSums {
+            requests: row.get(4)?,
+            failed: row.get(5)?,
+            cost: row.get(6)?,
+            cache_saved: row.get(7)?,
+            cache_surcharge: row.get(8)?,
+            ..UsageSums::default()
+        };
+        for (at, used) in sums.usage.iter_mut().enumerate() {
+            *used = row.get(at.saturating_add(9))?;
+        }
+        let name = |column: usize| row.get_ref(column).and_then(|value| Ok(value.as_str()?));
+        each(row.get(0)?, [name(1)?, name(2)?, name(3)?], sums);
+    }
+    Ok(())
+}
+
 /// Reason why records cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SqliteReportError {

@@ -2,6 +2,7 @@
 
 mod faults;
 mod model;
+mod usage;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use super::*;
 use crate::canonical::Usage;
 use crate::ledger::admin::{AdminError, Credited, LedgerAdmin as _};
-use crate::ledger::report::{DAY, UsageFilter, UsageGrouping, UsageRow};
+use crate::ledger::report::{DAY, RecordPosition, UsageFilter, UsageGrouping, UsageRow};
 use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, Journal};
 use crate::store::{StoreError, schema};
 

@@ -7,9 +7,11 @@ use std::path::Path;
 use redis::{Cmd, Value};
 use tokio::runtime::Runtime;
 
+use super::fleet;
 use super::report::{self, RecordPlace, ValkeyReportError};
 use crate::account::amount::LARGEST;
 use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin, fault};
+use crate::ledger::breakdown::{BreakdownRow, UsageQuery};
 use crate::ledger::report::{UsageFilter, UsageGrouping, UsageRow, clamped};
 use crate::ledger::{AccountId, UsageRecord};
 use crate::store::now;
@@ -35,6 +37,8 @@ fn failed(error: ValkeyReportError) -> AdminError {
     }
 }
 
+/// Largest number of days whose single records are summed for one report.
+const MAX_RECORD_DAYS: i64 = 31;
 /// Maximum number of blocks that are read for one page of records.
 const MAX_BLOCKS: usize = 1_000;
 
@@ -199,6 +203,14 @@ impl LedgerAdmin for ValkeyAdmin {
         Ok(self.wait(report::sums(&self.connection, filter, by))?)
     }
 
+    fn breakdown(&self, query: &UsageQuery) -> Result<Vec<BreakdownRow>, AdminError> {
+        let days = query.filter.to.saturating_sub(query.filter.from);
+        if (query.by_hour() || query.has_outcome()) && days > MAX_RECORD_DAYS {
+            return Err(AdminError::Period(MAX_RECORD_DAYS));
+        }
+        self.wait(report::breakdown(&self.connection, query)).map_err(failed)
+    }
+
     fn records(
         &self,
         filter: &UsageFilter,
@@ -217,6 +229,14 @@ impl LedgerAdmin for ValkeyAdmin {
         let start = after.map(|after| RecordPlace::parse(after).ok_or(AdminError::Cursor)).transpose()?;
         let page = report::page(&self.connection, filter, start.as_ref(), most, MAX_BLOCKS, show);
         Ok(self.wait(page).map_err(failed)?.map(|next| next.to_string()))
+    }
+
+    fn announce(&self, gateway: &str, text: &str, now: i64) -> Result<(), AdminError> {
+        Ok(self.wait(fleet::announce(&self.connection, gateway, text, now))?)
+    }
+
+    fn announced(&self) -> Result<Option<Vec<String>>, AdminError> {
+        Ok(Some(self.wait(fleet::announced(&self.connection))?))
     }
 
     /// Audits the ledger. A charge between two reads looks like a difference, so each difference is checked up to three

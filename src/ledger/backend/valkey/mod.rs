@@ -3,6 +3,7 @@
 mod account_lease;
 mod admin;
 mod cluster_ledger;
+mod fleet;
 mod lease_manager;
 mod limits;
 mod maintenance;

@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use redis::{Cmd, Value};
 
 use super::usage_batch;
+use crate::ledger::breakdown::{Breakdown, BreakdownRow, UsageQuery};
 use crate::ledger::report::{RecordPosition, UsageFilter, UsageGrouping, UsageRow, UsageSums};
 use crate::ledger::{Spent, UsageRecord, record_block};
 use crate::store::valkey::connection::{Connection, ConnectionError, number, pairs, parts, text};
@@ -110,6 +111,31 @@ pub(super) async fn sums(
         _ => lines.sort_by(|a, b| b.sums.cost.cmp(&a.sums.cost).then_with(|| a.name.cmp(&b.name))),
     }
     Ok(lines)
+}
+
+/// Returns the rows of a query, in no order: from the daily sums, or from single records if it needs the hour, the provider
+/// or the kind of error.
+pub(super) async fn breakdown(
+    connection: &Connection,
+    query: &UsageQuery,
+) -> Result<Vec<BreakdownRow>, ValkeyReportError> {
+    let mut breakdown = Breakdown::new(query);
+    let filter = &query.filter;
+    if query.by_hour() || query.has_outcome() {
+        let mut add = |record: &UsageRecord<'_>| {
+            breakdown.add_record(record);
+            Ok(())
+        };
+        records(connection, filter, &mut add).await?;
+        return Ok(breakdown.finish());
+    }
+    for day in days(connection, filter.from, filter.to).await? {
+        each(connection, day, filter.account.as_deref(), |account, key, model, sums| {
+            breakdown.add(day.saturating_mul(24), [account, key, model, "", ""], sums);
+        })
+        .await?;
+    }
+    Ok(breakdown.finish())
 }
 
 /// Reason why records cannot be shown.

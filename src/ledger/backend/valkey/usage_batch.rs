@@ -93,7 +93,7 @@ impl<'a> UsageBatch<'a> {
             }
             let day = batch.days.entry(record.time.div_euclid(DAY)).or_default();
             day.block.add(record, payload);
-            day.sums.entry((record.key, record.model)).or_default().add(&sums_of(record));
+            day.sums.entry((record.key, record.model)).or_default().add(&UsageSums::of(record));
         }
         (batch.last != from).then_some(batch)
     }
@@ -139,22 +139,6 @@ pub(super) fn unpack(block: &[u8]) -> io::Result<std::borrow::Cow<'_, [u8]>> {
     let (packed, data) =
         block.split_first().ok_or_else(|| io::Error::other("a block of records is empty"))?;
     record_block::unpack(i64::from(*packed), data)
-}
-
-fn sums_of(record: &UsageRecord<'_>) -> UsageSums {
-    let mut usage = [0; KINDS.len()];
-    for (sum, kind) in usage.iter_mut().zip(&KINDS) {
-        *sum = (kind.get)(&record.usage).and_then(|value| i64::try_from(value).ok()).unwrap_or(0);
-    }
-    let nanos = |effect: u64| i64::try_from(effect).unwrap_or(i64::MAX);
-    UsageSums {
-        requests: 1,
-        failed: record.failed().into(),
-        cost: record.cost,
-        usage,
-        cache_saved: nanos(record.cache_saved),
-        cache_surcharge: nanos(record.cache_surcharge),
-    }
 }
 
 /// First character of a field name, in the order of [`amounts`].

@@ -1,0 +1,70 @@
+//! Types of the routes of the admin API.
+
+use super::api::AdminApi;
+use super::request::ApiRequest;
+use super::response::ApiResult;
+use super::schema::{BodyType, Record};
+use crate::account::AdminRole;
+
+/// Function that answers a request, on a thread that may block.
+pub(super) type OperationFn = fn(&AdminApi, &ApiRequest) -> ApiResult;
+
+/// Parameter of a query.
+#[derive(Debug)]
+pub(super) struct Parameter {
+    /// Name.
+    pub(super) name: &'static str,
+    /// Permitted values; empty for any text.
+    pub(super) values: &'static [&'static str],
+    /// Meaning.
+    pub(super) text: &'static str,
+}
+
+/// Content of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AnswerType {
+    /// JSON document.
+    Json(&'static Record),
+    /// JSON document, or a file in the form of the parameter `format`.
+    Export(&'static Record),
+    /// Text of a type.
+    Text(&'static str),
+    /// Document of the API.
+    OpenApi,
+    /// Server-sent events.
+    Events,
+    /// Page for a browser that navigates to it.
+    Page,
+}
+
+/// Route.
+#[derive(Debug)]
+pub(super) struct AdminRoute {
+    /// Method.
+    pub(super) method: &'static str,
+    /// Path below the prefix, with parameters in braces.
+    pub(super) path: &'static str,
+    /// Role that the caller needs.
+    pub(super) role: AdminRole,
+    /// Whether callers who have not signed in may use it.
+    pub(super) is_open: bool,
+    /// Name of the operation.
+    pub(super) id: &'static str,
+    /// What it does.
+    pub(super) text: &'static str,
+    /// Parameters of the query.
+    pub(super) query: &'static [Parameter],
+    /// Body.
+    pub(super) body: BodyType,
+    /// Answer.
+    pub(super) answers: AnswerType,
+    /// Function that answers. `None` for events, which have a task of their own.
+    pub(super) answer: Option<OperationFn>,
+}
+
+impl AdminRoute {
+    /// Returns whether a browser navigates to it, from pages of any origin.
+    pub(super) const fn is_page(&self) -> bool {
+        matches!(self.answers, AnswerType::Page)
+    }
+}
