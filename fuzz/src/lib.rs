@@ -18,6 +18,7 @@ mod images;
 #[cfg(feature = "config")]
 mod journal;
 mod json;
+mod listener;
 mod socket;
 mod translate;
 mod videos;
@@ -37,6 +38,9 @@ pub use images::images;
 #[cfg(feature = "config")]
 pub use journal::journal;
 pub use json::{json_cursor, json_scanner};
+#[cfg(feature = "config")]
+pub use listener::forwarded;
+pub use listener::proxy_header;
 pub use socket::{websocket_events, websocket_frames};
 pub use translate::{answer, schemas, seals, translated, translated_request};
 pub use videos::videos;
@@ -56,6 +60,7 @@ pub const TARGETS: &[Target] = &[
     ("signed_request", signed_request),
     ("websocket_frames", websocket_frames),
     ("websocket_events", websocket_events),
+    ("proxy_header", proxy_header),
     ("path", path),
     ("request", request),
     ("spellings", spellings),
@@ -78,6 +83,8 @@ pub const TARGETS: &[Target] = &[
     ("journal", journal),
     #[cfg(feature = "config")]
     ("head", head),
+    #[cfg(feature = "config")]
+    ("forwarded", forwarded),
     #[cfg(feature = "config")]
     ("chunks", chunks),
     #[cfg(feature = "config")]

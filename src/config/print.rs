@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::overrides::mark_origins;
+use super::print_listeners::{write_listeners, write_proxies};
 use super::routing::ALSO;
 use super::{
     AccessLogSettings, AdminApiSettings, ConfigSources, FleetSettings, LedgerSettings, Limits, Loaded,
     LogFormat, LogSettings, OnOutageSetting, ReloadRules, RetentionSettings, Settings, StoreSettings,
-    TlsListener,
 };
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
@@ -26,16 +27,19 @@ pub(super) fn effective_of(settings: &Settings, snapshot: &Snapshot) -> String {
     let mut out = String::new();
     // Writing to a `String` cannot fail.
     let _ = write_settings(&mut out, settings);
+    if !settings.overrides.is_empty() {
+        out = mark_origins(&out, &settings.overrides);
+    }
     let _ = write_routes(&mut out, &snapshot.routes);
     let _ = write_keys(&mut out, &snapshot.keys);
     out
 }
 
-fn text(value: &str) -> String {
+pub(super) fn text(value: &str) -> String {
     toml::Value::String(value.to_owned()).to_string()
 }
 
-fn span(value: Duration) -> String {
+pub(super) fn span(value: Duration) -> String {
     let millis = value.as_millis();
     if millis > 0 && millis.is_multiple_of(86_400_000) {
         return format!("\"{}d\"", millis / 86_400_000);
@@ -56,7 +60,10 @@ fn bytes(value: usize) -> String {
 fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
     let Settings {
         listen,
+        http,
         tls,
+        trusted_proxies,
+        cors,
         admin,
         routes,
         keys,
@@ -72,6 +79,7 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
         ledger,
         admin_api,
         warnings: _,
+        overrides: _,
     } = settings;
     let listen: Vec<String> = listen.iter().map(|address| format!("\"{address}\"")).collect();
     writeln!(out, "# gateway.toml")?;
@@ -84,11 +92,8 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
     writeln!(out, "websocket      = {websocket}")?;
     writeln!(out, "drain          = {}", span(*drain))?;
     writeln!(out, "upgrade_socket = {}", text(&upgrade_socket.display().to_string()))?;
-    for TlsListener { listen, cert, key } in tls {
-        writeln!(out, "\n[[server.tls]]\nlisten = \"{listen}\"")?;
-        writeln!(out, "cert   = {}", text(&cert.display().to_string()))?;
-        writeln!(out, "key    = {}", text(&key.display().to_string()))?;
-    }
+    write_proxies(out, trusted_proxies)?;
+    write_listeners(out, http, tls, cors)?;
     write_limits(out, limits)?;
     writeln!(out, "\n[reload]")?;
     writeln!(out, "allow_empty = {allow_empty}")?;

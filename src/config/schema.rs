@@ -45,6 +45,8 @@ pub(super) enum KeyType {
     Addresses,
     /// Text or list of texts.
     TextOrTexts,
+    /// URL or list of URLs, each a text or the source of a secret.
+    UrlsOrSource,
     /// Table with the keys below it.
     Table,
     /// Table of which exactly one key is set.
@@ -158,7 +160,7 @@ fn store(key: &str) -> Option<KeyType> {
     const POLICY: Names = Names::Own(&["allow", "refuse"]);
     Some(match key {
         "sqlite" | "sentinel" | "journal" => KeyType::Text,
-        "valkey" => KeyType::TextOrTexts,
+        "valkey" => KeyType::UrlsOrSource,
         "away" | "foreign_responses" => KeyType::OneOf(POLICY),
         "away_allowance" => KeyType::Amount,
         "response_lifetime" | "seal_lifetime" | "flush" | "record_lifetime" => KeyType::Duration,
@@ -190,7 +192,7 @@ fn access(key: &str) -> Option<KeyType> {
         "images" => KeyType::OneOf(Names::Own(&["envelope", "plain"])),
         "losses" => KeyType::OneOf(Names::Losses),
         "prompt_cache" => KeyType::OneOf(Names::CachePolicies),
-        "models" | "endpoints" | "networks" => KeyType::Texts,
+        "models" | "endpoints" | "networks" | "certificates" => KeyType::Texts,
         "limits" => KeyType::Table,
         _ => return None,
     })
@@ -203,13 +205,21 @@ fn other(path: &str) -> Option<KeyType> {
         | "provider.timeouts" | "provider.check" | "model.timeouts" | "model.retry" | "model.price" => {
             KeyType::Table
         }
-        "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {
-            KeyType::Tables
-        }
+        "server.http" | "server.tls" | "server.cors" | "tokens.key" | "provider" | "model"
+        | "model.targets" | "key" | "account" => KeyType::Tables,
         "provider.credential" | "tokens.key.secret" => KeyType::Choice,
         "provider.headers" => KeyType::Open,
         "server.listen" => KeyType::Addresses,
-        "server.admin" | "server.tls.listen" => KeyType::Address,
+        "server.admin" | "server.http.listen" | "server.tls.listen" => KeyType::Address,
+        "server.http.proxy_protocol" | "server.tls.proxy_protocol" => {
+            KeyType::OneOf(Names::Own(&["off", "optional", "required"]))
+        }
+        "server.tls.client_certificate" => KeyType::OneOf(Names::Own(&["required", "optional"])),
+        "server.forwarded_header" => KeyType::OneOf(Names::Own(&["x-forwarded-for", "forwarded"])),
+        "server.trusted_proxies" | "server.cors.origins" | "server.cors.methods" | "server.cors.headers" => {
+            KeyType::Texts
+        }
+        "server.cors.max_age" => KeyType::Duration,
         "server.threads" => KeyType::Integer(0, 1024),
         "server.drain"
         | "reload.settle"
@@ -254,6 +264,8 @@ fn other(path: &str) -> Option<KeyType> {
         | "server.upgrade_socket"
         | "server.tls.cert"
         | "server.tls.key"
+        | "server.tls.client_ca"
+        | "server.tls.client_crl"
         | "log.level"
         | "log.access"
         | "tokens.issuer"
@@ -379,6 +391,17 @@ fn simple(shape: KeyType) -> Map<String, Value> {
         KeyType::Some(list) => json!({ "type": "array", "items": names(list) }),
         KeyType::Texts => json!({ "type": "array", "items": text }),
         KeyType::TextOrTexts => json!({ "anyOf": [text, { "type": "array", "items": text }] }),
+        KeyType::UrlsOrSource => {
+            let source = json!({
+                "type": "object",
+                "properties": { "env": text, "file": text, "value": text },
+                "additionalProperties": false,
+                "minProperties": 1,
+                "maxProperties": 1,
+            });
+            let url = json!({ "anyOf": [text, source] });
+            json!({ "anyOf": [text, source, { "type": "array", "items": url }] })
+        }
         KeyType::Open => json!({ "type": "object", "additionalProperties": text }),
         // Described by the caller.
         KeyType::Table | KeyType::Choice | KeyType::Tables | KeyType::AmountOrTables => return Map::new(),

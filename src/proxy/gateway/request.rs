@@ -7,6 +7,7 @@ use pingora::http::RequestHeader;
 
 use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
 use super::context::Context;
+use super::cors;
 use super::fallback::not_offered;
 use super::images;
 use super::listing::{ListingRequest, list_models};
@@ -43,6 +44,10 @@ impl Gateway {
         }
         let head = client.req_header();
         ctx.origin = RequestOrigin::of(head);
+        ctx.address = self.client_address(client);
+        if let Some(policy) = &self.cors {
+            ctx.cors = policy.grant(&head.headers);
+        }
         ctx.id = RequestId::choose(head.headers.get(names::X_REQUEST_ID).map(|id| id.as_bytes()));
         // Set keep-alive explicitly: Pingora would otherwise take an unlimited one over from the request's head.
         let http10 = head.version < http::Version::HTTP_11;
@@ -83,6 +88,9 @@ impl Gateway {
         ctx.format = target.format().unwrap_or_else(|| shape().format());
         let endpoint = target.endpoint.ok_or_else(|| unknown_path(head))?;
         ctx.phase.receive(endpoint.clone());
+        if ctx.cors.is_some() && cors::is_preflight(head) {
+            return self.reply_preflight(client, ctx).await;
+        }
         if endpoint.is_unknown(head.method.as_str()) {
             if matches!(endpoint, Endpoint::Model { .. }) {
                 ctx.format = Format::Generate;
@@ -112,8 +120,7 @@ impl Gateway {
             return Err(ApiError::overloaded());
         }
         let key = authenticate(head, ctx)?;
-        let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        authorize(&key, address, &endpoint)?;
+        authorize(&key, client, ctx, &endpoint)?;
         if is_unreserved(&endpoint) {
             self.check_account(&key, ctx.format).await?;
         }

@@ -8,8 +8,9 @@ use std::time::{Instant, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use super::open;
+use super::open::{self, StoreAddress};
 use super::signals::{RetiredSnapshots, report_reload};
+use super::tls::TlsEndpoints;
 use crate::admin::{self, AdminApi, AdminListener, GatewayControl, ProviderCheck};
 use crate::config::{ReloadOutcome, Reloader, StoreSettings};
 use crate::json::Writer;
@@ -83,6 +84,8 @@ pub(in crate::proxy) struct ProcessControl {
     pub(in crate::proxy) gateway: Gateway,
     pub(in crate::proxy) retired: RetiredSnapshots,
     pub(in crate::proxy) store: StoreSettings,
+    pub(in crate::proxy) store_address: StoreAddress,
+    pub(in crate::proxy) tls: Arc<TlsEndpoints>,
 }
 
 impl GatewayControl for ProcessControl {
@@ -116,6 +119,18 @@ impl GatewayControl for ProcessControl {
             json.string(&problem.to_string());
         }
         json.end_array().end_object();
+        json.key("certificates").begin_array();
+        for endpoint in self.tls.iter() {
+            let state = endpoint.state();
+            json.begin_object();
+            json.key("listen").string(&endpoint.listen().to_string());
+            json.key("not_after").string(&crate::canonical::time::rfc3339(state.not_after));
+            if let Some(fault) = &state.fault {
+                json.key("refused").string(fault);
+            }
+            json.end_object();
+        }
+        json.end_array();
         json.key("targets");
         self.gateway.write_health(&mut json);
         json.key("checks");
@@ -163,6 +178,6 @@ impl GatewayControl for ProcessControl {
     }
 
     fn open_ledger(&self) -> Result<Box<dyn LedgerAdmin + Send>, String> {
-        open::ledger_admin(&self.store)
+        open::ledger_admin(&self.store, &self.store_address)
     }
 }
