@@ -53,6 +53,8 @@ pub enum ErrorKind {
     EndpointNotPermitted,
     /// The key does not permit the client's network.
     NetworkNotPermitted,
+    /// The key does not permit the client's certificate, or requires one.
+    CertificateNotPermitted,
     /// The key's account is disabled.
     DisabledAccount,
     /// The key's account does not exist.
@@ -151,6 +153,7 @@ impl ErrorKind {
         ErrorKind::ModelNotPermitted,
         ErrorKind::EndpointNotPermitted,
         ErrorKind::NetworkNotPermitted,
+        ErrorKind::CertificateNotPermitted,
         ErrorKind::DisabledAccount,
         ErrorKind::UnknownAccount,
         ErrorKind::RateLimited,
@@ -209,6 +212,7 @@ impl ErrorKind {
             ErrorKind::ModelNotPermitted    => row("model_not_permitted",   D, 403, ("permission_denied", Some("model_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
             ErrorKind::EndpointNotPermitted => row("endpoint_not_permitted", D, 403, ("permission_denied", Some("endpoint_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
             ErrorKind::NetworkNotPermitted  => row("network_not_permitted", D, 403, ("permission_denied", Some("network_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
+            ErrorKind::CertificateNotPermitted => row("certificate_not_permitted", D, 403, ("permission_denied", Some("certificate_not_permitted")), "permission_error", "PERMISSION_DENIED", false),
             ErrorKind::DisabledAccount      => row("disabled_account",      D, 401, (INVALID, Some("account_disabled")),        "authentication_error", "UNAUTHENTICATED",    true),
             ErrorKind::UnknownAccount       => row("unknown_account",       D, 401, (INVALID, Some("account_unknown")),         "authentication_error", "UNAUTHENTICATED",    true),
             ErrorKind::RateLimited          => row("rate_limited",          D, 429, ("rate_limit_exceeded", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", false),

@@ -18,6 +18,7 @@ mod images;
 #[cfg(feature = "config")]
 mod journal;
 mod json;
+mod listener;
 mod socket;
 mod tokens;
 mod translate;
@@ -38,6 +39,9 @@ pub use images::images;
 #[cfg(feature = "config")]
 pub use journal::journal;
 pub use json::{json_cursor, json_scanner};
+#[cfg(feature = "config")]
+pub use listener::forwarded;
+pub use listener::proxy_header;
 pub use socket::{websocket_events, websocket_frames};
 pub use tokens::tokens;
 pub use translate::{answer, schemas, seals, translated, translated_request};
@@ -59,6 +63,7 @@ pub const TARGETS: &[Target] = &[
     ("tokens", tokens),
     ("websocket_frames", websocket_frames),
     ("websocket_events", websocket_events),
+    ("proxy_header", proxy_header),
     ("path", path),
     ("request", request),
     ("spellings", spellings),
@@ -81,6 +86,8 @@ pub const TARGETS: &[Target] = &[
     ("journal", journal),
     #[cfg(feature = "config")]
     ("head", head),
+    #[cfg(feature = "config")]
+    ("forwarded", forwarded),
     #[cfg(feature = "config")]
     ("chunks", chunks),
     #[cfg(feature = "config")]

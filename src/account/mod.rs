@@ -3,13 +3,16 @@
 //! Keys live here, as hashes only ([`Keys`]), with their rules ([`AccountRules`]: models, APIs, networks, limits,
 //! losses) and the accounts that they belong to ([`Account`]); prices and the cost of a request ([`price`], in
 //! integers: [`amount`]); the estimate of a request's usage ([`estimate`]) and the upper bound of what a provider may
-//! report ([`usage_bound`]); access tokens that stand for a key ([`Tokens`]); access keys for AWS signatures
+//! report ([`usage_bound`]); the address of a client behind trusted proxies ([`TrustedProxies`]) and the names in its
+//! certificate ([`ClientCertificate`]); access tokens that stand for a key ([`Tokens`]); access keys for AWS signatures
 //! ([`AccessKey`]), whose secrets are the only ones here; and tokens of the admin API ([`AdminToken`]). Here must not
 //! live: HTTP, the place of a key in a request, the usage of limits (`limits`), or balances (`ledger`).
 
 mod access_key;
 mod admin_token;
 pub mod amount;
+mod certificate;
+mod client_address;
 pub mod estimate;
 mod key;
 mod losses;
@@ -23,6 +26,8 @@ pub mod usage_bound;
 pub use access_key::{AccessKey, NewAccessKey};
 pub use admin_token::{AdminRole, AdminToken};
 pub use amount::Amount;
+pub use certificate::{CERTIFICATE_NAME_KINDS, ClientCertificate};
+pub use client_address::{ForwardedHeader, TrustedProxies};
 pub use estimate::{ExpectedUsage, PremiumInputKinds};
 pub use key::{Key, KeyHash, KeyState, Keys, NewKey, is_mistyped, redact_keys};
 pub use losses::Losses;

@@ -35,6 +35,11 @@ impl Network {
         }))
     }
 
+    /// Returns true if all addresses of a family are in the network.
+    pub fn is_everything(&self) -> bool {
+        self.0.prefix_len() == 0
+    }
+
     /// Returns true if an address is in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use super::{Losses, Network, Permission};
+use super::{ClientCertificate, Losses, Network, Pattern, Permission};
 use crate::canonical::CachePolicy;
 use crate::limits::{LimitRegistry, LimitState, Scope, UsageLimits};
 
@@ -16,6 +16,8 @@ pub struct AccountRules {
     pub endpoints: Permission,
     /// Networks that it may be used from; `None` for all.
     pub networks: Option<Box<[Network]>>,
+    /// Names of client certificates of which one is required; `None` if no certificate is.
+    pub certificates: Option<Box<[Pattern]>>,
     /// Policy for losses in translation.
     pub losses: Losses,
     /// Limits of the key.
@@ -32,6 +34,16 @@ impl AccountRules {
         match (&self.networks, address) {
             (None, _) => true,
             (Some(networks), Some(address)) => networks.iter().any(|network| network.contains(address)),
+            (Some(_), None) => false,
+        }
+    }
+
+    /// Returns true if the key may be used over a connection with this client certificate; `None` for a connection
+    /// without one.
+    pub fn permits_certificate(&self, certificate: Option<&ClientCertificate>) -> bool {
+        match (&self.certificates, certificate) {
+            (None, _) => true,
+            (Some(patterns), Some(certificate)) => certificate.matches(patterns),
             (Some(_), None) => false,
         }
     }

@@ -4,10 +4,11 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Args;
+use clap::builder::FalseyValueParser;
 use tracing_subscriber::EnvFilter;
 
 use super::{Conf, complain, fail};
-use crate::config::{self, Environment, Loaded, LogFormat, LogSettings};
+use crate::config::{self, Loaded, LogFormat, LogSettings, WatchedEnvironment};
 use crate::metrics::log;
 use crate::proxy::{ServeError, ServeOptions, Server};
 
@@ -25,10 +26,14 @@ pub(super) struct ServeArgs {
     /// this start.
     #[arg(long)]
     upgrade: bool,
+    /// Reload when a file of routes, keys, certificates or secrets has changed, as SIGHUP does.
+    #[arg(long, env = "MODEL_GATEWAY_WATCH", value_parser = FalseyValueParser::new())]
+    watch: bool,
 }
 
 pub(super) fn run(options: &ServeArgs) -> ExitCode {
-    let loaded = match config::load(&options.conf.conf, &Environment) {
+    let vault = WatchedEnvironment::default();
+    let loaded = match config::load(&options.conf.conf, &vault) {
         Ok(loaded) => loaded,
         Err(report) => {
             for problem in &report.problems {
@@ -41,7 +46,7 @@ pub(super) fn run(options: &ServeArgs) -> ExitCode {
     for warning in &loaded.settings.warnings {
         tracing::warn!("{warning}");
     }
-    let status = serve(options, loaded);
+    let status = serve(options, loaded, vault);
     log::flush();
     match status {
         Ok(()) => ExitCode::SUCCESS,
@@ -49,14 +54,16 @@ pub(super) fn run(options: &ServeArgs) -> ExitCode {
     }
 }
 
-fn serve(options: &ServeArgs, loaded: Loaded) -> Result<(), ServeError> {
-    let listen: Vec<String> = loaded.settings.listen.iter().map(ToString::to_string).collect();
+fn serve(options: &ServeArgs, loaded: Loaded, vault: WatchedEnvironment) -> Result<(), ServeError> {
+    let http = loaded.settings.http.iter().map(|http| http.listen);
+    let listen: Vec<String> =
+        loaded.settings.listen.iter().copied().chain(http).map(|address| address.to_string()).collect();
     let tls: Vec<String> = loaded.settings.tls.iter().map(|tls| tls.listen.to_string()).collect();
     let admin = loaded.settings.admin;
     let snapshot = &loaded.snapshot;
     let (models, keys) = (snapshot.routes.models().len(), snapshot.keys.len());
-    let serve = ServeOptions { upgrade: options.upgrade };
-    let server = Server::new(loaded, Box::new(Environment), serve)?;
+    let serve = ServeOptions { upgrade: options.upgrade, watch: options.watch };
+    let server = Server::new(loaded, Box::new(vault), serve)?;
     let started = Box::new(move || {
         let version = env!("MODEL_GATEWAY_VERSION");
         tracing::info!(version, ?listen, ?tls, %admin, models, keys, "model-gateway accepts requests");

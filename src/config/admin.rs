@@ -106,7 +106,7 @@ pub(super) fn read(
 }
 
 fn read_tls(table: &ConfigTable<'_>, base: &Path, vault: &dyn Vault) -> Option<AdminTlsSettings> {
-    let (cert, key) = super::settings::read_identity(table, base, vault);
+    let (cert, key) = super::listeners::read_identity(table, base, vault);
     Some(AdminTlsSettings { cert: cert?, key: key? })
 }
 

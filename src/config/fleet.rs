@@ -2,14 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Secret;
 use super::node::{ConfigTable, Value};
+use super::{Secret, SecretSource, Vault, secret};
 
 /// Shared store of a fleet of gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetSettings {
     /// Server URLs; several are the nodes of a cluster, or sentinels. A URL may contain a password.
     pub urls: Vec<Secret>,
+    /// Sources of the URLs, in their order; `None` for a URL in gateway.toml itself.
+    pub sources: Vec<Option<SecretSource>>,
+    /// Folder that relative paths of the sources refer to.
+    pub folder: PathBuf,
     /// Master name at the sentinels; `None` without sentinels.
     pub sentinel: Option<String>,
     /// Folder of the journal of charges that the server has not acknowledged yet.
@@ -33,16 +37,17 @@ const ALLOWANCE: i64 = 1_000_000_000;
 const HINT: &str = "write a URL such as \"redis://10.0.0.5:6379\"";
 
 /// Reads the fleet settings. Returns `None` if no server is configured.
-pub(super) fn read(table: &ConfigTable<'_>, folder: &Path) -> Option<FleetSettings> {
+pub(super) fn read(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option<FleetSettings> {
     let mut urls = Vec::new();
     let servers = table.get("valkey").map(Value::hidden);
     if let Some(value) = &servers {
         if value.is_list() {
-            if value.elements(|url| urls.extend(url.parsed(address))) == Some(0) {
+            let count = value.elements(|url| urls.extend(read_url(url, folder, vault)));
+            if count == Some(0) {
                 value.wrong("the list is empty", HINT.to_owned());
             }
         } else {
-            urls.extend(value.parsed(address));
+            urls.extend(read_url(value, folder, vault));
         }
     }
     let sentinel = table.string("sentinel");
@@ -51,7 +56,34 @@ pub(super) fn read(table: &ConfigTable<'_>, folder: &Path) -> Option<FleetSettin
     if sentinel.is_some() && servers.is_none() {
         table.wrong("sentinel is set without valkey", "list the URLs of the sentinels in valkey".to_owned());
     }
-    servers.map(|_| FleetSettings { urls, sentinel, journal, away })
+    let (urls, sources) = urls.into_iter().unzip();
+    servers.map(|_| FleetSettings { urls, sources, folder: folder.to_owned(), sentinel, journal, away })
+}
+
+impl FleetSettings {
+    /// Reads the URLs again. `None` if all are in gateway.toml itself, which is read at startup.
+    ///
+    /// # Errors
+    /// Returns the reason if a source cannot be read.
+    pub fn read_again(&self, vault: &dyn Vault) -> Result<Option<Vec<Secret>>, String> {
+        if self.sources.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let read = |(url, source): (&Secret, &Option<SecretSource>)| match source {
+            None => Ok(url.clone()),
+            Some(source) => source.read("store URL", &self.folder, vault),
+        };
+        self.urls.iter().zip(&self.sources).map(read).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Returns the files that the URLs are read from.
+    pub fn files(&self, vault: &dyn Vault) -> Vec<PathBuf> {
+        let files = self.sources.iter().filter_map(|source| match source {
+            Some(SecretSource::File(path)) => secret::expand(path, &self.folder, vault).ok(),
+            _ => None,
+        });
+        files.collect()
+    }
 }
 
 fn read_outage_policy(table: &ConfigTable<'_>) -> OnOutageSetting {
@@ -75,6 +107,25 @@ fn read_outage_policy(table: &ConfigTable<'_>) -> OnOutageSetting {
         ),
     }
     OnOutageSetting::Refuse
+}
+
+/// Reads a URL, or the source that it is read from: it may have a password.
+fn read_url(value: &Value<'_>, folder: &Path, vault: &dyn Vault) -> Option<(Secret, Option<SecretSource>)> {
+    if !value.is_table() {
+        return value.parsed(address).map(|url| (url, None));
+    }
+    let example = "valkey = { env = \"VALKEY_URL\" }";
+    let (url, source) = secret::read_with_source(value, "store URL", example, folder, vault)?;
+    if !vault.reads() {
+        return Some((url, Some(source)));
+    }
+    match address(url.expose()) {
+        Ok(url) => Some((url, Some(source))),
+        Err(hint) => {
+            value.wrong("the store URL is not valid", hint);
+            None
+        }
+    }
 }
 
 fn address(url: &str) -> Result<Secret, String> {

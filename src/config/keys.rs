@@ -10,7 +10,8 @@ use super::secret::{self, Secret, Vault};
 use super::sources::SourceText;
 use super::values::cache_policy;
 use crate::account::{
-    AccessKey, Account, AccountRules, Key, KeyHash, Keys, Losses, Network, Pattern, Permission,
+    AccessKey, Account, AccountRules, CERTIFICATE_NAME_KINDS, Key, KeyHash, Keys, Losses, Network, Pattern,
+    Permission,
 };
 use crate::limits::UsageLimits;
 use crate::wire::Api;
@@ -270,6 +271,11 @@ impl<'v> Reader<'v> {
             });
             networks.into_boxed_slice()
         });
+        let certificates = table.get("certificates").map(|value| {
+            let mut names = Vec::new();
+            value.elements(|element| names.extend(element.parsed(read_certificate_name)));
+            names.into_boxed_slice()
+        });
         let losses = table.get("losses").and_then(|value| {
             value.parsed(|text| {
                 Losses::from_name(text).ok_or_else(|| "write \"allow\", \"warn\" or \"refuse\"".to_owned())
@@ -288,6 +294,7 @@ impl<'v> Reader<'v> {
             models,
             endpoints,
             networks,
+            certificates,
             losses: losses.unwrap_or_default(),
             limits,
             prompt_cache,
@@ -324,6 +331,24 @@ fn read_endpoint(text: &str) -> Result<Pattern, String> {
         Some(meant) => format!("did you mean \"{meant}\"?"),
         None => format!("write a name or pattern of: {}", names.join(", ")),
     })
+}
+
+/// Parses the name of a client certificate with its kind, or a pattern of such names.
+fn read_certificate_name(text: &str) -> Result<Pattern, String> {
+    let kind = CERTIFICATE_NAME_KINDS.into_iter().find(|kind| text.starts_with(kind));
+    match kind {
+        // Fingerprints are compared in lower case, without the colons that some tools write.
+        Some("sha256:") => {
+            let digits = text.get("sha256:".len()..).unwrap_or_default().replace(':', "").to_ascii_lowercase();
+            let sound = digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            let hint = || "write the 64 hexadecimal digits of the certificate's SHA-256".to_owned();
+            sound.then(|| Pattern::new(format!("sha256:{digits}"))).ok_or_else(hint)
+        }
+        Some(kind) if text.len() > kind.len() => Ok(Pattern::new(text)),
+        _ => Err("write a name with its kind, such as \"cn:alice\", \"dns:alice.example\", \"uri:spiffe://acme/alice\", \
+                  \"email:alice@acme.example\", \"ip:192.0.2.7\" or \"sha256:...\""
+            .to_owned()),
+    }
 }
 
 fn read_limits(table: &ConfigTable<'_>) -> UsageLimits {

@@ -17,10 +17,13 @@ mod google;
 mod keys;
 mod keys_file;
 mod limits;
+mod listeners;
 mod models;
 mod node;
+mod overrides;
 mod prices;
 mod print;
+mod print_listeners;
 mod print_telemetry;
 pub mod reference;
 mod reload;
@@ -55,15 +58,16 @@ pub use entries::{EntryKind, FieldError};
 pub use fleet::{FleetSettings, OnOutageSetting};
 pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed, SavedAccessKey};
 pub use limits::Limits;
+pub use listeners::{ClientCertificates, CorsRule, HttpListener, ProxyProtocol, TlsListener};
+pub use overrides::{PREFIX as OVERRIDE_PREFIX, SettingOverride};
 pub use print::effective;
 pub use reload::{Baseline, LoadedFile, ReloadOutcome, ReloadRules, Reloader};
 pub use replace::ReplaceError;
 pub use report::{Problem, Report};
 pub use schema::schema;
-pub use secret::{Environment, NoSecrets, Secret, SecretSource, Vault};
+pub use secret::{Environment, NoSecrets, Secret, SecretSource, Vault, WatchedEnvironment};
 pub use settings::{
     AccessLogSettings, LedgerSettings, LogFormat, LogSettings, RetentionSettings, Settings, StoreSettings,
-    TlsListener,
 };
 
 pub use telemetry::TelemetrySettings;
@@ -75,6 +79,7 @@ pub use writer::{
 
 use crate::account::Keys;
 use crate::snapshot::Snapshot;
+use overrides::Overrides;
 use routes::Routed;
 use sources::{SourceFile, SourceText};
 use stable_read::StableReader;
@@ -143,7 +148,7 @@ pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
 pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<Loaded, Report> {
     let [gateway, routes, keys] = texts;
     let file = folder.join("gateway.toml");
-    let settings = settings::read(&file, gateway, vault);
+    let settings = settings::read(&file, gateway, &Overrides::default(), vault);
     let source =
         |kind, name: &str, text: &str| SourceFile { kind, path: folder.join(name), text: text.to_owned() };
     let routes = vec![source(SourceKind::Routes, "routes.toml", routes)];
@@ -184,7 +189,9 @@ pub fn check_texts(
     texts: CandidateTexts,
 ) -> Result<(Vec<Problem>, Snapshot), Report> {
     let settings = match texts.gateway {
-        Some(text) => settings::read(file, &text, &NoSecrets),
+        Some(text) => {
+            Overrides::of_process().and_then(|overrides| settings::read(file, &text, &overrides, &NoSecrets))
+        }
         None => load_settings(file, &NoSecrets),
     };
     let reader = StableReader::default();
@@ -261,17 +268,18 @@ pub fn admin(file: &Path) -> Result<(SocketAddr, bool), Report> {
     load_settings(file, &NoSecrets).map(|settings| (settings.admin, settings.admin_api.tls.is_some()))
 }
 
-/// Returns the store settings of gateway.toml. The other files are not read.
+/// Returns the store settings of gateway.toml, with the URL of its server. The other files are not read.
 ///
 /// # Errors
 /// Returns [`Report`] if gateway.toml is invalid.
 pub fn store(file: &Path) -> Result<StoreSettings, Report> {
-    load_settings(file, &NoSecrets).map(|settings| settings.store)
+    load_settings(file, &secret::OnlySecrets).map(|settings| settings.store)
 }
 
 fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
     let text = read(file)?;
-    settings::read(file, &text, vault)
+    let overrides = Overrides::of_process()?;
+    settings::read(file, &text, &overrides, vault)
 }
 
 /// Reads routes.toml and keys.toml.
@@ -292,7 +300,11 @@ fn read_snapshot(
 ) -> Result<(Snapshot, Baseline), Report> {
     let routes = sources.read(SourceKind::Routes, reader);
     let keys = sources.read(SourceKind::Keys, reader);
-    snapshot_of(routes, keys, vault, &|path| reader.read(path))
+    let beside = |path: &Path| {
+        vault.note_file(path);
+        reader.read(path)
+    };
+    snapshot_of(routes, keys, vault, &beside)
 }
 
 /// Parses the files that could be read. Reports the faults of all others as well.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::overrides::Layer;
 use super::report::{Problem, Report, closest, excerpt, place};
 use super::values;
 use crate::account::amount;
@@ -18,6 +19,10 @@ pub(super) struct TomlDocument<'t> {
     file: PathBuf,
     text: &'t str,
     before: Before,
+    /// Values that take the place of those in the text.
+    layers: &'t [Layer<'t>],
+    /// Table in which the keys of layers stand whose table the text does not have.
+    empty: DeValue<'t>,
     problems: RefCell<Vec<Problem>>,
     warnings: RefCell<Vec<Problem>>,
 }
@@ -53,7 +58,18 @@ impl<'t> TomlDocument<'t> {
     /// Creates a document of a part of a file that is valid TOML on its own.
     pub(super) fn part(file: &FilePath, text: &'t str, before: Before) -> Self {
         let (problems, warnings) = Default::default();
-        TomlDocument { file: file.to_owned(), text, before, problems, warnings }
+        let empty = DeValue::Table(DeTable::new());
+        TomlDocument { file: file.to_owned(), text, before, layers: &[], empty, problems, warnings }
+    }
+
+    /// Sets the values that take the place of those in the text.
+    pub(super) fn with_layers(self, layers: &'t [Layer<'t>]) -> Self {
+        TomlDocument { layers, ..self }
+    }
+
+    /// Returns the text.
+    pub(super) fn text(&self) -> &'t str {
+        self.text
     }
 
     /// Parses the text. Returns `None` after a syntax error, which is reported.
@@ -100,7 +116,7 @@ impl<'t> TomlDocument<'t> {
         Ok(in_order(self.warnings))
     }
 
-    fn report(&self, span: &Range<usize>, key: String, message: String, hint: Option<String>) {
+    pub(super) fn report(&self, span: &Range<usize>, key: String, message: String, hint: Option<String>) {
         let problem = self.problem(span, key, message, hint);
         self.problems.borrow_mut().push(problem);
     }
@@ -259,6 +275,11 @@ impl<'d> Value<'d> {
         }
     }
 
+    /// Returns whether the value is a table.
+    pub(super) fn is_table(&self) -> bool {
+        self.value.is_table()
+    }
+
     /// Returns whether the value is a list.
     pub(super) fn is_list(&self) -> bool {
         self.value.is_array()
@@ -376,10 +397,35 @@ impl<'d> ConfigTable<'d> {
     pub(super) fn get(&self, key: &'static str) -> Option<Value<'_>> {
         // Missing keys are recorded too: the hint for an unknown key lists them.
         self.known.borrow_mut().push(key);
-        let value: &Spanned<DeValue<'_>> = self.table.get(key)?;
         let place = KeyPath { parent: Some(&self.place), step: Step::Key(key) };
+        if let Some(value) = self.layered(key, place) {
+            return Some(value);
+        }
+        let value: &Spanned<DeValue<'_>> = self.table.get(key)?;
         let (document, span) = (self.document, value.span());
         Some(Value { document, value: value.get_ref(), span, place, hidden: false })
+    }
+
+    /// Returns the value that overrides that of a key. `None` for nearly all keys.
+    fn layered<'v>(&'v self, key: &str, place: KeyPath<'v>) -> Option<Value<'v>> {
+        let document = self.document;
+        if document.layers.is_empty() {
+            return None;
+        }
+        let path = place.path();
+        if let Some(layer) = document.layers.iter().find(|layer| layer.key() == path) {
+            let (value, span) = (layer.value().get_ref(), layer.value().span());
+            return Some(Value { document: layer.document(), value, span, place, hidden: false });
+        }
+        let is_needed =
+            !self.table.contains_key(key) && document.layers.iter().any(|layer| layer.is_below(&path));
+        is_needed.then(|| Value {
+            document,
+            value: &document.empty,
+            span: self.span.clone(),
+            place,
+            hidden: false,
+        })
     }
 
     /// Returns the value of a key; a missing key is a fault.

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::overrides::mark_origins;
+use super::print_listeners::{write_listeners, write_proxies};
 use super::print_telemetry;
 use super::routing::ALSO;
 use super::{
     AccessLogSettings, AdminApiSettings, ConfigSources, FleetSettings, LedgerSettings, Limits, Loaded,
     LogFormat, LogSettings, OnOutageSetting, ReloadRules, RetentionSettings, Settings, StoreSettings,
-    TlsListener,
 };
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
@@ -27,6 +28,9 @@ pub(super) fn effective_of(settings: &Settings, snapshot: &Snapshot) -> String {
     let mut out = String::new();
     // Writing to a `String` cannot fail.
     let _ = write_settings(&mut out, settings);
+    if !settings.overrides.is_empty() {
+        out = mark_origins(&out, &settings.overrides);
+    }
     let _ = write_routes(&mut out, &snapshot.routes);
     let _ = write_keys(&mut out, &snapshot.keys);
     out
@@ -57,7 +61,10 @@ fn bytes(value: usize) -> String {
 fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
     let Settings {
         listen,
+        http,
         tls,
+        trusted_proxies,
+        cors,
         admin,
         routes,
         keys,
@@ -74,6 +81,7 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
         admin_api,
         telemetry,
         warnings: _,
+        overrides: _,
     } = settings;
     let listen: Vec<String> = listen.iter().map(|address| format!("\"{address}\"")).collect();
     writeln!(out, "# gateway.toml")?;
@@ -86,11 +94,8 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
     writeln!(out, "websocket      = {websocket}")?;
     writeln!(out, "drain          = {}", span(*drain))?;
     writeln!(out, "upgrade_socket = {}", text(&upgrade_socket.display().to_string()))?;
-    for TlsListener { listen, cert, key } in tls {
-        writeln!(out, "\n[[server.tls]]\nlisten = \"{listen}\"")?;
-        writeln!(out, "cert   = {}", text(&cert.display().to_string()))?;
-        writeln!(out, "key    = {}", text(&key.display().to_string()))?;
-    }
+    write_proxies(out, trusted_proxies)?;
+    write_listeners(out, http, tls, cors)?;
     write_limits(out, limits)?;
     writeln!(out, "\n[reload]")?;
     writeln!(out, "allow_empty = {allow_empty}")?;

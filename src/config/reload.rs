@@ -166,6 +166,17 @@ impl Reloader {
         &self.sources
     }
 
+    /// Returns the files whose change calls for a reload: those of the snapshot that exist now, and all secrets that were
+    /// read. Reads folders.
+    pub fn watched_files(&self) -> Vec<PathBuf> {
+        let kinds = [&self.sources.routes, &self.sources.keys];
+        // A folder that cannot be read is a fault of the next reload.
+        let mut files: Vec<PathBuf> =
+            kinds.into_iter().filter_map(|sources| sources.files().ok()).flatten().collect();
+        files.extend(self.vault.files());
+        files
+    }
+
     /// Returns the files in effect.
     pub fn loaded_files(&self) -> Vec<LoadedFile> {
         let current = self.current.lock();

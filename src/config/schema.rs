@@ -46,6 +46,8 @@ pub(super) enum KeyType {
     Addresses,
     /// Text or list of texts.
     TextOrTexts,
+    /// URL or list of URLs, each a text or the source of a secret.
+    UrlsOrSource,
     /// Table with the keys below it.
     Table,
     /// Table of which exactly one key is set.
@@ -168,7 +170,7 @@ fn store(key: &str) -> Option<KeyType> {
     const POLICY: Names = Names::Own(&["allow", "refuse"]);
     Some(match key {
         "sqlite" | "sentinel" | "journal" => KeyType::Text,
-        "valkey" => KeyType::TextOrTexts,
+        "valkey" => KeyType::UrlsOrSource,
         "away" | "foreign_responses" => KeyType::OneOf(POLICY),
         "away_allowance" => KeyType::Amount,
         "response_lifetime" | "seal_lifetime" | "flush" | "record_lifetime" => KeyType::Duration,
@@ -218,7 +220,7 @@ fn access(key: &str) -> Option<KeyType> {
         "images" => KeyType::OneOf(Names::Own(&["envelope", "plain"])),
         "losses" => KeyType::OneOf(Names::Losses),
         "prompt_cache" => KeyType::OneOf(Names::CachePolicies),
-        "models" | "endpoints" | "networks" => KeyType::Texts,
+        "models" | "endpoints" | "networks" | "certificates" => KeyType::Texts,
         "limits" | "access_key" => KeyType::Table,
         _ => return None,
     })
@@ -270,14 +272,22 @@ fn other(path: &str) -> Option<KeyType> {
         | "provider.google" | "provider.azure" | "model.timeouts" | "model.retry" | "model.price" => {
             KeyType::Table
         }
-        "server.tls" | "tokens.key" | "provider" | "model" | "model.targets" | "key" | "account" => {
-            KeyType::Tables
-        }
+        "server.http" | "server.tls" | "server.cors" | "tokens.key" | "provider" | "model"
+        | "model.targets" | "key" | "account" => KeyType::Tables,
         "provider.credential" | "tokens.key.secret" | "key.access_key.secret" => KeyType::Choice,
         "key.access_key.id" => KeyType::Text,
         "provider.headers" => KeyType::Open,
         "server.listen" => KeyType::Addresses,
-        "server.admin" | "server.tls.listen" => KeyType::Address,
+        "server.admin" | "server.http.listen" | "server.tls.listen" => KeyType::Address,
+        "server.http.proxy_protocol" | "server.tls.proxy_protocol" => {
+            KeyType::OneOf(Names::Own(&["off", "optional", "required"]))
+        }
+        "server.tls.client_certificate" => KeyType::OneOf(Names::Own(&["required", "optional"])),
+        "server.forwarded_header" => KeyType::OneOf(Names::Own(&["x-forwarded-for", "forwarded"])),
+        "server.trusted_proxies" | "server.cors.origins" | "server.cors.methods" | "server.cors.headers" => {
+            KeyType::Texts
+        }
+        "server.cors.max_age" => KeyType::Duration,
         "server.threads" => KeyType::Integer(0, 1024),
         "server.drain"
         | "reload.settle"
@@ -326,6 +336,8 @@ fn other(path: &str) -> Option<KeyType> {
         | "server.upgrade_socket"
         | "server.tls.cert"
         | "server.tls.key"
+        | "server.tls.client_ca"
+        | "server.tls.client_crl"
         | "log.level"
         | "log.access"
         | "tokens.issuer"
@@ -451,6 +463,17 @@ fn simple(shape: KeyType) -> Map<String, Value> {
         KeyType::Some(list) => json!({ "type": "array", "items": names(list) }),
         KeyType::Texts => json!({ "type": "array", "items": text }),
         KeyType::TextOrTexts => json!({ "anyOf": [text, { "type": "array", "items": text }] }),
+        KeyType::UrlsOrSource => {
+            let source = json!({
+                "type": "object",
+                "properties": { "env": text, "file": text, "value": text },
+                "additionalProperties": false,
+                "minProperties": 1,
+                "maxProperties": 1,
+            });
+            let url = json!({ "anyOf": [text, source] });
+            json!({ "anyOf": [text, source, { "type": "array", "items": url }] })
+        }
         KeyType::Open => json!({ "type": "object", "additionalProperties": text }),
         // Described by the caller.
         KeyType::Table | KeyType::Choice | KeyType::Tables | KeyType::AmountOrTables => return Map::new(),

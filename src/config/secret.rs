@@ -1,7 +1,10 @@
 //! Secrets: their sources, and masking in output.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
 
 use super::node::Value;
 
@@ -47,6 +50,17 @@ pub(super) fn read(
     folder: &Path,
     vault: &dyn Vault,
 ) -> Option<Secret> {
+    read_with_source(value, what, example, folder, vault).map(|(secret, _)| secret)
+}
+
+/// Like [`read`], and returns the source too, with which the secret can be read again.
+pub(super) fn read_with_source(
+    value: &Value<'_>,
+    what: &str,
+    example: &str,
+    folder: &Path,
+    vault: &dyn Vault,
+) -> Option<(Secret, SecretSource)> {
     let source = value.as_table(|table| {
         let env = table.string("env").map(SecretSource::Env);
         let file = table.string("file").map(|path| SecretSource::File(path.into()));
@@ -58,7 +72,8 @@ pub(super) fn read(
         }
         sources.pop()
     })??;
-    source.read(what, folder, vault).map_err(|reason| value.wrong(reason, None)).ok()
+    let secret = source.read(what, folder, vault).map_err(|reason| value.wrong(reason, None)).ok()?;
+    Some((secret, source))
 }
 
 /// Lookup of secrets: the process environment, or nothing when a configuration is checked without secrets. TLS
@@ -80,6 +95,16 @@ pub trait Vault {
     fn reads(&self) -> bool {
         true
     }
+    /// Notes that a file was read by other means, which belongs to the configuration.
+    fn note_file(&self, _path: &Path) {}
+    /// Returns the files that were read or noted so far. Empty for a vault that does not remember them.
+    fn files(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+    /// Returns whether certificates are read.
+    fn reads_certificates(&self) -> bool {
+        self.reads()
+    }
 }
 
 /// Environment and files of the process.
@@ -97,6 +122,53 @@ impl Vault for Environment {
 
     fn file(&self, path: &Path) -> std::io::Result<String> {
         std::fs::read_to_string(path)
+    }
+}
+
+/// Environment and files of the process, which remembers the files that it reads, so that they can be watched.
+#[derive(Debug, Default)]
+pub struct WatchedEnvironment(Mutex<BTreeSet<PathBuf>>);
+
+/// Maximum number of files that are remembered, over all reloads.
+const MAX_WATCHED: usize = 10_000;
+
+impl Vault for WatchedEnvironment {
+    fn env(&self, name: &str) -> Option<String> {
+        Environment.env(name)
+    }
+
+    fn file(&self, path: &Path) -> std::io::Result<String> {
+        self.note_file(path);
+        Environment.file(path)
+    }
+
+    fn note_file(&self, path: &Path) {
+        let mut files = self.0.lock();
+        if files.len() < MAX_WATCHED {
+            files.insert(path.to_owned());
+        }
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        self.0.lock().iter().cloned().collect()
+    }
+}
+
+/// Secrets of the process, without certificates: for commands that use the store and open no listener.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OnlySecrets;
+
+impl Vault for OnlySecrets {
+    fn env(&self, name: &str) -> Option<String> {
+        Environment.env(name)
+    }
+
+    fn file(&self, path: &Path) -> std::io::Result<String> {
+        Environment.file(path)
+    }
+
+    fn reads_certificates(&self) -> bool {
+        false
     }
 }
 

@@ -5,27 +5,32 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-
 use super::admin::{self, AdminApiSettings};
 use super::fleet::{self, FleetSettings};
 use super::limits::{Limits, read_limits};
+use super::listeners::{self, CorsRule, HttpListener, Listeners, TlsListener};
 use super::node::{ConfigTable, TomlDocument};
+use super::overrides::{Layer, Overrides, SettingOverride, file_of};
 use super::report::{Problem, Report};
-use super::secret::expand;
 use super::sources::{self, ConfigSources, SnapshotSources};
 use super::telemetry::{self, TelemetrySettings};
 use super::values;
 use super::{ReloadRules, Vault, folder, reload};
+use crate::account::TrustedProxies;
 
 /// Settings of gateway.toml, with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Plaintext listeners: HTTP/1.1 and h2c.
     pub listen: Vec<SocketAddr>,
+    /// Plaintext listeners with settings of their own.
+    pub http: Vec<HttpListener>,
     /// TLS listeners: ALPN h2 and http/1.1.
     pub tls: Vec<TlsListener>,
+    /// Proxies whose statements about the client are believed.
+    pub trusted_proxies: TrustedProxies,
+    /// Rules for web pages of other origins.
+    pub cors: Vec<CorsRule>,
     /// Address of the admin port (metrics and health).
     pub admin: SocketAddr,
     /// Files of routes, without the folder of the admin API.
@@ -58,24 +63,21 @@ pub struct Settings {
     pub telemetry: TelemetrySettings,
     /// Warnings: what gateway.toml sets without effect, or what a later operation cannot carry out.
     pub warnings: Vec<Problem>,
+    /// Settings that the environment overrides.
+    pub overrides: Vec<SettingOverride>,
 }
 
 impl Settings {
+    /// Returns the addresses of all listeners, those with plaintext first.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let http = self.http.iter().map(|http| http.listen);
+        self.listen.iter().copied().chain(http).chain(self.tls.iter().map(|tls| tls.listen))
+    }
+
     /// Returns the files of the snapshot, those of the admin API included.
     pub fn sources(&self) -> SnapshotSources {
         SnapshotSources::new(&self.routes, &self.keys, &self.admin_api.state)
     }
-}
-
-/// TLS listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsListener {
-    /// Address.
-    pub listen: SocketAddr,
-    /// Certificate chain, PEM.
-    pub cert: PathBuf,
-    /// Private key, PEM.
-    pub key: PathBuf,
 }
 
 /// Log format.
@@ -196,20 +198,45 @@ const MAX_THREADS: i64 = 1024;
 const MAX_LISTENERS: usize = 32;
 const _: () = assert!(MAX_LISTENERS * (58 + 1) <= 2_048);
 
-pub(super) fn read(file: &Path, text: &str, vault: &dyn Vault) -> Result<Settings, Report> {
-    let document = TomlDocument::new(file, text);
+/// Reads the text of gateway.toml, with the settings that the environment overrides.
+pub(super) fn read(
+    file: &Path,
+    text: &str,
+    overrides: &Overrides,
+    vault: &dyn Vault,
+) -> Result<Settings, Report> {
+    let texts: Vec<TomlDocument<'_>> = overrides
+        .iter()
+        .map(|value| TomlDocument::new(&file_of(&value.origin.variable), &value.text))
+        .collect();
+    let layers: Vec<Layer<'_>> =
+        texts.iter().zip(overrides.iter()).filter_map(|(text, value)| Layer::parse(text, value)).collect();
+    let document = TomlDocument::new(file, text).with_layers(&layers);
     let folder = folder(file);
     let settings = document.read(|root| read_root(root, &folder, vault));
-    let warnings = document.into_warnings()?;
+    let mut report = Report::default();
+    let mut warnings = Vec::new();
+    match document.into_warnings() {
+        Ok(found) => warnings.extend(found),
+        Err(faults) => report.merge(faults),
+    }
+    drop(layers);
+    for text in texts {
+        match text.into_warnings() {
+            Ok(found) => warnings.extend(found),
+            Err(faults) => report.merge(faults),
+        }
+    }
+    report.into_result()?;
     let settings = settings.flatten().ok_or_else(|| Report::of_file(file, "is not valid"))?;
-    Ok(Settings { warnings, ..settings })
+    Ok(Settings { warnings, overrides: overrides.origins(), ..settings })
 }
 
 fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option<Settings> {
     let limits = root.table("limits", read_limits).unwrap_or_default();
     let reload = root.table("reload", reload::read).unwrap_or_default();
     let log = root.table("log", |table| read_log(table, folder)).unwrap_or_default();
-    let store = root.table("store", |table| read_store(table, folder)).unwrap_or_default();
+    let store = root.table("store", |table| read_store(table, folder, vault)).unwrap_or_default();
     let (store, retention, ledger) = store;
     let store = store.unwrap_or_else(|| StoreSettings::Sqlite(folder.join("state.db")));
     let admin_api = admin::read(root, folder, &store, vault);
@@ -220,30 +247,14 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
         if let Some(list) = server.get("listen") {
             list.elements(|element| listen.extend(element.parsed(values::address)));
         }
-        let mut tls = Vec::new();
-        server.tables("tls", |listener| tls.extend(read_tls(listener, folder, vault)));
-        if listen.is_empty() && tls.is_empty() && server.get("listen").is_none() {
-            server
-                .wrong("no listener is configured", "for example: listen = [\"127.0.0.1:8080\"]".to_owned());
-        }
-        let count = listen.len() + tls.len();
-        if count > MAX_LISTENERS {
-            let message = format!("listen and tls have {count} listeners");
-            let hint = format!("an upgrade can pass on at most {MAX_LISTENERS} listeners");
-            server.warn(message, hint);
-        }
+        let Listeners { http, tls, trusted_proxies, cors } = listeners::read(server, folder, vault);
         let admin = server.get("admin").and_then(|value| value.parsed(values::address));
         if let Some(address) = admin {
             admin::check_reach(server, address, &admin_api);
         }
-        for (index, address) in listen.iter().enumerate() {
-            let taken = listen.iter().skip(index + 1).any(|other| other == address)
-                || tls.iter().any(|other| other.listen == *address)
-                || admin == Some(*address);
-            if taken && address.port() != 0 {
-                server.wrong(format!("{address} is listed twice"), None);
-            }
-        }
+        let others = http.iter().map(|http| http.listen).chain(tls.iter().map(|tls| tls.listen));
+        let addresses: Vec<SocketAddr> = listen.iter().copied().chain(others).collect();
+        check_addresses(server, &addresses, admin);
         let path = |key, default: &str| folder.join(server.string(key).unwrap_or_else(|| default.to_owned()));
         let threads = server.integer("threads", &(0..=MAX_THREADS)).unwrap_or(0);
         Settings {
@@ -255,7 +266,10 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
             threads: usize::try_from(threads).unwrap_or(0),
             admin: admin.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9090))),
             listen,
+            http,
             tls,
+            trusted_proxies,
+            cors,
             limits,
             reload,
             log,
@@ -265,54 +279,28 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
             admin_api,
             telemetry,
             warnings: Vec::new(),
+            overrides: Vec::new(),
         }
     })
 }
 
-fn read_tls(listener: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option<TlsListener> {
-    let listen = listener
-        .require("listen", "listen = \"0.0.0.0:8443\"")
-        .and_then(|value| value.parsed(values::address));
-    let (cert, key) = read_identity(listener, folder, vault);
-    Some(TlsListener { listen: listen?, cert: cert?, key: key? })
-}
-
-/// Reads the paths of a certificate and its key. `None` for one that is missing.
-pub(super) fn read_identity(
-    listener: &ConfigTable<'_>,
-    folder: &Path,
-    vault: &dyn Vault,
-) -> (Option<PathBuf>, Option<PathBuf>) {
-    let file = |key: &'static str, example: &str, item: &str, has_item: fn(&[u8]) -> bool| {
-        let value = listener.require(key, example)?;
-        let written = Path::new(value.as_str()?);
-        if !vault.reads() {
-            return Some(folder.join(written));
+/// Checks the addresses of the listeners: there is one, and none is that of another or of the admin port.
+fn check_addresses(server: &ConfigTable<'_>, addresses: &[SocketAddr], admin: Option<SocketAddr>) {
+    if addresses.is_empty() && server.get("listen").is_none() {
+        server.wrong("no listener is configured", "for example: listen = [\"127.0.0.1:8080\"]".to_owned());
+    }
+    let count = addresses.len();
+    if count > MAX_LISTENERS {
+        let message = format!("listen and tls have {count} listeners");
+        let hint = format!("an upgrade can pass on at most {MAX_LISTENERS} listeners");
+        server.warn(message, hint);
+    }
+    for (index, address) in addresses.iter().enumerate() {
+        let taken = addresses.iter().skip(index + 1).any(|other| other == address) || admin == Some(*address);
+        if taken && address.port() != 0 {
+            server.wrong(format!("{address} is listed twice"), None);
         }
-        let path = match expand(written, folder, vault) {
-            Ok(path) => path,
-            Err(reason) => {
-                value.wrong(reason, None);
-                return None;
-            }
-        };
-        // Report an unusable certificate here instead of failing at the first handshake.
-        match std::fs::read(&path) {
-            Ok(text) if has_item(&text) => {}
-            Ok(_) => {
-                value.wrong(format!("{} has no valid {item}", path.display()), "give a PEM file".to_owned());
-            }
-            Err(error) => value.wrong(format!("{}: {error}", path.display()), None),
-        }
-        Some(path)
-    };
-    let cert = file("cert", "cert = \"/etc/model-gateway/tls.crt\"", "certificate", |text| {
-        CertificateDer::from_pem_slice(text).is_ok()
-    });
-    let key = file("key", "key = \"/etc/model-gateway/tls.key\"", "private key", |text| {
-        PrivateKeyDer::from_pem_slice(text).is_ok()
-    });
-    (cert, key)
+    }
 }
 
 fn read_log(table: &ConfigTable<'_>, folder: &Path) -> LogSettings {
@@ -366,9 +354,10 @@ fn refuses_foreign(table: &ConfigTable<'_>) -> Option<bool> {
 fn read_store(
     table: &ConfigTable<'_>,
     folder: &Path,
+    vault: &dyn Vault,
 ) -> (Option<StoreSettings>, RetentionSettings, LedgerSettings) {
     let sqlite = table.string("sqlite").map(|path| StoreSettings::Sqlite(folder.join(path)));
-    let valkey = fleet::read(table, folder).map(StoreSettings::Valkey);
+    let valkey = fleet::read(table, folder, vault).map(StoreSettings::Valkey);
     if sqlite.is_some() && valkey.is_some() {
         table.wrong("both sqlite and valkey are set", "set only one of them".to_owned());
     }

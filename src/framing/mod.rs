@@ -3,13 +3,14 @@
 //! It supports the framings that providers stream in: server-sent events ([`sse`]), one JSON array in pieces
 //! ([`json_array`], Gemini without `alt=sse`) and binary messages with checksums ([`event_stream`], AWS). A splitter
 //! stores a few bits of state and no text; [`FrameBuffer`] stores the start of a frame whose end has not arrived.
-//! [`websocket`] reads and writes the frames of a WebSocket.
+//! [`websocket`] reads and writes the frames of a WebSocket, [`proxy_header`] reads the header of the PROXY protocol.
 //!
 //! This module must not depend on the meaning of a frame, name a wire format or parse JSON.
 
 pub mod event_stream;
 pub mod frame_buffer;
 pub mod json_array;
+pub mod proxy_header;
 pub mod sse;
 pub mod websocket;
 

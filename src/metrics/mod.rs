@@ -73,6 +73,12 @@ pub struct Metrics {
     pub websocket_closes: IntCounterVec,
     /// Failed TLS handshakes of clients.
     pub handshakes_failed: IntCounterVec,
+    /// See [`table::PROXY_HEADERS_REFUSED`].
+    pub proxy_headers_refused: IntCounterVec,
+    /// See [`table::CERTIFICATE_NOT_AFTER`].
+    pub certificate_not_after: IntGaugeVec,
+    /// See [`table::CERTIFICATE_RELOADS`].
+    pub certificate_reloads: IntCounterVec,
     /// Upstream exchanges by whether the connection was reused.
     pub upstream_connections: IntCounterVec,
     /// Upstream retries.
@@ -172,6 +178,9 @@ impl Metrics {
             websockets: make.gauge(&table::WEBSOCKETS)?,
             websocket_closes: make.counters(&table::WEBSOCKET_CLOSES)?,
             handshakes_failed: make.counters(&table::HANDSHAKES_FAILED)?,
+            proxy_headers_refused: make.counters(&table::PROXY_HEADERS_REFUSED)?,
+            certificate_not_after: make.gauges(&table::CERTIFICATE_NOT_AFTER)?,
+            certificate_reloads: make.counters(&table::CERTIFICATE_RELOADS)?,
             upstream_connections: make.counters(&table::UPSTREAM_CONNECTIONS)?,
             upstream_retries: make.counters(&table::UPSTREAM_RETRIES)?,
             retries_refused: make.counters(&table::RETRIES_REFUSED)?,

@@ -136,6 +136,16 @@ table! {
     /// Failed TLS handshakes.
     HANDSHAKES_FAILED = "gateway_tls_handshakes_failed_total" MetricType::Counter, &["reason"],
         "TLS handshakes of clients that failed, by reason (failed, timeout).";
+    /// Connections without a valid header of the PROXY protocol.
+    PROXY_HEADERS_REFUSED = "gateway_proxy_headers_refused_total" MetricType::Counter, &["reason"],
+        "Client connections that were closed because of their header of the PROXY protocol, by reason (untrusted, \
+         missing, malformed, timeout).";
+    /// Expiry of certificates.
+    CERTIFICATE_NOT_AFTER = "gateway_tls_certificate_not_after_timestamp_seconds" MetricType::Gauge, &["listen"],
+        "End of the validity of a TLS listener's certificate, in Unix seconds.";
+    /// Renewals of certificates.
+    CERTIFICATE_RELOADS = "gateway_tls_certificate_reloads_total" MetricType::Counter, &["result"],
+        "Certificates of TLS listeners that were found changed or invalid in a reload, by result (applied, refused).";
     /// Upstream connections, new and reused.
     UPSTREAM_CONNECTIONS = "gateway_upstream_connections_total" MetricType::Counter, &["provider", "reused"],
         "Exchanges with a provider, by whether their connection came from the pool.";

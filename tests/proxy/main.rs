@@ -48,6 +48,7 @@ mod keys;
 mod large;
 mod limits;
 mod linked;
+mod listeners;
 mod listing;
 mod losses;
 mod memory;

@@ -53,7 +53,8 @@ impl Client {
         Client::over(stream, "https").await
     }
 
-    async fn over(io: impl Io + 'static, scheme: &'static str) -> Client {
+    /// Speaks HTTP/2 over a connection that is open already.
+    pub(crate) async fn over(io: impl Io + 'static, scheme: &'static str) -> Client {
         let (requests, connection) =
             soon(h2::client::Builder::new().initial_window_size(1 << 20).handshake(io)).await.unwrap();
         let connection = tokio::spawn(connection);

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
+    KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -48,6 +51,33 @@ impl Authority {
         self.sign(params)
     }
 
+    /// Issues a certificate for this name with this serial number, by which it can be revoked.
+    pub(crate) fn numbered(&self, name: &str, serial: u64) -> Identity {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.serial_number = Some(SerialNumber::from(serial));
+        params.distinguished_name.push(DnType::CommonName, name);
+        self.sign(params)
+    }
+
+    /// Returns a revocation list of these serial numbers, PEM.
+    pub(crate) fn revocation_list(&self, serials: &[u64]) -> String {
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2024, 1, 1),
+            next_update: date_time_ymd(2099, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).unwrap().pem().unwrap()
+    }
+
     fn sign(&self, params: CertificateParams) -> Identity {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
@@ -56,29 +86,43 @@ impl Authority {
 
     /// Returns a client configuration that trusts only this authority.
     pub(crate) fn client(&self, alpn: &[&str]) -> Arc<rustls::ClientConfig> {
+        self.client_as(alpn, None)
+    }
+
+    /// Like `client`, for a client with a certificate.
+    pub(crate) fn client_as(&self, alpn: &[&str], identity: Option<&Identity>) -> Arc<rustls::ClientConfig> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
-        let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let builder = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => builder.with_client_auth_cert(identity.certificates(), identity.key()).unwrap(),
+        };
         config.alpn_protocols = protocols(alpn);
         Arc::new(config)
     }
 }
 
 impl Identity {
+    /// Returns the chain.
+    pub(crate) fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        CertificateDer::pem_slice_iter(self.chain.as_bytes()).map(Result::unwrap).collect()
+    }
+
+    fn key(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap()
+    }
+
     /// Returns a server configuration with this certificate.
     pub(crate) fn server(&self, alpn: &[&str]) -> Arc<rustls::ServerConfig> {
-        let chain: Vec<_> =
-            CertificateDer::pem_slice_iter(self.chain.as_bytes()).map(Result::unwrap).collect();
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap();
         let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(chain, key)
+            .with_single_cert(self.certificates(), self.key())
             .unwrap();
         config.alpn_protocols = protocols(alpn);
         Arc::new(config)

@@ -5,14 +5,18 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::HeaderName;
+use http::{HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use super::context::Context;
 use super::signed_request::missing_signature;
-use crate::account::{Key, KeyState, Keys, Permission, TokenFault, Tokens, is_mistyped, is_token};
+use crate::account::{
+    ClientCertificate, ForwardedHeader, Key, KeyState, Keys, Permission, TokenFault, Tokens, is_mistyped,
+    is_token,
+};
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::names;
+use crate::proxy::{Client, Gateway};
 use crate::route::RoutingTable;
 use crate::wire::Api;
 use crate::wire::body_facts::NamedModels;
@@ -115,18 +119,24 @@ pub(in crate::proxy) fn set_key(
     }
 }
 
-/// Checks that the key may be used from this address and for this endpoint.
+/// Checks that the key may be used from the client's address, with its certificate, and for this endpoint.
 ///
 /// # Errors
-/// Returns [`ErrorKind::NetworkNotPermitted`] or [`ErrorKind::EndpointNotPermitted`].
+/// Returns [`ErrorKind::NetworkNotPermitted`], [`ErrorKind::CertificateNotPermitted`] or
+/// [`ErrorKind::EndpointNotPermitted`].
 pub(in crate::proxy) fn authorize(
     key: &Key,
-    address: Option<IpAddr>,
+    client: &Client,
+    ctx: &Context,
     endpoint: &Endpoint,
 ) -> Result<(), ApiError> {
-    if !key.rules.permits_address(address) {
+    if !key.rules.permits_address(ctx.address) {
         let message = "This API key may not be used from this network.";
         return Err(ApiError::new(ErrorKind::NetworkNotPermitted, message));
+    }
+    if !key.rules.permits_certificate(certificate_of(client)) {
+        let message = "This API key may not be used without a client certificate that it permits.";
+        return Err(ApiError::new(ErrorKind::CertificateNotPermitted, message));
     }
     let api = match endpoint {
         Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => Some(Api::Responses),
@@ -141,6 +151,29 @@ pub(in crate::proxy) fn authorize(
         // The model list needs no permission: it shows only the models that the key may use.
         _ => Ok(()),
     }
+}
+
+impl Gateway {
+    /// Returns the address of a client: that of its connection, or the one that a trusted proxy names. `None` if it is
+    /// unknown.
+    pub(in crate::proxy) fn client_address(&self, client: &Client) -> Option<IpAddr> {
+        let peer = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
+        let proxies = &self.trusted_proxies;
+        if proxies.networks.is_empty() {
+            return peer;
+        }
+        let name = match proxies.header {
+            ForwardedHeader::XForwardedFor => names::X_FORWARDED_FOR,
+            ForwardedHeader::Forwarded => http::header::FORWARDED,
+        };
+        let lines = client.req_header().headers.get_all(name);
+        proxies.client(peer, lines.iter().map(HeaderValue::as_bytes))
+    }
+}
+
+/// Returns the certificate with which the client has authenticated its connection. `None` without TLS or without one.
+fn certificate_of(client: &Client) -> Option<&ClientCertificate> {
+    client.digest()?.ssl_digest.as_ref()?.extension.get::<ClientCertificate>()
 }
 
 /// Checks that the key permits the models that the body names besides the requested one (such as fallback models). They

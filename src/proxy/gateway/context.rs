@@ -3,12 +3,14 @@
 //! Here lives what is known in every phase, and the record for log and metrics. What is known in one phase lives in
 //! `phase`, what happens in it in its own module.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::active_snapshot::ActiveSnapshot;
 use super::attempt::Attempt;
 use super::billing::{ChargedUsage, RequestCharges};
+use super::cors::CorsGrant;
 use super::phase::{Phase, UpstreamResponse};
 use super::request_id::RequestId;
 use super::response_in_progress::ResponseInProgress;
@@ -38,6 +40,10 @@ pub struct Context {
     pub(in crate::proxy) origin: RequestOrigin,
     /// Trace; `None` unless traces are exported.
     pub(in crate::proxy) trace: Option<Box<RequestTrace>>,
+    /// Address of the client, as far as the proxies before the gateway are trusted. `None` if it is unknown.
+    pub(in crate::proxy) address: Option<IpAddr>,
+    /// Origin of the web page that may read the response. `None` for nearly all requests.
+    pub(in crate::proxy) cors: Option<Box<CorsGrant>>,
     /// Upgrade of the connection that the request was accepted for.
     pub(in crate::proxy) upgrade: Option<Upgrade>,
     _in_flight: InFlightRequests,
@@ -97,6 +103,8 @@ impl Context {
             phase: Phase::Head,
             origin: RequestOrigin::default(),
             trace: None,
+            address: None,
+            cors: None,
             upgrade: None,
             record: RequestRecord {
                 started: Instant::now(),

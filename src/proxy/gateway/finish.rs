@@ -138,14 +138,13 @@ impl Gateway {
         let target = ctx.target();
         let meter = ctx.response_in_progress().map(|passing| passing.exchange.meter());
         let answer_id = meter.map(|meter| meter.id()).filter(|id| !id.is_empty());
-        let client = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         let path = redacted_path(ctx, head.uri.path());
         let trace = trace_id_text(ctx.trace.as_deref());
         let line = Line {
             time: record.unix_millis,
             request_id: ctx.id.as_str(),
             trace_id: std::str::from_utf8(&trace).ok(),
-            client,
+            client: ctx.address,
             method: head.method.as_str(),
             path: &path,
             endpoint: ctx.endpoint().map_or("unknown", |endpoint| endpoint.label()),

@@ -20,6 +20,7 @@ mod claims;
 pub(in crate::proxy) mod compaction;
 pub(in crate::proxy) mod compaction_seal;
 pub(in crate::proxy) mod context;
+pub(in crate::proxy) mod cors;
 pub(in crate::proxy) mod drained;
 pub(in crate::proxy) mod early_response;
 pub(in crate::proxy) mod exchange_hooks;

@@ -156,6 +156,17 @@ impl Gateway {
         head
     }
 
+    /// Sends a response without a body.
+    pub(in crate::proxy) async fn write_empty(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        mut head: Box<ResponseHeader>,
+    ) -> pingora::Result<()> {
+        set_version(&mut head, client);
+        self.write_reply(client, ctx, head, Bytes::new()).await
+    }
+
     async fn write_reply(
         &self,
         client: &mut Client,
@@ -313,6 +324,9 @@ pub(in crate::proxy) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context
     for (name, value) in ctx.rate_limit_headers().into_iter().chain(ctx.target_headers()) {
         let _ = head.insert_header(name, value);
     }
+    for (name, value) in ctx.cors.iter().flat_map(|grant| grant.headers()) {
+        let _ = head.insert_header(name, value);
+    }
 }
 
 /// Adds the headers that tell an SDK whether and when to retry.
@@ -334,7 +348,7 @@ pub(in crate::proxy) fn set_version(head: &mut ResponseHeader, client: &Client) 
     }
 }
 
-fn disconnect_error(error: &Error) -> ApiError {
+pub(in crate::proxy) fn disconnect_error(error: &Error) -> ApiError {
     ApiError::new(ErrorKind::ClientGone, error.to_string())
 }
 

@@ -7,6 +7,7 @@ use pingora::http::RequestHeader;
 
 use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
 use super::context::Context;
+use super::cors;
 use super::fallback::not_offered;
 use super::images;
 use super::listing::{ListingRequest, list_models};
@@ -46,11 +47,13 @@ impl Gateway {
         }
         let head = client.req_header();
         ctx.origin = RequestOrigin::of(head);
+        ctx.address = self.client_address(client);
+        if let Some(policy) = &self.cors {
+            ctx.cors = policy.grant(&head.headers);
+        }
         ctx.id = RequestId::choose(head.headers.get(names::X_REQUEST_ID).map(|id| id.as_bytes()));
         if let Some(telemetry) = self.telemetry.as_ref().filter(|telemetry| telemetry.exporter.has_traces()) {
-            let address =
-                client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-            ctx.trace = Some(RequestTrace::begin(head, address, &telemetry.trust));
+            ctx.trace = Some(RequestTrace::begin(head, ctx.address, &telemetry.trust));
         }
         // Set keep-alive explicitly: Pingora would otherwise take an unlimited one over from the request's head.
         let http10 = head.version < http::Version::HTTP_11;
@@ -91,6 +94,9 @@ impl Gateway {
         ctx.format = target.format().unwrap_or_else(|| shape().format());
         let endpoint = target.endpoint.ok_or_else(|| unknown_path(head))?;
         ctx.phase.receive(endpoint.clone());
+        if ctx.cors.is_some() && cors::is_preflight(head) {
+            return self.reply_preflight(client, ctx).await;
+        }
         if endpoint.is_unknown(head.method.as_str()) {
             if matches!(endpoint, Endpoint::Model { .. }) {
                 ctx.format = Format::Generate;
@@ -121,8 +127,7 @@ impl Gateway {
         }
         let signed = is_signed(head, ctx.format);
         let key = if signed { authenticate_signed(head, ctx)? } else { authenticate(head, ctx)? };
-        let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        authorize(&key, address, &endpoint)?;
+        authorize(&key, client, ctx, &endpoint)?;
         if is_unreserved(&endpoint) {
             self.check_account(&key, ctx.format).await?;
         }

@@ -207,6 +207,9 @@ impl Gateway {
         for (name, value) in ctx.rate_limit_headers() {
             ours.insert(name, value);
         }
+        if let Some(grant) = &ctx.cors {
+            ours.extend(grant.headers());
+        }
         parts.headers = ours;
         ResponseHeader::from(parts)
     }

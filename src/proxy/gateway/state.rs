@@ -13,9 +13,10 @@ use tokio::sync::Semaphore;
 use super::active_snapshot::ActiveSnapshot;
 use super::billing::Billing;
 use super::compaction_seal::CompactionSecret;
+use super::cors::CorsPolicy;
 use super::drained::DrainedTargets;
-use crate::account::Network;
-use crate::config::Limits;
+use crate::account::{Network, TrustedProxies};
+use crate::config::{CorsRule, Limits};
 use crate::kv::{OwnerStore, Store, TaskStore};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
@@ -50,6 +51,9 @@ pub struct GatewayInner {
     pub(in crate::proxy) limits: Limits,
     /// Permits of open WebSockets. `None` if the responses API is not served over WebSocket.
     pub(in crate::proxy) websockets: Option<Arc<Semaphore>>,
+    pub(in crate::proxy) trusted_proxies: TrustedProxies,
+    /// Rules for web pages of other origins. `None` if there are none.
+    pub(in crate::proxy) cors: Option<CorsPolicy>,
     pub(in crate::proxy) connections: Arc<Connections>,
     pub(in crate::proxy) resolver: Resolver,
     pub(in crate::proxy) metrics: Arc<Metrics>,
@@ -116,6 +120,10 @@ pub struct GatewayParts {
     pub limits: Limits,
     /// Whether the responses API is served over WebSocket too.
     pub websocket: bool,
+    /// Proxies whose statements about the client are believed.
+    pub trusted_proxies: TrustedProxies,
+    /// Rules for web pages of other origins.
+    pub cors: Vec<CorsRule>,
     /// Metrics registry.
     pub metrics: Arc<Metrics>,
     /// Access log.
@@ -176,6 +184,8 @@ impl Gateway {
         );
         Ok(Gateway(Arc::new(GatewayInner {
             live: ArcSwap::from_pointee(live),
+            trusted_proxies: parts.trusted_proxies,
+            cors: CorsPolicy::new(&parts.cors),
             connections,
             resolver,
             // Tokio panics above `MAX_PERMITS`.

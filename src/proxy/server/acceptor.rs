@@ -1,8 +1,8 @@
 //! Connection acceptor: limits downstream connections, makes TLS handshakes, and selects HTTP/1 or HTTP/2.
 //!
 //! Pingora bounds neither the number of connections nor the time in which a request head must arrive. Both bounds are
-//! enforced here, one layer below: every connection is counted, makes its TLS handshake if its listener requires one,
-//! and is wrapped in a [`HeaderTimeoutStream`]. Pingora then serves HTTP/2; `http1` serves HTTP/1.
+//! enforced here, one layer below: every connection is counted, sends the header of the PROXY protocol and makes its TLS
+//! handshake if its listener requires them, and is wrapped in a [`HeaderTimeoutStream`]. Pingora then serves HTTP/2; `http1` serves HTTP/1.
 
 use std::io;
 use std::pin::pin;
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::apps::{HttpServerApp, ServerApp};
-use pingora::listeners::tls::Acceptor as TlsAcceptor;
 use pingora::protocols::Stream;
 use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
@@ -19,8 +18,11 @@ use prometheus::IntGauge;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::tls::{TlsListeners, handshake};
-use crate::config::Limits;
+use super::listeners::{ListenerPolicy, ListenerTable};
+use super::proxy_header::ProxyHeaderReader;
+use super::tls::TlsEndpoint;
+use crate::account::TrustedProxies;
+use crate::config::{Limits, ProxyProtocol};
 use crate::metrics::Metrics;
 use crate::proxy::Gateway;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
@@ -38,7 +40,8 @@ const REFUSAL: Duration = Duration::from_secs(1);
 pub(in crate::proxy) struct Acceptor {
     gateway: Gateway,
     proxy: Arc<HttpProxy<Gateway>>,
-    tls: TlsListeners,
+    listeners: ListenerTable,
+    proxies: TrustedProxies,
     permits: Arc<Semaphore>,
     limits: Limits,
     metrics: Arc<Metrics>,
@@ -48,14 +51,16 @@ impl Acceptor {
     pub(in crate::proxy) fn new(
         gateway: Gateway,
         proxy: HttpProxy<Gateway>,
-        tls: TlsListeners,
+        listeners: ListenerTable,
+        proxies: TrustedProxies,
         limits: Limits,
         metrics: Arc<Metrics>,
     ) -> Self {
         Acceptor {
             gateway,
             proxy: Arc::new(proxy),
-            tls,
+            listeners,
+            proxies,
             // Tokio panics above `MAX_PERMITS`.
             permits: Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS))),
             limits,
@@ -75,7 +80,7 @@ impl Acceptor {
     async fn serve(
         &self,
         session: Stream,
-        acceptor: Option<Arc<TlsAcceptor>>,
+        policy: ListenerPolicy,
         shutdown: &ShutdownWatch,
     ) -> Option<HookFuture<'static, ()>> {
         // An accepted connection may carry a request that was sent before the drain began: shutdown waits for it, but
@@ -86,17 +91,17 @@ impl Acceptor {
             tokio::time::sleep(http1::NEW_CONNECTION_GRACE).await;
         };
         let mut stopping = pin!(stopping);
-        let session = match acceptor {
-            None => session,
-            Some(acceptor) => {
-                // Boxed: otherwise the large state of a handshake would stay allocated for the life of the connection.
-                let encrypted = tokio::select! {
-                    biased;
-                    encrypted = Box::pin(self.encrypt(&acceptor, session)) => encrypted,
-                    () = stopping.as_mut() => return None,
-                };
-                encrypted?
-            }
+        let ListenerPolicy { proxy_protocol, tls } = policy;
+        let session = if proxy_protocol == ProxyProtocol::Off && tls.is_none() {
+            session
+        } else {
+            // Boxed: otherwise the large state of a handshake would stay allocated for the life of the connection.
+            let prepared = tokio::select! {
+                biased;
+                prepared = Box::pin(self.prepare(proxy_protocol, tls, session)) => prepared,
+                () = stopping.as_mut() => return None,
+            };
+            prepared?
         };
         let mut stream = Box::new(HeaderTimeoutStream::new(session, self.limits.header_timeout));
         let http2 = tokio::select! {
@@ -119,9 +124,50 @@ impl Acceptor {
         }
     }
 
+    /// Reads what precedes HTTP on a connection: the header of the PROXY protocol, and the TLS handshake. `None` if the
+    /// connection must be closed.
+    async fn prepare(
+        &self,
+        proxy_protocol: ProxyProtocol,
+        tls: Option<Arc<TlsEndpoint>>,
+        session: Stream,
+    ) -> Option<Stream> {
+        let session = match proxy_protocol {
+            ProxyProtocol::Off => session,
+            mode => self.read_proxy_header(mode, session).await?,
+        };
+        match tls {
+            None => Some(session),
+            Some(endpoint) => self.encrypt(&endpoint, session).await,
+        }
+    }
+
+    /// Reads the header of the PROXY protocol. `None` if the connection must be closed.
+    async fn read_proxy_header(&self, mode: ProxyProtocol, session: Stream) -> Option<Stream> {
+        let reader = ProxyHeaderReader {
+            mode,
+            proxies: &self.proxies,
+            timeout: self.limits.header_timeout,
+            idle: self.limits.keepalive,
+        };
+        match reader.read(session).await {
+            Ok(session) => Some(session),
+            Err(refusal) => {
+                if let Some(reason) = refusal.label() {
+                    tracing::debug!(
+                        reason,
+                        "a connection without a valid header of the PROXY protocol was closed"
+                    );
+                    self.metrics.proxy_headers_refused.with_label_values(&[reason]).inc();
+                }
+                None
+            }
+        }
+    }
+
     /// Makes the TLS handshake of a connection. `None` if it fails or exceeds `limits.header_timeout`.
-    async fn encrypt(&self, acceptor: &TlsAcceptor, session: Stream) -> Option<Stream> {
-        let made = tokio::time::timeout(self.limits.header_timeout, handshake(acceptor, session)).await;
+    async fn encrypt(&self, endpoint: &TlsEndpoint, session: Stream) -> Option<Stream> {
+        let made = tokio::time::timeout(self.limits.header_timeout, endpoint.handshake(session)).await;
         let reason = match made {
             Ok(Ok(session)) => return Some(session),
             Ok(Err(error)) => {
@@ -138,11 +184,11 @@ impl Acceptor {
 #[async_trait]
 impl ServerApp for Acceptor {
     async fn process_new(self: &Arc<Self>, session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let acceptor = self.tls.of(&session).ok()?;
+        let policy = self.listeners.of(&session).ok()?;
         let Some(admitted) = self.admit() else {
             self.metrics.connections_refused.inc();
             // A refusal over TLS would need a handshake first: too much work for excess connections.
-            if acceptor.is_none() {
+            if policy.tls.is_none() {
                 let _ = tokio::time::timeout(REFUSAL, refuse(session)).await;
             }
             return None;
@@ -151,7 +197,7 @@ impl ServerApp for Acceptor {
         // A task of its own: Pingora's task keeps space for the state of a TLS handshake for the life of the
         // connection.
         tokio::spawn(async move {
-            if let Some(upgraded) = front.serve(session, acceptor, &shutdown).await {
+            if let Some(upgraded) = front.serve(session, policy, &shutdown).await {
                 // A further task: this one keeps space for the phases of a request, which an idle WebSocket has no use
                 // for.
                 tokio::spawn(async move {

@@ -10,9 +10,10 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::listener_service::ListenerHandle;
-use super::open;
+use super::open::{self, StoreAddress};
 use super::playground;
 use super::signals::{RetiredSnapshots, report_reload, unix_now};
+use super::tls::TlsEndpoints;
 use crate::admin::{
     self, AdminApi, AdminListener, ExplainRequest, Explanation, GatewayControl, LimitUse, PlaygroundPart,
     PlaygroundRequest, ProviderCheck,
@@ -99,6 +100,8 @@ pub(in crate::proxy) struct ProcessControl {
     pub(in crate::proxy) store: StoreSettings,
     /// Its runtime runs the requests of the playground.
     pub(in crate::proxy) listeners: Arc<ListenerHandle>,
+    pub(in crate::proxy) store_address: StoreAddress,
+    pub(in crate::proxy) tls: Arc<TlsEndpoints>,
 }
 
 impl GatewayControl for ProcessControl {
@@ -132,6 +135,18 @@ impl GatewayControl for ProcessControl {
             json.string(&problem.to_string());
         }
         json.end_array().end_object();
+        json.key("certificates").begin_array();
+        for endpoint in self.tls.iter() {
+            let state = endpoint.state();
+            json.begin_object();
+            json.key("listen").string(&endpoint.listen().to_string());
+            json.key("not_after").string(&crate::canonical::time::rfc3339(state.not_after));
+            if let Some(fault) = &state.fault {
+                json.key("refused").string(fault);
+            }
+            json.end_object();
+        }
+        json.end_array();
         json.key("targets");
         self.gateway.write_health(&mut json);
         json.key("checks");
@@ -208,6 +223,6 @@ impl GatewayControl for ProcessControl {
     }
 
     fn open_ledger(&self) -> Result<Box<dyn LedgerAdmin + Send>, String> {
-        open::ledger_admin(&self.store)
+        open::ledger_admin(&self.store, &self.store_address)
     }
 }

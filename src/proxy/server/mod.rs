@@ -2,17 +2,21 @@
 
 pub(in crate::proxy) mod acceptor;
 pub(in crate::proxy) mod admin_thread;
+pub(in crate::proxy) mod client_certificate;
 pub(in crate::proxy) mod health;
 pub(in crate::proxy) mod listener_service;
+pub(in crate::proxy) mod listeners;
 pub(in crate::proxy) mod memory;
 pub(in crate::proxy) mod open;
 pub(in crate::proxy) mod playground;
+pub(in crate::proxy) mod proxy_header;
 pub(in crate::proxy) mod roots;
 pub(in crate::proxy) mod signals;
 pub(in crate::proxy) mod systemd;
 pub(in crate::proxy) mod telemetry;
 pub(in crate::proxy) mod tls;
 pub(in crate::proxy) mod upgrade;
+pub(in crate::proxy) mod watch;
 pub(in crate::proxy) mod watchdog;
 
 use std::io;
@@ -46,10 +50,12 @@ use crate::telemetry::TelemetryError;
 use acceptor::Acceptor;
 use admin_thread::{AdminPort, AdminThread, ProcessControl};
 use listener_service::{ListenerHandle, ListenerService};
+use listeners::ListenerTable;
+use open::StoreAddress;
 pub use signals::Started;
 use signals::{RetiredSnapshots, SignalWatch, Signals};
 use telemetry::StartedTelemetry;
-use tls::TlsListeners;
+use tls::TlsEndpoints;
 use upgrade::ReadySocket;
 
 /// Write buffer of a client connection, in bytes: a head and a typical JSON response leave in one write.
@@ -105,6 +111,8 @@ impl From<dns::DnsError> for ServeError {
 pub struct ServeOptions {
     /// Takes the listeners over from a running process (`--upgrade`).
     pub upgrade: bool,
+    /// Reloads when a file has changed (`--watch`).
+    pub watch: bool,
 }
 
 /// Server that is ready to run.
@@ -119,6 +127,7 @@ pub struct Server {
     shutdown: Arc<Shutdown>,
     config_file: PathBuf,
     admin_access: AdminAccess,
+    store_address: StoreAddress,
 }
 
 impl Server {
@@ -142,8 +151,9 @@ impl Server {
             .map_err(|source| ServeError::Io { what: "access log".to_owned(), source })?;
         let access_log = Arc::new(access_log);
         let shutdown = Shutdown::new();
-        let (store, ledger) = (open::store(&settings)?, open::ledger(&settings)?);
-        let (tasks, owners) = open::tasks(&settings)?;
+        let address = StoreAddress::new(&settings.store)?;
+        let (store, ledger) = (open::store(&settings, &address)?, open::ledger(&settings, &address)?);
+        let (tasks, owners) = open::tasks(&settings, &address)?;
         let supervisor = Arc::new(Supervisor::default());
         supervisor.add(store.iter().flat_map(|store| store.threads()));
         supervisor.add(tasks.threads());
@@ -158,6 +168,8 @@ impl Server {
             snapshot: unset,
             limits: settings.limits.clone(),
             websocket: settings.websocket,
+            trusted_proxies: settings.trusted_proxies.clone(),
+            cors: settings.cors.clone(),
             metrics: metrics.clone(),
             access_log: access_log.clone(),
             live_requests: Arc::default(),
@@ -199,6 +211,7 @@ impl Server {
             shutdown,
             config_file: file,
             admin_access,
+            store_address: address,
         })
     }
 
@@ -220,7 +233,10 @@ impl Server {
         }
         let opt = Opt { upgrade: self.options.upgrade, ..Opt::default() };
         let mut server = PingoraServer::new_with_opt_and_conf(Some(opt), conf);
-        let service = self.service(&server.configuration)?;
+        let tls = TlsEndpoints::load(&self.settings.tls, &self.metrics)
+            .map_err(|(listen, error)| ServeError::Tls(listen, error))?;
+        let tls = Arc::new(tls);
+        let service = self.service(&server.configuration, &tls);
         let ready_socket = if self.options.upgrade {
             let path = &self.settings.upgrade_socket;
             let failed = |source| ServeError::Io { what: format!("{}.ready", path.display()), source };
@@ -238,9 +254,9 @@ impl Server {
         let supervised = self.gateway.supervisor.add_new("admin");
         let address = self.settings.admin;
         let socket = self.settings.admin_api.socket.clone();
-        let tls = self.settings.admin_api.tls.as_ref().map(AdminTls::load).transpose();
-        let tls = tls.map_err(|error| ServeError::Tls(address, error.to_string()))?.map(Arc::new);
-        let api = Arc::new(AdminApi::new(self.admin_parts(tls, &listeners)));
+        let admin_tls = self.settings.admin_api.tls.as_ref().map(AdminTls::load).transpose();
+        let admin_tls = admin_tls.map_err(|error| ServeError::Tls(address, error.to_string()))?.map(Arc::new);
+        let api = Arc::new(AdminApi::new(self.admin_parts(admin_tls, tls.clone(), &listeners)));
         let port = AdminPort { address, socket: socket.as_deref() };
         let admin = AdminThread::start(port, self.metrics.clone(), api, supervised)
             .map_err(|source| ServeError::Io { what: format!("admin port {address}"), source })?;
@@ -256,6 +272,10 @@ impl Server {
             admin,
             upgrade: self.options.upgrade,
             listeners,
+            tls,
+            watch: self.options.watch,
+            config_file: self.config_file,
+            store_address: self.store_address,
             ready_socket: parking_lot::Mutex::new(ready_socket),
             started: parking_lot::Mutex::new(Some(started)),
         };
@@ -265,7 +285,12 @@ impl Server {
         Ok(())
     }
 
-    fn admin_parts(&self, tls: Option<Arc<AdminTls>>, listeners: &Arc<ListenerHandle>) -> AdminApiParts {
+    fn admin_parts(
+        &self,
+        tls: Option<Arc<AdminTls>>,
+        endpoints: Arc<TlsEndpoints>,
+        listeners: &Arc<ListenerHandle>,
+    ) -> AdminApiParts {
         let control = ProcessControl {
             reloader: self.reloader.clone(),
             shutdown: self.shutdown.clone(),
@@ -273,6 +298,8 @@ impl Server {
             retired: self.retired.clone(),
             store: self.settings.store.clone(),
             listeners: listeners.clone(),
+            store_address: self.store_address.clone(),
+            tls: endpoints,
         };
         AdminApiParts {
             control: Arc::new(control),
@@ -288,8 +315,7 @@ impl Server {
 
     /// Checks that all addresses can be bound. Pingora would panic in a thread of its own if one is taken.
     fn check_ports(&self) -> Result<(), ServeError> {
-        let tls = self.settings.tls.iter().map(|tls| &tls.listen);
-        for address in self.settings.listen.iter().chain(tls) {
+        for address in self.settings.addresses() {
             let bound = std::net::TcpListener::bind(address);
             bound.map_err(|source| ServeError::Io { what: format!("listen on {address}"), source })?;
         }
@@ -309,7 +335,7 @@ impl Server {
         }
     }
 
-    fn service(&self, conf: &Arc<ServerConf>) -> Result<Service<Acceptor>, ServeError> {
+    fn service(&self, conf: &Arc<ServerConf>, tls: &TlsEndpoints) -> Service<Acceptor> {
         let mut proxy = http_proxy(conf, self.gateway.clone());
         let mut options = HttpServerOptions::default();
         options.h2c = true;
@@ -322,12 +348,13 @@ impl Server {
             .max_header_list_size(u32::try_from(self.settings.limits.head).unwrap_or(u32::MAX));
         proxy.h2_options = Some(h2);
         let limits = self.settings.limits.clone();
-        let tls = TlsListeners::load(&self.settings.tls)
-            .map_err(|(listen, error)| ServeError::Tls(listen, error))?;
-        let front = Acceptor::new(self.gateway.clone(), proxy, tls, limits, self.metrics.clone());
+        let table = ListenerTable::new(&self.settings, tls);
+        let proxies = self.settings.trusted_proxies.clone();
+        let front = Acceptor::new(self.gateway.clone(), proxy, table, proxies, limits, self.metrics.clone());
         let mut service = Service::new("gateway".to_owned(), front);
         service.threads = Some(conf.threads);
-        for address in &self.settings.listen {
+        let http = self.settings.http.iter().map(|http| &http.listen);
+        for address in self.settings.listen.iter().chain(http) {
             let listener =
                 ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::new(0, WRITE_BUFFER));
             service.add_listener(listener);
@@ -338,6 +365,6 @@ impl Server {
                 .l4_buffer(L4BufferSettings::new(TLS_READ_BUFFER, WRITE_BUFFER));
             service.add_listener(listener);
         }
-        Ok(service)
+        service
     }
 }

@@ -32,13 +32,43 @@ pub enum StoreFault {
     Thread(std::io::Error),
 }
 
-/// Returns the address of the fleet's server, or of its sentinels.
-fn address(fleet: &config::FleetSettings) -> Result<ServerAddress, ServerAddressError> {
-    ServerAddress::new(fleet.urls.iter().map(|url| url.expose()), fleet.sentinel.as_deref())
+/// Address of the fleet's server, or of its sentinels, whose credentials all users share. `None` for a database file.
+#[derive(Clone)]
+pub(in crate::proxy) struct StoreAddress(Option<ServerAddress>);
+
+impl StoreAddress {
+    pub(in crate::proxy) fn new(store: &StoreIn) -> Result<Self, StoreFault> {
+        match store {
+            StoreIn::Sqlite(_) => Ok(StoreAddress(None)),
+            StoreIn::Valkey(fleet) => {
+                let urls = fleet.urls.iter().map(|url| url.expose());
+                Ok(StoreAddress(Some(ServerAddress::new(urls, fleet.sentinel.as_deref())?)))
+            }
+        }
+    }
+
+    fn server(&self) -> Result<ServerAddress, ServerAddressError> {
+        // Only reached for a store with a server.
+        self.0.clone().map_or_else(|| ServerAddress::new([], None), Ok)
+    }
+
+    /// Reads the URLs again that are secrets, for connections that are opened later. Blocks.
+    ///
+    /// # Errors
+    /// Returns the reason if they cannot be used; those in effect stay.
+    pub(in crate::proxy) fn renew(&self, store: &StoreIn) -> Result<(), String> {
+        let (StoreIn::Valkey(fleet), Some(address)) = (store, &self.0) else { return Ok(()) };
+        let Some(urls) = fleet.read_again(&config::Environment)? else { return Ok(()) };
+        let renewed = address.renew_credentials(urls.iter().map(|url| url.expose()));
+        renewed.map_err(|error| error.to_string())
+    }
 }
 
 /// Opens the store of responses and provider signatures. `None` if the lifetimes of both are zero.
-pub(in crate::proxy) fn store(settings: &Settings) -> Result<Option<Arc<dyn Store>>, StoreFault> {
+pub(in crate::proxy) fn store(
+    settings: &Settings,
+    address: &StoreAddress,
+) -> Result<Option<Arc<dyn Store>>, StoreFault> {
     let kept = &settings.retention;
     if kept.lifetime.is_zero() && kept.seal_lifetime.is_zero() {
         return Ok(None);
@@ -52,8 +82,8 @@ pub(in crate::proxy) fn store(settings: &Settings) -> Result<Option<Arc<dyn Stor
     };
     Ok(Some(match &settings.store {
         StoreIn::Sqlite(path) => Arc::new(SqliteStore::open(path, limits).map_err(StoreFault::File)?),
-        StoreIn::Valkey(fleet) => {
-            Arc::new(ValkeyStore::open(address(fleet)?, limits).map_err(StoreFault::Thread)?)
+        StoreIn::Valkey(_) => {
+            Arc::new(ValkeyStore::open(address.server()?, limits).map_err(StoreFault::Thread)?)
         }
     }))
 }
@@ -62,13 +92,16 @@ pub(in crate::proxy) fn store(settings: &Settings) -> Result<Option<Arc<dyn Stor
 type TasksAndOwners = (Arc<dyn TaskStore>, Arc<dyn OwnerStore>);
 
 /// Opens the store of tasks and of response owners. Both are small and always stored.
-pub(in crate::proxy) fn tasks(settings: &Settings) -> Result<TasksAndOwners, StoreFault> {
+pub(in crate::proxy) fn tasks(
+    settings: &Settings,
+    address: &StoreAddress,
+) -> Result<TasksAndOwners, StoreFault> {
     Ok(match &settings.store {
         StoreIn::Sqlite(path) => {
             let board = Arc::new(SqliteTasks::open(path).map_err(StoreFault::File)?);
             (board.clone(), board)
         }
-        StoreIn::Valkey(fleet) => {
+        StoreIn::Valkey(_) => {
             // This handle stores tasks and owners only, so responses and signatures get a lifetime of zero.
             let limits = StoreLimits {
                 lifetime: Duration::ZERO,
@@ -77,14 +110,17 @@ pub(in crate::proxy) fn tasks(settings: &Settings) -> Result<TasksAndOwners, Sto
                 signature_lifetime: Duration::ZERO,
                 signature_total: u64::MAX,
             };
-            let valkey = Arc::new(ValkeyStore::open(address(fleet)?, limits).map_err(StoreFault::Thread)?);
+            let valkey = Arc::new(ValkeyStore::open(address.server()?, limits).map_err(StoreFault::Thread)?);
             (valkey.clone(), valkey)
         }
     })
 }
 
 /// Opens the ledger of balances and usage.
-pub(in crate::proxy) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Ledger>>, StoreFault> {
+pub(in crate::proxy) fn ledger(
+    settings: &Settings,
+    address: &StoreAddress,
+) -> Result<Option<Arc<dyn Ledger>>, StoreFault> {
     let (flush, records) = (settings.ledger.flush, settings.ledger.records);
     Ok(Some(match &settings.store {
         StoreIn::Sqlite(path) => Arc::new(
@@ -103,7 +139,7 @@ pub(in crate::proxy) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Led
                 journal: fleet.journal.clone(),
                 segment: DEFAULT_SEGMENT_LIMIT,
             };
-            Arc::new(ClusterLedger::open(address(fleet)?, terms).map_err(StoreFault::Journal)?)
+            Arc::new(ClusterLedger::open(address.server()?, terms).map_err(StoreFault::Journal)?)
         }
     }))
 }
@@ -112,13 +148,16 @@ pub(in crate::proxy) fn ledger(settings: &Settings) -> Result<Option<Arc<dyn Led
 ///
 /// # Errors
 /// Returns a description if the store cannot be opened.
-pub(in crate::proxy) fn ledger_admin(store: &StoreIn) -> Result<Box<dyn LedgerAdmin + Send>, String> {
+pub(in crate::proxy) fn ledger_admin(
+    store: &StoreIn,
+    address: &StoreAddress,
+) -> Result<Box<dyn LedgerAdmin + Send>, String> {
     Ok(match store {
         StoreIn::Sqlite(path) => {
             Box::new(SqliteAdmin::open_existing(path).map_err(|error| format!("store.sqlite: {error}"))?)
         }
-        StoreIn::Valkey(fleet) => {
-            let address = address(fleet).map_err(|error| format!("store.valkey: {error}"))?;
+        StoreIn::Valkey(_) => {
+            let address = address.server().map_err(|error| format!("store.valkey: {error}"))?;
             Box::new(ValkeyAdmin::open(&address).map_err(|error| format!("store.valkey: {error}"))?)
         }
     })

@@ -2,12 +2,13 @@
 //!
 //! | signal | effect |
 //! |---|---|
-//! | SIGHUP | reload routes and keys; reopen the access log |
+//! | SIGHUP | reload routes, keys and certificates; reopen the access log |
 //! | SIGTERM, SIGINT | drain: responses in progress end, with an error at the drain limit; the second time: exit |
 //! | SIGQUIT | transfer the listeners to the process that was started with `--upgrade`, then drain |
 //! | SIGUSR2 | start this program with `--upgrade` and transfer the listeners to it |
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,11 +21,14 @@ use tokio::task::JoinHandle;
 
 use super::admin_thread::AdminThread;
 use super::listener_service::ListenerHandle;
+use super::open::StoreAddress;
 use super::systemd::notify;
 use super::telemetry;
+use super::tls::TlsEndpoints;
 use super::upgrade::{ReadySocket, Successor, UpgradeError, transfer_listeners};
+use super::watch::FileChanges;
 use super::watchdog;
-use crate::config::{ReloadOutcome, Reloader, Settings};
+use crate::config::{Environment, ReloadOutcome, Reloader, Settings, StoreSettings, TlsListener};
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::proxy::Gateway;
@@ -85,6 +89,12 @@ pub(in crate::proxy) struct Signals {
     pub(in crate::proxy) admin: AdminThread,
     pub(in crate::proxy) upgrade: bool,
     pub(in crate::proxy) listeners: Arc<ListenerHandle>,
+    pub(in crate::proxy) tls: Arc<TlsEndpoints>,
+    /// Reloads when a file has changed.
+    pub(in crate::proxy) watch: bool,
+    /// Path of gateway.toml.
+    pub(in crate::proxy) config_file: PathBuf,
+    pub(in crate::proxy) store_address: StoreAddress,
     /// Readiness socket of a process that takes over.
     pub(in crate::proxy) ready_socket: Mutex<Option<ReadySocket>>,
     pub(in crate::proxy) started: Mutex<Option<Started>>,
@@ -199,11 +209,19 @@ impl Signals {
         let mut release = tokio::time::interval(VOCABULARY_IDLE);
         let (mut reload, mut once_more) = (BackgroundTask(None), false);
         let mut upgrade = BackgroundTask(None);
+        let mut changes = self.watch_files();
         // Reloads and upgrades run as tasks, so that SIGTERM takes effect during a slow file or a hung process.
         loop {
             tokio::select! {
                 _ = streams.terminate.recv() => break,
                 _ = streams.interrupt.recv() => break,
+                () = changes.changed() => {
+                    tracing::info!("configuration files have changed");
+                    once_more = reload.is_running();
+                    if !once_more {
+                        reload.start(self.clone().reload());
+                    }
+                }
                 _ = streams.hangup.recv() => {
                     // The running reload may have read its files before this signal, so another one must follow.
                     once_more = reload.is_running();
@@ -260,8 +278,7 @@ impl Signals {
         if !tokio::time::timeout(START_TIMEOUT, self.listeners.accepting()).await.unwrap_or(false) {
             return false;
         }
-        let tls = self.settings.tls.iter().map(|tls| tls.listen);
-        for address in self.settings.listen.iter().copied().chain(tls) {
+        for address in self.settings.addresses() {
             let reach = async {
                 while tokio::net::TcpStream::connect(reachable(address)).await.is_err() {
                     tokio::time::sleep(Duration::from_millis(10)).await;
@@ -286,6 +303,24 @@ impl Signals {
         true
     }
 
+    /// Starts to watch the files of the configuration, with `--watch`.
+    fn watch_files(&self) -> FileChanges {
+        if !self.watch {
+            return FileChanges::none();
+        }
+        let (reloader, settings) = (self.reloader.clone(), &self.settings);
+        let mut fixed = vec![settings.admin_api.tokens.clone()];
+        fixed.extend(settings.tls.iter().flat_map(TlsListener::files));
+        if let StoreSettings::Valkey(fleet) = &settings.store {
+            fixed.extend(fleet.files(&Environment));
+        }
+        FileChanges::watch(self.config_file.clone(), move || {
+            let mut files = reloader.watched_files();
+            files.extend_from_slice(&fixed);
+            files
+        })
+    }
+
     async fn reload(self: Arc<Self>) {
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             notify(&[NotifyState::Reloading, now]);
@@ -293,7 +328,16 @@ impl Signals {
         self.access_log.reopen();
         let (reloader, api) = (self.reloader.clone(), self.admin.api().clone());
         // Reads files, and takes long with many keys: on a worker it would delay requests.
-        match tokio::task::spawn_blocking(move || (reloader.reload(), api.reload_access())).await {
+        let (tls, metrics) = (self.tls.clone(), self.metrics.clone());
+        let (store, address) = (self.settings.store.clone(), self.store_address.clone());
+        let work = move || {
+            tls.reload(&metrics);
+            if let Err(fault) = address.renew(&store) {
+                tracing::error!(%fault, "the new URL of the store was rejected; the old one stays in effect");
+            }
+            (reloader.reload(), api.reload_access())
+        };
+        match tokio::task::spawn_blocking(work).await {
             Ok((outcome, access)) => {
                 report_reload(&self.metrics, &outcome);
                 for problem in access.err().iter().flat_map(|report| &report.problems) {

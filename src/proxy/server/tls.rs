@@ -1,86 +1,246 @@
-//! TLS termination for client connections.
+//! TLS termination for client connections, with certificates that are read again on SIGHUP.
 //!
 //! Pingora would make the handshake before it hands a connection over, with a fixed time-out of 60 s and without
-//! counting it. Here all listeners are plaintext for Pingora, and the handshake is made after the connection limits
-//! apply. The connection's local address tells which listener accepted it.
+//! counting it. Here the handshake is made after the connection limits apply.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use pingora::listeners::tls::Acceptor;
-use pingora::protocols::Stream;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use pingora::listeners::tls::{Acceptor, TlsSettings};
 use pingora::protocols::l4::stream::Stream as TcpStream;
-use pingora::tls::{ServerConfig, install_default_crypto_provider, load_certs_and_key_files, version};
+use pingora::protocols::{ALPN, Stream};
+use pingora::tls::{ServerConfig, install_default_crypto_provider, version};
+use rustls::RootCertStore;
+use rustls::crypto::ring;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use sha2::{Digest as _, Sha256};
 
-use crate::config::TlsListener;
+use super::client_certificate::ReadIdentity;
+use crate::config::{ClientCertificates, TlsListener};
+use crate::metrics::Metrics;
 
-/// TLS listeners by address.
+/// TLS listener with the certificate in effect.
+pub(in crate::proxy) struct TlsEndpoint {
+    listener: TlsListener,
+    acceptor: ArcSwap<Acceptor>,
+    state: Mutex<CertificateState>,
+}
+
+/// Certificate in effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::proxy) struct CertificateState {
+    /// Hash of all files.
+    hash: [u8; 32],
+    /// End of the leaf certificate's validity, in Unix seconds.
+    pub(in crate::proxy) not_after: i64,
+    /// Fault of the files as they were last read; `None` if they are in effect.
+    pub(in crate::proxy) fault: Option<String>,
+}
+
+/// Files of a listener as they were read, ready for handshakes.
+struct LoadedCertificate {
+    acceptor: Acceptor,
+    hash: [u8; 32],
+    not_after: i64,
+}
+
+impl TlsEndpoint {
+    /// Returns the address.
+    pub(in crate::proxy) fn listen(&self) -> SocketAddr {
+        self.listener.listen
+    }
+
+    /// Returns the state of the certificate.
+    pub(in crate::proxy) fn state(&self) -> CertificateState {
+        self.state.lock().clone()
+    }
+
+    /// Makes the handshake of a connection, with the certificate in effect.
+    ///
+    /// # Errors
+    /// Returns an error if the handshake fails.
+    pub(in crate::proxy) async fn handshake(&self, stream: Stream) -> pingora::Result<Stream> {
+        let stream = stream.into_any().downcast::<TcpStream>();
+        let stream = stream.map_err(|_| pingora::Error::new(pingora::ErrorType::InternalError))?;
+        let acceptor = self.acceptor.load_full();
+        Ok(Box::new(acceptor.tls_handshake(*stream).await?))
+    }
+
+    /// Reads the files again. Returns true if a new certificate is in effect. Connections keep the one they have.
+    ///
+    /// # Errors
+    /// Returns the reason if the files cannot be used; the certificate in effect stays.
+    fn reload(&self) -> Result<bool, String> {
+        match load(&self.listener) {
+            Ok(loaded) => {
+                let mut state = self.state.lock();
+                state.fault = None;
+                // Unchanged files keep the sessions that clients may resume.
+                if state.hash == loaded.hash {
+                    return Ok(false);
+                }
+                (state.hash, state.not_after) = (loaded.hash, loaded.not_after);
+                self.acceptor.store(Arc::new(loaded.acceptor));
+                Ok(true)
+            }
+            Err(fault) => {
+                self.state.lock().fault = Some(fault.clone());
+                Err(fault)
+            }
+        }
+    }
+}
+
+/// All TLS listeners, in the order of the configuration.
 #[derive(Default)]
-pub(in crate::proxy) struct TlsListeners(Vec<(SocketAddr, Arc<Acceptor>)>);
+pub(in crate::proxy) struct TlsEndpoints(Vec<Arc<TlsEndpoint>>);
 
-/// Error of a connection whose listener cannot be determined.
-#[derive(Debug)]
-pub(in crate::proxy) struct UnknownListener;
-
-impl TlsListeners {
+impl TlsEndpoints {
     /// Loads certificates and private keys.
     ///
     /// # Errors
     /// Returns the first listener that cannot be set up, with the reason.
-    pub(in crate::proxy) fn load(listeners: &[TlsListener]) -> Result<Self, (SocketAddr, String)> {
-        let load = |tls: &TlsListener| {
-            let acceptor = acceptor(&tls.cert, &tls.key).map_err(|error| (tls.listen, error))?;
-            Ok((tls.listen, Arc::new(acceptor)))
+    pub(in crate::proxy) fn load(
+        listeners: &[TlsListener],
+        metrics: &Metrics,
+    ) -> Result<Self, (SocketAddr, String)> {
+        let load = |listener: &TlsListener| {
+            let LoadedCertificate { acceptor, hash, not_after } =
+                load(listener).map_err(|error| (listener.listen, error))?;
+            Ok(Arc::new(TlsEndpoint {
+                listener: listener.clone(),
+                acceptor: ArcSwap::from_pointee(acceptor),
+                state: Mutex::new(CertificateState { hash, not_after, fault: None }),
+            }))
         };
-        listeners.iter().map(load).collect::<Result<_, _>>().map(TlsListeners)
+        let endpoints = listeners.iter().map(load).collect::<Result<_, _>>().map(TlsEndpoints)?;
+        endpoints.show(metrics);
+        Ok(endpoints)
     }
 
-    /// Returns the TLS acceptor of a connection; `None` for a connection to a plaintext listener.
-    ///
-    /// # Errors
-    /// Returns [`UnknownListener`] if the local address is unknown; the connection may have ended already.
-    pub(in crate::proxy) fn of(&self, stream: &Stream) -> Result<Option<Arc<Acceptor>>, UnknownListener> {
-        if self.0.is_empty() {
-            return Ok(None);
+    /// Returns the listeners.
+    pub(in crate::proxy) fn iter(&self) -> impl Iterator<Item = &Arc<TlsEndpoint>> {
+        self.0.iter()
+    }
+
+    /// Reads all files again, and counts and logs what has changed. Blocks.
+    pub(in crate::proxy) fn reload(&self, metrics: &Metrics) {
+        for endpoint in &self.0 {
+            let listen = endpoint.listen();
+            let result = match endpoint.reload() {
+                Ok(false) => continue,
+                Ok(true) => {
+                    let not_after = crate::canonical::time::rfc3339(endpoint.state().not_after);
+                    tracing::info!(%listen, %not_after, "a new certificate is in effect");
+                    "applied"
+                }
+                Err(fault) => {
+                    tracing::error!(%listen, %fault, "the new certificate was rejected; the old one stays in effect");
+                    "refused"
+                }
+            };
+            metrics.certificate_reloads.with_label_values(&[result]).inc();
         }
-        let digest = stream.get_socket_digest().ok_or(UnknownListener)?;
-        let local = digest.local_addr().and_then(|address| address.as_inet()).ok_or(UnknownListener)?;
-        Ok(self.find(*local).cloned())
+        self.show(metrics);
     }
 
-    /// Finds the listener of a local address: one with exactly this address, or a wildcard listener with its port. The
-    /// system does not let both listen.
-    fn find(&self, local: SocketAddr) -> Option<&Arc<Acceptor>> {
-        let ip = local.ip().to_canonical();
-        let found = self.0.iter().find(|(listen, _)| {
-            listen.port() == local.port()
-                && (listen.ip().to_canonical() == ip || listen.ip().is_unspecified())
-        });
-        found.map(|(_, acceptor)| acceptor)
+    fn show(&self, metrics: &Metrics) {
+        for endpoint in &self.0 {
+            let listen = endpoint.listen().to_string();
+            metrics.certificate_not_after.with_label_values(&[&listen]).set(endpoint.state().not_after);
+        }
     }
 }
 
-/// Makes the TLS handshake of a connection.
-///
-/// # Errors
-/// Returns an error if the handshake fails.
-pub(in crate::proxy) async fn handshake(acceptor: &Acceptor, stream: Stream) -> pingora::Result<Stream> {
-    let stream = stream.into_any().downcast::<TcpStream>();
-    let stream = stream.map_err(|_| pingora::Error::new(pingora::ErrorType::InternalError))?;
-    Ok(Box::new(acceptor.tls_handshake(*stream).await?))
-}
-
-fn acceptor(cert: &Path, key: &Path) -> Result<Acceptor, String> {
+/// Reads the files of a listener. Reads each file once, so that the hash is that of what is used.
+fn load(listener: &TlsListener) -> Result<LoadedCertificate, String> {
     install_default_crypto_provider();
-    let text = |path: &Path| path.display().to_string();
-    let loaded = load_certs_and_key_files(&text(cert), &text(key)).map_err(|error| error.to_string())?;
-    let (certs, key) = loaded.ok_or_else(|| "the files have no certificate or no key".to_owned())?;
-    let versions = [&version::TLS12, &version::TLS13];
-    let mut config = ServerConfig::builder_with_protocol_versions(&versions)
-        .with_no_client_auth()
-        .with_single_cert(certs, key)
-        .map_err(|error| error.to_string())?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Acceptor::from_server_config(Arc::new(config)))
+    let mut hash = Sha256::new();
+    let mut read = |path: &Path| -> Result<Vec<u8>, String> {
+        let bytes = std::fs::read(path).map_err(|error: io::Error| format!("{}: {error}", path.display()))?;
+        hash.update((bytes.len() as u64).to_be_bytes());
+        hash.update(&bytes);
+        Ok(bytes)
+    };
+    let chain = certificates(&listener.cert, &read(&listener.cert)?)?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&listener.key)?);
+    let key = key.map_err(|error| format!("{}: {error}", listener.key.display()))?;
+    let not_after = chain.first().and_then(|leaf| not_after(leaf));
+    let not_after = not_after.ok_or_else(|| format!("{}: no valid certificate", listener.cert.display()))?;
+    let verifier = match &listener.clients {
+        None => None,
+        Some(clients) => Some((verifier(clients, &mut read)?, clients)),
+    };
+    // Fails if the key is not that of the certificate.
+    let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())
+        .map_err(|error| format!("{}: {error}", listener.cert.display()))?;
+    let resolver = Arc::new(SingleCertAndKey::from(certified));
+    let acceptor = match verifier {
+        None => {
+            let versions = [&version::TLS12, &version::TLS13];
+            let mut config = ServerConfig::builder_with_protocol_versions(&versions)
+                .with_no_client_auth()
+                .with_cert_resolver(resolver);
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            Acceptor::from_server_config(Arc::new(config))
+        }
+        Some((verifier, _)) => {
+            // The settings, because only they run a callback that reads the client's certificate.
+            let mut settings =
+                TlsSettings::with_callbacks(Box::new(ReadIdentity)).map_err(|error| error.to_string())?;
+            settings.set_cert_resolver(resolver);
+            settings.set_client_cert_verifier(verifier);
+            settings.set_alpn(ALPN::H2H1);
+            settings.build()
+        }
+    };
+    Ok(LoadedCertificate { acceptor, hash: hash.finalize().into(), not_after })
+}
+
+/// Returns the verifier of client certificates.
+fn verifier(
+    clients: &ClientCertificates,
+    read: &mut dyn FnMut(&Path) -> Result<Vec<u8>, String>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let path = &clients.authorities;
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(path, &read(path)?)? {
+        roots.add(authority).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let provider = Arc::new(ring::default_provider());
+    let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    if let Some(path) = &clients.revoked {
+        let bytes = read(path)?;
+        let lists = CertificateRevocationListDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+        let lists = lists.map_err(|error| format!("{}: {error}", path.display()))?;
+        if lists.is_empty() {
+            return Err(format!("{}: no certificate revocation list", path.display()));
+        }
+        // A client whose authority has no list is refused: the lists say nothing about its certificate.
+        builder = builder.with_crls(lists).only_check_end_entity_revocation();
+    }
+    if clients.optional {
+        builder = builder.allow_unauthenticated();
+    }
+    builder.build().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let all = all.map_err(|error| format!("{}: {error}", path.display()))?;
+    if all.is_empty() { Err(format!("{}: no certificate", path.display())) } else { Ok(all) }
+}
+
+/// Returns the end of a certificate's validity, in Unix seconds. `None` if it cannot be parsed.
+fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(parsed.validity().not_after.timestamp())
 }

@@ -49,10 +49,9 @@ impl Gateway {
             return Err(invalid("it has a body"));
         }
         let key = authenticate(head, ctx)?;
-        // Cached in the digest: the address cannot be asked for once the connection is closed.
-        let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        let _ = client.server_addr();
-        authorize(&key, address, endpoint)?;
+        authorize(&key, client, ctx, endpoint)?;
+        // Cached in the digest: the addresses cannot be asked for once the connection is closed.
+        let _ = (client.client_addr(), client.server_addr());
         let digest = Arc::new(client.digest().cloned().unwrap_or_default());
         let accepted =
             Accepted::new(head, digest, response(&derive_accept_key(nonce.as_bytes()), ctx.id.as_str()));

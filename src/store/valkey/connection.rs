@@ -1,7 +1,9 @@
 //! Connection to the server: addresses, pipelining and time limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
@@ -21,10 +23,10 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of commands in one pipeline.
 const BATCH: usize = 128;
 
-/// Address of a server, a group of sentinels, or a cluster.
+/// Address of a server, a group of sentinels, or a cluster. Clones share the credentials, which may be renewed.
 #[derive(Clone, Debug)]
 pub struct ServerAddress {
-    urls: Vec<ConnectionInfo>,
+    urls: Arc<ArcSwap<Vec<ConnectionInfo>>>,
     sentinel: Option<String>,
 }
 
@@ -43,17 +45,40 @@ impl ServerAddress {
         urls: impl IntoIterator<Item = &'u str>,
         sentinel: Option<&str>,
     ) -> Result<Self, ServerAddressError> {
-        let read = |url: &str| {
-            // Only the kind of the error: its text may contain the password of the URL.
-            let info = url.into_connection_info();
-            info.map_err(|error| ServerAddressError(format!("a URL is not valid: {:?}", error.kind())))
-        };
-        let urls = urls.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let urls = parse(urls)?;
         if urls.is_empty() {
             return Err(ServerAddressError("no URL is set".to_owned()));
         }
+        let urls = Arc::new(ArcSwap::from_pointee(urls));
         Ok(ServerAddress { urls, sentinel: sentinel.map(str::to_owned) })
     }
+
+    /// Replaces user and password of the URLs. Connections that are open keep theirs; later ones use the new ones.
+    ///
+    /// # Errors
+    /// Returns [`ServerAddressError`] if a URL is invalid or names another server or database.
+    pub fn renew_credentials<'u>(
+        &self,
+        urls: impl IntoIterator<Item = &'u str>,
+    ) -> Result<(), ServerAddressError> {
+        let (new, old) = (parse(urls)?, self.urls.load());
+        let place = |info: &ConnectionInfo| (info.addr().clone(), info.redis_settings().db());
+        if !new.iter().map(place).eq(old.iter().map(place)) {
+            let message = "a URL names another server or database, which takes effect with the next start";
+            return Err(ServerAddressError(message.to_owned()));
+        }
+        self.urls.store(Arc::new(new));
+        Ok(())
+    }
+}
+
+fn parse<'u>(urls: impl IntoIterator<Item = &'u str>) -> Result<Vec<ConnectionInfo>, ServerAddressError> {
+    let read = |url: &str| {
+        // Only the kind of the error: its text may contain the password of the URL.
+        let info = url.into_connection_info();
+        info.map_err(|error| ServerAddressError(format!("a URL is not valid: {:?}", error.kind())))
+    };
+    urls.into_iter().map(read).collect()
 }
 
 /// Failure of a connection or a command.
@@ -170,7 +195,8 @@ async fn open(address: &ServerAddress) -> Result<Connection, RedisError> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
         .set_response_timeout(Some(RESPONSE_TIMEOUT));
-    let Some(first) = address.urls.first().cloned() else {
+    let urls = address.urls.load_full();
+    let Some(first) = urls.first().cloned() else {
         return Err((redis::ErrorKind::InvalidClientConfig, "no URL is set").into());
     };
     if let Some(name) = &address.sentinel {
@@ -179,12 +205,12 @@ async fn open(address: &ServerAddress) -> Result<Connection, RedisError> {
         if matches!(first.addr(), ConnectionAddr::TcpTls { .. }) {
             node = node.set_tls_mode(TlsMode::Secure);
         }
-        let urls: Vec<ConnectionInfo> = address.urls.iter().map(sentinel).collect();
+        let urls: Vec<ConnectionInfo> = urls.iter().map(sentinel).collect();
         let mut client = SentinelClient::build(urls, name, Some(node), SentinelServerType::Master)?;
         return Ok(Connection::Single(client.get_async_connection_with_config(&config).await?));
     }
-    if address.urls.len() > 1 {
-        let client = ClusterClientBuilder::new(address.urls.clone())
+    if urls.len() > 1 {
+        let client = ClusterClientBuilder::new(urls.to_vec())
             .connection_timeout(CONNECT_TIMEOUT)
             .response_timeout(RESPONSE_TIMEOUT)
             .build()?;

@@ -11,7 +11,10 @@ use crate::json::{Cursor, Writer};
 pub fn exception(error: &ApiError) -> &'static str {
     match (error.kind, error.status) {
         (
-            ErrorKind::ModelNotPermitted | ErrorKind::EndpointNotPermitted | ErrorKind::NetworkNotPermitted,
+            ErrorKind::ModelNotPermitted
+            | ErrorKind::EndpointNotPermitted
+            | ErrorKind::NetworkNotPermitted
+            | ErrorKind::CertificateNotPermitted,
             _,
         ) => "AccessDeniedException",
         (ErrorKind::InvalidSignature, _) => "InvalidSignatureException",

@@ -27,8 +27,7 @@ impl Gateway {
             Some(text) => set_key(ctx, live.snapshot.keys.find(&text), &text)?,
             None => authenticate(client.req_header(), ctx)?,
         };
-        let address = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
-        authorize(&key, address, &Endpoint::Group(TaskEndpoint::Token))?;
+        authorize(&key, client, ctx, &Endpoint::Group(TaskEndpoint::Token))?;
         self.check_account(&key, ctx.format).await?;
         let Some(tokens) = live.snapshot.tokens.as_deref() else {
             let message = "This gateway issues no access tokens; send the key itself.";
