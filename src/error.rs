@@ -136,7 +136,7 @@ pub struct ErrorRow {
 
 impl ErrorKind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [ErrorKind; 44] = [
+    pub const ALL: [ErrorKind; 45] = [
         ErrorKind::InvalidHead,
         ErrorKind::HeadTooLarge,
         ErrorKind::HeaderTimeout,

@@ -434,7 +434,12 @@ impl AdminApi {
         }
         let permit = self.streams.clone().try_acquire_owned().map_err(|_| busy())?;
         let has = |topic: &str| chosen.is_empty() || chosen.iter().any(|chosen| chosen == topic);
-        let topics = Topics { requests: has("requests"), starts: has("starts"), targets: has("targets"), totals: has("totals") };
+        let topics = Topics {
+            requests: has("requests"),
+            starts: has("starts"),
+            targets: has("targets"),
+            totals: has("totals"),
+        };
         let mut filter = EventFilter::default();
         for name in ["key", "account", "model", "provider"] {
             if let Some(value) = request.parameter(name) {

@@ -41,8 +41,8 @@ mod tls;
 pub use api::{AdminApi, AdminApiParts};
 pub use audit_check::{AuditFault, AuditSummary, verify_audit};
 pub use control::{
-    ExplainRequest, ExplainedTarget, Explanation, GatewayControl, LimitUse, PlaygroundPart, PlaygroundRequest,
-    ProviderCheck,
+    ExplainRequest, ExplainedTarget, Explanation, GatewayControl, LimitUse, PlaygroundPart,
+    PlaygroundRequest, ProviderCheck,
 };
 pub use listener::{AdminListener, bind, bind_socket, serve};
 pub use openapi::document as openapi_document;

@@ -311,6 +311,7 @@ impl Signals {
         let (reloader, settings) = (self.reloader.clone(), &self.settings);
         let mut fixed = vec![settings.admin_api.tokens.clone()];
         fixed.extend(settings.tls.iter().flat_map(TlsListener::files));
+        fixed.extend(settings.admin_api.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]));
         if let StoreSettings::Valkey(fleet) = &settings.store {
             fixed.extend(fleet.files(&Environment));
         }
