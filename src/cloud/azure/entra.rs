@@ -1,6 +1,6 @@
 //! Applications of Microsoft Entra ID (client credentials, RFC 6749, section 4.4).
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::BuildHasher as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ impl EntraApplication {
     ) -> Result<SecretText, TokenError> {
         let issued = now.saturating_sub(ASSERTION_SKEW);
         // Entra ID wants a different id in each assertion, of all gateways with this certificate: the state is random.
-        let random = RandomState::new();
+        let random = foldhash::quality::RandomState::default();
         let unique = format!("{:x}{:x}", random.hash_one((now, 0)), random.hash_one((now, 1)));
         let claims = Claims {
             aud: self.token_url.to_string(),

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, Method, header};
 use serde_json::{Value, json};
 
 use super::SCOPE;
-use super::file::Fields;
+use super::file::FileFields;
 use crate::cloud::oauth::{
     CredentialFileError, METADATA_TIMEOUT, Reply, SERVER_TIMEOUT, SecretText, TokenEndpoint, string_member,
 };
@@ -46,7 +46,7 @@ enum SubjectLocation {
 }
 
 impl ExternalAccount {
-    pub(super) fn parse(fields: Fields<'_>) -> Result<Self, CredentialFileError> {
+    pub(super) fn parse(fields: FileFields<'_>) -> Result<Self, CredentialFileError> {
         let path = "credential_source";
         let source = fields.object(path, path)?.ok_or_else(|| fields.wrong(path, "is missing"))?;
         let client = fields.text("client_id")?.map(|id| {
@@ -134,7 +134,7 @@ impl ExternalAccount {
 }
 
 impl SubjectSource {
-    fn parse(fields: Fields<'_>) -> Result<Self, CredentialFileError> {
+    fn parse(fields: FileFields<'_>) -> Result<Self, CredentialFileError> {
         for (field, source) in UNSUPPORTED {
             if fields.get(field).is_some() {
                 let reason =
@@ -174,7 +174,7 @@ impl SubjectSource {
 }
 
 /// Reads the headers of the request for a subject token.
-fn parse_headers(fields: Fields<'_>) -> Result<Vec<(HeaderName, SecretText)>, CredentialFileError> {
+fn parse_headers(fields: FileFields<'_>) -> Result<Vec<(HeaderName, SecretText)>, CredentialFileError> {
     let Some(value) = fields.get("headers") else { return Ok(Vec::new()) };
     let wrong = || fields.wrong("headers", "must be an object of at most 16 headers with texts");
     let object = value.as_object().filter(|all| all.len() <= MAX_HEADERS).ok_or_else(wrong)?;

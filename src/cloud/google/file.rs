@@ -19,12 +19,12 @@ pub type MakeSigner<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn AssertionSigner>, S
 
 /// Object of a credential file, with the path that error messages name.
 #[derive(Clone, Copy)]
-pub(super) struct Fields<'a> {
+pub(super) struct FileFields<'a> {
     object: &'a Map<String, Value>,
     path: &'a str,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FileFields<'a> {
     fn name(&self, field: &str) -> String {
         if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
     }
@@ -59,10 +59,10 @@ impl<'a> Fields<'a> {
         &self,
         field: &str,
         path: &'a str,
-    ) -> Result<Option<Fields<'a>>, CredentialFileError> {
+    ) -> Result<Option<FileFields<'a>>, CredentialFileError> {
         match self.get(field) {
             None => Ok(None),
-            Some(Value::Object(object)) => Ok(Some(Fields { object, path })),
+            Some(Value::Object(object)) => Ok(Some(FileFields { object, path })),
             Some(_) => Err(self.wrong(field, "must be an object")),
         }
     }
@@ -90,7 +90,7 @@ impl GoogleCredential {
         }
         let value: Value = serde_json::from_str(text).map_err(|_| CredentialFileError::NotJson)?;
         let object = value.as_object().ok_or(CredentialFileError::NotJson)?;
-        let fields = Fields { object, path: "" };
+        let fields = FileFields { object, path: "" };
         let quota_project = fields.text("quota_project_id")?.map(Into::into);
         let is_impersonated = fields.text("type")? == Some("impersonated_service_account");
         let (base, impersonation) = if is_impersonated {
@@ -111,7 +111,7 @@ impl GoogleCredential {
 
 /// Reads a credential of one of the kinds that can also be the source of an impersonation.
 fn parse_base(
-    fields: Fields<'_>,
+    fields: FileFields<'_>,
     signer: MakeSigner<'_>,
 ) -> Result<(BaseCredential, Option<Impersonation>), CredentialFileError> {
     match fields.required("type")? {
@@ -134,7 +134,7 @@ fn parse_base(
 }
 
 fn service_account(
-    fields: Fields<'_>,
+    fields: FileFields<'_>,
     signer: MakeSigner<'_>,
 ) -> Result<ServiceAccount, CredentialFileError> {
     let private_key = fields.required("private_key")?;
@@ -147,7 +147,7 @@ fn service_account(
     })
 }
 
-fn authorized_user(fields: Fields<'_>) -> Result<AuthorizedUser, CredentialFileError> {
+fn authorized_user(fields: FileFields<'_>) -> Result<AuthorizedUser, CredentialFileError> {
     Ok(AuthorizedUser {
         client_id: fields.required("client_id")?.into(),
         client_secret: SecretText::new(fields.required("client_secret")?),
@@ -156,7 +156,7 @@ fn authorized_user(fields: Fields<'_>) -> Result<AuthorizedUser, CredentialFileE
     })
 }
 
-fn token_url(fields: Fields<'_>) -> Result<TokenEndpoint, CredentialFileError> {
+fn token_url(fields: FileFields<'_>) -> Result<TokenEndpoint, CredentialFileError> {
     if let Some(url) = fields.endpoint("token_uri")? {
         return Ok(url);
     }

@@ -6,7 +6,7 @@ use http::{HeaderValue, Method, header};
 use serde_json::json;
 
 use super::SCOPE;
-use super::file::Fields;
+use super::file::FileFields;
 use crate::cloud::oauth::{CredentialFileError, SERVER_TIMEOUT, TokenEndpoint};
 use crate::cloud::token::TokenRequest;
 
@@ -28,7 +28,7 @@ pub(super) struct Impersonation {
 
 impl Impersonation {
     /// Reads the impersonation of a credential file; `None` if it names none.
-    pub(super) fn parse(fields: Fields<'_>) -> Result<Option<Self>, CredentialFileError> {
+    pub(super) fn parse(fields: FileFields<'_>) -> Result<Option<Self>, CredentialFileError> {
         let Some(url) = fields.endpoint("service_account_impersonation_url")? else { return Ok(None) };
         Ok(Some(Impersonation { url, delegates: delegates(fields)?, lifetime: lifetime(fields)? }))
     }
@@ -47,7 +47,7 @@ impl Impersonation {
     }
 }
 
-fn delegates(fields: Fields<'_>) -> Result<Vec<String>, CredentialFileError> {
+fn delegates(fields: FileFields<'_>) -> Result<Vec<String>, CredentialFileError> {
     let Some(value) = fields.get("delegates") else { return Ok(Vec::new()) };
     let texts = value.as_array().filter(|all| all.len() <= MAX_DELEGATES);
     let texts: Option<Vec<String>> =
@@ -55,7 +55,7 @@ fn delegates(fields: Fields<'_>) -> Result<Vec<String>, CredentialFileError> {
     texts.ok_or_else(|| fields.wrong("delegates", "must be a list of at most 16 texts"))
 }
 
-fn lifetime(fields: Fields<'_>) -> Result<u64, CredentialFileError> {
+fn lifetime(fields: FileFields<'_>) -> Result<u64, CredentialFileError> {
     let path = "service_account_impersonation";
     let Some(options) = fields.object(path, path)? else { return Ok(LIFE) };
     let Some(value) = options.get("token_lifetime_seconds") else { return Ok(LIFE) };
