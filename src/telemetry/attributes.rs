@@ -91,5 +91,8 @@ impl<'m, 'b> Attributes<'m, 'b> {
 
 /// Returns at most 256 bytes of a text, in whole characters.
 fn shortened(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default()
+    let longest = text.len().min(MAX_TEXT);
+    // A character has at most four bytes.
+    let end = (longest.saturating_sub(3)..=longest).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
 }
