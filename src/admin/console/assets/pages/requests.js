@@ -20,7 +20,7 @@ function Phases({ row }) {
   const whole = Math.max(row.duration_ms, 0.001);
   const head = Math.min(row.upstream_ms ?? whole, whole);
   const first = Math.min(row.first_token_ms ?? head, whole);
-  const at = (ms) => (1000 * ms) / whole;
+  const at = (ms) => Math.round(Math.max(0, Math.min(1000, (1000 * ms) / whole)));
   return html`<div class="phases">
     <svg viewBox="0 0 1000 10" preserveAspectRatio="none" role="img" aria-label="Phases of the request">
       <rect class="wait" x="0" width=${at(Math.min(head, first))} height="10" /><rect class="begin" x=${at(Math.min(head, first))} width=${at(Math.abs(first - head))} height="10" /><rect class="rest" x=${at(Math.max(head, first))} width=${1000 - at(Math.max(head, first))} height="10" />
