@@ -116,7 +116,7 @@ async fn admin_errors_name_what_is_wrong() {
         (get("/keys?nam=alice"), 400, "invalid", Some("nam")),
         (get("/usage?from=2026-13"), 400, "invalid", Some("from")),
         (get("/usage?from=2026-02-02&to=2026-02-01"), 400, "invalid", Some("to")),
-        (get("/usage?group=hour"), 400, "invalid", Some("group")),
+        (get("/usage?group=minute"), 400, "invalid", Some("group")),
         (get("/usage/records?cursor=x"), 400, "invalid", Some("cursor")),
         (get("/usage?format=xml"), 400, "invalid", Some("format")),
         (get("/events?topic=secrets"), 400, "invalid", Some("topic")),

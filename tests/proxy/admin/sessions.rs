@@ -149,6 +149,8 @@ async fn admin_sign_in_attempts_are_limited() {
 }
 
 async fn over_tls(gateway: &Gateway, authority: &Authority, request: &[u8]) -> std::io::Result<Answer> {
+    // The port may not be open yet.
+    drop(tokio::net::TcpStream::connect(gateway.admin).await?);
     let connected = Client::connect_tls(gateway.admin, authority.client(&["http/1.1"]), "localhost").await;
     let (mut client, _) = connected?;
     client.send(request).await;
