@@ -102,10 +102,7 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
         "provider.timeouts." | "model.timeouts." => timeout(last),
         "model.price." | "model.price.tiers." => price(last),
         "key.limits." | "account.limits." => usage_limit(last),
-        "provider.credential."
-        | "tokens.key.secret."
-        | "provider.aws.secret_access_key."
-        | "provider.aws.session_token." => Some(KeyType::Text),
+        "provider.credential." | "tokens.key.secret." => Some(KeyType::Text),
         "provider.aws." => aws(last),
         "limits." => limit(last),
         "store." => store(last),
@@ -211,7 +208,6 @@ fn aws(key: &str) -> Option<KeyType> {
             "container",
             "instance",
         ])),
-        "secret_access_key" | "session_token" => KeyType::Choice,
         "duration" => KeyType::Duration,
         "region" | "service" | "access_key_id" | "profile" | "role_arn" | "session_name" | "external_id"
         | "token_file" | "endpoint" | "sts_url" => KeyType::Text,
@@ -291,6 +287,7 @@ fn other(path: &str) -> Option<KeyType> {
         | "model.owned_by"
         | "model.targets.provider"
         | "model.targets.model"
+        | "model.targets.price"
         | "model.price.image.size"
         | "model.price.image.quality"
         | "model.price.video_second.size" => KeyType::Text,

@@ -75,6 +75,7 @@ mod stderr;
 mod stop;
 mod stored;
 mod streams;
+mod target_prices;
 mod tasks;
 mod upgrade;
 mod upstreams;
