@@ -10,6 +10,8 @@
 mod bedrock;
 #[path = "captures/errors.rs"]
 mod errors;
+#[path = "captures/invoke.rs"]
+mod invoke;
 #[path = "captures/naive.rs"]
 mod naive;
 #[path = "captures/recording.rs"]

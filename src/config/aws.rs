@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::node::{ConfigTable, Value};
+use super::node::ConfigTable;
 use super::routes::one_of;
-use super::secret::{self, Secret, Vault};
+use super::secret::{Secret, Vault};
 use crate::cloud::aws::{
     AssumeRole, Container, ContainerToken, Fixed, InstanceMetadata, ProfileFile, SharedProfile, WebIdentity,
     profile_setting,
@@ -33,13 +33,13 @@ pub(super) struct AwsSettings {
     pub(super) bearer: Option<Secret>,
 }
 
-/// Reads the settings. `host` is the host of a configured base URL, `has_credential` whether a bearer key is configured.
-/// `None` if a required one is missing, which is reported.
+/// Reads the settings. `host` is the host of a configured base URL. `credential` is the secret access key if
+/// `access_key_id` is set, and otherwise a bearer key. `None` if a required setting is missing, which is reported.
 pub(super) fn read(
     table: &ConfigTable<'_>,
     kind: Option<ProviderKind>,
     host: Option<&str>,
-    has_credential: bool,
+    credential: Option<&Secret>,
     (folder, vault): (&Path, &dyn Vault),
 ) -> Option<AwsSettings> {
     let reader = Reader { table, folder, vault };
@@ -51,7 +51,7 @@ pub(super) fn read(
             SOURCES.into_iter().find(|known| *known == text).ok_or_else(|| one_of(text, &SOURCES))
         })
     });
-    let settings = reader.settings();
+    let settings = reader.settings(credential);
     let region = configured
         .or_else(|| host.and_then(region_of))
         .or_else(|| vault.env("AWS_REGION"))
@@ -69,10 +69,10 @@ pub(super) fn read(
             .wrong(format!("\"{region}\" is not a region"), "for example: region = \"us-east-1\"".to_owned());
         return None;
     }
-    if has_credential {
+    if credential.is_some() && settings.key_id.is_none() {
         if let Some(source) = source {
-            source
-                .wrong("`credential` is a bearer key, which has no source", "remove one of them".to_owned());
+            let hint = "remove one of them, or set access_key_id for a static source".to_owned();
+            source.wrong("`credential` is a bearer key, which has no source", hint);
         }
         return Some(AwsSettings { region, access: None, bearer: None });
     }
@@ -123,7 +123,6 @@ fn service_of(host: Option<&str>) -> &'static str {
 struct SourceSettings {
     key_id: Option<String>,
     secret: Option<Secret>,
-    session_token: Option<Secret>,
     profile: Option<String>,
     role_arn: Option<String>,
     session_name: String,
@@ -138,7 +137,6 @@ impl SourceSettings {
     /// Returns whether no setting names a source.
     fn is_plain(&self) -> bool {
         self.key_id.is_none()
-            && self.secret.is_none()
             && self.profile.is_none()
             && self.role_arn.is_none()
             && self.token_file.is_none()
@@ -155,12 +153,7 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    fn settings(&self) -> SourceSettings {
-        let secret = |key: &'static str| {
-            let example = format!("{key} = {{ env = \"...\" }}, or {{ file = \"...\" }}");
-            let value = self.table.get(key).map(Value::hidden)?;
-            secret::read(&value, key, &example, self.folder, self.vault)
-        };
+    fn settings(&self, credential: Option<&Secret>) -> SourceSettings {
         let url = |key: &'static str| {
             self.table.get(key).and_then(|value| {
                 value.parsed(|text| {
@@ -171,8 +164,7 @@ impl Reader<'_> {
         };
         SourceSettings {
             key_id: self.table.string("access_key_id"),
-            secret: secret("secret_access_key"),
-            session_token: secret("session_token"),
+            secret: credential.cloned(),
             profile: self.table.string("profile"),
             role_arn: self.table.string("role_arn"),
             session_name: self.table.string("session_name").unwrap_or_else(|| SESSION_NAME.to_owned()),
@@ -196,7 +188,7 @@ impl Reader<'_> {
         match chain {
             "static" => self
                 .fixed(settings)
-                .ok_or_else(|| "a static source needs access_key_id and secret_access_key".to_owned()),
+                .ok_or_else(|| "a static source needs access_key_id, and the secret access key as the provider's `credential`".to_owned()),
             "profile" => {
                 let profile = self.profile_name(settings);
                 self.profile(&profile, settings, region, 0)?.ok_or_else(|| {
@@ -261,7 +253,7 @@ impl Reader<'_> {
         let credentials = Credentials {
             access_key_id: settings.key_id.as_deref()?.into(),
             secret_access_key: settings.secret.as_ref()?.expose().into(),
-            session_token: settings.session_token.as_ref().map(|token| token.expose().into()),
+            session_token: None,
         };
         Some(Arc::new(Fixed(credentials)))
     }
@@ -386,7 +378,6 @@ impl Reader<'_> {
             role_arn: Some(role.clone()),
             key_id: None,
             secret: None,
-            session_token: None,
             profile: None,
             endpoint: settings.endpoint.clone(),
             sts_url: settings.sts_url.clone(),

@@ -295,9 +295,19 @@ fn read_target(table: &ConfigTable<'_>, known: &ModelContext<'_>) -> Option<Targ
         requests_per_minute: limit("requests_per_minute"),
         tokens_per_minute: limit("tokens_per_minute"),
     };
+    let price = table.get("price").and_then(|value| {
+        let name = value.as_str()?;
+        let price = known.prices.find(std::iter::once(name));
+        if price.is_none() {
+            let hint = "name a model of the file that `prices` names".to_owned();
+            value.wrong(format!("no entry of the price file matches \"{name}\""), hint);
+        }
+        price
+    });
     let mut target = Target::new(provider?, &model?, u32::try_from(weight).unwrap_or(1));
     target.handle.tier = u8::try_from(tier).unwrap_or(0);
     target.handle.limits = limits;
+    target.price = price;
     Some(target)
 }
 
@@ -384,8 +394,8 @@ fn more(roots: Roots<'_, '_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
             let mut handle = target.handle.clone();
             handle.tier = tier;
             let (provider, model) = (target.provider.clone(), target.model.clone());
-            let (timeouts, abilities) = (target.timeouts, target.abilities);
-            more.push(Target { provider, model, handle, timeouts, abilities, drained_weight: None });
+            let (timeouts, abilities, price) = (target.timeouts, target.abilities, target.price.clone());
+            more.push(Target { provider, model, handle, timeouts, abilities, price, drained_weight: None });
         }
     }
     if own.len() + more.len() > MAX_TARGETS {

@@ -199,9 +199,14 @@ fn read_provider(
         value.parsed(|text| BaseUrl::parse(text).map_err(|error| error.to_string()))
     });
     let host = configured.as_ref().and_then(|base| Some(base.as_ref()?.host()));
-    let has_credential = table.get("credential").is_some();
-    let aws = table.table("aws", |aws| aws::read(aws, kind, host, has_credential, (folder, vault)));
-    let has_aws = aws.is_some();
+    let has_aws = table.get("aws").is_some();
+    let cloud = cloud::read(table, kind, folder, vault);
+    let credential = if has_aws && table.get("credential").is_none() {
+        None
+    } else {
+        read_credential(table, kind, cloud.is_set, folder, vault)
+    };
+    let aws = table.table("aws", |aws| aws::read(aws, kind, host, credential.as_ref(), (folder, vault)));
     let aws = aws.flatten();
     let base = match (configured, kind.and_then(ProviderKind::default_base_url)) {
         (Some(base), _) => base,
@@ -224,12 +229,6 @@ fn read_provider(
         })
     });
     let api_version = table.string("api_version");
-    let cloud = cloud::read(table, kind, folder, vault);
-    let credential = if has_aws && !has_credential {
-        None
-    } else {
-        read_credential(table, kind, cloud.is_set, folder, vault)
-    };
     let http = table.get("http").and_then(|value| {
         value.parsed(|text| match text {
             "auto" => Ok(HttpVersion::Auto),
@@ -273,7 +272,8 @@ fn read_provider(
         websocket.is_some_and(|value| read_websocket(&value, kind, &apis, http.unwrap_or_default()));
     let mut provider = Provider::new(Setup { name, kind, apis, base: base? });
     let (access, bearer) = aws.map_or((None, None), |aws| (aws.access, aws.bearer));
-    if let Some(secret) = credential.or(bearer) {
+    // A secret access key is sent to nobody.
+    if let Some(secret) = credential.or(bearer).filter(|_| access.is_none()) {
         provider.set_credential(secret.expose()).ok()?;
     }
     provider.cloud = access;

@@ -108,8 +108,6 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
         "provider.credential."
         | "tokens.key.secret."
         | "key.access_key.secret."
-        | "provider.aws.secret_access_key."
-        | "provider.aws.session_token."
         | "provider.azure.client_secret." => Some(KeyType::Text),
         "provider.aws." => aws(last),
         "provider.google." => google(last),
@@ -256,7 +254,6 @@ fn aws(key: &str) -> Option<KeyType> {
             "container",
             "instance",
         ])),
-        "secret_access_key" | "session_token" => KeyType::Choice,
         "duration" => KeyType::Duration,
         "region" | "service" | "access_key_id" | "profile" | "role_arn" | "session_name" | "external_id"
         | "token_file" | "endpoint" | "sts_url" => KeyType::Text,
@@ -353,6 +350,7 @@ fn other(path: &str) -> Option<KeyType> {
         | "model.owned_by"
         | "model.targets.provider"
         | "model.targets.model"
+        | "model.targets.price"
         | "model.price.image.size"
         | "model.price.image.quality"
         | "model.price.video_second.size" => KeyType::Text,

@@ -10,7 +10,7 @@ use super::pick::TargetList;
 use super::retry_budget::RetryBudget;
 use super::rules::RoutingRules;
 use super::target_handle::{TargetHandle, TargetLimits, TargetState};
-use crate::account::Price;
+use crate::account::{ExpectedUsage, Price};
 use crate::canonical::{CachePolicy, Dialect};
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
@@ -31,6 +31,8 @@ pub struct Target {
     pub timeouts: Timeouts,
     /// Abilities of the model, of a fallback those of its own `[[model]]`.
     pub abilities: ConfiguredAbilities,
+    /// Price of requests that this target serves; `None` for the model's.
+    pub price: Option<Arc<Price>>,
     /// Configured weight of a target that is drained, whose weight is 0 meanwhile. `None` if it is not drained.
     pub drained_weight: Option<u32>,
 }
@@ -57,6 +59,7 @@ impl Target {
             model: model.into(),
             handle,
             abilities,
+            price: None,
             drained_weight: None,
         }
     }
@@ -151,6 +154,17 @@ impl Model {
     /// Returns whether any target with a positive weight offers `api`.
     pub fn offers(&self, api: Api) -> bool {
         self.enabled_targets().any(|target| target.provider.serves(api, &target.model))
+    }
+
+    /// Returns the price of requests that a target serves: its own, or that of the model.
+    pub fn price_at(&self, target: usize) -> &Price {
+        self.targets.get(target).and_then(|target| target.price.as_deref()).unwrap_or(&self.price)
+    }
+
+    /// Returns the estimated cost of a request in nano-units, whichever target serves it: the highest of all prices.
+    pub fn estimate(&self, expected: &ExpectedUsage<'_>) -> i64 {
+        let own = self.targets.iter().filter_map(|target| target.price.as_deref());
+        own.map(|price| price.estimate(expected)).fold(self.price.estimate(expected), i64::max)
     }
 
     /// Returns the targets with a positive weight, those of fallbacks included.

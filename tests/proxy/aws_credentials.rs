@@ -270,7 +270,7 @@ async fn aws_clock_that_differs_is_mended_from_the_date_of_the_response() {
 #[tokio::test]
 async fn aws_static_credentials_sign_without_a_token_server() {
     let bedrock = Upstream::answering(converse_answer()).await;
-    let aws = "aws = { region = \"eu-west-1\", access_key_id = \"AKIDSTATIC\", secret_access_key = { value = \"the-static-secret\" } }";
+    let aws = "credential = { value = \"the-static-secret\" }\naws = { region = \"eu-west-1\", access_key_id = \"AKIDSTATIC\" }";
     let gateway = Gateway::start(&setup(&bedrock, aws)).await;
     assert_eq!(gateway.ask(chat()).await.status(), 200);
     let request = bedrock.only_request();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::client::{post, post_with};
 use crate::support::gateway::Gateway;
 use crate::support::reply;
-use crate::support::setup::{CREDENTIAL, Setup};
+use crate::support::setup::{CREDENTIAL, KEY, Setup};
 use crate::support::upstream::Upstream;
 
 const CLAUDE: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
@@ -69,7 +69,9 @@ async fn invoke_model_passes_the_body_of_the_messages_format() {
     let bedrock = Upstream::answering(reply::json(200, answer.to_string())).await;
     let gateway = Gateway::start(&setup(&bedrock)).await;
     let body = r#"{"max_tokens":64, "thinking":{"type":"enabled","budget_tokens":1024}, "model": "claude",  "messages":[{"role":"user","content":"Hi é"}],"stream" : false}"#;
+    let bearer = format!("Bearer {KEY}");
     let headers = [
+        ("authorization", &*bearer),
         ("anthropic-version", "2023-06-01"),
         ("anthropic-beta", "interleaved-thinking-2025-05-14, oauth-2025-04-20"),
         ("anthropic-beta", "context-1m-2025-08-07"),
@@ -153,7 +155,7 @@ async fn invoke_model_error_is_one_of_the_messages_format() {
     let body = r#"{"model":"claude","max_tokens":64,"messages":[{"role":"user","content":"Hi"}]}"#;
     let got = gateway.ask(post("/v1/messages", body)).await;
     assert_eq!(got.status(), 400);
-    assert_eq!(got.json()["error"]["type"], "invalid_request_error");
+    assert_eq!(got.json()["error"]["type"], "invalid_request");
     assert!(got.text().contains("Extra inputs are not permitted"));
 }
 

@@ -79,6 +79,7 @@ mod stderr;
 mod stop;
 mod stored;
 mod streams;
+mod target_prices;
 mod tasks;
 mod telemetry;
 mod upgrade;

@@ -40,7 +40,7 @@ enum Progress {
     Requesting,
     /// The last exchange has issued a credential.
     Issued,
-    /// The last exchange has failed.
+    /// The last two exchanges have failed.
     Failed(TokenError),
 }
 
@@ -108,7 +108,7 @@ impl CredentialHandle {
         issued.as_ref().is_some_and(|issued| issued.end.is_none_or(|end| end > Instant::now()))
     }
 
-    /// Waits for a credential: for the exchange that is under way, not for those after it.
+    /// Waits for a credential: for the exchange that is under way, and for the one after its failure.
     ///
     /// # Errors
     /// Returns the reason why there is none, for the log.
@@ -217,12 +217,16 @@ impl CredentialHandle {
 
     /// Takes the failure of an exchange. Returns whether requests have no credential now.
     pub(super) fn fail(&self, error: &TokenError) -> bool {
-        let standing = {
+        let (standing, failures) = {
             let mut renewal = self.renewal.lock();
             renewal.fail(self.elapsed(), random_point());
-            renewal.standing(self.elapsed())
+            (renewal.standing(self.elapsed()), renewal.failures())
         };
-        self.progress.send_replace(Progress::Failed(error.clone()));
+        // The next attempt follows the first failure within a second: requests wait for it too. After that they fail at
+        // once, so that another target can serve them.
+        if failures > 1 {
+            self.progress.send_replace(Progress::Failed(error.clone()));
+        }
         standing != Standing::Valid
     }
 }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::billing::{BudgetStatus, RateLimitStatus, RequestCharges};
 use super::context::Context;
 use super::phase::Identity;
-use crate::account::{Amount, ExpectedUsage, Key, Price, estimate};
+use crate::account::{Amount, ExpectedUsage, Key, estimate};
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::ledger::{AccountId, ReserveError, ReserveOutcome};
 use crate::limits::Denied;
@@ -55,11 +55,10 @@ impl Gateway {
         model: &Model,
         body: &mut Body,
     ) -> Result<(), ApiError> {
-        let price = &*model.price;
         if let Some(request) = &body.image {
             let (made, input) = super::images::expected(request);
             let expected = ExpectedUsage { input, products: &[made], ..ExpectedUsage::default() };
-            return self.admit_expected(ctx, price, &expected).await;
+            return self.admit_expected(ctx, model, &expected).await;
         }
         let mut expected =
             ExpectedUsage { input: estimate::body(body.text.pieces()), ..ExpectedUsage::default() };
@@ -68,11 +67,11 @@ impl Gateway {
             expected.output = most.output;
             expected.uncertain_output = most.unsure;
             expected.responses = most.answers.unwrap_or(1);
-            let premium = price.premium_input();
+            let premium = model.price.premium_input();
             let automatic = premium.of_policy(ctx.cache_policy(model));
             expected.premium_input = premium.in_body(body.text.pieces()).or(automatic);
         }
-        self.admit_expected(ctx, price, &expected).await
+        self.admit_expected(ctx, model, &expected).await
     }
 
     /// Admits a request whose expected usage is known.
@@ -82,7 +81,7 @@ impl Gateway {
     pub(in crate::proxy) async fn admit_expected(
         &self,
         ctx: &mut Context,
-        price: &Price,
+        model: &Model,
         expected: &ExpectedUsage<'_>,
     ) -> Result<(), ApiError> {
         let Some(identity) = ctx.phase.identity_mut() else { return Ok(()) };
@@ -94,7 +93,7 @@ impl Gateway {
         charges.output_limit = Some((expected.output.max(unsure), expected.responses));
         let account = key.account.as_deref();
         let limits = &key.rules.limits;
-        let cost = price.estimate(expected);
+        let cost = model.estimate(expected);
         let gauges = &self.billing.limit_states;
         let mut limited: SmallVec<[Limited<'_>; 2]> = SmallVec::new();
         if !limits.is_empty() {

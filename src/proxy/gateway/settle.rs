@@ -186,7 +186,7 @@ impl Context {
             );
         }
         let charged = bounded.unwrap_or(usage);
-        let price = &plan.model.price;
+        let price = plan.model.price_at(plan.target);
         let (cost, cache) = (price.cost(&charged, products), price.cache_effect(&charged));
         ChargedUsage { usage: charged, cost, cache, counted, bounded: bounded.is_some() }
     }

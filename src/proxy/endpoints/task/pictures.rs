@@ -83,7 +83,7 @@ impl Gateway {
         };
         let made = [product];
         let expected = ExpectedUsage { input, output: Some(0), products: &made, ..ExpectedUsage::default() };
-        let outcome = match self.admit_expected(ctx, &road.model.price, &expected).await {
+        let outcome = match self.admit_expected(ctx, &road.model, &expected).await {
             Ok(()) => Box::pin(self.run_image_job(client, ctx, job)).await,
             Err(error) => Err(error),
         };
@@ -193,7 +193,7 @@ impl Gateway {
         let (product, input) = images::expected(image);
         let made = [product];
         let expected = ExpectedUsage { input, output: Some(0), products: &made, ..ExpectedUsage::default() };
-        self.admit_expected(ctx, &road.model.price, &expected).await?;
+        self.admit_expected(ctx, &road.model, &expected).await?;
         ctx.record.first_attempt_at = Some(Instant::now());
         let mut notes = CallLog::default();
         let asked = tokio::time::timeout(IMAGE_TIMEOUT, self.call_provider(&road, &out, &mut notes)).await;

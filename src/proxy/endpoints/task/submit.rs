@@ -216,7 +216,7 @@ impl Gateway {
         let tokens = if facts.form == Form::Bundled { tokens(facts.millis, &facts.resolution) } else { 0 };
         let expected = ExpectedUsage { output: Some(tokens), products: &made, ..ExpectedUsage::default() };
         facts.cost = road.model.price.estimate(&expected);
-        self.admit_expected(ctx, &road.model.price, &expected).await?;
+        self.admit_expected(ctx, &road.model, &expected).await?;
         set_request_facts(&mut facts, ctx, &road)?;
         let (owner, id) = (account(ctx), new_id(prefix));
         let task = NewTask {
